@@ -9,22 +9,22 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// census is who is in a mesh, by what policies select them: replicas count once, so that
-// policies are held against as many tag sets as there are services, and not proxies.
+// census describes who is in a mesh, as policies select them. Replicas count once, so that
+// policies are compared with as many tag sets as there are services, not proxies.
 type census struct {
-	// inbounds and sources are tag sets by their texts: of inbounds, and of what proxies
-	// stand for where they call.
+	// inbounds and sources are tag sets by their text form: those of inbounds, and those that
+	// proxies have as callers.
 	inbounds, sources map[string]mesh.Tags
-	// counts says how many inbounds have a tag set.
+	// counts is the number of inbounds with a tag set.
 	counts map[string]int
 	// proxies are the values of each tag in the certificates of proxies.
 	proxies map[string]map[string]map[string]bool
-	// outbounds are services that outbounds name, services those that are served.
+	// outbounds are the services that outbounds name; services are those that are served.
 	outbounds map[string]bool
 	services  []string
 }
 
-// take counts who is in a mesh, in one walk over its proxies.
+// take makes the census of a mesh in one pass over its proxies.
 func take(m *view.Mesh) *census {
 	c := &census{
 		inbounds: map[string]mesh.Tags{}, sources: map[string]mesh.Tags{}, counts: map[string]int{},
@@ -60,7 +60,7 @@ func (c *census) add(n *mesh.Networking) {
 	}
 }
 
-// valuesOf are the values of each tag of some sets.
+// valuesOf returns the values of each tag in some sets.
 func valuesOf(sets []mesh.Tags) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for _, tags := range sets {

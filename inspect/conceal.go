@@ -9,18 +9,18 @@ import (
 	"github.com/meshgate/meshgate/xds/concealed"
 )
 
-// redacted stands for what nobody may read. Envoy writes the same for what it knows to
-// be a secret, such as private keys.
+// redacted replaces values that nobody may read. Envoy writes the same for values that it
+// knows to be secret, such as private keys.
 const redacted = `"[redacted]"`
 
-// reasons are the members with which Envoy says why it refuses something, in its words.
+// reasons are the members in which Envoy says, in its own words, why it refuses something.
 var reasons = map[string]bool{"error_state": true, "errorState": true}
 
-// errNoDump is the error of an answer that is no dump.
+// errNoDump is the error of an answer that is not a dump.
 var errNoDump = errors.New("its answer is no JSON object")
 
-// Conceal returns a dump without values that may be credentials (see [concealed]); the
-// rest keeps its bytes. The error says that it is no JSON object.
+// Conceal returns a dump without values that may be credentials (see [concealed]). The rest
+// stays byte for byte. The error says that the dump is not a JSON object.
 func Conceal(dump []byte) ([]byte, error) {
 	if !json.Valid(dump) || !bytes.HasPrefix(bytes.TrimLeft(dump, " \t\r\n"), []byte("{")) {
 		return nil, errNoDump
@@ -30,7 +30,7 @@ func Conceal(dump []byte) ([]byte, error) {
 		found = found || bytes.Contains(dump, []byte(member))
 	}
 	if !found {
-		return dump, nil // most have none, and reading all tokens of a large one takes long
+		return dump, nil // most dumps have none, and parsing a large one takes long
 	}
 	c := concealer{in: json.NewDecoder(bytes.NewReader(dump)), dump: dump}
 	c.in.UseNumber()
@@ -40,26 +40,25 @@ func Conceal(dump []byte) ([]byte, error) {
 	return append(c.out.Bytes(), dump[c.done:]...), nil
 }
 
-// concealer copies a dump and leaves values out.
+// concealer copies a dump without the concealed values.
 type concealer struct {
 	in   *json.Decoder
 	dump []byte
 	out  bytes.Buffer
-	done int64 // of dump, what is in out
+	done int64 // how much of dump is already in out
 	open []level
 }
 
-// level is an object or a list that is not closed yet.
+// level is an object or a list that is still open.
 type level struct {
 	object bool
-	// member is the name that was read and whose value comes next; named says that
-	// there is one.
+	// member is the name whose value comes next; named says that there is one.
 	member string
 	named  bool
-	// headers says that headers of the kind that is concealed are in it.
+	// headers says that the level contains headers of the concealed kind.
 	headers bool
-	// reason says that it is why something is refused. Where there are headers to conceal
-	// in a dump, its words may quote them.
+	// reason says that the level tells why something is refused. Its words may quote headers
+	// that are to be concealed.
 	reason bool
 }
 
@@ -84,7 +83,7 @@ func (c *concealer) run() error {
 	}
 }
 
-// top is the innermost level; a fresh one at the outside.
+// top returns the innermost level, or an empty one outside of all levels.
 func (c *concealer) top() *level {
 	if len(c.open) == 0 {
 		return &level{}
@@ -105,7 +104,7 @@ func (c *concealer) delimiter(d json.Delim) {
 	})
 }
 
-// text takes a name or a value that begins behind an offset.
+// text handles a name or a value that begins after an offset.
 func (c *concealer) text(t string, before int64) {
 	top := c.top()
 	if top.object && !top.named {
@@ -121,5 +120,5 @@ func (c *concealer) text(t string, before int64) {
 	c.valued()
 }
 
-// valued notes that a member has its value.
+// valued notes that a member has got its value.
 func (c *concealer) valued() { c.top().named = false }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestConceal: the values of headers of health checks and of Envoy's own calls go, in
-// both spellings; everything else keeps its bytes.
+// TestConceal: the values of headers of health checks and of Envoy's own calls are removed, in
+// both spellings. Everything else stays byte for byte.
 func TestConceal(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"configs": [ {"value":"seen"} ]}`: `{"configs": [ {"value":"seen"} ]}`,
@@ -16,7 +16,7 @@ func TestConceal(t *testing.T) {
 		`{"initial_metadata":[{"key":"a","raw_value":"x"},{"key":"b","value":"value"}]}`:                                                                         `{"initial_metadata":[{"key":"a","raw_value":"[redacted]"},{"key":"b","value":"[redacted]"}]}`,
 		`{"a":{"health_checks":[{"n":1e999,"b":[true,null,"value","x"]}],"request_headers_to_add":[{"header":{"value":"seen"}}]}}`:                               `{"a":{"health_checks":[{"n":1e999,"b":[true,null,"value","x"]}],"request_headers_to_add":[{"header":{"value":"seen"}}]}}`,
 		`{"value":"health_checks","initial_metadata":1,"b":{"value":"seen"}}`:                                                                                    `{"value":"health_checks","initial_metadata":1,"b":{"value":"seen"}}`,
-		// A password can be what a check of TCP sends, too.
+		// A password can also be in what a TCP health check sends.
 		`{"health_checks":[{"tcp_health_check":{"send":{"text":"41555448"},"receive":[{"binary":"AQ=="}]}}],"text":"seen","binary":"seen"}`: `{"health_checks":[{"tcp_health_check":{"send":{"text":"[redacted]"},"receive":[{"binary":"[redacted]"}]}}],"text":"seen","binary":"seen"}`,
 		// Envoy quotes what it refuses.
 		`{"error_state":{"details":"health_checks { value: \"x\" }","version_info":"1"},"details":"seen"}`: `{"error_state":{"details":"[redacted]","version_info":"1"},"details":"seen"}`,
@@ -35,7 +35,7 @@ func TestConceal(t *testing.T) {
 	}
 }
 
-// FuzzConceal: whatever the document, what comes out is a document without the value.
+// FuzzConceal: whatever the document, the result is a valid document without the value.
 func FuzzConceal(f *testing.F) {
 	f.Add(`"x":{"a":[1,"b"]}`, `"value":"n"`)
 	f.Fuzz(func(t *testing.T, before, after string) {
@@ -51,7 +51,7 @@ func FuzzConceal(f *testing.F) {
 	})
 }
 
-// BenchmarkConceal reads a dump of 20 MB with health checks.
+// BenchmarkConceal conceals a dump of 20 MB with health checks.
 func BenchmarkConceal(b *testing.B) {
 	cluster := `{"name":"c","health_checks":[{"http_health_check":{"request_headers_to_add":[{"header":{"key":"a","value":"b"}}]}}],"x":"` + strings.Repeat("y", 1000) + `"},`
 	dump := []byte(`{"configs":[` + strings.Repeat(cluster, 20<<20/len(cluster)) + `{}]}`)

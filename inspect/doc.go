@@ -1,3 +1,3 @@
-// Package inspect answers questions about what is configured and held. It only
+// Package inspect answers questions about configuration and what proxies have of it. It only
 // reads.
 package inspect

@@ -14,40 +14,41 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Where a dump comes from, as callers ask for it.
+// These are the sources of a dump that callers may ask for.
 const (
-	// FromProxy is the proxy's own words, where it can be asked.
+	// FromProxy is the answer of the proxy itself, if it can be asked.
 	FromProxy = "proxy"
-	// FromControlPlane is the control plane's record, also of a proxy that can be asked.
+	// FromControlPlane is the record of the control plane, even if the proxy can be asked.
 	FromControlPlane = "control-plane"
 )
 
-// Limits of dumps. A dump has up to 64 MiB and is in memory until its caller has it.
+// These are limits of dumps. A dump has up to 64 MiB and stays in memory until its caller has
+// it.
 const (
-	// Patience bounds a dump from its request until it can be shown. It stays below the
-	// write timeout of the servers.
+	// Patience is the maximum time from the request for a dump until it can be shown. It is
+	// below the write timeout of the servers.
 	Patience = 25 * time.Second
-	// AtOnce is how many dumps are in memory, of one node only one.
+	// AtOnce is how many dumps may be in memory, at most one per node.
 	AtOnce = 4
 )
 
-// dumpPath is what Envoy is asked for.
+// dumpPath is the path that Envoy is asked for.
 const dumpPath = "/config_dump?include_eds"
 
-// DumpOptions are where [Dumps] look; all are required.
+// DumpOptions are the sources of [Dumps]; all are required.
 type DumpOptions struct {
-	// Ask asks the Envoy of a node for a path; its errors are Unavailable faults, of a
-	// node without a link such that Unlinked says so.
+	// Ask asks the Envoy of a node for a path. Its errors are Unavailable faults; Unlinked
+	// recognises the one for a node without a link.
 	Ask func(ctx context.Context, node, path string) ([]byte, error)
-	// Unlinked tells that an error of Ask says that there is nobody to ask.
+	// Unlinked reports whether an error of Ask says that there is nobody to ask.
 	Unlinked func(error) bool
-	// Last is what a node was sent, and what of that it has answered.
+	// Last returns what a node was sent, and what it has answered of that.
 	Last func(node string) (set, answered *resource.Set)
-	// Node is what is known of a node; an error where it is not known.
+	// Node returns what is known of a node, or an error for an unknown one.
 	Node func(name string) (nodes.Node, error)
 }
 
-// Dumps show the configuration that nodes have, sidecars and gateways alike.
+// Dumps shows the configuration that nodes have, for sidecars and gateways alike.
 type Dumps struct {
 	o    DumpOptions
 	room *semaphore.Weighted
@@ -56,22 +57,22 @@ type Dumps struct {
 	busy map[string]*dumpers
 }
 
-// dumpers are those who want a dump of one node.
+// dumpers are the callers that want a dump of one node.
 type dumpers struct {
 	turn *semaphore.Weighted
 	want int
 }
 
-// NewDumps returns dumps.
+// NewDumps returns dumps with these sources.
 func NewDumps(o DumpOptions) *Dumps {
 	return &Dumps{o: o, room: semaphore.NewWeighted(AtOnce), busy: map[string]*dumpers{}}
 }
 
-// XDS calls show with the dump of a node, a JSON object with the key configs. From the
-// proxy it is what its Envoy answers, or the control plane's record, marked by the key
-// source, if the proxy does not answer or its agent is away. The dump is in nobody's
-// hands once show has returned. Faults: Invalid for a from that is none, Unavailable if
-// too many want a dump at once.
+// XDS calls show with the dump of a node, a JSON object with the key configs. The dump is the
+// answer of the node's Envoy. If the proxy does not answer, or its agent is away, it is the
+// record of the control plane, marked by the key source. The dump must not be used after show
+// has returned. Faults: Invalid for an unknown from, Unavailable if too many want a dump at
+// once.
 func (d *Dumps) XDS(ctx context.Context, node, from string, show func(dump []byte)) error {
 	if from != "" && from != FromProxy && from != FromControlPlane {
 		return fault.Violated([]fault.Violation{{Path: "source", Message: "must be " + FromProxy + " or " + FromControlPlane}})
@@ -90,8 +91,8 @@ func (d *Dumps) XDS(ctx context.Context, node, from string, show func(dump []byt
 	return err
 }
 
-// enter waits until a dump of a node may be made. Whoever waits for a node that is slow
-// takes nobody else's room.
+// enter waits until a dump of a node may be made. A caller that waits for a slow node takes no
+// room from others.
 func (d *Dumps) enter(ctx context.Context, node string) (leave func(), err error) {
 	d.mu.Lock()
 	t := d.busy[node]
@@ -146,7 +147,7 @@ func (d *Dumps) dump(ctx context.Context, node, from string) ([]byte, error) {
 	return nil, err
 }
 
-// record shows what is known of a node. source is what it says of one that is connected.
+// record returns what is known of a node. source describes the record of a connected node.
 func (d *Dumps) record(node, source string, connected bool, refused []insight.Rejected) ([]byte, error) {
 	k := Known{Refused: refused}
 	k.Set, k.Answered = d.o.Last(node)

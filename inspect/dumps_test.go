@@ -17,7 +17,7 @@ import (
 
 var errUnlinked = errors.New("no link")
 
-// rig is dumps of nodes that a test plays.
+// rig is Dumps with nodes that a test plays.
 type rig struct {
 	*Dumps
 	answer func(ctx context.Context, node string) ([]byte, error)
@@ -41,7 +41,7 @@ func newRig() *rig {
 	return r
 }
 
-// TestDumpsSayWhereTheyComeFrom: only what the proxy itself said has no source.
+// TestDumpsSayWhereTheyComeFrom: only the answer of the proxy itself has no source.
 func TestDumpsSayWhereTheyComeFrom(t *testing.T) {
 	const own = `{"configs":[]}`
 	says := func(text string, err error) func(context.Context, string) ([]byte, error) {
@@ -89,8 +89,8 @@ func TestDumpsSayWhereTheyComeFrom(t *testing.T) {
 	}
 }
 
-// TestDumpsAtOnce: there is one of a node, and so many of all; whoever waits for a node
-// that is slow takes no room, and nobody waits for ever.
+// TestDumpsAtOnce: there is one dump per node at a time, and a limited number in total. A
+// caller that waits for a slow node takes no room, and nobody waits for ever.
 func TestDumpsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()

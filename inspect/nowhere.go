@@ -13,19 +13,20 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// adviceTimeout bounds how long a write waits for the view that shows it.
+// adviceTimeout is how long a write may wait for the view that shows it.
 const adviceTimeout = time.Second
 
-// leading are the specs of policies that lead traffic to inbounds of their own choice.
+// leading is implemented by specs of policies that lead traffic to inbounds of their own
+// choice.
 type leading interface {
-	// LeadsTo are the tags of those inbounds.
+	// LeadsTo returns the tags of those inbounds.
 	LeadsTo() []mesh.Tags
 }
 
-// Nowhere says of a policy that a mesh was given which of its selectors select nobody.
-// That is no mistake, since services come in any order. But one that is mistyped protects
-// nothing, or lets nobody in, and nothing else would say so. [Policies.Warnings] says the
-// same of all policies, later.
+// Nowhere returns which selectors of a newly written policy select nobody. This need not be a
+// mistake, because services come in any order. But a mistyped selector protects nothing, or
+// lets nobody in, and nothing else would report it. [Policies.Warnings] later reports the same
+// for all policies.
 func (p *Policies) Nowhere(ctx context.Context, kind *model.Kind, meshName string, spec any) (out []fault.Violation) {
 	pol := p.find(kind)
 	if pol == nil || !named(spec) {
@@ -33,7 +34,7 @@ func (p *Policies) Nowhere(ctx context.Context, kind *model.Kind, meshName strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
 	defer cancel()
-	// The write has been made, and this is advice: whoever gets none asks later.
+	// The write has succeeded, and this is only advice: without it, users can ask later.
 	_ = p.choose(ctx, meshName, func(m *view.Mesh) error {
 		out = take(m).judge(pol, spec)
 		return nil
@@ -53,8 +54,8 @@ func named(spec any) bool {
 	return ok && (some(s.SelectedSources()) || some(s.SelectedDestinations()))
 }
 
-// everybody reports whether a selector names nothing that could be mistyped: it waits for
-// whoever comes.
+// everybody reports whether a selector names nothing that could be mistyped: it selects any
+// value.
 func everybody(selector map[string]string) bool {
 	for _, v := range selector {
 		if v != mesh.AnyValue {
@@ -64,7 +65,7 @@ func everybody(selector map[string]string) bool {
 	return true
 }
 
-// judge says which selectors of a policy select nobody.
+// judge returns which selectors of a policy select nobody.
 func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 	warn := func(tags mesh.Tags, text string) {
 		v := fault.Violation{Path: tags.String(), Message: text}
@@ -118,13 +119,14 @@ func matched(selector mesh.Tags, sets map[string]mesh.Tags) bool {
 	return false
 }
 
-// reached reports whether a service is served, or named by an outbound; any is.
+// reached reports whether a service is served, or named by an outbound. The service * always
+// is.
 func (c *census) reached(service string) bool {
 	return service == "" || service == mesh.AnyValue || c.outbounds[service] || slices.Contains(c.services, service)
 }
 
-// member reports whether the certificate of some proxy has all tags of a selector: those
-// of all inbounds of a proxy are in its one certificate.
+// member reports whether the certificate of some proxy has all tags of a selector. The one
+// certificate of a proxy contains the tags of all its inbounds.
 func (c *census) member(selector mesh.Tags) bool {
 next:
 	for _, tags := range c.proxies {
@@ -139,7 +141,7 @@ next:
 	return false
 }
 
-// servicesOf names the services of a mesh.
+// servicesOf returns the names of the services of a mesh.
 func servicesOf(m *view.Mesh) []string {
 	names := map[string]bool{}
 	for s := range m.Services() {

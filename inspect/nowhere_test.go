@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
-// TestNowhere writes policies that select nobody: a mistyped name protects nothing, lets
-// nobody in, or leads nowhere. Of those that are in force nothing is said.
+// TestNowhere writes policies that select nobody. A mistyped name protects nothing, lets
+// nobody in, or leads nowhere. Policies that are in force cause no warning.
 func TestNowhere(t *testing.T) {
 	p := chosen(t)
 	const demand = `"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true}}}]}}`

@@ -12,25 +12,24 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// KindSidecar is what a proxy with listeners of its own is called.
+// KindSidecar is the kind of a proxy with its own listeners.
 const KindSidecar = "SidecarDataplane"
 
-// Policies say which policies are chosen for the places of proxies, and what is in force
-// there. They look at the view that the planner looks at and choose as it does.
+// Policies says which policies are chosen for the places of proxies, and what is in force
+// there. It reads the same view as the planner and chooses in the same way.
 type Policies struct {
 	// Views are those that the planner follows.
 	Views *view.Views
 	// Policies are those that the planner applies.
 	Policies []*policy.Policy
-	// Latest is the newest revision of the store. Answers show it or a later one.
+	// Latest returns the newest revision of the store. Answers show it or a later one.
 	Latest func() uint64
-	// Turns bound how much is chosen, and shown, at a time: all that a mesh has may be
-	// chosen for one answer.
+	// Turns limits concurrent answers, because one answer may choose all policies of a mesh.
 	Turns *turns.Queue
 }
 
-// Waiting is how many may wait for their turn. Where meshes are large the last of them
-// waits for some seconds.
+// Waiting is how many requests may wait for their turn. In large meshes the last of them waits
+// for some seconds.
 const Waiting = 16
 
 // Meta is a policy as lists of policies show it.
@@ -50,11 +49,11 @@ type Attachment struct {
 	Service string `json:"service,omitempty"`
 }
 
-// Matched is a place with what was chosen for it, by the type of the policies.
+// Matched is a place with the policies chosen for it, by their type.
 type Matched struct {
 	Attachment
 	Policies map[string][]Meta `json:"matchedPolicies"`
-	// Effective is what is in force, with the defaults of the policies, if it was asked
+	// Effective is what is in force, including the defaults of the policies, if it was asked
 	// for.
 	Effective map[string]any `json:"effective,omitempty"`
 }
@@ -64,13 +63,14 @@ type MatchedList struct {
 	Kind  string    `json:"kind"`
 	Total int       `json:"total"`
 	Items []Matched `json:"items"`
-	// Warnings say which inbounds lack a policy without which they refuse: a place for
-	// which nothing was chosen is not among the items.
+	// Warnings say which inbounds lack a policy without which they refuse. The items do not
+	// show this, because they include only places with policies.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Of shows the places of a dataplane with what was chosen for them, and with explain what
-// is in force. NotFound if the dataplane does not exist, [turns.ErrFull] if too many ask.
+// Of shows the places of a dataplane with what was chosen for them and, with explain, what is
+// in force. The error is NotFound if the dataplane does not exist, or [turns.ErrFull] if too
+// many ask.
 func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain bool, show func(any) error) error {
 	out := MatchedList{Kind: KindSidecar, Items: []Matched{}}
 	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane) {
@@ -101,7 +101,8 @@ func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain b
 	})
 }
 
-// Rule is what policies of one type that say whom they are about demand at a place.
+// Rule is the demand of policies of one type at a place. These policies themselves say whom
+// they are about.
 type Rule struct {
 	Type       string            `json:"type"`
 	Name       string            `json:"name"`
@@ -112,25 +113,25 @@ type Rule struct {
 	Origins    []Origin          `json:"origins"`
 }
 
-// Origin is where a rule comes from.
+// Origin says where a rule comes from.
 type Origin struct {
 	Mesh string `json:"mesh"`
 	Name string `json:"name"`
 }
 
-// RuleList is what is demanded at the places of a proxy.
+// RuleList contains the demands at the places of a proxy.
 type RuleList struct {
 	Total int    `json:"total"`
 	Items []Rule `json:"items"`
 }
 
-// ruleTypes are the types of rules by the sort of their place.
+// ruleTypes maps the sorts of places to the types of rules.
 var ruleTypes = map[string]string{
 	selection.PlaceProxy: "singleItem", selection.PlaceInbound: "clientSubset",
 	selection.PlaceOutbound: "destinationSubset", selection.PlaceService: "destinationSubset",
 }
 
-// Rules shows what the policies that are rules come to on a dataplane. Errors are those of
+// Rules shows the results of the policies that are rules, on a dataplane. Errors are those of
 // Of.
 func (p *Policies) Rules(ctx context.Context, meshName, dataplane string, show func(any) error) error {
 	out := RuleList{Items: []Rule{}}
@@ -154,21 +155,21 @@ func (p *Policies) Rules(ctx context.Context, meshName, dataplane string, show f
 	})
 }
 
-// Proxy is a proxy for some places of which a policy was chosen.
+// Proxy is a proxy with the places for which a policy was chosen.
 type Proxy struct {
 	Kind        string       `json:"kind"`
 	Dataplane   Origin       `json:"dataplane"`
 	Attachments []Attachment `json:"attachments"`
 }
 
-// ProxyList are the proxies for which a policy was chosen.
+// ProxyList contains the proxies for which a policy was chosen.
 type ProxyList struct {
 	Total int     `json:"total"`
 	Items []Proxy `json:"items"`
 }
 
-// Chosen shows the dataplanes for which a policy of a kind was chosen, by name, and for
-// which of their places. [turns.ErrFull] as Of.
+// Chosen shows, by name, the dataplanes for which a policy of a kind was chosen, and for which
+// of their places. It returns [turns.ErrFull] as Of does.
 func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name string, show func(any) error) error {
 	out := ProxyList{Items: []Proxy{}}
 	pol := p.find(kind)
@@ -197,7 +198,8 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 	})
 }
 
-// places calls whole with a dataplane, visit for each place of it, in order, and then show.
+// places calls whole with a dataplane, then visit for each of its places in order, and then
+// show.
 func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole func(*view.Mesh, *view.Dataplane), visit func(*selection.Place), show func() error) error {
 	return p.choose(ctx, meshName, func(m *view.Mesh) error {
 		d, ok := m.Dataplane(dataplane)
@@ -213,8 +215,8 @@ func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole
 	})
 }
 
-// choose calls with with a mesh that has all that was written before, once it is its turn.
-// A mesh that is waited for takes no turn: others are not held up.
+// choose calls with when it is its turn, with a mesh that includes all earlier writes. Waiting
+// for the mesh takes no turn, so it does not hold up others.
 func (p *Policies) choose(ctx context.Context, meshName string, with func(*view.Mesh) error) error {
 	m, release, err := p.mesh(ctx, meshName)
 	if err != nil {
@@ -228,7 +230,7 @@ func (p *Policies) choose(ctx context.Context, meshName string, with func(*view.
 	return with(m)
 }
 
-// mesh is a mesh with all that was written before.
+// mesh returns a mesh that includes all earlier writes.
 func (p *Policies) mesh(ctx context.Context, name string) (m *view.Mesh, release func(), err error) {
 	latest := p.Latest()
 	scope, err := p.Views.Mesh(ctx, name)

@@ -21,13 +21,13 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 
-// chosen are the policies of the program over a mesh with one proxy that calls one
-// service, which a route leads elsewhere.
+// chosen returns the policies of the program for a mesh with one proxy. The proxy calls one
+// service, and a route leads its calls elsewhere.
 func chosen(t *testing.T) *Policies {
 	return chosenIn(t, &mesh.Mesh{})
 }
 
-// chosenIn are the policies over such a mesh.
+// chosenIn does what chosen does, with given settings of the mesh.
 func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
 	t.Helper()
 	db := memstore.Open(memstore.Options{Now: func() time.Time { return time.Unix(0, 0) }})
@@ -69,7 +69,7 @@ func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
 	return &Policies{Views: views, Policies: all.Policies(), Latest: db.Revision, Turns: turns.Sized(1, 0)}
 }
 
-// shown is what ask shows.
+// shown returns what ask shows.
 func shown(t *testing.T, ask func(show func(any) error) error) any {
 	t.Helper()
 	var raw []byte
@@ -91,8 +91,8 @@ func parsed(t *testing.T, text string) (out any) {
 	return out
 }
 
-// TestRules: a policy that says itself whom it is about is a rule, with its defaults, and
-// not among the others.
+// TestRules: a policy that itself says whom it is about is shown as a rule, with its defaults,
+// and not among the other policies.
 func TestRules(t *testing.T) {
 	got := shown(t, func(show func(any) error) error { return chosen(t).Rules(t.Context(), "demo", "web-1", show) })
 	want := parsed(t, `{"total":1,"items":[{"type":"clientSubset","name":"10.0.0.1:8080","service":"web","policyType":"MeshTokenAuth","subset":{},
@@ -102,8 +102,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestServices: policies on services are chosen for those that the routes lead to, and
-// what is shown as in force has the defaults.
+// TestServices: policies on services are chosen for the services that routes lead to. What is
+// shown as in force includes the defaults.
 func TestServices(t *testing.T) {
 	got := shown(t, func(show func(any) error) error { return chosen(t).Of(t.Context(), "demo", "web-1", true, show) })
 	const meta = `"mesh":"demo","creationTime":"1970-01-01T00:00:00Z","modificationTime":"1970-01-01T00:00:00Z"`
@@ -117,8 +117,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestChosen lists no proxies for what is none of the policies, and says which dataplane
-// there is none of.
+// TestChosen: a kind that is not a policy has no proxies, and a missing dataplane is NotFound.
 func TestChosen(t *testing.T) {
 	p := chosen(t)
 	got := shown(t, func(show func(any) error) error { return p.Chosen(t.Context(), mesh.Dataplanes, "demo", "x", show) })
@@ -134,8 +133,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestTurns: where one may choose, one does, until what it shows is in its hands; others
-// are told to ask again, and find the turn free afterwards, whatever became of it.
+// TestTurns: with one turn, one caller chooses at a time, until its answer has been shown.
+// Others are told to ask again, and find the turn free afterwards, whatever the result was.
 func TestTurns(t *testing.T) {
 	p := chosen(t)
 	asks := map[string]func(show func(any) error) error{

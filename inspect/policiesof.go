@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// find is the policy of a kind, nil for a kind that is none.
+// find returns the policy of a kind, or nil for any other kind.
 func (p *Policies) find(kind *model.Kind) *policy.Policy {
 	for _, pol := range p.Policies {
 		if pol.Kind.Name == kind.Name {

@@ -12,49 +12,50 @@ import (
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/xds/resource"
 
-	// The types of what is in the resources, for their JSON form.
+	// These are the types of messages in resources, needed for their JSON form.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 )
 
-// What the source of a record says. Each begins alike, and no dump of a proxy has it.
+// These are the sources of a record. All begin alike, and the dump of a proxy has none.
 const (
 	SourceAway  = "control plane: the proxy is away; this is what it was last sent"
 	SourceAsked = "control plane: this is what the proxy was sent"
-	// SourceUnasked is of an Envoy without an agent, or whose agent is just coming back.
+	// SourceUnasked is for an Envoy without an agent, or one whose agent is just returning.
 	SourceUnasked = "control plane: the proxy cannot be asked at present; this is what it was sent"
-	// SourceNothing is of one that was not seen since the control plane began.
+	// SourceNothing is for a proxy that was not seen since the control plane started.
 	SourceNothing = "control plane: the proxy is away and was sent nothing since the control plane started"
 	// sourceSilent is followed by the reason.
 	sourceSilent = "control plane: the proxy did not answer, and this is what it was sent; the reason: "
 )
 
-// States of a resource in a record.
+// These are the states of a resource in a record.
 const (
-	// Acknowledged is one that the proxy has answered and does not refuse.
+	// Acknowledged means that the proxy has answered the resource and does not refuse it.
 	Acknowledged = "acknowledged"
-	// Sent is one that it has not answered yet, or that is just being sent.
+	// Sent means that the proxy has not answered it yet, or that it is just being sent.
 	Sent = "sent"
-	// Rejected is one of those that it refused together; the error is in its words.
+	// Rejected means that the proxy refused it, perhaps together with others. The error is the
+	// proxy's.
 	Rejected = "rejected"
 )
 
-// Known is what the control plane knows of the configuration of a node.
+// Known is what the control plane knows about the configuration of a node.
 type Known struct {
-	// Set is what the node was sent last, Answered the newest that it has answered as
-	// a whole; see [loop.Loop.Last].
+	// Set is what the node was last sent. Answered is the newest set that it has answered as a
+	// whole; see publish.Loop.Last.
 	Set, Answered *resource.Set
-	// Refused is what it refuses, or refused when it left.
+	// Refused is what the node refuses, or refused when it left.
 	Refused []insight.Rejected
 }
 
-// record is the document that stands for a dump of a proxy.
+// record is the document that replaces a dump of a proxy.
 type record struct {
 	Source string `json:"source"`
-	// Acknowledged says that the proxy has confirmed all of it.
+	// Acknowledged says that the proxy has confirmed everything.
 	Acknowledged bool `json:"acknowledged"`
-	// Rejected lists what it refused.
+	// Rejected lists what the proxy refused.
 	Rejected []string `json:"rejected,omitempty"`
-	// Configs has one entry for each type of resource.
+	// Configs has one entry per type of resource.
 	Configs []recordedType `json:"configs"`
 }
 
@@ -67,15 +68,15 @@ type recordedResource struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	State   string `json:"state"`
-	// Error is why it is rejected.
+	// Error says why the resource is rejected.
 	Error string `json:"error,omitempty"`
-	// Config is the resource, absent for secrets: those are made for the proxy
-	// and kept nowhere.
+	// Config is the resource. It is absent for secrets, which are made for the proxy and
+	// stored nowhere.
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// Record shows the configuration of a node as the control plane knows it, as a
-// JSON object with the key configs.
+// Record returns the configuration of a node as the control plane knows it, as a JSON object
+// with the key configs.
 func Record(source string, k Known) ([]byte, error) {
 	doc := record{
 		Source: source, Configs: []recordedType{},
@@ -106,7 +107,7 @@ func Record(source string, k Known) ([]byte, error) {
 	return json.MarshalIndent(doc, "", " ")
 }
 
-// entry shows one resource.
+// entry returns the entry of one resource.
 func (k Known) entry(t resource.TypeURL, name, version string, answered bool, config json.RawMessage) recordedResource {
 	r := recordedResource{Name: name, Version: version, State: Sent, Config: config}
 	if answered {

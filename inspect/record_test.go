@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestRecord: what is known of each resource is said of it, and of no other.
+// TestRecord: each entry tells what is known about its own resource.
 func TestRecord(t *testing.T) {
 	cluster := func(name, body string) *resource.Resource {
 		text, err := proto.Marshal(&clusterv3.Cluster{Name: name, AltStatName: body})
@@ -54,7 +54,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordOfAllAcknowledged: a refusal is no confirmation, although it is an answer.
+// TestRecordOfAllAcknowledged: a refusal is an answer but no confirmation.
 func TestRecordOfAllAcknowledged(t *testing.T) {
 	set := resource.NewSet(nil, map[string]string{"identity": "7"})
 	for name, c := range map[string]struct {

@@ -13,11 +13,12 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// maxWarned is how much of a mesh is warned of in one answer; all of it is counted.
+// maxWarned is the maximum number of items, and of inbounds per item, in one answer. The total
+// counts all items.
 const maxWarned = 1000
 
-// Warned is what one is warned of: a policy with selectors that select nobody, or, without
-// a name, a type of policy that some inbounds lack.
+// Warned is one warning: about a policy with selectors that select nobody or, without a name,
+// about a type of policy that some inbounds lack.
 type Warned struct {
 	Type     string   `json:"type"`
 	Mesh     string   `json:"mesh"`
@@ -25,15 +26,15 @@ type Warned struct {
 	Warnings []string `json:"warnings"`
 }
 
-// WarnedList is what one is warned of in a mesh.
+// WarnedList contains the warnings about a mesh.
 type WarnedList struct {
 	Total int      `json:"total"`
 	Items []Warned `json:"items"`
 }
 
-// Warnings shows what is valid in a mesh and most likely not meant: it is what
-// [Policies.Nowhere] says at the write, as it is now, and which inbounds lack a policy
-// without which they refuse. Errors are those of Of.
+// Warnings shows what is valid in a mesh but probably not intended: what [Policies.Nowhere]
+// reports at a write, in its current state, and which inbounds lack a policy without which
+// they refuse. Errors are those of Of.
 func (p *Policies) Warnings(ctx context.Context, meshName string, show func(any) error) error {
 	return p.choose(ctx, meshName, func(m *view.Mesh) error {
 		out := WarnedList{Items: []Warned{}}
@@ -71,8 +72,8 @@ func sentences(found []fault.Violation) (out []string) {
 	return out
 }
 
-// lacks names the inbounds, by their tags, for which no policy of a type is chosen that
-// they need, [maxWarned] at most, and none more once ctx has ended.
+// lacks names the inbounds, by their tags, for which a policy of a type is needed but none is
+// chosen. It returns at most [maxWarned] and stops when ctx has ended.
 func (c *census) lacks(ctx context.Context, m *view.Mesh, pol *policy.Policy) (out []string) {
 	text := lackingText(m, pol)
 	if text == "" {
@@ -89,7 +90,7 @@ func (c *census) lacks(ctx context.Context, m *view.Mesh, pol *policy.Policy) (o
 	return out
 }
 
-// lackingOf says of each inbound of a proxy which policies it lacks and needs.
+// lackingOf says, for each inbound of a proxy, which policies it needs but lacks.
 func lackingOf(m *view.Mesh, policies []*policy.Policy, n *mesh.Networking) (out []string) {
 	if n == nil {
 		return nil
@@ -108,8 +109,8 @@ func lackingOf(m *view.Mesh, policies []*policy.Policy, n *mesh.Networking) (out
 	return out
 }
 
-// lackingText says what it means in a mesh that no policy of a type is chosen for an
-// inbound; empty if that means nothing.
+// lackingText returns the effect, in a mesh, of an inbound without a policy of a type. It is
+// empty if there is none.
 func lackingText(m *view.Mesh, pol *policy.Policy) string {
 	if pol.Lacking == nil || m.Spec() == nil {
 		return ""

@@ -8,13 +8,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// mtls is a mesh with mutual TLS.
+// mtls returns a mesh with mutual TLS.
 func mtls(mode string) *mesh.Mesh {
 	return &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Mode: mode}}}}
 }
 
-// TestWarnings: what a policy was warned of when it was written is shown for as long as it
-// is so, and so is which inbounds refuse everybody because no permission is chosen.
+// TestWarnings: a warning that was given when a policy was written is shown as long as it
+// applies. Inbounds that refuse everybody because no permission is chosen are shown, too.
 func TestWarnings(t *testing.T) {
 	const policies = `{"type":"TrafficRoute","mesh":"demo","name":"elsewhere","warnings":["mesh.io/service=spare: no inbound of the mesh has this, so what is led here is not served"]},
 		{"type":"Retry","mesh":"demo","name":"spare","warnings":["mesh.io/service=spare: no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it"]}`

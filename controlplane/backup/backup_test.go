@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// source is a pair of databases in use.
+// source returns a pair of databases in use.
 func source(t *testing.T) backup.Source {
 	t.Helper()
 	dir := t.TempDir()

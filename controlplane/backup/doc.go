@@ -1,9 +1,9 @@
 // Package backup writes the databases of a control plane into one file, while the
 // control plane runs, and reads such files.
 //
-// A backup is a tar file. Its first entry is the manifest, which names all others with
-// their digests, so that a reader knows what it should find before it finds it. The
-// encryption key of the databases is in it only under a passphrase.
+// A backup is a tar file. Its first entry is the manifest, which lists all other entries
+// with their digests, so that a reader knows what to expect. The encryption key of the
+// databases is included only under a passphrase.
 package backup
 
 import "time"
@@ -11,11 +11,11 @@ import "time"
 // Format is the version of the files that this program writes and reads.
 const Format = 1
 
-// Names of what a backup holds.
+// Names of the parts of a backup.
 const (
 	// MainPart is the database of everything that is configured and issued.
 	MainPart = "meshgate.db"
-	// StatusPart is the database of what was observed.
+	// StatusPart is the database of observations.
 	StatusPart = "status.db"
 	// KeyPart is the encryption key under a passphrase, in the format of age.
 	KeyPart = "encryption.key.age"
@@ -23,7 +23,7 @@ const (
 	manifestName = "manifest.json"
 )
 
-// Manifest says what a backup holds.
+// Manifest describes the contents of a backup.
 type Manifest struct {
 	// Format is the version of the file.
 	Format int `json:"format"`
@@ -32,9 +32,9 @@ type Manifest struct {
 	// Incarnation and Revision are those of the store.
 	Incarnation string `json:"incarnation"`
 	Revision    uint64 `json:"revision"`
-	// Time is when the backup began: everything acknowledged before is in it.
+	// Time is when the backup began. Everything that was acknowledged before is in it.
 	Time time.Time `json:"time"`
-	// Parts are the other entries, in their order.
+	// Parts are the other entries, in order.
 	Parts []Part `json:"parts"`
 }
 

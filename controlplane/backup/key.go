@@ -11,10 +11,10 @@ import (
 	"filippo.io/age"
 )
 
-// maxWrapped bounds what is read of a wrapped key.
+// maxWrapped bounds how much of a wrapped key is read.
 const maxWrapped = 1 << 16
 
-// Passphrase reads one from a file, without the line break at its end.
+// Passphrase reads a passphrase from a file, without the line break at its end.
 func Passphrase(path string) (string, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the operator names this file
 	if err != nil {
@@ -27,7 +27,7 @@ func Passphrase(path string) (string, error) {
 	return pass, nil
 }
 
-// wrap writes a key file under a passphrase: `age -d` gives the file back.
+// wrap writes a key file encrypted with a passphrase. `age -d` restores the file.
 func wrap(keyFile, passphrase, path string) error {
 	to, err := age.NewScryptRecipient(passphrase)
 	if err != nil {
@@ -47,7 +47,7 @@ func wrap(keyFile, passphrase, path string) error {
 	return os.WriteFile(path, sealed.Bytes(), 0o600)
 }
 
-// Unwrap returns the text of the key file that stands under a passphrase.
+// Unwrap returns the text of a key file that is encrypted with a passphrase.
 func Unwrap(path, passphrase string) (string, error) {
 	f, err := os.Open(path) //nolint:gosec // a part that Unpack wrote
 	if err != nil {
@@ -60,7 +60,7 @@ func Unwrap(path, passphrase string) (string, error) {
 	}
 	r, err := age.Decrypt(io.LimitReader(f, maxWrapped), from)
 	if err != nil {
-		// The cause says no more: a wrong passphrase and a changed file look alike.
+		// The cause would not help: a wrong passphrase and a changed file look alike.
 		return "", errors.New("the passphrase is not the one that the key in the backup was wrapped with")
 	}
 	text, err := io.ReadAll(io.LimitReader(r, maxWrapped))

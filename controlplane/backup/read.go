@@ -13,11 +13,11 @@ import (
 	"slices"
 )
 
-// maxManifest bounds what is read of a manifest.
+// maxManifest bounds how much of a manifest is read.
 const maxManifest = 1 << 20
 
-// Unpack writes the parts of a backup into an empty directory, after holding each
-// against its digest. Errors say what is wrong with the file.
+// Unpack writes the parts of a backup into an empty directory and checks each against its
+// digest. Errors say what is wrong with the file.
 func Unpack(path, dir string) (Manifest, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator names this file
 	if err != nil {
@@ -77,7 +77,7 @@ func readManifest(t *tar.Reader) (m Manifest, err error) {
 	}
 	known := []string{MainPart, StatusPart, KeyPart}
 	for i, p := range m.Parts {
-		// A name is a path below the directory, so no other one is written.
+		// A name becomes a path below the directory, so no other name may be written.
 		if !slices.Contains(known, p.Name) || slices.ContainsFunc(m.Parts[:i], func(o Part) bool { return o.Name == p.Name }) {
 			return m, fmt.Errorf("its manifest names the part %q", p.Name)
 		}
@@ -88,7 +88,7 @@ func readManifest(t *tar.Reader) (m Manifest, err error) {
 	return m, nil
 }
 
-// extract writes one part, for its owner only, and waits until it is on disk.
+// extract writes one part, readable only by its owner, and waits until it is on disk.
 func extract(r io.Reader, p Part, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of this package
 	if err != nil {

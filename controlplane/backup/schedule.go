@@ -16,38 +16,37 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// retryAfter is how long a backup that failed is left alone, if the next is not due
-// before.
+// retryAfter is how long to wait after a failed backup, unless the next one is due earlier.
 const retryAfter = 5 * time.Minute
 
-// Names of the backups of a schedule: the moment in between sorts like time.
+// Names of the backups of a schedule. The time in the name sorts chronologically.
 const (
 	prefix = "meshgate-"
 	stamp  = "20060102T150405Z"
 	suffix = ".backup"
 )
 
-// Schedule writes backups at moments of the wall clock into a directory, and removes
-// those that are too many. Files with other names in the directory are not touched.
+// Schedule writes backups into a directory, at times of the wall clock, and removes surplus
+// ones. It does not touch files with other names in the directory.
 type Schedule struct {
 	// Every is the time between two backups.
 	Every time.Duration
-	// Keep is how many are kept, the newest.
+	// Keep is the number of backups that are kept, the newest ones.
 	Keep int
 	// Directory is made with mode 0700 if it does not exist.
 	Directory string
 	// Source is what is backed up.
 	Source Source
-	// Told hears what became of each attempt: nil for a backup that was written. An
-	// attempt that an end of the process cut off is none.
+	// Told is called with the outcome of each attempt, nil for a backup that was written. An
+	// attempt that was cut off by the end of the process does not count.
 	Told func(error)
 	Log  *slog.Logger
 
 	last atomic.Int64
 }
 
-// Last is when the newest backup of the directory was begun, as far as is known; zero
-// if there is none.
+// Last returns when the newest known backup of the directory was begun, or zero if there is
+// none.
 func (s *Schedule) Last() time.Time {
 	if at := s.last.Load(); at != 0 {
 		return time.Unix(at, 0)
@@ -55,9 +54,9 @@ func (s *Schedule) Last() time.Time {
 	return time.Time{}
 }
 
-// Run writes backups until ctx ends. The first is due at once, or after Every if the
-// directory has one that a former process wrote. One that fails is told and tried
-// again: a directory that is away is no reason to end.
+// Run writes backups until ctx ends. The first one is due at once, or Every after the newest
+// one of a former process. A failure is reported and tried again, because a directory that
+// is away is no reason to end.
 func (s *Schedule) Run(ctx context.Context) error {
 	due := s.resume()
 	for {
@@ -76,8 +75,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 	}
 }
 
-// resume says when the first backup of this process is due, after removing what one
-// that was killed left half done.
+// resume returns when the first backup of this process is due. It first removes the
+// unfinished work of killed processes.
 func (s *Schedule) resume() time.Time {
 	now := s.now()
 	names, err := s.prepare()
@@ -102,8 +101,8 @@ func (s *Schedule) now() time.Time {
 	return s.Source.Now()
 }
 
-// once writes one backup and removes what is too much. The old ones go only after the
-// new one is on disk.
+// once writes one backup and then removes surplus ones. The old ones are removed only after
+// the new one is on disk.
 func (s *Schedule) once(ctx context.Context) error {
 	if err := os.MkdirAll(s.Directory, 0o700); err != nil {
 		return err
@@ -119,8 +118,8 @@ func (s *Schedule) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A name of the future is of a clock that was ahead. Counted as newer, it would
-	// have the backup removed that was just written.
+	// A name with a future time comes from a clock that was ahead. If it counted as newer,
+	// the backup that was just written would be removed.
 	if i := slices.Index(names, filepath.Base(path)); i >= 0 {
 		names = names[:i+1]
 	}
@@ -142,7 +141,7 @@ func (s *Schedule) prepare() ([]string, error) {
 	return s.names()
 }
 
-// names are the backups of the directory, oldest first.
+// names returns the backups of the directory, oldest first.
 func (s *Schedule) names() (names []string, err error) {
 	list, err := os.ReadDir(s.Directory)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +156,7 @@ func (s *Schedule) names() (names []string, err error) {
 	return names, nil
 }
 
-// moment is when a backup of this name was begun.
+// moment returns when the backup with this name was begun.
 func moment(name string) (time.Time, bool) {
 	text, ours := strings.CutPrefix(name, prefix)
 	text, backup := strings.CutSuffix(text, suffix)

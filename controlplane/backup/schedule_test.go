@@ -18,8 +18,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
 
-// scheduled is a schedule on a database that is not in use: a bubble knows of no
-// goroutines outside of it.
+// scheduled returns a schedule for a database that is not in use, because a bubble does not
+// know goroutines outside of it.
 func scheduled(t *testing.T) (*Schedule, *bytes.Buffer) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
@@ -51,7 +51,7 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// runFor runs a schedule for some time of a bubble.
+// runFor runs a schedule for some virtual time.
 func runFor(t *testing.T, s *Schedule, d time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), d)
@@ -61,8 +61,8 @@ func runFor(t *testing.T, s *Schedule, d time.Duration) {
 	}
 }
 
-// TestSchedule has backups every hour, over a restart, of which two are kept. What
-// else is in the directory stays, but what a killed process left half done.
+// TestSchedule makes backups every hour, over a restart, and keeps two. Other contents of
+// the directory stay, except for the unfinished work of a killed process.
 func TestSchedule(t *testing.T) {
 	s, log := scheduled(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// TestScheduleAfterAClockThatWasAhead keeps what it writes, whatever the names of
-// older backups say.
+// TestScheduleAfterAClockThatWasAhead: a new backup is kept, no matter what the names of
+// older ones say.
 func TestScheduleAfterAClockThatWasAhead(t *testing.T) {
 	s, log := scheduled(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestScheduleAfterAClockThatWasAhead(t *testing.T) {
 	})
 }
 
-// TestScheduleTriesAgain keeps the old backups while no new one can be made, and tells
-// what became of each attempt.
+// TestScheduleTriesAgain: old backups are kept while no new one can be made, and the outcome
+// of each attempt is reported.
 func TestScheduleTriesAgain(t *testing.T) {
 	s, _ := scheduled(t)
 	var told []error

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// workPattern names the directory in which a backup is put together.
+	// workPattern is the pattern of directories in which a backup is assembled.
 	workPattern = ".backup-*"
-	// workLock is a file in it that whoever writes there holds a lock on: one that
-	// was killed holds none.
+	// workLock is a file in such a directory. The writer of the backup holds a lock on it. A
+	// killed process holds no lock.
 	workLock = "lock"
 )
 
-// work is the directory in which a backup is put together.
+// work is the directory in which a backup is assembled.
 type work struct {
 	path string
 	lock *os.File
 }
 
-// newWork makes a directory beside what will be the backup.
+// newWork makes a directory next to the future backup.
 func newWork(dir string) (*work, error) {
 	for {
 		path, err := os.MkdirTemp(dir, workPattern)
@@ -34,15 +34,15 @@ func newWork(dir string) (*work, error) {
 		if err == nil {
 			return &work{path, lock}, nil
 		}
-		// Who looks for what was left behind may have found the directory before it
-		// was locked, and have removed it.
+		// A process that looks for leftovers may have found the directory before it was
+		// locked, and removed it.
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, os.RemoveAll(path))
 		}
 	}
 }
 
-// lockWork takes the lock on a directory that is still there when it is held.
+// lockWork locks a directory, and checks that it still exists once the lock is held.
 func lockWork(path string, how int) (*os.File, error) {
 	name := filepath.Join(path, workLock)
 	lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in our own directory
@@ -63,8 +63,8 @@ func lockWork(path string, how int) (*os.File, error) {
 	return lock, nil
 }
 
-// remove removes the directory, the lock last: who makes a new lock in between keeps
-// the directory, or removes it.
+// remove removes the directory, and the lock last. If another process makes a new lock in
+// between, it keeps the directory or removes it.
 func (w *work) remove() error {
 	list, err := os.ReadDir(w.path)
 	errs := []error{err}
@@ -80,8 +80,8 @@ func (w *work) remove() error {
 	return errors.Join(append(errs, w.lock.Close())...)
 }
 
-// removeLeft removes what backups into a directory have left behind that were killed.
-// One that is being written, by this process or another one, stays.
+// removeLeft removes the leftovers of killed backups in a directory. A backup that is being
+// written, by this process or another one, stays.
 func removeLeft(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, workPattern))
 	if err != nil {
@@ -100,11 +100,11 @@ func removeLeft(dir string) error {
 	return errors.Join(errs...)
 }
 
-// link is [os.Link]; tests replace it by that of a file system without links.
+// link is [os.Link]. Tests replace it with that of a file system without links.
 var link = os.Link
 
-// publish gives a file that is complete a name that no file has. A link fails where a
-// file is, a renaming would replace it.
+// publish gives a complete file a name that no other file has. It uses a link because a link
+// fails if the name exists, while a rename would replace the file.
 func publish(whole, path string) error {
 	err := link(whole, path)
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported) {
@@ -116,9 +116,9 @@ func publish(whole, path string) error {
 	return err
 }
 
-// claim publishes where the file system has no links, such as FAT and some network
-// shares: it claims the name with an empty file first, which fails where a file is,
-// and replaces only that.
+// claim publishes on file systems without links, such as FAT and some network shares. It
+// first claims the name with an empty file, which fails if a file exists, and then replaces
+// only that file.
 func claim(whole, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the path is the operator's
 	if err != nil {

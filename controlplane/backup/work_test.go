@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestScheduleLeavesABackupThatIsWritten: a schedule that starts while somebody writes
-// a backup into its directory leaves that one its files.
+// TestScheduleLeavesABackupThatIsWritten: a schedule that starts while another process
+// writes a backup into its directory leaves that backup's files alone.
 func TestScheduleLeavesABackupThatIsWritten(t *testing.T) {
 	s, log := scheduled(t)
 	if err := os.MkdirAll(s.Directory, 0o700); err != nil {
@@ -40,8 +40,8 @@ func TestScheduleLeavesABackupThatIsWritten(t *testing.T) {
 	}
 }
 
-// TestWorkAgainstRemoval: whoever has a directory keeps it, however often others look
-// for what was left behind at the moment in which it is made.
+// TestWorkAgainstRemoval: the owner of a directory keeps it, even if others look for
+// leftovers at the moment when it is made.
 func TestWorkAgainstRemoval(t *testing.T) {
 	dir := t.TempDir()
 	stop := make(chan struct{})
@@ -80,7 +80,8 @@ func TestWorkAgainstRemoval(t *testing.T) {
 	}
 }
 
-// TestWriteWithoutLinks: a file system without links gets backups as well, over no file.
+// TestWriteWithoutLinks: backups work on a file system without links as well, and replace no
+// file.
 func TestWriteWithoutLinks(t *testing.T) {
 	s, _ := scheduled(t)
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EOPNOTSUPP, syscall.ENOSYS} {
@@ -97,7 +98,7 @@ func TestWriteWithoutLinks(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
-	// Another one comes while the backup is put together.
+	// Another file appears while the backup is assembled.
 	path := filepath.Join(t.TempDir(), "b")
 	link = func(_, path string) error {
 		return errors.Join(os.WriteFile(path, []byte("theirs"), 0o600), syscall.EPERM)

@@ -16,25 +16,25 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
-// Source is what a backup is made of.
+// Source says what is backed up.
 type Source struct {
 	// Main and Status are the paths of the databases. Status may not exist.
 	Main, Status string
-	// Key returns the key file that opens the main database, which it is given a copy
-	// of, and Passphrase is what that is wrapped with; it is left out where there is no
-	// passphrase.
+	// Key returns the key file that opens the main database. main is a copy of that
+	// database. Passphrase encrypts the key file in the backup; without a passphrase the key
+	// is left out.
 	Key        func(ctx context.Context, main string) (string, error)
 	Passphrase string
 	// Program is the version of the program.
 	Program string
-	// Now is the wall clock; nil = time.Now.
+	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Write writes a backup to a path where nothing is, with mode 0600. Either the whole
-// backup is on disk under the path when it returns, or nothing is. The databases may
-// be in use, here or by another process. Parts are collected in the directory of the
-// path, which needs room for twice their size.
+// Write writes a backup with mode 0600 to a path that must not exist. When it returns,
+// either the whole backup is on disk under the path, or nothing is. The databases may be in
+// use, by this or another process. Parts are collected in the directory of the path, which
+// needs room for twice their size.
 func Write(ctx context.Context, s Source, path string) (m Manifest, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return m, exists(path)
@@ -102,8 +102,8 @@ func (s *Source) collect(ctx context.Context, work string) (m Manifest, err erro
 	return m, nil
 }
 
-// snapshot writes a database into a new file that only its owner can read: SQLite
-// would give it the mode of the umask.
+// snapshot writes a database into a new file that only its owner can read. SQLite itself
+// would use the mode of the umask.
 func snapshot(ctx context.Context, database, into string) error {
 	if err := os.WriteFile(into, nil, 0o600); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/changes"
 )
 
-// TestDifferencesAreCheap: resources are compared while nobody else can write, so
-// whoever writes a large one must not keep all others waiting, whatever it looks like.
+// TestDifferencesAreCheap: resources are compared while nobody else can write, so a writer
+// of a large resource must not delay all others, no matter what it looks like.
 func TestDifferencesAreCheap(t *testing.T) {
 	list := func(n, of int) any {
 		out := make([]int, n)
@@ -31,7 +31,8 @@ func TestDifferencesAreCheap(t *testing.T) {
 	key := strings.Repeat("k", 200_000)
 	for name, c := range map[string]struct {
 		of [2]any
-		// most is what the comparison may allocate, in MiB: half as much again as it does.
+		// most bounds what the comparison may allocate, in MiB. It is one and a half times
+		// the actual amount.
 		most uint64
 	}{
 		"long lists":           {[2]any{map[string]any{"l": list(300_000, 1)}, map[string]any{"l": list(300_000, 2)}}, 300},
@@ -58,7 +59,7 @@ func TestDifferencesAreCheap(t *testing.T) {
 			if err != nil || len(d.Members)+d.More == 0 {
 				t.Errorf("%d members and %d more: %v", len(d.Members), d.More, err)
 			}
-			// What grows with the square takes minutes, on any machine.
+			// Quadratic work takes minutes on any machine.
 			if grown := (after.TotalAlloc - before.TotalAlloc) >> 20; grown > c.most || took > time.Minute {
 				t.Errorf("it took %s and %d MiB, more than %d", took, grown, c.most)
 			} else {

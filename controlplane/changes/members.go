@@ -21,11 +21,11 @@ const (
 	MaxValue   = 200
 )
 
-// metaOf are the members of a document that do not come from its author.
+// metaOf are the members of a document that its author does not choose.
 var metaOf = []string{"type", "mesh", "name", "creationTime", "modificationTime"}
 
-// tree returns a resource as a JSON value, in the form of its API; nil for none, and for
-// one that cannot be decoded.
+// tree returns a resource as a JSON value, in the form of its API. It returns nil for no
+// resource, and for one that cannot be decoded.
 func tree(r *model.Resource) (any, error) {
 	if r == nil || store.IsUnread(r) {
 		return nil, nil //nolint:nilnil // the JSON value of nothing
@@ -63,11 +63,11 @@ type differ struct {
 	more    int
 }
 
-// none stands for a member that is not there.
+// none stands for a missing member.
 type none struct{}
 
-// compare walks two values at once. Only scalars and empty containers become members:
-// so a value is never more than a line, and whoever sets all of them has the new
+// compare walks two values at the same time. Only scalars and empty containers become
+// members, so that a value is never more than a line, and setting all of them yields the new
 // resource.
 func (d *differ) compare(path string, old, now any) {
 	oldKeys, oldIs := keysOf(old)
@@ -77,7 +77,8 @@ func (d *differ) compare(path string, old, now any) {
 		return
 	}
 	if oldIs != newIs || fmt.Sprintf("%T", old) != fmt.Sprintf("%T", now) {
-		// One of them is another sort of thing: what it was goes, what it is comes.
+		// The two are of different sorts: the old members are removed, and the new ones are
+		// added.
 		d.all(path, old, func(v any) (any, any) { return v, none{} })
 		d.all(path, now, func(v any) (any, any) { return none{}, v })
 		return
@@ -88,7 +89,8 @@ func (d *differ) compare(path string, old, now any) {
 	}
 }
 
-// all adds every member of a value. place says whether it is the old or the new one.
+// all adds every member of a value. place puts a member on the side of the old or of the new
+// value.
 func (d *differ) all(path string, v any, place func(any) (old, now any)) {
 	keys, is := keysOf(v)
 	if !is {
@@ -103,7 +105,7 @@ func (d *differ) all(path string, v any, place func(any) (old, now any)) {
 	}
 }
 
-// add notes a member if it differs.
+// add records a member if it differs.
 func (d *differ) add(path string, old, now any) {
 	before, cutBefore := value(old)
 	after, cutAfter := value(now)
@@ -124,7 +126,8 @@ func (d *differ) add(path string, old, now any) {
 	d.members = append(d.members, m)
 }
 
-// keysOf lists the keys of a container that is not empty, in order.
+// keysOf lists the keys of a container in order, and reports whether it is a container that
+// is not empty.
 func keysOf(v any) (keys []string, is bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -137,8 +140,8 @@ func keysOf(v any) (keys []string, is bool) {
 	return keys, len(keys) > 0
 }
 
-// union lists the keys of both, which are of one sort; those of lists stay in the order
-// of their numbers. Writers wait while it runs, and lists may be as long as a body.
+// union lists the keys of two containers of the same sort. Those of lists stay in numerical
+// order. Writers wait while it runs, and lists may be as long as a body allows.
 func union(a, b []string, lists bool) []string {
 	if lists {
 		return slices.MaxFunc([][]string{a, b}, func(a, b []string) int { return len(a) - len(b) })
@@ -148,8 +151,8 @@ func union(a, b []string, lists bool) []string {
 	return slices.Compact(out)
 }
 
-// at is the path of a member. One that is too long to be kept grows no further: with a
-// copy of a long name for each of what is below it, a body would cost its length times
+// at returns the path of a member. A path that is too long to be recorded does not grow
+// further: if each member below it copied a long name, a body would cost its length times
 // its members.
 func at(path, key string) string {
 	if len(path) > MaxPath {
@@ -172,7 +175,7 @@ func child(v any, key string) any {
 	return none{}
 }
 
-// value is what is kept of a leaf; nil of none.
+// value returns the recorded form of a leaf, or nil for a missing one.
 func value(v any) (raw json.RawMessage, cut bool) {
 	if _, absent := v.(none); absent {
 		return nil, false
@@ -184,7 +187,7 @@ func value(v any) (raw json.RawMessage, cut bool) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, true // no JSON value; it never is one
+		return nil, true // not a JSON value, which cannot happen
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), cut
 }
@@ -201,7 +204,7 @@ func shorten(text string) (short string, cut bool) {
 	return text[:end], true
 }
 
-// escape is RFC 6901 section 3.
+// escape escapes a key according to RFC 6901 section 3.
 func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
@@ -214,7 +217,7 @@ func Secret(k *model.Kind, path string) bool {
 	return slices.ContainsFunc(k.Secrets, func(pattern string) bool { return below(path, pattern) })
 }
 
-// below reports whether a pattern names the member at a path, or what it is in.
+// below reports whether a pattern names the member at a path, or a container of it.
 func below(path, pattern string) bool {
 	have, want := strings.Split(path, "/"), strings.Split(pattern, "/")
 	if len(have) < len(want) {
@@ -228,16 +231,16 @@ func below(path, pattern string) bool {
 	return true
 }
 
-// Difference says in which members two resources differ.
+// Difference tells in which members two resources differ.
 type Difference struct {
-	// Title is what people call the resource where its name is an id, or empty.
+	// Title is what people call the resource if its name is an id. Otherwise it is empty.
 	Title   string
 	Members []store.Member
 	// More counts the members beyond the limits.
 	More int
 }
 
-// Between compares two resources of a kind. nil is one that does not exist.
+// Between compares two resources of a kind. nil means that the resource does not exist.
 func Between(old, now *model.Resource) (Difference, error) {
 	before, err := tree(old)
 	if err != nil {
@@ -266,7 +269,7 @@ func Between(old, now *model.Resource) (Difference, error) {
 	return Difference{title(d.kind, after), d.members, d.more}, nil
 }
 
-// title is the first of the members by which people know an entity.
+// title returns the first member by which people know an entity.
 func title(k *model.Kind, entity any) string {
 	m, ok := entity.(map[string]any)
 	if k.Schema == nil || !ok {

@@ -24,7 +24,7 @@ var (
 	sealed = &model.Kind{Name: "sealed", Class: model.Config, New: newFree, Sealed: true}
 )
 
-// of makes a resource of a JSON text; nil of none.
+// of makes a resource from a JSON text, or nil from an empty one.
 func of(t testing.TB, k *model.Kind, text string) *model.Resource {
 	t.Helper()
 	if text == "" {
@@ -37,7 +37,7 @@ func of(t testing.TB, k *model.Kind, text string) *model.Resource {
 	return &model.Resource{Kind: k, Name: "n", Spec: spec}
 }
 
-// lines are members in a form to compare.
+// lines returns members in a form that can be compared.
 func lines(list []store.Member) (out []string) {
 	for _, m := range list {
 		line := m.Path
@@ -98,7 +98,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestMembersAreBounded: what is too much is counted, whatever it is too much of.
+// TestMembersAreBounded: members beyond any of the limits are counted.
 func TestMembersAreBounded(t *testing.T) {
 	many := map[string]int{}
 	for i := range 3 * changes.MaxMembers {

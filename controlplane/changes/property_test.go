@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// flat lists the leaves of a JSON value by path, by another way than the package does.
+// flat lists the leaves of a JSON value by path, in a different way than the package does.
 func flat(path string, v any, into map[string]string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -78,12 +78,12 @@ func object(t *rapid.T, depth int) map[string]any {
 	return m
 }
 
-// TestReplay writes at random, through the gate, and then replays what was recorded on
-// nothing: each record must fit what is there, and lead to what is stored.
+// TestReplay makes random writes through the gate, and then replays the records on an empty
+// state. Each record must fit the state, and the result must be what is stored.
 func TestReplay(t *testing.T) {
 	documents := &model.Kind{
 		Name: "doc", Path: "docs", Scoping: model.Global, Class: model.Config, New: newFree,
-		// Written through typed and untyped operations alike: as transactions.
+		// Written through typed and untyped operations alike, as in transactions.
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := memstore.New()
@@ -127,7 +127,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// writeOne creates, replaces or deletes one of few resources.
+// writeOne creates, replaces or deletes one of a few resources.
 func writeOne(t *rapid.T, tx store.Tx, k *model.Kind) error {
 	name := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")
 	have, err := tx.List(k, store.Query{})
@@ -147,7 +147,7 @@ func writeOne(t *rapid.T, tx store.Tx, k *model.Kind) error {
 	return err
 }
 
-// replay applies a record: first all that goes, then all that comes.
+// replay applies a record: first all removals, then all additions.
 func replay(t *rapid.T, all map[string]map[string]string, r *store.ChangeRecord) {
 	now := all[r.Key.Name]
 	if (now == nil) != (r.Op == store.Created) || r.More != 0 || r.Actor.Name != "ann" {

@@ -24,14 +24,14 @@ const (
 	ParamOffset = "offset"
 )
 
-// actorKinds are what may stand before the name of an actor.
+// actorKinds are the prefixes that the name of an actor may have.
 var actorKinds = []model.ActorKind{model.ActorUser, model.ActorToken, model.ActorNode, model.ActorSystem}
 
-// Parse reads what the query of a request asks for, but for its size. kinds are those
-// that it may name, by the name of the kind, its path or its type. Whoever asks since
-// a revision wants to follow: the oldest come first then. Invalid with one violation
-// for each parameter that is wrong: a filter that is not understood must not look like
-// one that finds nothing.
+// Parse reads what the query of a request asks for, except its size. kinds are the kinds
+// that it may name, by name, path or type. A caller that asks since a revision wants to
+// follow, so the oldest changes come first. The error is Invalid, with one violation for
+// each wrong parameter: a filter that is not understood must not look like one that finds
+// nothing.
 func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err error) {
 	var wrong []fault.Violation
 	bad := func(param, text string) { wrong = append(wrong, fault.Violation{Path: param, Message: text}) }
@@ -80,7 +80,7 @@ func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err erro
 	return q, fault.Violated(wrong)
 }
 
-// kindOf returns the name of the kind that a text means, or nothing.
+// kindOf returns the name of the kind that a text means, or "".
 func kindOf(text string, kinds []*model.Kind) string {
 	for _, k := range kinds {
 		if strings.EqualFold(text, k.Name) || strings.EqualFold(text, k.Path) ||
@@ -98,7 +98,7 @@ func namesOf(kinds []*model.Kind) (names []string) {
 	return names
 }
 
-// Listed returns the kinds of which there can be records: what [Parse] should know.
+// Listed returns the kinds that can have records, which [Parse] should know.
 func Listed(kinds []*model.Kind) []*model.Kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k *model.Kind) bool { return !Recorded(k, model.Administrator()) })
 }

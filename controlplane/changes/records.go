@@ -5,13 +5,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// maxNamed is how many credentials of a kind one commit records by name; the others
-// it counts. Who deletes a consumer with all its tokens would otherwise push
-// everything else out of what is kept.
+// maxNamed is the number of credentials of a kind that one commit records by name. It only
+// counts the others. Otherwise, deleting a consumer with all its tokens would push
+// everything else out of the records.
 const maxNamed = 20
 
-// Recorded reports whether changes of a kind that an actor makes are recorded; see
-// the package comment.
+// Recorded reports whether changes of a kind by an actor are recorded; see the package
+// comment.
 func Recorded(k *model.Kind, who model.Actor) bool {
 	if k.Class == model.Config {
 		return true
@@ -19,20 +19,20 @@ func Recorded(k *model.Kind, who model.Actor) bool {
 	return k.Class == model.Credential && (k.Announce != model.AnnounceNone || k.Recorded) && who.Kind != model.ActorNode
 }
 
-// group is what credentials of a commit are counted by.
+// group is the key by which credentials of a commit are counted.
 type group struct {
 	kind, scope string
 	op          store.Op
 	cause       model.Key
 }
 
-// Records returns the records of a transaction's changes. There is none where a node has
-// changed nothing. subject is the resource that
-// was asked for: it is the cause of the others. It is empty where all were.
+// Records returns the records of a transaction's changes. An update by a node that changes
+// nothing has no record. subject is the resource that the request was about, and becomes the
+// cause of the other changes. It is empty if the request was about all of them.
 func Records(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]store.ChangeRecord, error) {
 	var out []store.ChangeRecord
 	named := map[group]int{}
-	counted := map[group]int{} // place in out
+	counted := map[group]int{} // index in out
 	for i := range list {
 		c := &list[i]
 		r := c.New
@@ -67,7 +67,7 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 			return nil, err
 		}
 		if who.Kind == model.ActorNode && c.Op == store.Updated && len(d.Members) == 0 && d.More == 0 {
-			continue // it has said again what is known
+			continue // it has repeated what is known
 		}
 		rec.Title, rec.Members, rec.More = d.Title, d.Members, d.More
 		out = append(out, rec)

@@ -9,7 +9,7 @@ import (
 
 // Shown is a record as APIs show it.
 type Shown struct {
-	// Number tells records apart, also those of one revision; it ascends by one.
+	// Number distinguishes records, even those of one revision. It increases by one.
 	Number   uint64       `json:"number"`
 	Revision uint64       `json:"revision"`
 	Time     string       `json:"time" jsonschema:"format=date-time"`
@@ -17,15 +17,15 @@ type Shown struct {
 	Origin   model.Origin `json:"origin,omitempty"`
 	Action   store.Op     `json:"action" jsonschema:"enum=created,enum=updated,enum=deleted"`
 	Resource
-	// Title is what people call the resource where its name is an id.
+	// Title is what people call the resource if its name is an id.
 	Title string `json:"title,omitempty"`
-	// Count is how many resources without names a record stands for.
+	// Count is the number of unnamed resources that a record stands for.
 	Count   int            `json:"count,omitempty" jsonschema:"minimum=0"`
 	Cause   *Resource      `json:"cause,omitempty"`
 	Members []store.Member `json:"members"`
-	// More is how many members are left out.
+	// More is the number of members that are left out.
 	More int `json:"more,omitempty" jsonschema:"minimum=0"`
-	// Unreadable says that title, count, cause and members are not known any more.
+	// Unreadable says that title, count, cause and members are no longer known.
 	Unreadable bool `json:"unreadable,omitempty"`
 }
 
@@ -35,16 +35,16 @@ type Actor struct {
 	Name string          `json:"name"`
 }
 
-// Resource is what was changed, or what was the cause.
+// Resource is what was changed, or the cause of a change.
 type Resource struct {
 	Kind string `json:"kind"`
-	// Scoping says what Scope is the name of; left out of causes.
+	// Scoping says what Scope is the name of. It is left out of causes.
 	Scoping string `json:"scoping,omitempty"`
 	Scope   string `json:"scope,omitempty"`
 	Name    string `json:"name,omitempty"`
 }
 
-// Scopings are the texts for what a scope is.
+// Scopings are the texts for the scoping of kinds.
 var Scopings = map[model.Scoping]string{model.Global: "global", model.Mesh: "mesh", model.ControlPlane: "control-plane"}
 
 // Show returns a record in the form of APIs.
@@ -67,13 +67,13 @@ func Show(r *store.ChangeRecord) Shown {
 // Page is a part of what a query selects.
 type Page struct {
 	Records []Shown
-	// Next is the offset of the next page, 0 if this is the last.
+	// Next is the offset of the next page, or 0 on the last one.
 	Next uint64
-	// Oldest is the least revision since which nothing that was asked for is lost.
+	// Oldest is the smallest revision since which no matching change has been lost.
 	Oldest uint64
 }
 
-// maxMembers ends a page early that has so many members in all.
+// maxMembers is the number of members in total after which a page ends early.
 const maxMembers = 20_000
 
 // Read returns a page of at most size records.

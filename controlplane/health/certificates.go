@@ -8,25 +8,26 @@ import (
 	"time"
 )
 
-// Certificate is one that a process needs.
+// Certificate is a certificate that a process needs.
 type Certificate struct {
-	// What says which it is and in which file, if in any; Do what to do when it ends.
+	// What names the certificate, and its file if it has one. Do says what to do when it
+	// ends.
 	What, Do            string
 	NotBefore, NotAfter time.Time
 }
 
-// noticeMost is how long before the end of a certificate there is notice, at most: the
-// last sixth of its life otherwise. Certificates that are renewed by themselves are when
-// a third to a fifth is left, so a sixth says that the renewal does not work.
+// noticeMost bounds how long before its end a certificate is reported. Otherwise it is
+// reported in the last sixth of its life. Certificates that renew themselves do so when a
+// third to a fifth is left, so a sixth means that the renewal does not work.
 const noticeMost = 30 * 24 * time.Hour
 
-// notice is when there is notice of the end of a certificate.
+// notice returns when the end of a certificate is first reported.
 func (c Certificate) notice() time.Time {
 	return c.NotAfter.Add(-min(c.NotAfter.Sub(c.NotBefore)/6, noticeMost))
 }
 
-// Certificates judges certificates at a moment, by the one that ends first, and says
-// when to look again; never if that is the zero time.
+// Certificates judges certificates at a time, by the one that ends first. next is when to
+// check again, or zero for never.
 func Certificates(now time.Time, all []Certificate) (f Finding, next time.Time) {
 	ending, next := endings(now, all)
 	if len(ending) == 0 {
@@ -38,16 +39,16 @@ func Certificates(now time.Time, all []Certificate) (f Finding, next time.Time) 
 // maxEndings bounds the certificates that a text names.
 const maxEndings = 5
 
-// EveryCertificate is [Certificates] for those of which one that has ended may stay for
-// good: it hides no other one. The text names several, the first to end first; all of
-// them are told to do what the first one is. One that has ended makes the reason
-// "expired" only if no other one is about to, so that the next end is logged, too.
+// EveryCertificate is [Certificates] for a set in which expired certificates may stay
+// forever. Such a certificate hides no other one. The text names several, the first to end
+// first, and gives the advice of the first one. The reason is "expired" only if no other
+// certificate is about to end, so that the next end is logged too.
 func EveryCertificate(now time.Time, all []Certificate) (f Finding, next time.Time) {
 	ending, next := endings(now, all)
 	if len(ending) == 0 {
 		return Finding{State: OK}, next
 	}
-	// What can still be helped comes before what is over.
+	// Certificates that can still be renewed come before expired ones.
 	slices.SortStableFunc(ending, func(a, b *Certificate) int { return cmp.Compare(a.over(now), b.over(now)) })
 	var texts []string
 	for _, c := range ending[:min(len(ending), maxEndings)] {
@@ -60,7 +61,8 @@ func EveryCertificate(now time.Time, all []Certificate) (f Finding, next time.Ti
 	return Finding{Degraded, ending[0].reason(now), text + ": " + ending[0].Do}, next
 }
 
-// endings are the certificates of which there is notice, the first to end first.
+// endings returns the certificates that must be reported, the first to end first. next is
+// when to check again.
 func endings(now time.Time, all []Certificate) (out []*Certificate, next time.Time) {
 	for i := range all {
 		c := &all[i]
@@ -77,7 +79,7 @@ func endings(now time.Time, all []Certificate) (out []*Certificate, next time.Ti
 	return out, next
 }
 
-// over is 1 for a certificate that has ended, 0 for one that has not.
+// over returns 1 for a certificate that has ended, and 0 otherwise.
 func (c *Certificate) over(now time.Time) int {
 	if now.Before(c.NotAfter) {
 		return 0
@@ -97,7 +99,7 @@ func (c *Certificate) text(now time.Time) string {
 	return fmt.Sprintf("%s expired at %s, %s ago", c.What, end, round(now.Sub(c.NotAfter)))
 }
 
-// round shows a time as people would say it.
+// round formats a duration as people would say it.
 func round(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", int(d.Hours()/24))

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestCertificates: there is notice for a sixth of a life and 30 days at most, what ends
-// first counts, and whoever waits until next misses no change.
+// TestCertificates: a certificate is reported in the last sixth of its life, but at most 30
+// days before its end. The first to end counts. A caller that waits until next misses no
+// change.
 func TestCertificates(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const day = 24 * time.Hour
@@ -39,8 +40,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestEveryCertificate: one that ended long ago and stays hides none that can still be
-// helped, and texts are bounded.
+// TestEveryCertificate: a certificate that ended long ago hides none that can still be
+// renewed, and texts are bounded.
 func TestEveryCertificate(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const day = 24 * time.Hour

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// DiskReason is the reason of an error of writing a file.
+// DiskReason returns the reason of an error while writing a file.
 func DiskReason(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

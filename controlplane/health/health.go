@@ -1,9 +1,9 @@
-// Package health keeps what is the matter with a process: a short list of named
-// conditions, each of which is in order, degraded or failed.
+// Package health keeps the condition of a process: a short list of named conditions, each of
+// which is in order, degraded or failed.
 //
-// Whoever meets a trouble sets the condition; whoever meets that it is over sets it
-// again. A change is logged in one line, however often the trouble is met. What is
-// the matter stands in the answer of /ready and in a metric for as long as it lasts.
+// Code that meets a trouble sets the condition, and code that sees that it is over sets it
+// again. A change is logged in one line, no matter how often the trouble is met. While it
+// lasts, it is shown in the answer of /ready and in a metric.
 package health
 
 import (
@@ -18,47 +18,47 @@ type State string
 
 // The states.
 const (
-	// OK is in order.
+	// OK means that the condition is in order.
 	OK State = "ok"
-	// Degraded is a trouble with which the process goes on with its work.
+	// Degraded means a trouble despite which the process can do its work.
 	Degraded State = "degraded"
-	// Failed is a trouble with which the process cannot do its work: /ready is 503.
+	// Failed means a trouble with which the process cannot do its work: /ready answers 503.
 	Failed State = "failed"
 )
 
-// states are all of them, for the metric.
+// states lists all states, for the metric.
 var states = [...]State{OK, Degraded, Failed}
 
-// Finding is what is the matter.
+// Finding describes the state of a condition.
 type Finding struct {
 	State State
-	// Reason tells one trouble from another, in snake case; another one is logged.
+	// Reason distinguishes troubles, in snake case. A new reason is logged.
 	Reason string
-	// Text says what is the matter, what still works and what to do. It is shown to
-	// everybody who reaches /ready, so it holds no secret. It may change while the
-	// trouble is the same, and is then not logged again.
+	// Text says what is wrong, what still works and what to do. Everybody who reaches /ready
+	// can read it, so it must contain no secret. It may change during the same trouble,
+	// which is not logged again.
 	Text string
 }
 
-// Condition is one thing that can be in order or not, as JSON shows it.
+// Condition is the current state of one thing, as JSON shows it.
 type Condition struct {
 	Name   string `json:"name"`
 	State  State  `json:"state" jsonschema:"enum=ok,enum=degraded,enum=failed"`
 	Reason string `json:"reason,omitempty"`
 	Text   string `json:"text,omitempty"`
-	// Since is when state or reason changed.
+	// Since is when state or reason last changed.
 	Since time.Time `json:"since"`
 }
 
 // Kind describes a condition.
 type Kind struct {
 	Name string
-	// Bad and Good are the messages of the log, for a trouble and for its end.
+	// Bad and Good are the log messages for a trouble and for its end.
 	Bad, Good string
 }
 
-// probeEvery is how often those who look have a trouble looked into, at most: a probe
-// may write to a disk, and everybody may look.
+// probeEvery is the least time between two probes of a trouble, because a probe may write to
+// a disk, and everybody may look at the board.
 const probeEvery = time.Second
 
 // Board holds the conditions of a process.
@@ -68,7 +68,7 @@ type Board struct {
 
 	mu    sync.Mutex
 	items []*item
-	// moves counts changes of states and reasons; moved is closed at the next one.
+	// moves counts changes of states and reasons. moved is closed at the next one.
 	moves uint64
 	moved chan struct{}
 }
@@ -77,7 +77,8 @@ type item struct {
 	Condition
 	kind  Kind
 	probe func(context.Context)
-	// always says that it is made in order, too; every is the least time between two.
+	// always says that the condition is probed even while it is in order. every is the least
+	// time between two probes.
 	always bool
 	every  time.Duration
 	probed time.Time
@@ -92,15 +93,15 @@ func New(log *slog.Logger, now func() time.Time, kinds ...Kind) *Board {
 	return b
 }
 
-// Probe has a condition that is not in order looked into by fn whenever somebody looks
-// at the board: for troubles of which nobody hears that they are over. fn calls Set.
+// Probe makes fn check a condition that is not in order whenever somebody looks at the
+// board. It is for troubles whose end nobody would notice. fn calls Set.
 func (b *Board) Probe(name string, fn func(context.Context)) {
 	b.look(name, probeEvery, false, fn)
 }
 
-// Watch has a condition looked into by fn whenever somebody looks at the board, in order or
-// not, though not more often than that: for troubles of which nobody hears that they have
-// begun. fn calls Set.
+// Watch makes fn check a condition whenever somebody looks at the board, even while it is in
+// order, but at most once in every. It is for troubles whose beginning nobody would notice.
+// fn calls Set.
 func (b *Board) Watch(name string, every time.Duration, fn func(context.Context)) {
 	b.look(name, every, true, fn)
 }
@@ -122,7 +123,7 @@ func (b *Board) find(name string) *item {
 	return nil
 }
 
-// Set says how it is with a condition. It logs one line if that is a change.
+// Set sets the state of a condition. It logs one line if this is a change.
 func (b *Board) Set(name string, f Finding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,10 +154,10 @@ func (b *Board) Set(name string, f Finding) {
 	}
 }
 
-// Good says that a condition is in order.
+// Good records that a condition is in order.
 func (b *Board) Good(name string) { b.Set(name, Finding{State: OK}) }
 
-// Get returns one condition as it was set last.
+// Get returns one condition as it was last set.
 func (b *Board) Get(name string) Condition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,16 +167,16 @@ func (b *Board) Get(name string) Condition {
 	return Condition{}
 }
 
-// Moves counts the changes of states and reasons so far. The channel is closed at the
-// next one.
+// Moves returns the number of changes of states and reasons so far. The channel is closed at
+// the next one.
 func (b *Board) Moves() (uint64, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.moves, b.moved
 }
 
-// Conditions returns all of them, in the order of New. What is not in order is looked
-// into before.
+// Conditions returns all conditions, in the order of New. It first runs the probes that are
+// due. A nil board has none.
 func (b *Board) Conditions(ctx context.Context) []Condition {
 	if b == nil {
 		return []Condition{}
@@ -192,7 +193,7 @@ func (b *Board) Conditions(ctx context.Context) []Condition {
 	return out
 }
 
-// due returns the probes that are to be made now, and takes them for made.
+// due returns the probes to run now, and counts them as run.
 func (b *Board) due() (probes []func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,7 +207,7 @@ func (b *Board) due() (probes []func(context.Context)) {
 	return probes
 }
 
-// Failure returns the text of the first condition that has failed, or "".
+// Failure returns the text of the first failed condition, or "".
 func Failure(conditions []Condition) string {
 	for _, c := range conditions {
 		if c.State == Failed {
@@ -216,7 +217,7 @@ func Failure(conditions []Condition) string {
 	return ""
 }
 
-// Ready is the message of a program that lacks nothing.
+// Ready is the message of a program without failed conditions.
 const Ready = "ready"
 
 // Answer is the body of /ready.
@@ -225,10 +226,11 @@ type Answer struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Report is the body of GET /conditions of an API: what /ready says, for those who do not
-// reach the diagnostics port.
+// Report is the body of GET /conditions of an API. It has the content of /ready, for clients
+// that cannot reach the diagnostics port.
 type Report struct {
 	Answer
-	// Mark is what since takes; it changes with the state or the reason of a condition.
+	// Mark is a value for the parameter since. It changes with the state or the reason of a
+	// condition.
 	Mark string `json:"mark"`
 }

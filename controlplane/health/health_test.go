@@ -27,8 +27,8 @@ func testBoard() (*Board, *bytes.Buffer) {
 	return New(log, time.Now, Kind{"disk", "the disk is bad", "the disk is good again"}, Kind{"clock", "the clock is off", "the clock is right"}), &out
 }
 
-// TestOneLinePerChange: a trouble that is met a hundred times is logged once, another
-// one and the end of it once more; texts change without a line.
+// TestOneLinePerChange: a trouble that is met a hundred times is logged once. Another
+// trouble and the end are logged once more each. A new text alone is not logged.
 func TestOneLinePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, out := testBoard()
@@ -51,7 +51,7 @@ level=INFO msg="the disk is good again" condition=disk state=ok was=away lasted=
 	})
 }
 
-// TestConditions are those that /ready shows, and which of them stop the process.
+// TestConditions: the conditions are shown by /ready, and only failed ones stop the process.
 func TestConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := testBoard()
@@ -75,7 +75,8 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// TestProbe: what is not in order is looked into by whoever looks, once a second.
+// TestProbe: a condition that is not in order is checked by whoever looks, at most once a
+// second.
 func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := testBoard()
@@ -105,7 +106,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestWatch: what nobody hears of is looked into in order, too, as often as it may be.
+// TestWatch: a watched condition is also checked while it is in order, as often as allowed.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := testBoard()
@@ -125,7 +126,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestMetric is what alerts are written against.
+// TestMetric checks the metric that alerts are written for.
 func TestMetric(t *testing.T) {
 	b, _ := testBoard()
 	b.Set("disk", Finding{Degraded, "full", ""})
@@ -147,7 +148,7 @@ meshgate_condition{condition="disk",state="ok"} 0
 	}
 }
 
-// TestMoves: whoever waits is woken by each change of state or reason, and by nothing
+// TestMoves: a waiting caller is woken by each change of state or reason, and by nothing
 // else.
 func TestMoves(t *testing.T) {
 	b, _ := testBoard()

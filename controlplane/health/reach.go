@@ -23,7 +23,7 @@ const (
 	Timeout          = "timeout"
 )
 
-// Unreachable returns the reason of an error of a connection, "" if it is none of these.
+// Unreachable returns the reason of an error of a connection, or "" if it is none of these.
 func Unreachable(err error) string {
 	var resolve *net.DNSError
 	var record tls.RecordHeaderError

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// conversations is a listener of connections in memory. Its first Accepts fail.
+// conversations is a listener of connections in memory. Its first calls of Accept fail.
 type conversations struct {
 	fails  []error
 	conns  chan net.Conn
@@ -55,7 +55,7 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.remote }
 
-// repeated is an error n times.
+// repeated returns an error n times.
 func repeated(err error, n int) (all []error) {
 	for range n {
 		all = append(all, err)
@@ -63,7 +63,7 @@ func repeated(err error, n int) (all []error) {
 	return all
 }
 
-// TestAcceptGoesOn: too many open files, or too little memory, end no listener; it
+// TestAcceptGoesOn: too many open files, or too little memory, do not end a listener. It
 // accepts again as soon as it can.
 func TestAcceptGoesOn(t *testing.T) {
 	for _, failure := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
@@ -101,8 +101,8 @@ func TestAcceptGoesOn(t *testing.T) {
 	}
 }
 
-// TestAcceptPauseEndsWithClose: closing does not wait for a pause, nor for the
-// failure to pass.
+// TestAcceptPauseEndsWithClose: closing waits neither for a pause nor for the end of the
+// failure.
 func TestAcceptPauseEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cert, _ := certificate(t)
@@ -116,8 +116,8 @@ func TestAcceptPauseEndsWithClose(t *testing.T) {
 	})
 }
 
-// TestHelloIsLetGo: the ClientHello, up to 16 KiB, does not stay for the life of a
-// connection.
+// TestHelloIsLetGo: the memory of the ClientHello, up to 16 KiB, is not kept for the life of
+// a connection.
 func TestHelloIsLetGo(t *testing.T) {
 	client, server := net.Pipe()
 	defer func() { _, _ = client.Close(), server.Close() }()

@@ -9,29 +9,28 @@ import (
 )
 
 const (
-	// anonymousIdle is how long an anonymous connection may be without a request.
+	// anonymousIdle is how long an anonymous connection may stay without a request.
 	anonymousIdle = time.Minute
-	// Bounds of anonymous connections, in all and from one address.
+	// Bounds of anonymous connections, in total and from one address.
 	anonymousTotal, anonymousEach = 4096, 512
 )
 
-// visitors are the anonymous connections of a server: those without a verified
-// client certificate that were not hijacked, as links are once they have shown
-// their token. They are bounded, the newest takes the place of the one whose last
-// request is longest ago, and they end soon when they are idle: only peers that
-// the server knows may keep something of it for long.
+// visitors are the anonymous connections of a server: those without a verified client
+// certificate. Hijacked connections do not count, such as links that have shown their token.
+// The connections are bounded: a new one replaces the one whose last request was longest
+// ago. They end soon when they are idle. Only peers that the server knows may hold its
+// resources for long.
 type visitors struct {
 	room *room
 	mu   sync.Mutex
 	open map[net.Conn]*visitor
 }
 
-// visitor is one anonymous connection. Its states follow each other, so that it
-// needs no lock.
+// visitor is one anonymous connection. Its states follow each other, so it needs no lock.
 type visitor struct {
-	raw   net.Conn // below TLS, for the end of TLS waits for the peer
+	raw   net.Conn // below TLS, because ending TLS waits for the peer
 	leave func()
-	idle  *time.Timer // closes the connection; nil before it was idle
+	idle  *time.Timer // closes the connection; nil until it is first idle
 }
 
 func newVisitors() *visitors {
@@ -66,7 +65,7 @@ func (v *visitors) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// begin takes a connection in if it is anonymous.
+// begin adds a connection if it is anonymous.
 func (v *visitors) begin(conn net.Conn) {
 	raw := conn
 	if t, ok := conn.(*tls.Conn); ok {
@@ -80,10 +79,10 @@ func (v *visitors) begin(conn net.Conn) {
 	v.mu.Unlock()
 }
 
-// rest begins the idle time.
+// rest starts the idle time.
 func (o *visitor) rest() {
 	if o.idle == nil {
-		o.idle = time.AfterFunc(anonymousIdle, func() { _ = o.raw.Close() }) // the server sees it
+		o.idle = time.AfterFunc(anonymousIdle, func() { _ = o.raw.Close() }) // the server notices
 		return
 	}
 	o.idle.Reset(anonymousIdle)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// visit opens a connection and makes a request over it; gone is closed when the
-// server lets go of the connection.
+// visit opens a connection and makes a request over it. gone is closed when the server ends
+// the connection.
 func visit(t *testing.T, ln *conversations, ip string, path string, cfg *tls.Config) (conn *tls.Conn, gone chan struct{}) {
 	t.Helper()
 	conn = tls.Client(ln.dial(net.ParseIP(ip)), cfg)
@@ -48,7 +48,7 @@ func isGone(gone chan struct{}) bool {
 	}
 }
 
-// serveVisitors serves what links do, /link, and an API on the HTTP half.
+// serveVisitors serves an API and a link-like handler, /link, on the HTTP half.
 func serveVisitors(t *testing.T, run func(ln *conversations, s *Server, anonymous, certified *tls.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		cert, pool := certificate(t)
@@ -86,8 +86,9 @@ func serveVisitors(t *testing.T, run func(ln *conversations, s *Server, anonymou
 	})
 }
 
-// TestAnonymousConnectionsEndSoon: without a certificate a connection may be idle
-// for a minute since its last request; with one, or as a link, for longer.
+// TestAnonymousConnectionsEndSoon: a connection without a certificate may be idle for a
+// minute after its last request. A connection with a certificate, or a link, may be idle for
+// longer.
 func TestAnonymousConnectionsEndSoon(t *testing.T) {
 	serveVisitors(t, func(ln *conversations, _ *Server, anonymous, certified *tls.Config) {
 		nobody, nobodyGone := visit(t, ln, "192.0.2.1", "/", anonymous)
@@ -118,8 +119,8 @@ func TestAnonymousConnectionsEndSoon(t *testing.T) {
 	})
 }
 
-// TestAnonymousConnectionsAreBounded for each address; the one whose last request
-// was longest ago gives way.
+// TestAnonymousConnectionsAreBounded: the bound holds for each address. The connection whose
+// last request was longest ago is closed.
 func TestAnonymousConnectionsAreBounded(t *testing.T) {
 	serveVisitors(t, func(ln *conversations, s *Server, anonymous, certified *tls.Config) {
 		s.visitors.room.each = 2

@@ -9,16 +9,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Authorisation is what a request needs before its handler runs. There is no
-// default: a router does not start with an endpoint that declares none, or one
-// that nobody enforces.
+// Authorisation is what a request needs before its handler runs. There is no default: a
+// router does not start with an endpoint that declares no authorisation, or one that is not
+// enforced.
 type Authorisation string
 
 // Authorisations.
 const (
 	// Open endpoints answer everybody who can reach the port.
 	Open Authorisation = "open"
-	// Administrator endpoints need whoever the port trusts with administration.
+	// Administrator endpoints need a caller whom the port trusts with administration.
 	Administrator Authorisation = "administrator"
 )
 
@@ -33,16 +33,15 @@ func (a Authorisation) permits(who model.Actor) bool {
 	return false
 }
 
-// Refuse answers a request that is not served. err is Denied for a caller that
-// could not prove who it is, Forbidden for one that may not call the endpoint, and Invalid
-// for one that uses parameters which do not exist; see [Contract].
+// Refuse answers a request that is not served. err is Denied for a caller that could not
+// prove its identity, Forbidden for a caller that may not call the endpoint, and Invalid for
+// parameters that do not exist; see [Contract].
 type Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
-// Enforce returns the handler of an endpoint behind the authorisation that the
-// endpoint declares: the one place that every router leads its requests through.
-// A request that nothing has identified is anonymous. It panics on an endpoint
-// without a handler or with an authorisation that is not enforced, which is a
-// mistake in the program.
+// Enforce returns the handler of an endpoint behind the authorisation that the endpoint
+// declares. Every router must send its requests through it. A request without an identity is
+// anonymous. Enforce panics on an endpoint without a handler or with an unknown
+// authorisation, because this is a mistake in the program.
 func Enforce(e Endpoint, refuse Refuse) http.Handler {
 	if e.Handler == nil || !slices.Contains([]Authorisation{Open, Administrator}, e.Auth) {
 		panic("httpkit: endpoint without handler or authorisation: " + e.Method + " " + e.Pattern)
@@ -64,9 +63,9 @@ func Enforce(e Endpoint, refuse Refuse) http.Handler {
 	})
 }
 
-// Identified returns next behind identify, which says who makes a request; an
-// error of it is answered by refuse. Handlers and the writes they make find the
-// caller in the context of the request.
+// Identified returns next behind identify, which says who makes a request. refuse answers an
+// error of identify. Handlers and their writes find the caller in the context of the
+// request.
 func Identified(identify func(*http.Request) (model.Actor, error), refuse Refuse, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := identify(r)
@@ -78,19 +77,18 @@ func Identified(identify func(*http.Request) (model.Actor, error), refuse Refuse
 	})
 }
 
-// Everybody identifies each caller as the same actor: whoever reaches the port.
+// Everybody identifies each caller as the same actor.
 func Everybody(who model.Actor) func(*http.Request) (model.Actor, error) {
 	return func(*http.Request) (model.Actor, error) { return who, nil }
 }
 
-// As returns a request as one of an actor, who is named in the log.
+// As returns a request with an actor, and names the actor in the log.
 func As(r *http.Request, who model.Actor) *http.Request {
 	EntryOf(r.Context()).Actor = who.ID()
 	return r.WithContext(model.WithActor(r.Context(), who))
 }
 
-// CallerOf returns who makes a request; one that nothing has identified is
-// anonymous.
+// CallerOf returns who makes a request. A request without an identity is anonymous.
 func CallerOf(r *http.Request) model.Actor {
 	if who, ok := model.ActorOf(r.Context()); ok {
 		return who
@@ -98,8 +96,8 @@ func CallerOf(r *http.Request) model.Actor {
 	return model.Anonymous()
 }
 
-// RefuseMessage answers with the message of the error: 401 with a challenge (RFC
-// 6750 section 3) for a caller that is not identified, 403 for one that is, and 400 for
+// RefuseMessage answers with the message of the error: 401 with a challenge (RFC 6750
+// section 3) for a caller without an identity, 403 for a caller with one, and 400 for
 // parameters that do not exist.
 func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*unauthenticated](err); ok {

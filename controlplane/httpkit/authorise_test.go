@@ -8,8 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestDeclaredAuthorisation: what an endpoint declares decides who reaches its
-// handler, whatever the handler does.
+// TestDeclaredAuthorisation: the declaration of an endpoint decides who reaches its handler.
 func TestDeclaredAuthorisation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		auth   Authorisation
@@ -47,7 +46,7 @@ func TestDeclaredAuthorisation(t *testing.T) {
 	}
 }
 
-// TestEnforceRefusesMistakes: an endpoint that nobody could judge is none.
+// TestEnforceRefusesMistakes: an endpoint that cannot be enforced is refused.
 func TestEnforceRefusesMistakes(t *testing.T) {
 	h := func(http.ResponseWriter, *http.Request) {}
 	for name, e := range map[string]Endpoint{

@@ -9,9 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// HeaderAdminToken carries the administration token for tools that cannot send
-// it in Authorization. The name is the one that existing declarative tools send,
-// so it cannot be a neutral one; it stands nowhere else.
+// HeaderAdminToken carries the administration token for tools that cannot send it in
+// Authorization. Existing declarative tools send this name, so it cannot be a neutral one.
+// It is used nowhere else.
 const HeaderAdminToken = "Kong-Admin-Token"
 
 const (
@@ -20,17 +20,16 @@ const (
 	textNoToken     = "This API needs a bearer token in the header Authorization"
 )
 
-// unauthenticated is the error of a caller whose credentials do not do.
+// unauthenticated is the error of a caller with missing or bad credentials.
 type unauthenticated struct{ challenge, text string }
 
 // Error implements error.
 func (e *unauthenticated) Error() string { return e.text }
 
-// Bearer identifies whoever shows a token (RFC 6750 section 2.1) as an actor: in
-// Authorization, or in [HeaderAdminToken], never in both. Anybody else is an error
-// that [RefuseMessage] answers with 401. Tokens are compared by their hashes, so
-// that the time it takes tells neither content nor length. An empty token lets
-// nobody pass.
+// Bearer identifies a caller that shows a token (RFC 6750 section 2.1) as an actor. The
+// token is in Authorization or in [HeaderAdminToken], but not in both. For other callers it
+// returns an error that [RefuseMessage] answers with 401. It compares the hashes of tokens,
+// so that the time reveals neither content nor length. An empty token admits nobody.
 func Bearer(token string, who model.Actor) func(*http.Request) (model.Actor, error) {
 	want := sha256.Sum256([]byte(token))
 	return func(r *http.Request) (model.Actor, error) {
@@ -48,8 +47,8 @@ func Bearer(token string, who model.Actor) func(*http.Request) (model.Actor, err
 	}
 }
 
-// tokenOf returns the one token of a request, and whether there is any header
-// that could hold one. More than one is none: nobody chooses between them.
+// tokenOf returns the only token of a request, and whether any header could hold one.
+// Several tokens count as none, so that nobody has to choose between them.
 func tokenOf(h http.Header) (token string, sent bool) {
 	token, sent = bearerOf(h)
 	values := h.Values(HeaderAdminToken)
@@ -62,8 +61,8 @@ func tokenOf(h http.Header) (token string, sent bool) {
 	return values[0], true
 }
 
-// bearerOf returns the token of the one Authorization header, and whether there
-// is any such header.
+// bearerOf returns the token of the only Authorization header, and whether there is any such
+// header.
 func bearerOf(h http.Header) (token string, sent bool) {
 	values := h.Values("Authorization")
 	if len(values) != 1 {

@@ -39,8 +39,8 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestAdminTokenHeader: tools that cannot send the token in Authorization send it
-// in a header of its own; a token in both places is none.
+// TestAdminTokenHeader: tools that cannot send the token in Authorization send it in a
+// special header. Tokens in both headers count as none.
 func TestAdminTokenHeader(t *testing.T) {
 	const secret = "0123456789abcdef"
 	for name, tc := range map[string]struct {

@@ -23,7 +23,7 @@ const (
 	MaxDepth = 32
 )
 
-// BodyError is a body or query that cannot be understood at all.
+// BodyError is the error of a body or query that cannot be parsed.
 type BodyError struct {
 	Status int
 	// Message is for the client; an empty one means an empty body.
@@ -56,16 +56,16 @@ var (
 // Body is a decoded request body.
 type Body struct {
 	Values map[string]any
-	// Text says that all leaves are texts of a form and have no type yet.
-	// Otherwise numbers are json.Number.
+	// Text says that all leaves are untyped texts of a form. Otherwise numbers are
+	// json.Number.
 	Text bool
-	// Repeated are the members that are given twice, where only one of both is in
-	// Values: the last one in JSON.
+	// Repeated are the members that are given twice. Values has only one of the two: the
+	// last one in JSON.
 	Repeated []fault.Violation
 }
 
-// ReadBody decodes a JSON, form or multipart body into a tree. No body and no
-// type is an empty object. Its errors are [*BodyError]s. The caller has limited
+// ReadBody decodes a JSON, form or multipart body into a tree. A request without body and
+// type yields an empty object. Its errors are [*BodyError]s. The caller must have limited
 // the body's size (http.MaxBytesReader).
 func ReadBody(r *http.Request) (Body, error) {
 	kinds := r.Header.Values("Content-Type")
@@ -141,7 +141,7 @@ func decodeJSON(raw []byte) (map[string]any, error) {
 	return v, nil
 }
 
-// argument is one name and value in the order of their arrival.
+// argument is one name and value, in the order of arrival.
 type argument struct{ name, value string }
 
 func parseArguments(s string, bad *BodyError) ([]argument, error) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// BrowserGuard protects an API that trusts whoever reaches its port, which is
-// sound on loopback only as long as no web page can make the user's browser
-// reach it. It refuses
+// BrowserGuard protects an API that trusts everybody who reaches its port. On loopback this
+// is safe only as long as no web page can make the user's browser reach the port. The guard
+// refuses
 //
 //   - names in Host that are neither loopback nor listed: a page whose own name
 //     was rebound to 127.0.0.1 sends its own name;
@@ -22,13 +22,13 @@ import (
 type BrowserGuard struct {
 	// Hosts are further names, without port, by which the API may be addressed.
 	Hosts []string
-	// Origins are web origins, such as https://console.example, that may call
-	// the API from a browser; "*" permits all and gives the protection up.
+	// Origins are web origins, such as https://console.example, that may call the API from a
+	// browser. "*" permits all and gives up the protection.
 	Origins []string
 	// Proxied permits X-Forwarded-* headers.
 	Proxied bool
-	// AnyHost permits every name: callers prove who they are by something that
-	// no browser sends by itself, such as a bearer token.
+	// AnyHost permits every name. It is for APIs whose callers prove their identity with
+	// something that no browser sends by itself, such as a bearer token.
 	AnyHost bool
 }
 

@@ -12,14 +12,14 @@ import (
 // maxIndex bounds the indexes of list elements in form names.
 const maxIndex = 1000
 
-// tree builds the object that the names of form arguments describe:
+// form builds the object that the names of form arguments describe:
 //
 //	a.b=v    a nested object        a[]=v   appends to a list
 //	a[k]=v   an entry of a map      a[1]=v  the first element of a list
 //	a=x&a=y  a list
 //
-// Leaves are texts. Names that mean nothing of this kind stand for themselves. Whether a
-// place may have a list is for the schema to say.
+// Leaves are texts. Names without such a meaning are taken literally. The schema decides
+// whether a place may have a list.
 func form(args []argument) Body {
 	root := &node{}
 	for _, a := range args {
@@ -44,7 +44,7 @@ type segment struct {
 	next  bool // the step appends: []
 }
 
-// node is one place of the tree while it grows.
+// node is one place of the tree while it is built.
 type node struct {
 	texts    []string
 	named    map[string]*node
@@ -76,7 +76,7 @@ func (n *node) child(s segment) *node {
 	return n.named[s.name]
 }
 
-// dropped adds the places whose texts are not in the value, because names are there, too.
+// dropped adds the places whose texts are not in the value because the place also has names.
 func (n *node) dropped(list []fault.Violation, path []string) []fault.Violation {
 	if n.named != nil && (n.texts != nil || n.appended != nil) {
 		list = note(list, path)
@@ -84,7 +84,7 @@ func (n *node) dropped(list []fault.Violation, path []string) []fault.Violation 
 	path = slices.Clip(path)
 	for _, i := range slices.Sorted(maps.Keys(n.indexed)) {
 		if n.named[strconv.Itoa(i)] != nil {
-			list = note(list, append(path, strconv.Itoa(i))) // [i] and .i are one name of a map
+			list = note(list, append(path, strconv.Itoa(i))) // [i] and .i are the same name in a map
 		}
 		list = n.indexed[i].dropped(list, append(path, strconv.Itoa(i)))
 	}
@@ -97,8 +97,8 @@ func (n *node) dropped(list []fault.Violation, path []string) []fault.Violation 
 	return list
 }
 
-// value turns a node into text, list or map. Where a form mixes the spellings
-// at one place, names win over lists and everything else becomes elements.
+// value turns a node into text, list or map. If a form mixes the spellings at one place,
+// names win over lists, and everything else becomes elements.
 func (n *node) value() any {
 	if n.named != nil {
 		out := make(map[string]any, len(n.named)+len(n.indexed))
@@ -126,8 +126,7 @@ func (n *node) value() any {
 	return out
 }
 
-// segments splits a name; one that is malformed or nests too deeply is a
-// single segment.
+// segments splits a name. A name that is malformed or nests too deeply is a single segment.
 func segments(name string) []segment {
 	var out []segment
 	rest := name

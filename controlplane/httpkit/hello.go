@@ -36,15 +36,15 @@ func readHello(conn net.Conn) ([]byte, error) {
 	return hello, nil
 }
 
-// greeted is a connection of which the first record was read already.
+// greeted is a connection whose first record has already been read.
 type greeted struct {
 	net.Conn
 	hello []byte
 	pace  *pace // during the handshake
 }
 
-// Read implements net.Conn. Only the handshake reads before the hello and the pace
-// are over, so no lock is needed.
+// Read implements net.Conn. Until the hello and the pace are over, only the handshake reads,
+// so no lock is needed.
 func (g *greeted) Read(b []byte) (int, error) {
 	if len(g.hello) > 0 {
 		n := copy(b, g.hello)

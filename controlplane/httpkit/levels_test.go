@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestLevelsOfRequests: what somebody asks all day long is not in the way of what matters,
-// and a mistake of a client is none of the server.
+// TestLevelsOfRequests: routine requests do not bury important ones in the log, and a
+// mistake of a client does not count as a failure of the server.
 func TestLevelsOfRequests(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
@@ -40,7 +40,7 @@ func TestLevelsOfRequests(t *testing.T) {
 			}
 		}), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		func() {
-			defer func() { _ = recover() }() // a half-written answer is broken off
+			defer func() { _ = recover() }() // a half-written answer is aborted
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 		}()
 		if !strings.Contains(log.String(), "level="+test.want+" ") {

@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// Served is what one request came to, in words of which there are few: nothing of
-// it is chosen by the client.
+// Served describes one request with a small set of values. The client can choose none of
+// them freely.
 type Served struct {
 	// Server is the name of the server.
 	Server string
-	// Method is a method of RFC 9110 or PATCH; any other one is [OtherMethod].
+	// Method is a method of RFC 9110, or PATCH. For any other method it is [OtherMethod].
 	Method string
-	// Pattern is that of the endpoint; empty where none was found.
+	// Pattern is that of the endpoint, or "" if there is none.
 	Pattern string
 	Status  int
 	Took    time.Duration
-	// Panicked says that the handler ended in a panic, which was recovered.
+	// Panicked says that the handler panicked and was recovered.
 	Panicked bool
 }
 
-// OtherMethod stands for all methods that are not known, so that no client chooses
-// how many there are.
+// OtherMethod stands for all unknown methods, so that no client can create new values.
 const OtherMethod = "_OTHER"
 
-// Meter is told of each request at its end. Connections that a handler took over
-// are no requests any more. It must not block.
+// Meter is told about each request when it ends, except for connections that a handler took
+// over. It must not block.
 type Meter interface {
 	Served(Served)
 }
@@ -38,7 +37,7 @@ var knownMethods = []string{
 	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-// BoundedMethod is a method in words of which there are few.
+// BoundedMethod returns a method, or [OtherMethod] for an unknown one.
 func BoundedMethod(method string) string {
 	if slices.Contains(knownMethods, method) {
 		return method
@@ -46,8 +45,8 @@ func BoundedMethod(method string) string {
 	return OtherMethod
 }
 
-// Named returns a handler whose requests have a pattern, for those that no router of
-// this package dispatches.
+// Named returns a handler that sets the pattern of its requests. It is for handlers that no
+// router of this package serves.
 func Named(pattern string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		EntryOf(r.Context()).Pattern = pattern
@@ -55,8 +54,8 @@ func Named(pattern string, h http.Handler) http.Handler {
 	})
 }
 
-// Hijack implements http.Hijacker. A connection that lives for days would say
-// nothing about how long requests take.
+// Hijack implements http.Hijacker. It marks the connection as taken, because a connection
+// that lives for days would distort how long requests take.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	r.taken = r.taken || err == nil

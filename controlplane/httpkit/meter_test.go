@@ -11,13 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// meter passes on what it is told. A client may have its answer, or the end of its
+// meter sends what it is told to a channel. A client may have its answer, or the end of its
 // connection, before the request is over.
 type meter chan Served
 
 func (m meter) Served(s Served) { m <- s }
 
-// TestMeter tells of each request once, in words that no client chooses.
+// TestMeter: each request is reported once, with values that no client can choose.
 func TestMeter(t *testing.T) {
 	ok := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 	router := NewRouter([]Endpoint{
@@ -47,7 +47,7 @@ func TestMeter(t *testing.T) {
 		if resp, err := s.Client().Do(r); err == nil {
 			_ = resp.Body.Close()
 		}
-		if request[1] == "/taken" { // a connection that was taken over is no request
+		if request[1] == "/taken" { // a connection that was taken over does not count as a request
 			continue
 		}
 		select {

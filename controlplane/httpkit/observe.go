@@ -13,34 +13,34 @@ import (
 	"time"
 )
 
-// HeaderRequestID names a request in the response and the log. One that the
-// client sends is kept if it is short and plain.
+// HeaderRequestID names a request in the response and the log. An id that the client sends
+// is kept if it is short and plain.
 const HeaderRequestID = "X-Request-Id"
 
-// Entry is the log line of one request. Handlers fill it in; it is written
-// once, when the request is over. It never holds paths (keys of resources may
-// be tokens), queries or bodies: the pattern of the endpoint stands for them.
+// Entry is the log line of one request. Handlers fill it in, and it is written once, when
+// the request is over. Instead of the path it holds the pattern of the endpoint, because
+// keys of resources may be tokens. It never holds queries or bodies.
 type Entry struct {
 	ID      string
 	Pattern string
-	// Actor is who asks, once that is known, see model.Actor.ID.
+	// Actor is the caller, once known; see model.Actor.ID.
 	Actor string
-	// Kind and Name are those of the resource that the request is about. Name is the
-	// one under which it is stored, which is never a secret, and not what a path holds.
+	// Kind and Name are those of the resource that the request is about. Name is the name
+	// under which it is stored, which is never a secret. It is not taken from the path.
 	Kind, Name string
 	Revision   uint64
-	// Trace is the id of the trace that the request is part of; empty without one.
+	// Trace is the id of the trace that the request is part of, or "".
 	Trace string
 	// Code is the domain code of the answer, such as a fault code.
 	Code string
-	// Cause is the internal error behind the answer; it is shown to nobody else.
+	// Cause is the internal error behind the answer. It is shown only in the log.
 	Cause    error
-	panicked bool // the handler did, which is what Cause says
+	panicked bool // the handler panicked; Cause says why
 }
 
 type entryKey struct{}
 
-// EntryOf returns the entry of a request; outside of [Observe] it is one that
+// EntryOf returns the entry of a request. Outside of [Observe] it returns an entry that
 // nobody reads.
 func EntryOf(ctx context.Context) *Entry {
 	if e, ok := ctx.Value(entryKey{}).(*Entry); ok {
@@ -49,8 +49,8 @@ func EntryOf(ctx context.Context) *Entry {
 	return new(Entry)
 }
 
-// Observe logs each request in one line at its end, tells the meters, and turns a
-// panic into the answer 500, so that one request cannot end the process.
+// Observe logs each request in one line when it ends, tells the meters, and turns a panic
+// into the answer 500, so that one request cannot end the process.
 func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -85,9 +85,9 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 	})
 }
 
-// levelOf is the level of a request in the log. A mistake of a client is no failure of this
-// server; a panic is, whatever had been answered. Checks and scrapes that went well would
-// bury everything else.
+// levelOf returns the level of a request in the log. A mistake of a client is no failure of
+// this server. A panic always is, no matter which status had been sent. Successful checks
+// and scrapes get the lowest level, because they would bury everything else.
 func levelOf(e *Entry, status int) slog.Level {
 	client := status >= http.StatusBadRequest && status < http.StatusInternalServerError
 	switch {
@@ -101,7 +101,7 @@ func levelOf(e *Entry, status int) slog.Level {
 
 func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec *recorder, took time.Duration) {
 	if !rec.wrote {
-		rec.status = http.StatusOK // what net/http sends for a handler that says nothing
+		rec.status = http.StatusOK // net/http sends this if a handler sends nothing
 	}
 	attrs := []slog.Attr{
 		slog.String("request_id", e.ID), slog.String("method", r.Method), slog.String("pattern", e.Pattern),
@@ -128,7 +128,7 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 	log.LogAttrs(ctx, levelOf(e, rec.status), "request", attrs...)
 }
 
-// recorder remembers what was answered.
+// recorder records the answer.
 type recorder struct {
 	http.ResponseWriter
 	status int

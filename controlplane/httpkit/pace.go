@@ -8,18 +8,18 @@ import (
 
 var errPutOut = errors.New("there are too many handshakes")
 
-// pace gives a slot to a handshake while it computes, and takes the slot back
-// while it waits for its client: how long that takes is the client's choice, so
-// it must not be at the cost of others. From then on the handshake is one of those
-// begun, of which the oldest makes place for the newest. A handshake is one
-// goroutine; pace is its alone.
+// pace gives a handshake a slot while it computes, and takes the slot back while it waits
+// for its client. The client chooses how long that takes, so the wait must not cost others a
+// slot. From its first wait on, the handshake is one of those begun; when there are too many
+// of them, the oldest is dropped for the newest. A handshake is one goroutine, and pace
+// belongs to it alone.
 type pace struct {
 	ctx   context.Context // of the handshake
 	conn  net.Conn
 	slots *quota
 	begun *room
 	leave func() // gives the slot back; nil without one
-	part  func() // leaves those begun; nil before
+	part  func() // removes it from those begun; nil before
 }
 
 // work waits for a slot.
@@ -32,7 +32,7 @@ func (p *pace) work() error {
 	return nil
 }
 
-// wait gives the slot back, if there is one, because the client is to speak.
+// wait gives the slot back, if there is one, because it is the client's turn to speak.
 func (p *pace) wait() {
 	p.rest()
 	if p.part == nil {
@@ -40,7 +40,7 @@ func (p *pace) wait() {
 	}
 }
 
-// end follows the handshake.
+// end is called after the handshake.
 func (p *pace) end() {
 	p.rest()
 	if p.part != nil {

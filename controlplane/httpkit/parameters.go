@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// unknown returns what is wrong with the names of the parameters of a query: all that a
-// closed contract does not list. A query that cannot be read is left to the handler, which
-// says so in the words of its API.
+// unknown returns an error that lists all query parameters that a closed contract does not
+// name. It leaves a malformed query to the handler, which reports it in the style of its
+// API.
 func (c *Contract) unknown(r *http.Request) error {
 	if !c.Closed || r.URL.RawQuery == "" {
 		return nil

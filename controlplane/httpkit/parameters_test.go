@@ -9,8 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestUnknownParameters: a closed endpoint refuses what it does not list, all at once, and
-// does nothing; one that is not ignores it. Who may not call it learns nothing of either.
+// TestUnknownParameters: a closed endpoint refuses all parameters that it does not list at
+// once, and does nothing. Other endpoints ignore them. A caller that may not call the
+// endpoint does not learn about them.
 func TestUnknownParameters(t *testing.T) {
 	called := false
 	open := Endpoint{
@@ -29,7 +30,7 @@ func TestUnknownParameters(t *testing.T) {
 			`{"message":"the input is not valid: fromer: unknown parameter; did you mean \"former\"?; stat: unknown parameter; did you mean \"state\"?; x: unknown parameter"}`},
 		{open.Closed(), model.User("ann", model.GroupAdministrator), "former=true", http.StatusNoContent, ""},
 		{open.Closed(), model.User("ann", model.GroupAdministrator), "", http.StatusNoContent, ""},
-		{open.Closed(), model.User("ann", model.GroupAdministrator), "%zz", http.StatusNoContent, ""}, // the handler's
+		{open.Closed(), model.User("ann", model.GroupAdministrator), "%zz", http.StatusNoContent, ""}, // left to the handler
 		{open.Closed(), model.Anonymous(), "fromer=true", http.StatusUnauthorized, ""},
 		{open, model.User("ann", model.GroupAdministrator), "fromer=true", http.StatusNoContent, ""},
 	} {

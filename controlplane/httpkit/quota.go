@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// quota bounds what is done for connections at a time, in total and for each address,
-// and how many wait for that. Addresses take turns, so that one with many waiting delays
-// another by one turn. When there are too many waiting, the newest of the address that
-// has most is refused: a crowd behind one address may wait for as long as nobody else
+// quota bounds concurrent work for connections, in total and for each address, and the
+// number of connections that wait for it. Addresses take turns, so that an address with many
+// waiting delays another by only one turn. If too many wait, the newest of the address with
+// the most waiting is refused. So a crowd behind one address may wait as long as nobody else
 // needs the places.
 type quota struct {
 	total, each int // at a time
@@ -21,11 +21,11 @@ type quota struct {
 	mu             sync.Mutex
 	active, queued int
 	byAddress      map[netip.Prefix]*share
-	row            *list.List // of *share that have one waiting and may have a slot, the next first
-	ranking        *ranking   // of those waiting
+	row            *list.List // of *share with one waiting that may have a slot, the next first
+	ranking        *ranking   // of the waiting ones
 }
 
-// share is what one address has; it is dropped with its last user.
+// share is the state of one address. It is dropped with its last user.
 type share struct {
 	at      netip.Prefix
 	active  int
@@ -33,10 +33,10 @@ type share struct {
 	place   *list.Element // in the row, or nil
 }
 
-// turn is one that waits for a slot, or has it.
+// turn is a place of one that waits for a slot, or has it.
 type turn struct {
 	of      *share
-	begin   chan struct{} // closed when it was granted or refused
+	begin   chan struct{} // closed when the turn was granted or refused
 	granted bool
 }
 
@@ -47,8 +47,8 @@ func newQuota(total, each, queue int) *quota {
 	}
 }
 
-// enter waits for a slot of the connection's address; ok is false when it is
-// refused or ctx ends. leave gives the slot back.
+// enter waits for a slot of the connection's address. ok is false if it was refused or ctx
+// ends. leave gives the slot back.
 func (q *quota) enter(ctx context.Context, conn net.Conn) (leave func(), ok bool) {
 	t := q.ask(addressOf(conn))
 	select {
@@ -63,7 +63,7 @@ func (q *quota) enter(ctx context.Context, conn net.Conn) (leave func(), ok bool
 	}
 }
 
-// ask queues one, which is refused at once if there is no room for it.
+// ask queues one turn, which is refused at once if there is no room for it.
 func (q *quota) ask(at netip.Prefix) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +101,7 @@ func (q *quota) end(t *turn) {
 	q.grant()
 }
 
-// grant lets those begin who may, one of each address in turn.
+// grant lets waiting turns begin while slots are free, one of each address in turn.
 func (q *quota) grant() {
 	for q.active < q.total && q.row.Len() > 0 {
 		s := q.row.Front().Value.(*share)
@@ -119,8 +119,8 @@ func (q *quota) grant() {
 	}
 }
 
-// shed refuses one that waits. Of equals the newcomer goes, so that those who wait
-// already do so for something.
+// shed refuses one waiting turn. Among equals the newcomer is refused, so that the others
+// have not waited in vain.
 func (q *quota) shed(newcomer *share) {
 	most := newcomer
 	if first := q.byAddress[q.ranking.first()]; len(first.waiting) > len(most.waiting) {
@@ -134,8 +134,7 @@ func (q *quota) shed(newcomer *share) {
 	q.settle(most)
 }
 
-// settle puts an address into the row or takes it out, and forgets it when nobody
-// uses it.
+// settle puts an address into the row or takes it out, and forgets it when nobody uses it.
 func (q *quota) settle(s *share) {
 	switch next := len(s.waiting) > 0 && s.active < q.each; {
 	case next && s.place == nil:

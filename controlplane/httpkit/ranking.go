@@ -5,16 +5,16 @@ import (
 	"net/netip"
 )
 
-// ranking knows which address has most of something, so that it is the one that gives way
-// when there is no more room. However many addresses there are, a change costs the same:
-// an address moves up or down by one level.
+// ranking knows which address has most of something. That address gives way when there is no
+// more room. The cost of a change does not depend on the number of addresses: an address
+// moves up or down by one level.
 type ranking struct {
 	at     map[netip.Prefix]*rank
-	levels map[int]*list.List // of *rank that have so many, the longest there first
+	levels map[int]*list.List // of *rank with this number, the longest there first
 	most   int
 }
 
-// rank is how many one address has.
+// rank is the number of one address.
 type rank struct {
 	address netip.Prefix
 	n       int
@@ -25,7 +25,7 @@ func newRanking() *ranking {
 	return &ranking{at: map[netip.Prefix]*rank{}, levels: map[int]*list.List{}}
 }
 
-// more counts one of an address.
+// more adds one to the number of an address.
 func (r *ranking) more(address netip.Prefix) {
 	k := r.at[address]
 	if k == nil {
@@ -36,7 +36,7 @@ func (r *ranking) more(address netip.Prefix) {
 	r.most = max(r.most, k.n)
 }
 
-// less takes one of an address off, of which there must be one.
+// less subtracts one from the number of an address, which must not be 0.
 func (r *ranking) less(address netip.Prefix) {
 	k := r.at[address]
 	r.move(k, k.n-1)
@@ -66,8 +66,8 @@ func (r *ranking) move(k *rank, n int) {
 	k.place = l.PushBack(k)
 }
 
-// first is the address that has most, of equals the one that has so many for longest.
-// There must be one.
+// first returns the address with the highest number. Among equals it is the one that reached
+// the number first. There must be an address.
 func (r *ranking) first() netip.Prefix {
 	return r.levels[r.most].Front().Value.(*rank).address
 }

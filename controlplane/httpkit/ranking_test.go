@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRanking: whatever comes and goes, the first has as many as any, and nothing is kept
-// of addresses that have none.
+// TestRanking: after any changes, no address has more than the first, and nothing is kept
+// about addresses that have none.
 func TestRanking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, have := newRanking(), map[netip.Prefix]int{}

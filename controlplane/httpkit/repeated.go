@@ -13,19 +13,19 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// A member that is given twice counts once, and which of both does is known to the
-// decoder only: a proxy or a person that looks at the other one sees another request.
+// If a member is given twice, only one of the two counts, and only the decoder knows which.
+// A proxy or a person that looks at the other one sees a different request.
 
 const (
 	textTwice = "is given twice"
-	// maxRepeated bounds the members that are named, maxSegment the bytes of each name.
+	// maxRepeated bounds the members that are named, and maxSegment the bytes of each name.
 	maxRepeated = 100
 	maxSegment  = 100
 )
 
-// DecodeObject reads a body that is exactly one JSON object into a struct. Members that
-// mean nothing or are given twice are refused; names of the struct's own members are
-// compared as encoding/json does, without regard to case. The error is for the client.
+// DecodeObject reads a body that is exactly one JSON object into a struct. It refuses
+// members that are unknown or given twice. Like encoding/json, it compares the names of the
+// struct's own members without regard to case. The error is for the client.
 func DecodeObject(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -41,7 +41,7 @@ func DecodeObject(raw []byte, into any) error {
 	return nil
 }
 
-// explained says of a member that means nothing which one was probably meant. The decoder
+// explained adds to the error of an unknown member which one was probably meant. The decoder
 // has no type for that error.
 func explained(err error, into any) error {
 	quoted, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
@@ -58,9 +58,9 @@ func explained(err error, into any) error {
 	return fmt.Errorf("unknown field %s%s", quoted, fault.Meant(name, known))
 }
 
-// givenTwice lists the members of a valid JSON document that are given twice, at any depth,
-// with list elements counted from 1. folded says that members of the outermost object are
-// the same whatever the case of their letters.
+// givenTwice lists the members of a valid JSON document that are given twice, at any depth.
+// List elements are counted from 1. folded says that the case of letters does not matter in
+// the names of the outermost object.
 func givenTwice(raw []byte, folded bool) []fault.Violation {
 	r := &repeats{tokens: json.NewDecoder(bytes.NewReader(raw)), folded: folded}
 	r.tokens.UseNumber()
@@ -68,7 +68,7 @@ func givenTwice(raw []byte, folded bool) []fault.Violation {
 	return r.found
 }
 
-// repeats walks a document that was decoded before, so that it is valid and not too deep.
+// repeats walks a document that has been decoded before, so it is valid and not too deep.
 type repeats struct {
 	tokens *json.Decoder
 	folded bool
@@ -113,15 +113,16 @@ func (r *repeats) object() {
 	_, _ = r.tokens.Token()
 }
 
-// below reads what stands at a name or an index.
+// below reads the value at a name or an index.
 func (r *repeats) below(segment string) {
 	r.path = append(r.path, segment)
 	r.value()
 	r.path = r.path[:len(r.path)-1]
 }
 
-// note adds a violation, as long as there are few. Paths are made for these only: with
-// one for every member, a document with a long name costs its length times its members.
+// note adds a violation unless there are too many. It builds paths only for violations: if
+// it built one for every member, a document with a long name would cost its length times its
+// members.
 func note(list []fault.Violation, path []string) []fault.Violation {
 	if len(list) == maxRepeated {
 		return list

@@ -17,8 +17,8 @@ func paths(vs []fault.Violation) (out []string) {
 	return out
 }
 
-// TestRepeatedMembers: a body in which one of two values would be dropped says where.
-// Whether several values in a form are a list is for the schema.
+// TestRepeatedMembers: a body in which one of two values would be dropped says where. The
+// schema decides whether several values in a form are a list.
 func TestRepeatedMembers(t *testing.T) {
 	const sent = "application/x-www-form-urlencoded"
 	const part = "--b\r\nContent-Disposition: form-data; name=\""
@@ -52,7 +52,7 @@ func TestRepeatedMembers(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tc.body, diff)
 		}
 	}
-	// What is named is bounded, in number and in length.
+	// The names are bounded, in number and in length.
 	long := `"` + strings.Repeat("é", 1<<17) + `":{` + strings.TrimSuffix(strings.Repeat(`"k":1,`, 1<<16), ",") + `}`
 	r := httptest.NewRequest("POST", "/", strings.NewReader("{"+long+"}"))
 	r.Header.Set("Content-Type", "application/json")
@@ -61,7 +61,7 @@ func TestRepeatedMembers(t *testing.T) {
 	}
 }
 
-// TestDecodeObject: a request that is not what it seems to be is refused.
+// TestDecodeObject: an ambiguous request is refused.
 func TestDecodeObject(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"name":"a","tags":{"x":["1"],"X":["2"]}}`: "",

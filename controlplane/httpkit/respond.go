@@ -22,7 +22,7 @@ func WriteJSON(w http.ResponseWriter, status int, document any) error {
 	return WriteBody(w, status, "application/json; charset=utf-8", bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// WriteBody answers with a document that is encoded already.
+// WriteBody answers with an encoded document.
 func WriteBody(w http.ResponseWriter, status int, mediaType string, body []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", mediaType)
@@ -34,8 +34,8 @@ func WriteBody(w http.ResponseWriter, status int, mediaType string, body []byte)
 	return err
 }
 
-// WriteMessage answers with {"message": text}. A client that is gone is
-// nobody's concern.
+// WriteMessage answers with {"message": text}. It ignores the error of a client that has
+// gone.
 func WriteMessage(w http.ResponseWriter, status int, text string) {
 	_ = WriteJSON(w, status, map[string]string{"message": text})
 }

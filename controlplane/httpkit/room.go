@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// room holds connections that have not shown yet that they are worth keeping. It
-// is bounded in total and for each address. Nobody waits to get in: whoever comes
-// when it is full takes the place of the one that was there longest of the address
-// that has most, for whoever means well leaves it within a round trip, and whoever is
-// silent stays. So a crowd behind one address has as much room as there is, and puts
-// out nobody whose address has less.
+// room holds connections that have not yet shown that they are worth keeping. It is bounded
+// in total and for each address. Nobody waits to get in: if the room is full, a new
+// connection replaces the oldest one of the address with the most. This works because
+// well-behaved clients leave the room within a round trip, while silent ones stay. So a
+// crowd behind one address gets all the room there is, but displaces no address that has
+// less.
 type room struct {
 	total, each int
 
@@ -33,8 +33,8 @@ func newRoom(total, each int) *room {
 	return &room{total: total, each: each, byAddress: map[netip.Prefix]*list.List{}, ranking: newRanking()}
 }
 
-// enter takes a connection in and returns how it leaves, which may be called after
-// it was put out. Whoever is put out finds its connection closed.
+// enter adds a connection and returns the function with which it leaves, which may be called
+// even after it was put out. A connection that is put out is closed.
 func (r *room) enter(conn net.Conn) (leave func()) {
 	g := &guest{conn: conn, address: addressOf(conn)}
 	r.mu.Lock()
@@ -60,14 +60,15 @@ func (r *room) enter(conn net.Conn) (leave func()) {
 	}
 }
 
-// putOut closes the connection of a guest. The lock is held.
+// putOut closes the connection of a guest. The caller holds the lock.
 func (r *room) putOut(e *list.Element) {
 	g := e.Value.(*guest)
 	r.remove(g)
-	_ = g.conn.Close() // it is given up, whatever Close says
+	_ = g.conn.Close() // it is given up anyway
 }
 
-// remove takes a guest off the lists, however often it is called. The lock is held.
+// remove takes a guest off the lists. It may be called several times. The caller holds the
+// lock.
 func (r *room) remove(g *guest) {
 	if g.place == nil {
 		return
@@ -82,8 +83,8 @@ func (r *room) remove(g *guest) {
 	}
 }
 
-// addressOf is what counts as one address: all of IPv4, the network of 64 bits that
-// one subscriber has of IPv6.
+// addressOf returns what counts as one address: a whole IPv4 address, or the 64-bit network
+// that one subscriber has in IPv6.
 func addressOf(conn net.Conn) netip.Prefix {
 	at, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Endpoint is one method of one path. All routes of an API come from one slice
-// of endpoints; its OpenAPI document follows from the same slice.
+// Endpoint is one method of one path. All routes of an API come from one slice of endpoints,
+// and its OpenAPI document is made from the same slice.
 type Endpoint struct {
 	Method string
 	// Pattern is a path pattern of net/http without method, such as
@@ -17,18 +17,19 @@ type Endpoint struct {
 	Pattern string
 	// Auth says who may call it; see [Enforce].
 	Auth Authorisation
-	// Subject ends the sentence that tells a caller what it cannot access; method
-	// and pattern if empty.
+	// Subject ends the sentence that tells a caller what it cannot access. Empty means
+	// method and pattern.
 	Subject string
 	// Summary is one line for documentation.
 	Summary string
-	// Contract says what it takes and answers; the OpenAPI documents follow from it.
+	// Contract says what the endpoint accepts and answers. The OpenAPI documents are made
+	// from it.
 	Contract Contract
 	Handler  http.HandlerFunc
 }
 
-// About returns the endpoint with a handler that says in the log which kind of
-// resources it is about.
+// About returns the endpoint with a handler that records the kind of its resources in the
+// log.
 func (e Endpoint) About(kind string) Endpoint {
 	next := e.Handler
 	e.Handler = func(w http.ResponseWriter, r *http.Request) {
@@ -44,35 +45,34 @@ func (e Endpoint) Closed() Endpoint {
 	return e
 }
 
-// Contract is what a caller sends and gets.
+// Contract is what a caller sends and receives.
 type Contract struct {
-	// Query lists the parameters of the query that have a meaning.
+	// Query lists the known parameters of the query.
 	Query []Parameter
-	// Closed refuses every other parameter. Endpoints that peers have had for years ignore
-	// them, and clients count on that; on one of our own, a mistyped one would show, or
-	// remove, more than was meant.
+	// Closed refuses all other parameters. Endpoints that peers have had for years ignore
+	// them, and clients rely on that. On an endpoint of our own, a mistyped parameter would
+	// show, or remove, more than was meant.
 	Closed bool
-	// Body names the schema of the request body; empty where none is read.
+	// Body names the schema of the request body, or is empty if none is read.
 	Body string
-	// Answers names the schema of each answer by status; an empty name is an
-	// answer without a body.
+	// Answers names the schema of each answer by status. An empty name means an answer
+	// without a body.
 	Answers map[int]string
 }
 
 // Parameter is one parameter of a query. Type is a type of JSON Schema.
 type Parameter struct{ Name, Type, Summary string }
 
-// Router dispatches to endpoints. HEAD runs the GET endpoint, OPTIONS is
-// answered from the list, a trailing slash makes no difference.
+// Router dispatches to endpoints. HEAD runs the GET endpoint, and OPTIONS is answered from
+// the list. A trailing slash makes no difference.
 type Router struct {
 	mux    *http.ServeMux
 	refuse Refuse
 }
 
-// NewRouter returns a router, which calls a handler only for those whom its
-// endpoint permits, see [Enforce]; refuse answers the others. It panics on
-// endpoints that contradict each other or declare nothing, which is a mistake in
-// the program.
+// NewRouter returns a router that calls a handler only for permitted callers, see [Enforce];
+// refuse answers the others. It panics on endpoints that contradict each other or declare
+// nothing, because this is a mistake in the program.
 func NewRouter(endpoints []Endpoint, refuse Refuse) *Router {
 	rt := &Router{mux: http.NewServeMux(), refuse: refuse}
 	paths := map[string]map[string]Endpoint{}

@@ -19,9 +19,9 @@ type Limits struct {
 	WriteTimeout      time.Duration // until the response is written
 	IdleTimeout       time.Duration // between requests of one connection
 	Grace             time.Duration // for running requests at shutdown
-	// Anonymous bounds connections without a verified client certificate, in total
-	// and for each address, and lets them be idle for a minute only. Hijacked ones
-	// do not count. Its zero value stays.
+	// Anonymous bounds connections without a verified client certificate, in total and for
+	// each address, and lets them be idle for only a minute. Hijacked connections do not
+	// count. [Limits.Or] does not change it.
 	Anonymous bool
 }
 
@@ -34,7 +34,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Or fills zero values from another set of limits.
+// Or replaces zero values by those of another set of limits.
 func (l Limits) Or(d Limits) Limits {
 	if l.HeaderBytes == 0 {
 		l.HeaderBytes = d.HeaderBytes
@@ -53,8 +53,7 @@ func (l Limits) Or(d Limits) Limits {
 	return l
 }
 
-// Server is one HTTP server on one or more listeners. TLS, if any, is the
-// listener's business.
+// Server is one HTTP server on one listener. TLS, if any, is up to the listener.
 type Server struct {
 	http     *http.Server
 	grace    time.Duration
@@ -62,8 +61,8 @@ type Server struct {
 	visitors *visitors // nil without [Limits.Anonymous]
 }
 
-// NewServer returns a server named name in logs and to the meters. The handler is
-// wrapped with body limit, request log and recovery, see [Observe].
+// NewServer returns a server named name in logs and for the meters. It wraps the handler
+// with body limit, request log and recovery, see [Observe].
 func NewServer(name string, h http.Handler, log *slog.Logger, l Limits, meters ...Meter) *Server {
 	l = l.Or(DefaultLimits())
 	log = log.With("server", name)
@@ -87,10 +86,9 @@ func NewServer(name string, h http.Handler, log *slog.Logger, l Limits, meters .
 	return s
 }
 
-// Serve accepts connections until ctx ends, lets running requests finish for
-// the grace period, then closes what is left. It owns the listener and every
-// goroutine it started, and returns nil after an orderly end. A server serves
-// once.
+// Serve accepts connections until ctx ends, lets running requests finish for the grace
+// period, and then closes what is left. It owns the listener and every goroutine it started.
+// It returns nil after an orderly end. A server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(keepAccepting(ln, s.log)) }()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// silence keeps n connections open that say first and nothing else; whenever one
-// is closed another takes its place.
+// silence keeps n connections open that send only first. Whenever one is closed, another
+// takes its place.
 func silence(t *testing.T, address string, n int, first []byte) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func silence(t *testing.T, address string, n int, first []byte) (stop func()) {
 	return func() { cancel(); work.Wait() }
 }
 
-// clientHello is what a client says first.
+// clientHello returns the first message of a client.
 func clientHello(t *testing.T) []byte {
 	t.Helper()
 	client, server := net.Pipe()
@@ -62,9 +62,10 @@ func clientHello(t *testing.T) []byte {
 	return hello
 }
 
-// TestSilentClientsKeepNobodyOut: with 1,500 connections that send nothing or half
-// a ClientHello, whoever shakes hands is served, on both halves and from the same
-// address; with as many that send one and nothing after it, from another address.
+// TestSilentClientsKeepNobodyOut: with 1,500 connections that send nothing or half a
+// ClientHello, a client that shakes hands is served, on both halves and even from the same
+// address. With as many connections that send a ClientHello and nothing else, a client of
+// another address is served.
 func TestSilentClientsKeepNobodyOut(t *testing.T) {
 	hello := clientHello(t)
 	for name, first := range map[string][]byte{"nothing": nil, "half a header": hello[:3], "half a hello": hello[:40], "a hello": hello} {
@@ -105,7 +106,7 @@ func TestSilentClientsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// issue makes a request over a connection of its own.
+// issue makes a request over a new connection.
 func issue(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
 	t.Helper()
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
@@ -118,7 +119,7 @@ func issue(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
 	_ = resp.Body.Close()
 }
 
-// reconnect opens what a stream of gRPC runs on.
+// reconnect opens a connection as for a stream of gRPC.
 func reconnect(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
 	t.Helper()
 	d := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}, Config: &tls.Config{
@@ -134,7 +135,7 @@ func reconnect(t *testing.T, from net.IP, address string, pool *x509.CertPool) {
 	_ = conn.Close()
 }
 
-// TestRoom: bounds hold in total and for each address, and the oldest leaves.
+// TestRoom: bounds hold in total and for each address, and the oldest is put out.
 func TestRoom(t *testing.T) {
 	r := newRoom(3, 2)
 	at := func(ip string) *fakeConn { return &fakeConn{remote: &net.TCPAddr{IP: net.ParseIP(ip)}} }
@@ -146,7 +147,7 @@ func TestRoom(t *testing.T) {
 	if !a1.closed || a2.closed || a3.closed {
 		t.Error("the third of an address does not take the place of the first")
 	}
-	leave() // of one that was put out
+	leave() // of one that was already put out
 	leaveB := r.enter(b1)
 	r.enter(b2)
 	if !a2.closed || b1.closed {
@@ -160,8 +161,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestFullRoomIsSharedByAddresses: who is alone at its address stays, though it was there
-// first and another address sends one after the other.
+// TestFullRoomIsSharedByAddresses: a connection that is alone at its address stays, even
+// though it came first and another address opens one after the other.
 func TestFullRoomIsSharedByAddresses(t *testing.T) {
 	r := newRoom(4, 4)
 	alone := from("192.0.2.1")
@@ -183,8 +184,8 @@ func TestFullRoomIsSharedByAddresses(t *testing.T) {
 }
 
 // TestFleetBehindOneAddress: 5,000 proxies that come at once through one address are not
-// turned away, neither while they are silent nor while they wait for their handshake, and
-// one of another address has its turn among the first.
+// turned away, neither while they are silent nor while they wait for their handshake. A
+// client of another address gets one of the first turns.
 func TestFleetBehindOneAddress(t *testing.T) {
 	cert, _ := certificate(t)
 	grpcLn, httpLn := Split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, slog.New(slog.DiscardHandler))

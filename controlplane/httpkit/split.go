@@ -18,47 +18,48 @@ const (
 )
 
 const (
-	// helloTimeout is until the ClientHello is complete. A client sends it at once, but
-	// one of a crowd may have to wait for a processor, and so may who reads it.
+	// helloTimeout is the time until the ClientHello is complete. A client sends it at once,
+	// but in a crowd the client or its reader may have to wait for a processor.
 	helloTimeout = 5 * time.Second
-	// handshakeTimeout is until hand-over, the wait for a slot included. Clients of gRPC
-	// give up after 20 s.
+	// handshakeTimeout is the time until hand-over, including the wait for a slot. Clients
+	// of gRPC give up after 20 s.
 	handshakeTimeout = 15 * time.Second
-	// shakingTimeout is for the handshake itself, which is two round trips.
+	// shakingTimeout is the time for the handshake itself, which takes two round trips.
 	shakingTimeout = 3 * time.Second
 	// silentTotal bounds the connections without a ClientHello.
 	silentTotal = 8192
-	// handshakesEach bounds the unfinished handshakes of an address: it is what one
-	// address can make the server compute, which has 3 s for each.
+	// handshakesEach bounds the unfinished handshakes of an address, and so the work that
+	// one address can cause. Each handshake has 3 s.
 	handshakesEach = 64
-	// computing bounds the handshakes that compute at a time.
+	// computing bounds the handshakes that compute at the same time.
 	computing = 512
 	// begun bounds the handshakes that wait for their client, or have done so.
 	begun = 4096
-	// queueTotal bounds those that wait until they may begin: a fleet of 5,000 proxies that
-	// come at once from one address, as through a balancer, and others beside it.
+	// queueTotal bounds the connections that wait to begin. There is room for a fleet of
+	// 5,000 proxies that come at once from one address, as through a balancer, and for
+	// others.
 	queueTotal = 8192
 )
 
-// Split shares one TLS port between gRPC and HTTP. A client that offers
-// http/1.1, or nothing, gets http/1.1 and comes out of httpLn; one that offers
-// only h2, as gRPC clients do, comes out of grpcLn. Connections come out as
-// *tls.Conn with the handshake done.
+// Split shares one TLS port between gRPC and HTTP. A client that offers http/1.1, or
+// nothing, gets http/1.1 and comes out of httpLn. A client that offers only h2, as gRPC
+// clients do, comes out of grpcLn. Connections come out as *tls.Conn with the handshake
+// done.
 //
-// Every connection is accepted at once, must send its ClientHello within 5 s, and
-// is let go after 15 s, the wait for Accept included. Those that have not sent it
-// are bounded, and the newest takes the place of the oldest (see [room]): silent
-// clients keep nobody out, of their own address neither. Only then does a
-// connection wait for its address to have less than its share of unfinished
-// handshakes, and for its turn among addresses (see [quota]). A handshake takes a
-// slot only while there is something to compute (see [pace]); those that wait for
-// their client are bounded like silent clients. So whoever begins handshakes and
-// does not end them slows down its own address only.
+// Every connection is accepted at once and must send its ClientHello within 5 s. It is
+// dropped after 15 s, including the wait for Accept. Connections that have not sent a
+// ClientHello are bounded, and the newest takes the place of the oldest (see [room]), so
+// silent clients keep nobody out, not even at their own address. After the ClientHello, a
+// connection waits until its address has less than its share of unfinished handshakes, and
+// for its turn among addresses (see [quota]). A handshake takes a slot only while there is
+// something to compute (see [pace]). Those that wait for their client are bounded like
+// silent clients. So a client that begins handshakes without ending them slows down only its
+// own address.
 //
-// Handshakes run in goroutines that the pair of listeners owns. Closing one
-// listener drops its connections; closing both closes ln and waits for every
-// goroutine. Until then it goes on accepting, whatever fails; log is told. cfg is
-// not changed; its NextProtos are replaced.
+// Handshakes run in goroutines that the pair of listeners owns. Closing one listener drops
+// its connections. Closing both closes ln and waits for every goroutine. Until then the pair
+// keeps accepting, even after failures, which it logs. cfg is not changed; its NextProtos
+// are replaced.
 func Split(ln net.Listener, cfg *tls.Config, log *slog.Logger) (grpcLn, httpLn net.Listener) {
 	return split(keepAccepting(ln, log), cfg, helloTimeout, handshakeTimeout)
 }
@@ -76,7 +77,7 @@ func split(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) (grpc
 	return s.grpc, s.http
 }
 
-// byProtocol chooses the protocol per client, before the certificate.
+// byProtocol chooses the protocol for each client, before the certificate.
 func byProtocol(cfg *tls.Config) *tls.Config {
 	with := func(c *tls.Config, proto string) *tls.Config {
 		c = c.Clone()
@@ -110,10 +111,10 @@ type splitter struct {
 	cfg        *tls.Config
 	hello      time.Duration
 	timeout    time.Duration
-	silent     *room           // without a ClientHello
-	shaking    *quota          // with one, during the handshake
-	slots      *quota          // while it computes
-	begun      *room           // since it first waited for its client
+	silent     *room           // connections without a ClientHello
+	shaking    *quota          // connections with a ClientHello, during the handshake
+	slots      *quota          // handshakes that compute
+	begun      *room           // handshakes since they first waited for their client
 	ctx        context.Context // the lifetime of the listeners, ended by Close
 	cancel     context.CancelFunc
 	work       sync.WaitGroup
@@ -135,7 +136,7 @@ func (s *splitter) half() *half {
 	return &half{s: s, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// accept ends with the listener; then both halves report that it is closed.
+// accept runs until the listener closes. Both halves then report that they are closed.
 func (s *splitter) accept() {
 	for {
 		conn, err := s.ln.Accept()
@@ -148,7 +149,7 @@ func (s *splitter) accept() {
 			hello, err := s.greet(conn)
 			leave()
 			if err != nil {
-				_ = conn.Close() // silent, or no client of ours
+				_ = conn.Close() // silent, or not a client of ours
 				return
 			}
 			s.handshake(&greeted{Conn: conn, hello: hello})
@@ -175,7 +176,7 @@ func (s *splitter) handshake(raw *greeted) {
 	defer cancel()
 	conn, ok := s.shake(ctx, raw)
 	if !ok {
-		_ = raw.Close() // a client's failure; it has had its alert
+		_ = raw.Close() // the client failed, and has got its alert
 		return
 	}
 	h := s.http
@@ -191,8 +192,8 @@ func (s *splitter) handshake(raw *greeted) {
 	}
 }
 
-// shake does the handshake once its address has less than its share of them, and
-// as far as there are slots for it.
+// shake does the handshake once its address has less than its share of them, and as far as
+// there are slots.
 func (s *splitter) shake(ctx context.Context, raw *greeted) (*tls.Conn, bool) {
 	leave, ok := s.shaking.enter(ctx, raw)
 	if !ok {

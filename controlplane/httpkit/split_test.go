@@ -98,8 +98,8 @@ func TestSplitRefusesOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestSplitDropsSilentClients: a client that never shakes hands is let go, and
-// closing does not wait for others.
+// TestSplitDropsSilentClients: a client that never shakes hands is dropped, and closing does
+// not wait for others.
 func TestSplitDropsSilentClients(t *testing.T) {
 	cert, _ := certificate(t)
 	grpcLn, httpLn := split(listen(t), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, 10*time.Millisecond, time.Second)

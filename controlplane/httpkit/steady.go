@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Pauses after a failed accept: the first, and the longest of those that double it.
+// Pauses after a failed accept: the first one, and the longest one after doubling.
 const (
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
 
-// steady is a listener whose Accept ends with nothing but the listener itself. Any
-// other error passes, such as too many open files: it pauses and tries again, for
-// a process that serves on but accepts nobody looks healthy and is not.
+// steady is a listener whose Accept fails only when the listener is closed. After any other
+// error, such as too many open files, it pauses and tries again. Otherwise the process would
+// look healthy but accept no connections.
 type steady struct {
 	net.Listener
 	log    *slog.Logger
-	told   time.Time // the last failure in the log, one in each longest pause
+	told   time.Time // time of the last logged failure; failures are logged once in each longest pause
 	closed chan struct{}
 	once   sync.Once
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Strictness says what becomes of members of a body that mean nothing. A member that
-// is dropped in silence leaves its default behind, and that may be an open door.
+// Strictness says what happens to unknown members of a body. A member that is dropped
+// silently leaves its default in force, which may open access.
 type Strictness string
 
-// What a client may ask for with ?fieldValidation.
+// Values of ?fieldValidation.
 const (
 	Strict Strictness = "strict" // the body is refused
 	Warn   Strictness = "warn"   // the rest is stored, and the answer says what was dropped
@@ -23,11 +23,11 @@ const (
 const (
 	// ArgFieldValidation is the parameter of the query.
 	ArgFieldValidation = "fieldValidation"
-	// TextFieldValidation is what its value must be.
+	// TextFieldValidation says which values are valid.
 	TextFieldValidation = `must be one of ["strict", "warn", "ignore"]`
 )
 
-// ParseStrictness reads the value of the parameter; without one it is Strict.
+// ParseStrictness reads the value of the parameter. An empty value means Strict.
 func ParseStrictness(value string) (s Strictness, ok bool) {
 	switch s = Strictness(value); s {
 	case "":
@@ -38,9 +38,9 @@ func ParseStrictness(value string) (s Strictness, ok bool) {
 	return "", false
 }
 
-// Bounds of warnings. Their paths hold names that the client has chosen: a header that
-// is as long as those is refused by proxies on the way, with the whole answer, after
-// the write was made.
+// Bounds of warnings. Their paths contain names that the client has chosen. If they made a
+// header too long, proxies on the way would refuse the whole answer after the write was
+// made.
 const (
 	maxWarnings      = 100
 	maxWarningPath   = 200
@@ -48,8 +48,8 @@ const (
 	maxWarningHeader = 4 << 10
 )
 
-// Warnings returns a text for each of the members that were dropped, and adds them to
-// the header as far as there is room (RFC 9111, 5.5: code 299).
+// Warnings returns a text for each of the dropped members, and adds the texts to the header
+// as far as there is room (RFC 9111, 5.5: code 299).
 func Warnings(h http.Header, dropped []fault.Violation) []string {
 	over := len(dropped) - maxWarnings
 	if over > 0 {
@@ -73,7 +73,7 @@ func Warnings(h http.Header, dropped []fault.Violation) []string {
 	return list
 }
 
-// short leaves out the middle of a path that is too long: its end names the member.
+// short removes the middle of a path that is too long, because its end names the member.
 func short(path string) string {
 	if len(path) <= maxWarningPath {
 		return path

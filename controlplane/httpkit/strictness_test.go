@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// TestWarnings: what a client is warned of is as long as is of use, whatever it sent.
+// TestWarnings: warnings have a bounded length, no matter what the client sent.
 func TestWarnings(t *testing.T) {
 	long := strings.Repeat("é\x01", 1<<16)
 	for _, tc := range []struct {

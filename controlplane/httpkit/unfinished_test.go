@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 )
 
-// TestUnfinishedHandshakesKeepNobodyOut: 35 addresses, or as many networks of IPv6
-// as one attacker has, begin handshakes and end none of them. A client of another
-// address does not wait for that.
+// TestUnfinishedHandshakesKeepNobodyOut: clients of 35 addresses, or of as many IPv6
+// networks as one attacker has, begin handshakes and finish none of them. A client of
+// another address does not have to wait.
 func TestUnfinishedHandshakesKeepNobodyOut(t *testing.T) {
 	v4 := func(i int) net.IP { return net.IPv4(192, 0, 2, byte(i)) }
 	v6 := func(i int) net.IP { return net.IP{0x20, 1, 0xd, 0xb8, 0, 0, byte(i >> 8), byte(i), 15: 1} }
@@ -64,8 +64,8 @@ func TestUnfinishedHandshakesKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestQuota: addresses take turns; an address has its bounds of those at a time and
-// of those waiting, and the one that has most waiting gives way.
+// TestQuota: addresses take turns. An address is bounded in its active and its waiting
+// turns, and the one with the most waiting gives way.
 func TestQuota(t *testing.T) {
 	q := newQuota(2, 1, 4)
 	a, b, c := addressOf(from("192.0.2.1")), addressOf(from("2001:db8::1")), addressOf(from("198.51.100.1"))
@@ -99,7 +99,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotaWaitEnds with the context, and takes nothing along.
+// TestQuotaWaitEnds: the wait ends with the context, and leaves nothing behind.
 func TestQuotaWaitEnds(t *testing.T) {
 	q := newQuota(1, 1, 4)
 	leave, ok := q.enter(t.Context(), from("192.0.2.1"))

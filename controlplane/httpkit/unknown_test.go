@@ -2,7 +2,7 @@ package httpkit
 
 import "testing"
 
-// TestUnknownMembersSayWhatWasMeant: the text is for whoever has mistyped.
+// TestUnknownMembersSayWhatWasMeant: the text suggests the member that was probably meant.
 func TestUnknownMembersSayWhatWasMeant(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"valid":"1h"}`:    `unknown field "valid"`,

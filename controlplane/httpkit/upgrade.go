@@ -7,10 +7,10 @@ import (
 	"net/http"
 )
 
-// Hijack takes the connection of a request over, as [http.ResponseController.Hijack]
-// does. Its Close ends it at once and says no goodbye: that of TLS waits for five seconds
-// for a peer which does not read, and so would everybody who needs the lock of whoever
-// closes.
+// Hijack takes over the connection of a request, as [http.ResponseController.Hijack] does.
+// Close of the connection ends it at once and sends no goodbye. The goodbye of TLS waits for
+// five seconds for a peer that does not read, and so would everybody who needs a lock that
+// the caller of Close holds.
 func Hijack(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if secure, ok := conn.(*tls.Conn); ok {
@@ -19,7 +19,7 @@ func Hijack(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// abrupt is a connection without the goodbye.
+// abrupt is a connection that ends without a goodbye.
 type abrupt struct{ *tls.Conn }
 
 // Close implements [net.Conn].

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// oneConn is a listener for a connection that is there already.
+// oneConn is a listener for one existing connection.
 type oneConn struct {
 	conns chan net.Conn
 	net.Listener
@@ -23,12 +23,12 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// TestHijackedConnectionsEndWithoutAGoodbye: whoever closes one waits for nobody, also when
-// nothing can be written because the peer does not read.
+// TestHijackedConnectionsEndWithoutAGoodbye: closing does not wait, even if nothing can be
+// written because the peer does not read.
 func TestHijackedConnectionsEndWithoutAGoodbye(t *testing.T) {
 	certified := httptest.NewTLSServer(nil)
 	defer certified.Close()
-	ours, theirs := net.Pipe() // which holds no byte that is not read
+	ours, theirs := net.Pipe() // it buffers nothing
 	ln := &oneConn{conns: make(chan net.Conn, 1), Listener: certified.Listener}
 	ln.conns <- tls.Server(ours, &tls.Config{
 		Certificates: certified.TLS.Certificates, SessionTicketsDisabled: true, MinVersion: tls.VersionTLS13,

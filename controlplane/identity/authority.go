@@ -35,12 +35,13 @@ const (
 	AuthorityLife = 10 * 365 * 24 * time.Hour
 	listenerLife  = 825 * 24 * time.Hour
 	leafLife      = 30 * 24 * time.Hour
-	// Backdate is how long before it is made a certificate or a token begins to be
-	// good, for those whose clocks are behind.
+	// Backdate is how long before its creation a certificate or token becomes valid, for
+	// machines whose clocks are behind.
 	Backdate = 5 * time.Minute
 )
 
-// Authority signs for one control plane. While it is replaced, two are trusted.
+// Authority signs for one control plane. While it is being replaced, two authorities are
+// trusted.
 type Authority struct {
 	now func() time.Time
 	db  store.Store
@@ -71,16 +72,16 @@ func OpenAuthority(ctx context.Context, s store.Store, now func() time.Time) (*A
 	return a, nil
 }
 
-// PEM is what is to be trusted: the authority's certificate, and while it is replaced
-// that of the other one.
+// PEM returns the trusted certificates: that of the authority and, while it is being
+// replaced, that of the other one.
 func (a *Authority) PEM() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state.bundle()
 }
 
-// ID is the same for all processes that share the authority, and stays when it is
-// replaced.
+// ID is the same for all processes that share the authority. It stays the same when the
+// authority is replaced.
 func (a *Authority) ID() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,7 +91,7 @@ func (a *Authority) ID() string {
 func idOf(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	id, err := uuid.FromBytes(sum[:16])
-	if err != nil { // 16 bytes are always one
+	if err != nil { // 16 bytes always make an id
 		panic(err)
 	}
 	return id.String()
@@ -103,7 +104,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return p
 }
 
-// current is who signs.
+// current returns the authority that signs.
 func (a *Authority) current() signing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,8 +137,8 @@ func (a *Authority) template(name string, life time.Duration) (*x509.Certificate
 	}, nil
 }
 
-// issue signs a leaf for an identity, if not nil, and for DNS names and IP
-// addresses. Names come from settings, so none is taken for an identity.
+// issue signs a leaf for an identity, if it is not nil, and for DNS names and IP addresses.
+// The names come from settings, so none of them may become an identity.
 func (a *Authority) issue(by signing, life time.Duration, usage x509.ExtKeyUsage, identity *url.URL, names ...string) (*KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -163,9 +164,9 @@ func (a *Authority) issue(by signing, life time.Duration, usage x509.ExtKeyUsage
 	return encodePair(t, by.cert, key, by.key)
 }
 
-// DataPlaneConfig is the TLS configuration of the data-plane server. Its
-// certificate alone says so: nothing else that this authority signs, and no proxy,
-// can be taken for it.
+// DataPlaneConfig is the TLS configuration of the data-plane server. Only its certificate
+// contains the identity of that server. Nothing else that this authority signs, and no
+// proxy, can pass as it.
 func (a *Authority) DataPlaneConfig(names []string) *tls.Config {
 	return a.serverConfig(contract.DataPlaneURI(), names)
 }
@@ -174,8 +175,8 @@ func (a *Authority) DataPlaneConfig(names []string) *tls.Config {
 // encrypted sides of its APIs.
 func (a *Authority) ServerConfig(names []string) *tls.Config { return a.serverConfig(nil, names) }
 
-// serverConfig verifies client certificates if given; who needs one checks
-// VerifiedChains.
+// serverConfig verifies client certificates if they are given. A handler that needs one
+// checks VerifiedChains.
 func (a *Authority) serverConfig(identity *url.URL, names []string) *tls.Config {
 	id := "server of " + strings.Join(names, ",")
 	if identity != nil {
@@ -195,7 +196,7 @@ func (a *Authority) serverConfig(identity *url.URL, names []string) *tls.Config 
 			return &c, err
 		},
 	}
-	// Who may be trusted changes while the server runs.
+	// The trusted authorities change while the server runs.
 	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := cfg.Clone()
 		now.GetConfigForClient, now.ClientCAs = nil, a.Pool()
@@ -212,18 +213,18 @@ func (a *Authority) Node(nodeID string) (*KeyPair, error) {
 	})
 }
 
-// Listener returns the certificate of the gateways' public listener, made at
-// first start and kept, so that clients which pinned it are not surprised, until
-// a third of its life is left, it lacks a name, or another authority signs. Gateways get its key, so it says
-// nothing that clients of the data-plane server would accept.
+// Listener returns the certificate of the gateways' public listener. It is made at first
+// start and kept, for the sake of clients that have pinned it. It is replaced when only a
+// third of its life is left, it lacks a name, or another authority signs. Gateways get its
+// key, so clients of the data-plane server must not accept it.
 func (a *Authority) Listener(ctx context.Context, names []string) (*KeyPair, error) {
 	return ensure(ctx, a.db, keyGateway, func(p *KeyPair) bool { return a.lasts(p, names) }, func() (*KeyPair, error) {
 		return a.issue(a.current(), listenerLife, x509.ExtKeyUsageServerAuth, nil, names...)
 	})
 }
 
-// lasts reports whether a listener's certificate has every name and more than a
-// third of its life left.
+// lasts reports whether a listener's certificate has every name, is signed by the current
+// authority, and has more than a third of its life left.
 func (a *Authority) lasts(p *KeyPair, names []string) bool {
 	cert, _, err := parsePair(p)
 	if err != nil || !a.now().Before(cert.NotAfter.Add(-listenerLife/3)) || cert.CheckSignatureFrom(a.current().cert) != nil {
@@ -237,7 +238,7 @@ func (a *Authority) lasts(p *KeyPair, names []string) bool {
 	return true
 }
 
-// leafFor returns a leaf from memory while two thirds of its life have not passed.
+// leafFor returns a leaf from memory until two thirds of its life have passed.
 func (a *Authority) leafFor(id string, issue func(by signing) (*KeyPair, error)) (*KeyPair, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

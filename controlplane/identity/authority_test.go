@@ -84,7 +84,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	}
 }
 
-// TestAuthorityRace opens one store from many sides at once: all get the same.
+// TestAuthorityRace opens one store several times at once: all get the same authority.
 func TestAuthorityRace(t *testing.T) {
 	s, found := identitytest.Memory(t), make([]string, 8)
 	var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func TestAuthorityCertificate(t *testing.T) {
 	}
 }
 
-// TestLeaves issues each kind of leaf and looks at what it says.
+// TestLeaves issues each kind of leaf and checks its contents.
 func TestLeaves(t *testing.T) {
 	a := openAuthority(t, identitytest.Memory(t), identitytest.NewClock())
 	type facts struct {
@@ -177,7 +177,7 @@ func pemOf(p *KeyPair, err error) ([]byte, error) {
 	return p.Certificate, nil
 }
 
-// served is the certificate that a server presents.
+// served returns the certificate that a server presents.
 func served(c *tls.Config) ([]byte, error) {
 	leaf, err := c.GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
@@ -227,8 +227,8 @@ func must(t *testing.T, data []byte, err error) []byte {
 	return data
 }
 
-// TestNames gives certificates further names: servers with different names never
-// share a certificate, and the kept listener certificate gets what it lacks.
+// TestNames gives certificates further names. Servers with different names never share a
+// certificate, and the stored listener certificate is replaced if it lacks a name.
 func TestNames(t *testing.T) {
 	a := openAuthority(t, identitytest.Memory(t), identitytest.NewClock())
 	for _, names := range [][]string{{"localhost"}, {"localhost", "mesh.example"}, {"localhost", "10.0.0.7"}, {"localhost"}} {
@@ -244,9 +244,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOnlyTheDataPlaneServerSaysSo: what a client of the data-plane server demands
-// is in no other certificate of its authority, whatever names the settings list and
-// whatever a gateway is called, and it is verified with the authority.
+// TestOnlyTheDataPlaneServerSaysSo: no other certificate of the authority contains the
+// identity that clients of the data-plane server demand, no matter which names the settings
+// list and how a gateway is called. The identity is verified together with the authority.
 func TestOnlyTheDataPlaneServerSaysSo(t *testing.T) {
 	c := identitytest.NewClock()
 	c.Advance(time.Since(c.Now())) // crypto/tls verifies against the time of day
@@ -286,7 +286,7 @@ func TestOnlyTheDataPlaneServerSaysSo(t *testing.T) {
 				defer close(done)
 				conn, err := ln.Accept()
 				if err != nil {
-					return // the client says how it went
+					return // the client reports the outcome
 				}
 				_ = tls.Server(conn, test.server).HandshakeContext(t.Context())
 				_ = conn.Close()
@@ -306,8 +306,8 @@ func TestOnlyTheDataPlaneServerSaysSo(t *testing.T) {
 	}
 }
 
-// TestServerConfig shakes hands: with a node's certificate, which is verified;
-// without one, which is left to the handler; and with a stranger's, which fails.
+// TestServerConfig shakes hands with a node's certificate, which is verified; without one,
+// which is left to the handler; and with a stranger's, which fails.
 func TestServerConfig(t *testing.T) {
 	c := identitytest.NewClock()
 	c.Advance(time.Since(c.Now())) // crypto/tls verifies against the time of day

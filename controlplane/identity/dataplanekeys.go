@@ -17,15 +17,14 @@ import (
 )
 
 // meshKeys are the secrets of a mesh that hold signing keys: those that count, and what
-// stays of those that were withdrawn; serials are in order. The last one that can be used
-// signs: a key that cannot be read, or is none, takes no token with it but its own, which
-// are refused.
+// remains of withdrawn ones. The serials are in order. The last usable key signs. A key that
+// cannot be read, or is not a key, invalidates only its own tokens.
 type meshKeys struct {
 	serials, withdrawn []int
 	secrets, marks     map[int]*model.Resource
 }
 
-// readMeshKeys reads the signing keys of a mesh. One whose serial was withdrawn does not
+// readMeshKeys reads the signing keys of a mesh. A key whose serial was withdrawn does not
 // count: somebody may have written it again, from a file or an old backup.
 func readMeshKeys(r store.Reader, meshName string) (k meshKeys, err error) {
 	if k.withdrawn, k.marks, err = numbered(r, meshName, mesh.TokenWithdrawnKey); err != nil {
@@ -36,7 +35,7 @@ func readMeshKeys(r store.Reader, meshName string) (k meshKeys, err error) {
 	return k, err
 }
 
-// signs finds the key that signs. Where none can be used, the error says why the newest
+// signs finds the key that signs. If no key can be used, the error says why the newest
 // cannot.
 func (t *DataplaneTokens) signs(k *meshKeys, meshName string) (serial int, key *rsa.PrivateKey, err error) {
 	err = keyMissing(meshName, "1")
@@ -52,7 +51,7 @@ func (t *DataplaneTokens) signs(k *meshKeys, meshName string) (serial int, key *
 	return 0, nil, err
 }
 
-// next is the serial of the key that comes after all that there were.
+// next returns the serial after all serials that were ever used.
 func (k *meshKeys) next() string {
 	highest := 0
 	for _, list := range [][]int{k.serials, k.withdrawn} {
@@ -82,7 +81,7 @@ func numbered(r store.Reader, meshName, prefix string) (serials []int, secrets m
 	return serials, secrets, nil
 }
 
-// SigningSerial is the serial of the signing key that a secret of a mesh holds; empty
+// SigningSerial returns the serial of the signing key that a secret of a mesh holds, or ""
 // if it holds none.
 func SigningSerial(meshName, secret string) string {
 	serial, ok := strings.CutPrefix(secret, mesh.TokenSigningKey+meshName+"-")
@@ -92,8 +91,8 @@ func SigningSerial(meshName, secret string) string {
 	return serial
 }
 
-// Keys lists the signing keys of a mesh, oldest first, those that were withdrawn before
-// the others. One that cannot be parsed has no size.
+// Keys lists the signing keys of a mesh, oldest first, with withdrawn keys before the
+// others. A key that cannot be parsed has no size.
 func (t *DataplaneTokens) Keys(r store.Reader, meshName string) ([]SigningKey, error) {
 	keys, err := readMeshKeys(r, meshName)
 	if err != nil {
@@ -109,7 +108,7 @@ func (t *DataplaneTokens) Keys(r store.Reader, meshName string) ([]SigningKey, e
 		}
 		out = append(out, k)
 	}
-	signer, _, _ := t.signs(&keys, meshName) // 0 if none can
+	signer, _, _ := t.signs(&keys, meshName) // 0 if no key can sign
 	for _, n := range keys.serials {
 		k := SigningKey{Serial: strconv.Itoa(n), Since: keys.secrets[n].Created, Signs: n == signer}
 		if key, err := t.parse(keys.secrets[n]); err == nil {
@@ -120,8 +119,8 @@ func (t *DataplaneTokens) Keys(r store.Reader, meshName string) ([]SigningKey, e
 	return out, nil
 }
 
-// Rotate adds a signing key to a mesh, which signs from now on. Tokens of the others
-// stay valid.
+// Rotate adds a signing key to a mesh. It signs from now on. Tokens of the other keys stay
+// valid.
 func (t *DataplaneTokens) Rotate(ctx context.Context, w Writer, meshName string) (serial string, err error) {
 	err = t.change(ctx, w, meshName, func(_ store.Tx, keys meshKeys) error {
 		serial = keys.next()
@@ -130,9 +129,9 @@ func (t *DataplaneTokens) Rotate(ctx context.Context, w Writer, meshName string)
 	return serial, err
 }
 
-// Withdraw adds a signing key to a mesh, which signs from now on, and withdraws all that
-// there are, because one of them is compromised; see [Tokens.Withdraw]. A key that cannot
-// be read goes, too; of it nothing is known afterwards but its serial.
+// Withdraw adds a signing key to a mesh, which signs from now on, and withdraws all existing
+// keys because one of them is compromised; see [Tokens.Withdraw]. It also withdraws a key
+// that cannot be read. Only the serial of such a key is known afterwards.
 func (t *DataplaneTokens) Withdraw(ctx context.Context, w Writer, meshName string) (out Withdrawal, err error) {
 	err = t.change(ctx, w, meshName, func(tx store.Tx, keys meshKeys) error {
 		out = Withdrawal{Serial: keys.next()}
@@ -147,7 +146,7 @@ func (t *DataplaneTokens) Withdraw(ctx context.Context, w Writer, meshName strin
 	return out, err
 }
 
-// withdraw puts what stays of a signing key in its place.
+// withdraw replaces a signing key by what remains of it.
 func (t *DataplaneTokens) withdraw(tx store.Tx, secret *model.Resource, mark string) error {
 	var public []byte
 	if key, err := t.parse(secret); err == nil {
@@ -161,7 +160,7 @@ func (t *DataplaneTokens) withdraw(tx store.Tx, secret *model.Resource, mark str
 	return tx.Delete(mesh.Secrets, secret.Scope, secret.Name, 0)
 }
 
-// change adds a signing key to a mesh, after whatever fn does in the same transaction.
+// change adds a signing key to a mesh, after running fn in the same transaction.
 func (t *DataplaneTokens) change(ctx context.Context, w Writer, meshName string, fn func(store.Tx, meshKeys) error) error {
 	data, err := GenerateSigningKey()
 	if err != nil {
@@ -190,7 +189,7 @@ func (t *DataplaneTokens) change(ctx context.Context, w Writer, meshName string,
 	return err
 }
 
-// Newest is the serial of the key that signs in a mesh.
+// Newest returns the serial of the key that signs in a mesh.
 func (t *DataplaneTokens) Newest(ctx context.Context, meshName string) (serial string, err error) {
 	err = t.store.View(ctx, func(r store.Reader) error {
 		keys, err := readMeshKeys(r, meshName)
@@ -204,11 +203,10 @@ func (t *DataplaneTokens) Newest(ctx context.Context, meshName string) (serial s
 	return serial, err
 }
 
-// Exchange returns a valid token as the newest key of its mesh signs it. It says what
-// the token said: id, end and what it is bound to stay, so that nobody gains by it and
-// a revocation reaches both. The token is checked in the view that finds the newest key:
-// a withdrawal in between would leave a token of the new key to who forged this one.
-// Faults are those of Check.
+// Exchange returns a valid token signed with the newest key of its mesh. Id, end and
+// bindings stay the same, so that the exchange gains nothing and a revocation reaches both
+// tokens. The token is checked in the view that finds the newest key. Otherwise a withdrawal
+// in between would give the forger of a token one of the new key. Faults are those of Check.
 func (t *DataplaneTokens) Exchange(ctx context.Context, token string) (signed string, err error) {
 	var c *DataplaneClaims
 	var serial string
@@ -233,8 +231,8 @@ func (t *DataplaneTokens) Exchange(ctx context.Context, token string) (signed st
 	return signed, nil
 }
 
-// MayRemove refuses, as a Conflict, to delete or replace a secret that holds a signing
-// key which is needed. stored is the secret; r is the transaction.
+// MayRemove refuses, as a Conflict, to delete or replace a secret with a signing key that is
+// needed. stored is the secret; r is the transaction.
 func (u *Uses) MayRemove(r store.Reader, stored *model.Resource) error {
 	serial := SigningSerial(stored.Scope, stored.Name)
 	if stored.Kind != mesh.Secrets || serial == "" {
@@ -245,7 +243,7 @@ func (u *Uses) MayRemove(r store.Reader, stored *model.Resource) error {
 		return err
 	}
 	if n := serialOf(serial); keys.marks[n] != nil {
-		return nil // no token of it counts
+		return nil // tokens of this key do not count
 	}
 	return u.MayDelete(fmt.Sprintf("signing key %s of mesh %s", serial, stored.Scope), stored.Scope+".", serial, len(keys.serials) == 1)
 }

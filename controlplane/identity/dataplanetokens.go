@@ -35,8 +35,8 @@ type DataplaneTokenRequest struct {
 	// Name binds the token to one dataplane; empty for any of the mesh.
 	Name string `json:"name"`
 	Mesh string `json:"mesh"`
-	// Tags bind the token to dataplanes of which every value of these tags is
-	// among those given.
+	// Tags bind the token to dataplanes that have all of these tags, with no other values
+	// than the given ones.
 	Tags map[string][]string `json:"tags"`
 	// Type is dataplane if empty.
 	Type string `json:"type"`
@@ -44,7 +44,7 @@ type DataplaneTokenRequest struct {
 	ValidFor string `json:"validFor"`
 }
 
-// DataplaneClaims are what a dataplane token says.
+// DataplaneClaims are the claims of a dataplane token.
 type DataplaneClaims struct {
 	jwt.RegisteredClaims
 	Name string              `json:"Name"`
@@ -60,9 +60,9 @@ type DataplaneTokens struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// parsed holds keys by secret, each with the digest of what it was parsed
-	// from: the version will not do, for it begins again when a secret is deleted
-	// and created anew.
+	// parsed holds keys by secret, each with the digest of the parsed data. The version of
+	// the secret is not enough, because it starts again when a secret is deleted and created
+	// anew.
 	parsed map[model.Key]parsedKey
 	rings  map[string]*ring // by mesh
 
@@ -70,7 +70,7 @@ type DataplaneTokens struct {
 	rs256 jwt.SigningMethod
 }
 
-// maxNodeID bounds the ids of nodes: two names with a dot between.
+// maxNodeID bounds the ids of nodes: two names and a dot.
 const maxNodeID = 2*253 + 1
 
 // NewDataplaneTokens returns the tokens of a store's meshes.
@@ -139,8 +139,8 @@ func (t *DataplaneTokens) Issue(ctx context.Context, r DataplaneTokenRequest) (s
 	return token, nil
 }
 
-// Check returns the claims of a valid token, and otherwise a Denied fault. Only
-// RS256 is accepted, so that a public key can never serve as a shared secret.
+// Check returns the claims of a valid token, and otherwise a Denied fault. It accepts only
+// RS256, so that a public key can never serve as a shared secret.
 func (t *DataplaneTokens) Check(ctx context.Context, token string) (c *DataplaneClaims, err error) {
 	err = t.store.View(ctx, func(r store.Reader) error {
 		c, err = t.check(r, token)
@@ -159,11 +159,11 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	var withdrawn *withdrawnKey
 	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (key any, err error) {
 		key, withdrawn, err = t.keyOf(r, &c, j.Header["kid"])
-		noKey, j.Method = err, t.rs256 // it is the one that is valid
+		noKey, j.Method = err, t.rs256 // the only valid method
 		return key, err
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
 	if noKey != nil && !fault.Is(noKey, fault.Denied) && !fault.Is(noKey, fault.NotFound) {
-		return nil, noKey // no fault of the token
+		return nil, noKey // the token is not to blame
 	}
 	told := tokenFault
 	if withdrawn != nil {
@@ -193,14 +193,13 @@ func (t *DataplaneTokens) counts(r store.Reader, c *DataplaneClaims) error {
 	return err
 }
 
-// isRevoked looks a token id up in a secret that lists some: ids with commas
-// between.
+// isRevoked reports whether a secret lists a token id. The ids are separated by commas.
 func isRevoked(r store.Reader, k *model.Kind, scope, name, id string) (bool, error) {
 	ids, err := revokedOf(r, k, scope, name)
 	return slices.Contains(ids, id), err
 }
 
-// revokedOf reads the ids that a secret lists; none if there is no such secret.
+// revokedOf reads the ids that a secret lists. A missing secret lists none.
 func revokedOf(r store.Reader, k *model.Kind, scope, name string) ([]string, error) {
 	res, err := r.Get(k, scope, name)
 	if fault.Is(err, fault.NotFound) {
@@ -212,11 +211,11 @@ func revokedOf(r store.Reader, k *model.Kind, scope, name string) ([]string, err
 	return revokedIDs(res.Spec.(*mesh.Secret).Data), nil
 }
 
-// Authenticate checks that a token permits a proxy to be a node, whose dataplane
-// must exist, and returns when the token ends. Faults: Denied for a token that is
-// not valid, Forbidden for one of another proxy, NotFound for a dataplane that
-// does not exist. What the control plane itself cannot do, such as read an
-// unusable signing key, has the code of its cause, which is never one of these.
+// Authenticate checks that a token permits a proxy to be a node, whose dataplane must exist,
+// and returns when the token ends. Faults: Denied for an invalid token, Forbidden for a
+// token of another proxy, NotFound for a dataplane that does not exist. Failures of the
+// control plane itself, such as an unusable signing key, have the code of their cause, which
+// is never one of these.
 func (t *DataplaneTokens) Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error) {
 	if len(nodeID) > maxNodeID {
 		return until, fault.New(fault.Forbidden, "a node id has at most %d bytes", maxNodeID)
@@ -249,14 +248,15 @@ func (t *DataplaneTokens) Authenticate(ctx context.Context, nodeID, token string
 	return until, err
 }
 
-// CheckToken returns a Denied fault for a token that is not valid, whoever it is for.
+// CheckToken returns a Denied fault for an invalid token. It does not check which proxy the
+// token is for.
 func (t *DataplaneTokens) CheckToken(ctx context.Context, token string) error {
 	_, err := t.Check(ctx, token)
 	return err
 }
 
-// CheckProxy checks that a token permits a proxy whose dataplane is not stored,
-// or not as given. With a nil dataplane tags are not looked at.
+// CheckProxy checks that a token permits a proxy whose dataplane is not stored, or is stored
+// differently. If the dataplane is nil, tags are not checked.
 func (t *DataplaneTokens) CheckProxy(ctx context.Context, token, meshName, name string, d *mesh.Dataplane) error {
 	c, err := t.Check(ctx, token)
 	if err != nil {
@@ -265,9 +265,9 @@ func (t *DataplaneTokens) CheckProxy(ctx context.Context, token, meshName, name 
 	return c.proven(c.permits(meshName, name, d))
 }
 
-// permits holds a proxy against the claims: every tag of the token must exist on
-// the dataplane, and all that the dataplane has of it must be allowed, because the
-// certificate of the proxy will vouch for all of it.
+// permits checks a proxy against the claims. The dataplane must have every tag of the token,
+// and only with allowed values, because the certificate of the proxy will vouch for all of
+// them.
 func (c *DataplaneClaims) permits(meshName, name string, d *mesh.Dataplane) error {
 	if cmp.Or(c.Type, ProxyDataplane) != ProxyDataplane {
 		return fault.New(fault.Forbidden, "the token is for proxies of type %q, not for dataplanes", c.Type)

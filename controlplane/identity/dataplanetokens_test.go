@@ -24,8 +24,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// tokenTest has mesh m with key 1 and dataplanes web and gw, and mesh other with
-// the last of the keys.
+// tokenTest has a mesh m with key 1 and the dataplanes web and gw, and a mesh other with the
+// last of the test keys.
 type tokenTest struct {
 	*DataplaneTokens
 	t     testing.TB
@@ -168,7 +168,8 @@ func TestDataplaneTokenClaims(t *testing.T) {
 	}
 }
 
-// dataplaneClaims are those of a good token for any dataplane of mesh m.
+// dataplaneClaims returns the claims of a good token for any dataplane of mesh m, with
+// changes.
 func dataplaneClaims(changes ...any) jwt.MapClaims {
 	c := jwt.MapClaims{
 		"jti": "id-1", "exp": identitytest.Epoch.Add(time.Hour).Unix(), "nbf": identitytest.Epoch.Add(-time.Minute).Unix(),
@@ -262,8 +263,7 @@ func TestDataplaneTokenForged(t *testing.T) {
 	}
 }
 
-// TestDataplaneTokenBound holds what a token is bound to against web, which has
-// two inbounds.
+// TestDataplaneTokenBound checks the bindings of tokens against web, which has two inbounds.
 func TestDataplaneTokenBound(t *testing.T) {
 	tt := newTokenTest(t)
 	service := func(values ...string) map[string][]string { return map[string][]string{mesh.TagService: values} }
@@ -377,7 +377,7 @@ func TestCheckProxy(t *testing.T) {
 	}
 }
 
-// TestDataplaneTokenOfDeletedMesh removes a mesh with all that is in it.
+// TestDataplaneTokenOfDeletedMesh removes a mesh with everything in it.
 func TestDataplaneTokenOfDeletedMesh(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m"})
@@ -394,7 +394,7 @@ func TestDataplaneTokenOfDeletedMesh(t *testing.T) {
 	}
 }
 
-// TestDataplaneTokenWithoutStore does not blame the token.
+// TestDataplaneTokenWithoutStore: a failure of the store is not blamed on the token.
 func TestDataplaneTokenWithoutStore(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m"})
@@ -432,8 +432,8 @@ func TestDataplaneTokensConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzDataplaneToken holds that whatever is presented is refused in a way that
-// says whose fault it is, unless it is one of the good tokens.
+// FuzzDataplaneToken: every token except the good ones is refused with a fault that blames
+// the right party.
 func FuzzDataplaneToken(f *testing.F) {
 	tt := newTokenTest(f)
 	key := signingKeys()[0]

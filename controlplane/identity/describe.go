@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Described is what may be told of a certificate and its key.
+// Described is the public information about a certificate and its key.
 type Described struct {
 	// Name is the beginning of the SHA-256 of the certificate, in hex.
 	Name, Algorithm  string
@@ -46,7 +46,7 @@ func Describe(certPEM []byte) (Described, error) {
 }
 
 // ListenerCertificate describes the certificate of the gateways' public listener, and
-// says when it is renewed; NotFound before the first gateway came.
+// returns when it is renewed. It fails with NotFound before the first gateway has come.
 func ListenerCertificate(ctx context.Context, s store.Store) (d Described, renewed time.Time, err error) {
 	err = s.View(ctx, func(r store.Reader) error {
 		res, err := r.Get(Keys, "", keyGateway)
@@ -58,8 +58,8 @@ func ListenerCertificate(ctx context.Context, s store.Store) (d Described, renew
 	return d, d.Until.Add(-listenerLife / 3), err
 }
 
-// Issuer identifies an authority: the SHA-256 of its first certificate in hex;
-// empty if there is none.
+// Issuer identifies an authority by the SHA-256 of its first certificate in hex. It returns
+// "" if there is no certificate.
 func Issuer(certPEM []byte) string {
 	for rest := certPEM; ; {
 		var block *pem.Block

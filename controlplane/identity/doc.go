@@ -1,9 +1,9 @@
-// Package identity makes and checks who is who: the control plane's certificate
-// authority, the certificates it signs (the data-plane server, the gateways'
-// public listener, the client certificates of nodes) and the tokens of nodes,
-// gateways and dataplanes alike, with the keys that sign them. The authorities of
-// meshes, and the certificates of their proxies, are in package meshca.
+// Package identity makes and checks identities: the control plane's certificate authority,
+// the certificates that it signs (of the data-plane server, of the gateways' public
+// listener, and the client certificates of nodes), and the tokens of nodes, gateways and
+// dataplanes, with the keys that sign them. The authorities of meshes, and the certificates
+// of their proxies, are in package meshca.
 //
-// Private keys live in the store, encrypted at rest; only the authority's
-// certificate is written to a file, for others to pin.
+// Private keys are stored encrypted. Only the authority's certificate is written to a file,
+// so that others can pin it.
 package identity

@@ -9,10 +9,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// NoteEncryptionKeys notes that an encryption key is made, if one is named, and that those
-// are gone which are not kept. The keys are in a file, of which nobody could be told who
-// changed it: a row for each, without the key, has the change recorded with its actor.
-// Keys that no rotation has made have no row.
+// NoteEncryptionKeys records that an encryption key is made, if one is named, and that those
+// not kept are gone. The keys are in a file, which does not record who changed it. So each
+// key has a row, without the key itself, and changes of the rows are recorded with their
+// actor. A key that was not made by a rotation has no row.
 func NoteEncryptionKeys(ctx context.Context, s store.Store, w Writer, made string, kept []string) error {
 	stale := false
 	err := s.View(ctx, func(r store.Reader) error {
@@ -41,8 +41,8 @@ func NoteEncryptionKeys(ctx context.Context, s store.Store, w Writer, made strin
 	return err
 }
 
-// notedKeys reports whether a key is noted, and names the rows of those that are not kept.
-// A row that cannot be read stays: its name is not known.
+// notedKeys reports whether a key is noted, and lists the rows of keys that are not kept. A
+// row that cannot be read stays, because its name is not known.
 func notedKeys(r store.Reader, made string, kept []string) (noted bool, gone []string, err error) {
 	rows, _, err := store.PageReadable(r, Keys, store.Query{Part: keyEncryption})
 	for _, res := range rows {

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that keys, tokens
-// and certificates need.
+// TestEveryStoreCallFailsOnce makes each call of the store that keys, tokens and
+// certificates need fail once.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, points *storetest.Failpoints) (act func() error){
 		"the authority": func(t *testing.T, points *storetest.Failpoints) func() error {
@@ -57,8 +57,8 @@ func TestEveryStoreCallFailsOnce(t *testing.T) {
 	}
 }
 
-// TestEveryStoreCallForNodeTokensFailsOnce has one store, because the key takes a
-// while to make.
+// TestEveryStoreCallForNodeTokensFailsOnce uses a single store, because making the key takes
+// a while.
 func TestEveryStoreCallForNodeTokensFailsOnce(t *testing.T) {
 	points := &storetest.Failpoints{Store: identitytest.Memory(t)}
 	tokens, err := OpenTokens(t.Context(), points, time.Now)

@@ -7,28 +7,28 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// genuine is the refusal of a token that a key of this control plane has signed. It is
-// proof of who was refused, which the refusal of a made-up token is not.
+// genuine is the refusal of a token that was signed with a key of this control plane. It
+// proves who was refused. The refusal of a made-up token does not.
 type genuine struct {
 	error
-	// names reports whether the token is of a node.
+	// names reports whether the token belongs to a node.
 	names func(node string) bool
 }
 
 // Unwrap returns the refusal.
 func (g genuine) Unwrap() error { return g.error }
 
-// Proves reports whether whoever was refused holds a token of a node.
+// Proves reports whether the refused client holds a token of a node.
 func (g genuine) Proves(node string) bool { return g.names(node) }
 
-// Proves reports whether an error refuses a token that is genuine and of a node, though
-// it does not count any more. Any other refusal may be of anybody who knows a name.
+// Proves reports whether an error refuses a token that is genuine and belongs to a node, but
+// no longer counts. Any other refusal may concern anybody who knows the name of the node.
 func Proves(err error, node string) bool {
 	g, ok := errors.AsType[genuine](err)
 	return ok && g.Proves(node)
 }
 
-// signed reports by the error of a verification whether the signature was good.
+// signed reports whether the signature was good, given the error of the verification.
 func signed(err error) bool {
 	return !errors.Is(err, jwt.ErrTokenMalformed) && !errors.Is(err, jwt.ErrTokenUnverifiable) && !errors.Is(err, jwt.ErrTokenSignatureInvalid)
 }
@@ -41,9 +41,9 @@ func (c *Claims) proven(err error) error {
 	return genuine{err, func(node string) bool { return c.NodeID() == node }}
 }
 
-// proven marks the refusal of a genuine token. One that names no dataplane is held by
-// whoever may be any of several, and proves none of them: its holder could have all of
-// them shown as refused.
+// proven marks the refusal of a genuine token. A token that names no dataplane may be used
+// by several dataplanes and proves none of them. Otherwise its holder could make all of them
+// appear as refused.
 func (c *DataplaneClaims) proven(err error) error {
 	if err == nil {
 		return nil

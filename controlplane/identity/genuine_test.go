@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// TestProofOfDataplanes: who is refused with a token that was given to it is known; who
-// made one up, or has another's, is not.
+// TestProofOfDataplanes: a client that is refused with its own token is known. A client that
+// made up a token, or has another's, is not.
 func TestProofOfDataplanes(t *testing.T) {
 	tt := newTokenTest(t)
 	genuine := tt.issue(DataplaneTokenRequest{Mesh: "m", Name: "gone", ValidFor: "1h"})
@@ -56,7 +56,7 @@ func TestProofOfDataplanes(t *testing.T) {
 	}
 }
 
-// TestProofOfGateways: the same of gateways. A token that has ended was one.
+// TestProofOfGateways does the same for gateways. An expired token is still proof.
 func TestProofOfGateways(t *testing.T) {
 	c := identitytest.NewClock()
 	tokens := openTokens(t, c)

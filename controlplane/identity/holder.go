@@ -6,8 +6,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Holder is whose a token is that was found good: its id, and the mesh of a dataplane
-// token, empty for the token of a gateway. It verifies nothing.
+// Holder returns the holder of a token that was found good: the id of the token, and the
+// mesh of a dataplane token, or "" for a token of a gateway. It verifies nothing.
 func Holder(token string) (id, mesh string) {
 	var c DataplaneClaims
 	if _, _, err := jwt.NewParser().ParseUnverified(strings.TrimPrefix(token, "Bearer "), &c); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 )
 
-// TestHolder: whose a token is follows the token over its exchange.
+// TestHolder: an exchange does not change the holder of a token.
 func TestHolder(t *testing.T) {
 	tt := newTokenTest(t)
 	bound, unbound := tt.issue(DataplaneTokenRequest{Mesh: "m", Name: "web"}), tt.issue(DataplaneTokenRequest{Mesh: "other"})

@@ -11,16 +11,16 @@ import (
 
 // KeyPair is a stored key with what belongs to it.
 type KeyPair struct {
-	// Key is PKCS #8 in PEM; of a token signing key that was withdrawn, PKIX.
+	// Key is PKCS #8 in PEM. For a withdrawn token signing key it is PKIX.
 	Key []byte `json:"key"`
 	// Certificate is PEM, leaf first; empty for token signing keys.
 	Certificate []byte `json:"certificate,omitempty"`
-	// ID is the identity of the control plane whose authority this is, if that had
-	// another authority before.
+	// ID is the identity of the control plane of this authority, if that had another
+	// authority before.
 	ID string `json:"id,omitempty"`
 }
 
-// Ends is when the certificate ends.
+// Ends returns when the certificate ends.
 func (p *KeyPair) Ends() (time.Time, error) {
 	cert, _, err := parsePair(p)
 	if err != nil {
@@ -29,8 +29,9 @@ func (p *KeyPair) Ends() (time.Time, error) {
 	return cert.NotAfter, nil
 }
 
-// Keys is the kind of stored keys. What comes through the gate is what an operator asked
-// for, or a step of it, and is recorded; what a start makes where nothing is, is not.
+// Keys is the kind of stored keys. Changes that pass the gate were requested by an operator,
+// or are a step of such a request, and are recorded. Keys that a first start creates are not
+// recorded.
 var Keys = &model.Kind{
 	Name: "identity_key", Path: "identity-keys", Scoping: model.Global,
 	Class: model.Credential, Announce: model.AnnounceNone, Recorded: true, ReadOnly: true, Sealed: true,
@@ -41,7 +42,7 @@ var Keys = &model.Kind{
 // Kinds lists the kinds of this package.
 func Kinds() []*model.Kind { return []*model.Kind{Keys} }
 
-// Writer runs a transaction; the gate of all writes is one.
+// Writer runs a transaction, as the gate of all writes does.
 type Writer interface {
 	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
 }
@@ -49,19 +50,18 @@ type Writer interface {
 // Names of the stored keys.
 const (
 	keyAuthority = "authority"
-	keyNext      = "authority-next"   // trusted, and to sign
-	keyFormer    = "authority-former" // trusted, and no longer signs
+	keyNext      = "authority-next"   // trusted, and signs next
+	keyFormer    = "authority-former" // trusted, but no longer signs
 	keyGateway   = "gateway-listener"
 	keyTokens    = "gateway-token-signing-key-"   // + serial
 	keyWithdrawn = "gateway-token-withdrawn-key-" // + serial; the public half
-	// keyEncryption and the id of a key: that a rotation has made it. The key itself is
-	// in the key file and nowhere else.
+	// keyEncryption and the id of a key form a row that says that a rotation has made the
+	// key. The key itself is only in the key file.
 	keyEncryption = "encryption-key-"
 )
 
-// ensure returns the stored key, which generate makes the first time and
-// whenever the stored one is no longer good. Of several that race exactly one
-// wins.
+// ensure returns the stored key. generate makes it the first time, and again whenever the
+// stored one is no longer good. If several callers race, exactly one wins.
 func ensure(ctx context.Context, s store.Store, name string, good func(*KeyPair) bool, generate func() (*KeyPair, error)) (*KeyPair, error) {
 	var pair *KeyPair
 	_, err := s.Update(ctx, model.Config, func(tx store.Tx) error {
@@ -88,5 +88,5 @@ func ensure(ctx context.Context, s store.Store, name string, good func(*KeyPair)
 	return pair, err
 }
 
-// always is for keys that are kept for ever: others are pinned to them.
+// always is for keys that are never replaced, because others are pinned to them.
 func always(*KeyPair) bool { return true }

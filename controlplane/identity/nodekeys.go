@@ -18,17 +18,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// SigningKey is what may be told of a key that signs tokens.
+// SigningKey is the public information about a key that signs tokens.
 type SigningKey struct {
 	// Serial is the key id in the tokens that it signed.
 	Serial string
 	Bits   int
-	// Since is when it was made.
+	// Since is when the key was made.
 	Since time.Time
-	// Signs is set for the one that signs from now on.
+	// Signs is set for the key that signs from now on.
 	Signs bool
-	// Withdrawn is set for one that was compromised: no token of it counts. Since is when
-	// that was said.
+	// Withdrawn is set for a compromised key: none of its tokens count. Since is then when
+	// it was withdrawn.
 	Withdrawn bool
 }
 
@@ -39,17 +39,17 @@ type nodeKey struct {
 	since  time.Time
 }
 
-// nodeKeys are those of node tokens, each list in the order of the serials: the keys
-// that count, the last of which signs, and those that were withdrawn.
+// nodeKeys are the keys of node tokens, each list in the order of the serials: the keys that
+// count, the last of which signs, and those that were withdrawn.
 type nodeKeys struct {
 	counting  []nodeKey
 	withdrawn []withdrawnKey
 }
 
-// newest is the key that signs.
+// newest returns the key that signs.
 func (k *nodeKeys) newest() nodeKey { return k.counting[len(k.counting)-1] }
 
-// next is the serial of the key that comes after all that there were.
+// next returns the serial after all serials that were ever used.
 func (k *nodeKeys) next() string {
 	highest := 0
 	if n := len(k.counting); n > 0 {
@@ -119,8 +119,8 @@ func eachNodeKey(r store.Reader, prefix string, fn func(serial string, res *mode
 	return nil
 }
 
-// loadKeys reads the keys, and makes the first one if there is none. A key that was
-// deleted is not made again.
+// loadKeys reads the keys, and makes the first one if there is none. It does not make a
+// deleted key again while another one is left.
 func (t *Tokens) loadKeys(ctx context.Context) error {
 	var keys nodeKeys
 	read := func(r store.Reader) (err error) {
@@ -145,8 +145,7 @@ func (t *Tokens) loadKeys(ctx context.Context) error {
 	return nil
 }
 
-// Keys lists the keys of node tokens, oldest first, those that were withdrawn before
-// the others.
+// Keys lists the keys of node tokens, oldest first, with withdrawn keys before the others.
 func (t *Tokens) Keys() (out []SigningKey) {
 	keys := t.keys.Load()
 	for _, k := range keys.withdrawn {
@@ -158,10 +157,10 @@ func (t *Tokens) Keys() (out []SigningKey) {
 	return out
 }
 
-// Newest is the serial of the key that signs.
+// Newest returns the serial of the key that signs.
 func (t *Tokens) Newest() string { return t.keys.Load().newest().serial }
 
-// Rotate adds a key, which signs from now on. Tokens of the others stay valid.
+// Rotate adds a key, which signs from now on. Tokens of the other keys stay valid.
 func (t *Tokens) Rotate(ctx context.Context, w Writer) (serial string, err error) {
 	made, err := newNodeKey()
 	if err != nil {
@@ -175,9 +174,9 @@ func (t *Tokens) Rotate(ctx context.Context, w Writer) (serial string, err error
 	return serial, err
 }
 
-// Withdraw adds a key, which signs from now on, and withdraws all that there are,
-// because one of them is compromised. It is one step: while both a compromised key and
-// its successor count, who forges a token can exchange it for one of the successor.
+// Withdraw adds a key, which signs from now on, and withdraws all existing keys because one
+// of them is compromised. Both happen in one step: while a compromised key and its successor
+// both count, a forger can exchange a token for one of the successor.
 func (t *Tokens) Withdraw(ctx context.Context, w Writer) (out Withdrawal, err error) {
 	made, err := newNodeKey()
 	if err != nil {
@@ -204,9 +203,9 @@ func (t *Tokens) Withdraw(ctx context.Context, w Writer) (out Withdrawal, err er
 	return out, err
 }
 
-// Delete deletes a key of node tokens, and all of its tokens with it. allowed may
-// refuse that, knowing how many keys there are. In the place of the last one comes a
-// new one: without any, no node could ever join again.
+// Delete deletes a key of node tokens, which invalidates all of its tokens. allowed gets the
+// number of keys and may refuse. The last key is replaced by a new one, because without any
+// key no node could ever join again.
 func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed func(keys int) error) error {
 	return t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
 		if !slices.ContainsFunc(keys.counting, func(k nodeKey) bool { return k.serial == serial }) {
@@ -228,7 +227,7 @@ func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed fu
 	})
 }
 
-// change runs fn in a transaction of the gate and takes over what came of it.
+// change runs fn in a transaction of the gate and adopts the result.
 func (t *Tokens) change(ctx context.Context, w Writer, fn func(store.Tx, nodeKeys) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,14 +242,13 @@ func (t *Tokens) change(ctx context.Context, w Writer, fn func(store.Tx, nodeKey
 		}
 		return err
 	})
-	if len(commit.Changes) > 0 { // it stands, whatever happened afterwards
+	if len(commit.Changes) > 0 { // the commit stands, no matter what happened afterwards
 		t.keys.Store(&after)
 	}
 	return err
 }
 
-// keyOf returns the public key that a token names, with what is known of it if it was
-// withdrawn.
+// keyOf returns the public key that a token names, and its withdrawal if it was withdrawn.
 func (k *nodeKeys) keyOf(kid any) (*rsa.PublicKey, *withdrawnKey, error) {
 	serial, _ := kid.(string)
 	for i, w := range k.withdrawn {

@@ -17,15 +17,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// keyGate is the gate in front of a store.
+// keyGate returns the gate of a store.
 func keyGate(s store.Store) *admit.Gate {
 	return admit.New(s, &admittest.Revoker{}, append(Kinds(), mesh.Kinds()...), time.Now).As(model.System("test"))
 }
 
 func anyway(int) error { return nil }
 
-// TestNodeKeysRotate: a new key signs at once, tokens of the old one stay good until it
-// is deleted, and a restart finds what there was.
+// TestNodeKeysRotate: a new key signs at once, tokens of the old one stay good until it is
+// deleted, and a restart finds the same keys.
 func TestNodeKeysRotate(t *testing.T) {
 	s := identitytest.Memory(t)
 	tokens, err := OpenTokens(t.Context(), s, time.Now)
@@ -73,7 +73,7 @@ func TestNodeKeysRotate(t *testing.T) {
 			t.Errorf("%s: keys %v", name, keys)
 		}
 	}
-	// In the place of the last one comes another one.
+	// A new key replaces the last one.
 	if err := tokens.Delete(t.Context(), gate, "2", anyway); err != nil || tokens.Newest() != "3" {
 		t.Errorf("key %s, %v", tokens.Newest(), err)
 	}
@@ -91,8 +91,8 @@ func reopened(t *testing.T, s store.Store) *Tokens {
 	return tokens
 }
 
-// TestDataplaneKeysRotate: exchanged tokens say what they said, under the newest key,
-// and die with their id. Rotations that race each make a key.
+// TestDataplaneKeysRotate: exchanged tokens keep their claims under the newest key, and are
+// revoked together with their id. Rotations that race each make a key.
 func TestDataplaneKeysRotate(t *testing.T) {
 	tt := newTokenTest(t)
 	gate := keyGate(tt.store)
@@ -113,7 +113,7 @@ func TestDataplaneKeysRotate(t *testing.T) {
 	if err != nil || KeyID(old) != "1" || KeyID(next) != "3" {
 		t.Fatalf("a token of key %s became one of key %s: %v", KeyID(old), KeyID(next), err)
 	}
-	// In the middle, where nothing else has a meaning, both are the same.
+	// The middle part, the claims, must be the same in both tokens.
 	if strings.Split(old, ".")[1] != strings.Split(next, ".")[1] {
 		t.Error("the exchanged token says something else")
 	}
@@ -133,7 +133,7 @@ func TestDataplaneKeysRotate(t *testing.T) {
 	}
 }
 
-// TestUses: a key is deleted under nobody who needs it.
+// TestUses: a key is not deleted while a node needs it.
 func TestUses(t *testing.T) {
 	c := identitytest.NewClock()
 	u := NewUses(c.Now)
@@ -160,7 +160,7 @@ func TestUses(t *testing.T) {
 	u.Streamed("other.a", "1", c.Now().Add(time.Hour))
 	expect("a stream", may("1", false), "1 node (m.a)")
 	u.Linked("m.a", "2", c.Now().Add(time.Hour))
-	u.Streamed("m.a", "1", c.Now().Add(time.Hour)) // judged again with what it came with
+	u.Streamed("m.a", "1", c.Now().Add(time.Hour)) // judged again with the token that it began with
 	expect("it has taken another one", may("1", false), "")
 	expect("of which it is", may("2", false), "m.a")
 	for _, n := range strings.Split("bcdefghijkl", "") {

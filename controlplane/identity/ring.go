@@ -10,10 +10,10 @@ import (
 // maxRings bounds the meshes whose keys are remembered.
 const maxRings = 1024
 
-// ring is what a mesh has in one revision of the store: keys that were found, and which
-// tokens are revoked. Proxies that come together are judged by the same revision, and each
-// read of a secret decrypts and decodes it. What is not there is not remembered: strangers
-// choose the serials that they ask for.
+// ring holds what is known of a mesh in one revision of the store: the keys that were found,
+// and which tokens are revoked. Reading a secret means decrypting and decoding it, and
+// proxies that come together are judged by the same revision, so each secret is read once. A
+// missing key is not remembered, because strangers choose the serials that they ask for.
 type ring struct {
 	revision uint64
 	keys     map[string]ringKey // by serial
@@ -21,14 +21,14 @@ type ring struct {
 	read     bool // revoked
 }
 
-// ringKey is a key that was found, and what is known of it if it was withdrawn.
+// ringKey is a key that was found, with its withdrawal if it was withdrawn.
 type ringKey struct {
 	key       *rsa.PublicKey
 	withdrawn *withdrawnKey
 }
 
-// ring returns what is remembered of a mesh in the revision of a reader; nil if that is
-// nothing. t.mu is held.
+// ring returns what is remembered of a mesh in the revision of a reader, or nil. The caller
+// holds t.mu.
 func (t *DataplaneTokens) ring(r store.Reader, meshName string) *ring {
 	if k := t.rings[meshName]; k != nil && k.revision == r.Revision() {
 		return k
@@ -36,8 +36,8 @@ func (t *DataplaneTokens) ring(r store.Reader, meshName string) *ring {
 	return nil
 }
 
-// note remembers something of a mesh in the revision of a reader, unless that is older
-// than what is remembered.
+// note remembers something about a mesh in the revision of a reader, unless something newer
+// is remembered.
 func (t *DataplaneTokens) note(r store.Reader, meshName string, add func(*ring)) {
 	revision := r.Revision()
 	t.mu.Lock()
@@ -65,7 +65,7 @@ func (t *DataplaneTokens) remembered(r store.Reader, meshName, serial string) (k
 	return k, ok
 }
 
-// isRevoked looks a token up among those of its mesh that were revoked.
+// isRevoked reports whether a token of a mesh is revoked.
 func (t *DataplaneTokens) isRevoked(r store.Reader, meshName, id string) (bool, error) {
 	t.mu.Lock()
 	known := t.ring(r, meshName)

@@ -47,8 +47,8 @@ func (v *verifications) Verify(text string, signature []byte, key any) error {
 	return v.SigningMethod.Verify(text, signature, key)
 }
 
-// TestCrowdIsJudgedByOneReading: a fleet that comes back costs one reading of the keys,
-// and one verification of each token however often it is shown.
+// TestCrowdIsJudgedByOneReading: a fleet that comes back costs one reading of the keys, and
+// one verification of each token, no matter how often it is shown.
 func TestCrowdIsJudgedByOneReading(t *testing.T) {
 	reads := &secretReads{Store: identitytest.Memory(t)}
 	tt := tokenTestOn(t, reads)
@@ -86,8 +86,8 @@ func TestCrowdIsJudgedByOneReading(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedCountsNoLonger: a revocation, another key under the same serial and
-// the end of a key count at once for tokens that were good a moment ago.
+// TestWhatIsRememberedCountsNoLonger: a revocation, another key under the same serial, and
+// the end of a key take effect at once for tokens that were good a moment ago.
 func TestWhatIsRememberedCountsNoLonger(t *testing.T) {
 	for name, change := range map[string]func(tt *tokenTest, token string){
 		"revoked": func(tt *tokenTest, token string) {
@@ -110,7 +110,7 @@ func TestWhatIsRememberedCountsNoLonger(t *testing.T) {
 	}
 }
 
-// TestOlderReaderIsNotServedByNewerKeys: what a transaction sees is one state.
+// TestOlderReaderIsNotServedByNewerKeys: a transaction sees a single state.
 func TestOlderReaderIsNotServedByNewerKeys(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m", Name: "web"})

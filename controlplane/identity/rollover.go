@@ -14,11 +14,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// rolloverAt is how long before its end an authority gets a successor, which is
-// trusted from then on and signs when somebody says so.
+// rolloverAt is how long before its end an authority gets a successor. The successor is
+// trusted from then on, and signs when an operator says so.
 const rolloverAt = 2 * 365 * 24 * time.Hour
 
-// Phases of the replacement of the control plane's authority. The empty phase is none.
+// Phases of the replacement of the control plane's authority. The empty phase means that no
+// replacement is in progress.
 const (
 	// RolloverTrusting means that nodes learn to trust the next authority.
 	RolloverTrusting = "trusting"
@@ -33,12 +34,12 @@ type signing struct {
 	pem  []byte
 }
 
-// trusted is the state of an authority: who signs, and who else is trusted.
+// trusted is the state of an authority: which one signs, and which other one is trusted.
 type trusted struct {
 	current signing
 	other   *signing
 	phase   string
-	// id names the control plane, whoever signs.
+	// id names the control plane, independent of the signing authority.
 	id string
 }
 
@@ -48,7 +49,7 @@ func parseSigning(p *KeyPair) (s signing, err error) {
 	return s, err
 }
 
-// readTrusted reads the state; NotFound if there is no authority yet.
+// readTrusted reads the state. It fails with NotFound if there is no authority yet.
 func readTrusted(r store.Reader) (t trusted, err error) {
 	res, err := r.Get(Keys, "", keyAuthority)
 	if err != nil {
@@ -78,7 +79,7 @@ func readTrusted(r store.Reader) (t trusted, err error) {
 	return t, nil
 }
 
-// bundle is what nodes are to trust, the oldest authority first.
+// bundle returns the certificates that nodes are to trust, the oldest authority first.
 func (t *trusted) bundle() []byte {
 	list := []signing{t.current}
 	if t.other != nil {
@@ -97,14 +98,14 @@ func (t *trusted) bundle() []byte {
 	return out
 }
 
-// Phase is how far the replacement of the authority is.
+// Phase returns the phase of the replacement of the authority.
 func (a *Authority) Phase() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state.phase
 }
 
-// Signers describes who signs, and who else is trusted.
+// Signers describes the authority that signs, and the other one that is trusted.
 func (a *Authority) Signers() (current Described, other *Described, err error) {
 	a.mu.Lock()
 	t := a.state
@@ -123,8 +124,9 @@ func (a *Authority) SuccessorDue() bool {
 	return a.state.phase == "" && a.now().After(a.state.current.cert.NotAfter.Add(-rolloverAt))
 }
 
-// Advance takes the next step of the replacement from a phase: a new authority is
-// trusted; it signs; the old one goes. Conflict if the phase is another one by now.
+// Advance takes the next step of the replacement from a phase: a new authority becomes
+// trusted; it signs; the old one is removed. It fails with Conflict if the phase has
+// changed.
 func (a *Authority) Advance(ctx context.Context, w Writer, from string) error {
 	var made *KeyPair
 	if from == "" {
@@ -150,7 +152,7 @@ func (a *Authority) Advance(ctx context.Context, w Writer, from string) error {
 		after, err = readTrusted(tx)
 		return err
 	})
-	if len(commit.Changes) > 0 { // it stands, whatever happened afterwards
+	if len(commit.Changes) > 0 { // the commit stands, no matter what happened afterwards
 		a.mu.Lock()
 		a.state, a.leaves = after, map[string]*leaf{}
 		a.mu.Unlock()
@@ -158,7 +160,7 @@ func (a *Authority) Advance(ctx context.Context, w Writer, from string) error {
 	return err
 }
 
-// step writes what follows a phase.
+// step writes the step that follows a phase.
 func step(tx store.Tx, t *trusted, made *KeyPair) error {
 	move := func(from, to string, id string) error {
 		res, err := tx.Get(Keys, "", from)

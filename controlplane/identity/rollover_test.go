@@ -10,10 +10,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 )
 
-// TestAuthorityIsReplaced takes the three steps. At each of them a client that trusts
-// what it was told before the step reaches the server, and so does a gateway with the
-// certificate that it had; afterwards the old authority counts no more. A restart
-// between any two steps changes nothing.
+// TestAuthorityIsReplaced takes the three steps. At each step a client that trusts the
+// authorities of the time before reaches the server, and so does a gateway with its former
+// certificate. Afterwards the old authority no longer counts. A restart between any two
+// steps changes nothing.
 func TestAuthorityIsReplaced(t *testing.T) {
 	s, c := identitytest.Memory(t), identitytest.NewClock()
 	a := openAuthority(t, s, c)
@@ -101,7 +101,7 @@ func shake(t *testing.T, a *Authority, roots []byte, client *KeyPair) error {
 	return err
 }
 
-// atTime has a server judge by the authority's clock.
+// atTime makes a server use the authority's clock.
 func atTime(cfg *tls.Config, a *Authority) *tls.Config {
 	cfg.Time = a.now
 	return cfg

@@ -16,11 +16,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// SigningKeyMissing is the subject of the NotFound fault of a token that cannot
-// be issued or checked for want of its key.
+// SigningKeyMissing is the subject of the NotFound fault of a token that cannot be issued or
+// checked because its key is missing.
 type SigningKeyMissing struct{ Mesh, Serial string }
 
-// parsedKey has a key, or says why there is none.
+// parsedKey holds a key, or the reason why there is none.
 type parsedKey struct {
 	digest [sha256.Size]byte
 	key    *rsa.PrivateKey
@@ -45,7 +45,7 @@ func GenerateSigningKey() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
 }
 
-// newest finds the signing key with the highest serial that can be used.
+// newest finds the usable signing key with the highest serial.
 func (t *DataplaneTokens) newest(r store.Reader, meshName string) (serial string, key *rsa.PrivateKey, err error) {
 	keys, err := readMeshKeys(r, meshName)
 	if err != nil {
@@ -55,8 +55,8 @@ func (t *DataplaneTokens) newest(r store.Reader, meshName string) (serial string
 	return strconv.Itoa(n), key, err
 }
 
-// serialOf reads the serial of a key; 0 if the text is none. Each serial has one
-// spelling, so that the key that a token names is the one that signed it.
+// serialOf reads the serial of a key. It returns 0 for any other text. Each serial has only
+// one spelling, so that the key that a token names is the one that signed it.
 func serialOf(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || strconv.Itoa(n) != text {
@@ -71,7 +71,7 @@ func keyMissing(meshName, serial string) error {
 		serial, name, meshName).With(SigningKeyMissing{meshName, serial})
 }
 
-// parse reads each content of a secret once, whether it is a key or not.
+// parse parses each content of a secret once, even if it is not a key.
 func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
 	secret, ok := res.Spec.(*mesh.Secret)
 	if !ok {
@@ -102,8 +102,8 @@ func (t *DataplaneTokens) forget(meshName, secret string) {
 	delete(t.parsed, model.Key{Kind: mesh.Secrets.Name, Scope: meshName, Name: secret})
 }
 
-// parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER. No error of a parser is
-// passed on, for it may quote the key.
+// parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER. It passes on no error of a parser,
+// because that may quote the key.
 func parseRSA(data []byte) (*rsa.PrivateKey, error) {
 	if block, _ := pem.Decode(data); block != nil {
 		data = block.Bytes
@@ -125,8 +125,8 @@ func parseRSA(data []byte) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// keyOf finds the key that a token names, with what is known of it if it was withdrawn;
-// kid is whatever the header held.
+// keyOf finds the key that a token names, and its withdrawal if it was withdrawn. kid is the
+// value in the header, of any type.
 func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PublicKey, *withdrawnKey, error) {
 	serial, _ := kid.(string)
 	if serialOf(serial) == 0 {

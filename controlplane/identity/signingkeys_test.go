@@ -23,7 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// signingKeys are made once: making them takes most of the time of these tests.
+// signingKeys are made once, because making them takes most of the time of these tests.
 var signingKeys = sync.OnceValue(func() (keys [3]*rsa.PrivateKey) {
 	for i := range keys {
 		key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
@@ -86,8 +86,8 @@ func TestSigningKeyRotation(t *testing.T) {
 	}
 }
 
-// TestSigningKeyMadeAnew deletes a stolen key and makes another of the same
-// serial, whose version is the same as well.
+// TestSigningKeyMadeAnew deletes a stolen key and makes another one with the same serial.
+// The version of the secret is the same, too.
 func TestSigningKeyMadeAnew(t *testing.T) {
 	tt := newTokenTest(t)
 	stolen := tt.issue(DataplaneTokenRequest{Mesh: "m"})
@@ -104,7 +104,7 @@ func TestSigningKeyMadeAnew(t *testing.T) {
 	}
 }
 
-// TestSigningKeyNames has secrets whose names are like those of keys.
+// TestSigningKeyNames has secrets whose names resemble those of keys.
 func TestSigningKeyNames(t *testing.T) {
 	tt := newTokenTest(t)
 	for _, name := range []string{"01", "003", "-5", "0", "2x", "9.9", "99999999999999999999", "m-7", ""} {
@@ -153,7 +153,8 @@ func TestSigningKeyEncodings(t *testing.T) {
 	}
 }
 
-// TestSigningKeyUnusable plants a text in what is no key.
+// TestSigningKeyUnusable plants a canary text in data that is not a key, which no error may
+// quote.
 func TestSigningKeyUnusable(t *testing.T) {
 	const canary = "c4n4ry"
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -204,7 +205,7 @@ func TestSigningKeyUnusable(t *testing.T) {
 	}
 }
 
-// TestSigningKeysAreBounded keeps neither keys that are gone nor too many.
+// TestSigningKeysAreBounded: neither deleted keys nor too many keys are kept in memory.
 func TestSigningKeysAreBounded(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m"})

@@ -12,9 +12,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestOneUnusableSigningKey: a key that cannot be read, or is none, is good for no token;
-// the tokens of the other keys of its mesh count, the newest of these signs, and the
-// mesh can turn to another one. No serial is given twice.
+// TestOneUnusableSigningKey: a key that cannot be read, or is not a key, validates no token.
+// The tokens of the other keys of its mesh still count, the newest of these keys signs, and
+// the mesh can rotate to another one. No serial is used twice.
 func TestOneUnusableSigningKey(t *testing.T) {
 	for name, spoil := range map[string]func(tt *tokenTest, s *storetest.Unreadable, serial string){
 		"it cannot be read": func(_ *tokenTest, s *storetest.Unreadable, serial string) {
@@ -78,7 +78,7 @@ func TestUnreadableWithdrawal(t *testing.T) {
 	}
 }
 
-// listed looks up how the three keys of a mesh are listed.
+// listed checks how the three keys of a mesh are listed.
 func (tt *tokenTest) listed(t *testing.T, tokens *DataplaneTokens, s store.Store, bad, signs string) {
 	t.Helper()
 	want, got := map[string]string{}, map[string]string{}

@@ -9,11 +9,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// tokenFault says what is wrong with a token that did not verify, to whoever shows it.
-// That it has ended is only told of one that is genuine: signatures are looked at
-// first. what is the kind of token. The same token is told the same each time: refusals
-// count as one that goes on by their text, and one that had the time in it would be a new
-// one at each attempt of an agent.
+// tokenFault tells the client what is wrong with a token that did not verify. what is the
+// kind of token. It says that a token has expired only if the token is genuine, because
+// signatures are checked first. The same token always gets the same text: refusals are
+// counted by their text, and a text with the current time in it would count as a new refusal
+// at each attempt of an agent.
 func tokenFault(what, token string, claims *jwt.RegisteredClaims, err error) error {
 	denied := func(format string, args ...any) error {
 		return fault.Wrap(fault.Denied, err, "the "+what+" token "+format, args...)

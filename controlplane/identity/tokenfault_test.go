@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// TestTokenTexts: each way in which a token of a node is no good reads differently, and
-// none of the texts repeats it. The text does not depend on when the token is shown, so
-// that whoever counts refusals knows one that goes on.
+// TestTokenTexts: each fault of a node token has a different text, and no text repeats the
+// token. The text does not depend on when the token is shown, so that repeated refusals
+// count as one.
 func TestTokenTexts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	open := func() *Tokens {

@@ -20,11 +20,11 @@ const (
 	maxRevoked    = 1 << 20
 )
 
-// RevokeTokens adds ids of tokens to those that no longer count: of the dataplane tokens
-// of a mesh, or of node tokens if no mesh is named. It returns how many were not listed
-// before. The list is read in the transaction that writes it, so that of two who add at
-// the same time none is lost, as with two PUTs of the secret. Faults: Invalid for what is
-// no id, NotFound for a mesh.
+// RevokeTokens adds ids to the list of revoked tokens: of the dataplane tokens of a mesh, or
+// of node tokens if no mesh is named. It returns how many were not listed before. The list
+// is read in the transaction that writes it, so that no id is lost if two callers add at the
+// same time, unlike with two PUTs of the secret. Faults: Invalid for a text that is not an
+// id, NotFound for a missing mesh.
 func RevokeTokens(ctx context.Context, w Writer, meshName string, ids []string) (added int, err error) {
 	if err := checkRevoked(ids); err != nil {
 		return 0, err
@@ -83,7 +83,7 @@ func withRevoked(list []byte, ids []string) (out []byte, added int) {
 	return []byte(strings.Join(listed, ",")), added
 }
 
-// revokedIDs reads a list: ids with commas between.
+// revokedIDs reads a list of ids separated by commas.
 func revokedIDs(list []byte) (ids []string) {
 	for id := range strings.SplitSeq(string(list), ",") {
 		if id = strings.TrimSpace(id); id != "" {
@@ -93,7 +93,8 @@ func revokedIDs(list []byte) (ids []string) {
 	return ids
 }
 
-// checkRevoked refuses what can be no id. One that holds a comma would revoke two others.
+// checkRevoked refuses texts that cannot be ids. A text with a comma would revoke two other
+// ids.
 func checkRevoked(ids []string) error {
 	var vs []fault.Violation
 	if n := len(ids); n == 0 || n > maxRevokedIDs {

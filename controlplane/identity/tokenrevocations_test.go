@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TestRevocationsOfTwoWriters: of many who revoke at the same time none is lost, and who
-// revokes again adds nothing.
+// TestRevocationsOfTwoWriters: no id is lost if many callers revoke at the same time, and
+// revoking again adds nothing.
 func TestRevocationsOfTwoWriters(t *testing.T) {
 	for meshName, kind := range map[string]string{"": mesh.GatewayTokenRevocations, "m": mesh.TokenRevocations + "m"} {
 		t.Run(kind, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRevocationsOfTwoWriters(t *testing.T) {
 	}
 }
 
-// revoked is what is stored of a list.
+// revoked returns the stored list.
 func (tt *tokenTest) revoked(t *testing.T, meshName string) (data []byte) {
 	t.Helper()
 	err := tt.store.View(t.Context(), func(r store.Reader) error {
@@ -65,8 +65,7 @@ func (tt *tokenTest) revoked(t *testing.T, meshName string) (data []byte) {
 	return data
 }
 
-// TestRevocation: what somebody wrote by hand stays, and the token of an added id does
-// not count.
+// TestRevocation: entries written by hand stay, and the token of an added id does not count.
 func TestRevocation(t *testing.T) {
 	tt := newTokenTest(t)
 	token := tt.issue(DataplaneTokenRequest{Mesh: "m", Name: "web", ValidFor: "1h"})

@@ -25,7 +25,7 @@ const (
 
 var instanceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
-// Claims of a node token. They name exactly one node.
+// Claims are the claims of a node token. They name exactly one node.
 type Claims struct {
 	jwt.RegisteredClaims
 	// Name is the instance.
@@ -35,11 +35,11 @@ type Claims struct {
 	Type         string `json:"Type"`
 }
 
-// Tokens issues and checks node tokens: JWTs signed with RS256. No other
-// algorithm is accepted, so that a public key can never serve as a shared secret.
+// Tokens issues and checks node tokens: JWTs signed with RS256. It accepts no other
+// algorithm, so that a public key can never serve as a shared secret.
 //
-// A token has an id, which the secret [mesh.GatewayTokenRevocations] may list. A
-// renewal keeps it, so that a revocation reaches everything that came of a token.
+// A token has an id, which the secret [mesh.GatewayTokenRevocations] may list. A renewal
+// keeps the id, so that a revocation reaches all successors of a token.
 type Tokens struct {
 	store store.Store
 	now   func() time.Time
@@ -49,8 +49,8 @@ type Tokens struct {
 	keys atomic.Pointer[nodeKeys]
 }
 
-// GatewayTokenLife is the validity of a gateway's token unless asked otherwise,
-// and the longest that a renewal gives.
+// GatewayTokenLife is the validity of a gateway's token unless asked otherwise, and the
+// longest validity of a renewed token.
 const GatewayTokenLife = 30 * 24 * time.Hour
 
 // OpenTokens loads the signing keys, or makes one at first start.
@@ -62,7 +62,7 @@ func OpenTokens(ctx context.Context, s store.Store, now func() time.Time) (*Toke
 	return t, nil
 }
 
-// CheckInstance says whether a string can name a gateway instance.
+// CheckInstance checks that a string can name a gateway instance.
 func CheckInstance(name string) error {
 	if !instanceName.MatchString(name) {
 		return fault.Violated([]fault.Violation{{Path: "name", Message: "must be 1 to 63 of a-z, 0-9, '-' and '.', and begin and end with a letter or digit"}})
@@ -84,10 +84,10 @@ func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (str
 	return t.sign(t.keys.Load(), uuid.NewString(), controlPlane, name, validFor)
 }
 
-// Renew returns a token for the node of a valid one, with its id and its life from
-// now on, [GatewayTokenLife] at most. Faults are those of Check. The token is checked by
-// the keys of the moment that signs: a withdrawal in between would leave a token of the
-// new key to who forged this one.
+// Renew returns a token for the node of a valid one. It has the same id, and the same life
+// counted from now, but at most [GatewayTokenLife]. Faults are those of Check. The keys that
+// check the token also sign the new one. Otherwise a withdrawal in between would give the
+// forger of a token one of the new key.
 func (t *Tokens) Renew(ctx context.Context, token string) (string, error) {
 	keys := t.keys.Load()
 	c, err := t.check(ctx, keys, token)
@@ -116,8 +116,8 @@ func (t *Tokens) sign(keys *nodeKeys, id, controlPlane, name string, validFor ti
 	return j.SignedString(newest.key)
 }
 
-// Check returns the claims of a valid token, and otherwise a Denied fault. What
-// the control plane itself cannot do has the code of its cause.
+// Check returns the claims of a valid token, and otherwise a Denied fault. Failures of the
+// control plane itself have the code of their cause.
 func (t *Tokens) Check(ctx context.Context, token string) (*Claims, error) {
 	return t.check(ctx, t.keys.Load(), token)
 }
@@ -167,10 +167,10 @@ func (t *Tokens) counts(ctx context.Context, c *Claims) error {
 	return err
 }
 
-// NodeID is the id of the gateway that the claims name.
+// NodeID returns the id of the gateway that the claims name.
 func (c *Claims) NodeID() string { return GatewayNode(c.ControlPlane, c.Name) }
 
-// GatewayNode is the node id of a gateway instance.
+// GatewayNode returns the node id of a gateway instance.
 func GatewayNode(controlPlane, name string) string { return "cp/" + controlPlane + "/" + name }
 
 // Authenticate checks that a token was issued for a node id.

@@ -30,7 +30,7 @@ func openTokens(t testing.TB, c *identitytest.Clock) *Tokens {
 	return tokens
 }
 
-// claims are those of a good token for cp/default/gw.
+// claims returns the claims of a good token for cp/default/gw.
 func claims() jwt.MapClaims {
 	return jwt.MapClaims{
 		"exp": identitytest.Epoch.Add(time.Hour).Unix(), "nbf": identitytest.Epoch.Add(-time.Minute).Unix(),
@@ -38,7 +38,7 @@ func claims() jwt.MapClaims {
 	}
 }
 
-// with returns good claims with one changed; nil removes it.
+// with returns good claims with one of them changed, or removed if the value is nil.
 func with(name string, value any) jwt.MapClaims {
 	c := claims()
 	if c[name] = value; value == nil {
@@ -60,7 +60,7 @@ func sign(t testing.TB, m jwt.SigningMethod, kid, key any, c jwt.Claims) string 
 	return s
 }
 
-// TestAuthenticate presents what an attacker, a stranger and the clock can do to
+// TestAuthenticate presents what an attacker, a stranger and the passing of time can make of
 // a token.
 func TestAuthenticate(t *testing.T) {
 	tokens := openTokens(t, identitytest.NewClock())
@@ -146,7 +146,7 @@ func TestGatewayToken(t *testing.T) {
 	}
 }
 
-// TestGatewayTokenRefused never issues what Check would refuse.
+// TestGatewayTokenRefused: a token that Check would refuse is never issued.
 func TestGatewayTokenRefused(t *testing.T) {
 	tokens := openTokens(t, identitytest.NewClock())
 	for _, test := range []struct {
@@ -179,8 +179,7 @@ func TestGatewayTokenRefused(t *testing.T) {
 	}
 }
 
-// FuzzCheck holds that nothing but what was signed here passes, and that every
-// refusal is a Denied fault.
+// FuzzCheck: only tokens that were signed here pass, and every refusal is a Denied fault.
 func FuzzCheck(f *testing.F) {
 	tokens := openTokens(f, identitytest.NewClock())
 	good := sign(f, jwt.SigningMethodRS256, "1", tokens.newestKey(), claims())
@@ -203,8 +202,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestGatewayTokenRevoked: a listed id ends a token and every successor of it, and
-// nothing else; without an id there is no token.
+// TestGatewayTokenRevoked: a listed id invalidates a token and all of its successors, and
+// nothing else. A token without an id is refused.
 func TestGatewayTokenRevoked(t *testing.T) {
 	c, s := identitytest.NewClock(), identitytest.Memory(t)
 	tokens, err := OpenTokens(t.Context(), s, c.Now)
@@ -254,7 +253,7 @@ func TestGatewayTokenRevoked(t *testing.T) {
 	}
 }
 
-// TestRenewalsAreShort: a token of years is followed by one of days.
+// TestRenewalsAreShort: a token that is valid for years is renewed for days only.
 func TestRenewalsAreShort(t *testing.T) {
 	c := identitytest.NewClock()
 	tokens := openTokens(t, c)
@@ -271,5 +270,5 @@ func TestRenewalsAreShort(t *testing.T) {
 	}
 }
 
-// newestKey is the key that signs.
+// newestKey returns the key that signs.
 func (t *Tokens) newestKey() *rsa.PrivateKey { return t.keys.Load().newest().key }

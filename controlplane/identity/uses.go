@@ -12,17 +12,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// usesGrace is what nodes have to show their tokens after a start of the control
-// plane, before the silence of a node says that it uses no key. They try every few
+// usesGrace is how long nodes have to show their tokens after a start of the control plane.
+// Only after that does the silence of a node mean that it uses no key. Nodes try every few
 // seconds.
 const usesGrace = 30 * time.Second
 
-// maxNamed bounds the nodes that a refusal names.
+// maxNamed bounds the number of nodes that a refusal names.
 const maxNamed = 10
 
-// Uses remembers which key signed the token that each node showed last, so that no
-// key is deleted under the nodes that need it. It knows of the nodes that were here
-// since the control plane started, until their tokens have ended.
+// Uses remembers which key signed the token that each node last showed, so that no key is
+// deleted while nodes need it. It knows the nodes that have come since the control plane
+// started, until their tokens end.
 type Uses struct {
 	now   func() time.Time
 	start time.Time
@@ -34,8 +34,8 @@ type Uses struct {
 type use struct {
 	key   string
 	until time.Time
-	// linked: the node has an agent, which shows its token anew once it has taken
-	// another one. Streams of such a node stay with the token that they came with.
+	// linked says that the node has an agent, which shows its token again once it has taken
+	// another one. Streams of such a node keep the token that they began with.
 	linked bool
 }
 
@@ -44,7 +44,7 @@ func NewUses(now func() time.Time) *Uses {
 	return &Uses{now: now, start: now(), by: map[string]use{}}
 }
 
-// KeyID is the id of the key that a token names; the token is not checked.
+// KeyID returns the id of the key that a token names. It does not check the token.
 func KeyID(token string) string {
 	j, _, err := jwt.NewParser().ParseUnverified(strings.TrimPrefix(token, "Bearer "), &jwt.RegisteredClaims{})
 	if err != nil {
@@ -54,12 +54,12 @@ func KeyID(token string) string {
 	return kid
 }
 
-// Streamed says that a node opened a stream with a valid token of a key.
+// Streamed records that a node opened a stream with a valid token of a key.
 func (u *Uses) Streamed(node, key string, until time.Time) {
 	u.note(node, use{key: key, until: until})
 }
 
-// Linked says that an agent opened its link with a valid token of a key.
+// Linked records that an agent opened its link with a valid token of a key.
 func (u *Uses) Linked(node, key string, until time.Time) {
 	u.note(node, use{key: key, until: until, linked: true})
 }
@@ -73,22 +73,23 @@ func (u *Uses) note(node string, n use) {
 	u.by[node] = n
 }
 
-// Forget says that there is no such node any more.
+// Forget records that a node no longer exists.
 func (u *Uses) Forget(node string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.by, node)
 }
 
-// Key is the key of the token that a node showed last; empty if none is known.
+// Key returns the key of the token that a node last showed, or "" if none is known.
 func (u *Uses) Key(node string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.by[node].key
 }
 
-// Renewed reports whether a node has shown a good token of another key since it showed
-// one of this key, so that what it has open with that one is no longer what it holds.
+// Renewed reports whether a node has shown a good token of another key since it showed one
+// of this key. Connections that it opened with the old token then no longer represent what
+// it holds.
 func (u *Uses) Renewed(node, key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,7 +97,7 @@ func (u *Uses) Renewed(node, key string) bool {
 	return known && key != "" && n.key != key && u.now().Before(n.until)
 }
 
-// Of lists the nodes with a prefix whose tokens are of a key.
+// Of lists the nodes with a prefix whose tokens were signed with a key.
 func (u *Uses) Of(prefix, key string) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -114,8 +115,8 @@ func (u *Uses) Of(prefix, key string) []string {
 	return out
 }
 
-// MayDelete refuses, as a Conflict, to delete a key that is the last one or that the
-// tokens of nodes with the prefix are signed by. what names the key to people.
+// MayDelete refuses, as a Conflict, to delete a key that is the last one, or that signed the
+// tokens of nodes with the prefix. what names the key to people.
 func (u *Uses) MayDelete(what, prefix, key string, last bool) error {
 	const force = ", or repeat this with ?force=true: every token of it is then refused"
 	users := u.Of(prefix, key)
@@ -132,7 +133,7 @@ func (u *Uses) MayDelete(what, prefix, key string, last bool) error {
 	return nil
 }
 
-// Named lists nodes for people.
+// Named lists nodes in a text for people.
 func Named(nodes []string) string {
 	text := "1 node"
 	if n := len(nodes); n != 1 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestRenewed: a node has renewed from a key once a good token of another one was shown.
-// What has ended, or is not known, says nothing.
+// TestRenewed: a node has renewed its token once it has shown a good token of another key.
+// Tokens that have ended, and unknown nodes, do not count.
 func TestRenewed(t *testing.T) {
 	now := time.Now()
 	u := NewUses(func() time.Time { return now })

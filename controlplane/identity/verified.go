@@ -11,20 +11,19 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxVerified bounds the signatures that are remembered, twice: those of a fleet whose
-// proxies come back together.
+// maxVerified bounds each of the two sets of remembered signatures. It is enough for a fleet
+// whose proxies come back together.
 const maxVerified = 16384
 
 // verified remembers which signatures were found good. A proxy shows its token at each
-// stream, and a stream has it checked more than once, but whether a key has made a
-// signature never changes. Whether the key and the token still count is no part of it.
+// stream, and a stream checks it more than once, but whether a key has made a signature
+// never changes. Whether the key and the token still count is checked separately.
 type verified struct {
 	mu         sync.Mutex
 	young, old map[[sha256.Size]byte]struct{}
 }
 
-// remembering is a method of signing that asks another one once for each signature that
-// is good.
+// remembering is a signing method that asks another one only once for each good signature.
 type remembering struct {
 	jwt.SigningMethod
 	known *verified
@@ -52,7 +51,8 @@ func (m remembering) Verify(text string, signature []byte, key any) error {
 	return nil
 }
 
-// writePart writes the length as well, so that no two lists of parts look the same.
+// writePart also writes the length, so that different lists of parts never yield the same
+// bytes.
 func writePart(h hash.Hash, part []byte) {
 	_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part))))
 	_, _ = h.Write(part)
@@ -66,7 +66,7 @@ func (v *verified) has(id [sha256.Size]byte) bool {
 	return young || old
 }
 
-// put remembers one. When there are too many, the older half goes.
+// put remembers a signature. When there are too many, the older half is dropped.
 func (v *verified) put(id [sha256.Size]byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

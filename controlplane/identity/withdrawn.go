@@ -14,26 +14,26 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Withdrawal is what the rotation of compromised keys has done.
+// Withdrawal is the result of a rotation of compromised keys.
 type Withdrawal struct {
 	// Serial is the key that signs from now on.
 	Serial string
-	// Withdrawn are the serials of those that counted before, oldest first. All of them
-	// go, because agents exchange the tokens of one key for tokens of the next: what was
-	// forged with one may live on under any that came later.
+	// Withdrawn are the serials of the keys that counted before, oldest first. All of them
+	// are withdrawn, because agents exchange the tokens of one key for tokens of the next: a
+	// token forged with one key may live on under any later key.
 	Withdrawn []string
 }
 
-// withdrawnKey is what stays of a compromised key: its public half, by which its tokens
-// are known, and when it was withdrawn. Its serial is never given to another key.
+// withdrawnKey is what remains of a compromised key: its public half, which identifies its
+// tokens, and when it was withdrawn. Its serial is never given to another key.
 type withdrawnKey struct {
 	serial string
 	key    *rsa.PublicKey
 	at     time.Time
 }
 
-// refuse judges a token of the key; verified is the error of its verification. Who made
-// it up without the key hears what anybody hears of a key that does not exist.
+// refuse judges a token of the key. verified is the error of its verification. A client that
+// made up the token without the key gets the same answer as for a key that does not exist.
 func (w *withdrawnKey) refuse(what, token string, claims *jwt.RegisteredClaims, verified error) error {
 	if errors.Is(verified, jwt.ErrTokenSignatureInvalid) || errors.Is(verified, jwt.ErrTokenUnverifiable) {
 		return tokenFault(what, token, claims, verified)
@@ -42,10 +42,10 @@ func (w *withdrawnKey) refuse(what, token string, claims *jwt.RegisteredClaims, 
 		what, w.serial, w.at.UTC().Format(time.RFC3339))
 }
 
-// errWithdrawn is for a key of which nothing is known but that it was withdrawn.
+// errWithdrawn is for a key about which only its withdrawal is known.
 var errWithdrawn = fault.New(fault.Denied, "the key was withdrawn")
 
-// publicPEM encodes what stays of a compromised key.
+// publicPEM encodes what remains of a compromised key.
 func publicPEM(key *rsa.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -71,15 +71,15 @@ func parsePublic(text []byte) (*rsa.PublicKey, error) {
 	return key, nil
 }
 
-// gatewayType is the type that the claims of node tokens have.
+// gatewayType holds the type claim of node tokens.
 type gatewayType struct {
 	jwt.RegisteredClaims
 	Type string `json:"Type"`
 }
 
-// ClaimsGateway reports whether a token says that it is of a gateway; it is not checked.
-// Where both kinds of tokens are taken, it decides whose refusal is told: the other one
-// is about a token that nobody has shown.
+// ClaimsGateway reports whether a token claims to belong to a gateway. It does not check the
+// token. Where both kinds of tokens are accepted, it decides which of the two refusals the
+// client gets, because the other one is about a kind of token that nobody has shown.
 func ClaimsGateway(token string) bool {
 	var c gatewayType
 	_, _, err := jwt.NewParser().ParseUnverified(strings.TrimPrefix(token, "Bearer "), &c)

@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// compromised is what a token of a withdrawn key is refused with.
+// compromised is part of the refusal of a token of a withdrawn key.
 const compromised = "because it is compromised: the node needs a new token"
 
 // refusedAs demands that a token was refused, with a text in the reason.
@@ -27,9 +27,9 @@ func refusedAs(t *testing.T, what string, err error, text string) {
 	}
 }
 
-// TestNodeKeysWithdraw: who has stolen a key has forged tokens, exchanged one of them
-// under the next key, and goes on forging. One step ends all of it, and a restart and a
-// second withdrawal find what there was.
+// TestNodeKeysWithdraw: a thief of a key has forged tokens, exchanged one of them under the
+// next key, and goes on forging. One step ends all of this. A restart and a second
+// withdrawal find the same state.
 func TestNodeKeysWithdraw(t *testing.T) {
 	s := identitytest.Memory(t)
 	tokens := reopened(t, s)
@@ -63,7 +63,7 @@ func TestNodeKeysWithdraw(t *testing.T) {
 			_, err = tokens.Renew(t.Context(), token)
 			refusedAs(t, name+", "+what+", exchanged", err, compromised)
 		}
-		// Nobody learns by a serial alone what was compromised.
+		// A serial alone must not reveal that its key was compromised.
 		_, err := tokens.Check(t.Context(), madeUp)
 		refusedAs(t, name+", made up", err, "was signed by a key that this control plane does not know")
 		if _, err := tokens.Check(t.Context(), good); err != nil {
@@ -73,7 +73,7 @@ func TestNodeKeysWithdraw(t *testing.T) {
 			t.Errorf("%s: keys %+v", name, keys)
 		}
 	}
-	// Nothing that could sign is left of the withdrawn ones.
+	// The withdrawn keys leave nothing that could sign.
 	if err := s.View(t.Context(), func(r store.Reader) error {
 		all, err := r.List(Keys, store.Query{Part: "gateway-token-"})
 		for _, res := range all {
@@ -93,8 +93,8 @@ func TestNodeKeysWithdraw(t *testing.T) {
 	}
 }
 
-// TestDataplaneKeysWithdraw is the same for the proxies of a mesh; other meshes are not
-// concerned.
+// TestDataplaneKeysWithdraw does the same for the proxies of a mesh. Other meshes are not
+// affected.
 func TestDataplaneKeysWithdraw(t *testing.T) {
 	tt := newTokenTest(t)
 	gate := keyGate(tt.store)
@@ -133,8 +133,8 @@ func TestDataplaneKeysWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawnKeyStaysWithdrawn: a compromised key that is written again, from a file or
-// an old backup, neither counts nor signs, and its serial is given to no other key.
+// TestWithdrawnKeyStaysWithdrawn: a compromised key that is written again, from a file or an
+// old backup, neither counts nor signs, and its serial is given to no other key.
 func TestWithdrawnKeyStaysWithdrawn(t *testing.T) {
 	tt := newTokenTest(t)
 	gate := keyGate(tt.store)
@@ -151,7 +151,7 @@ func TestWithdrawnKeyStaysWithdrawn(t *testing.T) {
 	if serial, err := tt.Rotate(t.Context(), gate, "m"); err != nil || serial != "2" {
 		t.Errorf("key %s, %v", serial, err)
 	}
-	// It may be deleted again although it is not the last one that counts.
+	// It may be deleted again, because it does not count.
 	if err := tt.store.View(t.Context(), func(r store.Reader) error {
 		res, err := r.Get(mesh.Secrets, "m", mesh.TokenSigningKey+"m-1")
 		if err != nil {
@@ -179,7 +179,7 @@ func (b *between) View(ctx context.Context, fn func(store.Reader) error) error {
 }
 
 // TestExchangeAgainstWithdrawal: a token that is judged before its key is withdrawn, and
-// answered after, is not exchanged for one of the new key.
+// answered afterwards, is not exchanged for one of the new key.
 func TestExchangeAgainstWithdrawal(t *testing.T) {
 	s := &between{Store: identitytest.Memory(t)}
 	tt := tokenTestOn(t, s)
@@ -215,7 +215,7 @@ func TestExchangeAgainstWithdrawal(t *testing.T) {
 	}
 }
 
-// TestClaimsGateway tells whose refusal is told.
+// TestClaimsGateway tells which refusal a client gets.
 func TestClaimsGateway(t *testing.T) {
 	s := identitytest.Memory(t)
 	gateway, err := reopened(t, s).Gateway("default", "gw", time.Hour)

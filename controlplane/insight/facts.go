@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Issued records an identity that was given to a proxy. backend is the authority
-// backend that signed it, at the moment of signing. One that is given again, to a
-// proxy that came back, is no further regeneration. One of a node that is not known is
-// left out: its dataplane was deleted while the identity was made, and nobody would delete
-// what is noted of it now.
+// Issued records an identity that was given to a proxy. backend is the authority backend
+// that signed it. An identity that is given again, to a proxy that came back, does not count
+// as a further regeneration. An identity of an unknown node is not recorded: its dataplane
+// was deleted while the identity was made, and nobody would delete the record.
 func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time) {
 	supported := []string{backend}
 	if s.Backends != nil {
@@ -39,9 +38,8 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 	s.move()
 }
 
-// Described records what a proxy says of itself in the metadata of its node. It
-// belongs to the subscription that is open, and to those that follow. The caller
-// has authenticated the node.
+// Described records what a proxy says about itself in the metadata of its node. It belongs
+// to the open subscription and to later ones. The caller has authenticated the node.
 func (s *Insights) Described(node string, v Versions) {
 	at, ok := parse(node)
 	if !ok {
@@ -61,8 +59,8 @@ func (s *Insights) Described(node string, v Versions) {
 	}
 }
 
-// Forget deletes the insight of a dataplane that was deleted. One whose proxy is
-// still connected goes when the stream ends.
+// Forget deletes the insight of a dataplane that was deleted. If its proxy is still
+// connected, the insight stays until the stream ends.
 func (s *Insights) Forget(mesh, dataplane string) {
 	at := id{mesh, dataplane}
 	s.mu.Lock()
@@ -80,8 +78,8 @@ func (s *Insights) Forget(mesh, dataplane string) {
 	}
 }
 
-// Created says that the dataplane of a node was created while this process ran; it is
-// expected from now on. See [Insights.MayHold].
+// Created records that the dataplane of a node was created while this process ran. The node
+// is expected from now on. See [Insights.MayHold].
 func (s *Insights) Created(mesh, dataplane string) {
 	at := id{mesh, dataplane}
 	s.Expect(at.node())
@@ -92,8 +90,8 @@ func (s *Insights) Created(mesh, dataplane string) {
 	}
 }
 
-// Recall says that a dataplane which was forgotten exists again: its proxy, which was
-// connected all the time, is one to be kept in mind.
+// Recall records that a forgotten dataplane exists again. The insight of its proxy, which
+// stayed connected, is then kept.
 func (s *Insights) Recall(mesh, dataplane string) {
 	at := id{mesh, dataplane}
 	s.mu.Lock()
@@ -104,8 +102,8 @@ func (s *Insights) Recall(mesh, dataplane string) {
 	}
 }
 
-// Prune forgets the dataplanes that do not exist. It is called once the meshes
-// are known, for those that were deleted while nobody watched.
+// Prune forgets the dataplanes that do not exist. It is called once the meshes are known,
+// for dataplanes that were deleted while the control plane was down.
 func (s *Insights) Prune(exists func(mesh, dataplane string) bool) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.proxies))
@@ -135,8 +133,8 @@ func (v Versions) bounded() Versions {
 	return v
 }
 
-// cut shortens a text of unknown origin to n bytes of valid UTF-8 that share no
-// memory with what it was part of.
+// cut shortens a text of unknown origin to n bytes of valid UTF-8. The result does not keep
+// the memory of the original text alive.
 func cut(s string, n int) string {
 	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), n)]), "")
 }

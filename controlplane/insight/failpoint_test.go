@@ -17,7 +17,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// onFailpoints opens insights over a store with failpoints, which has row "old".
+// onFailpoints opens insights over a store with failpoints that has row "old".
 func onFailpoints(t *testing.T) (*rig, *storetest.StatusFailpoints, *storetest.Complaints) {
 	t.Helper()
 	points, log := &storetest.StatusFailpoints{Status: memstore.NewStatus()}, &storetest.Complaints{}
@@ -33,7 +33,7 @@ func onFailpoints(t *testing.T) (*rig, *storetest.StatusFailpoints, *storetest.C
 	return r, points, log
 }
 
-// names says which dataplanes have a row.
+// names returns the dataplanes that have a row.
 func names(t *testing.T, s store.Status) (out []string) {
 	t.Helper()
 	rows, err := s.List(t.Context(), "dataplane_insight", "default")
@@ -46,13 +46,12 @@ func names(t *testing.T, s store.Status) (out []string) {
 	return out
 }
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that insights make
-// for what they have observed. Whichever fails: what was observed is shown all the
-// same, and is written an interval later.
+// TestEveryStoreCallFailsOnce makes each call of the store fail that insights make for their
+// observations. In each case the observation is shown, and is written one interval later.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	for what, tc := range map[string]struct {
 		observe func(*rig)
-		// want are the dataplanes that are known, and written, afterwards.
+		// want are the dataplanes that are known and written afterwards.
 		want []string
 	}{
 		"a stream":               {func(r *rig) { r.Connected(event("new", 2)) }, []string{"new", "old"}},
@@ -88,8 +87,7 @@ func TestEveryStoreCallFailsOnce(t *testing.T) {
 	}
 }
 
-// TestEveryStoreCallOfTheStartFailsOnce: insights that cannot be read are not taken
-// for none.
+// TestEveryStoreCallOfTheStartFailsOnce: unreadable insights do not count as none.
 func TestEveryStoreCallOfTheStartFailsOnce(t *testing.T) {
 	storetest.EveryCallFailsOnce(t, func() storetest.Trial {
 		points := &storetest.StatusFailpoints{Status: memstore.NewStatus()}

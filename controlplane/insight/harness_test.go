@@ -57,8 +57,8 @@ func (r *recorder) taken() []int {
 	return out
 }
 
-// rig are insights on a store that outlives them. It runs inside a synctest
-// bubble: all time is virtual.
+// rig holds insights on a store that outlives them. It runs inside a synctest bubble, so all
+// time is virtual.
 type rig struct {
 	*insight.Insights
 	t     *testing.T
@@ -95,7 +95,7 @@ func (r *rig) close() {
 	}
 }
 
-// pass lets virtual time pass, and what is due in it happen.
+// pass lets virtual time pass, and waits for what is due in it.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -110,7 +110,7 @@ func (r *rig) read(name string) *insight.DataplaneInsight {
 	return in
 }
 
-// stored is the row of a dataplane, nil if there is none.
+// stored returns the row of a dataplane, or nil if there is none.
 func (r *rig) stored(name string) []byte {
 	r.t.Helper()
 	rows, err := r.store.List(r.t.Context(), "dataplane_insight", "default")
@@ -135,7 +135,7 @@ func typed(name string, stream uint64, t resource.TypeURL) server.Event {
 	return e
 }
 
-// shown is an insight as JSON, with ids that can be compared.
+// shown returns an insight as JSON, with comparable ids.
 func shown(t *testing.T, in *insight.DataplaneInsight) string {
 	t.Helper()
 	c := *in

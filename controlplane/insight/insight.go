@@ -20,7 +20,7 @@ type DataplaneInsight struct {
 type Subscription struct {
 	// ID is a random UUID.
 	ID string `json:"id"`
-	// ControlPlaneInstanceID is the process that served the stream.
+	// ControlPlaneInstanceID names the process that served the stream.
 	ControlPlaneInstanceID string    `json:"controlPlaneInstanceId"`
 	ConnectTime            time.Time `json:"connectTime"`
 	// DisconnectTime is nil while the stream is open.
@@ -32,8 +32,7 @@ type Subscription struct {
 	Generation uint32 `json:"generation,omitempty"`
 }
 
-// StreamStatus counts the responses of a stream. Responses with secrets are in
-// Total only.
+// StreamStatus counts the responses of a stream. Responses with secrets count only in Total.
 type StreamStatus struct {
 	LastUpdateTime *time.Time `json:"lastUpdateTime,omitempty"`
 	Total          Counters   `json:"total"`
@@ -43,8 +42,7 @@ type StreamStatus struct {
 	RDS            Counters   `json:"rds"`
 }
 
-// Counters count responses. The API shows 64-bit numbers as strings and leaves
-// out zeros.
+// Counters count responses. The API shows 64-bit numbers as strings and omits zeros.
 type Counters struct {
 	Sent         uint64 `json:"responsesSent,omitempty,string"`
 	Acknowledged uint64 `json:"responsesAcknowledged,omitempty,string"`
@@ -54,18 +52,18 @@ type Counters struct {
 // Nack is the newest refusal of a type.
 type Nack struct {
 	Time time.Time `json:"time"`
-	// Error is the proxy's text, cut to [maxError] bytes; a constant for secrets.
+	// Error is the proxy's text, cut to [maxError] bytes, or a constant for secrets.
 	Error string `json:"error"`
 }
 
-// Versions are what a proxy consists of, as it says itself.
+// Versions are the parts of a proxy, as it reports them.
 type Versions struct {
 	MeshDP       AgentVersion      `json:"meshDp"`
 	Proxy        ProxyVersion      `json:"proxy"`
 	Dependencies map[string]string `json:"dependencies,omitempty"`
 }
 
-// AgentVersion is that of the process that runs the proxy.
+// AgentVersion is the version of the process that runs the proxy.
 type AgentVersion struct {
 	Version          string `json:"version"`
 	GitTag           string `json:"gitTag"`
@@ -74,7 +72,7 @@ type AgentVersion struct {
 	MeshCPCompatible bool   `json:"meshCpCompatible"`
 }
 
-// ProxyVersion is that of the proxy itself.
+// ProxyVersion is the version of the proxy itself.
 type ProxyVersion struct {
 	Version          string `json:"version"`
 	Build            string `json:"build"`
@@ -86,19 +84,19 @@ type MTLS struct {
 	CertificateExpirationTime   time.Time `json:"certificateExpirationTime"`
 	LastCertificateRegeneration time.Time `json:"lastCertificateRegeneration"`
 	CertificateRegenerations    uint32    `json:"certificateRegenerations"`
-	// IssuedBackend is the authority backend that signed the newest one.
+	// IssuedBackend is the authority backend that signed the newest identity.
 	IssuedBackend string `json:"issuedBackend"`
-	// SupportedBackends are those of the mesh when it did.
+	// SupportedBackends are the backends of the mesh at that time.
 	SupportedBackends []string `json:"supportedBackends,omitempty"`
 }
 
-// Online reports whether a stream of the proxy is open. A nil insight is that of
-// a proxy that was never seen.
+// Online reports whether a stream of the proxy is open. A nil insight belongs to a proxy
+// that was never seen.
 func (in *DataplaneInsight) Online() bool {
 	return in != nil && slices.ContainsFunc(in.Subscriptions, func(s Subscription) bool { return s.DisconnectTime == nil })
 }
 
-// Last returns the newest subscription, nil if there is none.
+// Last returns the newest subscription, or nil if there is none.
 func (in *DataplaneInsight) Last() *Subscription {
 	if in == nil || len(in.Subscriptions) == 0 {
 		return nil

@@ -74,8 +74,8 @@ const wire = `{
   }
 }`
 
-// TestWire: counters are strings, zero ones are left out, secrets are in the
-// total only.
+// TestWire: counters are strings, zeros are omitted, and responses with secrets count only
+// in the total.
 func TestWire(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.Described("default.web", insight.Versions{
@@ -104,8 +104,8 @@ func TestWire(t *testing.T) {
 	})
 }
 
-// TestSubscriptions: a new stream closes the older one, two are kept, and what
-// the older stream still says does not matter.
+// TestSubscriptions: a new stream closes the older one, and two are kept. Later events of
+// the older stream are ignored.
 func TestSubscriptions(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		want := func(when string, online bool, closed ...bool) {
@@ -146,8 +146,8 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-// TestOthersAreIgnored: gateways of control planes, unknown streams, and what
-// comes after the end.
+// TestOthersAreIgnored: gateways of control planes, unknown streams, and events after the
+// end are ignored.
 func TestOthersAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		for _, node := range []string{"cp/default", "cp//a", "cp/default/", "cp/default/a/b", "default", "default.", ".web", ""} {
@@ -172,7 +172,7 @@ func TestOthersAreIgnored(t *testing.T) {
 	})
 }
 
-// TestHostileTexts: what a proxy says is cut, and stays UTF-8.
+// TestHostileTexts: the texts of a proxy are cut, and stay valid UTF-8.
 func TestHostileTexts(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		long := strings.Repeat("ä", 100_000)

@@ -12,15 +12,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// lost is a status store that keeps nothing any more: as if the process had been killed.
+// lost is a status store that no longer stores anything, as if the process had been killed.
 type lost struct{ store.Status }
 
 func (lost) Put(context.Context, []store.StatusRow) error { return nil }
 
-// TestNoRecordSaysNothingForALife: what was issued shortly before a process was killed, or
-// after the backup that was restored, has no record. So a Dataplane without one may hold a
-// certificate until a life has passed, unless it was created since; and so may one whose
-// record has ended, because it may be an old one.
+// TestNoRecordSaysNothingForALife: a certificate that was issued shortly before a process
+// was killed, or after a backup that was restored, has no record. So a Dataplane without a
+// record may hold a certificate until a life has passed, unless it was created since. The
+// same is true for one whose record has ended, because the record may be an old one.
 func TestNoRecordSaysNothingForALife(t *testing.T) {
 	const life = 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestNoRecordSaysNothingForALife(t *testing.T) {
 	})
 }
 
-// TestCertificatesEndByTheEarliestTime: a wall clock that jumps ahead ends none, for those
-// who ask who holds one.
+// TestCertificatesEndByTheEarliestTime: when callers ask who holds a certificate, a wall
+// clock that jumps ahead ends none.
 func TestCertificatesEndByTheEarliestTime(t *testing.T) {
 	now := time.Now()
 	var asked time.Duration

@@ -17,9 +17,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestSubscriptionsOfAnyHistory: whatever comes and goes in whatever order, the
-// last two streams are kept, at most one is open, and a proxy is online if one
-// of those two streams is.
+// TestSubscriptionsOfAnyHistory: after any events in any order, the last two streams are
+// kept, at most one is open, and a proxy is online if one of the two is open.
 func TestSubscriptionsOfAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		status := memstore.NewStatus()
@@ -69,8 +68,8 @@ func TestSubscriptionsOfAnyHistory(t *testing.T) {
 	})
 }
 
-// FuzzTexts: whatever a proxy calls itself and says, its insight can be written
-// below the limit of the store and is the same when it is read again.
+// FuzzTexts: with any name and texts of a proxy, its insight can be written within the limit
+// of the store, and is the same when it is read again.
 func FuzzTexts(f *testing.F) {
 	f.Add("default.web", "1.0", "refused")
 	f.Add("a.b.c", strings.Repeat("\x00", 300), strings.Repeat("ä", 2000))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Read returns the insight of a dataplane as it is now; false if it was never
-// seen. What it returns does not change any more, and what its pointers lead to
-// is not to be changed. The error is that of ctx.
+// Read returns the current insight of a dataplane, or false if it was never seen. The result
+// does not change any more. The caller must not change what its pointers refer to. The error
+// is that of ctx.
 func (s *Insights) Read(ctx context.Context, mesh, dataplane string) (*DataplaneInsight, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -19,7 +19,7 @@ func (s *Insights) Read(ctx context.Context, mesh, dataplane string) (*Dataplane
 	return in, in != nil, nil
 }
 
-// List returns the insights of a mesh by dataplane; otherwise as Read.
+// List returns the insights of a mesh by dataplane. Otherwise it is like Read.
 func (s *Insights) List(ctx context.Context, mesh string) (map[string]*DataplaneInsight, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -38,9 +38,8 @@ func (s *Insights) List(ctx context.Context, mesh string) (map[string]*Dataplane
 	return out, nil
 }
 
-// IssuedBackends tells which authority backend signed the certificate that each
-// dataplane of a mesh holds. Dataplanes without one, and those whose certificate
-// has expired, are left out.
+// IssuedBackends returns the authority backend that signed the certificate of each dataplane
+// of a mesh. Dataplanes without a certificate, or with an expired one, are omitted.
 func (s *Insights) IssuedBackends(ctx context.Context, mesh string) (map[string]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -62,12 +61,12 @@ func (s *Insights) lives(m *MTLS) bool {
 }
 
 // MayHold reports whether a proxy may hold a certificate that has not ended. life is the
-// longest that certificates live.
+// longest life of certificates.
 //
-// No record says nothing until this process has run for a life: what the one before has
-// issued last may not have been written when it was killed, and a restored backup does
-// not know what was issued after it. Only of a Dataplane that was created since is
-// everything known.
+// Until this process has run for a life, a missing record proves nothing: the last
+// certificates of the previous process may not have been recorded when it was killed, and a
+// restored backup does not know what was issued later. Records are complete only for a
+// Dataplane that was created since.
 func (s *Insights) MayHold(mesh, dataplane string, life time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (s *Insights) MayHold(mesh, dataplane string, life time.Duration) bool {
 	return s.Now().Sub(s.began) < life
 }
 
-// insight copies a record; nil if there is nothing in it.
+// insight copies a record. It returns nil for an empty one.
 func (p *proxy) insight() *DataplaneInsight {
 	if p == nil || len(p.subscriptions) == 0 && p.mtls == nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 
 // How refusals are kept and logged.
 const (
-	// maxDeparted is how many nodes that were forgotten are remembered, and how many of
-	// them may be listed because they go on asking.
+	// maxDeparted is the number of forgotten nodes that are remembered, and the number of
+	// those among them that may be listed because they keep asking.
 	maxDeparted = 1024
-	// orphanLife is how long one of these is listed after it was refused last.
+	// orphanLife is how long such a node is listed after its last refusal.
 	orphanLife = 24 * time.Hour
-	// refusalPause is how long nothing more is logged of refusals of one node, and of
-	// all strangers together; refusalAgain is when the same reason is logged again.
+	// refusalPause is how long no further refusals of one node, or of all strangers
+	// together, are logged. refusalAgain is when the same reason is logged again.
 	refusalPause = 10 * time.Second
 	refusalAgain = time.Minute
 )
@@ -22,11 +22,11 @@ const (
 // Refused implements [server.Observer].
 func (s *Insights) Refused(e server.Event) { s.TurnedAway(e.Node, e.Error, e.Proved) }
 
-// TurnedAway records that whoever called itself a node was refused, and why; proved says
-// that it was the node. A name that is not proved fills nothing, because it is attached to
-// a node that is known by it; is not stored, because anybody could have rows written; and
-// changes no state: anybody who knows the name of a node that is away could have it taken
-// for one that is there and lacks a token.
+// TurnedAway records that a client that called itself a node was refused, and why. proved
+// says that the client was the node. An unproved refusal is only attached to a node that is
+// already known, so it cannot fill the memory. It is not stored, because anybody could cause
+// writes. It does not change a state, because anybody who knows the name of an absent node
+// could make it look like a present one without a token.
 func (s *Insights) TurnedAway(node, reason string, proved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,9 +61,9 @@ func (s *Insights) TurnedAway(node, reason string, proved bool) {
 	}
 }
 
-// follow is what is kept of a refusal after the one that is kept, which may be nil; nil
-// keeps that. One that is not proved never hides one that is, and has no second reason:
-// whoever invents them wakes nobody.
+// follow returns the refusal to keep after a further one, or nil to keep the old one, which
+// may be nil itself. An unproved refusal never hides a proved one, and does not change the
+// reason of an earlier one, so that invented reasons wake nobody.
 func (old *Refusal) follow(r Refusal) *Refusal {
 	switch {
 	case old == nil || r.Proved && !old.Proved:
@@ -76,7 +76,8 @@ func (old *Refusal) follow(r Refusal) *Refusal {
 	return &r
 }
 
-// stranger counts a refusal of a name that is not known, and logs some. s.mu is held.
+// stranger counts a refusal of an unknown name, and logs some of them. The caller holds
+// s.mu.
 func (s *Insights) stranger(node, reason string, now time.Time) {
 	s.strangers++
 	s.unlogged++
@@ -87,20 +88,20 @@ func (s *Insights) stranger(node, reason string, now time.Time) {
 	s.logged, s.unlogged = now, 0
 }
 
-// Refusals counts those of nodes that are known, and those of strangers.
+// Refusals returns the number of refusals of known nodes, and of strangers.
 func (s *Insights) Refusals() (known, strangers uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refusals, s.strangers
 }
 
-// depart remembers a node that is forgotten, for it may go on asking: its Dataplane was
-// deleted, but not the proxy. s.mu is held.
+// depart remembers a forgotten node, because it may keep asking: its Dataplane was deleted,
+// but its proxy may still run. The caller holds s.mu.
 func (s *Insights) depart(at id, p *proxy) {
 	delete(s.proxies, at)
 	s.move()
 	if len(s.departed) >= maxDeparted {
-		for any := range s.departed { // whichever: no one has a better claim
+		for any := range s.departed { // an arbitrary one, because none is more important
 			delete(s.departed, any)
 			break
 		}
@@ -108,7 +109,7 @@ func (s *Insights) depart(at id, p *proxy) {
 	s.departed[at] = p
 }
 
-// adopt lists a node again that is forgotten and goes on asking. s.mu is held.
+// adopt lists a forgotten node again because it keeps asking. The caller holds s.mu.
 func (s *Insights) adopt(at id) *proxy {
 	p := s.departed[at]
 	if p == nil || s.orphans >= maxDeparted {
@@ -121,7 +122,7 @@ func (s *Insights) adopt(at id) *proxy {
 	return p
 }
 
-// keep says that a node is no orphan any more. s.mu is held.
+// keep records that a node is no longer an orphan. The caller holds s.mu.
 func (s *Insights) keep(p *proxy) {
 	if p.orphan {
 		p.orphan = false
@@ -129,7 +130,7 @@ func (s *Insights) keep(p *proxy) {
 	}
 }
 
-// dropOrphans forgets those that ask no more. s.mu is held.
+// dropOrphans forgets orphans that no longer ask. The caller holds s.mu.
 func (s *Insights) dropOrphans() {
 	if s.orphans == 0 || s.closed {
 		return
@@ -142,7 +143,7 @@ func (s *Insights) dropOrphans() {
 	}
 }
 
-// remove drops a node for good. s.mu is held.
+// remove drops a node for good. The caller holds s.mu.
 func (s *Insights) remove(at id, p *proxy) {
 	s.keep(p)
 	delete(s.proxies, at)
@@ -151,7 +152,7 @@ func (s *Insights) remove(at id, p *proxy) {
 	s.move()
 }
 
-// Expect says that a node may come: there is a Dataplane of its name, or it has
+// Expect records that a node may come, because a Dataplane with its name exists or it has
 // enrolled. It is listed before it ever connects.
 func (s *Insights) Expect(node string) {
 	at, ok := parse(node)
@@ -176,7 +177,7 @@ func (s *Insights) Expect(node string) {
 	s.move()
 }
 
-// Remove drops what is known of a node that is gone for good, unless it is connected.
+// Remove drops a node that is gone for good, unless it is connected.
 func (s *Insights) Remove(node string) (removed bool) {
 	at, ok := parse(node)
 	s.mu.Lock()
@@ -189,7 +190,7 @@ func (s *Insights) Remove(node string) (removed bool) {
 	return true
 }
 
-// Certified records the end of an identity that a gateway was given.
+// Certified records the end of an identity that was given to a gateway.
 func (s *Insights) Certified(node string, expires time.Time) {
 	at, ok := parse(node)
 	s.mu.Lock()

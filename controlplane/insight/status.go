@@ -9,9 +9,9 @@ const (
 	PartiallyDegraded = "PartiallyDegraded"
 )
 
-// Status sums up a proxy. It is offline if no stream is open or none of its
-// inbounds is ready, and degraded if some are not. Proxies without inbounds are
-// gateways, which count as ready.
+// Status summarises a proxy. It is offline if no stream is open or none of its inbounds is
+// ready, and degraded if some are not. Proxies without inbounds are gateways, which count as
+// ready.
 func Status(d *mesh.Dataplane, in *DataplaneInsight) string {
 	if !in.Online() {
 		return Offline
@@ -34,7 +34,7 @@ func Status(d *mesh.Dataplane, in *DataplaneInsight) string {
 	return PartiallyDegraded
 }
 
-// notReady is about the workload: an inbound that is Ignored says nothing of it.
+// notReady reports on the workload. The state Ignored of an inbound says nothing about it.
 func notReady(in *mesh.Inbound) bool {
 	return in.State == mesh.StateNotReady || (in.Health != nil && !in.Health.Ready)
 }

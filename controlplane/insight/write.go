@@ -10,21 +10,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// batch bounds the rows of one transaction.
+// batch is the number of rows of one transaction.
 const batch = 500
 
 // deadline bounds one attempt to write what is due.
 const deadline = 30 * time.Second
 
-// write is the goroutine that writes. Both timers run from the first change that
-// waits for them, so that a thousand disconnects share a few transactions and no
-// change waits longer than its time.
+// write is the goroutine that writes. Both timers start at the first change that waits for
+// them, so that a thousand disconnects share a few transactions and no change waits longer
+// than its time.
 func (s *Insights) write(ctx context.Context) {
 	defer close(s.done)
 	var soon, later alarm
 	defer soon.stop()
 	defer later.stop()
-	failing := false // which is logged once
+	failing := false // logged once
 	for {
 		var err error
 		select {
@@ -53,7 +53,7 @@ func (s *Insights) write(ctx context.Context) {
 	}
 }
 
-// alarm is a timer that may be off, and that does not move while it runs.
+// alarm is a timer that may be off. Setting it while it runs does not move it.
 type alarm struct {
 	c     <-chan time.Time
 	timer *time.Timer
@@ -79,8 +79,8 @@ func (s *Insights) attempt(ctx context.Context, urgent bool) error {
 	return s.flush(ctx, urgent)
 }
 
-// flush writes what is not written, or the urgent part of it. What could not be
-// written stays due.
+// flush writes all unwritten changes, or only the urgent ones. Changes that could not be
+// written stay due.
 func (s *Insights) flush(ctx context.Context, urgent bool) error {
 	due := s.due(urgent)
 	for len(due) > 0 {
@@ -100,7 +100,7 @@ func (s *Insights) flush(ctx context.Context, urgent bool) error {
 	return nil
 }
 
-// due takes the proxies that are to be written.
+// due takes the proxies that must be written.
 func (s *Insights) due(urgent bool) []id {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,9 +114,8 @@ func (s *Insights) due(urgent bool) []id {
 	return out
 }
 
-// save writes some proxies as they are now, and deletes those that are not
-// there any more. Only one goroutine at a time does, so that what was deleted
-// does not come back.
+// save writes the current state of some proxies, and deletes those that no longer exist.
+// Only one goroutine calls it at a time, so that deleted rows do not come back.
 func (s *Insights) save(ctx context.Context, ats []id) error {
 	var rows []store.StatusRow
 	var gone []model.Key
@@ -149,8 +148,8 @@ type row struct {
 	Node *remembered `json:"node,omitempty"`
 }
 
-// generation returns a proxy as it is to be written; nil if it is to be deleted, or is
-// only expected. last, if known, is how far it is.
+// generation returns a proxy in the form to be written, or nil if it must be deleted or is
+// only expected. last, if known, is how far the proxy has come.
 func (s *Insights) generation(at id, last Last, known bool) *row {
 	s.mu.Lock()
 	defer s.mu.Unlock()

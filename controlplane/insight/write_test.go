@@ -20,8 +20,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestOnlyWhatChangedIsWritten: together, after an interval, and nothing while
-// nothing changes.
+// TestOnlyWhatChangedIsWritten: changes are written together after an interval, and nothing
+// is written while nothing changes.
 func TestOnlyWhatChangedIsWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		for i := range uint64(3) {
@@ -44,7 +44,7 @@ func TestOnlyWhatChangedIsWritten(t *testing.T) {
 		if d := cmp.Diff([]int{1}, r.store.taken()); d != "" {
 			t.Errorf("one changed (-want +got):\n%s", d)
 		}
-		// A stream that never rests is written once in an interval all the same.
+		// A stream that is always busy is still written once in an interval.
 		for range 2*insight.Interval/time.Second + 1 {
 			r.Sent(typed("dp-1", 1, resource.Cluster))
 			pass(time.Second)
@@ -58,7 +58,7 @@ func TestOnlyWhatChangedIsWritten(t *testing.T) {
 	})
 }
 
-// TestDisconnectsAreWrittenAtOnce, a thousand in two transactions.
+// TestDisconnectsAreWrittenAtOnce: a thousand disconnects are written in two transactions.
 func TestDisconnectsAreWrittenAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		const n = 1000
@@ -70,7 +70,7 @@ func TestDisconnectsAreWrittenAtOnce(t *testing.T) {
 		for i := range uint64(n) {
 			r.Disconnected(event(fmt.Sprint("dp-", i), i))
 		}
-		// What happens besides does not make it less urgent.
+		// Other changes do not make it less urgent.
 		r.Issued("default", "dp-7", "ca", time.Now().Add(time.Hour), time.Now())
 		pass(100 * time.Millisecond)
 		if d := cmp.Diff([]int{500, 500}, r.store.taken()); d != "" {
@@ -79,7 +79,7 @@ func TestDisconnectsAreWrittenAtOnce(t *testing.T) {
 	})
 }
 
-// TestRestart: what is known survives, streams do not.
+// TestRestart: facts survive a restart, streams do not.
 func TestRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.Connected(event("web", 1))
@@ -119,7 +119,7 @@ func TestRestart(t *testing.T) {
 		if n := r.read("web").MTLS.CertificateRegenerations; n != 2 {
 			t.Errorf("%d regenerations", n)
 		}
-		// That the streams are closed is written too.
+		// The closing of the streams is written too.
 		r.close()
 		if !bytes.Contains(r.stored("web"), []byte("disconnectTime")) {
 			t.Error("the stored stream is open")
@@ -133,7 +133,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestForget: with the dataplane its insight goes, also if the proxy is slow to.
+// TestForget: an insight is deleted with its dataplane, even if the proxy takes longer to
+// go.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.Expect("default.idle")
@@ -177,7 +178,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestFailuresAreTriedAgain: a store that fails for a while costs nothing.
+// TestFailuresAreTriedAgain: a store that fails for a while loses nothing.
 func TestFailuresAreTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.store.fail(2)
@@ -203,7 +204,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestUnreadableRows are left out; status is lossy.
+// TestUnreadableRows: unreadable rows are left out, because status may be lost.
 func TestUnreadableRows(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.close()
@@ -221,7 +222,7 @@ func TestUnreadableRows(t *testing.T) {
 	})
 }
 
-// TestEndedContexts are the only errors of reads.
+// TestEndedContexts: ended contexts are the only errors of reads.
 func TestEndedContexts(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -237,8 +238,8 @@ func TestEndedContexts(t *testing.T) {
 	})
 }
 
-// TestConcurrentStreams has many streams and readers over the real store, for
-// the race detector, and afterwards everything is in the file.
+// TestConcurrentStreams runs many streams and readers over the real store, for the race
+// detector. Afterwards everything is in the file.
 func TestConcurrentStreams(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.db")
 	status, err := sqlstore.OpenStatus(t.Context(), path)

@@ -16,9 +16,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Authorities is the kind of the authorities in force, one per mesh under the
-// mesh's name. It is the secret side of [mesh.Trusts]: both are written in one
-// transaction, so that they never differ.
+// Authorities is the kind of the authorities in force, one per mesh under the mesh's name.
+// It is the secret counterpart of [mesh.Trusts]: both are written in one transaction, so
+// that they never differ.
 var Authorities = &model.Kind{
 	Name: "mesh_authority", Path: "mesh-authorities", Scoping: model.Mesh,
 	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
@@ -28,16 +28,17 @@ var Authorities = &model.Kind{
 // Kinds lists the kinds of this package.
 func Kinds() []*model.Kind { return []*model.Kind{Authorities} }
 
-// Phases of the rotation of an authority. The empty phase is none.
+// Phases of the rotation of an authority. The empty phase means that no rotation is in
+// progress.
 const (
 	// PhaseTrusting means that proxies learn to trust the pending authority.
 	PhaseTrusting = "trusting"
-	// PhaseSigning means that the new authority signs and that proxies may still
-	// have certificates of previous ones.
+	// PhaseSigning means that the new authority signs, and that proxies may still have
+	// certificates of previous ones.
 	PhaseSigning = "signing"
 )
 
-// Authority is who signs in a mesh, and how far its rotation is.
+// Authority is the signing authority of a mesh and the state of its rotation.
 type Authority struct {
 	// Backend is the name of the backend that Current came from.
 	Backend string `json:"backend"`
@@ -47,31 +48,32 @@ type Authority struct {
 	LeafLife time.Duration `json:"leaf_life"`
 	// Phase is one of the phases above, or empty.
 	Phase string `json:"phase,omitempty"`
-	// Pending is trusted but does not sign yet; set in [PhaseTrusting] only.
+	// Pending is trusted but does not sign yet. It is set only in [PhaseTrusting].
 	Pending *identity.KeyPair `json:"pending,omitempty"`
 	// PendingBackend is the backend that Pending came from.
 	PendingBackend string `json:"pending_backend,omitempty"`
-	// Previous are trusted and no longer sign, the longest retired first.
+	// Previous are trusted but no longer sign. The one retired longest ago is first.
 	Previous []RetiredRoot `json:"previous,omitempty"`
 }
 
-// maxPrevious bounds the roots that are trusted for old certificates alone.
-// With so many left a mesh keeps its authority until one of them is gone.
+// maxPrevious bounds the roots that are trusted only for old certificates. A mesh that has
+// this many keeps its authority until one of them expires.
 const maxPrevious = 8
 
 // RetiredRoot is a root that is trusted only for the certificates still in use.
 type RetiredRoot struct {
 	// Certificate is PEM.
 	Certificate []byte `json:"certificate"`
-	// Until is when the last certificate under it has expired.
+	// Until is when the last certificate under it expires.
 	Until time.Time `json:"until"`
-	// Life is the longest of certificates under it; 0, of an older version, for any.
+	// Life is the longest life of certificates under it. 0, written by older versions, means
+	// any life.
 	Life time.Duration `json:"life,omitempty"`
 }
 
 func (p *RetiredRoot) life() time.Duration { return cmp.Or(p.Life, math.MaxInt64) }
 
-// longest is the longest life of certificates under the roots of this state.
+// longest returns the longest life of certificates under the roots of this state.
 func (a *Authority) longest() time.Duration {
 	life := a.LeafLife
 	for i := range a.Previous {
@@ -80,8 +82,8 @@ func (a *Authority) longest() time.Duration {
 	return life
 }
 
-// lasting returns the state in which certificates of a life are signed; a itself if they
-// are already, or there is no state so far.
+// lasting returns the state in which certificates of a life are signed. It returns a if a is
+// such a state or nil.
 func (a *Authority) lasting(life time.Duration) *Authority {
 	if a == nil || a.LeafLife >= life {
 		return a
@@ -91,8 +93,8 @@ func (a *Authority) lasting(life time.Duration) *Authority {
 	return &next
 }
 
-// wanted returns the pair that the enabled backend of a mesh asks for; nil if
-// mutual TLS is off.
+// wanted returns the pair that the enabled backend of a mesh asks for, or nil if mutual TLS
+// is off.
 func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*identity.KeyPair, error) {
 	backend := m.Authority()
 	if backend == nil {
@@ -119,8 +121,8 @@ func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*identity.KeyPair, e
 	return &identity.KeyPair{Certificate: certificates(certPEM), Key: keyPEM}, nil
 }
 
-// certificates returns the certificates of a PEM text and nothing else of it: a
-// private key pasted beside them must not get into what proxies are sent.
+// certificates returns only the certificates of a PEM text. A private key pasted beside them
+// must not be sent to proxies.
 func certificates(text []byte) []byte {
 	var out []byte
 	for rest := text; ; {
@@ -134,9 +136,8 @@ func certificates(text []byte) []byte {
 	}
 }
 
-// trust is what proxies are to believe in this state. The order of the roots
-// depends on nothing but the roots, so that a step which trusts the same ones
-// sends proxies nothing.
+// trust returns what proxies must trust in this state. The order of the roots depends only
+// on the roots, so that a step that trusts the same roots sends proxies nothing.
 func (a *Authority) trust() *mesh.Trust {
 	bundles := [][]byte{a.Current.Certificate}
 	if a.Pending != nil {
@@ -156,8 +157,8 @@ func (a *Authority) trust() *mesh.Trust {
 	return &mesh.Trust{Backend: a.Backend, Issuer: identity.Issuer(a.Current.Certificate), Roots: bytes.Join(roots, nil)}
 }
 
-// aim returns the state in which the mesh is on its way to a pair; a itself if it
-// is already. A nil state is a mesh without an authority so far.
+// aim returns the state in which the mesh is moving to a pair. It returns a if a is such a
+// state. A nil a means that the mesh has had no authority so far.
 func (a *Authority) aim(backend string, pair *identity.KeyPair, life time.Duration) *Authority {
 	if a == nil {
 		return &Authority{Backend: backend, Current: *pair, LeafLife: life}
@@ -183,16 +184,16 @@ func (a *Authority) aim(backend string, pair *identity.KeyPair, life time.Durati
 	return &next
 }
 
-// sameAuthority compares certificates: of those that match, keys can only differ
-// in how they are written.
+// sameAuthority compares certificates. If they match, the keys can differ only in their
+// encoding.
 func sameAuthority(a, b *identity.KeyPair) bool { return bytes.Equal(a.Certificate, b.Certificate) }
 
-// heads reports whether a pair signs or is about to.
+// heads reports whether a pair signs or will sign next.
 func (a *Authority) heads(pair *identity.KeyPair) bool {
 	return sameAuthority(&a.Current, pair) || a.Pending != nil && sameAuthority(a.Pending, pair)
 }
 
-// settling is the phase after the last step that changes who signs.
+// settling returns the phase after the last step that changes who signs.
 func (a *Authority) settling() string {
 	if len(a.Previous) > 0 {
 		return PhaseSigning
@@ -200,9 +201,9 @@ func (a *Authority) settling() string {
 	return ""
 }
 
-// sign returns the state in which the pending authority signs. Certificates of
-// the one before are good for its LeafLife at most; [identity.Backdate] is for
-// those being signed at this moment.
+// sign returns the state in which the pending authority signs. Certificates of the previous
+// one are valid for at most its LeafLife. [identity.Backdate] covers those being signed at
+// this moment.
 func (a *Authority) sign(clock Clock, life time.Duration) *Authority {
 	next := *a
 	retired := RetiredRoot{Certificate: a.Current.Certificate, Life: max(a.LeafLife, life)}
@@ -231,13 +232,13 @@ func (a *Authority) retire() *Authority {
 	return &next
 }
 
-// left is how long a root is trusted at least.
+// left returns the least time for which a root is still trusted.
 func (p *RetiredRoot) left(clock Clock) time.Duration {
 	return p.Until.Sub(clock.EarliestFor(p.life()))
 }
 
-// expire returns the state without the roots under which every certificate has
-// expired; a itself if there are none.
+// expire returns the state without the roots under which every certificate has expired. It
+// returns a if there are none.
 func (a *Authority) expire(clock Clock) *Authority {
 	gone := func(p RetiredRoot) bool { return p.left(clock) <= 0 }
 	if a == nil || !slices.ContainsFunc(a.Previous, gone) {

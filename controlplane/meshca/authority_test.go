@@ -80,7 +80,7 @@ func TestWanted(t *testing.T) {
 	cert, key := selfSigned(t, true, x509.KeyUsageCertSign)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "ca.pem")
-	// The key beside the certificate must not come along.
+	// The key beside the certificate must not be included.
 	if err := os.WriteFile(file, append(append([]byte("text\n"), key...), cert...), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +148,14 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// moment is a clock that stands still and that nobody has set.
+// moment is a clock that stands still and has never been set.
 type moment time.Time
 
 func (m moment) EarliestFor(time.Duration) time.Time { return time.Time(m) }
 func (m moment) LatestFor(time.Duration) time.Time   { return time.Time(m) }
 func (m moment) add(d time.Duration) moment          { return moment(time.Time(m).Add(d)) }
 
-// TestPreviousRootsAreBounded rotates without anybody confirming the signing.
+// TestPreviousRootsAreBounded rotates without any confirmation of the signing.
 func TestPreviousRootsAreBounded(t *testing.T) {
 	cert := func(i int) *identity.KeyPair {
 		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", fmt.Append(nil, i))}
@@ -176,7 +176,7 @@ func TestPreviousRootsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRetiredTwice keeps a root that came back for the longer of its two times.
+// TestRetiredTwice: a root that is retired twice stays for the longer of the two times.
 func TestRetiredTwice(t *testing.T) {
 	x, y := &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("x"))}, &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("y"))}
 	now := moment(time.Now())
@@ -193,7 +193,7 @@ func TestRetiredTwice(t *testing.T) {
 	}
 }
 
-// TestAimAgain asks for what is on its way already: nothing is to be written.
+// TestAimAgain asks for a pair that is already on its way. Nothing must be written.
 func TestAimAgain(t *testing.T) {
 	pair := func(text string) *identity.KeyPair {
 		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte(text)), Key: []byte(text)}

@@ -11,9 +11,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/steady"
 )
 
-// reading is what a host reads whose wall clock says one thing, and whose monotonic clock
-// has run for so long: it stands still while the host sleeps. No function of package time
-// makes one, and those of a bubble have no monotonic clock at all.
+// reading returns the time as a host reads it whose wall clock shows wall and whose
+// monotonic clock has run for elapsed. The monotonic clock stands still while the host
+// sleeps. Package time has no function that makes such a time, and times in a bubble have no
+// monotonic clock at all.
 func reading(wall time.Time, elapsed time.Duration) time.Time {
 	type fields struct {
 		wall uint64 // a flag, 33 bits of seconds since 1885, 30 bits of nanoseconds
@@ -32,8 +33,7 @@ func reading(wall time.Time, elapsed time.Duration) time.Time {
 	return t
 }
 
-// TestLeafAfterSleep: a certificate that ended while the host slept is not given out
-// again.
+// TestLeafAfterSleep: a certificate that ended while the host slept is not reused.
 func TestLeafAfterSleep(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	cert, key, err := GenerateRoot("m", "ca", nil)
@@ -62,7 +62,7 @@ func TestLeafAfterSleep(t *testing.T) {
 }
 
 // TestLeafOfClockThatWasAhead: a certificate that was signed while the clock was ahead is
-// not valid yet once it is back, and another one is given out.
+// not valid yet once the clock is right again, and another one is issued.
 func TestLeafOfClockThatWasAhead(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	wt.clock.Advance(time.Hour)
@@ -77,7 +77,7 @@ func TestLeafOfClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// signedOver rotates from a to b while "away" has a certificate of a. before is called
+// signedOver rotates from a to b while "away" has a certificate of a. It calls before just
 // before b signs.
 func (rt *rotationTest) signedOver(before func()) (a, b *identity.KeyPair) {
 	a, b = rt.pair(), rt.pair()
@@ -93,8 +93,8 @@ func (rt *rotationTest) signedOver(before func()) (a, b *identity.KeyPair) {
 	return a, b
 }
 
-// TestRotationOfClockThatJumps: a wall clock that jumps ahead and comes back takes no root
-// away, also if it was ahead for longer than settings count for whatever lives shortly.
+// TestRotationOfClockThatJumps: a wall clock that jumps ahead and comes back removes no root,
+// even if it was ahead for longer than the window in which a jump counts for short lives.
 func TestRotationOfClockThatJumps(t *testing.T) {
 	for name, test := range map[string]struct{ life, ahead time.Duration }{
 		"a day":   {WorkloadLife, time.Minute},
@@ -107,7 +107,7 @@ func TestRotationOfClockThatJumps(t *testing.T) {
 				a, b := rt.signedOver(func() {})
 				signed := time.Now()
 				ahead = 2 * test.life
-				rt.changed("m") // as by any write of a secret of the mesh
+				rt.changed("m") // as any write of a secret of the mesh does
 				time.Sleep(test.ahead)
 				rt.changed("m")
 				ahead = 0
@@ -121,8 +121,8 @@ func TestRotationOfClockThatJumps(t *testing.T) {
 	}
 }
 
-// TestRotationOfClockThatIsBehind: a root that retires while the clock is behind is
-// trusted until the certificates end that were signed when it was right.
+// TestRotationOfClockThatIsBehind: a root that retires while the clock is behind is trusted
+// until the certificates end that were signed while the clock was right.
 func TestRotationOfClockThatIsBehind(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		var behind time.Duration
@@ -131,7 +131,7 @@ func TestRotationOfClockThatIsBehind(t *testing.T) {
 		signed := time.Now()
 		rt.stop()
 		behind = 0
-		rt.start() // with no memory of how the clock was
+		rt.start() // without memory of the former clock
 		time.Sleep(WorkloadLife - time.Since(signed))
 		synctest.Wait()
 		rt.expect("m", b, a, b)
@@ -141,8 +141,8 @@ func TestRotationOfClockThatIsBehind(t *testing.T) {
 	})
 }
 
-// TestRenewalIsDueByTheWallClock: moments that are noted carry readings of the monotonic
-// clock, as those of certificates that were just made, and are compared without them.
+// TestRenewalIsDueByTheWallClock: the noted times of new certificates carry readings of the
+// monotonic clock, but are compared without them.
 func TestRenewalIsDueByTheWallClock(t *testing.T) {
 	now := reading(time.Now(), time.Hour)
 	r := NewRenewals(nil)

@@ -6,8 +6,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Signers describes who signs in a mesh, and how far a rotation is; NotFound if nobody
-// does.
+// Signers describes the authority that signs in a mesh, and the phase of its rotation. It
+// fails with NotFound if there is no authority.
 func Signers(r store.Reader, meshName string) (phase string, current identity.Described, pending *identity.Described, err error) {
 	res, err := r.Get(Authorities, meshName, meshName)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that the certificate of
-// a dataplane needs.
+// TestEveryStoreCallFailsOnce makes each call of the store that the certificate of a
+// dataplane needs fail once.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	storetest.EveryCallFailsOnce(t, func() storetest.Trial {
 		points := &storetest.Failpoints{Store: identitytest.Memory(t)}
@@ -29,9 +29,9 @@ func TestEveryStoreCallFailsOnce(t *testing.T) {
 	})
 }
 
-// TestEveryStoreCallOfARotationFailsOnce: the first authority of a mesh and the one
-// that replaces it come into force whichever call fails, and at no moment is there
-// a certificate that its neighbours do not trust.
+// TestEveryStoreCallOfARotationFailsOnce: the first authority of a mesh and its successor
+// come into force no matter which call fails, and at no time is there a certificate that its
+// neighbours do not trust.
 func TestEveryStoreCallOfARotationFailsOnce(t *testing.T) {
 	for name, replaces := range map[string]bool{"the first authority": false, "the next authority": true} {
 		t.Run(name, func(t *testing.T) {

@@ -10,18 +10,19 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// Renewals are due at a random moment of this part of a certificate's life, so
-// that certificates issued together are not renewed together.
+// Renewals are due at a random time within this part of a certificate's life, so that
+// certificates issued together are not renewed together.
 const (
 	renewalFrom = 0.70
 	renewalSpan = 0.10
-	// renewalPause is the least time from a Note to its renewal: near the end of
-	// its authority each certificate is shorter than the one before, without end.
+	// renewalPause is the shortest time from a Note to its renewal. Near the end of its
+	// authority each certificate is shorter than the one before, and without a pause there
+	// would be no end to renewals.
 	renewalPause = 100 * time.Millisecond
 )
 
-// Renewals knows when the certificates of proxies are to be replaced. Nothing of
-// it is stored: what proxies hold is noted again when they connect.
+// Renewals knows when the certificates of proxies must be replaced. Nothing is stored: the
+// certificates of proxies are noted again when they connect.
 type Renewals struct {
 	due  func(mesh, dataplane string)
 	wake chan struct{}
@@ -30,8 +31,8 @@ type Renewals struct {
 	mu    sync.Mutex
 	queue renewalQueue
 	by    map[proxyKey]*renewal
-	// turns are what is due, by mesh, first come first served: of a mesh that has an entry
-	// one goroutine takes care.
+	// turns are the due renewals by mesh, first come first served. A mesh that has an entry
+	// is served by one goroutine.
 	turns map[string][]*renewal
 }
 
@@ -40,23 +41,23 @@ type proxyKey struct{ mesh, dataplane string }
 type renewal struct {
 	proxyKey
 	at time.Time
-	// index is its place in the queue, -1 once it waits for its turn.
+	// index is the place in the queue, or -1 once it waits for its turn.
 	index int
 }
 
-// NewRenewals returns renewals without entries. due is called while Run runs, of each
-// mesh one call at a time: one that waits holds up its mesh and no other. It may call
-// Note and Forget. Nothing is due twice: if the replacement fails, due's owner tries
-// again or calls Note.
+// NewRenewals returns renewals without entries. due is called while Run runs, with one call
+// at a time for each mesh. A call that waits delays only its own mesh. due may call Note and
+// Forget. Nothing is due twice: if the replacement fails, the owner of due tries again or
+// calls Note.
 func NewRenewals(due func(mesh, dataplane string)) *Renewals {
 	return &Renewals{due: due, wake: make(chan struct{}, 1), now: time.Now, by: map[proxyKey]*renewal{}, turns: map[string][]*renewal{}}
 }
 
-// Note says that a proxy got a certificate. It replaces what was noted before.
+// Note records that a proxy got a certificate. It replaces an earlier Note.
 func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) {
 	part := renewalFrom + renewalSpan*rand.Float64() //nolint:gosec // spreads load, no secret
-	// Without its reading of the monotonic clock, which stands still while the host
-	// sleeps, a moment is compared by the wall clock.
+	// Round removes the reading of the monotonic clock, so that times are compared by the
+	// wall clock. The monotonic clock stands still while the host sleeps.
 	at := issued.Add(time.Duration(part * float64(notAfter.Sub(issued)))).Round(0)
 	if first := r.now().Add(renewalPause).Round(0); at.Before(first) {
 		at = first
@@ -68,7 +69,7 @@ func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) 
 		e.at = at
 		heap.Fix(&r.queue, e.index)
 	} else {
-		e = &renewal{proxyKey: key, at: at} // in place of one that waits for its turn
+		e = &renewal{proxyKey: key, at: at} // replaces one that waits for its turn
 		r.by[key] = e
 		heap.Push(&r.queue, e)
 	}
@@ -80,15 +81,14 @@ func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) 
 	}
 }
 
-// Noted reports whether the certificate of a proxy is to be renewed.
+// Noted reports whether the certificate of a proxy will be renewed.
 func (r *Renewals) Noted(meshName, dataplane string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.by[proxyKey{meshName, dataplane}] != nil
 }
 
-// Forget says that a proxy is gone. A renewal of it that is under way may still
-// be called.
+// Forget records that a proxy is gone. A renewal in progress may still be called.
 func (r *Renewals) Forget(meshName, dataplane string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,8 +100,8 @@ func (r *Renewals) Forget(meshName, dataplane string) {
 	}
 }
 
-// Run calls what is due until ctx ends, whose error it returns after the last call has
-// ended.
+// Run calls due for due renewals until ctx ends. After the last call has ended, it returns
+// the error of ctx.
 func (r *Renewals) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -127,8 +127,8 @@ func (r *Renewals) Run(ctx context.Context) error {
 	}
 }
 
-// next takes what is due from the queue; it now waits for its turn. Otherwise it returns
-// nil and when the first will be due, zero if there is nothing to wait for.
+// next takes a due renewal from the queue, which then waits for its turn. If none is due, it
+// returns nil and when the first one will be due, or zero if the queue is empty.
 func (r *Renewals) next() (e *renewal, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,8 +143,8 @@ func (r *Renewals) next() (e *renewal, at time.Time) {
 	return e, at
 }
 
-// queued has something due wait for the turns of its mesh, and reports whether nobody
-// takes care of them yet.
+// queued adds a due renewal to the turns of its mesh. It reports whether no goroutine serves
+// the mesh yet.
 func (r *Renewals) queued(e *renewal) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +153,7 @@ func (r *Renewals) queued(e *renewal) (first bool) {
 	return !served
 }
 
-// serve calls what is due of a mesh until nothing is.
+// serve calls due for the renewals of a mesh until none is left.
 func (r *Renewals) serve(ctx context.Context, meshName string) {
 	for ctx.Err() == nil {
 		e := r.turn(meshName)
@@ -164,8 +164,8 @@ func (r *Renewals) serve(ctx context.Context, meshName string) {
 	}
 }
 
-// turn takes what comes next of a mesh, without what was noted anew or forgotten while it
-// waited; nil, and nobody takes care of the mesh any more, if there is nothing.
+// turn takes the next renewal of a mesh. It skips those that were noted anew or forgotten
+// while they waited. If none is left, it returns nil, and the mesh is no longer served.
 func (r *Renewals) turn(meshName string) *renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// renewalBubble runs renewals; fired returns when proxies were due since start.
+// renewalBubble runs renewals. fired returns when proxies were due, counted from the start.
 func renewalBubble(t *testing.T, f func(r *Renewals, fired func() map[string]time.Duration)) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -101,7 +101,7 @@ func TestRenewalsReplaceAndForget(t *testing.T) {
 	})
 }
 
-// TestRenewalsMove has the first become the last.
+// TestRenewalsMove: the first entry becomes the last.
 func TestRenewalsMove(t *testing.T) {
 	renewalBubble(t, func(r *Renewals, fired func() map[string]time.Duration) {
 		now := time.Now()
@@ -117,8 +117,8 @@ func TestRenewalsMove(t *testing.T) {
 	})
 }
 
-// TestRenewalsOverdue notes certificates that are past renewal, as after a restart,
-// and one whose life is empty.
+// TestRenewalsOverdue notes certificates whose renewal is overdue, as after a restart, and
+// one whose life is empty.
 func TestRenewalsOverdue(t *testing.T) {
 	renewalBubble(t, func(r *Renewals, fired func() map[string]time.Duration) {
 		now := time.Now()
@@ -132,7 +132,7 @@ func TestRenewalsOverdue(t *testing.T) {
 	})
 }
 
-// TestRenewalsAgain notes a new certificate from the call itself.
+// TestRenewalsAgain notes a new certificate inside the call of due.
 func TestRenewalsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *Renewals
@@ -156,9 +156,9 @@ func TestRenewalsAgain(t *testing.T) {
 	})
 }
 
-// TestRenewalsAfterSleep: what became due while the host slept, or while its clock
-// was behind, is renewed soon after. Timers count the time that it was awake. A bubble
-// has no monotonic clock; for that see TestRenewalIsDueByTheWallClock.
+// TestRenewalsAfterSleep: renewals that became due while the host slept, or while its clock
+// was behind, happen soon afterwards. Timers count only the time that the host was awake. A
+// bubble has no monotonic clock; for that see TestRenewalIsDueByTheWallClock.
 func TestRenewalsAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64

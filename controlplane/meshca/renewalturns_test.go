@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestRenewalsOfMeshesTakeTurnsApart: a renewal that waits, as for the plan of its mesh,
-// holds up its mesh alone. What is noted anew or forgotten while it waits for its turn is
-// not due any more.
+// TestRenewalsOfMeshesTakeTurnsApart: a renewal that waits, for example for the plan of its
+// mesh, delays only its own mesh. A renewal that is noted anew or forgotten while it waits
+// for its turn is no longer due.
 func TestRenewalsOfMeshesTakeTurnsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})

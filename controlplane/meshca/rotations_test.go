@@ -48,8 +48,8 @@ func TestRotationThreeTimes(t *testing.T) {
 		if n := len(steps); n != 10 {
 			rt.t.Errorf("%d steps were taken, not 10", n)
 		}
-		// The first trusts, then three steps for each of three rotations, the last of
-		// which takes a root away.
+		// The first trust, then three steps for each of three rotations, the last of which
+		// removes a root.
 		for i, step := range steps {
 			if step.Withdrawn != uint64(i/3) {
 				rt.t.Errorf("at step %d roots were withdrawn %d times", i, step.Withdrawn)
@@ -62,8 +62,8 @@ func TestRotationThreeTimes(t *testing.T) {
 	})
 }
 
-// TestRotationResumes ends the process in each state and starts another one, over
-// the file that the first has left.
+// TestRotationResumes ends the process in each state and starts another one on the same
+// file.
 func TestRotationResumes(t *testing.T) {
 	for crash := range 4 {
 		dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestRotationResumes(t *testing.T) {
 	}
 }
 
-// resume rotates once; in the state that crash counts to it calls restart.
+// resume rotates once. In the state with number crash it calls restart.
 func (rt *rotationTest) resume(crash int, restart func()) {
 	old, next := rt.pair(), rt.pair()
 	step := 0
@@ -120,8 +120,8 @@ func (rt *rotationTest) resume(crash int, restart func()) {
 	rt.noGap()
 }
 
-// TestRotationByTwo has two processes look after one store: a step that the other
-// has taken is not taken again.
+// TestRotationByTwo runs two processes on one store: a step that one has taken is not taken
+// again.
 func TestRotationByTwo(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		old, next := rt.pair(), rt.pair()
@@ -140,7 +140,7 @@ func TestRotationByTwo(t *testing.T) {
 	})
 }
 
-// TestRotationMissesNothing has the pair change while the mesh is being looked at.
+// TestRotationMissesNothing changes the pair while the mesh is being read.
 func TestRotationMissesNothing(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		old, next := rt.pair(), rt.pair()
@@ -160,8 +160,8 @@ func TestRotationMissesNothing(t *testing.T) {
 	})
 }
 
-// TestRotationWhileDown has the pair change, and the proxies confirm, while there
-// is no control plane.
+// TestRotationWhileDown changes the pair, and lets the proxies confirm, while no control
+// plane runs.
 func TestRotationWhileDown(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		old, next := rt.pair(), rt.pair()
@@ -261,8 +261,8 @@ func TestRotationBack(t *testing.T) {
 	}
 }
 
-// TestRotationLatestWins asks for a third authority in each phase of the rotation
-// to the second.
+// TestRotationLatestWins asks for a third authority in each phase of the rotation to the
+// second.
 func TestRotationLatestWins(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		a, b, c := rt.pair(), rt.pair(), rt.pair()
@@ -303,7 +303,7 @@ func TestRotationDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// TestRotationWaitsForAbsent keeps the old root for a dataplane that is away.
+// TestRotationWaitsForAbsent: the old root stays for a dataplane that is away.
 func TestRotationWaitsForAbsent(t *testing.T) {
 	for name, end := range map[string]func(rt *rotationTest){
 		"returns": func(rt *rotationTest) {
@@ -343,8 +343,8 @@ func TestRotationWaitsForAbsent(t *testing.T) {
 	}
 }
 
-// TestRotationWaitsForLatecomer has the last dataplane come and go while the others
-// have confirmed: it counts once it has confirmed as well.
+// TestRotationWaitsForLatecomer: the last dataplane comes and goes while the others have
+// confirmed. It counts once it has confirmed as well.
 func TestRotationWaitsForLatecomer(t *testing.T) {
 	connect := func(rt *rotationTest) { rt.progress.confirm("m", "late", 0) }
 	leave := func(rt *rotationTest) { rt.progress.disconnect("m", "late") }
@@ -382,8 +382,8 @@ func TestRotationWaitsForLatecomer(t *testing.T) {
 	}
 }
 
-// TestRotationWithoutAnswer drops the old root in time though a connected proxy
-// never confirms: the certificate that it may hold has expired.
+// TestRotationWithoutAnswer: the old root is dropped in time even though a connected proxy
+// never confirms, because the certificate that the proxy may hold has expired.
 func TestRotationWithoutAnswer(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		a, b := rt.pair(), rt.pair()
@@ -445,7 +445,7 @@ func TestRotationOfDeletedMesh(t *testing.T) {
 	})
 }
 
-// TestRotationRetries has the progress fail.
+// TestRotationRetries: the progress fails.
 func TestRotationRetries(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		a, b := rt.pair(), rt.pair()
@@ -468,8 +468,8 @@ func TestRotationRetries(t *testing.T) {
 	})
 }
 
-// TestRotationUnderConstantChange changes the mesh without a pause: steps must
-// still be taken.
+// TestRotationUnderConstantChange changes the mesh without a pause. Steps must still be
+// taken.
 func TestRotationUnderConstantChange(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		a, b := rt.pair(), rt.pair()
@@ -490,8 +490,8 @@ func TestRotationUnderConstantChange(t *testing.T) {
 	})
 }
 
-// TestRotationOverRestart: a process that has just started has no streams. It does
-// not take that for everybody's consent to a root that they may not trust yet.
+// TestRotationOverRestart: a process that has just started has no streams. It must not treat
+// this as consent of all proxies to a root that they may not trust yet.
 func TestRotationOverRestart(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		old, next := rt.pair(), rt.pair()
@@ -516,13 +516,13 @@ func TestRotationOverRestart(t *testing.T) {
 		rt.confirmAll("m", "b")
 		rt.r.ProxiesChanged("m")
 		synctest.Wait()
-		rt.expect("m", next, old, next) // and "a", "b" have yet to confirm that
+		rt.expect("m", next, old, next) // "a" and "b" have yet to confirm this
 		rt.noGap()
 	})
 }
 
-// TestRotationGrace: a proxy that does not return holds a rotation up for the
-// grace, not for ever, and one that returns without having confirmed does.
+// TestRotationGrace: a proxy that does not return delays a rotation only for the grace. One
+// that returns without having confirmed delays it further.
 func TestRotationGrace(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		rt.grace = 30 * time.Second
@@ -536,7 +536,7 @@ func TestRotationGrace(t *testing.T) {
 		rt.confirmAll("m", "a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		rt.expect("m", old, old, next) // "b" is connected and has not confirmed
+		rt.expect("m", old, old, next) // "b" is connected but has not confirmed
 		rt.confirmAll("m", "b")
 		rt.expect("m", next, old, next)
 	})

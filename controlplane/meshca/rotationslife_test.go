@@ -36,8 +36,8 @@ func TestLongerLifeIsNotedThoughThePairIsRefused(t *testing.T) {
 	})
 }
 
-// TestLongerLifeIsSignedOnceItIsNoted: a life that is raised and lowered again before
-// anybody looks was never signed for.
+// TestLongerLifeIsSignedOnceItIsNoted: a life that is raised and lowered again before it is
+// noted is never signed for.
 func TestLongerLifeIsSignedOnceItIsNoted(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	noted := func(life time.Duration) {
@@ -63,8 +63,8 @@ func TestLongerLifeIsSignedOnceItIsNoted(t *testing.T) {
 	}
 }
 
-// TestGraceBeginsAnewForAnotherRoot: a root that supersedes one which does not sign yet
-// is nowhere known, however long that one has waited.
+// TestGraceBeginsAnewForAnotherRoot: a root that supersedes one which does not sign yet is
+// unknown to all proxies, no matter how long the other one has waited.
 func TestGraceBeginsAnewForAnotherRoot(t *testing.T) {
 	rotationBubble(t, func(rt *rotationTest) {
 		rt.grace = 30 * time.Second
@@ -87,8 +87,8 @@ func TestGraceBeginsAnewForAnotherRoot(t *testing.T) {
 	})
 }
 
-// TestLeafOfOtherSources: two dataplanes that are known by the same names may vouch for
-// other tag sets, and no certificate is given to one for the other.
+// TestLeafOfOtherSources: two dataplanes with the same names may vouch for different tag
+// sets. The certificate of one is not given to the other.
 func TestLeafOfOtherSources(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	set := func(service, version string) mesh.Tags {

@@ -12,14 +12,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// rotationAct is one thing that happens in a mesh under rotation.
+// rotationAct is one event in a mesh under rotation.
 type rotationAct struct {
 	Do string
 	// Proxy and Pair are indexes.
 	Proxy, Pair int
 }
 
-// modelProxy holds what it was sent, which arrives in parts.
+// modelProxy holds what it was sent. The roots and the identity arrive separately.
 type modelProxy struct {
 	connected          bool
 	roots              []byte
@@ -85,7 +85,7 @@ func (m *rotationModel) act(a rotationAct) {
 	synctest.Wait()
 }
 
-// refused finds two connected proxies of which one refuses the other.
+// refused returns an error if one connected proxy refuses another one.
 func (m *rotationModel) refused() error {
 	for i, client := range m.proxies {
 		for j, server := range m.proxies {
@@ -104,8 +104,8 @@ func (m *rotationModel) refused() error {
 	return nil
 }
 
-// settle has all proxies connect and take everything, as often as the longest
-// rotation needs, and reports what is not as asked.
+// settle makes all proxies connect and take everything, as often as the longest rotation
+// needs, and reports deviations from what was asked for.
 func (m *rotationModel) settle() error {
 	for range 4 {
 		for i := range m.proxies {
@@ -124,9 +124,9 @@ func (m *rotationModel) settle() error {
 	return nil
 }
 
-// TestRotationNeverRefuses drives random rotations over proxies that take what they
-// are sent late and in parts: no connected proxy ever refuses another one, and in
-// the end the mesh has the authority that was asked for last, and no other.
+// TestRotationNeverRefuses drives random rotations over proxies that take what they are sent
+// late and in parts. No connected proxy ever refuses another one, and in the end the mesh
+// has the authority that was asked for last, and no other.
 func TestRotationNeverRefuses(t *testing.T) {
 	acts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) rotationAct {
 		return rotationAct{

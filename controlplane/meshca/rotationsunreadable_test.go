@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestRotationsWithAnUnreadableMesh: the others are looked after, and it is itself
-// once it was written again.
+// TestRotationsWithAnUnreadableMesh: the other meshes are served, and so is the unreadable
+// one once it is written again.
 func TestRotationsWithAnUnreadableMesh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &storetest.Unreadable{Store: memstore.New()}
@@ -41,7 +41,8 @@ func TestRotationsWithAnUnreadableMesh(t *testing.T) {
 	})
 }
 
-// TestRotationsWithAStoreThatIsAway at the start ask again.
+// TestRotationsWithAStoreThatIsAway: rotations that cannot read the store at the start try
+// again.
 func TestRotationsWithAStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &storetest.Unreadable{Store: memstore.New()}

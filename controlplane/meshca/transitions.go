@@ -14,26 +14,26 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// position is where the rotation of a mesh stands.
+// position is the state of the rotation of a mesh.
 type position struct {
 	state *Authority
-	// version is that of the stored state.
+	// version is the version of the stored state.
 	version uint64
-	// revision is that of the trust which proxies are to confirm.
+	// revision is the revision of the trust that proxies must confirm.
 	revision uint64
 }
 
-// transition returns the state after a, which is nil if there is none yet, and a
-// itself for no change. life is that of certificates signed now, version that of
-// the stored a.
+// transition returns the state after a, or a if there is no change. a is nil if there is no
+// state yet. life is the life of certificates signed now, and version is the version of the
+// stored a.
 type transition func(a *Authority, life time.Duration, version uint64) *Authority
 
-// decision is what a transition makes of a mesh.
+// decision is the result of a transition for a mesh.
 type decision struct {
-	// authority and trust are what is stored.
+	// authority and trust are the stored resources.
 	authority, trust *model.Resource
 	old, next        *Authority
-	// believe is what is to be trusted; nil for what is stored.
+	// believe is the new trust, or nil if the stored one stays.
 	believe *mesh.Trust
 }
 
@@ -86,7 +86,7 @@ func withdraws(old, next []byte) bool {
 
 func (d *decision) changes() bool { return d != nil && (d.next != d.old || d.believe != nil) }
 
-// write stores the state and what is trusted by it.
+// write stores the state and its trust.
 func (d *decision) write(tx store.Tx) (err error) {
 	if d.next != d.old {
 		if d.authority, err = put(tx, d.authority, d.next); err != nil {
@@ -99,8 +99,8 @@ func (d *decision) write(tx store.Tx) (err error) {
 	return err
 }
 
-// apply makes a transition of a mesh, in one transaction if there is something to
-// write; nil for a mesh without mutual TLS or without a state.
+// apply makes a transition of a mesh, in one transaction if there is something to write. It
+// returns nil for a mesh without mutual TLS or without a state.
 func (r *Rotations) apply(ctx context.Context, name string, change transition) (*position, error) {
 	var d *decision
 	err := r.Store.View(ctx, func(s store.Reader) (err error) {
@@ -132,7 +132,7 @@ func (r *Rotations) apply(ctx context.Context, name string, change transition) (
 	return at, nil
 }
 
-// get returns the resource of a mesh, without a spec if there is none.
+// get returns the resource of a mesh. It has no spec if it does not exist.
 func get(s store.Reader, k *model.Kind, name string) (*model.Resource, error) {
 	res, err := s.Get(k, name, name)
 	if fault.Is(err, fault.NotFound) {

@@ -25,21 +25,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// WorkloadLife is the validity of a proxy's certificate unless the mesh says
-// otherwise.
+// WorkloadLife is the validity of a proxy's certificate unless the mesh says otherwise.
 const WorkloadLife = mesh.DefaultLeafLife
 
-// Leaf is the identity of a proxy. It is shared by all who ask for it and must
-// not be changed.
+// Leaf is the identity of a proxy. All callers that ask for it share it, so it must not be
+// changed.
 type Leaf struct {
 	// Certificate is the chain, leaf first, and Key is PKCS #8, both PEM.
 	Certificate, Key []byte
-	// Backend and Issuer say who signed; see mesh.Trust.
+	// Backend and Issuer name the authority that signed; see mesh.Trust.
 	Backend, Issuer string
 	// Sources are the tag sets that the certificate vouches for, in no particular order.
 	Sources []mesh.Tags
-	// Issued and NotAfter are moments of the wall clock alone: that of the process stands
-	// still while the host sleeps.
+	// Issued and NotAfter are times of the wall clock only, because the monotonic clock
+	// stands still while the host sleeps.
 	Issued, NotAfter time.Time
 }
 
@@ -54,13 +53,13 @@ type Workloads struct {
 	mu      sync.Mutex
 	signers map[string]*workloadSigner // by mesh
 	leaves  map[model.Key]*issuedLeaf  // by dataplane
-	sweepAt int                        // number of leaves at which the old ones go
+	sweepAt int                        // number of leaves at which old ones are dropped
 }
 
-// minSweep is the number of identities below which none is dropped for its age.
+// minSweep is the number of identities below which none is dropped because of its age.
 const minSweep = 1024
 
-// issuedLeaf is an identity with what it was ordered as.
+// issuedLeaf is an identity together with its order.
 type issuedLeaf struct {
 	*Leaf
 	orderID
@@ -68,14 +67,14 @@ type issuedLeaf struct {
 
 // orderID is equal for orders that one identity can serve.
 type orderID struct {
-	// sources tells apart what has the same names, grouped in another way.
+	// sources distinguishes orders with the same names that are grouped differently.
 	names, sources, backend string
 	life                    time.Duration
 	authority               [sha256.Size]byte
 }
 
-// reuse is the part of its life in which an identity is given out again: a proxy
-// that comes back is sent nothing that it holds. It ends before renewals begin.
+// reuse is the part of its life in which an identity is given out again, so that a proxy
+// that comes back is not sent what it already holds. It ends before renewals begin.
 const reuse = 0.65
 
 // NewWorkloads returns the signer of a store's meshes.
@@ -85,7 +84,7 @@ func NewWorkloads(s store.Store, now func() time.Time) *Workloads {
 	return w
 }
 
-// order is what is to be signed, read in one state of the store.
+// order is what must be signed, read in one state of the store.
 type order struct {
 	authority *Authority
 	names     []*url.URL
@@ -102,11 +101,10 @@ func (o *order) id() orderID {
 	return orderID{fmt.Sprint(o.names), strings.Join(sources, "\n"), o.authority.Backend, o.life, sha256.Sum256(o.authority.Current.Certificate)}
 }
 
-// Issue signs the identity of a dataplane, for its tags as they are now, by the
-// authority that signs in its mesh now; an identity that was issued for the same
-// not long ago is returned again. Faults: NotFound for a dataplane that does not
-// exist, Invalid for tags that no certificate can carry, Unavailable while the
-// mesh has no authority or it has just failed.
+// Issue signs the identity of a dataplane, for its current tags, by the authority that
+// currently signs in its mesh. A recent identity for the same order is returned again.
+// Faults: NotFound for a dataplane that does not exist, Invalid for tags that no certificate
+// can carry, Unavailable while the mesh has no authority or the authority has just failed.
 func (w *Workloads) Issue(ctx context.Context, meshName, dataplane string) (*Leaf, error) {
 	o, err := w.order(ctx, meshName, dataplane)
 	if err != nil {
@@ -127,7 +125,8 @@ func (w *Workloads) Issue(ctx context.Context, meshName, dataplane string) (*Lea
 	return w.keep(key, &issuedLeaf{leaf, id}), nil
 }
 
-// ask reports to done however signing ends: others may wait for it.
+// ask always reports the end of signing to done, even after a panic, because others may wait
+// for it.
 func (w *Workloads) ask(t turn, o *order) (leaf *Leaf, err error) {
 	err = errors.New("signing did not end")
 	defer func() { w.done(t, err) }()
@@ -135,7 +134,7 @@ func (w *Workloads) ask(t turn, o *order) (leaf *Leaf, err error) {
 	return leaf, err
 }
 
-// held returns the identity that serves an order; nil if there is none.
+// held returns the identity that serves an order, or nil.
 func (w *Workloads) held(key model.Key, id orderID) *Leaf {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,10 +144,10 @@ func (w *Workloads) held(key model.Key, id orderID) *Leaf {
 	return nil
 }
 
-// keep remembers an identity, unless one for the same order was kept meanwhile,
-// and returns the one that counts. When there are twice as many as were left the
-// last time, those go that will not be given out again: their dataplanes may have
-// been deleted while they were signed.
+// keep remembers an identity, unless one for the same order was kept meanwhile, and returns
+// the one that counts. When the number of identities has doubled since the last time, it
+// drops those that will not be given out again, because their dataplanes may have been
+// deleted during signing.
 func (w *Workloads) keep(key model.Key, leaf *issuedLeaf) *Leaf {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,14 +163,14 @@ func (w *Workloads) keep(key model.Key, leaf *issuedLeaf) *Leaf {
 	return leaf.Leaf
 }
 
-// young reports whether an identity can be given out again. One from the future was signed
-// by a clock that was ahead and has come back: it is not valid yet.
+// young reports whether an identity can be given out again. An identity from the future was
+// signed while the clock was ahead. It is not valid yet.
 func (l *Leaf) young(now time.Time) bool {
 	age := now.Sub(l.Issued)
 	return age >= -identity.Backdate && age < time.Duration(reuse*float64(l.NotAfter.Sub(l.Issued)))
 }
 
-// Forget drops what is remembered of a dataplane that was deleted.
+// Forget drops what is remembered of a deleted dataplane.
 func (w *Workloads) Forget(meshName, dataplane string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,8 +203,8 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 			return err
 		}
 		o.authority = held.Spec.(*Authority)
-		// A longer life waits until it is noted: a root is trusted for as long as what is
-		// noted says.
+		// A longer life must be noted first, because the noted life decides how long a root
+		// is trusted.
 		if noted := o.authority.LeafLife; noted > 0 {
 			o.life = min(o.life, noted)
 		}
@@ -217,14 +216,14 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 	return o, err
 }
 
-// LeafLife is how long the certificates of a mesh with this authority are good.
+// LeafLife returns the validity of the certificates of a mesh with this authority.
 func LeafLife(a *mesh.Authority) (time.Duration, error) {
 	return a.LeafLife()
 }
 
-// identities are the names that a certificate vouches for: each service, and each
-// value of each tag. A tag that no name can carry makes all of them fail: without
-// it the proxy would escape the rules that deny the tag.
+// identities returns the names that a certificate vouches for: each service, and each value
+// of each tag. It fails if any tag cannot be part of a name, because without that tag the
+// proxy would escape the rules that deny the tag.
 func identities(meshName string, d *mesh.Dataplane) ([]*url.URL, error) {
 	names := map[string]*url.URL{}
 	for _, tags := range d.TagSets() {
@@ -252,10 +251,9 @@ func identities(meshName string, d *mesh.Dataplane) ([]*url.URL, error) {
 	return out, nil
 }
 
-// parseName reads a name that means the same to all who read the certificate:
-// visible ASCII, which no reader writes in another way, with a host whose labels
-// are not empty, since crypto/x509 reads no certificate with others. The slash in
-// keys of tags ends the host.
+// parseName parses a name that all readers of the certificate understand alike. It must be
+// visible ASCII, which no reader writes differently, and its host must have no empty labels,
+// because crypto/x509 refuses such certificates. A slash in the key of a tag ends the host.
 func parseName(text string) (*url.URL, bool) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, false
@@ -296,7 +294,7 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial, NotBefore: now.Add(-identity.Backdate), NotAfter: end, URIs: o.names,
-		BasicConstraintsValid: true, // no authority (X509-SVID 4.1)
+		BasicConstraintsValid: true, // not an authority (X509-SVID 4.1)
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, signer.cert, key.Public(), signer.key)

@@ -31,7 +31,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// ca is an authority that tests make.
+// ca is an authority for tests.
 type ca struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -70,7 +70,7 @@ func newCAWith(t testing.TB, name string, life time.Duration, parent *ca, key cr
 
 func (c *ca) pem() []byte { return identitytest.PEM("CERTIFICATE", c.cert.Raw) }
 
-// pair has the certificate with more after it.
+// pair returns the pair of the authority, with further certificates after its own.
 func (c *ca) pair(t testing.TB, more ...*ca) identity.KeyPair {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.key)
@@ -84,8 +84,8 @@ func (c *ca) pair(t testing.TB, more ...*ca) identity.KeyPair {
 	return p
 }
 
-// workloadTest has mesh m with backend ca and dataplane web, whose authority is
-// asked through a counter.
+// workloadTest has a mesh m with backend ca and dataplane web. A counter counts the questions
+// to its authority.
 type workloadTest struct {
 	*Workloads
 	t     testing.TB
@@ -118,7 +118,7 @@ func (wt *workloadTest) expiration(text string) {
 	storetest.Place(wt.t, wt.store, mesh.Meshes, "", "m", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{a}}})
 }
 
-// sets writes a dataplane with an inbound for each tag set.
+// sets writes a dataplane with one inbound for each tag set.
 func (wt *workloadTest) sets(name string, sets ...mesh.Tags) {
 	wt.t.Helper()
 	n := &mesh.Networking{}
@@ -156,7 +156,7 @@ func (wt *workloadTest) fails(code fault.Code) error {
 	return err
 }
 
-// chain parses an identity.
+// chain parses the certificates of an identity.
 func chain(t testing.TB, leaf *Leaf) (certs []*x509.Certificate) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
@@ -300,8 +300,7 @@ func TestWorkloadTagsRefused(t *testing.T) {
 	}
 }
 
-// TestWorkloadNamesAreRead holds that whatever is accepted comes out of the
-// certificate as it went in.
+// TestWorkloadNamesAreRead: every accepted name is read from the certificate unchanged.
 func TestWorkloadNamesAreRead(t *testing.T) {
 	root := newCA(t, "m", 48*time.Hour, nil)
 	parsed, err := parseAuthority(new(root.pair(t)))
@@ -374,7 +373,8 @@ func TestWorkloadReuse(t *testing.T) {
 	}
 }
 
-// TestWorkloadReuseOutlivesAuthority serves who comes back while the authority fails.
+// TestWorkloadReuseOutlivesAuthority: a proxy that comes back is served even while the
+// authority fails.
 func TestWorkloadReuseOutlivesAuthority(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	leaf := wt.issue()
@@ -446,7 +446,7 @@ func TestWorkloadsConcurrently(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAreBounded keeps neither old identities nor too many authorities.
+// TestWorkloadsAreBounded: neither old identities nor too many authorities are kept.
 func TestWorkloadsAreBounded(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	leaf := wt.issue()

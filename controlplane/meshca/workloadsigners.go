@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
-// Bounds of the pause after an authority failed, in which it is not asked again,
-// however many proxies want a certificate.
+// Bounds of the pause after a failure of an authority. During the pause it is not asked
+// again, no matter how many proxies want a certificate.
 const (
 	firstCooldown = time.Second
 	lastCooldown  = 30 * time.Second
@@ -25,19 +25,19 @@ const (
 // maxSigners bounds the authorities that are remembered.
 const maxSigners = 1024
 
-// workloadSigner is the authority of a mesh, and how it fared. Its fields below
-// digest are guarded by [Workloads.mu].
+// workloadSigner is the authority of a mesh, with its recent outcomes. [Workloads.mu] guards
+// the fields below digest.
 type workloadSigner struct {
-	// digest is that of the certificates: another authority begins anew.
+	// digest is the digest of the certificates. Another authority starts anew.
 	digest [sha256.Size]byte
-	// parsed is nil until the authority was read.
+	// parsed is nil until the authority has been parsed.
 	parsed *parsedAuthority
-	// proven says that the last signature succeeded: all may ask at a time.
-	// Otherwise one asks, and the others wait until asking is closed.
+	// proven says that the last signature succeeded. Then several callers may ask at the
+	// same time. Otherwise one asks, and the others wait until asking is closed.
 	proven bool
 	asking chan struct{}
-	// until is when a failed authority may be asked again, pause the last pause
-	// and err why it failed.
+	// until is when a failed authority may be asked again, pause is the last pause, and err
+	// is the reason of the failure.
 	until time.Time
 	pause time.Duration
 	err   error
@@ -47,22 +47,21 @@ type workloadSigner struct {
 type parsedAuthority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
-	// chain is what follows a leaf, in PEM: the certificates that lead from it to
-	// the root, which is left out.
+	// chain is the PEM text after the leaf: the certificates that lead from the leaf to the
+	// root, without the root.
 	chain []byte
-	// notBefore and notAfter bound the time in which all of the chain is valid.
+	// notBefore and notAfter bound the time in which the whole chain is valid.
 	notBefore, notAfter time.Time
 }
 
-// turn is the permission to ask an authority; alone if the others wait.
+// turn is the permission to ask an authority. alone says that the others wait.
 type turn struct {
 	*workloadSigner
 	alone bool
 }
 
-// admit waits until the authority of a mesh may be asked to sign, which the
-// caller must then do and report to done. It fails while the authority cools down
-// from a failure.
+// admit waits until the authority of a mesh may be asked to sign. The caller must then ask
+// and report to done. admit fails while the authority cools down after a failure.
 func (w *Workloads) admit(ctx context.Context, meshName string, pair *identity.KeyPair) (turn, error) {
 	digest := sha256.Sum256(pair.Certificate)
 	for {
@@ -96,8 +95,8 @@ func (w *Workloads) admit(ctx context.Context, meshName string, pair *identity.K
 	}
 }
 
-// done takes the outcome of what admit permitted. Of failures at the same time
-// the first one counts.
+// done records the outcome of what admit permitted. Among simultaneous failures only the
+// first one counts.
 func (w *Workloads) done(t turn, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,8 +134,8 @@ func (w *Workloads) authority(s *workloadSigner, pair *identity.KeyPair) (*parse
 	return p, nil
 }
 
-// parseAuthority reads a pair whose first certificate signs. Of a pair that does
-// not match nothing is kept, so that a corrected key is read.
+// parseAuthority reads a pair whose first certificate signs. A pair that does not match is an
+// error, so nothing is remembered and a corrected key is read later.
 func parseAuthority(pair *identity.KeyPair) (*parsedAuthority, error) {
 	p := &parsedAuthority{}
 	for block, rest := pem.Decode(pair.Certificate); block != nil; block, rest = pem.Decode(rest) {
@@ -174,11 +173,11 @@ func parseAuthority(pair *identity.KeyPair) (*parsedAuthority, error) {
 	return p, nil
 }
 
-// parseSigner reads a private key in PEM or DER: PKCS #8, PKCS #1 or SEC 1. No
-// error of a parser is passed on, for it may quote the key.
+// parseSigner reads a private key in PEM or DER: PKCS #8, PKCS #1 or SEC 1. It passes on no
+// error of a parser, because that may quote the key.
 func parseSigner(data []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "EC PARAMETERS" { // stands before keys in SEC 1
+		if block.Type != "EC PARAMETERS" { // precedes keys in SEC 1
 			data = block.Bytes
 			break
 		}

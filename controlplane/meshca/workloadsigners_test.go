@@ -25,7 +25,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestWorkloadChain has a provided authority below others.
+// TestWorkloadChain tests a provided authority below others.
 func TestWorkloadChain(t *testing.T) {
 	root := newCA(t, "root", 100*24*time.Hour, nil)
 	upper := newCA(t, "upper", 2*time.Hour, root)
@@ -65,7 +65,7 @@ func TestWorkloadChain(t *testing.T) {
 	}
 }
 
-// TestWorkloadChainChanges adds an intermediate behind the same first certificate.
+// TestWorkloadChainChanges adds an intermediate after the same first certificate.
 func TestWorkloadChainChanges(t *testing.T) {
 	root := newCA(t, "root", 100*24*time.Hour, nil)
 	upper := newCA(t, "upper", 90*24*time.Hour, root)
@@ -111,7 +111,8 @@ func TestWorkloadAuthorityKeys(t *testing.T) {
 	}
 }
 
-// TestWorkloadAuthorityUnusable plants a text in what is no key.
+// TestWorkloadAuthorityUnusable plants a canary text in data that is not a key, which no
+// error may quote.
 func TestWorkloadAuthorityUnusable(t *testing.T) {
 	const canary = "c4n4ry"
 	good, other := newCA(t, "m", 48*time.Hour, nil), newCA(t, "m", 48*time.Hour, nil)
@@ -169,8 +170,8 @@ func TestWorkloadKeyCorrected(t *testing.T) {
 	}
 }
 
-// TestWorkloadCooldown has 1,000 proxies want a certificate of an authority that
-// fails for some minutes.
+// TestWorkloadCooldown: 1,000 proxies want a certificate of an authority that fails for some
+// minutes.
 func TestWorkloadCooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -238,8 +239,8 @@ func TestWorkloadCooldown(t *testing.T) {
 	})
 }
 
-// TestWorkloadFailuresTogether fails an authority while many ask it at a time,
-// because it was well: together they are one failure.
+// TestWorkloadFailuresTogether: a working authority fails while many ask it at the same
+// time. All of this counts as one failure.
 func TestWorkloadFailuresTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -280,7 +281,8 @@ func TestWorkloadFailuresTogether(t *testing.T) {
 	})
 }
 
-// TestWorkloadCooldownIsOfOneMesh fails one mesh and not the other.
+// TestWorkloadCooldownIsOfOneMesh: the authority of one mesh fails, and the other mesh is
+// not affected.
 func TestWorkloadCooldownIsOfOneMesh(t *testing.T) {
 	wt := newWorkloadTest(t, identitytest.Memory(t))
 	storetest.Place(t, wt.store, mesh.Meshes, "", "bad", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca"}}}})
@@ -292,7 +294,8 @@ func TestWorkloadCooldownIsOfOneMesh(t *testing.T) {
 	wt.issue()
 }
 
-// TestWorkloadWaitEnds lets go of who waits for another's question.
+// TestWorkloadWaitEnds: a caller that waits for another one's question stops waiting when its
+// context ends.
 func TestWorkloadWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -1,9 +1,9 @@
-// Package nodes answers who is there: every node that was ever seen and not removed,
-// sidecar or gateway, connected or away since when and why, with what it should have,
-// was sent and has acknowledged. What is away is counted, never left out.
+// Package nodes answers which nodes exist: every node that was ever seen and not removed,
+// sidecar or gateway. It tells whether a node is connected, or since when and why it is
+// away, and what configuration it should have, was sent and has acknowledged. Nodes that are
+// away are counted, never left out.
 //
-// It keeps nothing. Who exists and what became of them is known to [insight.Insights],
-// how far those are that are connected to [snapshot.Store], which filters may answer
-// from memory to the revoker. A [Registry] puts them together, for both APIs, for
-// /revisions and for metrics.
+// It stores nothing. [insight.Insights] knows which nodes exist and what became of them,
+// [snapshot.Store] how far the connected ones are, and the revoker which filters may answer
+// from memory. A [Registry] combines them for both APIs, for /revisions and for metrics.
 package nodes

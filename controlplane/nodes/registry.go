@@ -12,28 +12,30 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// Options are where a [Registry] reads; all but Problems, Filters and its methods are required.
+// Options are the sources of a [Registry]. All are required except Problems, Filters, Gone
+// and GoneFormer.
 type Options struct {
 	Insights  *insight.Insights
 	Snapshots *snapshot.Store
-	// Scope names the scope of a node in Snapshots, by its type and mesh or control plane.
+	// Scope names the scope of a node in Snapshots, given its type and its mesh or control
+	// plane.
 	Scope func(typ, name string) string
-	// Latest is the newest revision, which scopes that nobody is connected to will show.
+	// Latest returns the newest revision. Scopes without connected nodes will show it.
 	Latest func() uint64
-	// Problems says what of a node is not applied as it is configured, a sentence each.
+	// Problems returns which configuration of a node is not applied as configured, one
+	// sentence each.
 	Problems func(insight.Node) []string
-	// Filters counts the known filters by node; nil where there are none.
+	// Filters counts the known filters by node. It is nil if there are none.
 	Filters func() map[string]Filters
-	// Gone forgets the filters of a node that is gone for good. It is Conflict while one
-	// of them is linked.
+	// Gone forgets the filters of a node that is gone for good. It fails with Conflict while
+	// one of them is linked.
 	Gone func(node string) error
-	// GoneFormer forgets those that are not linked, of a node that goes on with others. It
-	// is Conflict while none is linked.
+	// GoneFormer forgets the filters that are not linked, of a node that continues with
+	// others. It fails with Conflict while none is linked.
 	GoneFormer func(node string) error
-	// Delete deletes what is stored of a node that may come: its Dataplane, or its
-	// enrolment.
+	// Delete deletes what is stored of a node that may come: its Dataplane or its enrolment.
 	Delete func(ctx context.Context, node insight.Node) error
-	// Instance tells the marks of this process from those of others.
+	// Instance distinguishes the marks of this process from those of others.
 	Instance string
 }
 
@@ -43,15 +45,14 @@ type Registry struct{ Options }
 // New returns a registry.
 func New(o Options) *Registry { return &Registry{o} }
 
-// Query picks nodes. The zero value picks all.
+// Query selects nodes. The zero value selects all.
 type Query struct {
-	// State is one of the states of insight, or empty for all. Who is away includes who
-	// is refused.
+	// State is one of the states of insight, or empty for all. Away includes refused nodes.
 	State string
-	// Part is what the names contain.
+	// Part is a text that the names must contain.
 	Part string
-	// After is the name after which the page begins, Offset how many are skipped behind
-	// it, Size how many the page has; 0 for all.
+	// After is the name after which the page begins, Offset the number of nodes to skip
+	// there, and Size the number of nodes on the page, or 0 for all.
 	After        string
 	Offset, Size int
 }
@@ -59,19 +60,19 @@ type Query struct {
 // Page is a part of the list, in the order of the names.
 type Page struct {
 	Nodes []Node
-	// Total is how many the query picks, More whether some of them follow the page.
+	// Total is the number of selected nodes. More says whether some of them follow the page.
 	Total int
 	More  bool
-	// Mark changes whenever what is shown of nodes does, their filters excepted; see
+	// Mark changes whenever the shown data of nodes change, except for their filters; see
 	// [Registry.Await].
 	Mark string
 }
 
-// States are what [Query].State may say.
+// States lists the valid values of [Query].State.
 func States() []string { return []string{insight.Connected, insight.Away, insight.Refused} }
 
-// candidate is a node before it is shown. known is false for one of which only filters
-// are remembered.
+// candidate is a node before it is shown. known is false if only filters of it are
+// remembered.
 type candidate struct {
 	insight.Node
 	known bool
@@ -79,7 +80,7 @@ type candidate struct {
 
 // List answers a query.
 func (r *Registry) List(q Query) Page {
-	p := Page{Nodes: []Node{}, Mark: r.mark()} // before it is read, so that no change is missed
+	p := Page{Nodes: []Node{}, Mark: r.mark()} // taken before the nodes are read, so that no change is missed
 	filters := r.filters()
 	var picked []candidate
 	for _, n := range r.all(filters) {
@@ -112,13 +113,14 @@ func (r *Registry) show(c candidate, f Filters) Node {
 	return r.orphan(c.ID, f)
 }
 
-// all lists who is known, and whose filters are, in the order of the ids.
+// all lists the known nodes, and those of which only filters are known, in the order of
+// their ids.
 func (r *Registry) all(filters map[string]Filters) []candidate {
 	known := r.Insights.Nodes()
 	out := make([]candidate, 0, len(known))
 	missing := map[string]bool{}
 	for id := range filters {
-		missing[id] = id != "" // the nodes of those beyond the bound are not remembered
+		missing[id] = id != "" // filters beyond the bound have no node name
 	}
 	for _, n := range known {
 		out = append(out, candidate{n, true})
@@ -140,7 +142,7 @@ func (r *Registry) filters() map[string]Filters {
 	return r.Filters()
 }
 
-// Get returns one node; NotFound if it is not known.
+// Get returns one node, or NotFound for an unknown one.
 func (r *Registry) Get(name string) (Node, error) {
 	f, remembered := r.filters()[name]
 	n, known := r.Insights.Node(name)
@@ -157,8 +159,8 @@ func missing(name string) error {
 	return fault.New(fault.NotFound, "node %q is not known", name)
 }
 
-// Counts counts the nodes by type and state, as [Registry.List] lists them: those of which
-// only filters are remembered are away.
+// Counts returns the number of nodes by type and state. As in [Registry.List], nodes of
+// which only filters are remembered are away.
 func (r *Registry) Counts() map[string]map[string]int {
 	out := r.Insights.Counts()
 	for id := range r.filters() {
@@ -172,7 +174,7 @@ func (r *Registry) Counts() map[string]map[string]int {
 // MaxAway bounds the names that [Registry.Away] returns.
 const MaxAway = 100
 
-// Away counts the nodes of some scopes that are not connected, and names some.
+// Away counts the nodes of some scopes that are not connected, and names some of them.
 func (r *Registry) Away(concerned func(scope string) bool) (count int, names []string) {
 	for _, n := range r.Insights.Nodes() {
 		if n.State == insight.Connected || !concerned(r.Scope(n.Type, n.Scope)) {
@@ -185,12 +187,12 @@ func (r *Registry) Away(concerned func(scope string) bool) (count int, names []s
 	return count, names
 }
 
-// Remove forgets a node that is gone for good: that it was ever seen, what is stored of
-// it, and that its filters may answer from memory or from what is on their disk. Whoever
-// calls it says that none of its processes runs or comes back with either. It is
-// NotFound for one that is not known, Conflict while it is connected; nothing was done
-// then. Once something is done there is no conflict any more: one that connects meanwhile
-// was removed, and is new.
+// Remove forgets a node that is gone for good: that it was ever seen, what is stored of it,
+// and that its filters may answer from memory or from their disks. By calling it, the caller
+// states that none of the node's processes runs or will come back with either. It fails with
+// NotFound for an unknown node and with Conflict for a connected one; then nothing was done.
+// Once something is done, there is no conflict any more: a node that connects meanwhile was
+// removed, and counts as new.
 func (r *Registry) Remove(ctx context.Context, name string) error {
 	n, known := r.Insights.Node(name)
 	f, remembered := r.filters()[name]
@@ -211,39 +213,40 @@ func (r *Registry) Remove(ctx context.Context, name string) error {
 	if err := r.Delete(ctx, n); err != nil {
 		return fmt.Errorf("delete what is stored of node %s: %w", name, err)
 	}
-	// Its Dataplane may be gone already, and what was known of it with that; or it is new
-	// already, and stays.
+	// Its Dataplane may already be gone, and its insight with it. Or it has already come
+	// back as a new node, which stays.
 	r.Insights.Remove(name)
 	return nil
 }
 
-// RemoveFormer forgets former processes of a node that goes on: their filters may not answer
-// from memory or from what is on their disk, because none of them runs or comes back with
-// either, as whoever calls it says. Nothing else of the node is touched. It is NotFound for
-// a node that is not known, Conflict while no filter of it is linked.
+// RemoveFormer forgets former processes of a node that continues: their filters may no
+// longer answer from memory or from their disks. By calling it, the caller states that none
+// of them runs or will come back with either. Nothing else of the node changes. It fails
+// with NotFound for an unknown node, and with Conflict while no filter of the node is
+// linked.
 func (r *Registry) RemoveFormer(name string) error {
 	if _, remembered := r.filters()[name]; !remembered || name == "" || r.GoneFormer == nil {
 		if _, known := r.Insights.Node(name); !known || name == "" {
 			return missing(name)
 		}
-		return nil // nobody counts on a filter of it
+		return nil // no filter of it is remembered
 	}
 	return r.GoneFormer(name)
 }
 
-// settle is how long [Registry.Await] waits for what else changes: a thousand proxies
-// that return together are not a thousand answers.
+// settle is how long [Registry.Await] waits for further changes, so that a thousand proxies
+// that return together do not cause a thousand answers.
 const settle = 200 * time.Millisecond
 
-// mark names what is shown of nodes at present.
+// mark names the current state of what is shown of nodes.
 func (r *Registry) mark() string {
 	of, _ := r.Insights.Moves()
 	far, _ := r.Snapshots.Moves()
 	return fmt.Sprintf("%s.%d.%d", r.Instance, of, far)
 }
 
-// Await returns when what is shown of nodes is not what a mark names, or the context has
-// ended. It is woken by events; what else changes in a moment goes along.
+// Await returns when the shown data of nodes are no longer those that a mark names, or when
+// the context ends. It is woken by events, and waits a moment for further changes.
 func (r *Registry) Await(ctx context.Context, mark string) {
 	for r.mark() == mark {
 		_, moved := r.Insights.Moves()

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a registry over the real parts, and a revoker that a test plays. Its time is
+// rig is a registry over the real parts, with a test in the role of the revoker. Its time is
 // virtual.
 type rig struct {
 	*nodes.Registry
@@ -90,7 +90,7 @@ func (r *rig) leave(node string) {
 	r.streams[node].Close()
 }
 
-// shown is a node as JSON.
+// shown returns a node as JSON.
 func shown(t *testing.T, d nodes.Node) string {
 	t.Helper()
 	b, err := json.MarshalIndent(d, "", " ")
@@ -166,7 +166,7 @@ const rejecting = `{
  }
 }`
 
-// A node is shown as it is: in step, refusing, refused.
+// TestDocuments: a node is shown as in step, rejecting or refused.
 func TestDocuments(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.insights.Account = func(node string) (insight.Last, bool) {
@@ -203,8 +203,8 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// Who is away is listed with a reason: that it never came, that it left, that nothing is
-// left of it but what its filters may know.
+// TestReasons: a node that is away is listed with a reason: it never came, it left, or only
+// its filters are remembered.
 func TestReasons(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.insights.Expect("default.never")
@@ -234,7 +234,7 @@ func TestReasons(t *testing.T) {
 		if n, _ := r.Away(func(string) bool { return true }); n != 2 {
 			t.Errorf("%d away", n)
 		}
-		// Whoever watches the counts must not miss one that the list shows.
+		// The counts must include every node that the list shows.
 		counts := map[string]map[string]int{"gateway": {"connected": 0, "away": 2, "refused": 0}, "sidecar": {"connected": 0, "away": 1, "refused": 0}}
 		if diff := cmp.Diff(counts, r.Counts()); diff != "" {
 			t.Error(diff)
@@ -242,7 +242,7 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// The list is read in pages, by place or by name, and picked from.
+// TestPages: the list is read in pages, by position or by name, and can be filtered.
 func TestPages(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		for i := range 10 {
@@ -278,7 +278,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// A node that is gone for good is removed with everything, and not while it is there.
+// TestRemove: a node that is gone for good is removed with everything, but not while it is
+// connected.
 func TestRemove(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		sub := r.connect("default.web")
@@ -324,9 +325,9 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// Former processes of a node are forgotten without anything else of it: it stays, whatever
-// the revoker answers, and so does what is stored of it. Of a node of which nobody counts on
-// a filter there is nothing to do; one that is not known is not found.
+// TestRemoveFormer: former processes of a node are forgotten, but the node itself and what
+// is stored of it stay, no matter what the revoker answers. Without remembered filters there
+// is nothing to do. An unknown node is not found.
 func TestRemoveFormer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.connect("default.web")
@@ -335,7 +336,7 @@ func TestRemoveFormer(t *testing.T) {
 		}
 		r.filters["default.web"] = nodes.Filters{Known: 2, Linked: 1}
 		r.filters["cp/default/away"] = nodes.Filters{Known: 1}
-		r.filters[""] = nodes.Filters{Known: 1} // those beyond the bound of all, of no node
+		r.filters[""] = nodes.Filters{Known: 1} // filters beyond the bound, which have no node
 		if err := r.RemoveFormer("default.web"); err != nil {
 			t.Error(err)
 		}
@@ -359,8 +360,8 @@ func TestRemoveFormer(t *testing.T) {
 	})
 }
 
-// A conflict says that nothing was done. Of what is done a node that connects meanwhile
-// takes nothing back: it was removed, and is new.
+// TestRemovedWhileItConnects: a conflict means that nothing was done. A node that connects
+// during its removal does not undo it: it was removed, and counts as new.
 func TestRemovedWhileItConnects(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.connect("default.web")
@@ -380,8 +381,8 @@ func TestRemovedWhileItConnects(t *testing.T) {
 	})
 }
 
-// Whoever watches hears of a change in a moment, of many together once, and of none
-// when the time is up.
+// TestAwait: a watcher learns about a change within a moment, about many changes together
+// once, and about none when the time is up.
 func TestAwait(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		took := func(mark string, change func()) time.Duration {
@@ -417,7 +418,8 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// TestManyProblems: of one node at most five are shown, and how many more there are.
+// TestManyProblems: at most five problems of a node are shown, with the number of the
+// others.
 func TestManyProblems(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		all := []string{"a", "b", "c", "d", "e", "f", "g"}

@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// Rejected shows what a proxy refuses.
+// Rejected converts what a proxy rejects into the form in which it is shown.
 func Rejected(all []snapshot.Rejection) []insight.Rejected {
 	out := make([]insight.Rejected, 0, len(all))
 	for _, r := range all {
@@ -17,7 +17,7 @@ func Rejected(all []snapshot.Rejection) []insight.Rejected {
 	return out
 }
 
-// short is the last part of the name of a type: Cluster, Listener, Secret.
+// short returns the last part of the name of a type: Cluster, Listener, Secret.
 func short(t resource.TypeURL) string {
 	return string(t[strings.LastIndexByte(string(t), '.')+1:])
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// MaxWait bounds wait in a query; it stays below the write timeout of the servers.
+// MaxWait bounds the parameter wait. It is below the write timeout of the servers.
 const MaxWait = 30 * time.Second
 
-// Asked is what the query of a request says besides the page: what is picked, and
+// Asked is what the query of a request says besides the page: which nodes are selected, and
 // whether the answer waits for a change.
 type Asked struct {
 	Query
-	// Since is the mark that the caller has; with Wait, the answer comes when it is not
-	// the present one any more or the time is up.
+	// Since is the caller's mark. With Wait, the answer comes when the current mark is a
+	// different one, or when the time is up.
 	Since string
 	Wait  time.Duration
 }
@@ -38,8 +38,8 @@ func Ask(query url.Values) (a Asked, err error) {
 	return a, fault.Violated(vs)
 }
 
-// Former reads former, by which a removal is of former processes alone. The error is an
-// Invalid fault.
+// Former reads the parameter former, which restricts a removal to former processes. The
+// error is an Invalid fault.
 func Former(query url.Values) (bool, error) {
 	text := query.Get("former")
 	if text == "" {
@@ -52,7 +52,7 @@ func Former(query url.Values) (bool, error) {
 	return former, nil
 }
 
-// Follows is the query of the page that follows: it waits for nothing.
+// Follows returns the query of the next page, which does not wait.
 func Follows(query url.Values) url.Values {
 	out := url.Values{}
 	for name, values := range query {

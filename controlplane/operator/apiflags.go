@@ -16,8 +16,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// apiFlags say which running control plane a command asks. Every command that asks one
-// has these, and no other way to say so.
+// apiFlags say which running control plane a command asks. Every such command has these
+// flags, and no other way to choose it.
 type apiFlags struct {
 	client.Options
 }
@@ -31,7 +31,8 @@ func addAPIFlags(c *cobra.Command) *apiFlags {
 	return f
 }
 
-// open makes the client. Its errors are about flags and settings: nobody was asked.
+// open makes the client. Its errors are about flags and settings, because no server has been
+// asked yet.
 func (f *apiFlags) open(c *cobra.Command) (*client.Client, error) {
 	o := f.Options
 	o.Waiting = func(text string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", text) }
@@ -59,18 +60,18 @@ func (f *apiFlags) open(c *cobra.Command) (*client.Client, error) {
 	return api, fault.NotBegun(err)
 }
 
-// Forms in which commands print what they were told.
+// Forms of the output of commands.
 const (
 	asTable = "table"
 	asJSON  = "json"
 )
 
-// addOutputFlag gives a command -o.
+// addOutputFlag adds the flag -o to a command.
 func addOutputFlag(c *cobra.Command) *string {
 	return c.Flags().StringP("output", "o", asTable, asTable+" or "+asJSON)
 }
 
-// checkOutput refuses what cannot be printed.
+// checkOutput refuses unknown forms.
 func checkOutput(output string) error {
 	forms := []string{asTable, asJSON}
 	if slices.Contains(forms, output) {

@@ -18,10 +18,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// maxShown is how many members a line of the table names.
+// maxShown is the number of members that a line of the table names.
 const maxShown = 5
 
-// ChangesCommand shows what a running control plane knows of who changed what.
+// ChangesCommand shows what a running control plane knows about who changed what.
 func ChangesCommand() *cobra.Command {
 	asked := map[string]*string{}
 	var output *string
@@ -66,8 +66,8 @@ created, changed or deleted are left out unless --tokens or --kind oauth2_token 
 	return c
 }
 
-// showChanges prints one page or, since a revision, all of them. What is lost is noted
-// apart, so that it is in nobody's JSON.
+// showChanges prints one page or, since a revision, all pages. A note about lost changes
+// goes to standard error, so that it is not in the JSON.
 func showChanges(c *cobra.Command, f *apiFlags, query url.Values, output string) error {
 	api, err := f.open(c)
 	if err != nil {
@@ -83,7 +83,7 @@ func showChanges(c *cobra.Command, f *apiFlags, query url.Values, output string)
 	}
 	if output == asTable {
 		if len(list.Items) == 0 {
-			// Not in the table, whose readers may count lines.
+			// Not in the table, because readers may count its lines.
 			_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate: no change matches"+askedFor(query))
 		}
 		return changesTable(list.Items, c.OutOrStdout())
@@ -96,7 +96,7 @@ func showChanges(c *cobra.Command, f *apiFlags, query url.Values, output string)
 	return nil
 }
 
-// askedFor repeats the flags that choose changes, so that a mistyped name is seen.
+// askedFor repeats the flags that select changes, so that a mistyped name is noticed.
 func askedFor(query url.Values) string {
 	var out strings.Builder
 	for _, name := range []string{changes.ParamSince, changes.ParamKind, changes.ParamScope, changes.ParamActor} {
@@ -135,8 +135,8 @@ func changesTable(all []changes.Shown, w io.Writer) error {
 	return t.Flush()
 }
 
-// changed says in one line what differs, or with what a resource came or went. titles
-// are those that are known of others.
+// changed describes in one line what differs, or with which resource this one was created or
+// deleted. titles are the known titles of other resources.
 func changed(s *changes.Shown, titles map[string]string) string {
 	if s.Unreadable {
 		return "(cannot be read)"

@@ -76,7 +76,7 @@ func TestChangesCommand(t *testing.T) {
 			`4 2026-03-01 12:00:00 user:ann?[2J updated consumer default bob /custom_id nothing -> "7", /tags/0 nothing -> "a", /tags/1 nothing -> "b", ` +
 				`/tags/2 nothing -> "c", /tags/3 nothing -> "d", 2 more`,
 		},
-		"scope=nosuch&kind=route": { // said apart from the table
+		"scope=nosuch&kind=route": { // printed separately from the table
 			"meshgate: no change matches --kind route --scope nosuch",
 			"REVISION TIME ACTOR ACTION KIND SCOPE NAME CHANGED",
 		},

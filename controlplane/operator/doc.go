@@ -1,4 +1,4 @@
-// Package operator has the commands that ask a running control plane: who is there and
-// whether anything is wrong, what changed, which keys there are. They go through the APIs
-// as everybody else does, so they run anywhere.
+// Package operator has the commands that ask a running control plane: which nodes exist and
+// whether anything is wrong, what changed, which keys there are. They use the APIs like
+// everybody else, so they run anywhere.
 package operator

@@ -30,7 +30,7 @@ func KeysCommand() *cobra.Command {
 docs/operations/keys.md says what each key protects, and how it is replaced without a
 refused request.`,
 		Example: `  meshgate keys list`,
-		Args:    cobra.NoArgs, // a word that is no command of these must not look like success
+		Args:    cobra.NoArgs, // a word that is none of these commands must not look like success
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(keysListCommand(), keysRotateCommand(), keysDeleteCommand())
@@ -122,7 +122,8 @@ func keysDeleteCommand() *cobra.Command {
 	return c
 }
 
-// callKeys asks the control plane. What its API takes as a parameter is a flag here.
+// callKeys asks the control plane. It replaces parameters of the API in refusals by the
+// corresponding flags.
 func callKeys(c *cobra.Command, f *apiFlags, method, path string, query url.Values, body, answer any) error {
 	api, err := f.open(c)
 	if err != nil {
@@ -136,7 +137,7 @@ func callKeys(c *cobra.Command, f *apiFlags, method, path string, query url.Valu
 	return err
 }
 
-// keysOf are all keys.
+// keysOf returns all keys.
 func keysOf(c *cobra.Command, f *apiFlags) ([]meshapi.Key, error) {
 	api, err := f.open(c)
 	if err != nil {
@@ -147,7 +148,7 @@ func keysOf(c *cobra.Command, f *apiFlags) ([]meshapi.Key, error) {
 	return list.Items, err
 }
 
-// printKeys shows keys to people.
+// printKeys prints keys as a table.
 func printKeys(w io.Writer, keys []meshapi.Key) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	day := func(at *time.Time) string {

@@ -13,14 +13,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
-// wholeName finds the node that is meant by a name under which none is known: the only
-// one whose name ends with it. Logs, hosts and people say gateway-1 where the name is
-// cp/default/gateway-1. unknown is the error if none can be meant; it says which one may
-// have been.
+// wholeName finds the node that an unknown name means: the only node whose name ends with
+// it. For example, logs, hosts and people say gateway-1 for cp/default/gateway-1. unknown is
+// the error to return if no node can be meant; wholeName adds which one may have been.
 func wholeName(ctx context.Context, api *client.Client, short string, unknown error) (string, error) {
 	list, err := client.Read[nodes.Node](ctx, api, "/nodes", url.Values{"size": {strconv.Itoa(nodesPage)}}, true)
 	if err != nil {
-		return "", unknown // that of the name says more
+		return "", unknown // the error about the name says more
 	}
 	var meant, known []string
 	for i := range list.Items {
@@ -41,7 +40,7 @@ func wholeName(ctx context.Context, api *client.Client, short string, unknown er
 	return "", fmt.Errorf("%d nodes have a name that ends with %s: say which one of %s", len(meant), short, client.Plain(strings.Join(meant, ", ")))
 }
 
-// lastPart is what a node is called without its control plane or mesh.
+// lastPart returns the name of a node without its control plane or mesh.
 func lastPart(name string) string {
 	if strings.HasPrefix(name, "cp/") {
 		return name[strings.LastIndexByte(name, '/')+1:]

@@ -21,12 +21,12 @@ whether its Envoy holds the same, and whether it acknowledged or rejected it.
 Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said. With
 --watch the last answer counts.`
 
-// ExitUneven says that something is wrong: a condition of the control plane, or somebody
-// is away, refuses or is behind.
+// ExitUneven says that something is wrong: a condition of the control plane, or a node that
+// is away, rejects or is behind.
 const ExitUneven = 2
 
-// cannotSay ends `meshgate status` because of an error: 2 has another meaning there than
-// elsewhere.
+// cannotSay ends `meshgate status` after an error. It sets the code because 2 has a
+// different meaning there than elsewhere.
 func cannotSay(err error) error {
 	if _, coded := errors.AsType[cli.CodedError](err); coded || err == nil {
 		return err
@@ -34,7 +34,7 @@ func cannotSay(err error) error {
 	return cli.CodedError{Code: cli.ExitFailed, Text: err.Error()}
 }
 
-// StatusCommand says who is there and what is wrong.
+// StatusCommand shows which nodes exist and what is wrong.
 func StatusCommand() *cobra.Command {
 	var output *string
 	var api *apiFlags
@@ -83,14 +83,14 @@ func showStatus(c *cobra.Command, f *apiFlags, output string, watch bool) error 
 	return r.once(c.Context())
 }
 
-// fleetStatus is what there is to say.
+// fleetStatus is the content of a status.
 type fleetStatus struct {
 	nodes      []nodes.Node
 	conditions health.Report
 }
 
-// summary counts the nodes of a list. Whose Envoy does not answer, who refuses and who is
-// behind is connected.
+// summary counts the nodes of a list. Nodes whose Envoy does not answer, that reject or that
+// are behind also count as connected.
 type summary struct {
 	Connected int `json:"connected"`
 	Away      int `json:"away"`
@@ -120,7 +120,7 @@ func (l fleetStatus) summary() (s summary) {
 	return s
 }
 
-// verdict is the error that ends the program with the code of what there is to say.
+// verdict returns the error that ends the program with the exit code for a status.
 func (l fleetStatus) verdict() error {
 	if len(l.troubles()) > 0 {
 		return cli.CodedError{Code: ExitUneven}

@@ -30,8 +30,8 @@ import (
 
 const adminSecret = "a-secret-of-administrators"
 
-// calm are the conditions of a control plane of which nothing is the matter: who knows that
-// waits for as long as it says.
+// calm serves the conditions of a control plane in order. A caller that already has their
+// mark waits for as long as it asks.
 func calm(w http.ResponseWriter, r *http.Request) {
 	report := health.Report{Answer: health.Answer{Message: health.Ready, Conditions: []health.Condition{{Name: "store", State: health.OK}}}, Mark: "m.1"}
 	if wait, err := time.ParseDuration(r.URL.Query().Get("wait")); err == nil && r.URL.Query().Get("since") == report.Mark {
@@ -68,7 +68,8 @@ default.web      sidecar  refused    2026-03-01T12:03:00Z  67       66          
 4 nodes: 2 connected (1 refuse configuration, 0 are behind), 1 away, 1 away and refused
 `
 
-// The same is said by both APIs, and whoever asks without a person knows by the code.
+// TestStatus: both APIs give the same output, and a script learns the result from the exit
+// code.
 func TestStatus(t *testing.T) {
 	known := nodestest.New()
 	admin, mesh := serveNodes(t, known)
@@ -99,7 +100,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// What cannot be said is another code than that somebody is away.
+// TestStatusFails: an error has a different exit code than an absent node.
 func TestStatusFails(t *testing.T) {
 	admin, _ := serveNodes(t, nodestest.New())
 	none := filepath.Join(t.TempDir(), "none")
@@ -130,7 +131,8 @@ func TestStatusFails(t *testing.T) {
 	}
 }
 
-// Whoever is not found where the settings say is looked for with --config or --address.
+// TestStatusNamesConfig: if nobody answers where the settings say, the error mentions
+// --config and --address.
 func TestStatusNamesConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "settings.yaml")
 	if err := os.WriteFile(file, []byte("mesh: {port: 1}\n"), 0o600); err != nil {
@@ -151,7 +153,7 @@ func TestStatusNamesConfig(t *testing.T) {
 	}
 }
 
-// redirect sends callers elsewhere.
+// redirect serves a redirect to another server.
 func redirect(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound))
@@ -159,7 +161,8 @@ func redirect(t *testing.T) string {
 	return s.URL
 }
 
-// What a stranger or a proxy says moves no cursor, and is one line.
+// TestStatusIsPlain: texts of a stranger or a proxy cannot move the cursor, and stay in one
+// line.
 func TestStatusIsPlain(t *testing.T) {
 	known := nodestest.New()
 	known.Documents = known.Documents[3:]
@@ -171,7 +174,7 @@ func TestStatusIsPlain(t *testing.T) {
 	}
 }
 
-// All pages are read.
+// TestStatusReadsAllPages: all pages are read.
 func TestStatusReadsAllPages(t *testing.T) {
 	known := &nodestest.Nodes{}
 	for i := range 2*nodesPage + 1 {
@@ -186,7 +189,7 @@ func TestStatusReadsAllPages(t *testing.T) {
 	}
 }
 
-// changing has another mark with each answer, until a test has seen enough.
+// changing gives another mark with each answer, until a test has seen enough.
 type changing struct {
 	*nodestest.Nodes
 	answers int
@@ -205,8 +208,8 @@ func (c *changing) List(q nodes.Query) nodes.Page {
 	return p
 }
 
-// A watch prints each change once, waits with the mark that it has, and ends with the
-// verdict of the last answer.
+// TestStatusWatches: a watch prints each change once, waits with the mark that it has, and
+// ends with the verdict of the last answer.
 func TestStatusWatches(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -227,8 +230,8 @@ func TestStatusWatches(t *testing.T) {
 	}
 }
 
-// What does not answer is said once, however often it is asked, and how it is after that
-// is printed even if nothing has changed.
+// TestWatchGoesOn: each failed question is reported, and so is the next answer, even if
+// nothing has changed.
 func TestWatchGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -255,7 +258,8 @@ func TestWatchGoesOn(t *testing.T) {
 	})
 }
 
-// A control plane that ends while it is watched is said to be away in one line.
+// TestWatchSaysOnceThatNobodyAnswers: if a control plane ends while it is watched, one line
+// says so.
 func TestWatchSaysOnceThatNobodyAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -275,7 +279,7 @@ func TestWatchSaysOnceThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// seen does something when a text is printed for the first time.
+// seen runs a function when a text is printed for the first time.
 type seen struct {
 	strings.Builder
 	on map[string]func()

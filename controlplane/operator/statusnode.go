@@ -24,15 +24,15 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
-// nodeConfiguration is what a node has, and what it should have.
+// nodeConfiguration is the configuration that a node has, and the one that it should have.
 type nodeConfiguration struct {
-	// Proxy is what its Envoy says; null if it could not be asked.
+	// Proxy is the dump of its Envoy, or null if Envoy could not be asked.
 	Proxy json.RawMessage `json:"proxy"`
-	// ControlPlane is what it was sent, and what became of it.
+	// ControlPlane is what the node was sent, and what became of it.
 	ControlPlane json.RawMessage `json:"controlPlane"`
 }
 
-// showNode prints what one node has. The error ends the program with its code.
+// showNode prints the configuration of one node. The error ends the program with its code.
 func showNode(c *cobra.Command, f *apiFlags, name, output string, watch bool) error {
 	if watch {
 		return errors.New("--watch is for the list of all nodes: leave out the name, or the flag")
@@ -58,7 +58,7 @@ func showNode(c *cobra.Command, f *apiFlags, name, output string, watch bool) er
 	if err != nil {
 		return fmt.Errorf("the answer cannot be read: %w", err)
 	}
-	if held.Source != "" { // in its place the control plane answered, and says why
+	if held.Source != "" { // the control plane answered in its place, and says why
 		n.Proxy, should.Source = json.RawMessage("null"), held.Source
 	}
 	rows := compareNode(held, should)
@@ -70,7 +70,7 @@ func showNode(c *cobra.Command, f *apiFlags, name, output string, watch bool) er
 	return errors.Join(err, verdictOfNode(held, rows))
 }
 
-// dump asks what a node has, and what it should have.
+// dump asks for the configuration that a node has, and for the one that it should have.
 func dump(ctx context.Context, api *client.Client, name string) (n nodeConfiguration, err error) {
 	path := "/nodes/" + url.PathEscape(name) + "/xds"
 	if err := api.Get(ctx, path, url.Values{"source": {inspect.FromProxy}}, &n.Proxy); err != nil {
@@ -79,8 +79,8 @@ func dump(ctx context.Context, api *client.Client, name string) (n nodeConfigura
 	return n, api.Get(ctx, path, url.Values{"source": {inspect.FromControlPlane}}, &n.ControlPlane)
 }
 
-// sentConfiguration is a record of the control plane. Of a dump of Envoy, which has no
-// source, only that is read.
+// sentConfiguration is a record of the control plane. It is also used to read the source of
+// a dump; a dump of Envoy has none.
 type sentConfiguration struct {
 	Source  string `json:"source"`
 	Configs []struct {
@@ -92,13 +92,14 @@ type sentConfiguration struct {
 	} `json:"configs"`
 }
 
-// heldConfiguration is what Envoy says that it has.
+// heldConfiguration is what Envoy reports to have.
 type heldConfiguration struct {
 	Source  string       `json:"source"`
 	Configs []heldByType `json:"configs"`
 }
 
-// heldByType has the members of all types; the static ones came with its start.
+// heldByType has the members of all types. Static resources, which Envoy has from its start,
+// are left out.
 type heldByType struct {
 	ActiveClusters  []heldCluster  `json:"dynamic_active_clusters"`
 	WarmingClusters []heldCluster  `json:"dynamic_warming_clusters"`
@@ -135,18 +136,19 @@ func (c nodeConfiguration) read() (held heldConfiguration, should sentConfigurat
 	return held, should, errors.Join(json.Unmarshal(c.Proxy, &held), json.Unmarshal(c.ControlPlane, &should))
 }
 
-// What Envoy says of a resource that it was sent.
+// What Envoy reports about a resource that it was sent.
 const (
 	heldSame    = "same"
 	heldDiffers = "differs"
 	heldWarming = "warming"
 	heldAbsent  = "absent"
-	// heldPartly is one of which the agent has left out endpoints that lead where nothing
-	// may on its machine.
+	// heldPartly means that the agent has left out endpoints that lead to places on its
+	// machine where nothing may connect.
 	heldPartly = "partly"
-	// heldExtra is one that it has and should not have, for a moment after a change.
+	// heldExtra means that Envoy has a resource that it should not have. This happens for a
+	// moment after a change.
 	heldExtra = "extra"
-	// heldThere is one of which Envoy does not say the version.
+	// heldThere means that Envoy has the resource but does not report its version.
 	heldThere = "held"
 )
 
@@ -157,7 +159,7 @@ type found struct {
 	listener json.RawMessage
 }
 
-// names are the types of which Envoy says the versions, and those of which it does not.
+// Types of resources. Envoy reports the versions of some of them; see versioned.
 const (
 	typeCluster  = "Cluster"
 	typeListener = "Listener"
@@ -166,7 +168,7 @@ const (
 	typeSecret   = "Secret"
 )
 
-// index is what Envoy has, by type and name.
+// index returns what Envoy has, by type and name.
 func (h heldConfiguration) index() map[[2]string]found {
 	out := map[[2]string]found{}
 	for _, c := range h.Configs {
@@ -185,7 +187,7 @@ func (h heldConfiguration) index() map[[2]string]found {
 			if x.Warming != nil {
 				f.warming = x.Warming.Version
 			}
-			if x.Active != nil || x.Warming != nil { // else it is being drained, or was refused
+			if x.Active != nil || x.Warming != nil { // otherwise it is being drained, or was refused
 				out[[2]string{typeListener, x.Name}] = f
 			}
 		}
@@ -202,10 +204,10 @@ func (h heldConfiguration) index() map[[2]string]found {
 	return out
 }
 
-// nodeRow is one resource.
+// nodeRow is the row of one resource.
 type nodeRow struct{ typ, name, version, held, state, err string }
 
-// compareNode lists what a node should have and what it has.
+// compareNode lists the resources that a node should have and those that it has.
 func compareNode(held heldConfiguration, should sentConfiguration) (rows []nodeRow) {
 	index, asked := held.index(), held.Source == ""
 	for _, c := range should.Configs {
@@ -229,11 +231,12 @@ func compareNode(held heldConfiguration, should sentConfiguration) (rows []nodeR
 	return rows
 }
 
-// versioned reports whether Envoy says the versions of a type.
+// versioned reports whether Envoy reports the versions of a type.
 func versioned(typ string) bool { return typ == typeCluster || typ == typeListener || typ == typeRoute }
 
-// against compares with what should be there. Envoy changes the filter chains of a
-// listener without changing the version that it shows, so the content counts.
+// against compares a resource with the one that should be there. For listeners the content
+// counts too, because Envoy changes their filter chains without changing the version that it
+// shows.
 func (f found) against(typ, version string, there bool, config json.RawMessage) string {
 	switch {
 	case !there:
@@ -252,15 +255,15 @@ func (f found) against(typ, version string, there bool, config json.RawMessage) 
 	return heldDiffers
 }
 
-// equal reports whether two resources in the JSON form of Any are the same, whatever the
-// spelling and the files of the proxy's machine, which its agent puts there. One that
-// cannot be read is like no other.
+// equal reports whether two resources in the JSON form of Any are the same. It ignores the
+// spelling, and the files on the proxy's machine that its agent has put in. A resource that
+// cannot be read equals no other.
 func equal(a, b json.RawMessage) bool {
 	x, y := new(anypb.Any), new(anypb.Any)
 	return protojson.Unmarshal(a, x) == nil && protojson.Unmarshal(b, y) == nil && machine.Alike(x, y)
 }
 
-// shortVersion is as much of a version as a table needs.
+// shortVersion is the number of characters of a version that a table shows.
 const shortVersion = 12
 
 func printNode(out io.Writer, name, source string, rows []nodeRow) error {
@@ -289,8 +292,8 @@ func printNode(out io.Writer, name, source string, rows []nodeRow) error {
 	return err
 }
 
-// verdictOfNode is the error that ends the program with the code of a node: 0 only for
-// one that was asked and has what it should have.
+// verdictOfNode returns the error that ends the program with the exit code for a node. The
+// code is 0 only if the node was asked and has what it should have.
 func verdictOfNode(held heldConfiguration, rows []nodeRow) error {
 	even := held.Source == ""
 	for _, r := range rows {

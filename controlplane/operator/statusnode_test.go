@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cli/clitest"
 )
 
-// serveDumps serves what a node says and what it was sent, under a name with slashes.
+// serveDumps serves what a node reports and what it was sent, under a name with slashes.
 func serveDumps(t *testing.T, own, sent string) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -74,8 +74,8 @@ cp/default/gw-1: 12 resources: 8 acknowledged, 2 sent and not answered, 1 reject
 said by the proxy itself and the control plane
 `
 
-// TestStatusOfNode: what Envoy holds is compared with what it was sent, by content where
-// Envoy does not tell the version.
+// TestStatusOfNode: what Envoy holds is compared with what it was sent, by content if Envoy
+// does not report the version.
 func TestStatusOfNode(t *testing.T) {
 	address := serveDumps(t, heldByEnvoy, sentToEnvoy)
 	got, err := clitest.Execute(t, StatusCommand(), "cp/default/gw-1", "--address", address)
@@ -88,9 +88,9 @@ func TestStatusOfNode(t *testing.T) {
 	}
 }
 
-// TestStatusOfNodeWithFilesOfItsOwn: an agent puts its own files in the place of those that
-// were sent, and leaves out endpoints that lead where nothing may. Envoy goes on showing the
-// former version of a listener of which only filter chains changed, so what is in it counts.
+// TestStatusOfNodeWithFilesOfItsOwn: an agent replaces the files in what was sent by its
+// own, and leaves out endpoints that lead where nothing may connect. If only filter chains
+// of a listener changed, Envoy still shows the former version, so the content counts.
 func TestStatusOfNodeWithFilesOfItsOwn(t *testing.T) {
 	const (
 		logger   = `{"name":"in","access_log":[{"name":"envoy.access_loggers.%s","typed_config":{"@type":"type.googleapis.com/envoy.extensions.access_loggers.%s"}}]`
@@ -119,8 +119,8 @@ func TestStatusOfNodeWithFilesOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestStatusOfNodeInStep: the code tells whether everything is there; an Envoy that could
-// not be asked is not in step, whatever it answered before.
+// TestStatusOfNodeInStep: the exit code tells whether everything is there. An Envoy that
+// could not be asked is not in step, no matter what it answered before.
 func TestStatusOfNodeInStep(t *testing.T) {
 	const (
 		own  = `{"configs":[{"dynamic_active_clusters":[{"version_info":"1","cluster":{"name":"a"}}]}]}`
@@ -148,8 +148,8 @@ func TestStatusOfNodeInStep(t *testing.T) {
 	}
 }
 
-// TestStatusOfNodeFails: what cannot be said is another code, and what a server says moves
-// no cursor.
+// TestStatusOfNodeFails: an error has a different exit code, and the texts of a server
+// cannot move the cursor.
 func TestStatusOfNodeFails(t *testing.T) {
 	good, bad := serveDumps(t, heldByEnvoy, sentToEnvoy), serveDumps(t, "<html>", sentToEnvoy)
 	for name, c := range map[string]struct {

@@ -14,11 +14,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
-// columns of the table of nodes. Scripts read them: none is renamed or moved, more may follow
-// before the last.
+// columns are the columns of the table of nodes. Scripts read them, so none may be renamed
+// or moved. More may be added before the last one.
 const columns = "NAME\tTYPE\tSTATE\tSINCE\tDESIRED\tACKNOWLEDGED\tREJECTED\tENVOY\tCERTIFICATE\tTOKEN\tREASON"
 
-// printTable prints what is wrong, a line for each node, and a summary.
+// printTable prints what is wrong, one line for each node, and a summary.
 func printTable(out io.Writer, l fleetStatus) error {
 	if err := printTroubles(out, l.troubles()); err != nil {
 		return err
@@ -53,7 +53,7 @@ func stamp(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// because says why a node is not in order.
+// because tells why a node is not in order.
 func because(n *nodes.Node) string {
 	var out []string
 	if n.Reason != "" {
@@ -77,7 +77,7 @@ func because(n *nodes.Node) string {
 	return strings.Join(out, "; ")
 }
 
-// rejection is the first resource that a node refuses, in its own words.
+// rejection describes the first resource that a node rejects, in the node's own words.
 func rejection(n *nodes.Node) string {
 	r := n.Rejected[0]
 	text := strings.TrimSpace(r.Type+" "+strings.Join(r.Resources, ", ")) + ": " + r.Error
@@ -87,7 +87,7 @@ func rejection(n *nodes.Node) string {
 	return text
 }
 
-// printJSON prints one document.
+// printJSON prints a status as one JSON document.
 func printJSON(out io.Writer, l fleetStatus) error {
 	list := l.nodes
 	if list == nil {
@@ -101,7 +101,7 @@ func printJSON(out io.Writer, l fleetStatus) error {
 	}{list, l.summary(), l.conditions.Message, l.conditions.Conditions})
 }
 
-// printAll prints anything as one line of JSON.
+// printAll prints a value as one line of JSON.
 func printAll(out io.Writer, what any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)

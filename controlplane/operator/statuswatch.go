@@ -15,32 +15,32 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
-// The pause before the control plane is asked again that did not answer, how long an
-// answer may wait for a change, and how many nodes it may have.
+// statusPause is the pause after a control plane did not answer. statusWait is how long an
+// answer may wait for a change, and nodesPage the number of nodes on a page.
 const (
 	statusPause = time.Second
 	statusWait  = 25 * time.Second
 	nodesPage   = 1000
 )
 
-// roster prints what is wrong and who is there.
+// roster prints what is wrong and which nodes exist.
 type roster struct {
 	api   *client.Client
 	print func(io.Writer, fleetStatus) error
 	out   io.Writer
-	// clear says that the output is a terminal, which is drawn anew.
+	// clear says that the output is a terminal, which is cleared before each output.
 	clear bool
 }
 
-// news changes what there is to say; mark is what its question takes as since.
+// news changes a status. mark is the value of the parameter since for the next question.
 type news struct {
 	apply func(*fleetStatus)
 	mark  string
 	err   error
 }
 
-// question is one of those whose answers make up a status. With a mark, the answer waits
-// until that is not the present one any more, or for so long.
+// question is one of the questions whose answers make up a status. With a mark, the answer
+// comes when the current mark is a different one, or when the time is up.
 type question func(ctx context.Context, mark string) news
 
 func (r *roster) questions() []question { return []question{r.conditions, r.nodes} }
@@ -67,7 +67,7 @@ func (r *roster) conditions(ctx context.Context, mark string) news {
 	return news{func(l *fleetStatus) { l.conditions = list }, list.Mark, err}
 }
 
-// once prints what there is to say now.
+// once prints the current status.
 func (r *roster) once(ctx context.Context) error {
 	l, _, err := r.ask(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *roster) once(ctx context.Context) error {
 	return l.verdict()
 }
 
-// ask asks all questions, and returns the marks of the answers.
+// ask asks all questions and returns the marks of the answers.
 func (r *roster) ask(ctx context.Context) (l fleetStatus, marks []string, err error) {
 	for _, q := range r.questions() {
 		n := q(ctx, "")
@@ -92,7 +92,7 @@ func (r *roster) ask(ctx context.Context) (l fleetStatus, marks []string, err er
 	return l, marks, nil
 }
 
-// watch prints whenever something has changed until ctx ends.
+// watch prints the status whenever it has changed, until ctx ends.
 func (r *roster) watch(ctx context.Context) error {
 	l, marks, err := r.ask(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *roster) watch(ctx context.Context) error {
 			return l.verdict()
 		case n := <-told:
 			if n.err != nil {
-				// Both questions fail together, and again and again: once is enough.
+				// Both questions fail together and repeatedly. One line is enough.
 				if text := n.err.Error(); text != said {
 					said = text
 					_, _ = fmt.Fprintln(r.out, "meshgate: it cannot be said how it is now, and is asked again:", text)
@@ -132,9 +132,9 @@ func (r *roster) watch(ctx context.Context) error {
 	}
 }
 
-// follow tells each answer that has another mark than the one before, each error, and
-// the first answer after it, until ctx ends. Whoever does not wait before it answers the
-// same again is not asked without a pause.
+// follow reports each answer with a new mark, each error, and the first answer after an
+// error, until ctx ends. It pauses before the next question if an answer brings nothing new,
+// because the server may not wait by itself.
 func follow(ctx context.Context, ask question, mark string, told chan<- news) {
 	for ctx.Err() == nil {
 		n := ask(ctx, mark)
@@ -153,7 +153,7 @@ func follow(ctx context.Context, ask question, mark string, told chan<- news) {
 			}
 		}
 		if mark = n.mark; n.err != nil {
-			mark = "" // it may be another process that answers next
+			mark = "" // another process may answer next
 		}
 		if n.err != nil || !news {
 			rest(ctx, statusPause)

@@ -1,16 +1,16 @@
-// Package steady says within what bounds a wall clock can be believed that somebody may
-// set, by hand, by a time server or by moving a virtual machine.
+// Package steady says within which bounds a wall clock can be believed if it may be set by
+// hand, by a time server, or by moving a virtual machine.
 //
-// A wall clock that jumps ahead and comes back would else end what has not ended: a row
-// that is removed does not come back with the clock. So whatever is given up for good
-// when a moment has passed is judged by [Clock.Earliest], and whatever must outlive a
-// span from now on is dated by [Clock.Latest]. Between a date and its end then lies at
-// least the span that it was given, by the monotonic clock of the process, wherever the
-// wall clock was meanwhile. What lives for longer than a [Window] is judged by
-// [Clock.EarliestFor] and dated by [Clock.LatestFor].
+// A wall clock that jumps ahead and comes back could end things too early: a removed row
+// does not come back with the clock. So code that gives something up for good when a time
+// has passed uses [Clock.Earliest]. Code that dates something that must outlive a span from
+// now on uses [Clock.Latest]. Then, by the monotonic clock of the process, at least the
+// whole span passes before the end, no matter where the wall clock was meanwhile. What lives
+// for longer than a [Window] is judged by [Clock.EarliestFor] and dated by
+// [Clock.LatestFor].
 //
-// Nothing here knows which of two wall clocks is right, and nothing has to. What the
-// package cannot see is a clock that was wrong all the time.
+// The package does not know which of two wall clock times is right, and need not know. It
+// cannot detect a clock that was wrong all the time.
 package steady
 
 import (
@@ -19,38 +19,38 @@ import (
 )
 
 const (
-	// Window is for how long a setting of the wall clock counts after it was left, at
-	// least. What lives longer is judged by [Clock.EarliestFor].
+	// Window is the least time for which a setting of the wall clock counts after the clock
+	// has left it. What lives longer is judged by [Clock.EarliestFor].
 	Window = 25 * time.Hour
-	// Apart is how far the wall clock may have moved until somebody is told.
+	// Apart is how far the wall clock may move before a warning.
 	Apart = 10 * time.Minute
 
 	slots = int64(Window/time.Hour) + 1
 )
 
-// Clock is a wall clock, compared with the time that passes in this process. Its
+// Clock is a wall clock that is compared with the time that passes in this process. Its
 // methods may be called by several goroutines.
 type Clock struct {
 	read func() (wall time.Time, elapsed time.Duration)
 
 	mu sync.Mutex
-	// hours are the bounds of the last hours of elapsed time, each at its number, and
-	// ever those of all of it.
+	// hours are the bounds of the last hours of elapsed time, indexed by their number, and
+	// ever the bounds of all of it.
 	hours [slots]hour
 	ever  hour
 }
 
-// hour is how far the wall clock was from the elapsed time within one hour, in
-// nanoseconds from the beginning of Unix time: at least and at most.
+// hour is the distance between the wall clock and the elapsed time within one hour, at least
+// and at most, in nanoseconds of Unix time.
 type hour struct {
 	number      int64
 	least, most int64
 	set         bool
 }
 
-// New returns a clock. read takes the wall clock and the time that has passed since some
-// moment, which never goes back, in one reading; nil reads the clocks of the host. Those
-// do not count the sleep of a host, which then looks as if the wall clock was set.
+// New returns a clock. read returns the wall clock and the time since some fixed moment,
+// which never goes back, in one reading. nil reads the clocks of the host. Those do not
+// count the sleep of a host, so a sleep looks as if the wall clock was set.
 func New(read func() (wall time.Time, elapsed time.Duration)) *Clock {
 	if read == nil {
 		base := time.Now()
@@ -64,44 +64,45 @@ func New(read func() (wall time.Time, elapsed time.Duration)) *Clock {
 	return c
 }
 
-// Now is the wall clock as it is.
+// Now returns the wall clock as it is.
 func (c *Clock) Now() time.Time {
 	wall, _, _ := c.bounds(nil, 0)
 	return wall
 }
 
-// Earliest is the earliest that it can be: the smallest of what the wall clock would say
-// now, had it only run since any moment of the last [Window].
+// Earliest returns the earliest possible time. For each moment of the last [Window],
+// consider what the wall clock would say now if it had not been set since: the result is the
+// smallest of these.
 func (c *Clock) Earliest() time.Time {
 	return c.EarliestFor(0)
 }
 
-// Latest is the latest that it can be.
+// Latest returns the latest possible time.
 func (c *Clock) Latest() time.Time {
 	return c.LatestFor(0)
 }
 
-// EarliestFor is the earliest that it can be, for the end of what was given a life. For a
-// life longer than [Window] every setting since the clock was made counts: one that was
-// left more than a Window ago may still be what the life was dated by.
+// EarliestFor is like Earliest, for the end of something with a given life. If the life is
+// longer than [Window], every setting since the clock was made counts, because the life may
+// have been dated by a setting that the clock left more than a Window ago.
 func (c *Clock) EarliestFor(life time.Duration) time.Time {
 	_, earliest, _ := c.bounds(nil, life)
 	return earliest
 }
 
-// LatestFor is the latest that it can be, for the beginning of a life; otherwise as
-// EarliestFor.
+// LatestFor is like Latest, for the beginning of a life. See EarliestFor.
 func (c *Clock) LatestFor(life time.Duration) time.Time {
 	_, _, latest := c.bounds(nil, life)
 	return latest
 }
 
-// Note says what another clock tells now, for instance that of a former process which
-// has ended just now, as far as is known. It counts like a setting of the wall clock.
+// Note records what another clock says now, for example that of a former process that has
+// just ended, as far as is known. It counts like a setting of the wall clock.
 func (c *Clock) Note(at time.Time) { c.bounds(&at, 0) }
 
-// Moved is how far the wall clock was set within the last [Window]: ahead of where it
-// would be now if that is positive, behind if it is negative, 0 if it has only run.
+// Moved returns how far the wall clock was set within the last [Window]. It is positive if
+// the clock is ahead of where it would be now, negative if it is behind, and 0 if it was not
+// set.
 func (c *Clock) Moved() time.Duration {
 	wall, earliest, latest := c.bounds(nil, 0)
 	if ahead, behind := wall.Sub(earliest), latest.Sub(wall); behind > ahead {
@@ -112,7 +113,8 @@ func (c *Clock) Moved() time.Duration {
 	return 0
 }
 
-// bounds reads the clocks, and what somebody else says beside them, for a life.
+// bounds reads the clocks, and returns the bounds for a life. other is what another clock
+// says, or nil.
 func (c *Clock) bounds(other *time.Time, life time.Duration) (wall, earliest, latest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,14 +136,15 @@ func (c *Clock) bounds(other *time.Time, life time.Duration) (wall, earliest, la
 	return wall, time.Unix(0, least).Add(elapsed), time.Unix(0, most).Add(elapsed)
 }
 
-// note takes what a clock says into the bounds of an hour, and of all time. mu is held.
+// note adds what a clock says to the bounds of an hour, and of all time. The caller holds
+// mu.
 func (c *Clock) note(number int64, at time.Time, elapsed time.Duration) {
 	from := at.Add(-elapsed).UnixNano()
 	c.hours[number%slots].take(number, from)
 	c.ever.take(0, from)
 }
 
-// take widens the bounds of an hour, which begins anew under another number.
+// take widens the bounds of an hour. Another number starts a new hour.
 func (h *hour) take(number, from int64) {
 	if !h.set || h.number != number {
 		*h = hour{number: number, least: from, most: from, set: true}

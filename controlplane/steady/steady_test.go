@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hand is a wall clock that a test sets, beside a time that only runs.
+// hand is a wall clock that a test sets, with an elapsed time that only runs.
 type hand struct {
 	elapsed, offset time.Duration
 }
@@ -19,7 +19,7 @@ func (h *hand) read() (time.Time, time.Duration) {
 	return epoch.Add(h.elapsed + h.offset), h.elapsed
 }
 
-// A clock that is let alone says one thing.
+// TestClockThatOnlyRuns: a clock that is never set has the same earliest and latest time.
 func TestClockThatOnlyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(nil)
@@ -32,13 +32,14 @@ func TestClockThatOnlyRuns(t *testing.T) {
 	})
 }
 
-// What the clock was set to counts until it was left a window ago, and no longer.
+// TestSettingsCountForAWindow: a setting of the clock counts until the clock left it a
+// window ago.
 func TestSettingsCountForAWindow(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tt := range []struct {
 		name                    string
 		to                      time.Duration
-		earliest, latest, moved time.Duration // from where it would be, right after that
+		earliest, latest, moved time.Duration // from where it would be, right after the setting
 	}{
 		{"ahead", 3 * day, 0, 3 * day, 3 * day},
 		{"back", -3 * day, -3 * day, 0, -3 * day},
@@ -66,7 +67,7 @@ func TestSettingsCountForAWindow(t *testing.T) {
 	}
 }
 
-// A clock that stays where it was set to is believed after a window.
+// TestSettingIsAdopted: a clock that stays at its new setting is believed after a window.
 func TestSettingIsAdopted(t *testing.T) {
 	h := &hand{}
 	c := New(h.read)
@@ -80,8 +81,8 @@ func TestSettingIsAdopted(t *testing.T) {
 	}
 }
 
-// What was dated for longer than a window is judged by a clock that it was dated by also
-// when that was left more than a window ago.
+// TestLongLivesOutlastTheWindow: a life longer than a window, dated by one setting of the
+// clock, is still judged by that setting when the clock left it more than a window ago.
 func TestLongLivesOutlastTheWindow(t *testing.T) {
 	h := &hand{}
 	c := New(h.read)
@@ -104,9 +105,9 @@ func TestLongLivesOutlastTheWindow(t *testing.T) {
 	}
 }
 
-// Whatever the clock is set to, and when: what is dated by LatestFor to last for a span is
-// not over by EarliestFor before the span has passed, also for spans of several windows;
-// and the bounds hold the clock itself, and what it would say had it only run.
+// TestSpansAreNotCutShort: no matter how and when the clock is set, a span dated by
+// LatestFor has not ended by EarliestFor before it has passed, even if it is several windows
+// long. The bounds include the clock itself, and what it would say if it had not been set.
 func TestSpansAreNotCutShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &hand{}

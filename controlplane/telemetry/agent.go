@@ -10,22 +10,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Node is what an agent tells of itself. Its functions are called at each scrape and
+// Node is what an agent reports about itself. Its functions are called at each scrape and
 // must not block.
 type Node struct {
-	// EnvoyUp says that Envoy runs, Connected that the stream to the control plane is open.
+	// EnvoyUp says that Envoy runs, and Connected that the stream to the control plane is
+	// open.
 	EnvoyUp, Connected func() bool
 	// Restarts counts unexpected deaths of Envoy.
 	Restarts func() int64
-	// TokenEnds is when the node token ends; zero if it does not say, or is not known.
+	// TokenEnds is when the node token ends, or zero if it does not say or is not known.
 	TokenEnds func() time.Time
-	// Build says what runs, Conditions what is the matter.
+	// Build says what runs, and Conditions which conditions are not in order.
 	Build, Conditions prometheus.Collector
-	// Log, if set, counts what is logged.
+	// Log, if set, counts log records.
 	Log *Log
 }
 
-// NewNode returns the page of a node.
+// NewNode returns the metrics page of a node.
 func NewNode(n Node, envoy func(context.Context) (io.ReadCloser, error), log *slog.Logger) *Scrape {
 	r := prometheus.NewRegistry()
 	r.MustRegister(n.Collectors()...)
@@ -33,7 +34,7 @@ func NewNode(n Node, envoy func(context.Context) (io.ReadCloser, error), log *sl
 	return NewScrape(r, envoy, log)
 }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (n Node) Collectors() []prometheus.Collector {
 	out := []prometheus.Collector{
 		n.Build, n.Conditions,
@@ -48,7 +49,7 @@ func (n Node) Collectors() []prometheus.Collector {
 	return out
 }
 
-// Unix is a time in seconds of Unix time, 0 for none.
+// Unix returns a time in seconds of Unix time, or 0 for the zero time.
 func Unix(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -9,8 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Spread says how far a revision has come. Its functions return when it has come that
-// far, or with an error: that of the context, or one that says that it cannot be told.
+// Spread tells how far a revision has spread. Its functions return when it has spread that
+// far, or with the error of the context, or with an error that says that this cannot be
+// determined.
 type Spread struct {
 	// Published waits until all scopes that the write concerned show the revision.
 	Published func(ctx context.Context, revision uint64) error
@@ -18,10 +19,10 @@ type Spread struct {
 	Acknowledged func(ctx context.Context, revision uint64) error
 }
 
-// Bounds of what is followed. A revision that takes longer counts with spreadTime,
-// which is above all buckets but the last. Of those on their way maxFollowed are followed
-// at a time, because each event looks at each of them; maxPending wait for their turn, and
-// further ones are not followed, but counted.
+// Bounds. A revision that takes longer than spreadTime counts as taking that long, which is
+// above all buckets but the last. maxFollowed revisions are followed at the same time,
+// because each event examines each of them. maxPending wait for their turn. Further ones are
+// not followed, but counted.
 const (
 	spreadTime  = 90 * time.Second
 	maxFollowed = 256
@@ -29,19 +30,20 @@ const (
 )
 
 // Convergence measures how long commits take to reach the change feed, the published
-// configuration, and all proxies. Note is called at each commit; Run follows each for
-// itself: commits concern different scopes and proxies, and one that hangs would make
-// those behind it look slow.
+// configuration, and all proxies. Note is called at each commit. Run follows each commit
+// separately, because commits concern different scopes and proxies, and one that hangs would
+// make later ones look slow.
 type Convergence struct {
 	feed, published, acknowledged prometheus.Histogram
 	skipped                       prometheus.Counter
 	wake                          chan struct{}
 
 	mu sync.Mutex
-	// newest was noted, told is what the feed has told of.
+	// newest is the newest noted revision, and told the newest one that the feed has
+	// reported.
 	newest, told uint64
 	pending      []noted // by revision
-	unseen       []noted // of which the feed has not told yet, by revision
+	unseen       []noted // not reported by the feed yet, by revision
 }
 
 type noted struct {
@@ -65,17 +67,17 @@ func NewConvergence() *Convergence {
 	}
 }
 
-// Begin measures what is committed from now on, after a revision. What a process
-// commits while it starts would only say how long its start took.
+// Begin starts measuring the commits after a revision. The commits during the start of a
+// process would only show how long its start took.
 func (c *Convergence) Begin(after uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.newest, c.told = after, after
 }
 
-// Note says that a revision was committed. Revisions that are not newer than all
-// before are known already, or stand for nothing but the newest one: of commits that
-// end in the same moment one may stand for the others.
+// Note records that a revision was committed. It ignores revisions that are not newer than
+// all before: they are already known, or are commits that ended at the same time as a newer
+// one, which stands for them.
 func (c *Convergence) Note(revision uint64, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +94,7 @@ func (c *Convergence) Note(revision uint64, at time.Time) {
 	if revision > c.told {
 		c.unseen = append(c.unseen, n)
 	} else {
-		c.feed.Observe(0) // the feed was faster than the one who wrote
+		c.feed.Observe(0) // the feed was faster than the writer
 	}
 	select {
 	case c.wake <- struct{}{}:
@@ -100,7 +102,7 @@ func (c *Convergence) Note(revision uint64, at time.Time) {
 	}
 }
 
-// Told says that the change feed has told of a revision, and of all before.
+// Told records that the change feed has reported a revision and all revisions before it.
 func (c *Convergence) Told(revision uint64) {
 	now := time.Now()
 	c.mu.Lock()
@@ -113,7 +115,7 @@ func (c *Convergence) Told(revision uint64) {
 	c.unseen = c.unseen[n:]
 }
 
-// Run follows what is noted until ctx ends, whose error it returns.
+// Run follows the noted revisions until ctx ends, and returns its error.
 func (c *Convergence) Run(ctx context.Context, s Spread) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -135,7 +137,7 @@ func (c *Convergence) Run(ctx context.Context, s Spread) error {
 	}
 }
 
-// await takes the next revision that was noted.
+// await takes the next noted revision.
 func (c *Convergence) await(ctx context.Context) (n noted, err error) {
 	for {
 		if n, ok := c.next(); ok {
@@ -159,8 +161,8 @@ func (c *Convergence) next() (n noted, ok bool) {
 	return n, true
 }
 
-// follow measures one revision. One that is late counts with the time that it was
-// waited for; how long it really took nobody waits to see.
+// follow measures one revision. A late one counts with the time that it was waited for,
+// because waiting longer is not worthwhile.
 func (c *Convergence) follow(ctx context.Context, s Spread, n noted) {
 	waiting, cancel := context.WithDeadline(ctx, n.at.Add(spreadTime))
 	defer cancel()
@@ -180,7 +182,7 @@ func (c *Convergence) follow(ctx context.Context, s Spread, n noted) {
 	}
 }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (c *Convergence) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.feed, c.published, c.acknowledged, c.skipped}
 }

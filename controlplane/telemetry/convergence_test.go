@@ -28,8 +28,7 @@ func (c *Convergence) expect(t *testing.T, h prometheus.Histogram, count uint64,
 	}
 }
 
-// TestConvergence measures each commit once, from its end to each stage, in virtual
-// time.
+// TestConvergence measures each commit once, from its end to each stage, in virtual time.
 func TestConvergence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := func(d time.Duration) func(context.Context, uint64) error {
@@ -43,14 +42,14 @@ func TestConvergence(t *testing.T) {
 			}
 		}
 		c := NewConvergence()
-		c.Note(4, time.Now()) // of the start
+		c.Note(4, time.Now()) // a commit of the start
 		c.Begin(4)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- c.Run(ctx, Spread{after(2 * time.Second), after(3 * time.Second)}) }()
 		c.Told(5) // the feed was faster
 		c.Note(5, time.Now())
-		c.Note(5, time.Now()) // announced nothing
+		c.Note(5, time.Now()) // a commit that announced nothing
 		c.Note(3, time.Now())
 		synctest.Wait()
 		time.Sleep(6 * time.Second)
@@ -68,9 +67,9 @@ func TestConvergence(t *testing.T) {
 	})
 }
 
-// TestOneThatHangsHidesNoOther: while a proxy does not answer for a commit, later ones
-// are measured by what they took. Who looks for what is slow would look at the wrong end
-// otherwise: each would seem to be published as late as that proxy is.
+// TestOneThatHangsHidesNoOther: while a proxy does not answer for a commit, later commits
+// are measured by what they took themselves. Otherwise each would seem to be published as
+// late as that proxy answers, and point an investigation at the wrong part.
 func TestOneThatHangsHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := func(ctx context.Context, d time.Duration) error {
@@ -106,8 +105,8 @@ func TestOneThatHangsHidesNoOther(t *testing.T) {
 	})
 }
 
-// TestConvergenceThatDoesNotCome counts a proxy that never answers as late, and goes
-// on; what cannot be told is counted as skipped.
+// TestConvergenceThatDoesNotCome: a proxy that never answers counts as late, and measuring
+// goes on. Commits that cannot be measured count as skipped.
 func TestConvergenceThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := func(ctx context.Context, revision uint64) error {

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// errTooLarge says that a page is larger than a scrape may be.
+// errTooLarge says that the statistics are larger than a scrape may be.
 var errTooLarge = errors.New("the statistics are larger than a scrape may be")
 
 // maxLine bounds one line: a name and its labels.
 const maxLine = 64 << 10
 
-// page is a text in Prometheus' text format 0.0.4 that is known to be in order: each
-// family stands once, all its lines together below its type.
+// page is a text in Prometheus' text format 0.0.4 that is known to be valid: each family
+// occurs once, with all its lines together below its type.
 type page struct {
 	text bytes.Buffer
-	// dropped counts lines that were left out.
+	// dropped counts the lines that were left out.
 	dropped int
 }
 
-// newPage reads a text of at most limit bytes. A family that stands twice is left out
-// the second time, so is one that taken says is another's, and whatever does not
-// belong to the family it stands below: one bad line would cost the whole scrape.
+// newPage reads a text of at most limit bytes. It leaves out the second occurrence of a
+// family, families that taken reports as used elsewhere, and lines that do not belong to the
+// family above them, because one bad line would invalidate the whole scrape.
 func newPage(r io.Reader, limit int64, taken func(family string) bool) (*page, error) {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
 	lines := bufio.NewScanner(limited)
@@ -64,7 +64,7 @@ func newPage(r io.Reader, limit int64, taken func(family string) bool) (*page, e
 	return p, nil
 }
 
-// typeOf reads the line that begins a family.
+// typeOf parses the line that begins a family.
 func typeOf(line []byte) (name, kind string, ok bool) {
 	words := strings.Fields(string(line))
 	if len(words) != 4 || words[0] != "#" || words[1] != "TYPE" {
@@ -73,7 +73,7 @@ func typeOf(line []byte) (name, kind string, ok bool) {
 	return words[2], words[3], true
 }
 
-// belongs reports whether a sample is one of a family.
+// belongs reports whether a sample belongs to a family.
 func belongs(line []byte, family string) bool {
 	end := bytes.IndexAny(line, "{ ")
 	if end < 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Log is a handler that counts what is logged, by level.
+// Log is a handler that counts log records by level.
 type Log struct {
 	slog.Handler
 	counts *logCounts
@@ -18,7 +18,7 @@ type logCounts struct {
 	debug, info, warn, error prometheus.Counter
 }
 
-// NewLog returns a handler around another one.
+// NewLog returns a Log around another handler.
 func NewLog(h slog.Handler) *Log {
 	v := counters("log_records_total", "Lines of the log, by level.", "level")
 	return &Log{h, &logCounts{v, v.WithLabelValues("debug"), v.WithLabelValues("info"), v.WithLabelValues("warn"), v.WithLabelValues("error")}}
@@ -47,5 +47,5 @@ func (l *Log) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (l *Log) WithGroup(name string) slog.Handler { return &Log{l.Handler.WithGroup(name), l.counts} }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (l *Log) Collectors() []prometheus.Collector { return []prometheus.Collector{l.counts.records} }

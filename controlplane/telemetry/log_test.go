@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLogCounts counts lines that are written, also of loggers made of the first one.
+// TestLogCounts: lines that are written are counted, including those of derived loggers.
 func TestLogCounts(t *testing.T) {
 	l := NewLog(slog.DiscardHandler)
 	log := slog.New(&Log{slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}), l.counts})

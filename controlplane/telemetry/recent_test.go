@@ -15,15 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestManyScrapesAreOne: a client in a loop has Envoy asked once a second, not each time,
-// also where Envoy does not answer.
+// TestManyScrapesAreOne: a client in a loop causes one question to Envoy per second, even if
+// Envoy does not answer.
 func TestManyScrapesAreOne(t *testing.T) {
 	for name, fails := range map[string]error{"it answers": nil, "it does not": errors.New("refused")} {
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
 			s := NewScrape(own(), func(context.Context) (io.ReadCloser, error) {
 				asked++
-				time.Sleep(3 * time.Second) // virtual time; longer than a page is told again
+				time.Sleep(3 * time.Second) // virtual time; longer than a page is served again
 				return io.NopCloser(strings.NewReader("")), fails
 			}, slog.New(slog.DiscardHandler))
 			var clients sync.WaitGroup
@@ -66,7 +66,8 @@ func TestGathered(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesWaitsNoLonger, and takes nothing away from those who stay.
+// TestWhoLeavesWaitsNoLonger: a client that leaves stops waiting, and the others still get
+// the page.
 func TestWhoLeavesWaitsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScrape(own(), func(ctx context.Context) (io.ReadCloser, error) {

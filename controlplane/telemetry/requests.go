@@ -29,18 +29,18 @@ func NewRequests() *Requests {
 // Served implements httpkit.Meter.
 func (m *Requests) Served(s httpkit.Served) {
 	m.took.WithLabelValues(s.Server, s.Method, s.Pattern, strconv.Itoa(s.Status)).Observe(s.Took.Seconds())
-	if panics := m.panics.WithLabelValues(s.Server); s.Panicked { // there from the start, so that an alert sees the first
+	if panics := m.panics.WithLabelValues(s.Server); s.Panicked { // set from the start, so that an alert sees the first panic
 		panics.Inc()
 	}
 }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (m *Requests) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.took, m.panics}
 }
 
-// Tokens counts what the OAuth server issues and refuses, and measures revocations
-// and the questions of filters. It implements oauth.Observer and revoke.Meter.
+// Tokens counts what the OAuth server issues and refuses, and measures revocations and the
+// questions of filters. It implements oauth.Observer and revoke.Meter.
 type Tokens struct {
 	issued, refused *prometheus.CounterVec
 	codes           prometheus.Counter
@@ -86,7 +86,7 @@ func (m *Tokens) Revoked(took time.Duration, confirmed bool) {
 	m.revoked.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (m *Tokens) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.issued, m.codes, m.refused, m.introspected, m.revoked}
 }

@@ -14,22 +14,23 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Bounds of one scrape: what of Envoy is larger or slower is left out, and said so.
+// Bounds of one scrape. Statistics of Envoy that are larger or slower are left out, and a
+// metric says so.
 const (
 	maxEnvoyPage = 32 << 20
 	envoyTime    = 4 * time.Second
 )
 
-// Scrape serves the metrics of a node in one page: those of its agent and, after them,
-// the statistics of its Envoy, the filter's among them. The page is always in order,
-// whatever Envoy answers; without an Envoy it is the agent's alone.
+// Scrape serves the metrics of a node in one page: those of its agent, followed by the
+// statistics of its Envoy, including the filter's. The page is always valid, no matter what
+// Envoy answers. Without an Envoy it has only the agent's metrics.
 type Scrape struct {
 	own   *prometheus.Registry
 	envoy func(context.Context) (io.ReadCloser, error)
 	log   *slog.Logger
 	whole *recent[[]byte]
-	// left says that Envoy's statistics were left out of the last page, which is logged
-	// when it begins and when it ends: everybody may ask, as often as they like.
+	// left says that Envoy's statistics were left out of the last page. Only the beginning
+	// and the end are logged, because anybody may ask, at any rate.
 	left atomic.Bool
 
 	gathered prometheus.Gauge
@@ -38,8 +39,8 @@ type Scrape struct {
 	dropped  prometheus.Gauge
 }
 
-// NewScrape returns the page of a node. own are the metrics of the agent; envoy asks
-// Envoy for its statistics in Prometheus' text format.
+// NewScrape returns the page of a node. own are the metrics of the agent. envoy asks Envoy
+// for its statistics in Prometheus' text format.
 func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadCloser, error), log *slog.Logger) *Scrape {
 	g := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: "agent", Name: name, Help: help})
@@ -55,13 +56,13 @@ func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadClo
 	return s
 }
 
-// Collectors lists what is measured of the page itself.
+// Collectors lists the metrics about the page itself.
 func (s *Scrape) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.gathered, s.reached, s.took, s.dropped}
 }
 
-// ServeHTTP implements http.Handler. However many ask, Envoy is asked once at a time and
-// once a second.
+// ServeHTTP implements http.Handler. It asks Envoy at most once a second, and only one
+// question at a time, no matter how many clients there are.
 func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, err := s.whole.get(r.Context())
 	if r.Context().Err() != nil {
@@ -76,11 +77,11 @@ func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	h.Set("Cache-Control", "no-store")
-	_, _ = w.Write(text) // a client that is gone is nobody's concern
+	_, _ = w.Write(text) // the client may have gone
 }
 
-// page makes the whole page before the first byte of it is sent, so that nobody
-// takes a part for the whole.
+// page makes the whole page before its first byte is sent, so that a part is never mistaken
+// for the whole.
 func (s *Scrape) page(ctx context.Context) ([]byte, error) {
 	begun := time.Now()
 	s.gathered.Set(precise(begun))
@@ -114,7 +115,8 @@ func (s *Scrape) page(ctx context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// statistics are Envoy's, without families that have the name of one of the agent's.
+// statistics returns Envoy's statistics, without families that share a name with one of the
+// agent's.
 func (s *Scrape) statistics(ctx context.Context) (*page, error) {
 	ctx, cancel := context.WithTimeout(ctx, envoyTime)
 	defer cancel()

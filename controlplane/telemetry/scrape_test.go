@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// parsed reads a page as Prometheus does, which takes none with a family twice.
+// parsed reads a page as Prometheus does, which refuses a page with a family twice.
 func parsed(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -61,7 +61,7 @@ func value(f *dto.MetricFamily) float64 {
 	return -1
 }
 
-// TestScrape keeps one page in order whatever Envoy answers.
+// TestScrape: the page stays valid no matter what Envoy answers.
 func TestScrape(t *testing.T) {
 	const good = "# TYPE envoy_a counter\nenvoy_a{x=\"1\"} 3\n# TYPE envoy_h histogram\nenvoy_h_bucket{le=\"+Inf\"} 2\nenvoy_h_sum{} 4\nenvoy_h_count{} 2\n"
 	for name, test := range map[string]struct {
@@ -90,8 +90,8 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestScrapeWithoutEnvoy shows the agent's metrics alone, and says that Envoy's are
-// not there.
+// TestScrapeWithoutEnvoy: the page has the agent's metrics only, and says that Envoy's are
+// missing.
 func TestScrapeWithoutEnvoy(t *testing.T) {
 	endless := func(context.Context) (io.ReadCloser, error) {
 		line := "# TYPE envoy_a counter\n" + strings.Repeat("envoy_a 1\n", 1000)
@@ -118,8 +118,8 @@ func TestScrapeWithoutEnvoy(t *testing.T) {
 	}
 }
 
-// Everybody may ask, as often as they like: an Envoy that is away is one line of the log,
-// and its return another.
+// TestScrapeLogsOnce: anybody may ask, at any rate, so an Envoy that is away causes one line
+// in the log, and its return another.
 func TestScrapeLogsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -132,7 +132,7 @@ func TestScrapeLogsOnce(t *testing.T) {
 		}, slog.New(slog.NewTextHandler(&out, nil)))
 		for _, away = range []bool{false, true, true, true, false, false, true} {
 			scraped(t, s)
-			time.Sleep(pageAge) // virtual time: the next page is another one
+			time.Sleep(pageAge) // virtual time: the next page is a new one
 		}
 		if left, back := strings.Count(out.String(), "left out of a scrape"), strings.Count(out.String(), "on the page again"); left != 2 || back != 1 {
 			t.Errorf("%d lines that it is away, %d that it is back:\n%s", left, back, out.String())
@@ -144,8 +144,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-// TestScrapeIsBounded waits for an Envoy that hangs no longer than it may, and asks it
-// once for a crowd.
+// TestScrapeIsBounded: an Envoy that hangs is waited for within the bound, and is asked once
+// for a crowd.
 func TestScrapeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

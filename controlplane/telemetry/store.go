@@ -15,7 +15,7 @@ type Store struct {
 	committed    func(revision uint64, at time.Time)
 }
 
-// NewStore returns the meter of a store; committed is told of commits.
+// NewStore returns the meter of a store. committed is called for each commit.
 func NewStore(committed func(revision uint64, at time.Time)) *Store {
 	m := &Store{
 		committed: committed,
@@ -37,5 +37,5 @@ func (m *Store) Updated(r metered.Result, took time.Duration) { m.update[r].Obse
 // Committed implements metered.Meter.
 func (m *Store) Committed(revision uint64, at time.Time) { m.committed(revision, at) }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (m *Store) Collectors() []prometheus.Collector { return []prometheus.Collector{m.took} }

@@ -15,8 +15,8 @@ var typeNames = map[resource.TypeURL]string{
 	resource.Route: "route", resource.Secret: "secret",
 }
 
-// Streams counts what is pushed to proxies, and measures planning. It implements the
-// ADS server's Observer.
+// Streams counts what is sent to proxies, and measures planning. It implements the ADS
+// server's Observer.
 type Streams struct {
 	connected                        prometheus.Counter
 	pushed, acknowledged, rejected   *prometheus.CounterVec
@@ -45,8 +45,8 @@ func NewStreams() *Streams {
 	return s
 }
 
-// byType makes the counter of each type, so that a type that was not counted yet is
-// there with 0 and an alert sees its first increase.
+// byType makes the counter of each type in advance, so that it exists with 0 and an alert
+// sees its first increase.
 func byType(v *prometheus.CounterVec) map[resource.TypeURL]prometheus.Counter {
 	out := map[resource.TypeURL]prometheus.Counter{}
 	for url, name := range typeNames {
@@ -56,7 +56,7 @@ func byType(v *prometheus.CounterVec) map[resource.TypeURL]prometheus.Counter {
 }
 
 func add(m map[resource.TypeURL]prometheus.Counter, url resource.TypeURL, n int) {
-	if c := m[url]; c != nil { // a proxy may ask for types that there are not
+	if c := m[url]; c != nil { // a proxy may ask for types that do not exist
 		c.Add(float64(n))
 	}
 }
@@ -79,13 +79,14 @@ func (s *Streams) Rejected(e xds.Event) { add(s.refuse, e.Type, 1) }
 // Disconnected implements the ADS server's Observer.
 func (s *Streams) Disconnected(xds.Event) {}
 
-// Refused implements the ADS server's Observer: who was refused is counted by name.
+// Refused implements the ADS server's Observer. It does nothing, because refusals are
+// counted by name elsewhere.
 func (s *Streams) Refused(xds.Event) {}
 
-// Planned is told of each round.
+// Planned is called for each round of planning.
 func (s *Streams) Planned(took time.Duration) { s.planned.Observe(took.Seconds()) }
 
-// Collectors lists what is measured.
+// Collectors lists the metrics.
 func (s *Streams) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.connected, s.pushed, s.resources, s.acknowledged, s.rejected, s.planned}
 }

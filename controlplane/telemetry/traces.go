@@ -20,19 +20,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// Traces makes a span of each request to a server, as part of the trace that its
-// caller is in (W3C Trace Context). Nil makes none.
+// Traces makes a span for each request to a server, as part of the caller's trace (W3C Trace
+// Context). A nil Traces makes none.
 //
-// A span holds nothing that a client has chosen but the ids of its trace: no path,
-// because keys of resources may be tokens, no query, no header and no address.
+// Apart from the ids of its trace, a span contains nothing that a client has chosen: no
+// path, because keys of resources may be tokens, no query, no header and no address.
 type Traces struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	context  propagation.TraceContext
 }
 
-// OpenTraces reads the OTEL_ variables of the environment, as OpenTelemetry specifies
-// them. Traces are off, and nil, unless one of them names an exporter or an endpoint.
+// OpenTraces reads the OTEL_ variables of the environment, as OpenTelemetry specifies them.
+// Traces are off, and the result is nil, unless one of them names an exporter or an
+// endpoint.
 func OpenTraces(ctx context.Context, version string, log *slog.Logger) (*Traces, error) {
 	if !tracesWanted(os.Getenv) {
 		return nil, nil
@@ -70,7 +71,7 @@ func (t *Traces) Wrap(server string, next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") != "" { // a link that lives for days is no span
+		if r.Header.Get("Upgrade") != "" { // a link that lives for days gets no span
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -94,7 +95,8 @@ func (t *Traces) Wrap(server string, next http.Handler) http.Handler {
 	})
 }
 
-// describe names a span by what OpenTelemetry's conventions for HTTP servers say.
+// describe sets the name and attributes of a span according to OpenTelemetry's conventions
+// for HTTP servers.
 func describe(span trace.Span, server, method, pattern string, status int) {
 	method = httpkit.BoundedMethod(method)
 	span.SetName(strings.TrimSpace(method + " " + pattern))
@@ -107,7 +109,7 @@ func describe(span trace.Span, server, method, pattern string, status int) {
 	}
 }
 
-// Close sends what is left, as long as ctx permits.
+// Close sends the remaining spans until ctx ends.
 func (t *Traces) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -115,7 +117,7 @@ func (t *Traces) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// statusWriter remembers the status that was answered.
+// statusWriter records the status of the answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// TestSpans makes one span of each request, in the trace of its caller, with nothing
-// that the caller chose.
+// TestSpans: each request has one span, in the trace of its caller, with nothing that the
+// caller chose.
 func TestSpans(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	traces := newTraces(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)))
@@ -72,7 +72,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestTracesAreOff makes no spans unless the environment asks for them.
+// TestTracesAreOff: there are no spans unless the environment asks for them.
 func TestTracesAreOff(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "OTEL_SERVICE_NAME=x": false, "OTEL_TRACES_EXPORTER=none": false, "OTEL_TRACES_EXPORTER=otlp": true,

@@ -13,33 +13,32 @@ import (
 // MaxChain bounds an encoded chain in bytes; a longer one is refused.
 const MaxChain = 256 << 10
 
-// MaxCredentialNames bounds the names that one plugin looks for a credential
-// under.
+// MaxCredentialNames bounds the names under which one plugin looks for a credential.
 const MaxCredentialNames = 8
 
-// MaxCredential bounds an access token or API key in bytes; there is no longer
-// one, so a longer text is unknown without asking anybody.
+// MaxCredential bounds an access token or API key in bytes. No longer one exists, so a
+// longer text is unknown without asking anybody.
 const MaxCredential = 4 << 10
 
 // MaxTriggers bounds the different triggers of one chain.
 const MaxTriggers = 8
 
-// Chain is what one route carries to the filter: the ordered effective plugins
-// and what they need to decide without asking anybody. It is self-contained, so
-// a change of a plugin changes the routes that use it and nothing else.
+// Chain is what one route carries to the filter: the ordered effective plugins and what they
+// need to decide without asking anybody. It is self-contained, so a change of a plugin
+// changes only the routes that use it.
 type Chain struct {
 	// Route is the id of the route, for logs and statistics.
 	Route string `json:"route"`
-	// Service is the id of the route's service; empty on a route without one.
-	// A token bound to a service is accepted on that service only.
+	// Service is the id of the route's service; empty on a route without one. A token bound
+	// to a service is accepted only there.
 	Service string `json:"service,omitempty"`
-	// Protocol is what requests of the route must speak; others are refused
-	// before any plugin runs. Empty means any HTTP.
+	// Protocol is what requests of the route must speak. Others are refused before any
+	// plugin runs. Empty means any HTTP.
 	Protocol Protocol `json:"protocol,omitempty"`
-	// Issues says that behind this route there is an OAuth server: requests for
-	// the endpoints of the chain's oauth2 plugin are handed to it without a token.
-	// Only routes of gateways say so. Everywhere else such a path is one of the
-	// service's own, and as protected as any other.
+	// Issues says that there is an OAuth server behind this route: requests for the
+	// endpoints of the chain's oauth2 plugin are handed to it without a token. Only routes
+	// of gateways say so. Everywhere else such a path belongs to the service, and is as
+	// protected as any other.
 	Issues bool `json:"issues,omitempty"`
 	// Plugins run in order; the first that refuses ends the chain. The list may
 	// be empty on a route with a Protocol.
@@ -59,8 +58,8 @@ const (
 	ProtocolWebSocket Protocol = "ws"
 )
 
-// Plugin is one effective plugin instance. Exactly one of the typed members is
-// set; which one is the plugin's name.
+// Plugin is one effective plugin instance. Exactly one of the typed members is set; it tells
+// the kind of the plugin.
 type Plugin struct {
 	// ID is the uuid of the plugin instance.
 	ID string `json:"id"`
@@ -72,39 +71,36 @@ type Plugin struct {
 	Termination *Termination `json:"termination,omitempty"`
 }
 
-// OAuth2 is the part of an oauth2 plugin's configuration that decides protected
-// requests. What only the issuing endpoints need stays in the control plane.
+// OAuth2 is the part of an oauth2 plugin's configuration that decides about protected
+// requests. Settings that only the issuing endpoints need stay in the control plane.
 type OAuth2 struct {
 	// Header is the lower-case name of the header with the token.
 	Header string `json:"header"`
 	// Realm is added to challenges unless empty.
 	Realm string `json:"realm,omitempty"`
-	// Global accepts tokens that are not bound to a service, and is the only
-	// mode that does.
+	// Global accepts tokens that are not bound to a service. Otherwise they are refused.
 	Global bool `json:"global,omitempty"`
 	// HideCredentials removes the credential from the upstream request.
 	HideCredentials bool `json:"hide_credentials,omitempty"`
-	// InBody says that a token which is neither in the header nor in the query is
-	// looked for in the body, which is then held back and read. Source: RFC 6750
-	// section 2.2.
+	// InBody says that the body is searched for a token that is neither in the header nor in
+	// the query. The body is then held back and read. Source: RFC 6750 section 2.2.
 	InBody bool `json:"in_body,omitempty"`
-	// OneConsumer refuses, with 403, a request that another plugin of the chain
-	// takes for a different consumer's than the token is.
+	// OneConsumer refuses, with 403, a request whose token belongs to a different consumer
+	// than another credential of the chain.
 	OneConsumer bool `json:"one_consumer,omitempty"`
-	// Endpoints says that introspection, revocation and metadata are endpoints
-	// of the plugin too, beside the two issuing ones. It counts where the chain
-	// issues.
+	// Endpoints says that introspection, revocation and metadata are endpoints of the plugin
+	// too, in addition to the two issuing ones. It only matters if the chain issues.
 	Endpoints bool `json:"endpoints,omitempty"`
-	// Anonymous is set when failed authentication falls back to a consumer.
+	// Anonymous is set if failed authentication falls back to a consumer.
 	Anonymous *Anonymous `json:"anonymous,omitempty"`
 }
 
 // KeyAuth is the configuration of a key-auth plugin.
 type KeyAuth struct {
-	// Names are the lower-case names under which keys are looked for, in order:
-	// each first as a header, then in the query, then in the body.
+	// Names are the lower-case names under which keys are searched, in order: each first as
+	// a header, then in the query, then in the body.
 	Names []string `json:"names"`
-	// InHeader, InQuery and InBody say where keys are looked for.
+	// InHeader, InQuery and InBody say where keys are searched.
 	InHeader bool `json:"in_header,omitempty"`
 	InQuery  bool `json:"in_query,omitempty"`
 	InBody   bool `json:"in_body,omitempty"`
@@ -114,15 +110,14 @@ type KeyAuth struct {
 	SkipPreflight bool `json:"skip_preflight,omitempty"`
 	// Realm is added to challenges unless empty.
 	Realm string `json:"realm,omitempty"`
-	// Anonymous is set when failed authentication falls back to a consumer.
+	// Anonymous is set if failed authentication falls back to a consumer.
 	Anonymous *Anonymous `json:"anonymous,omitempty"`
 }
 
-// Termination is what the effective request-termination plugins of a route
-// answer. Which instance is effective may depend on the consumer.
+// Termination holds the answers of the effective request-termination plugins of a route.
+// Which instance is effective may depend on the consumer.
 type Termination struct {
-	// Default answers every consumer that Consumers does not name; nil lets
-	// them pass.
+	// Default answers every consumer that Consumers does not name. If it is nil, they pass.
 	Default *Answered `json:"default,omitempty"`
 	// Consumers holds, by consumer id, the answers of instances that are bound
 	// to a consumer and more specific than Default.
@@ -134,8 +129,8 @@ type Answered struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
 	Body        string `json:"body,omitempty"`
-	// Trigger, unless empty, is the lower-case name of a header or query
-	// argument without which the request passes.
+	// Trigger, unless empty, is the lower-case name of a header or query argument. Requests
+	// without it pass.
 	Trigger string `json:"trigger,omitempty"`
 }
 
@@ -143,8 +138,8 @@ type Answered struct {
 type Anonymous struct {
 	// Configured is the value in the plugin's configuration: an id or username.
 	Configured string `json:"configured"`
-	// Consumer is nil when no consumer answers to Configured; such a plugin
-	// answers 500 instead of falling back.
+	// Consumer is nil if no consumer matches Configured. The plugin then answers 500 instead
+	// of falling back.
 	Consumer *Consumer `json:"consumer,omitempty"`
 }
 
@@ -158,9 +153,9 @@ type Consumer struct {
 // Marshal encodes a chain; equal chains yield equal bytes.
 func (c *Chain) Marshal() ([]byte, error) { return json.Marshal(c) }
 
-// ParseChain decodes and checks a chain. Unknown fields, trailing data and a
-// plugin without exactly one configuration are errors: the caller must then
-// refuse every request of the route.
+// ParseChain decodes and checks a chain. Unknown fields, trailing data and a plugin without
+// exactly one configuration are errors. The caller must then refuse every request of the
+// route.
 func ParseChain(data []byte) (*Chain, error) {
 	if len(data) > MaxChain {
 		return nil, fmt.Errorf("chain of %d bytes exceeds the limit of %d", len(data), MaxChain)
@@ -188,7 +183,7 @@ func ParseChain(data []byte) (*Chain, error) {
 	return &c, nil
 }
 
-// Triggers returns the names that answers wait for, each once, in order.
+// Triggers returns the different triggers of answers, in order.
 func (c *Chain) Triggers() []string {
 	var names []string
 	for i := range c.Plugins {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAhead: a slow answer is no difference of clocks.
+// TestAhead: a slow answer does not count as a difference of clocks.
 func TestAhead(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(1_800_000_000, int64(s*1e9)) }
 	for _, tc := range []struct {

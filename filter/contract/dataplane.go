@@ -6,13 +6,13 @@ import (
 	"net/url"
 )
 
-// DataPlaneID names the data-plane server in its certificate, as a URI. Its clients
-// demand it: the same authority signs for the listeners of gateways, by the same
-// host names, and every gateway has the key of those. It signs this name for the
-// data-plane server alone, whose key no proxy gets.
+// DataPlaneID names the data-plane server in its certificate, as a URI. Its clients demand
+// it, because the same authority also signs the certificates of the gateways' listeners for
+// the same host names, and every gateway has their keys. The authority signs this name only
+// for the data-plane server, whose key no proxy gets.
 const DataPlaneID = "spiffe://meshgate/data-plane"
 
-// DataPlaneURI is DataPlaneID as certificates hold it.
+// DataPlaneURI is DataPlaneID as it appears in certificates.
 func DataPlaneURI() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"}
 }

@@ -168,8 +168,8 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// FuzzDecodeMessages feeds one body to every decoder. Binary messages have one
-// encoding only, so what was decoded must encode to the same bytes.
+// FuzzDecodeMessages feeds one body to every decoder. Binary messages have only one
+// encoding, so a decoded message must encode to the same bytes.
 func FuzzDecodeMessages(f *testing.F) {
 	f.Add(wholeInvalidate.Encode())
 	f.Add((&Introspect{ID: 1, Plugin: "p"}).Encode())

@@ -1,23 +1,23 @@
 package contract
 
-// Decision is what became of a request, in one word. Words are stable: logs and
-// metrics that people keep are made of them.
+// Decision says in one word what became of a request. The words are stable, because logs and
+// metrics contain them.
 type Decision string
 
 // Decisions.
 const (
 	// Allowed: every plugin of the route has let the request pass.
 	Allowed Decision = "allowed"
-	// Refused: the proxy has answered in the place of the service.
+	// Refused: the proxy has answered in place of the service.
 	Refused Decision = "refused"
 	// Issued: the request went to the OAuth server.
 	Issued Decision = "issued"
-	// Undecided: nothing had to be decided, or the request ended before it was.
+	// Undecided: nothing had to be decided, or the request ended before the decision.
 	Undecided Decision = "none"
 )
 
-// Reason says why a request was refused. It is for logs and metrics and never for
-// the client, who must not learn from an answer whether a guess came close.
+// Reason says why a request was refused. It is for logs and metrics and never for the
+// client, which must not learn from an answer whether a guess came close.
 type Reason string
 
 // Reasons of the filter.
@@ -59,7 +59,7 @@ const (
 	ReasonPath          Reason = "path_refused"
 )
 
-// Reasons of sidecars, beside those of the filter.
+// Reasons of sidecars, in addition to those of the filter.
 const (
 	ReasonNoPermission  Reason = "no_permission"
 	ReasonFaultInjected Reason = "fault_injected"
@@ -70,7 +70,7 @@ const (
 	ReasonReset         Reason = "reset"
 )
 
-// Reasons lists all of them in the order of their documentation.
+// Reasons lists all reasons in the order of their documentation.
 var Reasons = []Reason{
 	ReasonTokenMissing, ReasonTokenUnknown, ReasonTokenExpired, ReasonTokenRevoked, ReasonTokenUnbound, ReasonWrongService,
 	ReasonKeyMissing, ReasonKeyUnknown, ReasonKeyExpired, ReasonKeyRevoked, ReasonKeyDuplicate,
@@ -81,13 +81,13 @@ var Reasons = []Reason{
 	ReasonNoPermission, ReasonFaultInjected, ReasonNoEndpoint, ReasonOverflow, ReasonConnectFailed, ReasonTimeout, ReasonReset,
 }
 
-// MetadataNamespace is where the filter and the routes of a proxy say what became
-// of a request, for its access log: dynamic metadata of the request where the
-// filter has decided against it, metadata of the route otherwise.
+// MetadataNamespace is where the filter and the routes of a proxy record what became of a
+// request, for the access log. It is dynamic metadata of the request if the filter has
+// refused it, and metadata of the route otherwise.
 const MetadataNamespace = FilterName
 
-// Keys in [MetadataNamespace]. Routes and services are told by their names, or by
-// their ids if they have none.
+// Keys in [MetadataNamespace]. Routes and services are named by their names, and by their
+// ids if they have no name.
 const (
 	MetaDecision  = "decision"
 	MetaReason    = "reason"
@@ -95,8 +95,8 @@ const (
 	MetaRouteID   = "route_id"
 	MetaService   = "service"
 	MetaServiceID = "service_id"
-	// The keys below are the filter's alone, on requests that it refused: who asked,
-	// as far as that is known.
+	// Only the filter sets the keys below, on requests that it refused. They say who asked,
+	// as far as this is known.
 	MetaConsumer    = "consumer"
 	MetaConsumerID  = "consumer_id"
 	MetaApplication = "application"

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Every reason is one word, stands once in the list, and has its row in the document
-// that people read at night.
+// TestReasonsAreDocumented: every reason is one word, occurs once in the list, and has a row
+// in the document for operators.
 func TestReasonsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations", "access-log.md"))
 	if err != nil {

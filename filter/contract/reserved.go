@@ -2,17 +2,17 @@ package contract
 
 import "bytes"
 
-// Reserved is one line of what clients may not say of themselves: a request
-// header, or a family of them, that is removed before a request goes on. Names
-// are compared without regard to case and with "_" for "-", because many servers
-// cannot tell such spellings apart (RFC 3875 section 4.1.18 maps both to "_").
+// Reserved is one entry of what clients may not claim about themselves: a request header, or
+// a family of them, that is removed before a request goes on. Names are compared without
+// regard to case and with "_" equal to "-", because many servers cannot tell such spellings
+// apart (RFC 3875 section 4.1.18 maps both to "_").
 type Reserved struct {
 	// Name is in lower case, with dashes.
 	Name string
-	// Family says that Name begins the names of many headers.
+	// Family says that Name is the beginning of the names of many headers.
 	Family bool
-	// Twins removes only what has an underscore: with dashes alone the header is
-	// the listener's own, or that of a client which it trusts.
+	// Twins removes only spellings with an underscore. With dashes alone the header was
+	// written by the listener, or by a client that the listener trusts.
 	Twins bool
 	// Kept is the one header of the family that stays, in exactly this spelling,
 	// because Envoy has written it itself; empty for none.
@@ -21,8 +21,8 @@ type Reserved struct {
 	HandingOver bool
 }
 
-// ReservedHeaders is the list. The front in C has a copy, made from this one by
-// go generate in filter/dynamicmodule.
+// ReservedHeaders is the list. The front in C has a copy, which go generate in
+// filter/dynamicmodule makes from this one.
 var ReservedHeaders = [...]Reserved{
 	{Name: "x-consumer-", Family: true},
 	{Name: "x-credential-", Family: true},
@@ -34,9 +34,9 @@ var ReservedHeaders = [...]Reserved{
 	{Name: "x-real-ip", Twins: true},
 }
 
-// IsReserved reports whether a header, by its name in any case, must be removed
-// from a request; handingOver says that the request goes to the OAuth server. It
-// does not allocate.
+// IsReserved reports whether a header with this name, in any case, must be removed from a
+// request. handingOver says that the request goes to the OAuth server. IsReserved does not
+// allocate.
 func IsReserved(name []byte, handingOver bool) bool {
 	r := reservedAs(name)
 	if r == nil || r.Twins && bytes.IndexByte(name, '_') < 0 {
@@ -46,13 +46,13 @@ func IsReserved(name []byte, handingOver bool) bool {
 	return !keeps
 }
 
-// IsReservedTrailer is IsReserved for trailers. A listener writes none, so whatever
-// is on the list is what the client says, with dashes or without.
+// IsReservedTrailer is IsReserved for trailers. A listener writes no trailers, so every
+// trailer on the list comes from the client, with dashes or without.
 func IsReservedTrailer(name []byte) bool { return reservedAs(name) != nil }
 
-// reservedAs is the line of the list that a name fits, or nil.
+// reservedAs returns the entry of the list that a name matches, or nil.
 func reservedAs(name []byte) *Reserved {
-	// All of them begin with x and a separator; most headers do not.
+	// All entries begin with x and a separator; most headers do not.
 	if len(name) < 2 || fold(name[0]) != 'x' || fold(name[1]) != '-' {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (r *Reserved) is(name []byte) bool {
 	return true
 }
 
-// fold makes the spellings of a byte in a name one.
+// fold maps the spellings of a byte in a name to one.
 func fold(c byte) byte {
 	switch {
 	case c == '_':

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// mixtures are all spellings of a name with dashes and underscores.
+// mixtures returns all spellings of a name with dashes and underscores.
 func mixtures(name string) []string {
 	head, tail, ok := strings.Cut(name, "-")
 	if !ok {
@@ -19,8 +19,8 @@ func mixtures(name string) []string {
 	return all
 }
 
-// TestReservedFamilies: what tells an upstream who calls, and what Envoy and its
-// filters tell each other, cannot come from a client in any spelling.
+// TestReservedFamilies: the headers that tell an upstream who calls, and those that Envoy
+// and its filters use among themselves, cannot come from a client in any spelling.
 func TestReservedFamilies(t *testing.T) {
 	families := []string{
 		"x-consumer-groups", "x-consumer-x", "x-authenticated-groups", "x-authenticated-consumer", "x-credential-username", "x-credential-",
@@ -43,7 +43,8 @@ func TestReservedFamilies(t *testing.T) {
 	}
 }
 
-// TestReservedTwins: what the listener writes stays, a twin of it goes.
+// TestReservedTwins: the header that the listener writes stays, and other spellings of it
+// are removed.
 func TestReservedTwins(t *testing.T) {
 	for _, name := range []string{"x-forwarded-for", "x-forwarded-proto", "x-forwarded-prefix", "x-forwarded-client-cert", "x-real-ip", "x-envoy-external-address"} {
 		for _, m := range mixtures(name) {
@@ -58,7 +59,7 @@ func TestReservedTwins(t *testing.T) {
 	}
 }
 
-// TestNotReserved: names that only resemble.
+// TestNotReserved: names that only resemble reserved ones.
 func TestNotReserved(t *testing.T) {
 	for _, name := range []string{
 		"", "x", "x-", "x-consumer", "x-consumers", "xx-consumer-id", "x.consumer.id", "x-anonymous-consumers", "x-anonymous", "x-credentials",
@@ -70,8 +71,8 @@ func TestNotReserved(t *testing.T) {
 	}
 }
 
-// TestReservedNames: the comparison is with folded names, and the first line that
-// fits decides, so no line may hide another.
+// TestReservedNames: names are compared with folded names, and the first matching entry
+// decides, so no entry may hide another one.
 func TestReservedNames(t *testing.T) {
 	for i, r := range ReservedHeaders {
 		if !strings.HasPrefix(r.Name, "x-") || strings.Trim(r.Name, "abcdefghijklmnopqrstuvwxyz-") != "" {

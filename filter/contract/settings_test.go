@@ -62,8 +62,8 @@ func TestParseFilterConfig(t *testing.T) {
 	}
 }
 
-// TestLinkNamesNoFile: whoever is at the other end of the link must not have files of this
-// machine read.
+// TestLinkNamesNoFile: the peer of the link must not be able to make the filter read files
+// of this machine.
 func TestLinkNamesNoFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		redis *RedisSettings

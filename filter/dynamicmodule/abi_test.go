@@ -15,8 +15,7 @@ import (
 
 const sdkModule = "github.com/envoyproxy/envoy/source/extensions/dynamic_modules"
 
-// compile checks the declarations against a header and returns the compiler's
-// complaints.
+// compile checks the declarations against a header and returns the compiler's complaints.
 func compile(t *testing.T, header string) string {
 	t.Helper()
 	var complaints strings.Builder
@@ -50,7 +49,7 @@ func TestDeclarationsAreEnvoys(t *testing.T) {
 	}
 }
 
-// The comparison must notice what it is there for.
+// TestDeclarationsNoticeChanges: the comparison must notice the changes that it is made for.
 func TestDeclarationsNoticeChanges(t *testing.T) {
 	data, err := os.ReadFile(sdkHeader(t))
 	if err != nil {
@@ -82,7 +81,8 @@ func TestDeclarationsNoticeChanges(t *testing.T) {
 	}
 }
 
-// Every hook of an HTTP filter that Envoy's header declares is ours too.
+// TestEveryHookIsDeclared: every hook of an HTTP filter in Envoy's header is declared here
+// too.
 func TestEveryHookIsDeclared(t *testing.T) {
 	theirs, err := os.ReadFile(sdkHeader(t))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// The constants of front.h are those of contract: an index out of range here
-// is a difference.
+// The constants of front.h must equal those of contract. If one differs, an index is out of
+// range and the build fails.
 var (
 	_ = [1]struct{}{}[C.FRONT_PACKED-contract.MaxPacked]
 	_ = [C.FRONT_BUFFER]struct{}{}[engine.BufferSize]
@@ -39,7 +39,7 @@ var (
 	_ = [1]struct{}{}[C.FRONT_PAGE_SLOTS-unsafe.Offsetof(tokencache.Page{}.Slots)]
 )
 
-// request and result are the front's structs under names that tests can use.
+// request and result are the front's structs, under names that tests can use.
 type (
 	request = C.front_request
 	result  = C.front_result
@@ -52,8 +52,8 @@ type (
 // detailsPrefix begins the response code details of every refusal.
 const detailsPrefix = C.FRONT_DETAILS
 
-// decide is the one entry of the hot path. It writes the outcome into r, whose
-// action it sets last: whatever goes wrong before leaves a refusal behind.
+// decide is the only entry of the hot path. It writes the outcome into r and sets the action
+// last, so that any failure before that leaves a refusal.
 func decide(h *host.Host, q *request, r *result) {
 	defer h.Recovered("decide")
 	var values [engine.MaxHeaders][]byte
@@ -96,8 +96,8 @@ func prove(h *host.Host, q *request, r *result, req *engine.Request, v *engine.V
 	}
 }
 
-// answersOf are the answers that the front has for a request. Their records stay where
-// they are.
+// answersOf returns the answers that the front already has for a request. Their records are
+// not copied.
 func answersOf(q *request) []engine.Found {
 	known := make([]engine.Found, min(int(q.answered), len(q.answers)))
 	for i := range known {
@@ -131,7 +131,7 @@ func write(r *result, buf []byte, v *engine.Verdict) {
 	r.action = C.uint8_t(v.Action)
 }
 
-// present is the value of a header that was sent: never nil.
+// present returns the value of a header that was sent. It is never nil.
 func present(t *text) []byte {
 	if t.ptr == nil {
 		return empty
@@ -141,8 +141,8 @@ func present(t *text) []byte {
 
 var empty = []byte{}
 
-// rewrite removes hidden credentials from path and body, in place. It reports
-// whether that was done.
+// rewrite removes hidden credentials from path and body, in place. It reports whether this
+// succeeded.
 func rewrite(h *host.Host, program uint32, hideQuery, hideBody uint16, contentType, path, body *text) (done bool) {
 	defer h.Recovered("rewrite")
 	p := h.Program(program)
@@ -155,8 +155,8 @@ func rewrite(h *host.Host, program uint32, hideQuery, hideBody uint16, contentTy
 	return true
 }
 
-// handOver writes into r, in place of its decision to issue, the edits that hand
-// the request to the OAuth server.
+// handOver replaces the decision in r by the edits that hand the request to the OAuth
+// server.
 func handOver(h *host.Host, program uint32, plugin, scheme, client string, r *result) {
 	defer h.Recovered("hand over")
 	p := h.Program(program)
@@ -164,7 +164,7 @@ func handOver(h *host.Host, program uint32, plugin, scheme, client string, r *re
 		return
 	}
 	w := writer{buf: unsafe.Slice((*byte)(unsafe.Pointer(&r.buffer[0])), len(r.buffer))}
-	h.Hasten() // the token that is issued is used next
+	h.Hasten() // the issued token will be used next
 	edits := p.HandOver(&engine.Verdict{Action: engine.Issue, Plugin: plugin}, scheme, client)
 	for i := range edits {
 		r.names[i], r.values[i] = w.add(edits[i].Name), w.add(edits[i].Value)
@@ -174,13 +174,13 @@ func handOver(h *host.Host, program uint32, plugin, scheme, client string, r *re
 	}
 }
 
-// view makes a slice of Envoy's memory.
+// view returns a slice of Envoy's memory.
 func view(p *C.char, n C.size_t) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), int(n))
 }
 
-// writeIdentity tells where in the buffer the values of identity headers are, and
-// returns where they end.
+// writeIdentity records where in the buffer the values of identity headers are, and returns
+// where they end.
 func writeIdentity(r *result, v *engine.Verdict) (end int) {
 	for i := range v.Headers {
 		s := v.Headers[i]
@@ -190,10 +190,9 @@ func writeIdentity(r *result, v *engine.Verdict) (end int) {
 	return end
 }
 
-// writeRefusal copies a refusal out, into the buffer behind what is used of it. The
-// client's answer counts more than the log: what is used makes room where both do
-// not fit. What does not fit then is left out but for the status: the request is
-// refused all the same.
+// writeRefusal copies a refusal into the buffer, behind the used part. The client's answer
+// is more important than the log: if both do not fit, the used part is overwritten. If the
+// answer alone does not fit, only its status is kept; the request is refused all the same.
 func writeRefusal(r *result, buf []byte, used int, refusal *engine.Refusal) {
 	if used+sizeOf(refusal) > len(buf) {
 		used, r.identity = 0, [len(r.identity)]span{}
@@ -219,7 +218,7 @@ func writeRefusal(r *result, buf []byte, used int, refusal *engine.Refusal) {
 	r.status = C.uint32_t(refusal.Status)
 }
 
-// sizeOf is how many bytes a refusal takes in the buffer.
+// sizeOf returns the number of bytes that a refusal takes in the buffer.
 func sizeOf(r *engine.Refusal) int {
 	n := len(detailsPrefix) + len(r.Reason) + len(r.GRPCMessage()) + len(r.Body)
 	for i := range r.Headers {

@@ -35,7 +35,7 @@ func newFixture(t testing.TB) *fixture {
 
 func (f *fixture) decide(q *request, r *result) { decide(f.Host, q, r) }
 
-// ask fills a request; the strings must outlive it.
+// ask fills a request. The strings must outlive it.
 func (f *fixture) ask(path, credential string) *request {
 	q := &request{headers: 1}
 	number(&q.program, f.route)
@@ -155,8 +155,8 @@ func TestAnswersDecide(t *testing.T) {
 	}
 }
 
-// TestRewriteShortens checks what the front relies on: in place, shorter, or not
-// at all.
+// TestRewriteShortens checks what the front relies on: a rewrite happens in place and
+// shortens, or does not happen at all.
 func TestRewriteShortens(t *testing.T) {
 	f := newFixture(t)
 	var contentType, path, body text
@@ -201,8 +201,8 @@ func TestRefusalThatDoesNotFitKeepsItsStatus(t *testing.T) {
 	}
 }
 
-// Who asked is for the log: it stays beside a refusal and makes room for one that
-// would not fit.
+// TestRefusalSaysWhoWhereThereIsRoom: the name of the caller, which is for the log, stays
+// beside a refusal, and is dropped if the refusal would not fit.
 func TestRefusalSaysWhoWhereThereIsRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body int

@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// maxStack ends a runaway recursion before it has eaten the machine.
+	// maxStack ends a runaway recursion before it exhausts the memory of the machine.
 	maxStack = 64 << 20
-	// minProcs keeps an entry from a worker from waiting for a P behind busy
-	// goroutines.
+	// minProcs keeps an entry from a worker from waiting for a P while goroutines are busy.
 	minProcs = 4
 )
 
@@ -45,8 +44,8 @@ func (envoyLog) Write(level int, line []byte) {
 //export meshgateInit
 func meshgateInit(concurrency C.uint32_t) {
 	defer library.Recovered("init")
-	// Envoy ignores SIGPIPE, Go would end the process for it when standard
-	// error has no reader any more.
+	// Envoy ignores SIGPIPE, but Go would end the process on it when standard error has no
+	// reader any more.
 	signal.Ignore(syscall.SIGPIPE)
 	runtime.GOMAXPROCS(max(minProcs, int(concurrency)+2))
 	host.BoundGarbage(library, os.Getenv)
@@ -85,7 +84,7 @@ func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
 		(*C.char)(unsafe.Pointer(unsafe.StringData(names))), C.size_t(len(names)))
 }
 
-// terminated joins names, each ended by a zero byte.
+// terminated joins names, each followed by a zero byte.
 func terminated(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -113,7 +112,7 @@ func meshgateHandOver(program C.uint32_t, plugin *C.char, n C.size_t, secure C.b
 	if secure {
 		scheme = "https"
 	}
-	// The plugin's id lies in the buffer that is about to be written.
+	// The plugin's id is in the buffer that will be overwritten, so it is copied first.
 	handOver(library, uint32(program), string(view(plugin, n)), scheme, string(view(client, cn)), r)
 }
 

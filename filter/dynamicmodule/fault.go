@@ -2,5 +2,5 @@
 
 package main
 
-// injectFault does nothing here; see fault_injection.go.
+// injectFault does nothing in this build; see fault_injection.go.
 func injectFault([]byte) {}

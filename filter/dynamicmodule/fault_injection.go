@@ -14,9 +14,8 @@ import (
 	"runtime"
 )
 
-// injectFault panics for requests that ask for it. Only libraries built with
-// the tag faultinjection contain it, which tests build to see what a fault in Go
-// does to Envoy.
+// injectFault panics for requests that ask for it. It exists only in libraries built with
+// the tag faultinjection. Tests use them to see what a fault in Go does to Envoy.
 func injectFault(path []byte) {
 	switch {
 	case bytes.HasPrefix(path, []byte("/fault/panic")):
@@ -27,23 +26,23 @@ func injectFault(path []byte) {
 		var p *request
 		p.headers++
 	case bytes.HasPrefix(path, []byte("/fault/stderr")):
-		// What a library might do; the outcome is of no interest.
+		// A library might do this. The result does not matter.
 		_, _ = os.Stderr.WriteString("injected\n")
 	case bytes.HasPrefix(path, []byte("/fault/memory")):
 		fmt.Fprintf(os.Stderr, "injected: %d bytes in use\n", inUse())
 	}
 }
 
-// inUse is how many bytes the Go heap and the stacks hold without garbage.
+// inUse returns how many bytes the Go heap and the stacks hold without garbage.
 func inUse() uint64 {
 	runtime.GC()
-	runtime.GC() // what the first one had cleaned up
+	runtime.GC() // collects what the cleanups of the first one released
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.HeapAlloc + s.StackInuse
 }
 
-// meshgateMallocs tells the host of a test how many Go objects were ever made.
+// meshgateMallocs returns how many Go objects were ever made.
 //
 //export meshgateMallocs
 func meshgateMallocs() C.uint64_t {

@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// figures adds up what the token caches have counted, in the order of front.h. It runs on
-// a worker, which waits for nobody: while configurations change there are none.
+// figures adds up the counters of the token caches, in the order of front.h. It runs on a
+// worker, which must not wait: while configurations change it returns false.
 func figures(h *host.Host, out []uint64) bool {
 	defer h.Recovered("figures")
 	return h.EachStats(func(s *tokencache.Stats) {

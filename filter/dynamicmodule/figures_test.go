@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// counted is a token cache that has counted.
+// counted is a token cache with fixed counters.
 type counted struct {
 	*hosttest.Tokens
 	s tokencache.Stats
@@ -19,7 +19,7 @@ type counted struct {
 
 func (c counted) Stats() tokencache.Stats { return c.s }
 
-// The figures are those of all token caches, each under its name.
+// TestFigures: the figures cover all token caches, each under its name.
 func TestFigures(t *testing.T) {
 	text, err := os.ReadFile("figures.c")
 	if err != nil {

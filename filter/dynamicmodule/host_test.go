@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// The C front inside a host that is stricter than Envoy, see testdata/host/host.h:
-// every script of decisions, cut off before every step by a reset, a time-out or a
-// new route table, and then many workers and resolvers at once. gcc's sanitizers
-// watch.
+// TestFrontUnderSanitizers runs the C front inside a host that is stricter than Envoy, see
+// testdata/host/host.h. It runs every script of decisions, cut off before every step by a
+// reset, a time-out or a new route table, and then many workers and resolvers at once. gcc's
+// sanitizers check the memory accesses.
 func TestFrontUnderSanitizers(t *testing.T) {
 	for _, sanitizer := range []string{"address,undefined", "thread"} {
 		t.Run(sanitizer, func(t *testing.T) {
@@ -19,7 +19,7 @@ func TestFrontUnderSanitizers(t *testing.T) {
 			program := buildHost(t, sanitizer)
 			out, err := runHost(t, program, "20000")
 			if strings.Contains(out, "unexpected memory mapping") {
-				// A kernel that spreads addresses further than this sanitizer knows.
+				// The kernel spreads addresses further than this sanitizer supports.
 				out, err = runHost(t, "setarch", "--addr-no-randomize", program, "20000")
 			}
 			if err != nil || !strings.HasPrefix(out, "ok: ") {
@@ -33,8 +33,8 @@ func TestFrontUnderSanitizers(t *testing.T) {
 func runHost(t *testing.T, name string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	// Leaks are counted by the front itself: looking for them needs ptrace, which
-	// containers may not have.
+	// The front itself counts leaks. The leak detector needs ptrace, which containers may
+	// not have.
 	cmd.Env = []string{"ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=halt_on_error=1"}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -10,7 +10,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// The front's own words are those of the contract, which logs are read by.
+// TestNotesAreTheContracts: the front uses the words of the contract, which readers of logs
+// rely on.
 func TestNotesAreTheContracts(t *testing.T) {
 	read := func(file string) string {
 		data, err := os.ReadFile(file)
@@ -37,7 +38,7 @@ func TestNotesAreTheContracts(t *testing.T) {
 			t.Errorf("apply.c gives the reason %q, which is none", m[1])
 		}
 	}
-	// The places of who asks in note.c.
+	// note.c uses these indexes of the identity headers.
 	if contract.HeaderConsumerID != 0 || contract.HeaderConsumerUsername != 2 || contract.HeaderCredentialIdentifier != 3 {
 		t.Error("note.c takes identity headers for others")
 	}

@@ -68,8 +68,8 @@ func TestReservedAlike(t *testing.T) {
 	}
 }
 
-// names are names of headers near those of the list: each one in random spellings,
-// shortened, lengthened, and with single bytes changed.
+// names returns header names near those of the list: each in random spellings, shortened,
+// lengthened, and with single bytes changed.
 func names() []string {
 	r := rand.New(rand.NewPCG(1, 2))
 	bases := []string{"", "x", "x-", "authorization", "x-request-id", "x-forwarded-for", "x-forwarded-client-cert", "x-envoy-external-address", "X_"}

@@ -17,7 +17,7 @@ type hotCase struct {
 	action engine.Action
 }
 
-// several answers about several hashes.
+// several is a first level that answers for several hashes.
 type several map[contract.Hash][]byte
 
 func (s several) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
@@ -72,7 +72,7 @@ func hotCases() []hotCase {
 	}
 }
 
-// request holds what the last of the decisions needs.
+// request returns a request with all headers of the program, so that one decision is enough.
 func (h *hotCase) request(p *engine.Program) *engine.Request {
 	r := &engine.Request{Path: []byte(h.path)}
 	r.Headers, r.Repeated = present(&message{Method: "GET", Headers: h.values}, p.Headers())
@@ -95,8 +95,8 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestHotPathReadsNoMore: what every decision needs is one header for a token,
-// and the names of keys where both are demanded.
+// TestHotPathReadsNoMore: the early headers are only the header of the token, and the key
+// names if the chain demands both a token and a key.
 func TestHotPathReadsNoMore(t *testing.T) {
 	for name, want := range map[string]int{"hit": 1, "hit with key": 3, "hit before termination": 1, "anonymous": 1} {
 		for _, h := range hotCases() {

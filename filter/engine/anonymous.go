@@ -16,9 +16,9 @@ type anonymous struct {
 	headers [contract.NumIdentityHeaders]contract.Span
 }
 
-// newAnonymous prepares the fallback; nil if there is none. A consumer that no
-// header can carry makes only the fallback fail; requests with a good credential
-// are not affected by it.
+// newAnonymous prepares the fallback. It returns nil if there is none. If no header can
+// carry the consumer, only the fallback fails; requests with a good credential are not
+// affected.
 func newAnonymous(c *contract.Anonymous) (*anonymous, error) {
 	switch {
 	case c == nil:
@@ -53,9 +53,9 @@ func newAnonymous(c *contract.Anonymous) (*anonymous, error) {
 	return a, nil
 }
 
-// fail falls back to the anonymous consumer, or refuses. The fallback leaves no
-// credential behind, so that a later plugin of the chain can still replace it;
-// it is not reached if an earlier one has accepted a credential.
+// fail falls back to the anonymous consumer, or refuses. The fallback does not count as a
+// credential, so a later plugin of the chain can still replace it. fail is not called if an
+// earlier plugin has accepted a credential.
 func (a *anonymous) fail(d *decision, v *Verdict, with *Refusal) (done bool) {
 	switch {
 	case a == nil:

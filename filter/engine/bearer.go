@@ -1,12 +1,12 @@
 package engine
 
-// bearer finds the token in the value of the credential's header. Two words of
-// which the first is "bearer" or "token" in any case yield the second; anything
-// else is a token as it stands, so a header may hold the bare token. schemed
-// tells the first form. An empty value yields an empty token.
+// bearer finds the token in the value of the credential's header. If the value has two words
+// and the first is "bearer" or "token" in any case, the second is the token, and schemed is
+// true. Any other value is itself the token, so a header may hold the bare token. An empty
+// value yields an empty token.
 //
-// Source: RFC 6750 section 2.1; the bare form and the scheme "token" are what
-// clients of such gateways send.
+// Source: RFC 6750 section 2.1. The bare form and the scheme "token" are what clients of
+// such gateways send.
 func bearer(value []byte) (token []byte, schemed bool) {
 	first, rest := word(value)
 	second, rest := word(rest)
@@ -17,7 +17,7 @@ func bearer(value []byte) (token []byte, schemed bool) {
 	return value, false
 }
 
-// word returns the first word of b and what follows it.
+// word returns the first word of b and the bytes after it.
 func word(b []byte) (w, rest []byte) {
 	for len(b) > 0 && isSpace(b[0]) {
 		b = b[1:]
@@ -29,14 +29,13 @@ func word(b []byte) (w, rest []byte) {
 	return b[:n], b[n:]
 }
 
-// isSpace holds for the white space of ASCII. Proxies pass blanks and tabs only;
-// the others are here so that no two parsers can disagree about a value.
+// isSpace reports whether c is ASCII white space. Proxies pass blanks and tabs only; the
+// other characters are included so that no two parsers disagree about a value.
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 func isScheme(w []byte) bool { return foldsTo(w, "bearer") || foldsTo(w, "token") }
 
-// foldsTo compares with a word of lower-case letters, ignoring the case of ASCII
-// only.
+// foldsTo compares w with a lower-case word. It ignores case for ASCII letters only.
 func foldsTo(w []byte, lower string) bool {
 	if len(w) != len(lower) {
 		return false

@@ -2,17 +2,18 @@ package engine
 
 import "github.com/meshgate/meshgate/filter/contract"
 
-// Found is what one look-up of a request has come to.
+// Found is the result of one look-up of a request.
 type Found struct {
 	Hash   contract.Hash
 	Answer contract.Answer
-	// Packed is the record, for contract.Found and, if there is one, contract.Expired.
+	// Packed is the record, for contract.Found and, if it is still stored, for
+	// contract.Expired.
 	Packed []byte
 }
 
-// Beside is a first level for a request that has looked up tokens already. Known answers
-// count before those of Level: the request does not ask again, whatever the first level
-// says by now.
+// Beside is a first level for a request that has already looked up tokens. Its known answers
+// take precedence over those of Level, so the request never asks twice, even if the first
+// level would answer differently by now.
 type Beside struct {
 	Known []Found
 	Level Tokens

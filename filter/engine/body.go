@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// media is a type of body that is looked into.
+// media is a type of body in which credentials are searched.
 type media uint8
 
 const (
@@ -17,8 +17,7 @@ const (
 	mediaMultipart
 )
 
-// mediaOf recognises a body's type: what stands before the parameters, in any
-// case.
+// mediaOf recognises the type of a body. It ignores the parameters and the case.
 func mediaOf(contentType []byte) media {
 	if n := bytes.IndexByte(contentType, ';'); n >= 0 {
 		contentType = contentType[:n]
@@ -41,7 +40,7 @@ func foldsToType(b []byte, lowered string) bool {
 	return p.is(b)
 }
 
-// boundaryOf is the boundary of a multipart body, "" if there is none.
+// boundaryOf returns the boundary of a multipart body, or "" if there is none.
 func boundaryOf(contentType []byte) string {
 	_, params, err := mime.ParseMediaType(string(contentType))
 	if err != nil || len(params["boundary"]) > 70 {
@@ -50,16 +49,16 @@ func boundaryOf(contentType []byte) string {
 	return params["boundary"]
 }
 
-// maxParams bounds the names of credentials of one program.
+// maxParams bounds the number of credential names of one program.
 const maxParams = 1 + contract.MaxCredentialNames
 
-// bodyParams is what a body says about the names of credentials.
+// bodyParams holds what a body contains under the names of credentials.
 type bodyParams struct {
 	found  [maxParams]kind
 	values [maxParams][]byte
 }
 
-// note adds one occurrence of a name; the value belongs to the caller.
+// note records one occurrence of a name. It copies the value, which belongs to the caller.
 func (b *bodyParams) note(i int, found kind, value []byte) {
 	switch {
 	case b.found[i] != absent || found == repeated:
@@ -71,7 +70,7 @@ func (b *bodyParams) note(i int, found kind, value []byte) {
 	}
 }
 
-// readBody looks for every name in a body. A malformed body has nothing in it.
+// readBody searches a body for every name. A malformed body counts as empty.
 func readBody(contentType, body []byte, params []param) *bodyParams {
 	out := &bodyParams{}
 	scratch := make([]byte, contract.MaxCredential)
@@ -103,7 +102,7 @@ func readBody(contentType, body []byte, params []param) *bodyParams {
 	return out
 }
 
-// jsonText decodes a string; a list stands for several values.
+// jsonText decodes a JSON string. A list counts as several values.
 func jsonText(value, scratch []byte) (kind, []byte) {
 	switch value[0] {
 	case '"':
@@ -118,8 +117,8 @@ func jsonText(value, scratch []byte) (kind, []byte) {
 	}
 }
 
-// memberIndex finds the parameter that a name in JSON, still escaped, stands
-// for; -1 if none.
+// memberIndex returns the index of the parameter that a member name in JSON, still escaped,
+// stands for, or -1 if there is none.
 func memberIndex(name []byte, params []param) int {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		var scratch [256]byte

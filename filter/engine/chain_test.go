@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
-// drawAnonymous makes a fallback: none, one without a consumer, or one of three.
+// drawAnonymous draws a fallback: none, one without a consumer, or one of three consumers.
 func drawAnonymous(t *rapid.T, label string) *contract.Anonymous {
 	id := rapid.SampledFrom([]string{"", "", "ghost", "nobody", "guest", "bad\nid"}).Draw(t, label)
 	switch id {
@@ -75,11 +75,11 @@ func drawChain(t *rapid.T) *contract.Chain {
 	return c
 }
 
-// Texts that requests present, as token or key.
+// texts are what requests present as token or key.
 var texts = []string{"good", "shared", "global", "foreign", "nameless", "evil", "key", "unknown", "miss", "down", "", strings.Repeat("l", 5000), "two words"}
 
-// knows is the authority: what it says of a text depends on what it is presented
-// as, and it may say of a key what is true of a token only.
+// knows is the authority. Its answer for a text depends on whether the text is presented as
+// a token or as a key. For a key it may return a record that is valid for tokens only.
 func knows(sort, text string) knowledge {
 	r := &contract.Record{
 		Version: 1, Revision: 1, Service: "s", Scope: "a b", UserID: "u", Key: sort == "key",
@@ -109,7 +109,7 @@ func knows(sort, text string) knowledge {
 	return knowledge{contract.Found, r}
 }
 
-// authority is knows behind hashes.
+// authority answers like knows, but is asked for hashes.
 type authority struct{ words map[contract.Hash]string }
 
 func newAuthority() *authority {
@@ -179,8 +179,8 @@ func drawObject(t *rapid.T) string {
 	return "{" + strings.Join(members, " ,") + "}"
 }
 
-// TestChainsAsRuled compares the engine with the rules about one and several
-// plugins, over random chains, requests and answers of the cache.
+// TestChainsAsRuled compares the engine with the rules for chains of one or several plugins.
+// It draws random chains, requests and answers of the cache.
 func TestChainsAsRuled(t *testing.T) {
 	tokens := newAuthority()
 	rapid.Check(t, func(t *rapid.T) {
@@ -208,8 +208,9 @@ func TestChainsAsRuled(t *testing.T) {
 	})
 }
 
-// namedByNobodyElse: whom the log of a refusal names is known by a record, or is the
-// anonymous consumer. No byte of it was sent by the client, whose credential it may be.
+// namedByNobodyElse checks that a refusal names to the log only consumers from records, or
+// the anonymous consumer. No byte of the name may come from the client, because it could be
+// part of a credential.
 func namedByNobodyElse(t *rapid.T, v *engine.Verdict, buf []byte) {
 	for _, h := range []contract.Header{contract.HeaderConsumerID, contract.HeaderConsumerUsername, contract.HeaderCredentialIdentifier} {
 		s := v.Headers[h]

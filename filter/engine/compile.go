@@ -7,9 +7,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Compile turns a chain into a program. It fails for a chain that could not be
-// executed exactly as it stands; the caller then uses [Broken]. The chain is not
-// kept.
+// Compile turns a chain into a program. It fails if the chain cannot be executed exactly as
+// written; the caller then uses [Broken]. Compile does not keep the chain.
 func Compile(c *contract.Chain) (*Program, error) {
 	if c == nil || len(c.Plugins) == 0 && c.Protocol == "" {
 		return nil, errors.New("chain has no plugins")
@@ -30,10 +29,10 @@ func Compile(c *contract.Chain) (*Program, error) {
 	return p, nil
 }
 
-// read collects the headers and parameters that the chain looks at. Those of
-// the first plugin are read at once, and those of a plugin that runs whatever
-// the first comes to; a plugin that falls back to an anonymous consumer has
-// nothing to do where the first has accepted a credential.
+// read collects the headers and parameters that the chain uses. The headers of the first
+// plugin are read early, and so are those of every plugin that always runs. A plugin with an
+// anonymous consumer does not run after the first plugin has accepted a credential, so its
+// headers are read late.
 func (p *Program) read(c *contract.Chain) error {
 	late := headerList{}
 	p.headers.add(protocolHeaders(c.Protocol)...)
@@ -70,7 +69,7 @@ func (p *Program) read(c *contract.Chain) error {
 	return p.checkHeaders(c)
 }
 
-// at is where the headers of the plugin at index i belong.
+// at returns the list that the headers of the plugin at index i belong to.
 func (p *Program) at(i int, a *contract.Anonymous, late *headerList) *headerList {
 	if i == 0 || a == nil {
 		return &p.headers
@@ -78,8 +77,8 @@ func (p *Program) at(i int, a *contract.Anonymous, late *headerList) *headerList
 	return late
 }
 
-// checkHeaders refuses names that are none, and those that gateways remove from
-// requests. Pseudo headers can only be the program's own.
+// checkHeaders refuses invalid names, and names that gateways remove from requests. Only the
+// program itself may read pseudo headers.
 func (p *Program) checkHeaders(c *contract.Chain) error {
 	names := c.Triggers()
 	for i := range c.Plugins {
@@ -104,7 +103,7 @@ func (p *Program) checkHeaders(c *contract.Chain) error {
 	return nil
 }
 
-// add appends one plugin. A chain holds one instance of each kind at most: the
+// add appends one plugin. A chain holds at most one instance of each kind, because the
 // control plane has already chosen the effective one.
 func (p *Program) add(plugin *contract.Plugin) (err error) {
 	var s step
@@ -137,5 +136,5 @@ func (p *Program) add(plugin *contract.Plugin) (err error) {
 	return nil
 }
 
-// paramIndex finds a parameter that has been collected.
+// paramIndex returns the index of a parameter that read has collected.
 func (p *Program) paramIndex(name string) int { return paramIndex([]byte(name), p.params) }

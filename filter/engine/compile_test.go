@@ -107,8 +107,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestReservedNamesCarryNoCredential: a plugin that reads what is removed from
-// requests would never find anything, or find what a gateway has set.
+// TestReservedNamesCarryNoCredential: gateways remove or set reserved headers. A plugin that
+// read one would never find a credential, or would find a value that a gateway has set.
 func TestReservedNamesCarryNoCredential(t *testing.T) {
 	for _, name := range []string{"x-consumer-id", "x_consumer-groups", "x-credential-token", "x_authenticated_x", "x-meshgate-x", "x-envoy-x", "x_forwarded_for"} {
 		if _, err := engine.Compile(&contract.Chain{Plugins: []contract.Plugin{{ID: "p", OAuth2: &contract.OAuth2{Header: name}}}}); err == nil {
@@ -117,8 +117,8 @@ func TestReservedNamesCarryNoCredential(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsTheEnginesOwn: a look-up that an adapter gave up must look to
-// the client like one that the cache gave up.
+// TestUnavailableIsTheEnginesOwn: a look-up that an adapter gave up must look to the client
+// like one that the cache gave up.
 func TestUnavailableIsTheEnginesOwn(t *testing.T) {
 	c, _ := fuzzChain("s", "u", 1|16|32)
 	v := compile(c).Decide(shown("/", "x"),

@@ -6,20 +6,20 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// bodyReader is where the headers stand that decide about reading a body.
+// bodyReader holds the indexes of the headers that decide whether the body is read.
 type bodyReader struct{ method, contentType, length, upgrade int }
 
-// bodyHeaders are their names.
+// bodyHeaders are the names of these headers.
 var bodyHeaders = []string{methodHeader, typeHeader, lengthHeader, upgradeHeader}
 
 func newBodyReader(l *headerList) bodyReader {
 	return bodyReader{l.index(methodHeader), l.index(typeHeader), l.index(lengthHeader), l.index(upgradeHeader)}
 }
 
-// open makes sure that d.body holds what the body says. It reports false if
-// something must be read first; the verdict then says what. A body that may not
-// hold credentials is not waited for; nor is that of a request for an upgrade,
-// which has no end.
+// open makes sure that d.body holds the contents of the body. It returns false if something
+// must be read first; the verdict then says what. It does not wait for a body that cannot
+// hold credentials. It does not wait for the body of an upgrade request either, because that
+// body has no end.
 func (b *bodyReader) open(req *Request, d *decision, v *Verdict) (ok bool) {
 	if d.body != nil {
 		return true
@@ -39,8 +39,9 @@ func (b *bodyReader) open(req *Request, d *decision, v *Verdict) (ok bool) {
 	case BodyUnread:
 		return !need(v, NeedBody)
 	case BodyRead:
-		// Copies: what the readers hand to functions escapes, and with it would all
-		// that requests hold, which adapters keep on the stack.
+		// The copies keep the request on the stack of the adapter. readBody passes its
+		// arguments to functions, so they escape to the heap, and without copies the whole
+		// request would escape with them.
 		d.body = readBody(bytes.Clone(contentType), bytes.Clone(req.Body), d.program.params)
 	default:
 		d.body = &emptyBody
@@ -55,7 +56,8 @@ func carriesForm(method []byte) bool {
 	return string(method) == "POST" || string(method) == "PUT" || string(method) == "PATCH"
 }
 
-// tooLong reads a content-length, which the proxy has checked.
+// tooLong reports whether a content-length exceeds MaxBody. The proxy has already checked
+// that it is a number.
 func tooLong(length []byte) bool {
 	n := 0
 	for _, c := range length {
@@ -66,17 +68,18 @@ func tooLong(length []byte) bool {
 	return false
 }
 
-// look begins the search of a plugin for a credential. The anonymous consumer of an earlier
-// plugin goes, because what is found is written where its values stand: a refusal would
-// show that to the log as the name of who asked. This plugin falls back for itself.
+// look begins the search of a plugin for a credential. It clears the anonymous consumer of
+// an earlier plugin, because what the search finds overwrites the values of that consumer in
+// the buffer. Otherwise a refusal would log bytes of the credential as the name of the
+// caller. This plugin has a fallback of its own.
 func (d *decision) look(v *Verdict) {
 	if !d.credential {
 		v.Headers = [contract.NumIdentityHeaders]contract.Span{}
 	}
 }
 
-// ask looks a credential up. If it is not accepted at once, the verdict is set
-// and done tells whether that is final.
+// ask looks a credential up. If no answer is there yet or no authority could be asked, ask
+// sets the verdict, and done says whether the verdict is final.
 func (d *decision) ask(hash contract.Hash, plugin string, v *Verdict) (n int, answer contract.Answer, done bool) {
 	n, answer = d.tokens.Lookup(hash, d.room())
 	d.hash = hash
@@ -87,13 +90,13 @@ func (d *decision) ask(hash contract.Hash, plugin string, v *Verdict) (n int, an
 	case contract.Miss:
 		*v = Verdict{Action: Lookup, Plugin: plugin, Hash: hash}
 		return 0, answer, true
-	default: // Unavailable, and whatever a faulty cache may say
+	default: // Unavailable, or any other answer of a faulty cache
 		return 0, answer, refuse(v, refuseUnavailable)
 	}
 }
 
-// read unpacks what a look-up has left in the buffer. ok is false if that is no
-// record which could be sent upstream.
+// read unpacks the record that a look-up left in the buffer. ok is false if the buffer holds
+// no valid record.
 func (d *decision) read(n int) (record []byte, fields [contract.NumFields]contract.Span, ok bool) {
 	room := d.room()
 	if n < 0 || n > len(room) {
@@ -104,8 +107,8 @@ func (d *decision) read(n int) (record []byte, fields [contract.NumFields]contra
 	return record, fields, ok
 }
 
-// same reports whether the owner of a record may join what an earlier plugin has
-// accepted: it is the same consumer, or one of the two credentials has none.
+// same reports whether the owner of a record agrees with the credential that an earlier
+// plugin has accepted: both name the same consumer, or one of them has no consumer.
 func (d *decision) same(v *Verdict, record []byte, f *[contract.NumFields]contract.Span) bool {
 	if !d.credential {
 		return true
@@ -114,8 +117,8 @@ func (d *decision) same(v *Verdict, record []byte, f *[contract.NumFields]contra
 	return len(before) == 0 || len(now) == 0 || bytes.Equal(before, now)
 }
 
-// establish makes the owner of a record the caller. Scope and user are set by
-// the plugins that know of them, and stay when a later one does not.
+// establish makes the owner of a record the caller. Only tokens set scope and user. A key
+// leaves those of an earlier token in place.
 func (d *decision) establish(v *Verdict, record []byte, f *[contract.NumFields]contract.Span) {
 	v.Headers[contract.HeaderConsumerID] = d.at(f[contract.FieldConsumerID])
 	v.Headers[contract.HeaderConsumerCustomID] = d.at(f[contract.FieldConsumerCustomID])
@@ -130,14 +133,14 @@ func (d *decision) establish(v *Verdict, record []byte, f *[contract.NumFields]c
 	d.credential = true
 }
 
-// at places a span of a record that was read.
+// at shifts a span of a record that was just read to its place in the buffer.
 func (d *decision) at(s contract.Span) contract.Span {
 	s.Off += uint32(d.used) //nolint:gosec // bounded by BufferSize
 	return s
 }
 
-// mention says for the log whose credential it is that is about to be refused,
-// where a look-up has left that in the buffer. The last credential counts.
+// mention tells the log whose credential is about to be refused, if a look-up left a record
+// in the buffer. The last credential counts.
 func (d *decision) mention(v *Verdict, n int) {
 	_, f, ok := d.read(n)
 	if !ok {

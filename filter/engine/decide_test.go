@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
-// one answers about one token hash, and otherwise about all others.
+// one is a first level that gives one answer for one token hash and another for all others.
 type one struct {
 	hash      contract.Hash
 	packed    []byte
@@ -26,7 +26,7 @@ func (o *one) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
 	return copy(dst, o.packed), o.answer
 }
 
-// present reads the headers of a message that have the given names.
+// present returns the values of the named headers of a message.
 func present(m *message, names []string) (values [][]byte, repeated uint32) {
 	for i, n := range names {
 		all := m.Headers[n]
@@ -45,7 +45,7 @@ func present(m *message, names []string) (values [][]byte, repeated uint32) {
 	return values, repeated
 }
 
-// drive gives a decision what it asks for, but for look-ups.
+// drive gives a decision what it asks for, except the results of look-ups.
 func drive(t interface{ Fatalf(string, ...any) }, p *engine.Program, m *message, tokens engine.Tokens, buf []byte) engine.Verdict {
 	req := &engine.Request{Path: []byte(m.Path)}
 	req.Headers, req.Repeated = present(m, p.Headers()[:p.Early()])
@@ -67,7 +67,7 @@ func drive(t interface{ Fatalf(string, ...any) }, p *engine.Program, m *message,
 	return engine.Verdict{}
 }
 
-// observe puts a verdict of the engine into the words of the oracle.
+// observe translates a verdict of the engine into an outcome of the oracle.
 func observe(p *engine.Program, c *contract.Chain, v engine.Verdict, buf []byte, asked map[contract.Hash]string) outcome {
 	switch v.Action {
 	case engine.Lookup:
@@ -109,8 +109,8 @@ func observe(p *engine.Program, c *contract.Chain, v engine.Verdict, buf []byte,
 	return o
 }
 
-// paramNames are the names of a chain's credentials in queries and bodies, in the
-// order of its plugins.
+// paramNames returns the names of a chain's credentials in queries and bodies, in the order
+// of its plugins.
 func paramNames(c *contract.Chain) (names []string) {
 	for _, p := range c.Plugins {
 		if p.OAuth2 != nil {
@@ -192,8 +192,8 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// fuzzChain makes a chain of a few bits. Texts that end up inside JSON or a
-// quoted string are fixed: the oracle does not repeat their escaping.
+// fuzzChain makes a chain from a few bits. Texts that end up in JSON or in a quoted string
+// are fixed, because the oracle does not implement their escaping.
 func fuzzChain(service, username string, flags uint8) (c *contract.Chain, has bool) {
 	o := &contract.OAuth2{Header: "authorization", InBody: true, Global: flags&2 != 0, HideCredentials: flags&4 != 0}
 	if flags&8 != 0 {
@@ -211,7 +211,7 @@ func fuzzChain(service, username string, flags uint8) (c *contract.Chain, has bo
 	return &contract.Chain{Service: service, Issues: true, Plugins: []contract.Plugin{{ID: "plugin", OAuth2: o}}}, flags&1 != 0
 }
 
-// lying is a cache that has gone wrong.
+// lying is a faulty cache.
 type lying struct {
 	n      int
 	answer contract.Answer
@@ -223,7 +223,7 @@ func (l lying) Lookup(_ contract.Hash, dst []byte) (int, contract.Answer) {
 	return l.n, l.answer
 }
 
-// shown is a request with one header.
+// shown returns a request with one header.
 func shown(path, value string) *engine.Request {
 	return &engine.Request{Path: []byte(path), Headers: [][]byte{[]byte(value)}}
 }

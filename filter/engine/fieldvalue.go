@@ -6,8 +6,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// validRecord reports whether every field of a packed record may be sent as a
-// header value.
+// validRecord reports whether every field of a packed record may be sent as a header value.
 func validRecord(record []byte, fields *[contract.NumFields]contract.Span) bool {
 	if !printable(record[contract.PackedHeader:]) {
 		return false
@@ -20,10 +19,10 @@ func validRecord(record []byte, fields *[contract.NumFields]contract.Span) bool 
 	return true
 }
 
-// validValue reports whether a header value arrives as it is sent: no control
-// character but the tab, which proxies refuse or which would start a new header,
-// and no white space at its ends, which recipients drop, so that " bob" would
-// arrive as "bob". Source: RFC 9110 section 5.5, RFC 9113 section 8.2.1.
+// validValue reports whether a header value arrives as it was sent. It must not contain
+// control characters other than the tab, because proxies refuse them or they would start a
+// new header. It must not begin or end with white space, because recipients drop it: " bob"
+// would arrive as "bob". Source: RFC 9110 section 5.5, RFC 9113 section 8.2.1.
 func validValue(s string) bool {
 	b := []byte(s)
 	return printable(b) && trimmed(b)
@@ -49,8 +48,7 @@ func trimmed(b []byte) bool {
 	return n == 0 || b[0] != ' ' && b[0] != '\t' && b[n-1] != ' ' && b[n-1] != '\t'
 }
 
-// printable looks at eight bytes at a time, for it runs on every accepted
-// request.
+// printable looks at eight bytes at a time, because it runs for every accepted request.
 func printable(b []byte) bool {
 	for len(b) >= 8 {
 		if suspicious(binary.LittleEndian.Uint64(b)) && !printableBytes(b[:8]) {
@@ -61,8 +59,8 @@ func printable(b []byte) bool {
 	return printableBytes(b)
 }
 
-// suspicious holds if any byte of x is below 0x20 or is 0x7f. A borrow between
-// bytes may make it hold for others too, never the other way round.
+// suspicious holds if any byte of x is below 0x20 or is 0x7f. A borrow between bytes may
+// make it hold for other values too, but it never misses one.
 func suspicious(x uint64) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	below := (x - ones*0x20) &^ x

@@ -20,8 +20,8 @@ const (
 	statusClientClosed    = 499
 )
 
-// grpcStatus is what a gRPC client is told instead of an HTTP status. It must be
-// sent: left to itself, Envoy answers a refused gRPC call with status 0.
+// grpcStatus translates an HTTP status into the status for a gRPC client. It must be sent,
+// because Envoy by itself answers a refused gRPC call with status 0.
 func grpcStatus(status int) int {
 	switch status {
 	case http.StatusOK:

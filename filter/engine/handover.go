@@ -11,12 +11,12 @@ import (
 // removes the header.
 type HeaderEdit struct{ Name, Value string }
 
-// HandOver returns the edits that hand the request of an Issue verdict to the
-// OAuth server. All of them must be applied, the removals too: a header that is
-// not the filter's own would be believed. The scheme is that of the client's
-// connection; any but "https" counts as http, on which nothing is issued. The
-// client is the peer's address with or without a port; one that is no IP address
-// is left out. The strings of the result alias the arguments.
+// HandOver returns the edits that hand the request of an Issue verdict to the OAuth server.
+// All of them must be applied, including the removals: the OAuth server would believe a
+// header that the client has set. The scheme is that of the client's connection; anything
+// but "https" counts as http, on which nothing is issued. The client is the peer's address
+// with or without a port. It is left out if it is no IP address. The strings of the result
+// alias the arguments.
 func (p *Program) HandOver(v *Verdict, scheme, client string) [4]HeaderEdit {
 	if scheme != "https" {
 		scheme = "http"
@@ -29,8 +29,8 @@ func (p *Program) HandOver(v *Verdict, scheme, client string) [4]HeaderEdit {
 	}
 }
 
-// host cuts the port off an IP address; "" if address is none. Zones are
-// refused, they mean nothing on another machine.
+// host cuts the port off an IP address. It returns "" for anything else. Zones are refused,
+// because they mean nothing on another machine.
 func host(address string) string {
 	if !strings.HasPrefix(address, "[") && strings.Count(address, ":") != 1 {
 		if a, err := netip.ParseAddr(address); err != nil || a.Zone() != "" {

@@ -2,14 +2,14 @@ package engine
 
 import "slices"
 
-// headerList is what a program reads, in the order in which requests hold it:
-// first what every decision needs, then what few do.
+// headerList holds the headers that a program reads, in the order in which requests hold
+// them. The first ones are needed by every decision, the others only by few.
 type headerList struct {
 	names []string
 	early int
 }
 
-// add appends a name once.
+// add appends the names that are not in the list yet.
 func (l *headerList) add(names ...string) {
 	for _, n := range names {
 		if !slices.Contains(l.names, n) {
@@ -18,11 +18,11 @@ func (l *headerList) add(names ...string) {
 	}
 }
 
-// index finds a name that has been added.
+// index returns the index of a name that has been added.
 func (l *headerList) index(name string) int { return slices.Index(l.names, name) }
 
-// header returns the value of a header; known is false if it has not been read
-// yet. The value is nil if the header was not sent.
+// header returns the value of a header. known is false if the header has not been read yet.
+// The value is nil if the header was not sent.
 func (r *Request) header(i int) (value []byte, known bool) {
 	if i >= len(r.Headers) {
 		return nil, false
@@ -30,7 +30,7 @@ func (r *Request) header(i int) (value []byte, known bool) {
 	return r.Headers[i], true
 }
 
-// Names that programs read beside those of their plugins.
+// Names that programs read in addition to those of their plugins.
 const (
 	methodHeader     = ":method"
 	typeHeader       = "content-type"

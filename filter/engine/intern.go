@@ -8,10 +8,10 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Interner maps chains to programs, so that the many routes with one chain share
-// one program, and so that an update of a route table, which makes Envoy parse
-// every route again, compiles only what has changed. One interner serves the
-// process. It is safe for concurrent use.
+// Interner maps chains to programs, so that the many routes with the same chain share one
+// program. An update of a route table makes Envoy parse every route again; the interner then
+// compiles only the chains that have changed. One interner serves the process. It is safe
+// for concurrent use.
 type Interner struct {
 	mu      sync.Mutex
 	entries map[[sha256.Size]byte]*entry
@@ -23,7 +23,7 @@ type entry struct {
 	refs    int // guarded by Interner.mu
 }
 
-// Ref is one user's hold on an interned program.
+// Ref is the hold of one user on an interned program.
 type Ref struct {
 	owner    *Interner
 	entry    *entry
@@ -35,16 +35,17 @@ func NewInterner() *Interner {
 	return &Interner{entries: make(map[[sha256.Size]byte]*entry)}
 }
 
-// Acquire returns the program for the bytes of a chain. It does not fail: a chain
-// that cannot be used yields a program that refuses everything (see [Broken]),
-// because Envoy would reject a whole route table for one bad route. The bytes are
-// not kept. The caller must Release what it gets.
+// Acquire returns the program for the bytes of a chain. It does not fail, because Envoy
+// would reject a whole route table for one bad route: a chain that cannot be used yields a
+// program that refuses everything (see [Broken]). The bytes are not kept. The caller must
+// call Release on the result.
 func (in *Interner) Acquire(chain []byte) *Ref {
 	key := sha256.Sum256(chain)
 	if r := in.hold(key, nil); r != nil {
 		return r
 	}
-	// Compiled outside the lock: two threads may do it twice, none waits for it.
+	// Compiling happens outside the lock: two threads may do it twice, but none waits for
+	// it.
 	return in.hold(key, compileBytes(chain))
 }
 
@@ -55,8 +56,8 @@ func (in *Interner) Len() int {
 	return len(in.entries)
 }
 
-// hold takes a reference to the entry of key, which it makes of program if there
-// is none; without a program it then returns nil.
+// hold takes a reference to the entry of key. If there is no entry, it creates one from
+// program, or returns nil if program is nil.
 func (in *Interner) hold(key [sha256.Size]byte, program *Program) *Ref {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -84,12 +85,12 @@ func compileBytes(chain []byte) *Program {
 	return p
 }
 
-// Program returns the program. It stays usable after Release for requests that
-// are still under way.
+// Program returns the program. After Release it stays usable for requests that are still in
+// progress.
 func (r *Ref) Program() *Program { return r.entry.program }
 
-// Release gives the hold up. It may be called on any thread; calls after the
-// first do nothing.
+// Release gives up the hold. It may be called on any thread. Calls after the first one do
+// nothing.
 func (r *Ref) Release() {
 	if r.released.Swap(true) {
 		return

@@ -8,17 +8,17 @@ import (
 // maxDepth bounds the nesting of values. Deeper documents count as malformed.
 const maxDepth = 64
 
-// jsonScanner checks a document (RFC 8259) in one pass and without recursion.
-// What it accepts, every strict parser accepts.
+// jsonScanner checks a document (RFC 8259) in one pass and without recursion. Every strict
+// parser accepts what it accepts.
 type jsonScanner struct {
 	b  []byte
 	at int
 }
 
-// eachMember visits the members of a document's top-level object: the name as it
-// stands between its quotes, the value, and the place of both. It reports
-// whether the document is well-formed and its top level an object; if not, what
-// has been visited means nothing.
+// eachMember visits the members of a document's top-level object. It passes the name as it
+// is written between its quotes, the value, and the place of both. It reports whether the
+// document is well-formed and its top level is an object. If not, the visits so far mean
+// nothing.
 func eachMember(doc []byte, visit func(name, value []byte, from, to int)) bool {
 	s := jsonScanner{b: doc}
 	if !utf8.Valid(doc) || !s.next('{') {
@@ -56,7 +56,7 @@ func (s *jsonScanner) space() {
 	}
 }
 
-// next consumes c, after white space.
+// next skips white space and consumes c.
 func (s *jsonScanner) next(c byte) bool {
 	s.space()
 	if s.at < len(s.b) && s.b[s.at] == c {
@@ -124,8 +124,8 @@ func (s *jsonScanner) open(objects *uint64, depth *int) (opened, ok bool) {
 	}
 }
 
-// close consumes what follows a value: the ends of containers, up to a comma and
-// the next value. more is false where the outermost value ends.
+// close consumes what follows a value: the ends of containers, up to a comma and the next
+// value. more is false when the outermost value ends.
 func (s *jsonScanner) close(objects *uint64, depth *int) (more, ok bool) {
 	for *depth > 0 {
 		object := *objects>>(*depth-1)&1 != 0
@@ -231,8 +231,8 @@ func (s *jsonScanner) digits() bool {
 	return s.at > from
 }
 
-// unescape decodes the inside of a checked string into scratch; fits is false if
-// that is too short.
+// unescape decodes the inside of a checked string into scratch. fits is false if scratch is
+// too short.
 func unescape(raw, scratch []byte) (decoded []byte, fits bool) {
 	out := scratch[:0]
 	for len(raw) > 0 {

@@ -16,16 +16,16 @@ type keyAuthStep struct {
 	// where keys are looked for
 	inHeader, inQuery, inBody bool
 	hide                      bool
-	// preflight says that OPTIONS requests pass.
+	// preflight says that OPTIONS requests pass without a key.
 	preflight bool
-	// anonymous is nil if failed authentication refuses.
+	// anonymous is nil if a request that fails authentication is refused.
 	anonymous *anonymous
 	missing   *Refusal
 	invalid   invalid
 	duplicate *Refusal
 }
 
-// keyName is one name of keys: as a header and as a parameter.
+// keyName holds the indexes of one key name: as a header and as a parameter.
 type keyName struct{ header, param int }
 
 func newKeyAuth(p *Program, id string, c *contract.KeyAuth) (*keyAuthStep, error) {
@@ -84,8 +84,8 @@ func (s *keyAuthStep) run(req *Request, d *decision, v *Verdict) (done bool) {
 	return s.accept(d, v, n)
 }
 
-// find looks for a key under each name in order. A value that is no string is
-// passed over, a list ends the search.
+// find looks for a key under each name in order. It skips a value that is not a string. A
+// list ends the search.
 func (s *keyAuthStep) find(req *Request, d *decision, v *Verdict) (key []byte, found kind, done bool) {
 	for i := range s.names {
 		key, found, done = s.at(&s.names[i], req, d, v)
@@ -130,7 +130,7 @@ func (s *keyAuthStep) at(n *keyName, req *Request, d *decision, v *Verdict) (key
 	return nil, absent, false
 }
 
-// conceal hides everything that stands under a name, wherever it was looked for.
+// conceal hides everything under a name, in all places where the plugin searches.
 func (s *keyAuthStep) conceal(n *keyName, req *Request, d *decision, v *Verdict) {
 	if s.inHeader {
 		if value, _ := req.header(n.header); value != nil {

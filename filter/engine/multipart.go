@@ -10,11 +10,11 @@ import (
 // maxPartHeader bounds the header section of a part in bytes.
 const maxPartHeader = 4 << 10
 
-// eachPart visits the parts of a multipart body (RFC 2046 section 5.1.1, RFC
-// 7578): the name of a plain field, "" for any other part, its content, and the
-// place of the part with the delimiter before it. It reports whether the body is
-// well-formed, in the narrow form that clients send: no preamble, no epilogue,
-// lines that end in CR LF. If not, what has been visited means nothing.
+// eachPart visits the parts of a multipart body (RFC 2046 section 5.1.1, RFC 7578). It
+// passes the name of a plain field, or "" for any other part, the content, and the place of
+// the part with the delimiter before it. It reports whether the body is well-formed, in the
+// narrow form that clients send: no preamble, no epilogue, lines that end in CR LF. If not,
+// the visits so far mean nothing.
 func eachPart(body []byte, boundary string, visit func(name string, content []byte, from, to int)) bool {
 	delimiter := []byte("\r\n--" + boundary)
 	if boundary == "" || !bytes.HasPrefix(body, delimiter[2:]) {
@@ -67,7 +67,7 @@ func readPart(part []byte) (name string, content []byte, ok bool) {
 			}
 			disposition = strings.TrimSpace(value)
 		case "Content-Transfer-Encoding":
-			plain = false // its content is not what stands there
+			plain = false // the content is encoded
 		}
 	}
 	if name, ok = fieldName(disposition); !ok || !plain {
@@ -76,12 +76,12 @@ func readPart(part []byte) (name string, content []byte, ok bool) {
 	return name, content, true
 }
 
-// fieldName is the name of a field that is not a file.
+// fieldName returns the name of a field that is not a file.
 func fieldName(disposition string) (string, bool) {
 	if disposition == "" {
 		return "", true
 	}
-	// Escapes and encodings are where parsers differ.
+	// Parsers differ about escapes and encodings.
 	if strings.ContainsAny(disposition, `\*`) {
 		return "", false
 	}

@@ -7,30 +7,29 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// accessToken is the name of tokens in queries and bodies. Source: RFC 6750
-// sections 2.2 and 2.3.
+// accessToken is the name of tokens in queries and bodies. Source: RFC 6750 sections 2.2 and
+// 2.3.
 const accessToken = "access_token"
 
 // oauth2Step checks a bearer token (RFC 6750) against the service of the route.
 type oauth2Step struct {
 	id string
-	// header is the index of the credential's header, param that of
-	// access_token.
+	// header is the index of the credential's header, and param the index of access_token.
 	header, param int
 	body          bodyReader
 	inBody        bool
 	service       string
 	global        bool
 	hide          bool
-	// endpoints says that there are more endpoints than the two issuing ones.
+	// endpoints says that the route has more endpoints than the two issuing ones.
 	endpoints bool
 	// oneConsumer says that a later plugin may not name another consumer.
 	oneConsumer bool
-	// anonymous is nil if failed authentication refuses.
+	// anonymous is nil if a request that fails authentication is refused.
 	anonymous *anonymous
 	missing   *Refusal
 	invalid   invalid
-	// unbound refuses a token of no service on a plugin that demands one.
+	// unbound refuses a token that belongs to no service, if the plugin demands one.
 	unbound *Refusal
 }
 
@@ -52,8 +51,8 @@ func newOAuth2(p *Program, id string, c *contract.OAuth2) (*oauth2Step, error) {
 // endpoint classifies the path of a request.
 func (s *oauth2Step) endpoint(path []byte) endpoint { return endpointOf(path, s.endpoints) }
 
-// run decides one request. It reports done if the verdict is final and the rest
-// of the chain must not run.
+// run decides one request. It reports done if the verdict is final and the rest of the chain
+// must not run.
 func (s *oauth2Step) run(req *Request, d *decision, v *Verdict) (done bool) {
 	if d.issuing || s.anonymous != nil && d.credential {
 		return false
@@ -95,8 +94,8 @@ func (s *oauth2Step) run(req *Request, d *decision, v *Verdict) (done bool) {
 	return s.accept(d, v, n, bare)
 }
 
-// parameter finds the token in the query or, if there is none by that name and
-// the plugin wants it, in the body.
+// parameter finds the token in the query. If the query does not contain the name and the
+// plugin searches bodies, it looks in the body.
 func (s *oauth2Step) parameter(req *Request, d *decision, v *Verdict) (token []byte, done bool) {
 	p := &d.program.params[s.param]
 	found, token := findPair(query(req.Path), p, d.room()[:contract.MaxCredential])
@@ -121,7 +120,7 @@ func (s *oauth2Step) parameter(req *Request, d *decision, v *Verdict) (token []b
 	}
 }
 
-// hideQuery hides whatever the query has under the name of tokens.
+// hideQuery hides everything in the query under the name of tokens.
 func (s *oauth2Step) hideQuery(req *Request, d *decision, v *Verdict) {
 	if found, _ := findPair(query(req.Path), &d.program.params[s.param], nil); found != absent {
 		v.HideQuery |= 1 << s.param
@@ -140,8 +139,8 @@ func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done boo
 	switch service := cut(record, f[contract.FieldService]); {
 	case contract.GoodFor(service, s.service, s.global):
 	case len(service) == 0:
-		// Refused even with an anonymous consumer: the token is good, the
-		// configuration is not, and hiding that would help nobody.
+		// The request is refused even with an anonymous consumer: the token is good but the
+		// configuration is wrong, and hiding that would help nobody.
 		d.mention(v, n)
 		return refuse(v, s.unbound)
 	default:
@@ -155,9 +154,8 @@ func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done boo
 		return refuse(v, refuseOthers)
 	}
 	d.establish(v, record, &f)
-	// A bare header value that was accepted is a credential too. One that was
-	// not may be something else, such as Basic credentials for the upstream, and
-	// is left to it.
+	// A bare header value that was accepted is a credential too. A value that was not
+	// accepted may be something else, such as Basic credentials for the upstream, and stays.
 	if s.hide && bare {
 		v.Remove |= 1 << s.header
 	}

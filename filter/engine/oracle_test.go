@@ -12,12 +12,12 @@ import (
 // message is a request, in words.
 type message struct {
 	Method, Path string
-	// Headers by lower-case name; pseudo headers are not among them.
+	// Headers by lower-case name, without pseudo headers.
 	Headers map[string][]string
 	Body    string
 }
 
-// outcome is what a decision comes to, in words.
+// outcome is the result of a decision, in words.
 type outcome struct {
 	Action    string
 	Status    int
@@ -26,7 +26,7 @@ type outcome struct {
 	// Remove, HideQuery and HideBody are sorted names.
 	Remove, HideQuery, HideBody []string
 	Headers                     map[string]string
-	// Token is what is looked up, in the words of sort and text.
+	// Token is the credential to look up, written as its sort and its text.
 	Token string
 }
 
@@ -36,20 +36,20 @@ type knowledge struct {
 	record *contract.Record
 }
 
-// oracle decides requests the slow way, on strings and maps, straight from the
-// rules and without a line of the engine.
+// oracle decides requests the slow way, on strings and maps. It follows the rules and shares
+// no code with the engine.
 type oracle struct {
 	chain *contract.Chain
 	msg   message
 	ask   func(sort, text string) knowledge
 
-	// credential is the last accepted one, token the last accepted token.
+	// credential is the last accepted credential, token the last accepted token.
 	credential, token *contract.Record
 	anonymous         *contract.Consumer
 	remove, query     []string
 	body              []string
 	issuer            bool
-	// looked says that the body has been read, for whatever name.
+	// looked says that the body has been read, for any name.
 	looked bool
 }
 
@@ -86,8 +86,9 @@ func (o *oracle) decide() outcome {
 	return o.upstream()
 }
 
-// authenticate is the rule about one and several plugins. try returns neither
-// record nor outcome for what may fall back, with otherwise in that place.
+// authenticate is the rule about one and several plugins. try returns the record of an
+// accepted credential, or else a failure. An anonymous consumer may replace a failure whose
+// action is 401.
 func (o *oracle) authenticate(a *contract.Anonymous, try func() (*contract.Record, *outcome)) *outcome {
 	if a != nil && o.credential != nil {
 		return nil
@@ -251,7 +252,7 @@ func (o *oracle) hide(hidden bool, list *[]string, name string) {
 	}
 }
 
-// lookUp returns the record, or none for an unknown credential, or the end.
+// lookUp returns the record, or nothing for an unknown credential, or the final outcome.
 func (o *oracle) lookUp(sort, text string) (*contract.Record, *outcome) {
 	switch k := o.ask(sort, text); k.answer {
 	case contract.Found:
@@ -325,7 +326,8 @@ func (o *oracle) upstream() outcome {
 	return outcome{Action: "continue", Remove: o.remove, HideQuery: o.query, HideBody: o.body, Headers: kept}
 }
 
-// identity is what a credential says of its consumer, and what a token knows.
+// identity returns the headers that name the consumer of a credential, and the scope and
+// user of a token.
 func identity(r, token *contract.Record) map[string]string {
 	h := map[string]string{"x-credential-identifier": r.Credential.ClientID}
 	if token != nil {

@@ -2,7 +2,7 @@ package engine
 
 import "bytes"
 
-// kind is the sort of value that a name has in a query or body.
+// kind says how a name occurs in a query or body.
 type kind uint8
 
 const (
@@ -14,14 +14,14 @@ const (
 	long
 	// repeated: it occurs more than once, or with a list.
 	repeated
-	// other: it occurs once, with a value that is no string: none at all, one
-	// that does not decode, or one of another type. Or there is too much to look
-	// for it.
+	// other: it occurs once, with a value that is not a string: no value, one that does not
+	// decode, or one of another type. A query or form with too many pairs counts as other
+	// too, because it is not searched.
 	other
 )
 
-// maxPairs bounds the pairs, and the parts, that are looked into: their number,
-// not their length, is what work grows with.
+// maxPairs bounds the number of pairs or parts that are searched. The work grows with their
+// number, not with their length.
 const maxPairs = 1000
 
 var ampersand = []byte{'&'}
@@ -29,7 +29,8 @@ var ampersand = []byte{'&'}
 // param is the name of a credential in queries and bodies.
 type param struct {
 	name string
-	// fold ignores the case of ASCII: names that are headers too have none.
+	// fold ignores the case of ASCII letters, because names that are headers too have no
+	// case.
 	fold bool
 }
 
@@ -55,9 +56,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// findPair looks a name up in a query or form (the
-// application/x-www-form-urlencoded parsing of the URL standard). The value is
-// decoded into scratch, and only for text. It allocates nothing.
+// findPair searches a query or form for a name (the application/x-www-form-urlencoded
+// parsing of the URL standard). It decodes the value into scratch, and only for text. It
+// allocates nothing.
 func findPair(pairs []byte, p *param, scratch []byte) (found kind, value []byte) {
 	if bytes.Count(pairs, ampersand) >= maxPairs {
 		return other, nil
@@ -98,7 +99,7 @@ func cutValue(pair []byte) (name, value []byte, valued bool) {
 	return pair, nil, false
 }
 
-// matches compares with a name that is still encoded.
+// matches compares the name with one that is still encoded.
 func (p *param) matches(encoded []byte) bool {
 	n := 0
 	for len(encoded) > 0 {
@@ -118,8 +119,8 @@ func (p *param) matches(encoded []byte) bool {
 	return n == len(p.name)
 }
 
-// decodeValue decodes into scratch. A semicolon, at which other parsers end a
-// value, and a percent sign without two digits make it other.
+// decodeValue decodes a value into scratch. The result is other if the value contains a
+// semicolon, at which other parsers end a value, or a percent sign without two digits.
 func decodeValue(raw, scratch []byte) (kind, []byte) {
 	if bytes.IndexByte(raw, ';') >= 0 {
 		return other, nil
@@ -141,7 +142,7 @@ func decodeValue(raw, scratch []byte) (kind, []byte) {
 	return found, scratch[:n]
 }
 
-// decodeByte decodes the first character of b, which is not empty.
+// decodeByte decodes the first character of b. b must not be empty.
 func decodeByte(b []byte) (c byte, rest []byte, ok bool) {
 	switch b[0] {
 	case '+':
@@ -171,8 +172,8 @@ func unhex(c byte) byte {
 	}
 }
 
-// dropPairs removes, in place, the pairs of the given names. What stays is not
-// encoded anew.
+// dropPairs removes the pairs of the given names in place. It does not encode the others
+// anew.
 func dropPairs(pairs []byte, drop func(name []byte) bool) []byte {
 	kept := pairs[:0]
 	for rest, first := pairs, true; len(rest) > 0; {

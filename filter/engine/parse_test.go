@@ -14,7 +14,7 @@ func FuzzBearer(f *testing.F) {
 	two := regexp.MustCompile(`^[\t\n\v\f\r ]*(?i:bearer|token)[\t\n\v\f\r ]+([^\t\n\v\f\r ]+)[\t\n\v\f\r ]*$`)
 	f.Fuzz(func(t *testing.T, value string) {
 		want, schemed := value, false
-		// Folding of the expression goes beyond ASCII (the Kelvin sign is a k).
+		// Case folding in the expression goes beyond ASCII (the Kelvin sign is a k).
 		if m := two.FindStringSubmatch(value); m != nil && !strings.ContainsRune(strings.TrimSuffix(value, m[1]), '\u212a') {
 			want, schemed = m[1], true
 		}

@@ -2,32 +2,31 @@ package engine
 
 import "bytes"
 
-// endpoint is what a path is to the oauth2 plugin that protects its route.
+// endpoint says what a path means to the oauth2 plugin that protects its route.
 type endpoint uint8
 
 const (
 	noEndpoint endpoint = iota
-	// issuingEndpoint goes to the OAuth server if the other plugins let it.
+	// issuingEndpoint goes to the OAuth server if the other plugins allow it.
 	issuingEndpoint
-	// publicEndpoint goes there in any case.
+	// publicEndpoint goes to the OAuth server in any case.
 	publicEndpoint
 )
 
 var (
 	issuingSuffixes = [][]byte{[]byte("/oauth2/token"), []byte("/oauth2/authorize")}
 	furtherSuffixes = [][]byte{[]byte("/oauth2/introspect"), []byte("/oauth2/revoke")}
-	// metadataPath may be followed by the path of an issuer. Source: RFC 8414
-	// section 3.1.
+	// metadataPath may be followed by the path of an issuer. Source: RFC 8414 section 3.1.
 	metadataPath = []byte("/.well-known/oauth-authorization-server")
 )
 
-// endpointOf classifies a path, query included. Issuing endpoints end in one of
-// two suffixes, compared byte by byte, with one trailing slash allowed; further
-// endpoints are there if the plugin has them. No path below that of metadata is
-// an issuing one: the OAuth server reads paths the same way, and what passes by
-// the other plugins must be nothing else to it. The path must be normalised, and
-// must be the one the route was chosen by: otherwise both could be led to
-// different answers.
+// endpointOf classifies a path with its query. The path of an issuing endpoint ends in one
+// of two suffixes, compared byte by byte, with one trailing slash allowed. The further
+// endpoints exist only if the plugin has them. No path below that of the metadata is an
+// issuing endpoint. The OAuth server reads paths the same way: it must not take a request
+// for anything else that passed without the other plugins. The path must be normalised, and
+// must be the path by which the route was chosen; otherwise the router and this function
+// could disagree.
 func endpointOf(path []byte, further bool) endpoint {
 	if q := bytes.IndexByte(path, '?'); q >= 0 {
 		path = path[:q]
@@ -56,7 +55,7 @@ func hasOneSuffix(path []byte, suffixes [][]byte) bool {
 	return false
 }
 
-// query is what follows the first question mark of a path.
+// query returns what follows the first question mark of a path.
 func query(path []byte) []byte {
 	if q := bytes.IndexByte(path, '?'); q >= 0 {
 		return path[q+1:]

@@ -6,47 +6,46 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// BufferSize is the smallest buffer in bytes that [Program.Decide] works with:
-// the packed records of two credentials fit, for what the first says of scope
-// and user stays when the second says who the consumer is.
+// BufferSize is the smallest buffer in bytes that [Program.Decide] works with. It has room
+// for the packed records of two credentials: the scope and user of the first one stay when
+// the second one names the consumer.
 const BufferSize = 2 * contract.MaxPacked
 
-// Program is one compiled chain. It is immutable and shared by every request of
-// the routes that carry the chain.
+// Program is one compiled chain. It is immutable and shared by all requests of all routes
+// with that chain.
 type Program struct {
 	id       uint64
 	headers  headerList
 	service  string
 	protocol *protocolStep
-	// steps run in the order of the chain's plugins. A further kind of plugin is
-	// a further member of step.
+	// steps run in the order of the chain's plugins.
 	steps []step
-	// params are the names of credentials in queries and bodies; a verdict names
-	// them by bits.
+	// params are the names of credentials in queries and bodies. A verdict refers to them by
+	// bits.
 	params []param
-	// token is the oauth2 plugin of the chain, or nil; issues says that there is
-	// an OAuth server for its endpoints.
+	// token is the oauth2 plugin of the chain, or nil. issues says that an OAuth server
+	// exists for its endpoints.
 	token  *oauth2Step
 	issues bool
-	// lateBody says that a plugin which is not the first may want the body.
+	// lateBody says that a plugin other than the first may want the body.
 	lateBody bool
-	// broken refuses every request; the other fields are then empty.
+	// broken refuses every request. The other fields except fault are then empty.
 	broken *Refusal
 	fault  string
 }
 
-// step is one plugin of a chain. Exactly one member is set. It is a struct and
-// not an interface, because arguments of interface calls escape to the heap.
+// step is one plugin of a chain. Exactly one member is set. It is a struct and not an
+// interface, because arguments of interface calls escape to the heap.
 type step struct {
 	oauth2      *oauth2Step
 	keyAuth     *keyAuthStep
 	termination *terminationStep
 }
 
-// Broken returns a program that refuses every request with 503. It stands for a
-// chain that cannot be used: refusing a route is an error somebody sees, letting
-// it through is one that nobody sees. The reason is for logs; clients get a
-// constant text, because the cause may quote configuration.
+// Broken returns a program that refuses every request with 503. It stands for a chain that
+// cannot be used: an operator sees the error if the route is refused, but would not notice
+// if it were let through. The reason is for logs. Clients get a constant text, because the
+// reason may quote configuration.
 func Broken(reason string) *Program {
 	return &Program{broken: refuseBroken, fault: reason}
 }
@@ -61,27 +60,25 @@ func (p *Program) ID() uint64 { return p.id }
 // Fault returns why the program refuses everything, or "" if it does not.
 func (p *Program) Fault() string { return p.fault }
 
-// Headers returns the lower-case names of the headers, pseudo headers among
-// them, that [Request.Headers] holds the values of. The slice is not to be
-// changed.
+// Headers returns the lower-case names, including pseudo headers, of the headers whose
+// values [Request.Headers] holds. The caller must not change the slice.
 func (p *Program) Headers() []string { return p.headers.names }
 
-// Early returns how many of the headers the first decision needs. The others
-// are wanted by few requests, which say so with NeedHeaders.
+// Early returns how many of the headers the first decision needs. Only few requests need the
+// others; their decisions ask for them with NeedHeaders.
 func (p *Program) Early() int { return p.headers.early }
 
-// BodyAfterLookup reports whether a decision may ask for the body after it has
-// asked for a look-up. A proxy must then be able to collect the body while it
-// waits.
+// BodyAfterLookup reports whether a decision may ask for the body after it has asked for a
+// look-up. A proxy must then be able to collect the body while it waits.
 func (p *Program) BodyAfterLookup() bool { return p.lateBody }
 
 // ReadsProtocol reports whether a decision looks at Request.HTTP2.
 func (p *Program) ReadsProtocol() bool { return p.protocol != nil }
 
-// Decide runs the chain on one request. The packed records found by tokens, or
-// the anonymous consumer, are left in buf; the spans of the verdict point into
-// it, so buf must stay untouched until they have been used. A buf shorter than
-// [BufferSize] refuses with 503. It allocates only if it reads a body.
+// Decide runs the chain on one request. It leaves the packed records found by tokens, or the
+// anonymous consumer, in buf. The spans of the verdict point into buf, so buf must stay
+// untouched until they have been used. Decide refuses with 503 if buf is shorter than
+// [BufferSize]. It allocates only if it reads a body.
 func (p *Program) Decide(req *Request, tokens Tokens, buf []byte) (v Verdict) {
 	if p.broken != nil {
 		v.Refusal = p.broken
@@ -123,8 +120,8 @@ func (p *Program) Decide(req *Request, tokens Tokens, buf []byte) (v Verdict) {
 	return v
 }
 
-// run executes one plugin. It reports done if the verdict is final and the rest
-// of the chain must not run.
+// run executes one plugin. It reports done if the verdict is final and the rest of the chain
+// must not run.
 func (s *step) run(req *Request, d *decision, v *Verdict) (done bool) {
 	switch {
 	case s.oauth2 != nil:
@@ -136,25 +133,26 @@ func (s *step) run(req *Request, d *decision, v *Verdict) (done bool) {
 	}
 }
 
-// decision is what the steps of one chain share while they run. The request is
-// not in it: what it holds is handed to an interface, and all of that escapes.
+// decision is what the steps of one chain share while they run. It does not contain the
+// request: the decision's fields are passed to an interface and therefore escape to the
+// heap.
 type decision struct {
 	program *Program
 	tokens  Tokens
 	buf     []byte
-	// used is how much of buf the record of an accepted credential takes.
+	// used is the number of bytes in buf that records of accepted credentials occupy.
 	used int
 	// lookups counts what was asked, hash is the last of it.
 	lookups int
 	hash    contract.Hash
 	// credential says that a plugin has accepted a credential.
 	credential bool
-	// issuing says that the path is an endpoint of the chain's oauth2 plugin that
-	// the other plugins guard.
+	// issuing says that the path is an endpoint of the chain's oauth2 plugin and that the
+	// other plugins guard it.
 	issuing bool
-	// body is what is in the body, once it has been read.
+	// body holds the contents of the body once it has been read.
 	body *bodyParams
 }
 
-// room is where the next record, or text to be hashed, goes.
+// room returns the rest of the buffer, for the next record or for text to be hashed.
 func (d *decision) room() []byte { return d.buf[d.used:] }

@@ -6,15 +6,15 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// protocolStep refuses, before any plugin runs, what does not speak the
-// protocol of the route. Its headers are among the early ones.
+// protocolStep runs before all plugins and refuses requests that do not use the protocol of
+// the route. Its headers are among the early ones.
 type protocolStep struct {
 	webSocket                                 bool
 	contentType                               int
 	method, upgrade, connection, key, version int
 }
 
-// protocolHeaders lists what a protocol is known by.
+// protocolHeaders lists the headers by which a protocol is recognised.
 func protocolHeaders(p contract.Protocol) []string {
 	switch p {
 	case contract.ProtocolGRPC:
@@ -52,9 +52,9 @@ func (s *protocolStep) run(req *Request, v *Verdict) (done bool) {
 	return false
 }
 
-// handshake recognises the opening handshake of RFC 6455 section 4.1. Over
-// HTTP/2 (RFC 8441) the proxy shows the extended CONNECT as the same GET, without
-// a key, which that does not use.
+// handshake recognises the opening handshake of RFC 6455 section 4.1. Over HTTP/2 (RFC 8441)
+// the proxy shows the extended CONNECT as the same GET, but without a key, because HTTP/2
+// does not use one.
 func (s *protocolStep) handshake(req *Request) bool {
 	return string(req.Headers[s.method]) == "GET" &&
 		foldsTo(req.Headers[s.upgrade], "websocket") &&
@@ -63,7 +63,7 @@ func (s *protocolStep) handshake(req *Request) bool {
 		(req.HTTP2 && req.Headers[s.key] == nil || nonce(req.Headers[s.key]))
 }
 
-// listsUpgrade looks for the word in a comma-separated list.
+// listsUpgrade reports whether a comma-separated list contains the word "upgrade".
 func listsUpgrade(list []byte) bool {
 	for len(list) > 0 {
 		item := list
@@ -94,9 +94,9 @@ func nonce(key []byte) bool {
 	return true
 }
 
-// IsGRPC recognises a content type of gRPC: application/grpc, alone or followed by + or ;. Source: the
-// gRPC project's protocol over HTTP/2, "Requests". It is what the proxy takes
-// for gRPC when it answers.
+// IsGRPC recognises a content type of gRPC: application/grpc, alone or followed by + or ;.
+// The proxy uses the same rule when it answers. Source: the gRPC project's protocol over
+// HTTP/2, "Requests".
 func IsGRPC(contentType []byte) bool {
 	const t = "application/grpc"
 	if len(contentType) < len(t) || string(contentType[:len(t)]) != t {

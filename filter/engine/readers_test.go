@@ -16,8 +16,8 @@ import (
 
 var tokenParam = param{name: accessToken}
 
-// A token that is found in a query or form is the one that any other parser
-// finds, and after hiding none finds it.
+// FuzzPairs: any other parser finds the same token in a query or form. After hiding, no
+// parser finds it.
 func FuzzPairs(f *testing.F) {
 	for _, s := range []string{"", "&", "access_token=x", "a=b&access_token=a%20b+c&d", "access_token", "access_token=", "access%5Ftoken=%zz",
 		"access_token=a;b", "a;access_token=b", "access_token=a&access_token=b", "access_token==&=", "%=%&access_token=%00"} {
@@ -82,7 +82,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// depthOf is at least the nesting of a document.
+// depthOf returns an upper bound of the nesting of a document.
 func depthOf(doc string) int { return strings.Count(doc, "[") + strings.Count(doc, "{") }
 
 func FuzzMultipart(f *testing.F) {
@@ -148,7 +148,8 @@ func TestMediaOf(t *testing.T) {
 	}
 }
 
-// Limits: what is too much is not looked into, and not in a body either.
+// TestReadersAreBounded: input beyond the limits is not searched, and nothing is found in
+// it.
 func TestReadersAreBounded(t *testing.T) {
 	many := strings.Repeat("a&", maxPairs)
 	if found, _ := findPair([]byte(many+"access_token=x"), &tokenParam, make([]byte, 1)); found != other {
@@ -174,7 +175,7 @@ func TestReadersAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever is removed, the rest stays as it was.
+// TestRewriteEditsInPlace: the rest of the request stays as it was.
 func TestRewriteEditsInPlace(t *testing.T) {
 	p := &Program{params: []param{tokenParam, {name: "apikey", fold: true}}}
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
-// saying answers about every token the same.
+// saying is a first level that gives the same answer for every token.
 type saying struct {
 	packed []byte
 	answer contract.Answer
@@ -19,8 +19,9 @@ func (s saying) Lookup(_ contract.Hash, dst []byte) (int, contract.Answer) {
 	return copy(dst, s.packed), s.answer
 }
 
-// A client that guesses gets one answer, however close it came; the log gets the
-// reason and, where that is known, whose credential it was.
+// TestRefusalsSayWhyToTheLogAlone: a client that guesses gets the same answer no matter how
+// close the guess came. The log gets the reason and, if it is known, the owner of the
+// credential.
 func TestRefusalsSayWhyToTheLogAlone(t *testing.T) {
 	record := contract.Record{
 		Version: 1, Service: "elsewhere", Credential: contract.Credential{ID: "c", ClientID: "app"},

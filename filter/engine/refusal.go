@@ -17,7 +17,7 @@ const (
 	descriptionUnbound = "The access token is global, but the current plugin is configured without 'global_credentials'"
 )
 
-// Refusals that no configuration changes.
+// Refusals that do not depend on the configuration.
 var (
 	refuseUnavailable = answer(http.StatusServiceUnavailable, contract.ReasonAuthorityAway,
 		message("The access token cannot be verified at the moment"), [2]string{"retry-after", "1"})
@@ -34,21 +34,20 @@ var (
 		message("The request is not a valid WebSocket handshake"))
 )
 
-// inGRPC refuses a client that speaks gRPC in the wrong place. The proxy may leave
-// nothing of an HTTP answer but its grpc-message.
+// inGRPC refuses a client that speaks gRPC in the wrong place. The proxy may pass on only
+// the grpc-message of the answer.
 func inGRPC(text string, status int) *Refusal {
 	r := answer(status, contract.ReasonProtocol, message(text), [2]string{"upgrade", "HTTP/2"})
 	r.grpcText = text
 	return r
 }
 
-// Unavailable refuses because no authority could be asked. Adapters send it for
-// requests whose look-up could not be started or waited for, so that clients see
-// one answer for one condition.
+// Unavailable refuses because no authority could be asked. Adapters send it if a look-up
+// could not be started or did not finish, so that clients see one answer for one condition.
 func Unavailable() *Refusal { return refuseUnavailable }
 
-// refuseMissing has no error parameter in its challenge, as RFC 6750 section 3.1
-// wants for requests without any credential.
+// refuseMissing has no error parameter in its challenge, as RFC 6750 section 3.1 wants for
+// requests without any credential.
 func refuseMissing(realm string) *Refusal {
 	challenge := "Bearer"
 	if realm != "" {
@@ -58,11 +57,12 @@ func refuseMissing(realm string) *Refusal {
 		oauthError("invalid_request", descriptionMissing), [2]string{"www-authenticate", challenge})
 }
 
-// invalid are the refusals of a credential that is not good: one answer for the
-// client, who is not told how it is not good, and a reason for each way.
+// invalid holds the refusals of a bad credential. All of them are the same answer to the
+// client, which must not learn what is wrong with it. Each has a different reason for the
+// log.
 type invalid struct{ unknown, expired, revoked, elsewhere *Refusal }
 
-// because makes them of the one answer.
+// because makes the refusals from one answer.
 func because(answer *Refusal, unknown, expired, revoked contract.Reason) (i invalid) {
 	with := func(reason contract.Reason) *Refusal {
 		r := *answer
@@ -72,7 +72,7 @@ func because(answer *Refusal, unknown, expired, revoked contract.Reason) (i inva
 	return invalid{with(unknown), with(expired), with(revoked), with(contract.ReasonWrongService)}
 }
 
-// of is the refusal of what an authority rejects.
+// of returns the refusal for an answer of the authority.
 func (i *invalid) of(a contract.Answer) *Refusal {
 	switch a {
 	case contract.Expired:
@@ -90,8 +90,8 @@ func refuseInvalid(realm string) invalid {
 		contract.ReasonTokenUnknown, contract.ReasonTokenExpired, contract.ReasonTokenRevoked)
 }
 
-// refuseUnbound explains itself in the body; its challenge is that of any other
-// invalid token.
+// refuseUnbound explains the problem in the body. Its challenge is that of any other invalid
+// token.
 func refuseUnbound(realm string) *Refusal {
 	return answer(http.StatusUnauthorized, contract.ReasonTokenUnbound,
 		oauthError("invalid_token", descriptionUnbound), [2]string{"www-authenticate", invalidChallenge(realm)})
@@ -134,8 +134,8 @@ func invalidChallenge(realm string) string {
 	return b.String()
 }
 
-// quoted is a quoted-string of RFC 9110 section 5.6.4. Control characters, which
-// it cannot hold and which could start a new header, become blanks (section 5.5).
+// quoted returns a quoted-string of RFC 9110 section 5.6.4. Control characters become blanks
+// (section 5.5), because a quoted-string cannot hold them and they could start a new header.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -177,7 +177,7 @@ func oauthError(code, description string) string {
 	}{code, description})
 }
 
-// encode writes JSON without the escapes that only pages of HTML need.
+// encode writes JSON without the escapes that only HTML pages need.
 func encode(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -2,10 +2,10 @@ package engine
 
 import "bytes"
 
-// Rewrite removes the credentials that a Continue or Issue verdict wants hidden
-// from the path and the body of the request. Both are edited in place and what
-// is left of them is returned; nothing else is encoded anew. The body is empty
-// unless it has been read. contentType is that of the request.
+// Rewrite removes the credentials that a Continue or Issue verdict wants hidden from the
+// path and the body of the request. It edits both in place and returns what is left. Nothing
+// is encoded anew. The body is empty unless it has been read. contentType is that of the
+// request.
 func (p *Program) Rewrite(v *Verdict, path, contentType, body []byte) (newPath, newBody []byte) {
 	if v.HideQuery != 0 {
 		path = p.rewritePath(v.HideQuery, path)
@@ -25,7 +25,8 @@ func (p *Program) Rewrite(v *Verdict, path, contentType, body []byte) (newPath, 
 	return path, body
 }
 
-// hidden tells the names, still encoded, of pairs to be dropped.
+// hidden returns a function that tells which pairs to drop by their names, which are still
+// encoded.
 func (p *Program) hidden(mask uint16) func(name []byte) bool {
 	return func(name []byte) bool {
 		for i := range p.params {
@@ -37,7 +38,7 @@ func (p *Program) hidden(mask uint16) func(name []byte) bool {
 	}
 }
 
-// rewritePath drops the question mark too where nothing is left behind it.
+// rewritePath also drops the question mark if nothing is left after it.
 func (p *Program) rewritePath(mask uint16, path []byte) []byte {
 	q := bytes.IndexByte(path, '?')
 	if q < 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// maxRounds bounds how often a decision may ask for more: for headers, for the body and
-// for two look-ups, and for headers again after each of them.
+// maxRounds bounds how often a decision may ask for more: for headers, for the body, for two
+// look-ups, and for headers again after each of them.
 const maxRounds = 8
 
 var (
@@ -17,24 +17,24 @@ var (
 	errEndless      = errors.New("the decision does not end")
 )
 
-// Reader is a request of which an adapter has everything, or can wait for it.
+// Reader reads the parts of a request that a decision asks for.
 type Reader interface {
 	// Headers returns the first values of headers, and which of them were sent more than
 	// once, in the form of Request.Headers and Request.Repeated.
 	Headers(names []string) (values [][]byte, repeated uint32)
-	// Body returns the whole body, or BodyTooLarge. It is called once at most.
+	// Body returns the whole body, or BodyTooLarge. It is called at most once.
 	Body() (BodyState, []byte)
 	// Resolve asks the deeper levels of the token cache for a token and waits for the
-	// answer. The plugin is the one that asks.
+	// answer. plugin is the id of the plugin that asks.
 	Resolve(hash contract.Hash, plugin string) Found
 }
 
-// Settle decides a request, and gives the decision what it asks for. req holds the path,
-// the protocol and the state of the body; Settle reads the rest. The verdict is Refuse,
-// Continue or Issue. An error means that the decision has broken its promises: the
-// request must be refused.
+// Settle decides a request and gives the decision everything that it asks for. req holds the
+// path, the protocol and the state of the body; Settle reads the rest. The verdict is
+// Refuse, Continue or Issue. An error means that the decision does not follow its own rules.
+// The request must then be refused.
 //
-// It is for adapters that may wait. The front of the dynamic module takes the same steps
+// Settle is for adapters that may wait. The front of the dynamic module takes the same steps
 // between calls of Envoy.
 func (p *Program) Settle(req *Request, level Tokens, r Reader, buf []byte) (Verdict, error) {
 	beside := Beside{Level: level}

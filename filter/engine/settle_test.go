@@ -12,8 +12,8 @@ type level contract.Answer
 
 func (l level) Lookup(contract.Hash, []byte) (int, contract.Answer) { return 0, contract.Answer(l) }
 
-// TestKnownAnswersCountFirst: what a look-up has come to is not asked of the first level
-// again, and an answer that makes no sense refuses for want of an authority.
+// TestKnownAnswersCountFirst: the first level is not asked again for a token that has been
+// looked up. An answer that makes no sense counts as an unavailable authority.
 func TestKnownAnswersCountFirst(t *testing.T) {
 	known, other := contract.HashToken([]byte("known")), contract.HashToken([]byte("other"))
 	for answer, want := range map[contract.Answer]contract.Answer{
@@ -33,7 +33,7 @@ func TestKnownAnswersCountFirst(t *testing.T) {
 	}
 }
 
-// forgetful is a request whose body is said to be unread for ever.
+// forgetful is a request whose body stays unread forever.
 type forgetful struct{ asked int }
 
 func (*forgetful) Headers(names []string) (values [][]byte, repeated uint32) {
@@ -56,7 +56,7 @@ func (f *forgetful) Body() (engine.BodyState, []byte) {
 
 func (*forgetful) Resolve(contract.Hash, string) engine.Found { return engine.Found{} }
 
-// TestSettleEnds: a decision that is never given what it asks for ends with an error and a
+// TestSettleEnds: a decision that never gets what it asks for ends with an error and a
 // verdict that refuses.
 func TestSettleEnds(t *testing.T) {
 	in := engine.NewInterner()

@@ -7,17 +7,18 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// terminationStep answers in the place of the upstream. It runs last, when the
-// consumer is known: that is how anonymous access is forbidden.
+// terminationStep answers in place of the upstream. It runs last, when the consumer is
+// known. This is how anonymous access can be forbidden.
 type terminationStep struct {
-	otherwise *ending // nil lets pass
+	otherwise *ending // nil lets the request pass
 	consumers map[string]*ending
 }
 
 // ending is one prepared answer.
 type ending struct {
 	refusal *Refusal
-	// trigger is what a request must have to be answered; nil if nothing.
+	// trigger is what a request must contain to be answered. It is nil if every request is
+	// answered.
 	trigger *param
 	header  int
 }
@@ -53,7 +54,7 @@ func newEnding(p *Program, a *contract.Answered) (*ending, error) {
 		Status: a.Status, GRPCStatus: grpcStatus(a.Status), Reason: contract.ReasonTerminated,
 		Headers: [][2]string{{typeHeader, contentType}}, Body: a.Body,
 	}
-	// These have no content. Source: RFC 9110 sections 15.3.5, 15.3.6, 15.4.5.
+	// These statuses have no content. Source: RFC 9110 sections 15.3.5, 15.3.6, 15.4.5.
 	if a.Status == http.StatusNoContent || a.Status == http.StatusResetContent || a.Status == http.StatusNotModified {
 		r.Headers, r.Body = nil, ""
 	}
@@ -64,7 +65,7 @@ func newEnding(p *Program, a *contract.Answered) (*ending, error) {
 	return e, nil
 }
 
-// run ends the request if an answer is there for its consumer.
+// run ends the request if there is an answer for its consumer.
 func (s *terminationStep) run(req *Request, d *decision, v *Verdict) (done bool) {
 	if d.issuing {
 		return false

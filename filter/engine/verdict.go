@@ -2,19 +2,19 @@ package engine
 
 import "github.com/meshgate/meshgate/filter/contract"
 
-// MaxBody bounds in bytes the body that credentials are looked for in. In a
-// longer one there are none.
+// MaxBody is the largest body, in bytes, that is searched for credentials. A longer body
+// counts as having none.
 const MaxBody = 1 << 20
 
-// MaxHeaders bounds the headers that a program reads.
+// MaxHeaders bounds the number of headers that a program reads.
 const MaxHeaders = 8 + contract.MaxCredentialNames + contract.MaxTriggers
 
-// Tokens is the first level of the token cache as a decision sees it.
+// Tokens is the first level of the token cache, as a decision sees it.
 type Tokens interface {
-	// Lookup asks for a token hash. For contract.Found, and for contract.Expired
-	// where it is still there, it has copied the packed record into dst, which holds
-	// at least contract.MaxPacked bytes, and returns its length. It never blocks and
-	// never allocates.
+	// Lookup asks for a token hash. For contract.Found it copies the packed record into dst,
+	// which holds at least contract.MaxPacked bytes, and returns its length. It does so for
+	// contract.Expired too if the record is still stored. It never blocks and never
+	// allocates.
 	Lookup(hash contract.Hash, dst []byte) (n int, answer contract.Answer)
 }
 
@@ -23,29 +23,28 @@ type BodyState uint8
 
 // States of bodies.
 const (
-	// BodyUnread: there may be a body, nobody has looked.
+	// BodyUnread: there may be a body, but it has not been read.
 	BodyUnread BodyState = iota
-	// BodyRead: Request.Body is all of it, be it empty.
+	// BodyRead: Request.Body is the whole body, which may be empty.
 	BodyRead
-	// BodyTooLarge: it is longer than [MaxBody], or cannot be had.
+	// BodyTooLarge: the body is longer than [MaxBody], or cannot be read.
 	BodyTooLarge
 )
 
-// Request is what a decision reads of a request. Its memory belongs to the
-// proxy and is not kept beyond the call.
+// Request is what a decision reads of a request. Its memory belongs to the proxy and is not
+// kept after the call.
 type Request struct {
 	// Path is :path as the proxy routed it, normalised, query included.
 	Path []byte
-	// Headers are the first values of the headers that Program.Headers names, in
-	// its order: nil for one that was not sent, and not nil for an empty one. At
-	// least Program.Early of them must be there, or all.
+	// Headers are the first values of the headers that Program.Headers names, in its order.
+	// A value is nil if the header was not sent, and not nil if the header is empty. At
+	// least Program.Early of them must be there.
 	Headers [][]byte
 	// Repeated has bit i set if header i was sent more than once.
 	Repeated uint32
-	// HTTP2 says that the client speaks HTTP/2 or later. It is read by programs
-	// for which Program.ReadsProtocol holds.
-	HTTP2 bool
-	// BodyState says whether Body has been read.
+	// HTTP2 says that the client speaks HTTP/2 or later. Only programs for which
+	// Program.ReadsProtocol holds read it.
+	HTTP2     bool
 	BodyState BodyState
 	Body      []byte
 }
@@ -58,14 +57,14 @@ const (
 	Refuse Action = iota
 	// Continue sends the request upstream with the identity headers edited.
 	Continue
-	// Lookup asks the deeper levels for Verdict.Hash and then decides again with
-	// a Tokens that knows the answer, beside those it has given before.
+	// Lookup asks the deeper levels for Verdict.Hash. The proxy then decides again, with a
+	// Tokens that knows this answer and the earlier ones.
 	Lookup
 	// Issue hands the request to the OAuth server.
 	Issue
-	// NeedHeaders wants all headers of Program.Headers, and to decide again.
+	// NeedHeaders asks for all headers of Program.Headers. The proxy then decides again.
 	NeedHeaders
-	// NeedBody wants the body, or the news that it is too large, and to decide
+	// NeedBody asks for the body, or the news that it is too large. The proxy then decides
 	// again. It never follows Lookup unless Program.BodyAfterLookup holds.
 	NeedBody
 )
@@ -73,13 +72,13 @@ const (
 // Verdict is the outcome of a decision.
 type Verdict struct {
 	Action Action
-	// Remove has bit i set if the header i of Program.Headers must be dropped,
-	// for Continue and Issue.
+	// Remove has bit i set if header i of Program.Headers must be dropped, for Continue and
+	// Issue.
 	Remove uint32
-	// HideQuery and HideBody are for Program.Rewrite, which must be applied if
-	// either is not zero, for Continue and Issue.
+	// HideQuery and HideBody are for Program.Rewrite, for Continue and Issue. It must be
+	// applied if one of them is not zero.
 	HideQuery, HideBody uint16
-	// Refusal is set for Refuse; it is shared and must not be changed.
+	// Refusal is set for Refuse. It is shared and must not be changed.
 	Refusal *Refusal
 	// Plugin is the id of the plugin instance that decided, for Lookup and Issue.
 	Plugin string
@@ -91,9 +90,9 @@ type Verdict struct {
 	// OAuth server, for as long as a look-up of Hash finds the same record. It is said of
 	// requests that are such themselves.
 	Repeats bool
-	// Headers holds, for Continue, where in the buffer the value of each identity
-	// header is. A header without length must be absent from the request. For Refuse
-	// it says who asked, for logs, as far as that is known: values may be such as no
+	// Headers holds, for Continue, where in the buffer the value of each identity header
+	// is. A header with an empty value must be absent from the request. For Refuse it says
+	// who asked, for logs, as far as this is known; such a value may contain bytes that no
 	// header can carry.
 	Headers [contract.NumIdentityHeaders]contract.Span
 }
@@ -106,7 +105,7 @@ type Refusal struct {
 	// Headers are sent in order; content-type is among them.
 	Headers [][2]string
 	Body    string
-	// grpcText is the grpc-message, unless it is the name of the status.
+	// grpcText is the grpc-message, unless that is the name of the status.
 	grpcText string
 	// Reason is for logs and statistics.
 	Reason contract.Reason

@@ -14,15 +14,15 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
-// edits are the changes of a request. Envoy removes after it sets, so a header that is set
-// must not be removed as well.
+// edits are the changes of a request. Envoy removes headers after it sets others, so a
+// header that is set must not be removed as well.
 type edits struct {
 	set    []*corev3.HeaderValueOption
-	names  map[string]bool // of what is set
+	names  map[string]bool // names of the headers in set
 	remove []string
 }
 
-// put sets a header in place of all its values; an empty value removes it.
+// put sets a header and replaces all its values. An empty value removes the header.
 func (e *edits) put(name, value string) {
 	if value == "" {
 		e.remove = append(e.remove, name)
@@ -74,14 +74,14 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 	}
 }
 
-// unavailable is the answer where there is no decision.
+// unavailable is the answer without a decision.
 var unavailable = &engine.Refusal{
 	Status: 503, GRPCStatus: int(codes.Unavailable),
 	Headers: [][2]string{{"content-type", "application/json; charset=utf-8"}},
 	Body:    `{"message":"The request cannot be authorized at the moment"}`,
 }
 
-// refuse answers in the place of the upstream.
+// refuse answers in place of the upstream.
 func (m *message) refuse(r *engine.Refusal) *authv3.CheckResponse {
 	denied := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)}, Body: r.Body} //nolint:gosec // an HTTP status
 	for _, h := range r.Headers {

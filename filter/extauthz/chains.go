@@ -13,16 +13,16 @@ import (
 const (
 	// ChainExtension is the encoded chain ([contract.Chain]).
 	ChainExtension = "meshgate.chain"
-	// BodyExtension is "true" where Envoy sends bodies.
+	// BodyExtension is "true" if Envoy sends bodies.
 	BodyExtension = "meshgate.body"
-	// IssueExtension is "true" where the virtual host has a route to the OAuth server for
-	// requests with contract.HeaderOAuthPlugin, and Envoy routes anew. The service cannot
-	// see that.
+	// IssueExtension is "true" if the virtual host has a route to the OAuth server for
+	// requests with contract.HeaderOAuthPlugin, and Envoy routes again after the check. The
+	// service cannot see this by itself.
 	IssueExtension = "meshgate.issue"
 )
 
-// maxChains bounds the chains that are kept compiled. Envoy's configuration has one for
-// each route. Chains of routes that are gone make room.
+// maxChains bounds the compiled chains. Envoy's configuration has one for each route. Chains
+// of removed routes make room for others.
 const maxChains = 32 << 10
 
 var (
@@ -33,27 +33,27 @@ var (
 	errNoBodies  = errors.New("the chain looks for credentials in bodies, and the route does not send any: set with_request_body and the context extension " + BodyExtension)
 )
 
-// chain is what applies to a route, compiled.
+// chain is the compiled chain of a route.
 type chain struct {
 	program *engine.Program
-	handle  uint32 // 0 for one that is refused here
-	used    bool   // again, since it was made or the last sweep; guarded by chains.mu
+	handle  uint32 // 0 for a chain that is refused here
+	used    bool   // used again since it was made or since the last sweep; guarded by chains.mu
 }
 
-// chainKey tells chains apart by their content.
+// chainKey identifies chains by their content.
 type chainKey struct {
 	text           string
 	bodies, issues bool
 }
 
-// chains keeps programs of the chains that are in use.
+// chains keeps the programs of the chains in use.
 type chains struct {
 	host *host.Host
 	mu   sync.Mutex
 	of   map[chainKey]*chain // guarded by mu
 }
 
-// get returns the program of a chain. One that cannot be honoured is a program that
+// get returns the program of a chain. A chain that cannot be honoured gets a program that
 // refuses, and is logged when it is first met.
 func (c *chains) get(extensions map[string]string) *engine.Program {
 	key := chainKey{extensions[ChainExtension], extensions[BodyExtension] == "true", extensions[IssueExtension] == "true"}
@@ -71,8 +71,8 @@ func (c *chains) get(extensions map[string]string) *engine.Program {
 	return made.program
 }
 
-// compile makes a program. A program outlives its handle, so a request that is under way
-// may go on with one that is swept.
+// compile makes a program. A program outlives its handle, so a request in progress may
+// continue with a program that was swept.
 func (c *chains) compile(key chainKey) *chain {
 	if err := honoured(key); err != nil {
 		c.host.Log().Error("chain of a route is unusable, its requests are refused", "error", err)
@@ -86,8 +86,8 @@ func (c *chains) compile(key chainKey) *chain {
 	return &chain{program: program, handle: handle}
 }
 
-// honoured says why a chain cannot be carried out by an authorization service. A chain that
-// does not parse is left to the engine, which refuses it.
+// honoured returns the reason why an authorization service cannot carry out a chain, or nil.
+// It returns nil for a chain that does not parse, because the engine refuses such a chain.
 func honoured(key chainKey) error {
 	switch {
 	case key.text == "":
@@ -100,7 +100,7 @@ func honoured(key chainKey) error {
 		return nil
 	}
 	if parsed.Issues && !key.issues {
-		return errNoIssuer // a workload would get the request, past its plugins
+		return errNoIssuer // otherwise a workload would get the request without a check by its plugins
 	}
 	for _, p := range parsed.Plugins {
 		inBody, hides := false, false
@@ -120,7 +120,7 @@ func honoured(key chainKey) error {
 	return nil
 }
 
-// sweep forgets the chains that were not used again, or all if each was.
+// sweep forgets the chains that were not used again, or all chains if every one was.
 func (c *chains) sweep() {
 	before := len(c.of)
 	for key, known := range c.of {

@@ -12,22 +12,22 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// MaxBody is max_request_bytes of Envoy's with_request_body: one byte more than a decision
-// reads, by which a body that is too long is told from one that just fits.
+// MaxBody is max_request_bytes of Envoy's with_request_body. It is one byte more than a
+// decision reads, so that a body that is too long can be told from one that just fits.
 const MaxBody = engine.MaxBody + 1
 
-// partialHeader says, with the value true, that Envoy has sent a part of the body only.
+// partialHeader says, with the value true, that Envoy has sent only a part of the body.
 const partialHeader = "x-envoy-auth-partial-body"
 
 // message is a request as Envoy shows it. It implements [engine.Reader].
 type message struct {
 	server *Server
-	ctx    context.Context // of the call, which Resolve waits for
+	ctx    context.Context // context of the call; Resolve stops waiting when it ends
 	http   *authv3.AttributeContext_HttpRequest
 	// tls says that the client's connection is encrypted. Envoy sends a session for every
-	// connection, and a server name for encrypted ones whose client has sent one.
+	// connection, but a server name only for encrypted ones whose client has sent one.
 	tls bool
-	// headers are those of the request by lower-case name, pseudo headers among them.
+	// headers are the headers of the request by lower-case name, including pseudo headers.
 	headers map[string][][]byte
 	source  string // address of the client, with its port
 }
@@ -45,7 +45,7 @@ func newMessage(ctx context.Context, s *Server, attributes *authv3.AttributeCont
 	return m
 }
 
-// valueOf is the value of a header, never nil. Envoy sends it raw.
+// valueOf returns the value of a header, never nil. Envoy sends it raw.
 func valueOf(h *corev3.HeaderValue) []byte {
 	if raw := h.GetRawValue(); raw != nil {
 		return raw
@@ -53,7 +53,7 @@ func valueOf(h *corev3.HeaderValue) []byte {
 	return []byte(h.GetValue())
 }
 
-// first is the first value of a header, nil if it was not sent.
+// first returns the first value of a header, or nil if it was not sent.
 func (m *message) first(name string) []byte {
 	if values := m.headers[name]; len(values) > 0 {
 		return values[0]
@@ -73,8 +73,8 @@ func (m *message) Headers(names []string) (values [][]byte, repeated uint32) {
 	return values, repeated
 }
 
-// Body implements [engine.Reader]. A chain that reads bodies is refused where the route
-// sends none, so what is not here was not sent by the client.
+// Body implements [engine.Reader]. A chain that reads bodies is refused if the route sends
+// none, so an empty body here means that the client has sent none.
 func (m *message) Body() (engine.BodyState, []byte) {
 	if string(m.first(partialHeader)) == "true" {
 		return engine.BodyTooLarge, nil
@@ -91,7 +91,7 @@ func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
 	return m.server.host.Ask(m.ctx, m.server.source, host.SourceOf([]byte(m.source)), hash, plugin)
 }
 
-// scheme is that of the client's connection, whatever the request says of itself.
+// scheme returns the scheme of the client's connection, no matter what the request claims.
 func (m *message) scheme() string {
 	if m.tls {
 		return "https"

@@ -18,7 +18,7 @@ import (
 const (
 	// maxMessage bounds a request of Envoy in bytes: a body, a chain, and headers.
 	maxMessage = MaxBody + contract.MaxChain + 512<<10
-	// maxStreams bounds the requests that one connection of Envoy asks about at a time.
+	// maxStreams bounds the concurrent questions of one connection of Envoy.
 	maxStreams = 4096
 )
 
@@ -27,9 +27,10 @@ const unixPrefix = "unix://"
 
 var errNotLoopback = errors.New("it would show credentials to the network: use a loopback address such as 127.0.0.1:9191, or " + unixPrefix + " and a path")
 
-// Listen opens an address for [Server.Serve]: the path of a Unix socket after "unix://", which only
-// the user of this process may use, or a loopback address with a port. Requests carry credentials,
-// and are not encrypted.
+// Listen opens an address for [Server.Serve]. The address is either "unix://" and the path
+// of a Unix socket, which only the user of this process may use, or a loopback address with
+// a port. Other addresses are refused, because requests carry credentials and are not
+// encrypted.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, unix := strings.CutPrefix(address, unixPrefix)
@@ -61,8 +62,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return lis, nil
 }
 
-// Serve answers Envoys until ctx ends. Calls that are under way are answered before it
-// returns.
+// Serve answers Envoys until ctx ends. It answers the calls in progress before it returns.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
 	authv3.RegisterAuthorizationServer(g, s)

@@ -25,8 +25,8 @@ type Server struct {
 	bare   sync.Once // a request without raw headers was logged
 }
 
-// New returns a server whose token cache open makes. The cache is opened at once, so that it
-// is linked to the control plane before the first request. Close ends it.
+// New returns a server with the token cache that open makes. The cache is opened at once, so
+// that it is linked to the control plane before the first request. Close ends it.
 func New(log *slog.Logger, open func(*host.Host) (host.Tokens, error)) (*Server, error) {
 	h := host.New(log, func(h *host.Host, _ *contract.Settings, _ string) (host.Tokens, error) { return open(h) })
 	source, _, err := h.AcquireSource(nil)
@@ -37,15 +37,15 @@ func New(log *slog.Logger, open func(*host.Host) (host.Tokens, error)) (*Server,
 	return &Server{host: h, source: source, chains: chains{host: h, of: map[chainKey]*chain{}}}, nil
 }
 
-// Close ends the token cache. No call may be under way.
+// Close ends the token cache. No call may be in progress.
 func (s *Server) Close() {
 	s.chains.close()
 	s.host.ReleaseSource(s.source)
 	s.host.Wait()
 }
 
-// Check implements the authorization service. It refuses whatever it cannot decide, and
-// never returns an error.
+// Check implements the authorization service. It refuses every request that it cannot
+// decide, and never returns an error.
 func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	if r := s.check(ctx, q); r != nil {
 		return r, nil
@@ -53,7 +53,7 @@ func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.Che
 	return new(message).refuse(unavailable), nil
 }
 
-// check is Check; nil if that panics.
+// check is Check, but returns nil after a panic.
 func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.CheckResponse {
 	defer s.host.Recovered("check")
 	attributes := q.GetAttributes()
@@ -70,7 +70,7 @@ func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.Chec
 	v := s.host.Settle(s.source, program, request, m, buf)
 	switch {
 	case v.Action == engine.Issue:
-		s.host.Hasten() // the token that is issued is used next
+		s.host.Hasten() // the issued token will be used next
 		return m.pass(program, &v, buf)
 	case v.Action == engine.Continue:
 		return m.pass(program, &v, buf)
@@ -80,7 +80,7 @@ func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.Chec
 	return m.refuse(unavailable)
 }
 
-// addressOf is the address and the port of a client, "" if there is none.
+// addressOf returns the address and port of a client, or "" if there is none.
 func addressOf(a *corev3.Address) string {
 	socket := a.GetSocketAddress()
 	if socket == nil {

@@ -36,7 +36,7 @@ func newServer(t *testing.T, log *hosttest.Log, tokens host.Tokens) *Server {
 	return s
 }
 
-// request is what Envoy asks about; headers are pairs.
+// request returns what Envoy asks about. headers are pairs.
 func request(chain string, headers ...string) *authv3.CheckRequest {
 	raw := &corev3.HeaderMap{}
 	for i := 0; i < len(headers); i += 2 {
@@ -48,7 +48,7 @@ func request(chain string, headers ...string) *authv3.CheckRequest {
 	}}
 }
 
-// statusOf is what a client is answered, 0 if the request goes on.
+// statusOf returns the status of the answer to the client, or 0 if the request goes on.
 func statusOf(t *testing.T, s *Server, q *authv3.CheckRequest) int {
 	t.Helper()
 	r, err := s.Check(t.Context(), q)
@@ -64,8 +64,8 @@ func statusOf(t *testing.T, s *Server, q *authv3.CheckRequest) int {
 	return int(r.GetDeniedResponse().GetStatus().GetCode())
 }
 
-// A route whose chain is missing, broken, or one that an authorization service cannot carry
-// out refuses every request, and the log says why, once.
+// TestChainsThatCannotBeHonoured: a route refuses every request if its chain is missing,
+// broken, or one that an authorization service cannot carry out. The log says why, once.
 func TestChainsThatCannotBeHonoured(t *testing.T) {
 	for _, tc := range []struct {
 		name, chain, bodies, logged string
@@ -98,8 +98,8 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 	}
 }
 
-// Whether the client's connection is encrypted says Envoy, and not the request: tokens are
-// issued over TLS only.
+// TestSchemeIsThatOfTheConnection: Envoy says whether the client's connection is encrypted,
+// and the request cannot. Tokens are issued over TLS only.
 func TestSchemeIsThatOfTheConnection(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token", ":scheme", "https")
@@ -121,7 +121,8 @@ func TestSchemeIsThatOfTheConnection(t *testing.T) {
 	}
 }
 
-// Chains that are not used any more make room, and what is in use is compiled once.
+// TestChainsMakeRoom: chains that are no longer used make room, and a chain in use is
+// compiled once.
 func TestChainsMakeRoom(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	used := s.chains.get(map[string]string{ChainExtension: plain})
@@ -136,7 +137,7 @@ func TestChainsMakeRoom(t *testing.T) {
 	}
 }
 
-// Without raw headers two values look like one.
+// TestRawHeadersAreNeeded: without raw headers two values look like one.
 func TestRawHeadersAreNeeded(t *testing.T) {
 	log := &hosttest.Log{}
 	s := newServer(t, log, hosttest.NewTokens("good"))
@@ -148,8 +149,8 @@ func TestRawHeadersAreNeeded(t *testing.T) {
 	}
 }
 
-// What is set is not removed, all spellings of it that the client has sent are, and a client's
-// value does not survive.
+// TestClientsCannotNameThemselves: a header that is set is not removed, all spellings of it
+// that the client has sent are, and no value of the client survives.
 func TestClientsCannotNameThemselves(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	r, err := s.Check(t.Context(), request(plain, ":path", "/", "authorization", "Bearer good", "x-consumer-id", "root",
@@ -178,7 +179,7 @@ type panicking struct{ *hosttest.Tokens }
 
 func (panicking) Lookup(contract.Hash, []byte) (int, contract.Answer) { panic("injected") }
 
-// A fault refuses the request, and the next one is decided.
+// TestFaultsRefuse: a fault refuses the request, and the next request is still decided.
 func TestFaultsRefuse(t *testing.T) {
 	log := &hosttest.Log{}
 	s := newServer(t, log, panicking{hosttest.NewTokens("good")})
@@ -192,14 +193,14 @@ func TestFaultsRefuse(t *testing.T) {
 		t.Errorf("log: %s", log.Text())
 	}
 	known := s.chains.of
-	s.chains.of = nil // writing there panics, outside of the decision
+	s.chains.of = nil // writing to it panics outside of the decision
 	if got := statusOf(t, s, q); got != 503 || !strings.Contains(log.Text(), "where=check") {
 		t.Errorf("status %d, log %s", got, log.Text())
 	}
 	s.chains.of = known
 }
 
-// A body of which Envoy has sent a part has no credential in it.
+// TestPartsOfBodies: a body of which Envoy has sent only a part has no credential in it.
 func TestPartsOfBodies(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	chain := strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1)
@@ -213,7 +214,7 @@ func TestPartsOfBodies(t *testing.T) {
 	}
 }
 
-// A call that Envoy has given up leaves no look-up behind.
+// TestCallsAreGivenUp: a call that Envoy has given up leaves no look-up behind.
 func TestCallsAreGivenUp(t *testing.T) {
 	tokens := hosttest.NewTokens("good")
 	left := make(chan struct{}, 1)
@@ -230,7 +231,7 @@ func TestCallsAreGivenUp(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	if err := os.WriteFile(socket, nil, 0o600); err != nil { // what a process that was killed has left
+	if err := os.WriteFile(socket, nil, 0o600); err != nil { // left by a process that was killed
 		t.Fatal(err)
 	}
 	for _, address := range []string{"0.0.0.0:0", "192.0.2.1:9191", "[::]:0", "localhost:0", "9191", "unix:///no/such/folder/s"} {
@@ -255,7 +256,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// The server answers over its socket until it is told to end.
+// TestServe: the server answers over its socket until it is told to end.
 func TestServe(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	socket := unixPrefix + filepath.Join(t.TempDir(), "s")

@@ -6,27 +6,27 @@ import "github.com/meshgate/meshgate/filter/contract"
 type Case struct {
 	// Name is unique and a valid DNS label, so that it can name a virtual host.
 	Name string
-	// Chain is the configuration of the route, byte for byte; it may be broken.
+	// Chain is the configuration of the route, byte for byte. It may be broken.
 	Chain string
-	// Tokens are what the authority knows. One value has one record in all cases,
-	// so that one Redis can hold the tokens of the whole table.
+	// Tokens are what the authority knows. A value has the same record in all cases, so that
+	// one Redis can hold the tokens of the whole table.
 	Tokens []Token
 	// Down says that no authority can be asked.
 	Down bool
 	// Request is what the client sends.
 	Request Request
-	// Want is what must come of it.
+	// Want is the expected outcome.
 	Want Want
 }
 
-// Token is an access token, or an API key if the record is one, and what the
-// authority knows about it.
+// Token is an access token, or an API key if the record is one, with what the authority
+// knows about it.
 type Token struct {
 	Value  string
 	Record contract.Record
 }
 
-// Hash is what caches know the token by.
+// Hash returns the key of the token in caches.
 func (t *Token) Hash() contract.Hash {
 	if t.Record.Key {
 		return contract.HashKey([]byte(t.Value))
@@ -34,11 +34,11 @@ func (t *Token) Hash() contract.Hash {
 	return contract.HashToken([]byte(t.Value))
 }
 
-// Request is a client's request. Its Host is the runner's business.
+// Request is a client's request. The runner chooses its Host.
 type Request struct {
 	// Method is GET if empty.
 	Method string
-	// Path is sent as it stands, not normalised, query included.
+	// Path is sent as written, not normalised, including the query.
 	Path string
 	// Headers are sent in order, repeated names as separate lines.
 	Headers [][2]string
@@ -47,7 +47,7 @@ type Request struct {
 	// Body is sent with its length, or without it if Chunked.
 	Body    string
 	Chunked bool
-	// Trailers sends a trailer behind the body, which then has no length.
+	// Trailers sends a trailer after the body, which then has no length.
 	Trailers bool
 }
 
@@ -81,33 +81,33 @@ func (o Outcome) String() string {
 // Want is the expected outcome of a case.
 type Want struct {
 	Outcome Outcome
-	// Status of a refusal. For gRPC it is not looked at: Envoy sends its own
-	// answers to gRPC clients with status 200.
+	// Status of a refusal. It is not checked for gRPC, because Envoy sends its own answers
+	// to gRPC clients with status 200.
 	Status int
-	// GRPCStatus and GRPCMessage are those of a refused gRPC request; 0 means
-	// that the request is not gRPC.
+	// GRPCStatus and GRPCMessage are those of a refused gRPC request. If GRPCStatus is
+	// empty, the request is not gRPC.
 	GRPCStatus  string
 	GRPCMessage string
-	// Headers that the answer must have, once and exactly so.
+	// Headers that the answer must have, once and with exactly this value.
 	Headers [][2]string
 	// NoHeaders must not be in the answer.
 	NoHeaders []string
 	// Body of a refusal that is not gRPC.
 	Body string
-	// Upstream headers that must arrive once and exactly so. Identity and
+	// Upstream headers that must arrive once and with exactly this value. Identity and
 	// hand-over headers that are not listed must not arrive in any spelling.
 	Upstream [][2]string
 	// NoUpstream headers must not arrive either.
 	NoUpstream []string
-	// Path is what must arrive as the path, query included; that of the request,
-	// normalised, if empty.
+	// Path is what must arrive as the path, including the query. If it is empty, the path of
+	// the request must arrive, normalised.
 	Path string
-	// Sent is the body that must arrive; that of the request if empty, and none
-	// for Nothing.
+	// Sent is the body that must arrive. If it is empty, the body of the request must
+	// arrive. For Nothing, no body may arrive.
 	Sent string
 }
 
-// Nothing is the Want.Sent of a body that is removed whole.
+// Nothing is the Want.Sent of a body that is removed completely.
 const Nothing = "\x00"
 
 // Cases returns the table.

@@ -1,6 +1,6 @@
 package filtertest
 
-// failureCases: what cannot be decided is refused.
+// failureCases: a request that cannot be decided is refused.
 var failureCases = []Case{
 	{Name: "authority-down", Chain: chainPlain, Down: true, Request: request("/", "authorization", "Bearer token-full"), Want: wantUnavailable},
 	{Name: "authority-down-no-token", Chain: chainPlain, Down: true, Request: request("/"), Want: wantMissing},
@@ -43,7 +43,7 @@ var failureCases = []Case{
 		Want: Want{Outcome: Refused, GRPCStatus: "13", GRPCMessage: "Internal"}},
 }
 
-// grpc makes the request of a gRPC call.
+// grpc returns the request of a gRPC call.
 func grpc(path string, headers ...string) Request {
 	r := request(path, append([]string{"content-type", "application/grpc", "te", "trailers"}, headers...)...)
 	r.Method, r.HTTP2 = "POST", true

@@ -45,7 +45,7 @@ var issuingCases = []Case{
 	{Name: "path-encoded-blank", Chain: chainPlain, Request: request("/oauth2/token%20"), Want: wantMissing},
 }
 
-// guardedCases: where nothing issues, an endpoint's path is one of the service's.
+// guardedCases: if the route issues nothing, the path of an endpoint belongs to the service.
 var guardedCases = []Case{
 	{Name: "guarded-token", Chain: silent(oauth2With("")), Request: Request{Method: "POST", Path: "/orders/7/oauth2/token"}, Want: wantMissing},
 	{Name: "guarded-authorize", Chain: silent(oauth2With("")), Request: request("/x/oauth2/authorize"), Want: wantMissing},
@@ -62,7 +62,7 @@ var guardedCases = []Case{
 		Want:    Want{Outcome: Refused, Status: 403, Body: "no", Headers: [][2]string{{"content-type", jsonType}}}},
 }
 
-// furtherCases: the endpoints that a plugin may have beside the two issuing ones.
+// furtherCases: the endpoints that a plugin may have in addition to the two issuing ones.
 var furtherCases = []Case{
 	{Name: "further-introspect", Chain: chainOf(oauth2With(endpoints)), Request: sending("/a/oauth2/introspect", formType, "token=x"), Want: wantIssued},
 	{Name: "further-revoke", Chain: chainOf(oauth2With(endpoints)), Request: sending("/oauth2/revoke/", formType, "token=x"), Want: wantIssued},

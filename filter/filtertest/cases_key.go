@@ -76,7 +76,7 @@ const (
 var wantOthers = Want{Outcome: Refused, Status: 403, Body: `{"message":"The credentials belong to different consumers"}`,
 	Headers: [][2]string{{"content-type", jsonType}}}
 
-// keyOnly makes a key-auth plugin that looks in one place.
+// keyOnly returns a key-auth plugin that looks in one place.
 func keyOnly(place string, members ...string) string {
 	return `{"id":"` + KeyPluginID + `","key_auth":{"names":["apikey"],"` + place + `":true` + strings.Join(members, "") + `}}`
 }
@@ -117,7 +117,7 @@ var bothCases = []Case{
 	{Name: "and-key-first", Chain: chainOf(keyWith(""), oauth2With("")), Tokens: everyToken, Request: request("/", "authorization", "Bearer token-full", "apikey", "key-1"), Want: wantFull},
 }
 
-// eitherCases: two plugins of which one must accept, or none.
+// eitherCases: two plugins of which one must accept, or the anonymous consumer is used.
 var eitherCases = []Case{
 	{Name: "or-token", Chain: chainEither, Tokens: everyToken, Request: request("/", "authorization", "Bearer token-full"), Want: wantFull},
 	{Name: "or-key", Chain: chainEither, Tokens: everyToken, Request: request("/", "apikey", "key-1"), Want: wantKey},

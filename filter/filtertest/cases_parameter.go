@@ -7,7 +7,7 @@ const (
 	multi    = "multipart/form-data; boundary=b-1"
 )
 
-// sending makes a POST with a body.
+// sending returns a POST with a body.
 func sending(path, contentType, body string, headers ...string) Request {
 	r := request(path, headers...)
 	r.Method, r.Body = "POST", body
@@ -23,13 +23,12 @@ func by(r Request, change func(*Request)) Request {
 	return r
 }
 
-// part is one part of a body of type multi.
+// part returns one part of a body of type multi.
 func part(name, value string) string {
 	return "--b-1\r\ncontent-disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n"
 }
 
-// padding makes a body of exactly the largest size that is looked into, and
-// beyond.
+// padding fills a body up to a size, such as the largest size that is searched.
 func padding(rest string, size int) string { return rest + strings.Repeat("x", size-len(rest)) }
 
 // parameterCases: tokens in the query and in the body.
@@ -137,7 +136,7 @@ var hiddenParameterCases = []Case{
 	{Name: "nothing-to-hide", Chain: chainHideAnonymous, Tokens: everyToken, Request: sending("/?a=b&", formType, "a=b&&"), Want: wantAnonymous},
 }
 
-// with adds what must arrive as path and body.
+// with adds the path and body that must arrive.
 func with(w Want, path, sent string) Want {
 	w.Path, w.Sent = path, sent
 	return w

@@ -4,7 +4,7 @@ var wantTerminated = Want{Outcome: Refused, Status: 503, Body: `{"message":"Serv
 
 const terminated = `"default":{"status":503,"body":"{\"message\":\"Service unavailable\"}"}`
 
-// terminationCases: answers in the place of the upstream.
+// terminationCases: answers in place of the upstream.
 var terminationCases = []Case{
 	{Name: "end", Chain: chainOf(endWith(terminated)), Request: spoofing("/"), Want: wantTerminated},
 	{Name: "end-after-refusal", Chain: chainOf(oauth2With(""), endWith(terminated)), Request: request("/"), Want: wantMissing},
@@ -37,13 +37,11 @@ var terminationCases = []Case{
 
 const triggered = `"default":{"status":418,"body":"tea","trigger":"x-stop"}`
 
-// handshake are the headers of an opening handshake of RFC 6455, from its
-// section 1.3.
+// handshake holds the headers of the opening handshake in RFC 6455 section 1.3.
 var handshake = []string{"connection", "keep-alive, Upgrade", "upgrade", "websocket",
 	"sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version", "13"}
 
-// shaking makes a handshake with one header changed; an empty value leaves it
-// out.
+// shaking returns a handshake with one header changed. An empty value leaves the header out.
 func shaking(name, value string) Request {
 	r := Request{Path: "/"}
 	for i := 0; i < len(handshake); i += 2 {
@@ -66,7 +64,7 @@ var wantNotWebSocket = Want{Outcome: Refused, Status: 400, Body: notWebSocket, N
 var wantNotGRPC = Want{Outcome: Refused, Status: 415, Body: `{"message":"Non-gRPC request matched gRPC route"}`,
 	NoHeaders: []string{"www-authenticate"}, Headers: [][2]string{{"content-type", jsonType}}}
 
-// protocolCases: routes that speak one protocol only.
+// protocolCases: routes that accept only one protocol.
 var protocolCases = []Case{
 	{Name: "grpc-route", Chain: speaking("grpc"), Request: by(grpc("/a.B/C"), spoofs), Want: Want{Outcome: Proxied}},
 	{Name: "grpc-route-plugin", Chain: speaking("grpc", oauth2With("")), Tokens: everyToken, Request: grpc("/a.B/C", "authorization", "bearer token-full"), Want: wantFull},
@@ -75,7 +73,8 @@ var protocolCases = []Case{
 	{Name: "grpc-route-json", Chain: speaking("grpc"), Request: sending("/", "application/json", "{}"), Want: wantNotGRPC},
 	{Name: "grpc-route-web", Chain: speaking("grpc"), Request: by(sending("/", "application/grpc-web", ""), func(r *Request) { r.HTTP2 = true }), Want: wantNotGRPC},
 	{Name: "grpc-route-issuing", Chain: speaking("grpc", oauth2With("")), Request: sending("/oauth2/token", formType, "grant_type=client_credentials"), Want: wantNotGRPC},
-	// Envoy answers gRPC in gRPC's way over HTTP/1 too, where the status is lost.
+	// Envoy answers gRPC requests in the form of gRPC over HTTP/1 too, where the status is
+	// lost.
 	{Name: "grpc-route-http1", Chain: speaking("grpc", oauth2With("")), Request: by(grpc("/a.B/C"), func(r *Request) { r.HTTP2 = false }),
 		Want: Want{Outcome: Refused, GRPCStatus: "3", GRPCMessage: "Please use HTTP2 protocol", NoHeaders: []string{"www-authenticate"}}},
 	{Name: "grpc-body-not-read", Chain: chainPlain, Tokens: everyToken, Request: by(grpc("/a.B/C"), func(r *Request) { r.Body = "access_token=token-full" }),

@@ -1,6 +1,6 @@
 package filtertest
 
-// tokenCases: where the token is found and what a missing one is answered.
+// tokenCases: where the token is found, and the answer if it is missing.
 var tokenCases = []Case{
 	{Name: "no-token", Chain: chainPlain, Request: Request{Path: "/"}, Want: wantMissing},
 	{Name: "no-token-options", Chain: chainPlain, Request: Request{Method: "OPTIONS", Path: "/"}, Want: wantMissing},
@@ -57,7 +57,7 @@ var acceptanceCases = []Case{
 	{Name: "no-service-global-bound", Chain: chainNoGlobal, Tokens: everyToken, Request: request("/", "authorization", "Bearer token-full"), Want: wantInvalid},
 }
 
-// request makes a GET with the given names and values of headers.
+// request returns a GET with the given names and values of headers.
 func request(path string, headers ...string) Request {
 	r := Request{Path: path}
 	for i := 0; i+1 < len(headers); i += 2 {

@@ -1,10 +1,10 @@
 package filtertest
 
-// spoofedClient is the address that spoofed names.
+// spoofedClient is the address in the spoofed headers.
 const spoofedClient = "192.0.2.66"
 
-// spoofed are headers by which a client tries to be somebody, in the spellings
-// that some application server takes for the real one.
+// spoofed are headers with which a client claims to be somebody else, in spellings that some
+// application servers take for the real one.
 var spoofed = [][2]string{
 	{"x-consumer-id", "root"}, {"x-consumer-custom-id", "root"}, {"x-consumer-username", "root"},
 	{"x-credential-identifier", "root"}, {"x-authenticated-scope", "admin"}, {"x-authenticated-userid", "root"},
@@ -27,7 +27,7 @@ func spoofing(path string, headers ...string) Request {
 	return r
 }
 
-// upstreamCases: what upstreams learn, and what clients cannot make them believe.
+// upstreamCases: what upstreams learn, and what clients must not be able to fake.
 var upstreamCases = []Case{
 	{Name: "identity-full", Chain: chainPlain, Tokens: everyToken, Request: request("/", "authorization", "Bearer token-full"), Want: wantFull},
 	{Name: "identity-external", Chain: chainPlain, Tokens: everyToken, Request: request("/", "authorization", "Bearer token-external"),

@@ -21,7 +21,7 @@ const (
 	KeyID          = "00000000-0000-4000-8000-00000000000b"
 )
 
-// Chains: the members of oauth2 stand between before and after.
+// Chains. The members of oauth2 stand between before and after.
 const (
 	before          = `{"route":"` + RouteID + `","service":"` + ServiceID + `","issues":true,"plugins":[{"id":"` + PluginID + `","oauth2":{`
 	beforeNoService = `{"route":"` + RouteID + `","issues":true,"plugins":[{"id":"` + PluginID + `","oauth2":{`
@@ -45,28 +45,28 @@ const (
 	chainEvilAnonymous = before + `"header":"authorization","in_body":true,"anonymous":{"configured":"evil","consumer":{"id":"` + AnonymousID + `","username":"a\r\nx-evil: 1"}}` + after
 )
 
-// chainOf makes a chain of plugins.
+// chainOf returns a chain of plugins.
 func chainOf(plugins ...string) string {
 	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","issues":true,"plugins":[` + strings.Join(plugins, ",") + `]}`
 }
 
-// silent makes a chain of a route that issues nothing, as on a sidecar.
+// silent returns the chain of a route that issues nothing, as on a sidecar.
 func silent(plugins ...string) string {
 	return strings.Replace(chainOf(plugins...), `"issues":true,`, "", 1)
 }
 
-// speaking makes a chain of a route with a protocol.
+// speaking returns the chain of a route with a protocol.
 func speaking(protocol string, plugins ...string) string {
 	return `{"route":"` + RouteID + `","service":"` + ServiceID + `","protocol":"` + protocol + `","issues":true,"plugins":[` + strings.Join(plugins, ",") + `]}`
 }
 
-// oauth2With, keyWith and endWith make plugins; members are further members of
-// the configuration, each with a comma before it.
+// oauth2With, keyWith and endWith return plugins. members are further members of the
+// configuration, each preceded by a comma.
 func oauth2With(members string) string {
 	return `{"id":"` + PluginID + `","oauth2":{"header":"authorization","in_body":true` + members + `}}`
 }
 
-// noBody makes an oauth2 plugin that does not look into bodies.
+// noBody returns an oauth2 plugin that does not search bodies.
 func noBody(members string) string {
 	return strings.Replace(oauth2With(members), `,"in_body":true`, "", 1)
 }
@@ -131,8 +131,8 @@ var (
 		{"x-consumer-id", ConsumerID}, {"x-consumer-username", "bob"}, {"x-credential-identifier", "client-1"}}}
 	wantKey = Want{Outcome: Proxied, Upstream: [][2]string{
 		{"x-consumer-id", OtherID}, {"x-consumer-username", "carol"}, {"x-credential-identifier", KeyID}}}
-	// wantBoth is what two credentials come to: who the consumer is says the last,
-	// what the token knows stays.
+	// wantBoth is the result of two credentials: the last one names the consumer, and the
+	// scope and user of the token stay.
 	wantBoth = Want{Outcome: Proxied, Upstream: append([][2]string{
 		{"x-authenticated-scope", "email,phone"}, {"x-authenticated-userid", "user 1"}}, wantKey.Upstream...)}
 	wantOther = Want{Outcome: Proxied, Upstream: [][2]string{
@@ -163,10 +163,10 @@ var (
 
 	apiKey = Token{"key-1", contract.Record{Version: 1, Revision: 1, Key: true, Credential: contract.Credential{ID: KeyID, ClientID: KeyID},
 		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
-	// carols has the same consumer as the key.
+	// carols belongs to the same consumer as the key.
 	carols = Token{"token-carol", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential,
 		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}
-	// twice is one text that is a token and a key.
+	// twiceToken and twiceKey have the same text, as a token and as a key.
 	twiceToken = Token{"twice", contract.Record{Version: 1, Revision: 1, Service: ServiceID, Credential: credential, Consumer: consumer}}
 	twiceKey   = Token{"twice", contract.Record{Version: 1, Revision: 1, Key: true, Credential: contract.Credential{ID: KeyID, ClientID: KeyID},
 		Consumer: &contract.Consumer{ID: OtherID, Username: "carol"}}}

@@ -6,17 +6,17 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Tokens is a look-up over a fixed set of tokens. Expired ones are unknown. It
-// does not allocate in Lookup and is safe for concurrent use.
+// Tokens is a look-up over a fixed set of tokens. Expired tokens are unknown. Lookup does
+// not allocate and is safe for concurrent use.
 type Tokens struct {
 	packed map[contract.Hash][]byte
 	// otherwise answers for tokens that are not in the set.
 	otherwise contract.Answer
 }
 
-// NewTokens returns the look-up of an authority or a cache that holds the tokens
-// and answers otherwise about any other: Unknown makes it an authority, Miss a
-// cache, Unavailable one that cannot be asked.
+// NewTokens returns a look-up that holds the tokens and gives the answer otherwise for any
+// other. With Unknown it acts as an authority, with Miss as a cache, and with Unavailable as
+// an authority that cannot be asked.
 func NewTokens(otherwise contract.Answer, tokens ...Token) *Tokens {
 	t := &Tokens{packed: make(map[contract.Hash][]byte), otherwise: otherwise}
 	now := time.Now().UnixMilli()

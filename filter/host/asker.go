@@ -7,13 +7,13 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// askerSeed keeps clients from choosing addresses that have the hash of another one.
+// askerSeed prevents clients from choosing addresses whose hash collides with another one.
 var askerSeed = maphash.MakeSeed()
 
-// SourceOf says on whose behalf a look-up is made, so that clients take fair turns. text
-// is Envoy's source.address: an address with a port. Any other text stands for itself.
-// The last 64 bits of an IPv6 address are the client's own choice (RFC 4291 section
-// 2.5.4) and do not count.
+// SourceOf says on whose behalf a look-up is made, so that clients take fair turns. text is
+// Envoy's source.address: an address with a port. Any other text is a source of its own. The
+// last 64 bits of an IPv6 address are the client's own choice (RFC 4291 section 2.5.4) and
+// do not count.
 func SourceOf(text []byte) tokencache.Source {
 	s := tokencache.Source{Connection: maphash.Bytes(askerSeed, text)}
 	at, err := netip.ParseAddrPort(string(text))

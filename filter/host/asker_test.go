@@ -2,7 +2,7 @@ package host
 
 import "testing"
 
-// TestSourceOf: who shares an address shares a row, by connection.
+// TestSourceOf: connections of the same address share its turns.
 func TestSourceOf(t *testing.T) {
 	for _, tc := range []struct {
 		a, b                string

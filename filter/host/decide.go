@@ -2,10 +2,10 @@ package host
 
 import "github.com/meshgate/meshgate/filter/engine"
 
-// Decide decides a request by a program and the first level of a token cache. known is
-// what the look-ups of this request have come to. buf has [engine.BufferSize] bytes; the
-// verdict refers to it. The verdict refuses without a Refusal where a handle names
-// nothing or the decision panics: the adapter then answers 503 by itself.
+// Decide decides a request by a program and the first level of a token cache. known holds
+// the results of the look-ups of this request. buf has [engine.BufferSize] bytes; the
+// verdict refers to it. The verdict refuses without a Refusal if a handle names nothing or
+// the decision panics. The adapter then answers 503 by itself.
 //
 // It does not allocate while known is empty.
 func (h *Host) Decide(source, program uint32, req *engine.Request, known []engine.Found, buf []byte) (v engine.Verdict) {
@@ -20,9 +20,9 @@ func (h *Host) Decide(source, program uint32, req *engine.Request, known []engin
 	return p.Decide(req, &engine.Beside{Known: known, Level: s.tokens}, buf)
 }
 
-// Settle decides a request of which the adapter has everything, see
-// [engine.Program.Settle], with the first level of a source. The verdict refuses, without a
-// Refusal, where the handle names nothing, the decision breaks its promises or panics.
+// Settle decides a request whose parts the adapter can all supply, see
+// [engine.Program.Settle], with the first level of a source. The verdict refuses without a
+// Refusal if the handle names nothing, or if the decision breaks its rules or panics.
 func (h *Host) Settle(source uint32, p *engine.Program, req *engine.Request, r engine.Reader, buf []byte) (v engine.Verdict) {
 	defer h.Recovered("settle")
 	s := h.sources.get(source)

@@ -10,19 +10,19 @@ import (
 const (
 	// gcPercent trades memory for fewer collections while the heap is small.
 	gcPercent = 400
-	// gcSpare is how much garbage may lie around in bytes. A share of the heap alone
-	// would let a full first level of 256 MiB have a gibibyte of it.
+	// gcSpare is the number of bytes of garbage that may accumulate. A share of the heap
+	// alone would allow a full first level of 256 MiB a gibibyte of garbage.
 	gcSpare = 192 << 20
-	// leastPercent keeps collections apart when the heap is larger than anybody
-	// thought: each one looks at all of it but the bytes of the first level.
+	// leastPercent keeps collections from being too frequent if the heap is larger than
+	// expected. Each collection scans everything except the bytes of the first level.
 	leastPercent = 10
 )
 
-// garbage bounds what the Go heap occupies beside what is in use. It looks again
-// after every collection, because what is in use is not known beforehand: the
-// sizes of the token caches change with their settings, a draining listener has a
-// cache of its own, and route tables bring programs. A fixed limit would be too
-// low one day, and the runtime would then collect without end.
+// garbage bounds what the Go heap occupies beyond what is in use. It adjusts after every
+// collection, because the amount in use is not known beforehand: the sizes of the token
+// caches change with their settings, a draining listener has a cache of its own, and route
+// tables bring programs. A fixed limit would be too low one day, and the runtime would then
+// collect without end.
 type garbage struct {
 	host    *Host
 	percent atomic.Int64
@@ -30,8 +30,7 @@ type garbage struct {
 }
 
 // BoundGarbage sets how often the heap of this process is collected, unless the environment
-// says it in GOGC, the variable of every Go program. GOMEMLIMIT needs nothing here: the
-// runtime obeys both bounds.
+// variable GOGC does. GOMEMLIMIT needs no handling, because the runtime obeys both bounds.
 func BoundGarbage(h *Host, getenv func(string) string) { boundGarbage(h, getenv) }
 
 // boundGarbage returns nil if the environment bounds the garbage.
@@ -46,12 +45,11 @@ func boundGarbage(h *Host, getenv func(string) string) *garbage {
 	return g
 }
 
-// cycle is an object that nobody uses: that it is gone says that there was a
-// collection. It holds a pointer, for objects without one share their memory with
-// others and may stay.
+// cycle is an unused object. Its removal shows that there was a collection. It contains a
+// pointer, because objects without pointers share memory with others and may stay.
 type cycle struct{ _ *byte }
 
-// watch has the next collection call adapt.
+// watch makes the next collection call adapt.
 func (g *garbage) watch() {
 	runtime.AddCleanup(&cycle{}, func(g *garbage) {
 		defer g.host.Recovered("bound garbage")
@@ -63,8 +61,8 @@ func (g *garbage) watch() {
 	}, g)
 }
 
-// adapt sets the share of garbage for what is in use. Setting it stops all
-// goroutines for a moment, so small differences are let be.
+// adapt sets the share of garbage for the bytes in use. Setting it stops all goroutines for
+// a moment, so adapt ignores small differences.
 func (g *garbage) adapt(live uint64) {
 	next, last := int64(percentFor(live)), g.percent.Load()
 	if d := next - last; d*d*100 > last*last { // by more than a tenth
@@ -73,10 +71,10 @@ func (g *garbage) adapt(live uint64) {
 	}
 }
 
-// end leaves the heap to itself; for tests.
+// end stops the adjustment; for tests.
 func (g *garbage) end() { g.ended.Store(true) }
 
-// percentFor is the share of garbage that comes to gcSpare.
+// percentFor returns the share of garbage that amounts to gcSpare.
 func percentFor(live uint64) int {
 	if live < gcSpare*100/gcPercent {
 		return gcPercent
@@ -84,7 +82,7 @@ func percentFor(live uint64) int {
 	return max(leastPercent, int(gcSpare*100/live))
 }
 
-// liveHeap is how many bytes the last collection found in use.
+// liveHeap returns the number of bytes that the last collection found in use.
 func liveHeap() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)

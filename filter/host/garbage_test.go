@@ -10,14 +10,14 @@ import (
 	"github.com/meshgate/meshgate/filter/host/hosttest"
 )
 
-// heapGoal is how large the heap may get before it is collected.
+// heapGoal returns the size at which the heap is collected.
 func heapGoal() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// restoreGC gives the tests that follow the garbage collector that they know.
+// restoreGC resets the garbage collector after a test.
 func restoreGC(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
@@ -33,8 +33,8 @@ func collectUntil(t *testing.T, what string, wanted func(goal uint64) bool) {
 	}
 }
 
-// TestGarbageIsBounded: what a full first level holds does not multiply, and a
-// small heap is collected seldom, also after a large one.
+// TestGarbageIsBounded: a full first level does not multiply, and a small heap is collected
+// rarely, even after it was large.
 func TestGarbageIsBounded(t *testing.T) {
 	restoreGC(t)
 	g := boundGarbage(New(NewLogger(&hosttest.Log{}), nil), func(string) string { return "" })
@@ -54,7 +54,7 @@ func TestGarbageIsBounded(t *testing.T) {
 func TestGarbageIsTheOperators(t *testing.T) {
 	restoreGC(t)
 	env := map[string]string{"GOGC": "50"}
-	debug.SetGCPercent(50) // by the runtime, which has read it
+	debug.SetGCPercent(50) // as the runtime does after reading GOGC
 	if boundGarbage(New(NewLogger(&hosttest.Log{}), nil), func(name string) string { return env[name] }) != nil {
 		t.Error("the module takes a heap over that the operator has set")
 	}

@@ -10,25 +10,25 @@ const (
 	chunkBits = 10
 	chunkSize = 1 << chunkBits
 	maxChunks = 1 << 10
-	// indexBits of a handle say which slot, the rest how often that had been used
-	// before, so that a handle which was given back names nothing, not even what has
-	// the slot by then.
+	// indexBits of a handle select the slot, and the other bits count its former uses. So a
+	// handle that was given back names nothing, even if the slot holds another value by
+	// then.
 	indexBits = 2 * chunkBits
 	maxUses   = 1 << (32 - indexBits)
 )
 
 var errTableFull = errors.New("handle table is full")
 
-// slot holds one value. handle is that under which it may be found; it changes
-// only while the slot is empty.
+// slot holds one value. handle is the handle of that value. It changes only while the slot
+// is empty.
 type slot[T any] struct {
 	value  atomic.Pointer[T]
 	handle atomic.Uint32
 }
 
-// table names Go values by small integers, which C may keep. Reading takes three
-// atomic loads; 0 is never given out. A handle that was given back is not found
-// again, until its slot has been used 4,096 times more: slots are used in turn.
+// table names Go values by small integers, which C may keep. Reading takes three atomic
+// loads. 0 is never a handle. A handle that was given back is not reused until its slot has
+// been used 4,096 more times; slots are used in turn.
 type table[T any] struct {
 	chunks [maxChunks]atomic.Pointer[[chunkSize]slot[T]]
 	mu     sync.Mutex
@@ -62,7 +62,7 @@ func (t *table[T]) put(v *T) (uint32, error) {
 
 func index(h uint32) uint32 { return h & (1<<indexBits - 1) }
 
-// again is the next handle for the slot of one that was given back.
+// again returns the next handle for the slot of one that was given back.
 func again(h uint32) uint32 {
 	return (h>>indexBits+1)%maxUses<<indexBits | index(h)
 }
@@ -77,8 +77,8 @@ func (t *table[T]) slot(h uint32) *slot[T] {
 	return &c[i&(chunkSize-1)]
 }
 
-// get returns the value, or nil for 0 and handles that are not in use. The value
-// is read first: one that was put under another handle since is told by it.
+// get returns the value, or nil for 0 and handles that are not in use. It reads the value
+// before the handle: if the slot has got another value since, the handle differs.
 func (t *table[T]) get(h uint32) *T {
 	s := t.slot(h)
 	if s == nil {
@@ -91,8 +91,7 @@ func (t *table[T]) get(h uint32) *T {
 	return v
 }
 
-// drop gives a handle back and returns what it named, or nil if it was not in
-// use.
+// drop gives a handle back. It returns the value, or nil if the handle was not in use.
 func (t *table[T]) drop(h uint32) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A handle that was given back names nothing, whoever has its slot by then.
+// TestHandlesAreNotMistaken: a handle that was given back names nothing, even if its slot is
+// in use again.
 func TestHandlesAreNotMistaken(t *testing.T) {
 	var handles table[int]
 	values := [3]int{1, 2, 3}
@@ -36,7 +37,8 @@ func TestHandlesAreNotMistaken(t *testing.T) {
 	}
 }
 
-// Readers with handles that were given back see nothing while others come and go.
+// TestStaleHandlesBesideWriters: readers with handles that were given back see nothing while
+// other values come and go.
 func TestStaleHandlesBesideWriters(t *testing.T) {
 	var handles table[uint32]
 	stale, err := handles.put(new(uint32))

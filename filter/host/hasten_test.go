@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// linking is a token cache that counts how often it is told to connect soon.
+// linking is a token cache that counts the calls of Hasten.
 type linking struct {
 	*hosttest.Tokens
 	hastened int
@@ -17,9 +17,9 @@ type linking struct {
 func (l *linking) Hasten()                 { l.hastened++ }
 func (l *linking) Stats() tokencache.Stats { return tokencache.Stats{Hits: 3} }
 
-// TestOpenCachesAreTold: every open token cache is told to connect and asked for what it
-// has counted. One that is not open yet is left alone, and while configurations change
-// nobody waits.
+// TestOpenCachesAreTold: every open token cache is told to connect and asked for its
+// counters. One that is not open yet is left alone. While configurations change, the calls
+// do not wait.
 func TestOpenCachesAreTold(t *testing.T) {
 	l := &linking{Tokens: hosttest.NewTokens("good")}
 	opened := 0

@@ -21,8 +21,8 @@ type Host struct {
 	log  *slog.Logger
 	open Opener
 
-	// chained is set once there is a chain. The filter is part of every inbound of
-	// every sidecar. Where no route checks tokens it keeps no link to the control
+	// chained is set once there is a chain. The filter is part of every inbound of every
+	// sidecar. A filter whose routes check no tokens must not keep a link to the control
 	// plane, because revocations would have to wait for it.
 	chained atomic.Bool
 

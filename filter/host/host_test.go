@@ -37,7 +37,7 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-// end is what a look-up came to.
+// end is the outcome of a look-up.
 type end struct {
 	answer contract.Answer
 	packed string
@@ -114,7 +114,7 @@ func TestResolveEndsOnce(t *testing.T) {
 				handle = 0
 			}
 			got := make(chan end, 2)
-			patience := time.Minute // what answers is not to be late on a busy machine
+			patience := time.Minute // an answer must not be late on a busy machine
 			if tt.name == "never answered" {
 				patience = 10 * time.Millisecond
 			}
@@ -129,8 +129,8 @@ func TestResolveEndsOnce(t *testing.T) {
 	}
 }
 
-// TestNoCacheWithoutAChain keeps listeners whose routes check no tokens from
-// holding a link to the control plane.
+// TestNoCacheWithoutAChain: listeners whose routes check no tokens hold no link to the
+// control plane.
 func TestNoCacheWithoutAChain(t *testing.T) {
 	opened := 0
 	m := New(NewLogger(&hosttest.Log{}), func(*Host, *contract.Settings, string) (Tokens, error) {
@@ -209,8 +209,8 @@ func TestLogLevelsAndLength(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheMachineAreTheOnlyOnes: what arrives from elsewhere must not send a file
-// of this machine to a control plane of its own choice.
+// TestSettingsOfTheMachineAreTheOnlyOnes: a configuration from elsewhere must not send a
+// file of this machine to a control plane of its own choice.
 func TestSettingsOfTheMachineAreTheOnlyOnes(t *testing.T) {
 	opened := 0
 	m := New(slog.New(slog.DiscardHandler), func(*Host, *contract.Settings, string) (Tokens, error) {

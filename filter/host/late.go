@@ -18,16 +18,16 @@ var (
 	errNoSettings   = errors.New("no settings: neither inline nor a file in " + contract.SettingsEnv)
 )
 
-// lateCache is a token cache that may not be open yet: no route has a chain so far, or
-// the settings file is missing or unusable. Until it is open, it answers Unavailable, and
-// each look-up may cause another attempt. A file that arrives late is thus read without a
-// change of Envoy's configuration.
+// lateCache is a token cache that may not be open yet, because no route has a chain so far,
+// or the settings file is missing or unusable. Until it is open, it answers Unavailable, and
+// each look-up may cause another attempt. A file that arrives late is therefore read without
+// a change of Envoy's configuration.
 type lateCache struct {
 	host  *Host
 	open  func() (Tokens, error)
 	cache atomic.Pointer[Tokens]
 
-	mu     sync.Mutex // guards what follows; not held while opening
+	mu     sync.Mutex // guards the fields below; not held while opening
 	next   time.Time
 	trying bool
 	closed bool
@@ -41,7 +41,7 @@ func newLateCache(h *Host, open func() (Tokens, error)) *lateCache {
 	return l
 }
 
-// begin opens the cache unless that has been tried.
+// begin opens the cache unless this has been tried.
 func (l *lateCache) begin() {
 	l.mu.Lock()
 	first := !l.trying && !l.closed && l.next.IsZero()

@@ -36,15 +36,15 @@ func envoyLevel(l slog.Level) int {
 	}
 }
 
-// Sink is where finished lines go: Envoy's log, or a test. Levels are those of Envoy, from
-// 0 (trace) to 4 (error).
+// Sink receives finished lines: Envoy's log, or a test. Levels are those of Envoy, from 0
+// (trace) to 4 (error).
 type Sink interface {
 	Enabled(level int) bool
 	Write(level int, line []byte)
 }
 
-// lines is the writer under a text handler; it knows the level of the record
-// that is being written, because its lock is held around the handler.
+// lines is the writer behind a text handler. It knows the level of the current record,
+// because its lock is held around the handler.
 type lines struct {
 	mu    sync.Mutex
 	level int
@@ -61,8 +61,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// handler is a slog.Handler that writes to Envoy's log. Envoy adds time and
-// level itself.
+// handler is a slog.Handler that writes to Envoy's log. Envoy itself adds time and level.
 type handler struct {
 	lines *lines
 	text  slog.Handler
@@ -104,8 +103,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{lines: h.lines, text: h.text.WithGroup(name)}
 }
 
-// CaptureStandardLog sends what libraries write with package log to logger, for
-// it would otherwise go to Envoy's standard error, past its log levels.
+// CaptureStandardLog sends what libraries write with package log to logger. Otherwise it
+// would go to Envoy's standard error, past its log levels.
 func CaptureStandardLog(logger *slog.Logger) {
 	std := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	log.SetFlags(std.Flags())

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// LookupDeadline bounds a look-up. The token cache has shorter deadlines of its own. This
-// one holds even if the token cache breaks its promise.
+// LookupDeadline bounds a look-up. The token cache has shorter deadlines of its own; this
+// one holds even if the token cache does not keep them.
 const LookupDeadline = 5 * time.Second
 
 // BodyDeadline bounds how long a body that is held back may take to arrive.
@@ -22,22 +22,22 @@ const BodyDeadline = 10 * time.Second
 // during the call.
 type Finish func(answer contract.Answer, packed []byte)
 
-// pending is a look-up on its way, or the wait for a body. The token cache, the deadline
-// or the adapter may end it. The first of them ends it, the others do nothing.
+// pending is a look-up in progress, or the wait for a body. The token cache, the deadline or
+// the adapter may end it. Only the first of them has an effect.
 type pending struct {
 	host     *Host
 	handle   uint32
 	finished atomic.Bool
 	timer    *time.Timer
 	finish   Finish
-	// leave tells the token cache that nobody waits any more. Only the worker of the
-	// stream uses it.
+	// leave tells the token cache that nobody waits any more. Only the worker of the stream
+	// uses it.
 	leave func()
 }
 
-// Await begins a wait that ends with Unavailable after a deadline at the latest. The
-// returned handle names it for [Host.GiveUp]; it is 0 if the table of handles is full, and
-// then only the deadline ends the wait.
+// Await begins a wait that ends with Unavailable at the deadline at the latest. The returned
+// handle names it for [Host.GiveUp]. It is 0 if the table of handles is full; then only the
+// deadline ends the wait.
 func (h *Host) Await(deadline time.Duration, finish Finish) uint32 {
 	return h.await(deadline, finish).handle
 }
@@ -60,8 +60,8 @@ func (p *pending) end(answer contract.Answer, packed []byte) {
 	p.finish(answer, packed)
 }
 
-// GiveUp ends a look-up or a wait because its request has gone. It does nothing for one
-// that has ended. It runs on the worker that has begun it.
+// GiveUp ends a look-up or a wait because its request has gone. It does nothing if that has
+// already ended. It runs on the worker that began it.
 func (h *Host) GiveUp(handle uint32) {
 	defer h.Recovered("give up")
 	p := h.pendings.get(handle)
@@ -76,8 +76,8 @@ func (h *Host) GiveUp(handle uint32) {
 }
 
 // Resolve starts a look-up in the deeper levels of a source, on behalf of a client, and
-// returns its handle. It does not block. finish is called exactly once whatever happens,
-// possibly before Resolve returns.
+// returns its handle. It does not block. finish is always called exactly once, possibly
+// before Resolve returns.
 func (h *Host) Resolve(source uint32, from tokencache.Source, hash contract.Hash, plugin string, deadline time.Duration, finish Finish) uint32 {
 	p := h.await(deadline, finish)
 	ok := false

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// A look-up that nobody waits for any more ends at once, once, and the token cache
-// hears of it.
+// TestLookupsAreGivenUp: a look-up that nobody waits for any more ends at once and only
+// once, and the token cache is told.
 func TestLookupsAreGivenUp(t *testing.T) {
 	f := newFixture(t)
 	var answer func(contract.Answer, []byte)
@@ -48,8 +48,8 @@ func TestLookupsAreGivenUp(t *testing.T) {
 	}
 }
 
-// A listener goes while a look-up of its stream is on its way, and another takes
-// its place: the look-up ends once, and its handle leads to nobody else.
+// TestLookupsOutliveTheirListener: a listener goes during a look-up of its stream, and
+// another takes its place. The look-up ends once, and its handle leads to nothing else.
 func TestLookupsOutliveTheirListener(t *testing.T) {
 	f := newFixture(t)
 	var answer func(contract.Answer, []byte)

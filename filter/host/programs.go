@@ -18,8 +18,8 @@ func (h *Host) AcquireProgram(chain []byte) (uint32, *engine.Program, error) {
 	return handle, ref.Program(), nil
 }
 
-// Begin opens the token caches that are there already, and from then on each new one at
-// once. The first chain does the same.
+// Begin opens the existing token caches, and makes each later one open at once. The first
+// chain has the same effect.
 func (h *Host) Begin() {
 	if !h.chained.CompareAndSwap(false, true) {
 		return
@@ -31,7 +31,7 @@ func (h *Host) Begin() {
 	}
 }
 
-// ReleaseProgram gives a program up. It runs on any thread, workers among them, for whole
+// ReleaseProgram gives a program up. It runs on any thread, including workers, for whole
 // route tables at once.
 func (h *Host) ReleaseProgram(handle uint32) {
 	if ref := h.programs.drop(handle); ref != nil {

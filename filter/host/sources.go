@@ -21,8 +21,8 @@ type Tokens interface {
 	Close()
 }
 
-// source is one token cache. All listener configurations with the same settings share it:
-// while a listener drains, its old and its new configuration coexist, and two caches would
+// source is one token cache. All listener configurations with the same settings share it.
+// While a listener drains, its old and its new configuration coexist, and two caches would
 // hold two leases.
 type source struct {
 	tokens *lateCache
@@ -32,9 +32,9 @@ type source struct {
 
 var errForeignSettings = errors.New("inline settings where " + contract.SettingsEnv + " names a file")
 
-// AcquireSource parses a listener's configuration and returns the handle of its token
-// cache, and the configuration. It fails if the configuration does not parse. It does not
-// fail while the control plane is away.
+// AcquireSource parses a listener's configuration and returns the handle of its token cache,
+// and the configuration. It fails if the configuration does not parse, but not while the
+// control plane is away.
 func (h *Host) AcquireSource(data []byte) (uint32, *contract.FilterConfig, error) {
 	config, err := contract.ParseFilterConfig(data)
 	if err != nil {
@@ -60,9 +60,9 @@ func (h *Host) AcquireSource(data []byte) (uint32, *contract.FilterConfig, error
 	return handle, config, nil
 }
 
-// identify tells settings apart: inline ones by their content, others by the path of their
-// file. Inline settings are refused where the environment names a file: they name files
-// and whom to send them to, and may come from another machine.
+// identify returns a key for settings: the content of inline settings, or the path of the
+// file. Inline settings are refused if the environment names a file, because they may come
+// from another machine and could name files to be sent to a server of their choice.
 func identify(settings *contract.Settings) (key, file string, err error) {
 	file = os.Getenv(contract.SettingsEnv)
 	if settings == nil {
@@ -82,7 +82,7 @@ func identify(settings *contract.Settings) (key, file string, err error) {
 	return "inline:" + string(data), "", nil
 }
 
-// ReleaseSource gives up one use of a token cache. The last one closes it in the
+// ReleaseSource gives up one use of a token cache. The last call closes it in the
 // background, because closing may take time and this runs on Envoy's main thread.
 func (h *Host) ReleaseSource(handle uint32) {
 	h.mu.Lock()
@@ -99,9 +99,9 @@ func (h *Host) ReleaseSource(handle uint32) {
 	h.spawn("close token cache", s.tokens.Close)
 }
 
-// Hasten makes every open token cache connect to the control plane soon, because a token
-// is about to be issued that will be used next. It runs on a worker and does not wait:
-// while configurations change it does nothing.
+// Hasten makes every open token cache connect to the control plane soon, because a token is
+// about to be issued and used next. It runs on a worker and never waits: while
+// configurations change it does nothing.
 func (h *Host) Hasten() {
 	h.eachCache(func(t Tokens) {
 		if linking, ok := t.(interface{ Hasten() }); ok {
@@ -110,8 +110,8 @@ func (h *Host) Hasten() {
 	})
 }
 
-// EachStats calls f with what each open token cache has counted. It runs on a worker and
-// does not wait: it returns false while configurations change.
+// EachStats calls f with the counters of each open token cache. It runs on a worker and
+// never waits: it returns false while configurations change.
 func (h *Host) EachStats(f func(*tokencache.Stats)) bool {
 	return h.eachCache(func(t Tokens) {
 		if counting, ok := t.(interface{ Stats() tokencache.Stats }); ok {

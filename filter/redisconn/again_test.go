@@ -17,11 +17,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// hangUp ends an answer, and the connection.
+// hangUp, at the end of an answer, closes the connection.
 const hangUp = "\x00"
 
-// member is a server of a cluster that answers as a test wants. What it is asked, but for
-// how to speak and where keys are, is in asked.
+// member is a server of a cluster that answers as a test wants. asked holds the commands
+// that it got, except those about the protocol and about the places of keys.
 type member struct {
 	address string
 	answer  func(command string) string
@@ -30,7 +30,8 @@ type member struct {
 	asked []string
 }
 
-// startMember runs one that names an owner of all slots, itself if that is nil.
+// startMember runs a member. It names owner as the owner of all slots, or itself if owner is
+// nil.
 func startMember(t *testing.T, owner *member, answer func(command string) string) *member {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,7 +91,7 @@ func (m *member) serve(conn net.Conn, owner string) {
 	}
 }
 
-// heard returns what it was asked since the last time.
+// heard returns the commands that it got since the last call.
 func (m *member) heard() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +100,7 @@ func (m *member) heard() []string {
 	return heard
 }
 
-// readCommand reads one as clients send it, an array of strings.
+// readCommand reads one command as clients send it, as an array of strings.
 func readCommand(r *bufio.Reader) (string, error) {
 	line := func(kind byte) (int, error) {
 		text, err := r.ReadString('\n')
@@ -126,7 +127,7 @@ func readCommand(r *bufio.Reader) (string, error) {
 
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
-// says answers reads with a value, and whose data it holds with an answer of its own.
+// says answers reads with a value, and INFO replication with replication.
 func says(value, replication string) func(string) string {
 	return func(command string) string {
 		switch {
@@ -143,7 +144,7 @@ func says(value, replication string) func(string) string {
 
 func primary(replid string) string { return bulk("role:master\r\nmaster_replid:" + replid + "\r\n") }
 
-// readTwo reads two keys in one pipeline, asking again.
+// readTwo reads two keys in one pipeline, in a context of [Again].
 func readTwo(t *testing.T, c redis.UniversalClient, servers ...string) (one, two *redis.StringCmd) {
 	t.Helper()
 	pipe := c.Pipeline()
@@ -152,7 +153,7 @@ func readTwo(t *testing.T, c redis.UniversalClient, servers ...string) (one, two
 	return one, two
 }
 
-// eachKind tries a member as one of a cluster and as a server of its own.
+// eachKind tries a member as part of a cluster and as a single server.
 func eachKind(t *testing.T, m *member, try func(t *testing.T, c *client)) {
 	t.Helper()
 	for name, url := range map[string]string{"cluster": "redis+cluster://" + m.address, "server": m.address} {
@@ -160,9 +161,9 @@ func eachKind(t *testing.T, m *member, try func(t *testing.T, c *client)) {
 	}
 }
 
-// TestAgainIsAskedBehind: whose data it holds is asked on the same connection behind what
-// is read, for in front of it another answer may have become true since; and only of
-// whoever is to be asked.
+// TestAgainIsAskedBehind: a server is asked whose data it holds on the same connection and
+// after the reads. An answer from before the reads could be outdated. Only pipelines with
+// [Again] ask.
 func TestAgainIsAskedBehind(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, nil, says("value", primary("r")))
@@ -183,7 +184,7 @@ func TestAgainIsAskedBehind(t *testing.T) {
 	})
 }
 
-// TestAgainLeavesConnectionsAlone: what is asked to open a connection is asked once.
+// TestAgainLeavesConnectionsAlone: the commands that open a connection are sent only once.
 func TestAgainLeavesConnectionsAlone(t *testing.T) {
 	t.Parallel()
 	identity := bulk("run_id:run\r\nrole:master\r\nmaster_replid:r\r\n")
@@ -205,8 +206,8 @@ func TestAgainLeavesConnectionsAlone(t *testing.T) {
 	}
 }
 
-// TestAgainFailsClosed: what is read counts only if its server says, to the end, that it
-// is a primary with data that are vouched for.
+// TestAgainFailsClosed: reads count only if their server confirms afterwards that it is a
+// primary with data that are vouched for.
 func TestAgainFailsClosed(t *testing.T) {
 	t.Parallel()
 	for name, replication := range map[string]string{
@@ -240,8 +241,8 @@ func TestAgainFailsClosed(t *testing.T) {
 	}
 }
 
-// TestAgainKeepsOtherErrors: whoever was not reached is not taken for another server, and
-// what was answered with an error keeps it.
+// TestAgainKeepsOtherErrors: a server that could not be reached does not count as another
+// server, and a command that was answered with an error keeps that error.
 func TestAgainKeepsOtherErrors(t *testing.T) {
 	t.Parallel()
 	silent := startMember(t, nil, func(string) string { return hangUp })
@@ -263,8 +264,8 @@ func TestAgainKeepsOtherErrors(t *testing.T) {
 	})
 }
 
-// TestAgainIsAskedWithEachAttempt: reads of a cluster that are sent once more are judged
-// once more, by whoever answers then, and the former question goes nowhere.
+// TestAgainIsAskedWithEachAttempt: if the client of a cluster repeats reads, the server that
+// answers the repetition is asked again. The earlier question is not repeated.
 func TestAgainIsAskedWithEachAttempt(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -296,8 +297,9 @@ func TestAgainIsAskedWithEachAttempt(t *testing.T) {
 	}
 }
 
-// TestAgainIsAskedOfWhoAnswers: where a cluster says that a key is elsewhere, that server
-// is asked whose data it holds, and only it speaks for them.
+// TestAgainIsAskedOfWhoAnswers: if a cluster says that a key is elsewhere, the server that
+// holds the key is asked whose data it holds. Its answer counts only for the reads that it
+// answered.
 func TestAgainIsAskedOfWhoAnswers(t *testing.T) {
 	t.Parallel()
 	for redirect, first := range map[string][]string{"MOVED": nil, "ASK": {"asking"}} {
@@ -319,7 +321,7 @@ func TestAgainIsAskedOfWhoAnswers(t *testing.T) {
 				{[]string{"x/from"}, nil, ErrNotVouched},
 				{[]string{"y/to"}, ErrNotVouched, nil},
 			} {
-				// A client of its own has not heard yet where the key is.
+				// A new client has not been told yet where the key is.
 				one, two := readTwo(t, opened(t, Options{Settings: settings("redis+cluster://" + from.address)}), tc.servers...)
 				if !errors.Is(one.Err(), tc.one) || !errors.Is(two.Err(), tc.two) || one.Val() != "here" || two.Val() != "there" {
 					t.Errorf("%v: %v, %v", tc.servers, one, two)

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// TestCluster: all primaries are identified and written to, moved slots and
-// replaced primaries are found again, by users who may do little.
+// TestCluster: all primaries are identified and written to, even by users with few
+// permissions. Moved slots and replaced primaries are found again.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartCluster(t)
@@ -88,7 +88,7 @@ func TestCluster(t *testing.T) {
 	until(t, "the new primary is identified", func() bool { ids := identify(); return len(ids) == 3*41 && ids != before })
 }
 
-// TestClusterWithoutPrimaries: what cannot be identified is an error.
+// TestClusterWithoutPrimaries: a cluster that cannot be identified is an error.
 func TestClusterWithoutPrimaries(t *testing.T) {
 	t.Parallel()
 	empty := redistest.StartMember(t)

@@ -22,9 +22,9 @@ const maxPEM = 1 << 20
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dials are the attempts to connect that are under way. The library makes them
-// on goroutines that outlive the call that wanted a connection, so that a server
-// far away can be reached at all.
+// dials are the attempts to connect that are in progress. The library dials on goroutines
+// that outlive the call that wanted a connection, so that a slow server can be reached at
+// all.
 type dials struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -32,7 +32,7 @@ type dials struct {
 	mu     sync.Mutex
 	closed bool
 	open   sync.WaitGroup
-	conns  map[*keptConn]struct{} // those that were not closed yet
+	conns  map[*keptConn]struct{} // connections that are not closed yet
 }
 
 func newDials() *dials {
@@ -59,7 +59,7 @@ func (d *dials) counted(next dial) dial {
 	}
 }
 
-// end lets no further dial begin and cancels those that did.
+// end prevents further dials and cancels those in progress.
 func (d *dials) end() {
 	d.mu.Lock()
 	d.closed = true
@@ -69,9 +69,9 @@ func (d *dials) end() {
 
 func (d *dials) wait() { d.open.Wait() }
 
-// late lets a dial that failed be found out at the first use of its connection.
-// The library counts failures of its dialer: after some it answers with the last
-// one for a second without trying, and tries on a goroutine that nobody ends.
+// late hides a failed dial until the first use of its connection. The library counts
+// failures of its dialer: after some failures it returns the last error for a second without
+// trying, and retries on a goroutine that nobody ends.
 func late(next dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
@@ -111,7 +111,7 @@ func (n *noConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
 // RemoteAddr implements [net.Conn].
 func (n *noConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// kept remembers what was opened, for [dials.drop].
+// kept remembers the opened connections for [dials.drop].
 func (d *dials) kept(next dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
@@ -126,27 +126,27 @@ func (d *dials) kept(next dial) dial {
 	}
 }
 
-// drop closes every connection. The library finds that out when it wants to use
-// one, and opens others.
+// drop closes every connection. The library notices when it wants to use one, and opens
+// others.
 func (d *dials) drop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k := range d.conns {
 		k.dropped.Store(true)
-		_ = k.Conn.Close() // nobody waits for what it has to say
+		_ = k.Conn.Close() // the connection is given up; its error does not matter
 	}
 	clear(d.conns)
 }
 
-// keptConn leaves the list when it is closed.
+// keptConn removes itself from the list when it is closed.
 type keptConn struct {
 	net.Conn
 	of      *dials
 	dropped atomic.Bool
 }
 
-// SyscallConn implements [syscall.Conn] for connections with TLS, whose socket
-// tells the library nothing: it says only that one was dropped.
+// SyscallConn implements [syscall.Conn] for connections with TLS. The library cannot learn
+// anything from their socket, so SyscallConn only tells whether the connection was dropped.
 func (k *keptConn) SyscallConn() (syscall.RawConn, error) {
 	if k.dropped.Load() {
 		return nil, net.ErrClosed
@@ -154,7 +154,7 @@ func (k *keptConn) SyscallConn() (syscall.RawConn, error) {
 	return noSocket{}, nil
 }
 
-// noSocket is not looked at.
+// noSocket stands for a socket that cannot be inspected.
 type noSocket struct{}
 
 // Control implements [syscall.RawConn].
@@ -174,8 +174,8 @@ func (k *keptConn) Close() error {
 	return k.Conn.Close()
 }
 
-// Check reads what settings name, to refuse what cannot be used. [Open] reads no file: it
-// may be called where nobody may wait for a disk.
+// Check reads the files that settings name, and refuses settings that cannot be used. [Open]
+// reads no file, because callers may not be allowed to wait for a disk.
 func Check(s *contract.RedisSettings) error {
 	t, err := parse(s.URL)
 	if err != nil {
@@ -188,8 +188,8 @@ func Check(s *contract.RedisSettings) error {
 	return err
 }
 
-// rootsOf finds the authorities of a server; no pool means the system's. A file is read at
-// each call.
+// rootsOf finds the authorities that vouch for a server. A nil pool means those of the
+// system. A file is read at each call.
 func rootsOf(s *contract.RedisSettings, t *address) (func() (*x509.CertPool, error), error) {
 	if (s.CAFile != "" || s.CA != "") && !t.tls {
 		return nil, errors.New("ca_file or ca needs a rediss:// url")
@@ -206,7 +206,7 @@ func rootsOf(s *contract.RedisSettings, t *address) (func() (*x509.CertPool, err
 	return func() (*x509.CertPool, error) { return pool, nil }, nil
 }
 
-// secured adds TLS where the target wants it.
+// secured adds TLS if the target wants it.
 func secured(next dial, t *address, roots func() (*x509.CertPool, error)) dial {
 	if !t.tls {
 		return next

@@ -21,31 +21,31 @@ const rolePrimary = "master"
 
 var errNotPrimary = errors.New("redis is not a primary")
 
-// Server is what a server says about itself. What it refuses to say, to a user
-// who may not ask or through a proxy, is empty.
+// Server is what a server says about itself. A field is empty if the server does not tell
+// it, because the user may not ask or a proxy is in between.
 type Server struct {
-	// RunID is new with each start of the server.
+	// RunID changes with each start of the server.
 	RunID string
-	// ReplID names the history of its data; a replica that becomes a primary
-	// begins a new one.
+	// ReplID names the history of the server's data. A replica that becomes a primary begins
+	// a new history.
 	ReplID string
 	// Role is master or slave.
 	Role string
-	// Eviction is what it does when its memory is full, such as noeviction.
+	// Eviction says what the server does when its memory is full, such as noeviction.
 	Eviction string
-	// Database is the one of its databases that is used.
+	// Database is the number of the database in use.
 	Database int
-	// Ahead is by how much its clock is ahead of this machine's, at least; negative if
-	// it is behind. 0 if the two may agree, or if it does not tell.
+	// Ahead is the least amount by which the server's clock is ahead of this machine's. It
+	// is negative if the server is behind, and 0 if the clocks may agree or the server does
+	// not tell.
 	Ahead time.Duration
-	// Time is what its clock said when it was asked, zero if it does not tell.
+	// Time is the server's clock when it was asked, or zero if the server does not tell.
 	Time time.Time
 }
 
-// Identity names the server together with the data that it holds: it changes when
-// the server is started anew, and when it has followed another one, whose data it
-// then has. Another database holds other data. It is empty if the server does not
-// tell.
+// Identity names the server together with the data that it holds. It changes when the server
+// restarts, and when it has followed another server, whose data it then holds. Each database
+// has its own identity. The result is empty if the server does not tell.
 func (s Server) Identity() string {
 	id := s.RunID
 	if id != "" && s.ReplID != "" {
@@ -57,9 +57,9 @@ func (s Server) Identity() string {
 	return id
 }
 
-// Identify asks every server that the client writes to: one, or all primaries
-// of a cluster that hold slots, as the cluster sees itself now. They are in the
-// order of their run ids.
+// Identify asks every server that the client writes to. This is one server, or all primaries
+// of a cluster that hold slots, as the cluster sees itself now. The servers of a cluster are
+// in the order of their run ids.
 func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 	database := 0
 	if own, ok := c.(*client); ok {
@@ -94,8 +94,8 @@ func Identify(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 	return all, nil
 }
 
-// ask sends one question for each section: older servers take no lists of them,
-// and some know some sections only.
+// ask sends one question for each section, because older servers do not accept lists of
+// sections and some know only a few of them.
 func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error) {
 	sections := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory")}
 	before := time.Now()
@@ -111,7 +111,7 @@ func ask(ctx context.Context, pipe redis.Pipeliner, database int) (Server, error
 	return s, nil
 }
 
-// learn takes what was answered about sections of INFO.
+// learn reads the answers to INFO.
 func (s *Server) learn(sections []*redis.StringCmd) error {
 	for _, cmd := range sections {
 		text, err := cmd.Result()
@@ -126,9 +126,9 @@ func (s *Server) learn(sections []*redis.StringCmd) error {
 	return nil
 }
 
-// refused reports whether an answer says that INFO may not be asked, or is not
-// understood. Other codes say how the server is at the moment (BUSY, LOADING): that
-// must not pass for a server which never tells, for such a one is not pinned.
+// refused reports whether an answer says that INFO is forbidden or unknown. Other codes
+// describe a temporary state (BUSY, LOADING). A server in such a state must not count as one
+// that never tells who it is, because such a server is not pinned.
 func refused(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) || errors.Is(err, errNotSent) {
@@ -146,7 +146,7 @@ func refused(err error) bool {
 	}
 }
 
-// parse takes what it knows from the lines name:value of a section.
+// parse reads the known lines, of the form name:value, of a section.
 func (s *Server) parse(text string) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

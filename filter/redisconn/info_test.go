@@ -32,7 +32,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// FuzzServerParse: nothing but the text itself ends up in the facts.
+// FuzzServerParse: the facts contain only pieces of the text.
 func FuzzServerParse(f *testing.F) {
 	f.Add("run_id:abc\r\nrole:master\nmaster_replid:\r\n:x\nmaxmemory_policy:noeviction:x")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -46,8 +46,9 @@ func FuzzServerParse(f *testing.F) {
 	})
 }
 
-// TestBusyServer: a server that has no time to say who it is has not refused to. It
-// must not be taken for one that never does, whose successor nobody would notice.
+// TestBusyServer: a server that is too busy to say who it is has not refused to. If it
+// counted as a server that never tells, nobody would notice when another server takes its
+// place.
 func TestBusyServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--lua-time-limit", "1")
@@ -71,8 +72,7 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
-// TestRefusal: only who may not ask, or asks what is not understood, gets no answer
-// ever.
+// TestRefusal: only a question that is forbidden or not understood is never answered.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	for answer, refused := range map[string]bool{

@@ -8,23 +8,22 @@ import (
 	"syscall"
 )
 
-// What one answer may be. Records are a few hundred bytes, a section of INFO a
-// few thousand; the longest answer is the list of the slots of a cluster, of
-// which there are at most 16384.
+// Bounds of one answer. Records are a few hundred bytes, a section of INFO a few thousand.
+// The longest answer is the list of the slots of a cluster, which has at most 16384.
 const (
 	maxAnswer = 4 << 20 // bytes
 	maxString = 1 << 20 // bytes of one string
 	maxItems  = 1 << 18 // values in all aggregates
 	maxDepth  = 8       // aggregates inside each other
-	maxText   = 512     // bytes of an error's text that are looked at
+	maxText   = 512     // bytes of an error's text that are examined
 )
 
 var errTooLarge = errors.New("redis announced an answer that is too large")
 
-// limited refuses answers that cannot be meant. The library allocates what a
-// server announces before any of it has arrived and follows any nesting, partly
-// on goroutines that nobody recovers, so a few bytes could end the process. good, if
-// set, judges the texts of errors; of a longer one its first maxText bytes.
+// limited refuses answers that are too large to be genuine. The library allocates what a
+// server announces before any of it has arrived, and follows any nesting, partly on
+// goroutines without a recover. A few bytes could therefore end the process. good, if set,
+// judges the texts of errors; it gets at most maxText bytes.
 func limited(next dial, good func(text string) bool) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
@@ -39,8 +38,8 @@ func limited(next dial, good func(text string) bool) dial {
 	}
 }
 
-// socketOf is the socket that a connection reads from itself, or what stands for
-// it with TLS in between, where what arrives need not be an answer.
+// socketOf returns the socket that a connection reads from. With TLS it returns the stand-in
+// of [keptConn], because bytes that arrive on the socket need not be an answer.
 func socketOf(conn net.Conn) syscall.Conn {
 	if k, ok := conn.(*keptConn); ok {
 		if s, ok := k.Conn.(syscall.Conn); ok {
@@ -51,7 +50,7 @@ func socketOf(conn net.Conn) syscall.Conn {
 	return s
 }
 
-// limitedConn reads along.
+// limitedConn follows the answers that it reads.
 type limitedConn struct {
 	net.Conn
 	answers answers
@@ -61,14 +60,13 @@ type limitedConn struct {
 func (l *limitedConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if !l.answers.follow(p[:n]) {
-		_ = l.Conn.Close() // what comes next cannot be told apart any more
+		_ = l.Conn.Close() // the end of this answer is unknown, so later ones cannot be read
 		return 0, errTooLarge
 	}
 	return n, err
 }
 
-// limitedSocket lets the library see whether a connection that was idle has been
-// closed by the server.
+// limitedSocket lets the library see whether the server has closed an idle connection.
 type limitedSocket struct {
 	*limitedConn
 	socket syscall.Conn
@@ -80,33 +78,34 @@ func (l *limitedSocket) SyscallConn() (syscall.RawConn, error) { return l.socket
 type answerState uint8
 
 const (
-	atStart  answerState = iota // of a value
+	atStart  answerState = iota // before a value
 	inNumber                    // the length of a string or an aggregate
-	inNil                       // what stands in the place of such a length: -1
+	inNil                       // -1 in place of such a length
 	inEnd                       // the last byte of such a line
 	inLine                      // a value without a length
 	inString
 )
 
-// answers follows the headers of a stream of answers (RESP2 and RESP3). A length is
-// digits, or -1 for nothing at all where RESP2 has that, and no other spelling: where the
-// library and this reader take one length for two, what comes next is followed by nobody.
+// answers follows the headers of a stream of answers (RESP2 and RESP3). A length consists of
+// digits, or is -1 for a nil value where RESP2 allows it. Other spellings are refused: if
+// the library and this reader understood a length differently, nobody would check what
+// follows.
 type answers struct {
 	state  answerState
 	kind   byte
-	number int // -1 for nothing at all
-	digits int // that number has had
+	number int // -1 for nil
+	digits int // digits of number so far
 	skip   int // bytes of a string that are still to come
 	left   int // bytes that this answer may still have
-	items  int // that this answer has announced
+	items  int // values that this answer has announced
 	depth  int
 	open   [maxDepth]int // values that are still to come in each open aggregate
 
-	good func(text string) bool // nil takes any error
-	text []byte                 // of the error that is coming
+	good func(text string) bool // nil accepts any error
+	text []byte                 // text of the current error
 }
 
-// follow reports whether what has come so far is within the bounds.
+// follow reports whether the answers so far are within the bounds.
 func (a *answers) follow(p []byte) bool {
 	for len(p) > 0 {
 		n := 1
@@ -122,14 +121,14 @@ func (a *answers) follow(p []byte) bool {
 	return true
 }
 
-// note keeps what is part of an error's text.
+// note keeps the bytes that belong to an error's text.
 func (a *answers) note(p []byte) {
 	if a.good != nil && (a.kind == '-' && a.state == inLine || a.kind == '!' && a.state == inString) {
 		a.text = append(a.text, p[:min(len(p), maxText-len(a.text))]...)
 	}
 }
 
-// judge ends an error.
+// judge reports whether the error that just ended is good.
 func (a *answers) judge() bool {
 	if a.good == nil || a.kind != '-' && a.kind != '!' {
 		return true
@@ -139,11 +138,11 @@ func (a *answers) judge() bool {
 	return a.good(text)
 }
 
-// step takes the byte c, or n bytes of a string.
+// step consumes the byte c, or n bytes of a string.
 func (a *answers) step(c byte, n int) bool {
 	switch a.state {
 	case atStart:
-		if c == '(' { // a big number: nobody asks for one, and reading it takes quadratic time
+		if c == '(' { // a big number: the client never asks for one, and parsing takes quadratic time
 			return false
 		}
 		a.begin(c)
@@ -171,7 +170,7 @@ func (a *answers) step(c byte, n int) bool {
 	return true
 }
 
-// digit takes a byte of a length.
+// digit consumes one byte of a length.
 func (a *answers) digit(c byte) bool {
 	switch {
 	case c == '\r':
@@ -211,7 +210,7 @@ func (a *answers) endNumber() bool {
 		return true
 	case '%':
 		n *= 2
-	case '|': // attributes are followed by what they belong to
+	case '|': // attributes precede the value that they belong to
 		n = 2*n + 1
 	}
 	if a.items += n; a.items > maxItems {
@@ -230,7 +229,7 @@ func (a *answers) endNumber() bool {
 	return true
 }
 
-// complete ends a value, and the aggregates whose last one it was.
+// complete ends a value, and every aggregate that it is the last value of.
 func (a *answers) complete() {
 	a.state = atStart
 	for a.depth > 0 {

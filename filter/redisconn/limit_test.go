@@ -28,7 +28,7 @@ func TestAnswers(t *testing.T) {
 		"numbers in strings": {"$12\r\n*9999999999\n\r\n", true},
 		"many small ones":    {strings.Repeat("*1\r\n:1\r\n", maxItems+1), true},
 		"much in pieces":     {strings.Repeat("$1024\r\n"+strings.Repeat("x", 1024)+"\r\n", 2*maxAnswer/1024), true},
-		// Whoever reads a length in another way than the library does loses its place.
+		// A reader that understands a length differently from the library loses its place.
 		"nothing, and less":      {"$-0\r\n+A$2147483647\r\n", false},
 		"nothing, with zeros":    {"$-01\r\n", false},
 		"nothing, and more":      {"$-12\r\n", false},
@@ -38,7 +38,7 @@ func TestAnswers(t *testing.T) {
 		"half a line end":        {"$1\nab\r\n", false},
 		"a return in a length":   {"$1\r2\r\n", false},
 		"a blank in a length":    {"$ 1\r\na\r\n", false},
-		"no attribute":           {"|-1\r\n+x\r\n", false}, // the library calls itself at each
+		"no attribute":           {"|-1\r\n+x\r\n", false}, // the library recurses for each attribute
 		"attributes for ever":    {strings.Repeat("|0\r\n", maxDepth+1), false},
 		"no map":                 {"%-1\r\n", false},
 		"no set":                 {"~-1\r\n", false},
@@ -73,7 +73,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTextsOfErrors: every error's text is judged as the library reads it, wherever it is cut.
+// TestTextsOfErrors: every error's text is judged as the library reads it, no matter how the
+// stream is cut.
 func TestTextsOfErrors(t *testing.T) {
 	t.Parallel()
 	stream := "-MOVED 1 a:1\r\n*2\r\n!9\r\nASK 1 b:2\r\n+MOVED 1 x:1\r\n$11\r\nMOVED 1 x:1\r\n-ERR\r\n!0\r\n\r\n-" + strings.Repeat("x", 2*maxText) + "\r\n"
@@ -98,8 +99,8 @@ func TestTextsOfErrors(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: what passes makes a reader that believes every announcement
-// allocate no more than the bounds, however the stream is cut.
+// FuzzAnswers: for a stream that passes, even a reader that believes every announcement
+// stays within the bounds, no matter how the stream is cut.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("*2\r\n$1\r\na\r\n%1\r\n+k\r\n:1\r\n$-1\r\n"), uint8(3))
 	f.Add([]byte("$+99999999999\r\n"), uint8(1))
@@ -125,8 +126,8 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// believe reads values as the library does, and fails at what it must never be told. What
-// an attribute belongs to is read one level deeper, because the library calls itself.
+// believe reads values as the library does, and fails at values that must never reach it.
+// The value after an attribute is read one level deeper, because the library recurses.
 func believe(t *testing.T, r *bufio.Reader, depth int) bool {
 	if depth > 2*maxDepth {
 		t.Fatal("too deep")
@@ -193,7 +194,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// TestGarbage: answers that are none are errors, too, at any point.
+// TestGarbage: bytes that are not an answer are errors at any point.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	for _, garbage := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "\x00\x01\x02\r\n", "*1\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", ":1\r\n", "+OK\r\n", "*1\r\n*2\r\n:0\r\n:16383\r\n", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:0\r\n"} {
@@ -205,7 +206,7 @@ func TestGarbage(t *testing.T) {
 				return garbage
 			})
 			for _, url := range []string{"redis://%s", "redis+cluster://%s", "redis+sentinel://%s/m"} {
-				// What is no answer to the question is waited for in vain.
+				// The client waits in vain for an answer to its question.
 				c := opened(t, Options{Settings: settings(fmt.Sprintf(url, address)), Timeout: time.Second, DialTimeout: time.Second})
 				if _, err := Identify(t.Context(), c); err == nil && garbage != "+OK\r\n" {
 					t.Errorf("identified %s by %q", url, garbage)
@@ -215,8 +216,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestSocketStaysVisible: the library finds out about a closed connection by
-// looking at the socket.
+// TestSocketStaysVisible: the library notices a closed connection by looking at the socket.
 func TestSocketStaysVisible(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

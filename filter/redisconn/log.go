@@ -7,16 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Logger takes what the library would print.
+// Logger receives what the library would print.
 type Logger interface {
 	Printf(ctx context.Context, format string, args ...any)
 }
 
 var logOnce sync.Once
 
-// LogTo sets where the library reports, for the whole process. Without it there
-// is silence: inside Envoy a write to a pipe without a reader is fatal, and
-// errors are reported by their callers.
+// LogTo sets where the library reports, for the whole process. By default the library is
+// silent: inside Envoy a write to a pipe without a reader is fatal, and callers report the
+// errors anyway.
 func LogTo(l Logger) {
 	logOnce.Do(func() {})
 	redis.SetLogger(l)

@@ -18,11 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long anything may take that is to succeed, on a busy machine.
+// patience bounds how long a test waits for something that must succeed, on a busy machine.
 const patience = 20 * time.Second
 
-// opened is a client that waits longer than others do, so that an answer that is late
-// is not taken for another one.
+// opened returns a client with long timeouts, so that a late answer does not fail a test.
 func opened(t *testing.T, o Options) *client {
 	t.Helper()
 	o.Timeout, o.DialTimeout = cmp.Or(o.Timeout, patience), cmp.Or(o.DialTimeout, patience)
@@ -36,7 +35,7 @@ func opened(t *testing.T, o Options) *client {
 
 func settings(url string) contract.RedisSettings { return contract.RedisSettings{URL: url} }
 
-// respond runs a server that says what answer returns, for each piece it reads.
+// respond runs a server that sends what answer returns for each piece it reads.
 func respond(t *testing.T, answer func(question string) string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +73,7 @@ func respond(t *testing.T, answer func(question string) string) (address string)
 	return l.Addr().String()
 }
 
-// until waits for a state that some other process brings about.
+// until waits for a state that another process brings about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)

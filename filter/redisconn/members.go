@@ -12,30 +12,31 @@ import (
 )
 
 const (
-	// maxMembers is how many addresses a cluster may name to one client: more than twice
-	// as many as a cluster has nodes, of which Redis recommends a thousand at most.
+	// maxMembers is the number of addresses that a cluster may name to one client. It is
+	// more than twice the number of nodes of a cluster: Redis recommends a thousand at most.
 	maxMembers = 2048
-	// membersKept is how long an address counts after it was named last. The library
-	// forgets a node after a minute, and never that there was one.
+	// membersKept is how long an address counts after it was last named. The library forgets
+	// a node after a minute, but not that it existed.
 	membersKept = time.Hour
-	// maxMemberName bounds an address in bytes; the name of a host has at most 253.
+	// maxMemberName bounds an address in bytes; a host name has at most 253.
 	maxMemberName = 300
 )
 
 var errMembers = errors.New("the redis cluster names more nodes than a cluster has")
 
-// members are the addresses that a cluster has named. The library makes a client of each,
-// which costs kilobytes, and looks at all others when it does: one member that lies could
-// name tens of thousands within the bounds of one answer, and others with the next one.
-// The addresses of the URL are not among them.
+// members are the addresses that a cluster has named. The library makes a client for each
+// address, which costs kilobytes, and goes through all others each time. A lying member
+// could name tens of thousands of addresses within one answer of allowed size, and others
+// with the next one. The addresses of the URL are not included.
 type members struct {
 	mu    sync.Mutex
-	named map[string]time.Time // when each was named last
+	named map[string]time.Time // when each was last named
 }
 
 func newMembers() *members { return &members{named: map[string]time.Time{}} }
 
-// admit reports whether the cluster may name these addresses, too, and remembers them then.
+// admit reports whether the cluster may name these addresses as well. If so, it remembers
+// them.
 func (m *members) admit(now time.Time, addresses []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +64,7 @@ func (m *members) admit(now time.Time, addresses []string) bool {
 	return true
 }
 
-// forget drops what was not named for long.
+// forget drops addresses that have not been named for a long time.
 func (m *members) forget(now time.Time) {
 	for address, at := range m.named {
 		if now.Sub(at) > membersKept {
@@ -83,12 +84,12 @@ func (m *members) redirected(text string) bool {
 	return m.admit(time.Now(), []string{text[strings.LastIndexByte(text, ' ')+1:]})
 }
 
-// watch judges what the node answers about slots, before the client of the cluster sees it.
+// watch judges the node's answers about slots before the client of the cluster sees them.
 func (m *members) watch(node *redis.Client) {
 	node.AddHook(slotsHook{of: m, origin: node.Options().Addr})
 }
 
-// slotsHook is on the client of one node.
+// slotsHook is a hook of the client of one node.
 type slotsHook struct {
 	of     *members
 	origin string
@@ -127,8 +128,9 @@ func (h slotsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// seenFrom is what the library may make of an address that the server at origin has named:
-// a loopback address is that server's own, and port 0 means the one that was asked.
+// seenFrom returns what the library may make of an address that the server at origin has
+// named: it replaces a loopback address by that server's host, and port 0 by that server's
+// port.
 func seenFrom(origin, address string) string {
 	host, port, err := net.SplitHostPort(address)
 	ownHost, ownPort, failed := net.SplitHostPort(origin)

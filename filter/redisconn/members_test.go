@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slotsOf is an answer to CLUSTER SLOTS in which each address has a slot of its own.
+// slotsOf returns an answer to CLUSTER SLOTS in which each address has a slot of its own.
 func slotsOf(addresses ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(addresses))
@@ -23,8 +23,8 @@ func slotsOf(addresses ...string) string {
 	return b.String()
 }
 
-// strangers are n addresses, of which no two calls with another first one have any
-// in common.
+// strangers returns n addresses. Calls with ranges that do not overlap have no address in
+// common.
 func strangers(first, n int) (all []string) {
 	for i := first; i < first+n; i++ {
 		all = append(all, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&0xff, i&0xff))
@@ -32,8 +32,8 @@ func strangers(first, n int) (all []string) {
 	return all
 }
 
-// liar is a client of a cluster all of whose addresses lead to one server, which says the
-// slots and answers each read as it likes, and how many nodes the library made of that.
+// liar returns a client of a cluster whose addresses all lead to one server. slots and read
+// give that server's answers. nodes counts the nodes that the library has made.
 func liar(t *testing.T, slots, read func() string) (c *client, nodes *atomic.Int64) {
 	t.Helper()
 	address := respond(t, func(question string) (answer string) {
@@ -59,8 +59,8 @@ func liar(t *testing.T, slots, read func() string) (c *client, nodes *atomic.Int
 	return c, nodes
 }
 
-// TestClusterNamesStrangers: no answer, and no row of answers, makes the library keep more
-// nodes than a cluster has, each of which costs kilobytes and time for all others.
+// TestClusterNamesStrangers: no answer or series of answers makes the library keep more
+// nodes than a cluster has. Each node costs kilobytes, and time for all others.
 func TestClusterNamesStrangers(t *testing.T) {
 	t.Parallel()
 	const many = 10_000
@@ -103,10 +103,10 @@ func TestClusterNamesStrangers(t *testing.T) {
 				}
 				c.UniversalClient.(*redis.ClusterClient).ReloadState(t.Context())
 				pipe := c.Pipeline()
-				for key := range 50 { // which are one piece on their way
+				for key := range 50 { // they are sent in one piece
 					pipe.GetRange(t.Context(), fmt.Sprint(key), 0, 1)
 				}
-				_, _ = pipe.Exec(t.Context()) // what it makes of that is its own affair
+				_, _ = pipe.Exec(t.Context()) // the results do not matter here
 			}
 			if n := nodes.Load(); n > maxMembers+1 {
 				t.Errorf("%d nodes", n)
@@ -115,8 +115,8 @@ func TestClusterNamesStrangers(t *testing.T) {
 	}
 }
 
-// TestMembers: what is named again is not counted again, what was long not named is
-// forgotten, and an answer that is refused leaves nothing behind.
+// TestMembers: an address that is named again is not counted again, one that has not been
+// named for long is forgotten, and a refused answer leaves nothing behind.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	m, now := newMembers(), time.Unix(0, 0)
@@ -150,7 +150,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestSeenFrom: an address counts as what the library makes of it, too.
+// TestSeenFrom: the address that the library derives counts as well.
 func TestSeenFrom(t *testing.T) {
 	t.Parallel()
 	for _, tc := range [][3]string{

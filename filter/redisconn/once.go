@@ -6,11 +6,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// once keeps the library from sending a command of a cluster again whose answer did not
-// come. A write that was carried out twice, or late, would look like one that was
-// answered, and whoever writes must know of each that it may still arrive. An answer
-// that says where a slot is (MOVED, ASK) is none of these: the command goes there.
-// Clients of one server send nothing again at all.
+// once prevents the client of a cluster from repeating a command whose answer did not
+// arrive. A write that took effect twice, or late, would look like one that was answered,
+// but a writer must know which of its writes may still arrive. Redirections (MOVED, ASK) are
+// answers: the command follows them. Clients of one server never repeat anything.
 type once struct{}
 
 // DialHook implements [redis.Hook].
@@ -32,8 +31,8 @@ func (once) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// sentOnce marks a command that may change something. Questions are asked again: the
-// first use of a connection whose server has gone would else fail.
+// sentOnce marks a command that may change something. Reads may be repeated, because
+// otherwise the first use of a connection to a server that has gone would fail.
 func sentOnce(cmd redis.Cmder) redis.Cmder {
 	switch cmd.Name() {
 	case "get", "getrange", "info":
@@ -42,8 +41,8 @@ func sentOnce(cmd redis.Cmder) redis.Cmder {
 	return onceCmd{cmd}
 }
 
-// onceCmd is a command that the library does not repeat. A pipeline that holds one is
-// not repeated as a whole.
+// onceCmd is a command that the library does not repeat. It does not repeat a pipeline that
+// contains one either.
 type onceCmd struct{ redis.Cmder }
 
 // NoRetry implements [redis.Cmder].

@@ -15,13 +15,13 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// swallower delivers what is sent, and, once it is armed, loses the answer to the next
-// command that it is armed for.
+// swallower delivers what is sent. Once armed, it loses the answer to the next matching
+// command.
 type swallower struct {
 	armed atomic.Pointer[loss]
 }
 
-// loss is of which command the answer is lost, and how that looks.
+// loss says which command loses its answer, and with which error.
 type loss struct {
 	command string
 	err     error
@@ -54,15 +54,15 @@ func (s *swallowed) Write(p []byte) (int, error) {
 func (s *swallowed) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.lost != nil {
-		_ = s.Conn.Close() // the server has answered: what it was to do is done
+		_ = s.Conn.Close() // the server has answered, so the command has taken effect
 		return 0, s.lost.err
 	}
 	return n, err
 }
 
-// TestWritesGoOutOnce: a write whose answer never came has failed, in a cluster too.
-// Sent again by the library, and answered then, it would look like one of which nothing
-// can come late. What is read is asked again.
+// TestWritesGoOutOnce: a write without an answer has failed, even in a cluster. If the
+// library repeated it and got an answer, the write would look as if nothing of it could
+// arrive late. Reads are repeated.
 func TestWritesGoOutOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartMember(t)
@@ -101,7 +101,7 @@ func TestWritesGoOutOnce(t *testing.T) {
 	}
 }
 
-// TestWritesFollowTheirSlot: an answer that says where a slot is now is no unknown
+// TestWritesFollowTheirSlot: an answer that says where a slot is now is not an unknown
 // outcome, so the write goes there.
 func TestWritesFollowTheirSlot(t *testing.T) {
 	t.Parallel()

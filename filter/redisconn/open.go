@@ -13,37 +13,36 @@ import (
 )
 
 const (
-	// defaultTimeout is that of exchanges and dials.
+	// defaultTimeout is the timeout of exchanges and dials.
 	defaultTimeout = time.Second
-	// maxRedirects is how often a cluster may say that a slot is elsewhere, and how often
-	// a question is asked again that got no answer. Of what writes see [once].
+	// maxRedirects is how often a cluster may say that a slot is elsewhere, and how often a
+	// read without an answer is repeated. For writes see [once].
 	maxRedirects = 3
-	// maxRetryPause is the longest pause of a client of a cluster between two
-	// attempts of one call.
+	// maxRetryPause is the longest pause of a client of a cluster between two attempts of
+	// one call.
 	maxRetryPause = 50 * time.Millisecond
-	// slotsFresh is how long a client of a cluster believes what it knows about
-	// slots before a call makes it ask again. A primary that is gone, or stands
-	// still, redirects nobody to its successor.
+	// slotsFresh is how long a client of a cluster trusts what it knows about slots. After
+	// that, a call makes it ask again, because a primary that is gone or stopped redirects
+	// nobody to its successor.
 	slotsFresh = time.Second
 )
 
-// Options say which Redis a client is for and how patient it is.
+// Options say which Redis a client is for and how long it waits.
 type Options struct {
 	// Settings name the server or servers.
 	Settings contract.RedisSettings
 	// Timeout bounds a read, a write and the wait for a connection; 0 means 1 s.
 	Timeout time.Duration
-	// DialTimeout bounds one attempt to connect, TLS and the question to the
-	// sentinels included; 0 means 1 s.
+	// DialTimeout bounds one attempt to connect, including TLS and the question to the
+	// sentinels; 0 means 1 s.
 	DialTimeout time.Duration
-	// PoolSize is how many connections are kept to each server; 0 leaves it to
-	// the library.
+	// PoolSize is the number of connections that are kept to each server; 0 means the
+	// default of the library.
 	PoolSize int
-	// Dial opens connections, without TLS, which is added to them; nil means
-	// [net.Dialer].
+	// Dial opens connections. TLS is added to them afterwards. nil means [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// OnConnect looks at each new connection to a server (not to a sentinel)
-	// before it is used; with an error it is closed, and the call that wanted it
+	// OnConnect examines each new connection to a server (not to a sentinel) before it is
+	// used. If it returns an error, the connection is closed, and the call that wanted it
 	// fails with that error. info asks the server over this very connection.
 	OnConnect func(ctx context.Context, info func() (Server, error)) error
 	// OnNode is called with the client of each server of a cluster before it is used.
@@ -51,8 +50,7 @@ type Options struct {
 	OnNode func(node *redis.Client)
 }
 
-// Open prepares a client, which connects when first used. The forms of an
-// address are
+// Open prepares a client, which connects when it is first used. The forms of an address are
 //
 //	redis://[user:password@]host[:6379][/database]
 //	unix://[user:password@]/path/of/socket[?db=database]
@@ -60,8 +58,8 @@ type Options struct {
 //	redis+cluster://[user:password@]host[:6379][,host…]
 //	host:port
 //
-// and rediss instead of redis for TLS, to the sentinels too. A file of certificates is not
-// read before the first connection; see [Check].
+// For TLS, write rediss instead of redis; TLS then applies to sentinels too. A file of
+// certificates is not read before the first connection; see [Check].
 func Open(o Options) (redis.UniversalClient, error) {
 	silence()
 	t, err := parse(o.Settings.URL)
@@ -106,7 +104,7 @@ func Open(o Options) (redis.UniversalClient, error) {
 	default:
 		c.UniversalClient = redis.NewClient(serverOptions(&o, t, dial))
 	}
-	if !t.cluster { // its nodes have it
+	if !t.cluster { // the nodes of a cluster have it
 		c.AddHook(again{database: t.database})
 	}
 	c.AddHook(stamp{})
@@ -125,8 +123,8 @@ func (o *Options) complete() {
 	}
 }
 
-// serverOptions are those of one server. Pipelines share the connections of
-// single commands: a pool of their own would multiply what is open.
+// serverOptions are the options of one server. Pipelines share the connections of single
+// commands, because a pool of their own would multiply the open connections.
 func serverOptions(o *Options, t *address, d dial) *redis.Options {
 	r := t.options // what the URL sets beyond address and credentials
 	r.Network, r.Addr, r.Dialer, r.TLSConfig = t.network, t.addresses[0], late(d), nil
@@ -150,7 +148,7 @@ func clusterOptions(o *Options, t *address, d dial) *redis.ClusterOptions {
 		ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
 		PoolSize:              o.PoolSize, PipelinePoolSize: -1,
-		// The library would ask the server for its commands otherwise.
+		// Otherwise the library would ask the server for its commands.
 		DisableRoutingPolicies:   true,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -158,8 +156,8 @@ func clusterOptions(o *Options, t *address, d dial) *redis.ClusterOptions {
 	}
 }
 
-// connected is what happens on a new connection. Behind sentinels it must be a
-// primary's: a sentinel that is cut off from the others names the old one.
+// connected returns the check of a new connection. Behind sentinels the server must be a
+// primary: a sentinel that is cut off from the others still names the old one.
 func (o *Options) connected(primary bool, database int) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
 		ctx = notAgain(ctx)
@@ -185,8 +183,7 @@ type client struct {
 	database int
 }
 
-// Close closes all connections, ends the dials that are under way and waits for
-// them.
+// Close closes all connections, cancels the dials in progress and waits for them.
 func (c *client) Close() error {
 	c.dials.end()
 	err := c.UniversalClient.Close()

@@ -48,7 +48,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestRefusedFacts: who may not ask INFO still gets a client.
+// TestRefusedFacts: a user who may not ask INFO still gets a client.
 func TestRefusedFacts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -108,8 +108,8 @@ func TestCloseEndsDials(t *testing.T) {
 	}
 }
 
-// TestServerIsBack: however often nobody could be reached, the next call tries,
-// and nothing goes on trying behind its back.
+// TestServerIsBack: no matter how many attempts have failed, the next call tries again, and
+// nothing keeps trying in the background.
 func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -11,11 +11,10 @@ import (
 
 var errStranger = errors.New("redis is another server than was identified")
 
-// Pin identifies the servers that the client writes to, and lets it use no other
-// one from then on: not the successor of one that was replaced, whom the caller
-// does not know yet. Connections that were opened before are closed, so calls that
-// are under way may fail. Pinned again, the client finds the servers of that
-// moment. Where a server does not say who it is, nothing can be pinned.
+// Pin identifies the servers that the client writes to, and from then on allows no others.
+// In particular it does not allow the successor of a replaced server, which the caller does
+// not know yet. Pin closes the open connections, so calls in progress may fail. Another Pin
+// finds the servers of that moment. If a server does not say who it is, nothing is pinned.
 func Pin(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 	own, ok := c.(*client)
 	if !ok {
@@ -36,7 +35,7 @@ func Pin(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 		ids = append(ids, all[i].Identity())
 	}
 	own.pins.set(ids, true)
-	own.dials.drop() // some may have been opened to others meanwhile
+	own.dials.drop() // some may have been opened to other servers meanwhile
 	return all, nil
 }
 
@@ -44,7 +43,7 @@ func Pin(ctx context.Context, c redis.UniversalClient) ([]Server, error) {
 type pins struct {
 	mu     sync.Mutex
 	active bool
-	ids    []string // nil while they are being found out
+	ids    []string // nil while they are being identified
 }
 
 func (p *pins) set(ids []string, active bool) {
@@ -53,8 +52,8 @@ func (p *pins) set(ids []string, active bool) {
 	p.ids, p.active = ids, active
 }
 
-// check judges a new connection. A replica is never used: it could become a
-// primary with the connection open.
+// check judges a new connection. A replica is never used, because it could become a primary
+// while the connection is open.
 func (p *pins) check(info func() (Server, error)) error {
 	p.mu.Lock()
 	active := p.active
@@ -66,7 +65,7 @@ func (p *pins) check(info func() (Server, error)) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock() // what counts is what holds after the answer
+	p.mu.Lock() // the state after the answer is what counts
 	defer p.mu.Unlock()
 	switch {
 	case s.Role != "" && s.Role != rolePrimary:

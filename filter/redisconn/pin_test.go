@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// TestPin: once servers were identified, a client writes to no other one, however
-// it got there.
+// TestPin: once servers were identified, a client writes to no other server, no matter how
+// it found that one.
 func TestPin(t *testing.T) {
 	t.Parallel()
 	first, second := redistest.Start(t), redistest.Start(t)
@@ -57,7 +57,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestPinRefusesReplicas: what is a replica now may be a primary soon.
+// TestPinRefusesReplicas: a replica may soon be a primary.
 func TestPinRefusesReplicas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--replicaof", "127.0.0.1 1")
@@ -71,8 +71,8 @@ func TestPinRefusesReplicas(t *testing.T) {
 	}
 }
 
-// TestPinWithoutFacts: where servers do not tell who they are, there is nothing to
-// compare, and work goes on.
+// TestPinWithoutFacts: if servers do not say who they are, nothing can be compared, and the
+// client works without pins.
 func TestPinWithoutFacts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

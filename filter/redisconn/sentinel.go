@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// sentinels say where the primary is. They are asked for each connection, so
-// nothing has to listen to them: when they replace a primary they close its
-// connections, and a primary that is gone has none.
+// sentinels say where the primary is. They are asked for each connection, so nothing has to
+// subscribe to them: when they replace a primary they close its connections, and a primary
+// that is gone has none.
 type sentinels struct {
 	target  *address
 	dial    dial
 	timeout time.Duration // of one question
 }
 
-// dialMaster connects to the primary of the moment.
+// dialMaster connects to the current primary.
 func (s *sentinels) dialMaster(ctx context.Context, network, _ string) (net.Conn, error) {
 	address, err := s.primary(ctx)
 	if err != nil {
@@ -34,10 +34,9 @@ type sighting struct {
 	err     error
 }
 
-// primary asks all sentinels at once and takes the answer that most give. It is
-// there as soon as no other can have more, so a sentinel that is away delays
-// nothing while the others agree, and one that is cut off from them and still
-// names the old primary is outvoted.
+// primary asks all sentinels at once and takes the most frequent answer. It decides as soon
+// as an answer has the majority. So a sentinel that is away delays nothing while the others
+// agree, and one that is cut off and still names the old primary is outvoted.
 func (s *sentinels) primary(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -52,7 +51,7 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 	votes := map[string]int{}
 	best, decided := "", false
 	var failures []error
-	for left := len(all) - 1; left >= 0; left-- { // every one is waited for: none outlives the dial
+	for left := len(all) - 1; left >= 0; left-- { // wait for all of them, so that none outlives the dial
 		v := <-sightings
 		if decided {
 			continue
@@ -73,7 +72,7 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 	return best, nil
 }
 
-// ask puts the question to one sentinel, over a connection of its own.
+// ask asks one sentinel, over a connection of its own.
 func (s *sentinels) ask(ctx context.Context, address string) (string, error) {
 	c := redis.NewClient(&redis.Options{
 		Addr: address, Dialer: late(s.dial), Username: s.target.sentinelUsername, Password: s.target.sentinelPassword,
@@ -81,11 +80,12 @@ func (s *sentinels) ask(ctx context.Context, address string) (string, error) {
 		ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: -1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	defer func() { _ = c.Close() }() // one that ctx has closed already says so
-	// A read that waits knows the deadline of its context only: closing ends it.
+	defer func() { _ = c.Close() }() // fails only if ctx has already closed it
+	// A read in progress only knows the deadline of its context; closing the client ends it
+	// on cancellation.
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	question := redis.NewStringSliceCmd(ctx, "sentinel", "get-master-addr-by-name", s.target.master)
-	_ = c.Process(ctx, question) // the answer has the error
+	_ = c.Process(ctx, question) // the answer holds the error
 	answer, err := question.Result()
 	if errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("sentinel %s knows no %q", address, s.target.master)

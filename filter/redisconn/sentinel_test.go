@@ -15,7 +15,8 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// sentinel says that the primary is on that port of this host, or nothing.
+// sentinel runs a sentinel that names a port of this host as the primary, or knows no
+// primary.
 func sentinel(t *testing.T, port string) (address string) {
 	return respond(t, func(question string) string {
 		switch {
@@ -28,7 +29,7 @@ func sentinel(t *testing.T, port string) (address string) {
 	})
 }
 
-// silent accepts and never answers.
+// silentListener accepts connections and never answers.
 func silentListener(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,11 +42,11 @@ func silentListener(t *testing.T) (address string) {
 
 func TestSentinelsVote(t *testing.T) {
 	t.Parallel()
-	const right, wrong = "7001", "7002" // nobody dials them
+	const right, wrong = "7001", "7002" // nothing dials them
 	for name, tc := range map[string]struct {
 		sentinels []string
 		want      string
-		slow      bool // waits for the silent ones
+		slow      bool // it waits for the silent ones
 	}{
 		"one":                 {[]string{sentinel(t, right)}, right, false},
 		"one is cut off":      {[]string{sentinel(t, wrong), sentinel(t, right), sentinel(t, right)}, right, false},
@@ -81,8 +82,8 @@ func TestSentinelsVote(t *testing.T) {
 	}
 }
 
-// TestSentinelNamesReplica: what is no primary is not used, and the hook sees
-// servers only, never sentinels.
+// TestSentinelNamesReplica: only a primary is used. The hook sees servers but never
+// sentinels.
 func TestSentinelNamesReplica(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

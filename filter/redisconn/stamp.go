@@ -8,13 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errNotSent says that commands were not sent, for want of a connection.
+// errNotSent says that commands were not sent because there was no connection.
 var errNotSent = errors.New("no connection to redis")
 
-// stamp gives the commands of a pipeline the error of a connection that could not be
-// had. The library leaves them without one if the error is an answer of a server, such
-// as to a wrong password: then they look like reads of keys that do not exist, and a
-// floor that does not exist revokes nothing.
+// stamp gives the commands of a pipeline the error of a connection that could not be opened.
+// The library leaves them without an error if the cause is an answer of a server, for
+// example to a wrong password. They would then look like reads of keys that do not exist,
+// and a floor that does not exist revokes nothing.
 type stamp struct{}
 
 // DialHook implements [redis.Hook].
@@ -32,7 +32,7 @@ func (stamp) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 		}
 		for _, cmd := range cmds {
 			if cmd.Err() != nil {
-				return err // they were answered, or have the error already
+				return err // they were answered, or already have the error
 			}
 		}
 		err = fmt.Errorf("%w: %w", errNotSent, err)

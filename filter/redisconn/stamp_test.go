@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// TestPipelineWithoutConnection: what was never sent has no answer. It must not look
-// like a value that is absent: a floor that is absent revokes nothing.
+// TestPipelineWithoutConnection: a command that was never sent has no answer. It must not
+// look like a read of an absent value, because an absent floor revokes nothing.
 func TestPipelineWithoutConnection(t *testing.T) {
 	t.Parallel()
 	server, other := redistest.Start(t, "--requirepass", "right").Address(), redistest.Start(t).Address()
@@ -45,7 +45,7 @@ func TestPipelineWithoutConnection(t *testing.T) {
 	}
 }
 
-// TestPipelineKeepsItsAnswers: a command that was answered has its own answer, whatever
+// TestPipelineKeepsItsAnswers: a command that was answered keeps its answer, no matter what
 // the others got.
 func TestPipelineKeepsItsAnswers(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// authority writes a CA and a certificate of 127.0.0.1 that it signed.
+// authority writes a CA and a certificate for 127.0.0.1 that it signed.
 func authority(t *testing.T) (dir, ca string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -52,8 +52,8 @@ func authority(t *testing.T) (dir, ca string) {
 	return dir, ca
 }
 
-// TestTLS: a server with a certificate of an own CA, which is read anew for each
-// connection.
+// TestTLS: the server has a certificate of a private CA. The file of the CA is read anew for
+// each connection.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir, ca := authority(t)

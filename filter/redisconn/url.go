@@ -13,11 +13,11 @@ import (
 const (
 	serverPort   = "6379"
 	sentinelPort = "26379"
-	// maxAddresses bounds how many servers or sentinels a URL names.
+	// maxAddresses bounds the number of servers or sentinels in a URL.
 	maxAddresses = 64
 )
 
-// What is wrong with a URL is said without quoting it.
+// Errors about a URL do not quote it.
 var (
 	errScheme   = errors.New("redis url: the scheme is none of redis, rediss, unix, redis+sentinel and redis+cluster, or rediss with +")
 	errBare     = errors.New("redis url: without a scheme it must be host:port; user and password need redis:// before them")
@@ -35,7 +35,7 @@ type address struct {
 	network   string
 	addresses []string
 	tls       bool
-	// serverName of certificates; empty means the host that is dialled.
+	// serverName is the expected name in certificates; empty means the dialled host.
 	serverName         string
 	insecure           bool
 	username, password string
@@ -44,7 +44,7 @@ type address struct {
 	master                             string
 	sentinelUsername, sentinelPassword string
 	cluster                            bool
-	// options are further ones that the URL of a single server sets.
+	// options are the further options that the URL of a single server sets.
 	options redis.Options
 }
 
@@ -73,7 +73,7 @@ func parse(text string) (*address, error) {
 	return nil, errScheme
 }
 
-// parseSingle takes what the library takes.
+// parseSingle accepts the URLs that the library accepts.
 func parseSingle(text string) (*address, error) {
 	o, err := redis.ParseURL(text)
 	if err != nil {
@@ -129,8 +129,8 @@ func parseCluster(rest string, secure bool) (*address, error) {
 	return t, nil
 }
 
-// parseAuthority reads [user:password@]host[:port][,host[:port]…] and returns
-// what comes after it. The standard library takes one host only.
+// parseAuthority reads [user:password@]host[:port][,host[:port]…] and returns what comes
+// after it. It exists because the standard library accepts only one host.
 func (t *address) parseAuthority(rest, port string) (path, query string, err error) {
 	rest, query, _ = strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// secret must appear in no error.
+// secret must not appear in any error.
 const secret = "pa55word"
 
 func TestParse(t *testing.T) {
@@ -69,8 +69,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is configured, what is understood names an address, and no
-// error tells what was there.
+// FuzzParse: every URL that parses names an address, and no error quotes the URL.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"r:1", "redis://u:p@r:1/2?protocol=2", "unix:///run/redis.sock?db=3", "rediss+sentinel://u:p@a:1,b/m/7?sentinel_password=x", "redis+cluster://u:p@a,b:7",

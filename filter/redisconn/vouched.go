@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotVouched is why a server that another one stands for is not read.
+// ErrNotVouched is the error for a server that the control plane does not vouch for.
 var ErrNotVouched = errors.New("redis is another server than the control plane vouches for")
 
-// Vouched is an [Options.OnConnect] which refuses servers that the control plane does
-// not write to, and one that has become a replica since: what it holds may be old.
+// Vouched is an [Options.OnConnect] that refuses servers that the control plane does not
+// write to. It also refuses a server that has become a replica, because its data may be old.
 func Vouched(servers []string) func(context.Context, func() (Server, error)) error {
 	return func(_ context.Context, info func() (Server, error)) error {
 		server, err := info()
@@ -33,9 +33,9 @@ func vouchedFor(servers []string, s Server) error {
 	return nil
 }
 
-// stillVouchedFor is [vouchedFor] for an open connection, whose server has said before
-// which process it is: a connection does not outlive that. What it says now is whose data
-// it holds. One that will not say it is not taken for one that does.
+// stillVouchedFor is [vouchedFor] for an open connection. The server has already said which
+// process it is, and a connection does not outlive that process. Now it says whose data it
+// holds. A server that does not say so is refused.
 func stillVouchedFor(servers []string, s Server) error {
 	if s.Role == "" {
 		return ErrNotVouched
@@ -51,7 +51,7 @@ func stillVouchedFor(servers []string, s Server) error {
 }
 
 // OnSeveral reports whether the keys of a client lie on several servers, each of which
-// speaks for its own ones only.
+// speaks only for its own keys.
 func OnSeveral(c redis.UniversalClient) bool {
 	if own, ok := c.(*client); ok {
 		c = own.UniversalClient
@@ -60,25 +60,26 @@ func OnSeveral(c redis.UniversalClient) bool {
 	return cluster
 }
 
-// againKey is of the servers that are vouched for, in a context.
+// againKey is the context key of the servers that are vouched for.
 type againKey struct{}
 
-// Again has every server that answers commands of a pipeline say once more whose data it
-// holds, on the same connection and behind the answers. The pipeline is run with this
-// context, by a client of this package. A server that is made to follow another one keeps
-// its connections and takes over what that one holds, which may be older than what was read
-// before; also one of a cluster, which names others while it follows, and answers again
-// when it is made a primary. Where the data are not those of one of the servers any more,
-// or that is not said, the commands have [ErrNotVouched].
+// Again makes every server that answers commands of a pipeline say once more whose data it
+// holds, on the same connection and after the answers. The pipeline must run with this
+// context, in a client of this package. This is necessary because a server keeps its
+// connections when it is made to follow another one. It then takes over the other server's
+// data, which may be older than what was read before. A member of a cluster redirects while
+// it follows, but answers again when it is made a primary. If the data no longer belong to
+// one of the servers, or the server does not say, the commands get [ErrNotVouched].
 func Again(ctx context.Context, servers []string) context.Context {
 	return context.WithValue(ctx, againKey{}, servers)
 }
 
-// notAgain is for what a client asks in between, to open a connection.
+// notAgain is for the commands with which a client opens a connection.
 func notAgain(ctx context.Context) context.Context { return context.WithValue(ctx, againKey{}, nil) }
 
-// again is what obeys [Again]: a hook of the client of one server, or of that of each
-// node of a cluster. There it sees what goes to that node, wherever it was sent before.
+// again is the hook that obeys [Again]. It belongs to the client of one server, or to that
+// of each node of a cluster, where it sees everything that is sent to that node, including
+// redirected commands.
 type again struct{ database int }
 
 // DialHook implements [redis.Hook].
@@ -94,8 +95,8 @@ func (a again) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		if !asked {
 			return next(ctx, cmds)
 		}
-		// The client of a cluster repeats a question together with what it stood behind,
-		// and sends it anywhere.
+		// The client of a cluster repeats a question together with the commands before it,
+		// and may send it to any node.
 		reads := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool { _, ok := cmd.(question); return ok })
 		if len(reads) == 0 {
 			return nil
@@ -114,11 +115,12 @@ func (a again) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// question is the one that stands behind the commands of a pipeline.
+// question is the question that follows the commands of a pipeline.
 type question struct{ *redis.StringCmd }
 
-// judge says whether the answers in front of a question count. Of a connection that ended
-// before it was answered they do not, but nothing is known of its server.
+// judge says whether the answers before a question count. They do not count if the
+// connection ended before the question was answered, but then nothing is known about the
+// server either.
 func (a again) judge(servers []string, q question) error {
 	text, err := q.Result()
 	var said redis.Error

@@ -6,28 +6,29 @@ import (
 )
 
 const (
-	// breakerFailures in a row open the breaker. What fails together is one
-	// failure: reads that were under way when another one failed were kept waiting
-	// by the same thing, which may be this machine having too much to do.
+	// breakerFailures is the number of consecutive failures that open the breaker. Reads
+	// that overlap with a failed one do not count as further failures: the same cause may
+	// have delayed all of them, for example an overloaded machine.
 	breakerFailures = 3
 	// breakerProbe is the pause between two probes of an open breaker.
 	breakerProbe = 500 * time.Millisecond
 )
 
-// breaker keeps requests from waiting for a Redis that does not answer. While
-// it is open one request per breakerProbe may try; all others go on at once.
+// breaker keeps requests from waiting for a Redis that does not answer. While it is open,
+// one request per breakerProbe may try. All others go on without Redis at
+// once.
 type breaker struct {
 	clock Clock
 
 	mu       sync.Mutex
 	failures int
-	failed   time.Duration // monotonic time of the latest that counts
+	failed   time.Duration // monotonic time of the latest failure that counts
 	probing  bool
 	retry    time.Duration // monotonic time of the next probe
 }
 
-// allow says whether Redis may be asked; who may must report the outcome, with
-// the time at which it began.
+// allow says whether Redis may be asked. If so, the caller must call report or cancel, and
+// report needs the returned start time.
 func (b *breaker) allow() (began time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +43,7 @@ func (b *breaker) allow() (began time.Duration, ok bool) {
 	return began, true
 }
 
-// report tells the outcome; changed says that the breaker opened or closed.
+// report records the outcome. changed says that the breaker opened or closed.
 func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +62,7 @@ func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 	return !was && b.failures >= breakerFailures
 }
 
-// cancel takes back an allow whose outcome says nothing about Redis.
+// cancel withdraws an allow whose outcome says nothing about Redis.
 func (b *breaker) cancel() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// Look-ups that fail together say once that Redis does not answer: the breaker
-// opens when it has not answered three times, one after the other.
+// TestFailuresTogetherAreOne: overlapping look-ups that fail count as one failure. The
+// breaker opens after three failures in a row.
 func TestFailuresTogetherAreOne(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		w.store.fail = errors.New("i/o timeout")
@@ -33,7 +33,7 @@ func TestFailuresTogetherAreOne(t *testing.T) {
 	})
 }
 
-// logbook collects what is logged.
+// logbook collects log messages.
 type logbook struct {
 	mu   sync.Mutex
 	said []string
@@ -45,7 +45,7 @@ func (m *logbook) add(message string) {
 	m.said = append(m.said, message)
 }
 
-// count is how many begin like this.
+// count returns how many messages begin like this.
 func (m *logbook) count(beginning string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,9 +57,9 @@ func (m *logbook) count(beginning string) (n int) {
 	return n
 }
 
-// A server that answers and is not vouched for is left alone like one that is silent, but
-// it is not called silent, and it has answered: that leaves no room for grace, also while
-// it is not asked.
+// TestStrangersAreNotSilent: a server that answers but is not vouched for is left alone like
+// a silent one, but it is not logged as silent. Because it answers, there is no grace, even
+// while it is not asked.
 func TestStrangersAreNotSilent(t *testing.T) {
 	for name, cluster := range map[string]bool{"one server": false, "a server of a cluster": true} {
 		t.Run(name, func(t *testing.T) { testStrangers(t, cluster) })
@@ -118,8 +118,8 @@ func testStrangers(t *testing.T, cluster bool) {
 	})
 }
 
-// TestLookUpsThatSayNothing: of a server of a cluster a look-up says nothing whose caller has
-// gone, or in which something panicked. Its probe is another's.
+// TestLookUpsThatSayNothing: a look-up that panicked or whose caller has gone says nothing
+// about a server of a cluster. Its probe passes to another look-up.
 func TestLookUpsThatSayNothing(t *testing.T) {
 	inWorld(t, worldConfig{static: true, cluster: true}, func(w *world) {
 		w.store.putRecord(t, 1, testRecord(1, 5))

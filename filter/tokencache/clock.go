@@ -2,22 +2,22 @@ package tokencache
 
 import "time"
 
-// Instant is one reading of both clocks. The two must come from one reading:
-// between two of them a goroutine may be kept waiting, which would look like a
-// host that slept.
+// Instant is one reading of both clocks. Both values must come from one reading: if the
+// goroutine were delayed between two readings, the difference would look like a host that
+// slept.
 type Instant struct {
-	// Wall is the time of day in nanoseconds of Unix time. It may step, and it
-	// counts the sleep of a host.
+	// Wall is the time of day in nanoseconds of Unix time. It may step, and it includes the
+	// sleep of a host.
 	Wall int64
-	// Mono is the time since a fixed moment. It never steps back, and it stands
-	// still while a host sleeps.
+	// Mono is the time since a fixed moment. It never steps back, and it stands still while
+	// a host sleeps.
 	Mono time.Duration
 }
 
-// apart is how far the wall clock is ahead of the monotonic one.
+// apart returns how far the wall clock is ahead of the monotonic one.
 func (i Instant) apart() time.Duration { return time.Duration(i.Wall) - i.Mono }
 
-// millis is the time of day as records write it.
+// millis returns the time of day in the unit of records.
 func (i Instant) millis() int64 { return i.Wall / int64(time.Millisecond) }
 
 // Clock tells the time.

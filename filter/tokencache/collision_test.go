@@ -6,16 +6,16 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Revocations raise floors that innocent tokens share. What is in use is asked about
-// again as long as there is somebody to ask, so that Redis holds a record that counts
-// when there is nobody any more.
+// TestTokensInUseOutliveRevocationsOfOthers: revocations raise floors that innocent tokens
+// share. While the control plane is there, tokens in use are looked up again, so that Redis
+// holds valid records of them when the control plane is away.
 func TestTokensInUseOutliveRevocationsOfOthers(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
 		const innocents, revoked, perFrame = 64, 1 << 16, 1 << 10
 		revision := uint64(5)
 		w.control.introspect = func(q *contract.Introspect) *contract.Result {
 			for i := range innocents {
-				if hashOf(i) == q.Token { // the control plane writes what it answers to Redis
+				if hashOf(i) == q.Token { // the control plane writes its answers to Redis
 					w.store.putRecord(t, i, testRecord(i, revision))
 					return found(i, revision)
 				}

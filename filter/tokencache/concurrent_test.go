@@ -10,9 +10,10 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Readers, fills with old and new records, evictions and revocations of tokens,
-// credentials and consumers at once: once an invalidation has returned, no look-up
-// that starts later finds a record below it; and look-ups do find.
+// TestTableConcurrently runs readers, fills with old and new records, evictions, and
+// revocations of tokens, credentials and consumers at once. Once an invalidation has
+// returned, no look-up that starts later may find a record below it. Look-ups must also find
+// something.
 func TestTableConcurrently(t *testing.T) {
 	const tokens, owners, rounds = 64, 4, 3000
 	tb := newTable(1<<20, &fakeClock{})
@@ -24,7 +25,7 @@ func TestTableConcurrently(t *testing.T) {
 	consumer := func(k int) string { return "consumer-" + strconv.Itoa(k/owners%owners) }
 	var revision atomic.Uint64
 	revision.Store(1)
-	// Floors whose invalidation has returned, by what they are about.
+	// Floors whose invalidation has returned, by subject.
 	var ofToken [tokens]atomic.Uint64
 	var ofCredential, ofConsumer [owners]atomic.Uint64
 	floor := func(k int) uint64 {

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// diskRetry is the pause before what could not be written is tried again. A disk
-	// that has room again tells nobody.
+	// diskRetry is the pause before a failed write is tried again. Nothing tells when a full
+	// disk has room again.
 	diskRetry = 5 * time.Second
-	// forgetTimeout bounds the wait of a goodbye for the disk.
+	// forgetTimeout bounds how long a goodbye waits for the disk.
 	forgetTimeout = time.Second
 )
 
 var errDiskSlow = errors.New("the disk takes too long")
 
-// disk brings the run directory to what it should hold. Its goroutine is the only
-// one that waits for the disk: invalidations and leases must not, or a disk that
-// stalls would cost the lease and hold up revocations. Without files there is
-// nothing to keep, and every wish counts as fulfilled.
+// disk makes the run directory hold what it should. Only its goroutine waits for the disk.
+// Invalidations and leases must not wait, or a disk that stalls would cost the lease and
+// delay revocations. Without files nothing is stored, and every wish counts as fulfilled.
 type disk struct {
 	files   files
 	tenancy *tenancy
@@ -33,31 +32,30 @@ type disk struct {
 
 	mu   sync.Mutex
 	wish wish
-	// done is the number of the newest wish that is on the disk, failed that of the
-	// newest that could not be brought there, because of failure.
+	// done is the number of the newest wish that is on the disk. failed is the number of the
+	// newest wish that could not be written, and failure is the reason.
 	done, failed uint64
 	failure      error
 	level2       *rememberedLevel2 // nil if it is on the disk
-	attempted    chan struct{}     // closed after an attempt, and made anew
-	noted        atomic.Int64      // lease in the newest wish, in milliseconds of Unix time
+	attempted    chan struct{}     // closed and replaced after each attempt
+	noted        atomic.Int64      // time of the lease in the newest wish, in milliseconds of Unix time
 
 	woken chan struct{} // has room for one
-	stop  chan struct{} // closed when nobody wishes anything any more
+	stop  chan struct{} // closed when no more wishes will come
 
-	// onDisk is what the trust file holds, nil if that is not known, and synced says that
-	// it still does after a power failure; trouble is what was logged last. They are the
-	// goroutine's.
+	// onDisk is the content of the trust file, or nil if it is not known. synced says that
+	// the file survives a power failure. trouble is what was logged last. Only the goroutine
+	// uses these fields.
 	onDisk  *rememberedTrust
 	synced  bool
 	trouble trouble
 }
 
-// wish is what the trust file should hold. A newer one takes the place of those
-// that wait.
+// wish is what the trust file should hold. A newer wish replaces the waiting one.
 type wish struct {
 	number uint64
-	trust  *rememberedTrust // nil if it should be gone
-	// of is whose word should be gone.
+	trust  *rememberedTrust // nil if the file should be removed
+	// of is the control plane whose trust should be removed.
 	of contract.ControlPlaneSettings
 }
 
@@ -66,13 +64,13 @@ type trouble uint8
 
 const (
 	noTrouble trouble = iota
-	// forgetful: something is not written, and nothing older stands in its place.
+	// forgetful: something is not written, but no older content is left in its place.
 	forgetful
-	// outdated: an older trust may stand there.
+	// outdated: an older trust may be left in the file.
 	outdated
 )
 
-// run serves wishes until stop is closed, and tries once more then.
+// run serves wishes until stop is closed, and then makes a last attempt.
 func (d *disk) run() {
 	retry := time.NewTimer(diskRetry)
 	defer retry.Stop()
@@ -92,7 +90,7 @@ func (d *disk) run() {
 	}
 }
 
-// keep wishes that the trust file says this. The number is that of the wish.
+// keep wishes that the trust file holds r. It returns the number of the wish.
 func (d *disk) keep(r *rememberedTrust) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,14 +101,14 @@ func (d *disk) keep(r *rememberedTrust) uint64 {
 	return d.wants(wish{trust: r})
 }
 
-// forget wishes that what one control plane said is gone.
+// forget wishes that the trust of one control plane is removed.
 func (d *disk) forget(cp *contract.ControlPlaneSettings) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wants(wish{of: *cp})
 }
 
-// wants is called with mu held.
+// wants stores a new wish. The caller holds mu.
 func (d *disk) wants(w wish) uint64 {
 	w.number = d.wish.number + 1
 	d.wish = w
@@ -121,12 +119,12 @@ func (d *disk) wants(w wish) uint64 {
 	return w.number
 }
 
-// noteDue says whether the file may say too long ago a time of the last lease.
+// noteDue reports whether the time of the last lease in the file may be too old.
 func (d *disk) noteDue(leased int64) bool {
 	return d.files != nil && leased-d.noted.Load() >= leaseNoted.Milliseconds()
 }
 
-// note wishes that the file says when this control plane gave the last lease.
+// note wishes that the file records when this control plane gave the last lease.
 func (d *disk) note(cp *contract.ControlPlaneSettings, leased int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +138,7 @@ func (d *disk) note(cp *contract.ControlPlaneSettings, leased int64) {
 	d.wake()
 }
 
-// keepLevel2 wishes that the other file says this.
+// keepLevel2 wishes that the file of the second level holds r.
 func (d *disk) keepLevel2(r *rememberedLevel2) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,15 +155,15 @@ func (d *disk) wake() {
 	}
 }
 
-// fulfilled is the number up to which wishes are on the disk.
+// fulfilled returns the number up to which wishes are on the disk.
 func (d *disk) fulfilled() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.done
 }
 
-// newest is the number of the newest wish; still says that there was no other since
-// and that none waits, so that a file which was read in between is worth something.
+// newest returns the number of the newest wish. still reports whether this is still the
+// newest wish and it has been fulfilled. Then a file that was read in between is valid.
 func (d *disk) newest() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,8 +176,8 @@ func (d *disk) still(number uint64) bool {
 	return d.wish.number == number && d.done == number
 }
 
-// await returns when a wish is on the disk. It gives up when that has failed, or
-// takes too long.
+// await waits until a wish is on the disk. It gives up if writing has failed or takes too
+// long.
 func (d *disk) await(number uint64) error {
 	late := time.NewTimer(forgetTimeout)
 	defer late.Stop()
@@ -201,7 +199,8 @@ func (d *disk) await(number uint64) error {
 	}
 }
 
-// attempt brings what is wished to the disk; false if it has to be tried again.
+// attempt writes the newest wish to the disk. It returns false if the attempt must be
+// repeated.
 func (d *disk) attempt() bool {
 	d.mu.Lock()
 	w, l2, done := d.wish, d.level2, d.done
@@ -231,16 +230,15 @@ func (d *disk) attempt() bool {
 	return state == noTrouble
 }
 
-// bring makes the trust file what is wished. What cannot be written must not leave
-// an older trust behind: a filter that starts later would believe what was taken
-// back.
+// bring makes the trust file match a wish. If the file cannot be written, no older trust may
+// stay: a filter that starts later would believe what was revoked.
 func (d *disk) bring(w wish, done uint64) (trouble, error) {
 	d.tenancy.writing.Lock()
 	defer d.tenancy.writing.Unlock()
 	another := d.tenancy.last != nil && d.tenancy.last != d
 	if another {
 		if w.trust == nil || w.number == done {
-			return noTrouble, nil // that one was told what stands there, and answers for it
+			return noTrouble, nil // the other disk knows what the file holds, and is responsible for it
 		}
 		d.onDisk = nil
 	}
@@ -249,7 +247,7 @@ func (d *disk) bring(w wish, done uint64) (trouble, error) {
 		return noTrouble, nil
 	case w.trust == nil:
 		if r, err := readTrust(d.files); err == nil && r != nil && !r.usedBy(&w.of) {
-			return noTrouble, nil // another control plane has said that since
+			return noTrouble, nil // another control plane has written its trust since
 		}
 		d.tenancy.last, d.onDisk = d, nil
 		if err := d.files.remove(trustFile); err != nil {
@@ -273,9 +271,9 @@ func (d *disk) bring(w wish, done uint64) (trouble, error) {
 	return forgetful, err
 }
 
-// holds reports whether the disk holds a trust but for the time of the last lease. What
-// an earlier process left may not be there yet: killed after it had renamed the file, it
-// brought the directory nowhere, and a power failure would bring the former file back.
+// holds reports whether the disk holds a trust, ignoring the time of the last lease. A file
+// of an earlier process may not be safe yet: if that process was killed between renaming the
+// file and syncing the directory, a power failure would bring the former file back.
 func (d *disk) holds(r *rememberedTrust) bool {
 	if !d.onDisk.agrees(r) {
 		return false
@@ -286,7 +284,7 @@ func (d *disk) holds(r *rememberedTrust) bool {
 	return d.synced
 }
 
-// report logs when the trouble changes, not with each attempt.
+// report logs only when the trouble changes, not at each attempt.
 func (d *disk) report(now trouble, err error) {
 	if now == d.trouble {
 		return

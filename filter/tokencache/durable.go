@@ -7,27 +7,27 @@ import (
 	"path/filepath"
 )
 
-// files are what a run directory holds. What has been written or removed without
-// an error stays so after a power failure.
+// files are the contents of a run directory. What was written or removed without an error
+// stays so after a power failure.
 type files interface {
-	// read returns the content, [os.ErrNotExist] if there is none.
+	// read returns the content, or [os.ErrNotExist] if there is no such file.
 	read(name string) ([]byte, error)
 	write(name string, data []byte) error
-	// remove is no error if there is no such file.
+	// remove does not fail if there is no such file.
 	remove(name string) error
-	// sync brings to the disk what an earlier process has written or removed.
+	// sync makes the writes and removals of an earlier process durable.
 	sync() error
 }
 
-// runDirectory is the path of the directory with the settings file.
+// runDirectory is the path of the run directory.
 type runDirectory string
 
 func (d runDirectory) read(name string) ([]byte, error) {
 	return readLimited(filepath.Join(string(d), name), maxSettings)
 }
 
-// write replaces a file, so that readers see the old or the new content, and so
-// that a power failure afterwards does not bring the old one back.
+// write replaces a file. Readers see the old or the new content, and a power failure
+// afterwards does not bring the old content back.
 func (d runDirectory) write(name string, data []byte) error {
 	f, err := os.CreateTemp(string(d), "."+name+"-*") // mode 0600
 	if err != nil {
@@ -47,9 +47,9 @@ func (d runDirectory) write(name string, data []byte) error {
 	return d.sync()
 }
 
-// remove counts only once the directory is on the disk: also when the file is not
-// there, for an earlier attempt may have come as far as that. It looks first, for a
-// file system that may not be written refuses to remove even what it does not have.
+// remove succeeds only once the directory is synced, even if the file does not exist,
+// because an earlier attempt may have removed it without the sync. It checks for the file
+// first, because a read-only file system refuses even to remove a file that does not exist.
 func (d runDirectory) remove(name string) error {
 	path := filepath.Join(string(d), name)
 	_, err := os.Lstat(path)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A removal whose directory could not be brought to the disk is not done, and not
-// done either when it is tried again and finds no file: after a power failure the
-// file would be back.
+// TestRemovalIsOnDisk: a removal without a sync of the directory is not done. It is not done
+// either when it is tried again and finds no file: after a power failure the file would be
+// back.
 func TestRemovalIsOnDisk(t *testing.T) {
 	dir := runDirectory(t.TempDir())
 	writeFile(t, filepath.Join(string(dir), "x"), nil)
@@ -28,7 +28,7 @@ func TestRemovalIsOnDisk(t *testing.T) {
 	}
 }
 
-// withoutFiles runs fn while the process can open no file.
+// withoutFiles runs fn while the process cannot open any file.
 func withoutFiles(t *testing.T, fn func()) {
 	t.Helper()
 	var old syscall.Rlimit

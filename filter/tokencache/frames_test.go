@@ -8,8 +8,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// FuzzFrames hands a session whatever a peer may send. It must not panic, never
-// apply what does not follow, and never acknowledge what it did not apply.
+// FuzzFrames hands a session whatever a peer may send. The session must not panic, must not
+// apply a frame that does not follow, and must not acknowledge anything that it did not
+// apply.
 func FuzzFrames(f *testing.F) {
 	encode := func(v any) []byte {
 		b, err := contract.EncodeJSON(v)
@@ -48,7 +49,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// bareCache is a cache without goroutines and authorities.
+// bareCache returns a cache without goroutines and authorities.
 func bareCache(s *contract.Settings) *Cache {
 	c := &Cache{clock: &fakeClock{}, log: slog.New(slog.DiscardHandler), base: s, table: newTable(1<<16, &fakeClock{})}
 	c.opts.openStore = func(*contract.RedisSettings, []string) (store, error) {

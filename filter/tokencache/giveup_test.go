@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Look-ups that nobody waits for any more leave their row: the next one does not
-// wait for them, and nothing of them is left.
+// TestGivenUpLookUpsLeaveTheRow: look-ups that nobody waits for any more leave their queue.
+// The next look-up does not wait for them, and nothing of them is left.
 func TestGivenUpLookUpsLeaveTheRow(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		hold := make(chan struct{})
@@ -50,8 +50,8 @@ func TestGivenUpLookUpsLeaveTheRow(t *testing.T) {
 	})
 }
 
-// Of several who wait for one token the others go on waiting when one leaves, and
-// somebody who comes after the last has left is served.
+// TestGivenUpWaiterLeavesTheOthers: if several requests wait for one token and one leaves,
+// the others go on waiting. A request that arrives after the last one has left is served.
 func TestGivenUpWaiterLeavesTheOthers(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		const token = 1 << 20

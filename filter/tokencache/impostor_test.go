@@ -14,9 +14,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestImpostorsGetNoToken: a server with a certificate of the right authority and
-// the right host name, as any gateway has one for its listener, is not taken for
-// the control plane. The handshake fails, so that it never reads the node's token.
+// TestImpostorsGetNoToken: a server whose certificate has the right authority and host name,
+// which any gateway has for its listener, is not accepted as the control plane. The
+// handshake fails, so the server never reads the node's token.
 func TestImpostorsGetNoToken(t *testing.T) {
 	dir := t.TempDir()
 	root, ca := testCertificate(t, dir)
@@ -24,8 +24,8 @@ func TestImpostorsGetNoToken(t *testing.T) {
 	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The authority's own certificate is that of the control plane here; a leaf of
-	// it without that name is the impostor's.
+	// Here the certificate of the authority itself serves as that of the control plane. The
+	// impostor has a leaf of it without that name.
 	signer, err := x509.ParseCertificate(root.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestImpostorsGetNoToken(t *testing.T) {
 		client, server := net.Pipe()
 		go func() {
 			conn := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{impostor}, MinVersion: tls.VersionTLS13})
-			n, _ := conn.Read(make([]byte, 1<<10)) // what it was told is what counts
+			n, _ := conn.Read(make([]byte, 1<<10)) // the bytes that it received are what counts
 			_ = server.Close()
 			read <- n
 		}()

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// The instance begins with the name of the process if the agent gave it one, and
-// nothing else can stand there: another name could be taken for it.
+// TestInstanceBeginsWithTheProcess: the instance begins with the name of the process only if
+// the agent gave it a well-formed one. Any other prefix could be mistaken for a name.
 func TestInstanceBeginsWithTheProcess(t *testing.T) {
 	process := rand.Text()
 	t.Setenv(contract.ProcessEnv, process)

@@ -6,26 +6,26 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// maxHeld bounds the tokens that are remembered for Redis to be filled with.
+// maxHeld bounds the tokens that are remembered in order to refill Redis.
 const maxHeld = 32 << 10
 
-// inUse are tokens whose records Redis should hold soon: those that L1 held when
-// Redis lost them, or when L1 itself was emptied. Without it a Redis that was
-// lost would stay empty as long as L1 answers, and be of no use in the next
-// outage. The writer of the link sends them, one batch after the other.
+// inUse holds tokens whose records Redis should hold soon: those that L1 held when Redis
+// lost its data, or when L1 itself was emptied. Without it an empty Redis would stay empty
+// as long as L1 answers, and would be useless in the next outage. The writer of the link
+// sends the tokens in batches.
 type inUse struct {
 	mu      sync.Mutex
 	pending []contract.Hash
-	// batch is under way with that number; a broken link puts it back.
+	// batch is in progress with this number. A broken link puts it back.
 	batch  []contract.Hash
 	number uint64
 	// ready wakes the writer.
 	ready chan struct{}
 }
 
-// refillAfter says what is in use after a trust that was adopted: after an epoch
-// that was not there before, whose Redis holds no record yet, all that L1 holds,
-// which hides that nobody misses them there; else what still waits.
+// refillAfter refills Redis after a trust was adopted. A new epoch means that Redis holds no
+// records yet. All tokens of L1 are then sent, because L1 answers for them, so nobody would
+// ask for them and thereby fill Redis. Otherwise only the waiting tokens are sent.
 func (c *Cache) refillAfter(t contract.Trust) {
 	if t.Epoch == 0 {
 		return
@@ -41,7 +41,7 @@ func (c *Cache) refillAfter(t contract.Trust) {
 	c.inUse.look()
 }
 
-// holdForRefill remembers what L1 holds, if there is a second level.
+// holdForRefill remembers the tokens in L1 if there is a second level.
 func (c *Cache) holdForRefill() {
 	if c.config.Load().settings.Redis != nil {
 		c.inUse.add(c.table.inUse(maxHeld, c.clock.Now()))
@@ -65,7 +65,7 @@ func (u *inUse) add(tokens []contract.Hash) {
 	u.wake()
 }
 
-// wake is called with mu held.
+// wake wakes the writer. The caller holds mu.
 func (u *inUse) wake() {
 	if len(u.pending) == 0 || u.batch != nil {
 		return
@@ -76,7 +76,7 @@ func (u *inUse) wake() {
 	}
 }
 
-// look lets the writer look again after something that it waited for.
+// look makes the writer look again after something that it waited for.
 func (u *inUse) look() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,7 +92,7 @@ func (u *inUse) resume() {
 	u.wake()
 }
 
-// next takes the next batch; nil if one is under way or none waits.
+// next takes the next batch. It returns nil if one is in progress or no tokens wait.
 func (u *inUse) next() *contract.InUse {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -105,7 +105,7 @@ func (u *inUse) next() *contract.InUse {
 	return &contract.InUse{Number: u.number, Tokens: u.batch}
 }
 
-// refilled ends the batch of that number.
+// refilled ends the batch with that number.
 func (u *inUse) refilled(number uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -116,9 +116,9 @@ func (u *inUse) refilled(number uint64) {
 	u.wake()
 }
 
-// sendInUse sends a batch once the control plane vouches for a Redis again: until
-// then it would write nothing. An acknowledgement goes first, for somebody waits
-// for it.
+// sendInUse sends a batch once the control plane vouches for a Redis again, because before
+// that the control plane would not write it. A pending acknowledgement goes first, because
+// the control plane waits for it.
 func (s *session) sendInUse() error {
 	select {
 	case <-s.ackReady:

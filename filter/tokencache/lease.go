@@ -6,23 +6,23 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// lease lets L1 answer. It is immutable, so that a look-up never sees the end of
-// one lease beside the clocks of another.
+// lease lets L1 answer. It is immutable, so that a look-up never combines the end of one
+// lease with the clocks of another.
 type lease struct {
-	// end is the monotonic time from which on L1 may not answer.
+	// end is the monotonic time from which L1 may no longer answer.
 	end time.Duration
-	// apart is how far the clocks were apart when its Renew was sent.
+	// apart is how far the clocks were apart when the Renew was sent.
 	apart time.Duration
 }
 
-// newLease counts from the sending of the Renew that it answers.
+// newLease starts the lease when the Renew was sent that it answers.
 func newLease(sent Instant) *lease {
 	return &lease{end: sent.Mono + leaseSpan, apart: sent.apart()}
 }
 
-// steady says whether the clocks agree as they did when the Renew was sent. A
-// host that slept meanwhile measures too little with its monotonic clock, and
-// would answer from memory long after the control plane has stopped to wait.
+// steady reports whether the clocks agree as they did when the Renew was sent. If the host
+// slept in between, its monotonic clock measures too little. L1 would then answer long after
+// the control plane has stopped waiting for the lease to end.
 func (l *lease) steady(now Instant) bool {
 	d := now.apart() - l.apart
 	return d <= contract.ClockTolerance && d >= -contract.ClockTolerance
@@ -36,14 +36,14 @@ func (c *Cache) setLease(l *lease) {
 	c.witness.leased(l)
 }
 
-// leased says whether L1 may answer now.
+// leased reports whether L1 may answer now.
 func (c *Cache) leased(now Instant) bool {
 	l := c.lease.Load()
 	return l != nil && now.Mono < l.end && l.steady(now)
 }
 
-// inGrace says whether a lease has ended so short a time ago that the settings
-// let L1 go on. After a sleep nobody knows how long ago that was.
+// inGrace reports whether a lease has ended so recently that the settings let L1 go on.
+// After a sleep nobody knows how long ago that was.
 func (c *Cache) inGrace(cfg *config, now Instant) bool {
 	l := c.lease.Load()
 	return l != nil && now.Mono < l.end+cfg.grace && l.steady(now)
@@ -55,7 +55,7 @@ func (s *session) grant(number uint64) {
 	defer s.mu.Unlock()
 	r := s.renews[number%maxRenews]
 	if s.left || r.number != number || number == 0 {
-		return // an answer to nothing that is remembered extends nothing
+		return // it does not answer a Renew that is remembered
 	}
 	s.granted = true
 	next := newLease(r.sent)

@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// The host sleeps, or its time is set: the monotonic clock says too little about
-// the lease, which is gone until the next grant. Less than the tolerance costs
-// nothing.
+// TestClocksThatMoveApartEndTheLease: if the host sleeps or its time is set, the monotonic
+// clock measures too little of the lease. L1 then stops until the next grant. A step below
+// the tolerance has no effect.
 func TestClocksThatMoveApartEndTheLease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step time.Duration
@@ -44,7 +44,8 @@ func TestClocksThatMoveApartEndTheLease(t *testing.T) {
 	}
 }
 
-// A grant for a Renew from before a sleep came too late to say anything.
+// TestGrantFromBeforeASleepIsDropped: a grant for a Renew from before a sleep came too late
+// to count.
 func TestGrantFromBeforeASleepIsDropped(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true}, func(w *world) {
 		l := w.control.accept()
@@ -64,7 +65,8 @@ func TestGrantFromBeforeASleepIsDropped(t *testing.T) {
 	})
 }
 
-// Grace is a short time after a lease; after a sleep nobody knows how long it was.
+// TestNoGraceAfterASleep: grace is a short time after a lease, but after a sleep nobody
+// knows how much time has passed.
 func TestNoGraceAfterASleep(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true, cache: contract.CacheSettings{Grace: 5000}}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }

@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// readNodes looks a token up in a cluster, on behalf of [Cache.readL2]. Where some servers
-// answer and others do not, one may have said that the token is revoked: that is not the
-// silence in which grace is given.
+// readNodes looks a token up in a cluster, on behalf of [Cache.readL2]. If some servers
+// answer and others do not, one that answered may have said that the token is revoked. This
+// is not the silence that allows grace.
 func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
 	v := cfg.l2.nodes.visit()
 	defer func() { v.end(ctx.Err() != nil, c.logNode) }()
@@ -43,7 +43,7 @@ func (c *Cache) visitNodes(ctx context.Context, v *visit, cfg *config, began *st
 	return r, outcome
 }
 
-// failureOf is what a look-up came to that ended with an error.
+// failureOf classifies the error of a look-up.
 func failureOf(err error) l2Outcome {
 	if errors.Is(err, redisconn.ErrNotVouched) {
 		return l2Untrusted
@@ -51,7 +51,7 @@ func failureOf(err error) l2Outcome {
 	return l2Failed
 }
 
-// logNode says what has changed of a server of a cluster.
+// logNode logs what has changed about a server of a cluster.
 func (c *Cache) logNode(what nodeChange, m *met) {
 	switch what {
 	case nodeAsBefore:

@@ -9,19 +9,19 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// level2File holds what the control plane said last about the second level, so that
-// a filter that starts while the control plane is away can read Redis.
+// level2File holds what the control plane last said about the second level, so that a filter
+// that starts while the control plane is away can read Redis.
 const level2File = contract.Level2File
 
-// rememberedLevel2 is the content of that file. What another control plane said,
-// or to another node, is not used.
+// rememberedLevel2 is the content of that file. It is not used if another control plane said
+// it, or if it was said to another node.
 type rememberedLevel2 struct {
 	Address string          `json:"address"`
 	Node    string          `json:"node"`
 	Level2  contract.Level2 `json:"level2"`
 }
 
-// effective puts what the control plane said over the settings.
+// effective applies what the control plane said on top of the settings.
 func effective(s *contract.Settings, l *contract.Level2) *contract.Settings {
 	if l == nil || s.ControlPlane == nil {
 		return s
@@ -34,7 +34,7 @@ func effective(s *contract.Settings, l *contract.Level2) *contract.Settings {
 	return &out
 }
 
-// recall reads what an earlier process was told; nil if there is nothing usable.
+// recall reads what an earlier process was told. It returns nil if there is nothing usable.
 func (c *Cache) recall(s *contract.Settings) *contract.Level2 {
 	if c.disk.files == nil || s.ControlPlane == nil {
 		return nil
@@ -60,7 +60,7 @@ func (c *Cache) recall(s *contract.Settings) *contract.Level2 {
 	return &r.Level2
 }
 
-// told puts in force what the control plane says about the second level.
+// told puts into force what the control plane says about the second level.
 func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
 	if err := l.Check(); err != nil {
 		c.log.Error("what the control plane says about the second level is not used", "error", err)
@@ -70,7 +70,7 @@ func (c *Cache) told(cp *contract.ControlPlaneSettings, l *contract.Level2) {
 	defer c.configuring.Unlock()
 	now := c.base.ControlPlane
 	if now == nil || *now != *cp {
-		return // the settings name another one since
+		return // the settings name another control plane by now
 	}
 	if err := c.apply(c.base, l, c.standing.Load().trust); err != nil {
 		c.log.Error("what the control plane says about the second level is not used", "error", err)

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// backoffMin and backoffMax bound the pause before the next attempt; it
-	// doubles from failure to failure and is jittered by half.
+	// backoffMin and backoffMax bound the pause before the next attempt. The pause doubles
+	// with each failure and is jittered by half.
 	backoffMin = 50 * time.Millisecond
 	backoffMax = time.Second
 )
 
-// keepLink holds the freshness link until the cache closes: it connects, runs
-// the session and starts again when that ends or the settings name another
-// control plane. A panic ends one session only.
+// keepLink keeps up the freshness link until the cache closes. It connects, runs the session
+// and starts again when the session ends or the settings name another control plane. A panic
+// ends only one session.
 func (c *Cache) keepLink() {
-	// After Close nothing holds the lease; L1 must not answer on what is left.
+	// After Close nothing maintains the lease, so L1 must not use what is left of it.
 	defer c.setLease(nil)
 	failures := 0
 	for c.ctx.Err() == nil {
@@ -50,13 +50,13 @@ func (c *Cache) keepLink() {
 	}
 }
 
-// sessionEnd is how a session ended.
+// sessionEnd says how a session ended.
 type sessionEnd uint8
 
 const (
 	// sessionFailed: it never had a lease.
 	sessionFailed sessionEnd = iota
-	// sessionBroke: it had one, so the control plane is there.
+	// sessionBroke: it had a lease, so the control plane is there.
 	sessionBroke
 	// sessionLeft: the filter said goodbye.
 	sessionLeft
@@ -71,8 +71,8 @@ func (c *Cache) wait(timer <-chan time.Time) {
 	}
 }
 
-// pause waits before the next attempt: less long if somebody hastens it, but never so
-// that attempts follow each other faster than after a first failure.
+// pause waits before the next attempt. [Cache.Hasten] shortens the wait, but never below the
+// shortest pause after a first failure.
 func (c *Cache) pause(d time.Duration) {
 	began, timer := time.Now(), time.NewTimer(d)
 	defer timer.Stop()
@@ -81,23 +81,24 @@ func (c *Cache) pause(d time.Duration) {
 	case <-c.changed:
 	case <-timer.C:
 	case <-c.hastened:
-		// Not jittered: the token may be used at once, and clients do not ask in step.
+		// Without jitter, because the token may be used at once, and clients do not ask in
+		// step.
 		timer.Reset(min(d, max(0, backoffMin-time.Since(began))))
 		c.wait(timer.C)
 	}
 }
 
-// Hasten makes the next attempt to link begin soon. Whoever is handed to the control
-// plane for a token will use it next, when Redis may not have it yet: the proxy's way to a
-// control plane that has just started must not be back long before the link. It never
-// blocks.
+// Hasten makes the next attempt to link begin soon. It is called when the proxy sends a
+// client to the control plane for a token. The client will use the token next, when Redis
+// may not have it yet, so after a start of the control plane the link must not come up much
+// later than the proxy's route to it. Hasten never blocks.
 func (c *Cache) Hasten() {
 	if c.session.Load() != nil {
 		return
 	}
 	select {
 	case c.hastened <- struct{}{}:
-	default: // it is known
+	default: // another call is already pending
 	}
 }
 
@@ -107,8 +108,8 @@ func backoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2) //nolint:gosec // jitter needs no secrecy
 }
 
-// runSession connects once and serves the link until it breaks, the cache
-// closes, or the settings name another control plane.
+// runSession connects once and serves the link until it breaks, the cache closes, or the
+// settings name another control plane.
 func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	defer c.attemptEnded()
 	conn, err := c.dialLink(c.ctx, cp)
@@ -127,10 +128,10 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	c.log.Info("freshness link is up", "address", cp.Address)
 	c.linkTrouble = ""
 	c.inUse.resume()
-	s.acknowledge() // the trust of the welcome may have come to the disk meanwhile
+	s.acknowledge() // the trust of the welcome may have been written to disk meanwhile
 	c.attemptEnded()
 	if now := c.config.Load().settings.ControlPlane; now == nil || *now != cp {
-		s.depart() // whoever changed the settings did not see this session
+		s.depart() // the change of the settings happened before this session was visible
 	}
 	written := make(chan struct{})
 	c.start("link writer", func() {
@@ -140,7 +141,7 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	})
 	defer func() {
 		close(s.broken)
-		c.retire(s) // else the writer might not end
+		c.retire(s) // otherwise the writer might not end
 		<-written
 	}()
 	err = s.read()
@@ -156,15 +157,15 @@ func (c *Cache) runSession(cp contract.ControlPlaneSettings) sessionEnd {
 	}
 }
 
-// retire ends a session. Nobody finds it any more, and whoever has asked is answered.
+// retire ends a session. No look-up finds it any more, and pending questions are answered.
 func (c *Cache) retire(s *session) {
 	c.session.CompareAndSwap(s, nil)
 	s.close()
 	s.fail()
 }
 
-// awaitWelcome has look-ups wait: the control plane is there, and refusing what it may
-// have issued just now would be wrong some milliseconds later.
+// awaitWelcome makes look-ups wait. The control plane is there, so refusing a token that it
+// has just issued would be wrong some milliseconds later.
 func (c *Cache) awaitWelcome() {
 	select {
 	case <-*c.coming.Load():
@@ -174,7 +175,7 @@ func (c *Cache) awaitWelcome() {
 	}
 }
 
-// attemptEnded lets look-ups go on that waited for the link.
+// attemptEnded releases the look-ups that wait for the link.
 func (c *Cache) attemptEnded() {
 	coming := *c.coming.Load()
 	select {
@@ -184,14 +185,14 @@ func (c *Cache) attemptEnded() {
 	}
 }
 
-// attempted is closed while no link may be there at once: it is open during the first
-// attempt, as a filter that has just begun must not refuse what it could know some
-// milliseconds later, and from a connection to its Welcome.
+// attempted returns a channel that is closed unless a link may come up at once. It is open
+// from a connection to its Welcome, and during the first attempt, because a filter that has
+// just started must not refuse a token that it could know some milliseconds later.
 func (c *Cache) attempted() <-chan struct{} { return *c.coming.Load() }
 
-// logLink reports a failure of the link unless the cache closes. One that every attempt
-// meets is reported once: a control plane that is away for an hour is no news each
-// second.
+// logLink reports a failure of the link unless the cache closes. A failure that repeats with
+// every attempt is reported once: a control plane that is away for an hour should not cause
+// a warning each second.
 func (c *Cache) logLink(msg string, cp *contract.ControlPlaneSettings, err error) {
 	if c.ctx.Err() != nil {
 		return
@@ -204,9 +205,9 @@ func (c *Cache) logLink(msg string, cp *contract.ControlPlaneSettings, err error
 	c.log.Log(c.ctx, level, msg, "address", cp.Address, "error", err)
 }
 
-// logBroke reports the end of a link that was good. A control plane that hangs up in good
-// order is no trouble by itself: it does so when the node has renewed its token. One that
-// is gone is told of by the attempt that follows at once.
+// logBroke reports the end of a link that worked. An orderly end by the control plane is no
+// trouble by itself: it happens when the node has renewed its token. If the control plane is
+// gone, the next attempt follows at once and reports it.
 func (c *Cache) logBroke(cp *contract.ControlPlaneSettings, err error) {
 	if errors.Is(err, io.EOF) && c.ctx.Err() == nil {
 		c.log.Info("freshness link was ended by the control plane", "address", cp.Address)
@@ -215,7 +216,7 @@ func (c *Cache) logBroke(cp *contract.ControlPlaneSettings, err error) {
 	c.logLink("freshness link broke", cp, err)
 }
 
-// ports are those of connections of this side, which differ with each.
+// ports matches the local ports of connections, which differ each time.
 var ports = regexp.MustCompile(`:\d+->`)
 
 func withoutPorts(text string) string { return ports.ReplaceAllString(text, "->") }

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestLinkTroubleIsToldOnce: a control plane that is away is one line, whatever port an
-// attempt came from; another trouble is another line.
+// TestLinkTroubleIsToldOnce: a control plane that is away causes one line, no matter which
+// port an attempt came from. A different trouble causes another line.
 func TestLinkTroubleIsToldOnce(t *testing.T) {
 	var out bytes.Buffer
 	c := &Cache{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&out, nil))}
@@ -40,8 +40,8 @@ func TestLinkTroubleIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestHangUpIsNoTrouble: a control plane that ends a link in good order, as at a rotation
-// by the book, warns nobody; a link that is cut does.
+// TestHangUpIsNoTrouble: an orderly end of a link, as after a rotation of the token, causes
+// no warning; a link that is cut does.
 func TestHangUpIsNoTrouble(t *testing.T) {
 	for err, warned := range map[error]bool{io.EOF: false, fmt.Errorf("read: %w", io.EOF): false, io.ErrUnexpectedEOF: true, errors.New("reset"): true} {
 		var out bytes.Buffer

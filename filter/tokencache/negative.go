@@ -7,19 +7,20 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// negativeWays is the associativity of the table of unknown tokens. Clients
-// choose these hashes, so a look-up must cost the same however they are chosen:
-// a fixed number of places, no probing.
+// negativeWays is the associativity of the table of unknown tokens. Clients choose these
+// hashes, so a look-up must cost the same for any choice: a fixed number of places and no
+// probing.
 const negativeWays = 8
 
-// negative remembers that a token was unknown. Unknown tokens have their own
-// memory: any number of them evicts no good record.
+// negative remembers that a token was unknown. Unknown tokens have their own memory, so that
+// no number of them evicts a good record.
 type negative struct {
 	hash     contract.Hash
 	revision uint64
-	// until is the monotonic time from which on it is forgotten; 0 is empty.
+	// until is the monotonic time at which the entry is forgotten; 0 means that the place is
+	// empty.
 	until time.Duration
-	// why is one of the answers that reject.
+	// why is one of the answers that reject a token.
 	why contract.Answer
 }
 
@@ -32,8 +33,8 @@ func (s *shard) negativeSet(hash *contract.Hash) []negative {
 	return s.negatives[i : i+negativeWays]
 }
 
-// unknown is how the hash is remembered as not good, at a revision that the
-// global floor still allows; else a Miss.
+// unknown returns the remembered rejection of a hash if the global floor still allows its
+// revision, or else Miss.
 func (s *shard) unknown(hash *contract.Hash, mono time.Duration, global uint64) contract.Answer {
 	set := s.negativeSet(hash)
 	for i := range set {
@@ -64,8 +65,8 @@ func (s *shard) forgetUnknown(hash *contract.Hash) {
 	s.forgetUnknownBelow(hash, ^uint64(0))
 }
 
-// forgetUnknownBelow empties the places of a hash that was unknown before
-// revision: the token may exist since.
+// forgetUnknownBelow empties the places where a hash was unknown before revision, because
+// the token may exist since then.
 func (s *shard) forgetUnknownBelow(hash *contract.Hash, revision uint64) {
 	set := s.negativeSet(hash)
 	for i := range set {

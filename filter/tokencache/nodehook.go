@@ -9,19 +9,19 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// nodeHook is on the client of one server of a cluster, before all others: it sees what
-// they make of the answers.
+// nodeHook is a hook of the client of one server of a cluster. It comes before all other
+// hooks, so it sees what they make of the answers.
 type nodeHook struct{ address string }
 
-// watchNode has what is asked of a server of a cluster go through its breaker.
+// watchNode puts a breaker between look-ups and a server of a cluster.
 func watchNode(node *redis.Client) { node.AddHook(nodeHook{node.Options().Addr}) }
 
 // DialHook implements [redis.Hook].
 func (nodeHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook implements [redis.Hook]. A look-up that is the first of its client asks
-// where the slots are. A server that answers that may yet be none that is read, and one
-// that refuses it may be read.
+// ProcessHook implements [redis.Hook]. It handles the first look-up of a client, which asks
+// where the slots are. The answer says nothing about reads: a server that answers may still
+// not be readable, and one that refuses may be.
 func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		v := visitOf(ctx)
@@ -41,9 +41,10 @@ func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook implements [redis.Hook]. Commands that go to a second server have the
-// error of the first one until they are answered: it says nothing of the second, and if
-// that is left alone it is not why. The library does not repeat those that were not sent.
+// ProcessPipelineHook implements [redis.Hook]. Redirected commands still carry the error of
+// the first server when they reach the second one. The hook clears it, because it says
+// nothing about the second server. If the second server is left alone, the commands get that
+// error instead. The library does not repeat commands that were not sent.
 func (h nodeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		v := visitOf(ctx)
@@ -67,10 +68,10 @@ func setErrors(cmds []redis.Cmder, err error) {
 	}
 }
 
-// outside is for what a client asks in between, to open a connection.
+// outside is for the commands with which a client opens a connection.
 func outside(ctx context.Context) context.Context { return context.WithValue(ctx, visitKey{}, nil) }
 
-// verdict is why a server has not answered what was read there.
+// verdict returns the reason why a server has not answered its reads, or nil if it has.
 func verdict(cmds []redis.Cmder, err error) error {
 	answered := false
 	for _, cmd := range cmds {
@@ -83,14 +84,14 @@ func verdict(cmds []redis.Cmder, err error) error {
 		}
 		answered = answered || failed != nil
 	}
-	if answered { // the rest of the error is that of the key
+	if answered { // the rest of the error concerns the key
 		return nil
 	}
 	return err
 }
 
-// ofTheKey says whether an error says something of a key and nothing of the server: what
-// stands there, or who has it.
+// ofTheKey reports whether an error concerns only the key (what it holds, or which server
+// has it) and not the server.
 func ofTheKey(err error) bool {
 	return !errors.Is(err, redisconn.ErrNotVouched) && (errors.Is(err, redis.Nil) ||
 		redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))

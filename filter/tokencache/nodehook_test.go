@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// said is an error that a server answers.
+// said is an error that a server sends as its answer.
 type said string
 
 func (s said) Error() string { return string(s) }
@@ -21,7 +21,8 @@ func (s said) Error() string { return string(s) }
 // RedisError implements [redis.Error].
 func (said) RedisError() {}
 
-// TestVerdict: a server has failed if a read there has, for another reason than the key.
+// TestVerdict: a server has failed if a read there has failed for a reason other than the
+// key.
 func TestVerdict(t *testing.T) {
 	broken := errors.New("i/o timeout")
 	for name, tc := range map[string]struct {
@@ -40,7 +41,7 @@ func TestVerdict(t *testing.T) {
 		"an error of one and of the node": {[]error{said("WRONGTYPE no string"), broken}, broken, broken},
 	} {
 		cmds := []redis.Cmder{redis.NewCmd(t.Context(), "asking")}
-		cmds[0].SetErr(broken) // which says nothing: it is asked along
+		cmds[0].SetErr(broken) // this command is not a read, so its error does not count
 		for _, err := range tc.reads {
 			cmd := redis.NewStringCmd(t.Context(), "getrange", "k", 0, 1)
 			cmd.SetErr(err)
@@ -52,9 +53,9 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestNodesAreAskedForSlots: a server that does not say where the slots are is left alone
-// like one that is not read; one that says it may be none that is read, and one that
-// refuses it may be read. Nothing counts that no look-up asks.
+// TestNodesAreAskedForSlots: a server that does not answer the question for slots is left
+// alone like one that cannot be read. One that answers may still not be readable, and one
+// that refuses may be. Only questions of look-ups count.
 func TestNodesAreAskedForSlots(t *testing.T) {
 	n, asked := newNodes(&fakeClock{}, 0), 0
 	slots := func(err error) error {
@@ -84,8 +85,9 @@ func TestNodesAreAskedForSlots(t *testing.T) {
 	}
 }
 
-// TestErrorsOfAnotherServer: a command that was sent elsewhere first says nothing of the
-// server that it was sent to then, and where that one is not asked it fails for that.
+// TestErrorsOfAnotherServer: the error of the first server says nothing about the second one
+// that a command is sent to. If the second one is left alone, the command fails with that
+// error.
 func TestErrorsOfAnotherServer(t *testing.T) {
 	n := newNodes(&fakeClock{}, 0)
 	read := func(next error) error {
@@ -113,8 +115,8 @@ func TestErrorsOfAnotherServer(t *testing.T) {
 	}
 }
 
-// TestTimeThatOthersUsedUp: a server that was asked when the time was over already has not
-// failed; one that was silent for its share has.
+// TestTimeThatOthersUsedUp: a server that was asked after the time was over has not failed;
+// one that was silent for its share has.
 func TestTimeThatOthersUsedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(&fakeClock{}, time.Second)

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// maxNodes is how many servers of a cluster may have a breaker: Redis recommends a
-	// thousand nodes at most. Of more that fail the one that failed longest ago has to be
-	// found out anew.
+	// maxNodes is the number of servers of a cluster that may have a breaker: Redis
+	// recommends a thousand nodes at most. Beyond it, the server that failed longest ago is
+	// forgotten, and its failure has to be detected again.
 	maxNodes = 1024
-	// maxProbes is how many servers that are left alone may be tried at a time. Whoever
-	// tries one may wait for nothing, with a turn that others need.
+	// maxProbes is the number of failed servers that may be tried at the same time. A probe
+	// may wait in vain, with a turn that others need.
 	maxProbes = maxLookups / 4
-	// nodeKept is how long a server that nobody asks any more counts as left alone: the
-	// cluster has another one in its place.
+	// nodeKept is how long a server that nobody asks any more counts as left alone. After
+	// that the cluster has replaced it.
 	nodeKept = time.Minute
 )
 
-// nodes are the breakers of the servers of a cluster, by their addresses: one that fails
-// must not have those left alone that hold other tokens. Only servers that have failed
-// once have one.
+// nodes are the breakers of the servers of a cluster, by address. They are separate, so that
+// a failed server does not block the others, which hold other tokens. Only servers that have
+// failed once have a breaker.
 type nodes struct {
 	clock Clock
-	// share is for how long a server must have been silent to have failed.
+	// share is how long a server must have been silent to have failed.
 	share time.Duration
 
 	mu     sync.Mutex
@@ -37,13 +37,13 @@ type nodes struct {
 // node is the breaker of one server.
 type node struct {
 	breaker
-	refusal *leftAlone // says how it failed last
-	// told says that it was logged that another server than those vouched for answers,
-	// since it is left alone.
+	refusal *leftAlone // its last failure
+	// told says that, since the server is left alone, it was logged that it is not one of
+	// those vouched for.
 	told bool
 }
 
-// leftAlone is why a server is not asked.
+// leftAlone is the error for a server that is not asked.
 type leftAlone struct {
 	cause    error
 	stranger bool
@@ -52,15 +52,15 @@ type leftAlone struct {
 // Error implements error.
 func (e *leftAlone) Error() string { return "the server is left alone for a while: " + e.cause.Error() }
 
-// Is says that it is an [redisconn.ErrNotVouched] if the server was left alone for that.
+// Is makes the error an [redisconn.ErrNotVouched] if this is why the server is left alone.
 func (e *leftAlone) Is(target error) bool { return e.stranger && target == redisconn.ErrNotVouched }
 
 func newNodes(clock Clock, share time.Duration) *nodes {
 	return &nodes{clock: clock, share: share, failed: map[string]*node{}}
 }
 
-// allow says whether a server may be asked, or fails with a [leftAlone]. Whoever makes a
-// probe must end it.
+// allow says whether a server may be asked, or fails with a [leftAlone]. A caller that makes
+// a probe must end it with endProbe.
 func (n *nodes) allow(address string) (began time.Duration, probe bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,8 +79,8 @@ func (n *nodes) allow(address string) (began time.Duration, probe bool, err erro
 	return began, true, nil
 }
 
-// endProbe gives back what allow gave. The outcome was reported, if it says anything of the
-// server.
+// endProbe returns a probe of allow. reported says that the outcome was reported; it is
+// false if the probe says nothing about the server.
 func (n *nodes) endProbe(address string, reported bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,20 +90,20 @@ func (n *nodes) endProbe(address string, reported bool) {
 	}
 }
 
-// nodeChange is what there is to say of a server after a report.
+// nodeChange is what there is to log about a server after a report.
 type nodeChange uint8
 
 const (
 	nodeAsBefore nodeChange = iota
-	// nodeSilent: it is left alone from now on.
+	// nodeSilent: it does not answer and is left alone from now on.
 	nodeSilent
-	// nodeStrange: it is left alone, and is not the one that it was.
+	// nodeStrange: it is left alone because it is another server than before.
 	nodeStrange
 	// nodeBack: it is asked again.
 	nodeBack
 )
 
-// hasAnswered tells that a server has answered a look-up that was allowed to ask it then.
+// hasAnswered reports that a server has answered a look-up that began at the given time.
 func (n *nodes) hasAnswered(address string, began time.Duration) nodeChange {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +115,7 @@ func (n *nodes) hasAnswered(address string, began time.Duration) nodeChange {
 	return nodeBack
 }
 
-// hasFailed tells why a server has not.
+// hasFailed reports why a server has not answered.
 func (n *nodes) hasFailed(address string, began time.Duration, err error) nodeChange {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +137,8 @@ func (n *nodes) hasFailed(address string, began time.Duration, err error) nodeCh
 	return nodeAsBefore
 }
 
-// makeRoom forgets the server that failed longest ago if there are too many. mu is held.
+// makeRoom forgets the server that failed longest ago if there are too many. The caller
+// holds mu.
 func (n *nodes) makeRoom() {
 	if len(n.failed) < maxNodes {
 		return
@@ -151,7 +152,7 @@ func (n *nodes) makeRoom() {
 	delete(n.failed, oldest)
 }
 
-// isOpen says whether a server is left alone.
+// isOpen reports whether any server is left alone.
 func (n *nodes) isOpen() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

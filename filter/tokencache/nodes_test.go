@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// meet asks a server in a visit of its own, if that is allowed, and says whether it was.
+// meet asks a server in a visit of its own if this is allowed, and returns whether it was.
 func (n *nodes) meet(address string, err error) (asked bool) {
 	v := n.visit()
 	defer v.end(false, func(nodeChange, *met) {})
@@ -22,8 +22,8 @@ func (n *nodes) meet(address string, err error) (asked bool) {
 	return true
 }
 
-// TestNodesAreBreakers: each server has a breaker like that of a single Redis, whatever
-// happens to the others and however the look-ups overlap.
+// TestNodesAreBreakers: each server has a breaker like that of a single Redis, no matter
+// what happens to the others and how the look-ups overlap.
 func TestNodesAreBreakers(t *testing.T) {
 	addresses := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -96,8 +96,8 @@ func TestNodesAreBreakers(t *testing.T) {
 	})
 }
 
-// TestNodesCountOnceALookUp: a server that a look-up meets several times has failed once,
-// or not at all if it has answered in the end; and not if the time of the look-up was over.
+// TestNodesCountOnceALookUp: a server that a look-up meets several times has failed at most
+// once. It has not failed if it answered in the end, or if the time of the look-up was over.
 func TestNodesCountOnceALookUp(t *testing.T) {
 	n := newNodes(&fakeClock{}, 0)
 	visit := func(over bool, results ...error) {
@@ -129,8 +129,8 @@ func TestNodesCountOnceALookUp(t *testing.T) {
 	}
 }
 
-// TestNodesSayWhy: what is not asked counts as what it did last, and each change is said
-// once.
+// TestNodesSayWhy: a server that is not asked counts by its last failure. Each change is
+// logged once.
 func TestNodesSayWhy(t *testing.T) {
 	clock := &fakeClock{}
 	n := newNodes(clock, 0)
@@ -168,9 +168,9 @@ func TestNodesSayWhy(t *testing.T) {
 	fail(redisconn.ErrNotVouched, nodeStrange)
 }
 
-// TestNodesAreBounded: servers that fail in great number have no more breakers than a
-// cluster has nodes, and take no more turns for probes than are left for others. One that
-// nobody asks any more is nothing to report.
+// TestNodesAreBounded: even if many servers fail, there are no more breakers than a cluster
+// has nodes, and probes leave turns for others. A server that nobody asks any more is not
+// reported.
 func TestNodesAreBounded(t *testing.T) {
 	clock := &fakeClock{}
 	n := newNodes(clock, 0)
@@ -195,7 +195,7 @@ func TestNodesAreBounded(t *testing.T) {
 	if len(visits) != maxProbes {
 		t.Errorf("%d probes at a time", len(visits))
 	}
-	for _, v := range visits { // with no outcome, as of a store that panics
+	for _, v := range visits { // without an outcome, as after a panic of the store
 		v.end(false, func(nodeChange, *met) {})
 	}
 	if n.probes != 0 || !n.meet(fmt.Sprint(maxNodes/2), nil) {

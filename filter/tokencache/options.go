@@ -15,39 +15,38 @@ import (
 
 // Options of a cache. Exactly one of Path and Settings is set.
 type Options struct {
-	// Path of the settings file. It is read at [Open], which fails without it,
-	// and again whenever it changes; a version that cannot be read or parsed is
-	// logged and the last good one stays in force.
+	// Path of the settings file. [Open] reads it and fails without it. It is read again
+	// whenever it changes. A version that cannot be read or parsed is logged, and the last
+	// good one stays in force.
 	Path string
 	// Settings are used as they are, for static configurations.
 	Settings *contract.Settings
-	// Dir is the run directory, where what the control plane has said is kept for
-	// the process after this one. It defaults to the directory of Path; without
-	// either nothing is kept.
+	// Dir is the run directory. It keeps what the control plane has said for the next
+	// process. It defaults to the directory of Path; without either nothing is kept.
 	Dir string
 	// Logger is required.
 	Logger *slog.Logger
-	// Recover runs fn and recovers from its panics. Every goroutine of the cache
-	// runs inside it, because an escaped panic would end Envoy. The default
-	// logs the panic.
+	// Recover runs fn and recovers from its panics. Every goroutine of the cache runs inside
+	// it, because an escaped panic would end Envoy. The default logs the panic.
 	Recover func(name string, fn func())
-	// Clock defaults to the system's.
+	// Clock defaults to the clock of the system.
 	Clock Clock
-	// DialLink and DialRedis open the connections to the control plane and to
-	// Redis, without TLS, which the cache adds; the default is [net.Dialer].
+	// DialLink and DialRedis open the connections to the control plane and to Redis. The
+	// cache adds TLS. The default is [net.Dialer].
 	DialLink, DialRedis Dial
-	// RedisTimeout bounds each of the two reads of a look-up in Redis, four times
-	// as long while there is no link; 0 means 100 ms.
+	// RedisTimeout bounds each of the two reads of a look-up in Redis; 0 means 100 ms.
+	// Without a link the bound is four times as long.
 	RedisTimeout time.Duration
 
-	// openStore replaces Redis in tests, openFiles the disk. openStore waits for no disk,
-	// because the link's reader calls it; checkStore has read what the settings name before.
+	// openStore replaces Redis in tests, and openFiles the disk. openStore must not wait for
+	// a disk, because the reader of the link calls it. checkStore has read the files that
+	// the settings name before.
 	openStore  func(s *contract.RedisSettings, servers []string) (store, error)
 	checkStore func(s *contract.RedisSettings) error
 	openFiles  func(dir string) files
 }
 
-// Dial opens a connection and gives up when the context ends.
+// Dial opens a connection, and gives up when the context ends.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 func (o *Options) complete() error {

@@ -8,18 +8,18 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// proofsPatience is how long the link waits for a disk that has its files, if it knows what
-// was in them before.
+// proofsPatience is how long the link waits for the disk to read its files, if it knows
+// their former content.
 const proofsPatience = 250 * time.Millisecond
 
-// proofs are what is in the files that a link needs. They are immutable.
+// proofs are the contents of the files that a link needs. They are immutable.
 type proofs struct {
 	of    contract.ControlPlaneSettings
 	roots *x509.CertPool
 	token string
 }
 
-// proofsReading is a reading of these files; done is closed when it has ended.
+// proofsReading is one reading of these files. done is closed when it has ended.
 type proofsReading struct {
 	of   contract.ControlPlaneSettings
 	done chan struct{}
@@ -27,18 +27,18 @@ type proofsReading struct {
 	err  error
 }
 
-// linkFiles belong to the link's goroutine.
+// linkFiles belong to the goroutine of the link.
 type linkFiles struct {
-	known *proofs        // that were read last
-	open  *proofsReading // that is under way
+	known *proofs        // read last
+	open  *proofsReading // reading in progress
 }
 
-// proofs reads the files of a link, on a goroutine of its own: a disk that stalls when the
-// link broke must not cost the lease. What was read last serves then; a rotated token is
-// used with the next link.
+// proofs reads the files of a link on a separate goroutine, because a disk that stalls after
+// a link broke must not cost the lease. In that case the last known contents are used, and a
+// rotated token is used with the next link.
 func (c *Cache) proofs(ctx context.Context, cp contract.ControlPlaneSettings) (*proofs, error) {
 	f := &c.linkFiles
-	f.finish() // one that was too late for the link before has been made long ago
+	f.finish() // a reading that was too late for the previous link has ended by now
 	if f.open == nil || f.open.of != cp {
 		f.open = c.readProofs(cp)
 	}
@@ -59,7 +59,8 @@ func (c *Cache) proofs(ctx context.Context, cp contract.ControlPlaneSettings) (*
 	}
 }
 
-// finish takes what a reading brought that has ended, and returns that; nil if there is none.
+// finish takes the result of a reading that has ended and returns the reading, or nil if
+// none has ended.
 func (f *linkFiles) finish() *proofsReading {
 	r := f.open
 	if r == nil {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// maxFlights bounds the tokens that wait to be looked up, maxWaiters the
-	// requests waiting for them. Beyond them requests are refused; see turns and
-	// share for whose.
+	// maxFlights bounds the tokens that wait to be looked up, and maxWaiters the requests
+	// that wait for them. Beyond these bounds requests are refused; turns and share decide
+	// which ones.
 	maxFlights = 1024
 	maxWaiters = 16 << 10
 	// waitTimeout bounds the wait of one request.
 	waitTimeout = 2 * time.Second
-	// roundTimeout bounds one look-up: two reads of Redis and an introspection
-	// fit in. Whoever arrives just after a round began waits for two of them.
+	// roundTimeout bounds one look-up. It is enough for two reads of Redis and an
+	// introspection. A request that arrives just after a round began waits for two rounds.
 	roundTimeout = 950 * time.Millisecond
 )
 
 // Done receives the answer of a [Cache.Resolve]. The packed record is set for
-// contract.Found, and for contract.Expired where it is still known; it is shared by
-// all waiters of a token and must not be changed; it stays valid. Done must not block.
+// contract.Found, and for contract.Expired if it is still known. It stays valid, and must
+// not be changed because all waiters of a token share it. Done must not block.
 type Done func(answer contract.Answer, packed []byte)
 
 // waiter is one request that waits for a token.
@@ -37,15 +37,15 @@ type waiter struct {
 	done     Done
 }
 
-// flight is the look-ups of one token, one after the other.
+// flight is the series of look-ups of one token.
 type flight struct {
-	// from is who asked first. turn is set while a round waits for its turn or
+	// from is the first source that asked. turn is set while a round waits for its turn or
 	// has it.
 	from Source
 	turn *turn
-	// waiting arrived after the current round began. They are not answered by
-	// its reads, which may be older than they are: the next round serves them,
-	// usually from what this one left in L1.
+	// waiting are the waiters that arrived after the current round began. Its reads may be
+	// older than they are, so it does not answer them. The next round does, usually from
+	// what this one left in L1.
 	waiting []*waiter
 	// serving are the waiters of the current round.
 	serving []*waiter
@@ -57,28 +57,28 @@ type flights struct {
 
 	mu    sync.Mutex
 	turns turns
-	// rests are the look-ups that wait for a Welcome and have no turn meanwhile.
+	// rests are the look-ups that wait for a Welcome and do not hold a turn meanwhile.
 	rests   turns
 	byHash  map[contract.Hash]*flight
 	waiters share
 	closed  bool
 }
 
-// Resolve asks L2 and the control plane about a token that L1 could not answer
-// for, on behalf of the plugin instance that met it. It never blocks. done is
-// called exactly once, within two seconds, with anything but Miss:
-// usually on a goroutine of the cache, but before Resolve returns if the request
-// is refused at once (too many waiting, or the cache is closed).
+// Resolve asks L2 and the control plane about a token that L1 could not answer for, on
+// behalf of the plugin instance that needs it. It never blocks. done is called exactly once,
+// within two seconds, and never with Miss. It usually runs on a goroutine of the cache, but
+// runs before Resolve returns if the request is refused at once (too many waiting, or the
+// cache is closed).
 func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
 	c.ResolveFor(Source{}, hash, plugin, done)
 }
 
-// ResolveFor is Resolve on behalf of a source of questions: look-ups of different
-// sources take turns, so that random tokens of one do not starve another. giveUp
-// says that nobody wants the answer any more: a look-up that still waits for its
-// turn leaves the row. It does not block, may be called at any time and from
-// inside no Done, and done is called with Unavailable before it returns unless it
-// has been called, or is about to be, with something else.
+// ResolveFor is Resolve on behalf of a source. Look-ups of different sources take turns, so
+// that random tokens of one source do not starve the others. giveUp says that nobody wants
+// the answer any more: a look-up that still waits for its turn leaves its queue. giveUp does
+// not block, and may be called at any time except from inside a Done. Before it returns, it
+// calls done with Unavailable, unless done has been called or is about to be called with
+// another answer.
 func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
 	w := &waiter{cache: c, from: from, plugin: plugin, deadline: c.clock.Now().Mono + waitTimeout, done: done}
 	f := &c.flights
@@ -93,7 +93,7 @@ func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done 
 	if fl != nil {
 		w.flight = fl
 		if fl.turn != nil && fl.turn.abandoned {
-			fl.from = from // whoever asked first has gone
+			fl.from = from // the first asker has gone
 		}
 		fl.waiting = append(fl.waiting, w)
 		f.hasten(fl, from)
@@ -114,19 +114,20 @@ func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done 
 		f.byHash = map[contract.Hash]*flight{}
 	}
 	f.byHash[hash] = fl
-	// Inside the lock, so that close, which takes it, sees the goroutine counted.
+	// Start inside the lock, so that close, which takes the lock, sees the goroutine
+	// counted.
 	c.start("lookup", func() { f.fly(hash, fl) })
 	f.mu.Unlock()
 	return w.giveUp
 }
 
-// giveUp ends the wait of one request. A look-up for which nobody waits any more
-// leaves the row; one that has its turn goes on, and what it finds is remembered.
+// giveUp ends the wait of one request. A look-up that nobody waits for any more leaves its
+// queue. If it already has its turn, it goes on, and its result is remembered.
 func (w *waiter) giveUp() {
 	f, fl := &w.cache.flights, w.flight
 	f.mu.Lock()
 	i := slices.Index(fl.waiting, w)
-	if i < 0 { // served, or answered
+	if i < 0 { // it is being served, or has been answered
 		f.mu.Unlock()
 		return
 	}
@@ -140,8 +141,8 @@ func (w *waiter) giveUp() {
 	w.cache.opts.Recover("lookup callback", func() { w.done(contract.Unavailable, nil) })
 }
 
-// hasten lets a look-up that waits for its turn wait in the row of another source
-// that asks for the same token, if that row is shorter. mu is held.
+// hasten moves a look-up that waits for its turn to the queue of another source that asks
+// for the same token, if that queue is shorter. The caller holds mu.
 func (f *flights) hasten(fl *flight, from Source) {
 	if fl.turn == nil || !fl.turn.waits() || !f.turns.shorter(from, fl.from) {
 		return
@@ -152,20 +153,19 @@ func (f *flights) hasten(fl *flight, from Source) {
 	f.turns.grant()
 }
 
-// close refuses new waiters. Those that wait are answered by their flights.
+// close refuses new waiters. The waiting ones are answered by their flights.
 func (f *flights) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 }
 
-// fly runs rounds until nobody waits. Whatever happens in them, panics
-// included, every waiter is answered.
+// fly runs rounds until nobody waits. Every waiter is answered, even after a panic.
 func (f *flights) fly(hash contract.Hash, fl *flight) {
 	defer f.abandon(hash, fl)
 	for f.queue(hash, fl) {
 		switch f.begin(fl) {
-		case turnAbandoned: // somebody else may have come since
+		case turnAbandoned: // another waiter may have come since
 			continue
 		case turnRefused:
 			f.cache.counters.rejected.Add(1)
@@ -183,8 +183,8 @@ func (f *flights) fly(hash contract.Hash, fl *flight) {
 	}
 }
 
-// queue asks for a turn for those who wait, unless [Cache.ResolveFor] has. Without
-// any it ends the flight and returns false.
+// queue asks for a turn for the waiters, unless [Cache.ResolveFor] has done so. Without
+// waiters it ends the flight and returns false.
 func (f *flights) queue(hash contract.Hash, fl *flight) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,19 +198,18 @@ func (f *flights) queue(hash contract.Hash, fl *flight) bool {
 	return true
 }
 
-// beginning is what comes of waiting for a turn.
+// beginning is the result of waiting for a turn.
 type beginning uint8
 
 const (
 	turnGranted beginning = iota
-	// turnRefused: the row is too long or the time is over.
+	// turnRefused: the queue is too long or the time is over.
 	turnRefused
 	// turnAbandoned: nobody waited any more.
 	turnAbandoned
 )
 
-// begin waits for the turn and makes those who wait then the ones that are
-// served.
+// begin waits for the turn. The waiters of that moment become the ones that are served.
 func (f *flights) begin(fl *flight) beginning {
 	f.mu.Lock()
 	turn, wait := fl.turn, time.Duration(0)
@@ -239,7 +238,7 @@ func (f *flights) begin(fl *flight) beginning {
 	return turnGranted
 }
 
-// endTurn lets the next one begin.
+// endTurn gives the turn to the next look-up.
 func (f *flights) endTurn(fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,10 +248,10 @@ func (f *flights) endTurn(fl *flight) {
 	}
 }
 
-// rest returns the link. It waits for one that may be there at once, without the turn: a
-// control plane that starts can take most of a round for its Welcome, and tokens that
-// nobody knows would keep those out that Redis can answer for. It returns nil if there is
-// no link. A round that does not get its turn back is over, which over tells it.
+// rest returns the link, or nil if there is none. If a link may come up at once, rest waits
+// for it without holding the turn: a control plane that starts can take most of a round to
+// send its Welcome, and look-ups of unknown tokens would block those that Redis can answer.
+// If the round does not get its turn back, it is over, and rest calls over.
 func (f *flights) rest(ctx context.Context, fl *flight, over context.CancelFunc) *session {
 	attempted := f.cache.attempted()
 	if s := f.cache.session.Load(); s != nil {
@@ -260,12 +259,12 @@ func (f *flights) rest(ctx context.Context, fl *flight, over context.CancelFunc)
 	}
 	select {
 	case <-attempted:
-		return f.cache.session.Load() // it may just have come
+		return f.cache.session.Load() // it may have come just now
 	default:
 	}
 	f.mu.Lock()
 	from := fl.from
-	if fl.turn == nil { // the round is over already
+	if fl.turn == nil { // the round is already over
 		f.mu.Unlock()
 		return nil
 	}
@@ -303,11 +302,11 @@ func (f *flights) rest(ctx context.Context, fl *flight, over context.CancelFunc)
 	return f.cache.session.Load()
 }
 
-// settle answers the waiters of a round. Unavailable is for those too who came
-// while it lasted: it says nothing about the token, and to try once more for
-// them could make them wait beyond their time. But a control plane that may not
-// speak about one plugin may speak about another: a refusal on that ground is
-// for the waiters of that plugin, the rest goes on waiting as long as it may.
+// settle answers the waiters of a round. Unavailable also goes to those that came during the
+// round: it says nothing about the token, and another try could make them wait too long.
+// There is an exception: a control plane that may not speak about one plugin may speak about
+// another. Such a refusal is only for the waiters of that plugin, and the others go on
+// waiting as long as they may.
 func (f *flights) settle(fl *flight, plugin string, out outcome) {
 	if out.answer == contract.Unavailable {
 		mono := f.cache.clock.Now().Mono
@@ -328,8 +327,8 @@ func (f *flights) settle(fl *flight, plugin string, out outcome) {
 	}
 }
 
-// answerNext takes the first waiter out before it is called, so that a panic
-// cannot make it be called twice.
+// answerNext removes the first waiter before it calls it, so that a panic cannot make it be
+// called twice.
 func (f *flights) answerNext(fl *flight, out outcome) {
 	w := fl.serving[0]
 	fl.serving = fl.serving[1:]
@@ -339,8 +338,7 @@ func (f *flights) answerNext(fl *flight, out outcome) {
 	f.cache.opts.Recover("lookup callback", func() { w.done(out.answer, out.packed) })
 }
 
-// abandon answers what a flight left behind. It finds something only after a
-// panic.
+// abandon answers the waiters that a flight left behind, which happens only after a panic.
 func (f *flights) abandon(hash contract.Hash, fl *flight) {
 	f.endTurn(fl)
 	f.mu.Lock()

@@ -36,8 +36,8 @@ func TestConcurrentFirstUsesAreOneLookUp(t *testing.T) {
 	})
 }
 
-// Without a lease the waiters that came after the first read began share a
-// second one: two look-ups at most.
+// TestConcurrentFirstUsesWithoutLease: without a lease, the waiters that came after the
+// first read began share a second one, so there are at most two look-ups.
 func TestConcurrentFirstUsesWithoutLease(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		w.store.putRecord(t, 1, testRecord(1, 5))
@@ -60,8 +60,8 @@ func TestConcurrentFirstUsesWithoutLease(t *testing.T) {
 	})
 }
 
-// Redis takes connections and says nothing: nobody waits longer than its
-// deadline, and after three of those nobody waits for it at all.
+// TestBlockedRedis: Redis accepts connections but does not answer. No request waits longer
+// than its deadline, and after three failures no request waits at all.
 func TestBlockedRedis(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		w.store.block = true
@@ -100,9 +100,9 @@ func TestBlockedRedis(t *testing.T) {
 	})
 }
 
-// While the control plane is away Redis is the only one to ask: a good read that
-// takes long, because a machine has too much to do, is waited for. With a link
-// nobody waits so long, since the control plane answers.
+// TestSlowRedisIsWaitedForWithoutALink: while the control plane is away, only Redis can be
+// asked, so a good read that is slow because of an overloaded machine is waited for. With a
+// link the wait is shorter, because the control plane can answer.
 func TestSlowRedisIsWaitedForWithoutALink(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }
@@ -127,7 +127,7 @@ func TestSlowRedisIsWaitedForWithoutALink(t *testing.T) {
 	})
 }
 
-// A failing Redis says nothing about a token.
+// TestErrorsAreNotRemembered: a failing Redis says nothing about a token.
 func TestErrorsAreNotRemembered(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
@@ -142,7 +142,8 @@ func TestErrorsAreNotRemembered(t *testing.T) {
 	})
 }
 
-// The control plane may refuse to speak about one plugin and answer another.
+// TestRefusalIsForOnePlugin: the control plane may refuse to speak about one plugin and
+// answer another.
 func TestRefusalIsForOnePlugin(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true}, func(w *world) {
 		w.control.introspect = func(q *contract.Introspect) *contract.Result {
@@ -202,7 +203,7 @@ func TestBoundsOfResolve(t *testing.T) {
 		if answered.Load() != 1 || w.cache.Stats().Rejected != 1 {
 			t.Errorf("a look-up beyond the bound was not refused at once: %+v", w.cache.Stats())
 		}
-		// The nothing that is known of whoever asks is one source among others.
+		// Requests without a known source count as one source.
 		waiting := bound
 		for ; answered.Load() == 1; waiting++ {
 			w.cache.Resolve(hashOf(0), testPlugin, done)
@@ -220,7 +221,8 @@ func TestBoundsOfResolve(t *testing.T) {
 	})
 }
 
-// Panics of a callback and of the store: everybody is answered once.
+// TestPanicsAnswerEverybodyOnce: after panics of a callback and of the store, every waiter
+// is answered once.
 func TestPanicsAnswerEverybodyOnce(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		var answered atomic.Int64

@@ -6,7 +6,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// roomForSlot grows the index, or says that it is full.
+// roomForSlot grows the index if needed. It returns false if the index is full.
 func (s *shard) roomForSlot() bool {
 	if s.used < len(s.slots)/4*3 {
 		return true
@@ -24,8 +24,8 @@ func (s *shard) roomForSlot() bool {
 	return true
 }
 
-// roomFor makes head the start of size free bytes, growing the ring while it
-// may grow, or says that the oldest record must go first.
+// roomFor makes head the start of size free bytes and grows the ring while it may grow. It
+// returns false if the oldest record must go first.
 func (s *shard) roomFor(size int) bool {
 	for {
 		switch {
@@ -46,7 +46,7 @@ func (s *shard) roomFor(size int) bool {
 	}
 }
 
-// wrapHead leaves the rest of the ring as a filler.
+// wrapHead turns the rest of the ring into a filler.
 func (s *shard) wrapHead() {
 	if rest := len(s.ring) - s.head; rest > 0 {
 		binary.LittleEndian.PutUint32(s.ring[s.head:], 0)
@@ -77,8 +77,8 @@ func (s *shard) drop() (pos, size int) {
 	return pos, size
 }
 
-// owned returns the slot that points at pos, or -1 if the record there has been
-// removed or replaced.
+// owned returns the slot that points at pos, or -1 if the record there has been removed or
+// replaced.
 func (s *shard) owned(pos int) int {
 	hash := contract.Hash(s.ring[pos+offHash : pos+headerSize])
 	tag, mask := tagOf(&hash), len(s.slots)-1
@@ -90,9 +90,9 @@ func (s *shard) owned(pos int) int {
 	return -1
 }
 
-// advance moves the hand by one record. A record that was used since the hand
-// last passed goes to the front, as long as there are chances left and it is
-// not void; gone says that a record was forgotten that could still have served.
+// advance moves the hand by one record. A record that was used since the hand last passed
+// goes to the front, unless no chances are left or it is void. gone says that a record was
+// forgotten that could still have served.
 func (s *shard) advance(chances int, void func(*entry) bool) (left int, gone bool) {
 	pos, size := s.drop()
 	slot := s.owned(pos)
@@ -102,7 +102,7 @@ func (s *shard) advance(chances int, void func(*entry) bool) (left int, gone boo
 	e := s.header(pos)
 	dead := void(&e)
 	if chances > 0 && !dead && s.slots[slot]&usedBit != 0 && s.roomForSecond(size) {
-		// Source and target may overlap, which copy allows.
+		// Source and target may overlap; copy allows this.
 		copy(s.ring[s.head:s.head+size], s.ring[pos:pos+size])
 		s.slots[slot] = slotValue(s.slots[slot]>>33, s.head)
 		s.head += size
@@ -113,13 +113,13 @@ func (s *shard) advance(chances int, void func(*entry) bool) (left int, gone boo
 	return chances, !dead
 }
 
-// roomForSecond is roomFor for the record that was just dropped. Its own bytes
-// are free, so there is room without growing, and they are not overwritten
-// before they are copied: a filler goes behind head, which lies behind them.
+// roomForSecond is roomFor for the record that was just dropped. Its own bytes are free, so
+// there is room without growing. They are not overwritten before they are copied, because a
+// filler goes behind head, and head lies behind them.
 func (s *shard) roomForSecond(size int) bool {
 	switch {
 	case s.full == 0:
-		return false // it was the only one; moving it would free nothing
+		return false // it was the only record; moving it would free nothing
 	case s.head <= s.tail:
 		return s.tail-s.head >= size
 	case len(s.ring)-s.head < size:

@@ -8,11 +8,11 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// A shard keeps its records in a ring of bytes, in the order of their arrival,
-// and finds them through an open-addressed index of 8-byte slots. The ring's
-// oldest end is the hand of a CLOCK: making room looks at the oldest record and
-// either moves it to the front (it was used since) or forgets it. So there is no
-// fragmentation, no free list and no pointer for the garbage collector.
+// A shard keeps its records in a ring of bytes, in the order of their arrival, and finds
+// them through an open-addressed index of 8-byte slots. The oldest end of the ring is the
+// hand of a CLOCK: to make room, the shard looks at the oldest record. It moves the record
+// to the front if it was used since, and otherwise forgets it. So there is no fragmentation,
+// no free list and no pointer for the garbage collector.
 //
 // Record in the ring, little endian, 8-aligned:
 //
@@ -65,7 +65,7 @@ type entry struct {
 	credential owner
 	consumer   owner
 	revision   uint64
-	// end is when it serves no more, see over.
+	// end is when the record stops serving, see over.
 	end int64
 }
 
@@ -85,8 +85,8 @@ func (s *shard) clear() {
 	s.used, s.head, s.tail, s.full = 0, 0, 0, 0
 }
 
-// inUse appends the hashes of up to limit records that serve, those first that
-// were used since the hand passed.
+// inUse appends the hashes of up to limit records that serve. Records that were used since
+// the hand passed come first.
 func (s *shard) inUse(to []contract.Hash, limit int, serves func(*entry) bool) []contract.Hash {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -164,13 +164,13 @@ func (s *shard) packed(pos int) []byte {
 	return s.ring[pos+headerSize : pos+headerSize+n]
 }
 
-// put stores a record and returns how many others had to go. The caller holds
-// mu exclusively and has removed an older record of the hash.
+// put stores a record and returns how many others were evicted. The caller holds mu
+// exclusively and has removed an older record of the hash.
 func (s *shard) put(e *entry, packed []byte, void func(*entry) bool) (evicted int) {
 	size := (headerSize + len(packed) + 7) &^ 7
 	chances := maxChances
 	for !s.roomForSlot() || !s.roomFor(size) {
-		if s.full == 0 { // cannot be: the ring holds the largest record
+		if s.full == 0 { // cannot happen: the ring has room for the largest record
 			return evicted
 		}
 		var gone bool
@@ -205,7 +205,7 @@ func place(slots []uint64, v uint64) {
 	slots[i] = v
 }
 
-// remove forgets a record; its bytes are reused when the hand passes them.
+// remove forgets a record. Its bytes are reused when the hand passes them.
 func (s *shard) remove(slot int) {
 	s.used--
 	mask := len(s.slots) - 1

@@ -1,10 +1,9 @@
 package tokencache
 
-// share bounds the requests that wait, so that none of those who ask takes what
-// is left for the others. An address may hold a third of what is free, and so at
-// most a quarter of all; a connection may hold as much as it leaves to the others
-// of its address. So a few strangers leave room for somebody new: to fill it takes
-// thirty addresses.
+// share bounds the waiting requests, so that no source takes the room of the others. An
+// address may hold a third of the free room, and so at most a quarter of all room. A
+// connection may hold as much as it leaves to the others of its address. So a few flooding
+// addresses leave room for new ones: it takes thirty addresses to fill it.
 type share struct {
 	total     int
 	byAddress map[uint64]*held
@@ -16,7 +15,7 @@ type held struct {
 	byConnection map[uint64]int
 }
 
-// take counts one more, or refuses.
+// take counts one more request, or refuses it.
 func (s *share) take(from Source) bool {
 	a := s.byAddress[from.Address]
 	ofAddress, ofConnection := 0, 0
@@ -40,7 +39,7 @@ func (s *share) take(from Source) bool {
 	return true
 }
 
-// give takes one back.
+// give counts one request less.
 func (s *share) give(from Source) {
 	a := s.byAddress[from.Address]
 	s.total--

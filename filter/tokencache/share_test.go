@@ -9,12 +9,12 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Requests for one token of one address wait in no row, so rows do not bound them.
-// They take a quarter of the room and leave the rest to others.
+// TestNoSourceTakesTheRoomOfOthers: requests of one address for one token do not wait in
+// queues, so queues do not bound them. They get at most a quarter of the room.
 func TestNoSourceTakesTheRoomOfOthers(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		w.store.block = true
-		// Look-ups whose time is over leave while the test looks.
+		// Look-ups whose time is over may end while the test counts.
 		held := func(of func(*share) int) int {
 			w.cache.flights.mu.Lock()
 			defer w.cache.flights.mu.Unlock()
@@ -51,7 +51,8 @@ func TestNoSourceTakesTheRoomOfOthers(t *testing.T) {
 	})
 }
 
-// A connection leaves room for the others of its address.
+// TestNoConnectionTakesTheRoomOfItsAddress: a connection leaves room for the others of its
+// address.
 func TestNoConnectionTakesTheRoomOfItsAddress(t *testing.T) {
 	var s share
 	for s.take(Source{stranger, 1}) {
@@ -64,7 +65,7 @@ func TestNoConnectionTakesTheRoomOfItsAddress(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, what is counted is what is held.
+// TestShareModel: after any sequence of take and give, the counts match what is held.
 func TestShareModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s share

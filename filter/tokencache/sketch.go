@@ -3,32 +3,31 @@ package tokencache
 import "sync/atomic"
 
 const (
-	// rows is how many buckets a subject has.
+	// rows is the number of buckets of a subject.
 	rows = 4
-	// Bounds of the number of buckets of a row, powers of two.
+	// The number of buckets of a row is a power of two between these bounds.
 	minBuckets = 1 << 10
 	maxBuckets = 1 << 17
 )
 
-// sketch keeps the highest floor of each subject, in a bucket of each of its rows,
-// which it shares with others that differ from row to row (a count-min sketch,
-// Cormode and Muthukrishnan 2005, of maxima). The floor of a subject is the lowest of
-// its buckets, and never lower than its own: what is void stays void. It is higher
-// only if others have raised all of its buckets. Then a record of an innocent token
-// cannot be used once more, in L1 as in Redis; the next look-up yields a newer
-// revision, and has that written to Redis. L1 must not go on with the older record:
-// nobody would ask, and the token would be refused when only Redis is left.
+// sketch keeps the highest floor of each subject in one bucket of each row (a count-min
+// sketch, Cormode and Muthukrishnan 2005, of maxima). A subject shares its buckets with
+// others, with different ones in each row. Its floor is the lowest of its buckets, and never
+// lower than its own: a void record stays void. The floor is too high only if others have
+// raised all of its buckets. A record of such an innocent token is no longer usable, in L1
+// as in Redis. The next look-up gets a newer revision and has it written to Redis. L1 must
+// not continue with the older record: then nobody would ask, and the token would be refused
+// when only Redis is left.
 //
-// After N revocations that befalls a share of (1-e^(-N/buckets))^rows of the tokens,
-// with all buckets 3 in 100,000 after 10,000.
+// After N revocations this happens to a share of (1-e^(-N/buckets))^rows of the tokens: with
+// maxBuckets, 3 in 100,000 after 10,000.
 type sketch struct {
 	rows [rows][]atomic.Uint64
 	mask uint64
 }
 
-// spot says where a subject has its buckets. In row k that is a + k*b: subjects that
-// share the one of two rows differ in the others, unless they agree in all bits that
-// are used.
+// spot says where a subject has its buckets: in row k at a + k*b. Subjects that share a
+// bucket in one row have different ones in the others, unless all their used bits agree.
 type spot struct{ a, b uint64 }
 
 func newSketch(buckets int) sketch {
@@ -41,8 +40,7 @@ func newSketch(buckets int) sketch {
 
 func (s *sketch) bytes() int64 { return rows * 8 * int64(s.mask+1) } //nolint:gosec // bounded
 
-// raise lifts the floor of a subject. Once it has returned no older record is
-// admitted.
+// raise lifts the floor of a subject. Once it has returned, no older record is admitted.
 func (s *sketch) raise(at spot, revision uint64) {
 	for k := range s.rows {
 		raise(&s.rows[k][at.a&s.mask], revision)
@@ -50,8 +48,8 @@ func (s *sketch) raise(at spot, revision uint64) {
 	}
 }
 
-// admits says whether a revision is not below the floor of a subject. The first bucket
-// mostly tells.
+// admits reports whether a revision is not below the floor of a subject. The first bucket
+// usually decides.
 func (s *sketch) admits(at spot, revision uint64) bool {
 	for k := range s.rows {
 		if revision >= s.rows[k][at.a&s.mask].Load() {

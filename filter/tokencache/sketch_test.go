@@ -9,7 +9,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// The floor of a subject is never lower than its own, however many share its buckets.
+// TestSketchIsNeverTooLow: the floor of a subject is never lower than its own, no matter how
+// many others share its buckets.
 func TestSketchIsNeverTooLow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSketch(4)
@@ -33,11 +34,12 @@ func TestSketchIsNeverTooLow(t *testing.T) {
 	})
 }
 
-// What revocations of others cost innocent tokens and owners, against what the buckets
-// and the rows promise: three times as much would be a bad hash.
+// TestSketchRarelyMeetsTheInnocent compares what revocations of others cost innocent tokens
+// and owners with what the buckets and rows promise. Three times as much would mean a bad
+// hash.
 func TestSketchRarelyMeetsTheInnocent(t *testing.T) {
 	f := newFloors(1 << 30)
-	const revoked, innocent = 30_000, 200_000 // promised: 0.18 % each
+	const revoked, innocent = 30_000, 200_000 // expected: 0.18 % each
 	for i := range revoked {
 		h := hashOf(i)
 		f.raiseToken(&h, 7)

@@ -2,10 +2,10 @@ package tokencache
 
 import "sync"
 
-// tenants counts the caches of this process by their run directories. While one closes,
-// which may take a while, the next may be opened. The one that closes takes what the
-// control plane said from the disk and says goodbye; had the next one read it before,
-// the control plane would not know that it is believed.
+// tenants counts the caches of this process by run directory. While one cache closes, which
+// may take a while, the next may be opened. The closing cache removes what the control plane
+// said from the disk and then says goodbye. If the next cache had read it before, it would
+// believe something without the knowledge of the control plane.
 var tenants = directories{caches: map[string]*tenancy{}}
 
 type directories struct {
@@ -15,15 +15,17 @@ type directories struct {
 
 // tenancy is one directory with the caches that have it open.
 type tenancy struct {
-	caches int // with the mutex of directories held
-	// writing is held while one of them writes or removes the trust file, so that what it
-	// does there, however long the disk takes, is not done to what another one has written.
-	// last is who began that last, nil if nobody did: that one answers for what stands there.
+	caches int // guarded by the mutex of directories
+	// writing is held while one of the caches writes or removes the trust file, so that a
+	// slow write or removal cannot hit what another cache has written. last is the disk that
+	// began the last of these operations, or nil if there was none. It is responsible for
+	// the content of the file.
 	writing sync.Mutex
 	last    *disk
 }
 
-// enter counts one more cache of a directory, before it reads anything there.
+// enter counts one more cache of a directory. It must be called before that cache reads
+// anything there.
 func (d *directories) enter(dir string) *tenancy {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +38,7 @@ func (d *directories) enter(dir string) *tenancy {
 	return t
 }
 
-// leave counts one less, when it does nothing there any more.
+// leave counts one cache less. It must be called when the cache does nothing there any more.
 func (d *directories) leave(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +51,7 @@ func (d *directories) leave(dir string) {
 	}
 }
 
-// alone says whether there is no other cache of a directory.
+// alone reports whether a directory has no other cache.
 func (d *directories) alone(dir string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

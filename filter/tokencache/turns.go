@@ -2,30 +2,29 @@ package tokencache
 
 import "slices"
 
-// maxLookups bounds the look-ups that ask Redis and the control plane at a time.
-// It is half of what the control plane answers for one link at a time, and the
-// number of connections to Redis: whoever has a turn waits for answers only, never
-// for other look-ups, nor for those that were given up.
+// maxLookups bounds the look-ups that ask Redis and the control plane at the same time. It
+// is half of what the control plane answers for one link at the same time, and it is the
+// number of connections to Redis. So a look-up that has its turn waits only for answers,
+// never for other look-ups or for those that were given up.
 const maxLookups = 32
 
-// Source says who asks, so that nobody starves others: first by address, then by
-// connection. Equal values are one asker; the zero value is everybody of whom
-// nothing is known.
+// Source says who asks, first by address, then by connection, so that no asker starves the
+// others. Equal values are one asker. The zero value stands for all unknown askers.
 type Source struct{ Address, Connection uint64 }
 
-// turns lets look-ups begin, at most maxLookups at a time, in a fair order:
-// addresses take turns, and the connections of an address take turns among each
-// other. A flood from one of them delays the others by one turn each, however
-// many look-ups it has waiting. Its owner serialises access.
+// turns lets look-ups begin, at most maxLookups at the same time, in a fair order: addresses
+// take turns, and so do the connections of an address. A flood from one of them delays the
+// others by one turn each, no matter how many look-ups it has waiting. The owner of turns
+// serialises access.
 type turns struct {
-	// resting ones let nobody begin: whoever waits leaves by himself.
+	// resting says that no look-up may begin; they only wait.
 	resting        bool
 	active, queued int
 	addresses      []*address // the next one first
 	byAddress      map[uint64]*address
 }
 
-// address are the waiting look-ups of one address.
+// address holds the waiting look-ups of one address.
 type address struct {
 	key          uint64
 	queued       int
@@ -33,7 +32,7 @@ type address struct {
 	byConnection map[uint64]*connection
 }
 
-// connection are those of one connection, the oldest first.
+// connection holds the waiting look-ups of one connection, the oldest first.
 type connection struct {
 	key     uint64
 	waiting []*turn
@@ -41,19 +40,18 @@ type connection struct {
 
 // turn is one look-up that waits to begin.
 type turn struct {
-	// begin is closed when it may, has been refused or was abandoned.
+	// begin is closed when the look-up may begin, was refused or was abandoned.
 	begin     chan struct{}
 	granted   bool
 	refused   bool
 	abandoned bool
 }
 
-// waits says whether it is in a row.
+// waits reports whether the look-up is in a queue.
 func (w *turn) waits() bool { return !w.granted && !w.refused && !w.abandoned }
 
-// ask queues a look-up. With maxFlights waiting somebody is refused: the newest of
-// the connection that waits most at the address that waits most, which may be
-// this one.
+// ask queues a look-up. If more than maxFlights wait, one is refused: the newest of the
+// longest queue of a connection, at the address with the most waiting. It may be this one.
 func (t *turns) ask(from Source) *turn {
 	w := &turn{begin: make(chan struct{})}
 	t.enqueue(from, w)
@@ -86,7 +84,7 @@ func (t *turns) enqueue(from Source, w *turn) {
 	t.queued++
 }
 
-// shorter says whether a has fewer waiting than b.
+// shorter reports whether a has fewer waiting than b.
 func (t *turns) shorter(a, b Source) bool {
 	aa, ab := t.byAddress[a.Address], t.byAddress[b.Address]
 	switch {
@@ -101,11 +99,10 @@ func (t *turns) shorter(a, b Source) bool {
 	return cb != nil && (ca == nil || len(ca.waiting) < len(cb.waiting))
 }
 
-// shed refuses one that waits.
+// shed refuses one waiting look-up.
 func (t *turns) shed() {
 	a := slices.MaxFunc(t.addresses, func(x, y *address) int { return x.queued - y.queued })
-	// Of equals the one that came last goes, so that those who wait already do so
-	// for something.
+	// Among equals the last one is refused, so that the others have not waited in vain.
 	c := a.connections[0]
 	for _, o := range a.connections {
 		if len(o.waiting) >= len(c.waiting) {
@@ -119,7 +116,7 @@ func (t *turns) shed() {
 	close(w.begin)
 }
 
-// took counts one less and forgets who has nothing waiting any more.
+// took counts one less, and forgets askers without waiting look-ups.
 func (t *turns) took(a *address, c *connection) {
 	a.queued--
 	t.queued--
@@ -133,14 +130,14 @@ func (t *turns) took(a *address, c *connection) {
 	}
 }
 
-// grant lets those begin who may.
+// grant lets look-ups begin as long as turns are free.
 func (t *turns) grant() {
 	for !t.resting && t.active < maxLookups && t.queued > 0 {
 		a := t.addresses[0]
 		c := a.connections[0]
 		w := c.waiting[0]
 		c.waiting = c.waiting[1:]
-		// Both go to the end of their rows.
+		// Both go to the end of their queues.
 		t.addresses = append(t.addresses[1:], a)
 		a.connections = append(a.connections[1:], c)
 		t.took(a, c)
@@ -162,7 +159,8 @@ func (t *turns) end(from Source, w *turn) {
 	}
 }
 
-// abandon takes one that waits out of its row for good: nobody wants it any more.
+// abandon removes a waiting look-up from its queue for good, because nobody wants it any
+// more.
 func (t *turns) abandon(from Source, w *turn) {
 	if w.waits() {
 		t.leave(from, w)
@@ -171,7 +169,7 @@ func (t *turns) abandon(from Source, w *turn) {
 	}
 }
 
-// leave takes one that waits out of the row of its source.
+// leave removes a waiting look-up from the queue of its source.
 func (t *turns) leave(from Source, w *turn) {
 	a := t.byAddress[from.Address]
 	if a == nil || a.byConnection[from.Connection] == nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// stranger is the address that sends random tokens, and friend another one.
+// stranger is the address that sends random tokens, and friend is another address.
 const stranger, friend = 1, 2
 
-// A control plane that answers 640 questions a second is flooded with ten thousand
-// random tokens a second over 500 connections of one address. Cold good tokens of
-// another address are answered within a second all the same, and so are those of
-// that very address on a connection of its own.
+// TestRandomTokensDoNotStarveGoodOnes: a control plane that answers 640 questions a second
+// is flooded with ten thousand random tokens a second over 500 connections of one address.
+// Cold good tokens of another address are still answered within a second. Those of the same
+// address on a connection of its own are answered in time as well.
 func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		friend Source
@@ -92,7 +92,7 @@ func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
 	}
 }
 
-// Turns go round by address, and inside an address by connection.
+// TestTurnsGoRound: addresses take turns, and so do the connections of an address.
 func TestTurnsGoRound(t *testing.T) {
 	var ts turns
 	var busy []*turn
@@ -128,7 +128,8 @@ func TestTurnsGoRound(t *testing.T) {
 	}
 }
 
-// When the row is full, the one who waits most is refused, not who comes last.
+// TestFullRowRefusesWhoWaitsMost: when the queue is full, the source with the most waiting
+// is refused, not the newest source.
 func TestFullRowRefusesWhoWaitsMost(t *testing.T) {
 	var ts turns
 	for range maxLookups + maxFlights {
@@ -148,8 +149,8 @@ func TestFullRowRefusesWhoWaitsMost(t *testing.T) {
 	}
 }
 
-// A look-up that waits in a long row moves to a shorter one of somebody who asks
-// for the same token.
+// TestLookUpMovesToTheShorterRow: a look-up in a long queue moves to the shorter queue of
+// another source that asks for the same token.
 func TestLookUpMovesToTheShorterRow(t *testing.T) {
 	inWorld(t, worldConfig{static: true}, func(w *world) {
 		w.store.putRecord(t, 1<<20, testRecord(1<<20, 5))

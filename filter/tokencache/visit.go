@@ -10,41 +10,41 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// visit is what one look-up met of the servers of a cluster. Nobody knows before which
-// ones these are: keys lie anywhere, and a server may name another one. Each of them
-// counts once, by what it came to last.
+// visit records the servers of a cluster that one look-up met. They are not known in
+// advance: keys may lie on any server, and a server may redirect to another. Each server
+// counts once, by its last outcome.
 type visit struct {
 	of *nodes
 
 	mu  sync.Mutex
 	met []met
-	// spoke says that a server has answered, or was another one than those vouched for.
-	// Who has heard anything has not heard that nobody is there.
+	// spoke says that a server has answered, or was not one of those vouched for. Then the
+	// look-up has not met mere silence.
 	spoke bool
 }
 
 // met is one server in a visit.
 type met struct {
 	address string
-	began   time.Duration // monotonic time at which it was met first
+	began   time.Duration // monotonic time of the first meeting
 	probe   bool
-	refused error     // it is left alone
-	entered time.Time // when it was asked last
+	refused error     // set if the server is left alone
+	entered time.Time // when the server was last asked
 	asked   metOutcome
 	err     error // of metFailed
 }
 
-// metOutcome is what asking a server came to.
+// metOutcome is the result of asking a server.
 type metOutcome uint8
 
 const (
-	// metNothing: nothing is known of it.
+	// metNothing: nothing is known about it.
 	metNothing metOutcome = iota
 	metAnswered
 	metFailed
 )
 
-// visitKey is of the visit in the context of what is read.
+// visitKey is the context key of the visit that a read belongs to.
 type visitKey struct{}
 
 func (n *nodes) visit() *visit { return &visit{of: n} }
@@ -54,7 +54,7 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// meets returns the server in the visit; mu is held.
+// meets returns the entry of a server in the visit. The caller holds mu.
 func (v *visit) meets(address string) *met {
 	i := slices.IndexFunc(v.met, func(m met) bool { return m.address == address })
 	if i < 0 {
@@ -65,7 +65,7 @@ func (v *visit) meets(address string) *met {
 	return &v.met[i]
 }
 
-// enter says why a server may not be asked.
+// enter returns the reason why a server may not be asked, or nil.
 func (v *visit) enter(address string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,8 +75,8 @@ func (v *visit) enter(address string) error {
 	return m.refused
 }
 
-// leave notes what a server that was entered came to. One that did not answer in time
-// says nothing of itself unless it had its share: others may have used up the time.
+// leave records the outcome of a server that was entered. A timeout counts only if the
+// server had its share of the time, because others may have used up the time.
 func (v *visit) leave(address string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,15 +93,16 @@ func (v *visit) leave(address string, err error) {
 	}
 }
 
-// heard says whether any server said anything.
+// heard reports whether any server has spoken.
 func (v *visit) heard() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.spoke
 }
 
-// end reports every server, and calls changed with what there is to say. Where the time
-// of the look-up itself was over, servers that have not answered had no chance to.
+// end reports every server, and calls changed with the changes to log. over says that the
+// time of the look-up ended. Servers that have not answered had no chance to answer then,
+// and do not count as failed.
 func (v *visit) end(over bool, changed func(nodeChange, *met)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// An authority that has forgotten a token says unknown. What is still known here
-// of its record says more: it has expired, or its owner was revoked.
+// TestTableKnowsBetterWhy: an authority that has forgotten a token says unknown. A record
+// that is still here knows more: it has expired, or its owner was revoked.
 func TestTableKnowsBetterWhy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prepare func(*table, *fakeClock, *contract.Record)

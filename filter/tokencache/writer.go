@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// write sends what is due until the link ends. When the cache closes, or turns
-// to another control plane, it gives up the lease and says goodbye. A link that
-// merely broke keeps its lease: the control plane counts on it as well.
+// write sends what is due until the link ends. When the cache closes or turns to another
+// control plane, write gives up the lease and says goodbye. A link that merely broke keeps
+// its lease, because the control plane counts on the lease as well.
 func (s *session) write() {
 	ticker := time.NewTicker(contract.RenewEvery)
 	defer ticker.Stop()
@@ -18,7 +18,7 @@ func (s *session) write() {
 	for err == nil {
 		select {
 		case <-s.cache.ctx.Done():
-			if s.isHeard() { // else the next filter here needs what is on disk
+			if s.isHeard() { // otherwise the next filter here needs what is on disk
 				s.leave()
 			}
 			return
@@ -39,8 +39,8 @@ func (s *session) write() {
 	}
 }
 
-// isHeard says whether somebody would hear a goodbye. Where nobody does, the filter goes
-// without, as one that is killed: the control plane goes on counting on it.
+// isHeard reports whether a goodbye would be heard. If not, the filter ends without one, as
+// if it were killed, and the control plane keeps counting on it.
 func (s *session) isHeard() bool {
 	select {
 	case <-s.broken:
@@ -50,7 +50,7 @@ func (s *session) isHeard() bool {
 	}
 }
 
-// sendAck says what is new since the last time.
+// sendAck sends what is new since the last acknowledgement.
 func (s *session) sendAck() error {
 	a := s.ack()
 	if a == s.said {
@@ -67,8 +67,8 @@ func (s *session) send(t contract.FrameType, body []byte, timeout time.Duration)
 	return contract.WriteFrame(s.conn, t, body)
 }
 
-// renew asks for a lease. Its time is taken before it is sent, so that the
-// filter's span starts before the server's.
+// renew asks for a lease. It takes the time before it sends, so that the filter's span
+// starts before the server's.
 func (s *session) renew() error {
 	s.mu.Lock()
 	s.renewed++
@@ -78,17 +78,17 @@ func (s *session) renew() error {
 	return s.send(contract.FrameRenew, contract.EncodeNumber(n), writeTimeout)
 }
 
-// leave stops L1 and forgets what may be believed in Redis, before it tells the
-// control plane that nobody need wait for this filter any more. A filter that
-// starts here later would else believe a Redis whose revocations nobody has told
-// it of; if it cannot forget, the control plane must not either.
+// leave stops L1 and removes from disk what may be believed in Redis. Only then does it tell
+// the control plane that it need not wait for this filter any more. Otherwise a filter that
+// starts here later would believe a Redis without having heard of its revocations. If the
+// removal fails, the control plane must not forget this filter either.
 func (s *session) leave() {
 	s.giveUpLease()
 	if err := s.cache.disk.await(s.cache.forgetTrust(&s.cp)); err != nil {
 		s.cache.log.Warn("what the control plane vouched for in redis stays on disk", "error", err)
 		return
 	}
-	// A lost goodbye costs the control plane one lease of waiting.
+	// If the goodbye is lost, the control plane waits for one lease.
 	_ = s.send(contract.FrameBye, nil, goodbyeTimeout)
 }
 
@@ -99,8 +99,8 @@ func (s *session) giveUpLease() {
 	s.cache.setLease(nil)
 }
 
-// ask introspects a token and waits for the answer as long as the context
-// lasts. It never waits for room in the queue.
+// ask introspects a token and waits for the answer until the context ends. It never waits
+// for room in the queue.
 func (s *session) ask(ctx context.Context, hash contract.Hash, plugin string) (*contract.Result, error) {
 	reply := make(chan *contract.Result, 1)
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (s *session) ask(ctx context.Context, hash contract.Hash, plugin string) (*
 	}
 }
 
-// answer hands a result to whoever asked, if they still wait.
+// answer hands a result to the asker if it still waits.
 func (s *session) answer(m *contract.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *session) answer(m *contract.Result) {
 	}
 }
 
-// fail answers everybody who still asks with the end of the link.
+// fail ends all pending questions with the end of the link.
 func (s *session) fail() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,17 +1,15 @@
 // Package accesslog makes the access log: Envoy's own loggers, which write lines of JSON.
-// Gateways write one for each request, sidecars one for each that they refused or could
-// not deliver ([Sidecar]).
+// Gateways write one line per request. Sidecars write one for each request that they refused
+// or could not deliver ([Sidecar]).
 //
-// At gateways, what became of a request is said in three places, and none of them costs anything
-// where a request is simply let pass. The filter writes dynamic metadata when it
-// refuses, waits or issues; the metadata of a route says what it does with requests
-// that the filter let pass; who asked stands in the headers that the filter sets.
-// Envoy's formats cannot choose between places, but loggers can: there is one for
-// each [ending], with the same fields read from where they are then, and each request
-// meets the filter of exactly one of them.
+// At gateways, the result of a request is recorded in three places, none of which costs
+// anything for a request that is simply let pass. The filter writes dynamic metadata when it
+// refuses, waits or issues. The metadata of a route says what the route does with requests
+// that the filter let pass. The headers that the filter sets tell who asked. Envoy's formats
+// cannot choose between places, but loggers can: there is one logger for each [ending], with
+// the same fields read from the right places, and exactly one of them accepts each request.
 //
-// Headers by which clients could name somebody else are read only on requests that
-// the filter let pass, where it has removed what clients had sent. Paths are logged
-// without their query, and formats of users are held to operators that show no
-// credential.
+// Headers in which clients could name somebody else are read only for requests that the filter
+// let pass, where it has removed what clients had sent. Paths are logged without their query,
+// and formats of users may only use operators that show no credential.
 package accesslog

@@ -14,11 +14,11 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// million is what shares are counted in.
+// million is the unit of shares.
 const million = 1_000_000
 
-// filter lets through the requests of an ending. What was refused is never dropped,
-// whatever its status: to a gRPC client a refusal is a 200.
+// filter accepts the requests of an ending. Refused requests are never dropped, whatever their
+// status: for a gRPC client a refusal is a 200.
 func filter(e ending, drop uint32) *accesslogv3.AccessLogFilter {
 	own := said(e)
 	if drop == 0 || e == ended {
@@ -37,14 +37,14 @@ func anyOf(filters ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{OrFilter: &accesslogv3.OrFilter{Filters: filters}}}
 }
 
-// flagged lets through what Envoy has set one of some flags of.
+// flagged accepts requests for which Envoy has set one of some flags.
 func flagged(flags ...string) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 		ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: flags},
 	}}
 }
 
-// said looks at what the filter has said of a request.
+// said accepts the requests of an ending, by what the filter has recorded about them.
 func said(e ending) *accesslogv3.AccessLogFilter {
 	values := map[ending][]string{
 		passed: {""},
@@ -54,8 +54,8 @@ func said(e ending) *accesslogv3.AccessLogFilter {
 	return noted(contract.MetadataNamespace, contract.MetaDecision, e == passed, values...)
 }
 
-// noted lets through what a filter has noted one of some values of, and what it has noted
-// nothing of if otherwise is set.
+// noted accepts requests for which a filter has recorded one of some values. If otherwise is
+// set, it also accepts requests without any recorded value.
 func noted(namespace, key string, otherwise bool, values ...string) *accesslogv3.AccessLogFilter {
 	or := &matcherv3.OrMatcher{}
 	for _, v := range values {
@@ -63,7 +63,7 @@ func noted(namespace, key string, otherwise bool, values ...string) *accesslogv3
 			StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: v}},
 		}})
 	}
-	// Of one alternative Envoy wants no list.
+	// Envoy does not accept a list of one alternative.
 	value := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: or}}
 	if len(values) == 1 {
 		value = or.ValueMatchers[0]
@@ -78,7 +78,7 @@ func noted(namespace, key string, otherwise bool, values ...string) *accesslogv3
 	}}}
 }
 
-// notable lets through what is no success, and a share of what is.
+// notable accepts all requests that did not succeed, and a share of those that did.
 func notable(share uint32) *accesslogv3.AccessLogFilter {
 	return anyOf(
 		status(accesslogv3.ComparisonFilter_LE, 199), status(accesslogv3.ComparisonFilter_GE, 300),
@@ -90,8 +90,8 @@ func notable(share uint32) *accesslogv3.AccessLogFilter {
 	)
 }
 
-// failedGRPC lets through calls that failed behind a status of 200. Of what is no
-// gRPC Envoy's filter takes the HTTP status for a failure, too.
+// failedGRPC accepts calls that failed with HTTP status 200. It checks the content type,
+// because for other requests Envoy's filter derives a failure from the HTTP status.
 func failedGRPC() *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{
 		Filters: []*accesslogv3.AccessLogFilter{

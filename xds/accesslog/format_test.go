@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A format may show anything that is known of a request but what a credential could
-// be in.
+// A format may show everything known about a request, except parts that may contain a
+// credential.
 func TestFormatsShowNoCredential(t *testing.T) {
 	if _, err := Parse(Default); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,8 @@ func TestFormatsShowNoCredential(t *testing.T) {
 		"%QUERY_PARAMS(ORIG)%", "%REQ_WITHOUT_QUERY(AUTHORIZATION)%", "%ENVIRONMENT(HOME)%", "%DYNAMIC_METADATA(a:b)%", "%FILTER_STATE(a)%",
 		"%CEL(request.headers)%", "%FILE_CONTENT(/etc/passwd)%", "%SECRET(a)%", "%MESHGATE(token)%", "%MESHGATE%", "%REQ()%", "%REQ(A?B?C)%",
 		"100%", "%nothing%", "%DURATION", "%START_TIME(\n)%", "%DURATION(x)%", "%REQ(A B)%",
-		// Envoy keeps the whole path of a request that it rewrites, and fronts may send one.
+		// Envoy stores the whole path of a request that it rewrites here, and proxies in front
+		// of it may send one.
 		"%REQ(X-ENVOY-ORIGINAL-PATH)%", "%REQ(X-FORWARDED-PATH)%", "%REQ(X_ENVOY_ORIGINAL_PATH)%", "%RESP(REFRESH)%", "%RESP(X-ACCEL-REDIRECT)%",
 		"%REQ(SEC-WEBSOCKET-PROTOCOL)%", "%REQ(DPOP)%",
 		// Envoy refuses these, and the whole listener with them.
@@ -47,7 +48,7 @@ func TestFormatsShowNoCredential(t *testing.T) {
 	}
 }
 
-// Our own operators are read where each ending has them, the others stay.
+// Our own operators are read from the place of each ending; other operators stay.
 func TestFormatIsToldEnvoy(t *testing.T) {
 	f, err := Parse(`{"a":"%MESHGATE(consumer)% %DURATION%","b":{"c":"%MESHGATE(reason)%","d":"%MESHGATE(consumer):20% %MESHGATE(route):7%"}}`)
 	if err != nil {
@@ -64,8 +65,8 @@ func TestFormatIsToldEnvoy(t *testing.T) {
 	}
 }
 
-// Whatever a format is, reading it ends, and what is taken holds no operator that
-// reads a secret header.
+// Parsing ends for every format, and an accepted format contains no operator that reads a
+// secret header.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{Default, `{"a":"%REQ(AUTHORIZATION)%"}`, `{"a":"%%REQ(COOKIE)%%"}`, `{"a":"%%%REQ(COOKIE)%"}`} {
 		f.Add(s)
@@ -77,7 +78,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for e := range numEndings {
 			for _, v := range leaves(format.fieldsOf(e)) {
-				// What Envoy reads: signs in pairs are signs.
+				// Envoy reads doubled percent signs as literal ones.
 				v = strings.ToLower(strings.ReplaceAll(v, "%%", ""))
 				if i := slices.IndexFunc([]string{"%req(authorization", "%req(cookie", "%req(:path"}, func(s string) bool { return strings.Contains(v, s) }); i >= 0 {
 					t.Errorf("%q shows a credential", v)
@@ -99,7 +100,7 @@ func leaves(fields map[string]any) (out []string) {
 	return out
 }
 
-// Every listener asks for the format, and only a change of it costs reading it.
+// Every listener asks for the format, but it is parsed again only when it has changed.
 func TestFormatIsReadOnce(t *testing.T) {
 	read := func(s Settings) *Format {
 		t.Helper()

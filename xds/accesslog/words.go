@@ -7,26 +7,26 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// ending is a class of requests, by what the filter has said of them.
+// ending is a class of requests, by what the filter has recorded about them.
 type ending int
 
 const (
-	// passed: nothing, or that it let them pass after a while. What the route does
-	// with them is in its metadata, who asks in the headers.
+	// passed: nothing, or that it let the request pass after a wait. The metadata of the route
+	// tells what the route does with it, and the headers tell who asks.
 	passed ending = iota
-	// ended: that they were refused, or ended before they were decided.
+	// ended: that the request was refused, or ended before the decision.
 	ended
-	// issued: that they went to the OAuth server. Their route is another one then, and
-	// what the first one was called the filter has said, too.
+	// issued: that the request went to the OAuth server. It then takes another route, so the
+	// filter also recorded the names of the first one.
 	issued
 	numEndings
 )
 
-// path is what the client asked for without the query. Prefixes that the route
-// strips are in the first, which the listener writes.
+// path is the path that the client requested, without the query. The first header, which the
+// listener writes, includes prefixes that the route strips.
 const path = "%REQ_WITHOUT_QUERY(X-FORWARDED-PATH?:PATH):512%"
 
-// details are Envoy's own words for why it answered.
+// details is Envoy's own explanation of its response.
 const details = "%RESPONSE_CODE_DETAILS%"
 
 func ofRoute(key string) string {
@@ -36,11 +36,11 @@ func ofRequest(key string) string {
 	return "%DYNAMIC_METADATA(" + contract.MetadataNamespace + ":" + key + ")%"
 }
 
-// nothing is what no request has.
+// nothing is a field that no request has.
 var nothing = ofRequest("nothing")
 
-// words are the arguments of the operator %MESHGATE(word)%, with Envoy's operator for
-// each ending.
+// words maps the arguments of the operator %MESHGATE(word)% to Envoy's operators, one for each
+// ending.
 var words = map[string][numEndings]string{
 	"decision":    {ofRoute(contract.MetaDecision), ofRequest(contract.MetaDecision), ofRequest(contract.MetaDecision)},
 	"reason":      {ofRoute(contract.MetaReason), ofRequest(contract.MetaReason), nothing},
@@ -54,7 +54,7 @@ var words = map[string][numEndings]string{
 	"anonymous":   {header(contract.HeaderAnonymousConsumer), nothing, nothing},
 	"path":        {path, path, path},
 	"details":     {details, details, details},
-	// What sidecars alone have.
+	// Only sidecars have these.
 	"mesh":      {nothing, nothing, nothing},
 	"direction": {nothing, nothing, nothing},
 	"caller":    {nothing, nothing, nothing},
@@ -65,7 +65,7 @@ func header(h contract.Header) string { return "%REQ(" + contract.IdentityHeader
 // Words lists the arguments of the operator %MESHGATE(word)%.
 func Words() []string { return slices.Sorted(maps.Keys(words)) }
 
-// Default is the format where none is set.
+// Default is the format if none is set.
 const Default = `{
   "time": "%START_TIME%",
   "request_id": "%REQ(X-REQUEST-ID):128%",

@@ -9,16 +9,16 @@ import (
 // Slice is how late an alarm may be after a sleep or a change of the clock.
 const Slice = time.Minute
 
-// Alarm rings at a moment of the wall clock. It belongs to one goroutine, which
-// receives from C and then asks Due.
+// Alarm rings at a moment of the wall clock. It belongs to one goroutine, which receives from
+// C and then calls Due.
 type Alarm struct {
 	now   func() time.Time
 	at    time.Time
 	timer *time.Timer
 }
 
-// New returns an alarm that is not set. now is the wall clock, here as in [Wait] and
-// [AfterFunc]; nil is that of the host.
+// New returns an alarm that is not set. now is the wall clock, as in [Wait] and [AfterFunc];
+// nil means that of the host.
 func New(now func() time.Time) *Alarm { return &Alarm{now: orHost(now)} }
 
 func orHost(now func() time.Time) func() time.Time {
@@ -28,8 +28,8 @@ func orHost(now func() time.Time) func() time.Time {
 	return now
 }
 
-// Set has the alarm ring at a moment, in place of the one before. The zero time
-// stops it; so must whoever has no more use for it.
+// Set makes the alarm ring at a moment, in place of the previous one. The zero time stops the
+// alarm; a user that no longer needs it must stop it.
 func (a *Alarm) Set(at time.Time) {
 	if a.timer != nil {
 		a.timer.Stop()
@@ -40,8 +40,8 @@ func (a *Alarm) Set(at time.Time) {
 	}
 }
 
-// C is ready when it is time to ask Due. It is another channel after each Set, and
-// nil, on which nobody hears anything, while the alarm is not set.
+// C returns a channel that is ready when it is time to call Due. Each Set makes another
+// channel. It is nil, and never ready, while the alarm is not set.
 func (a *Alarm) C() <-chan time.Time {
 	if a.timer == nil {
 		return nil
@@ -49,7 +49,7 @@ func (a *Alarm) C() <-chan time.Time {
 	return a.timer.C
 }
 
-// Due reports whether the moment has come. Otherwise C will be ready again.
+// Due reports whether the moment has come. If not, C will be ready again.
 func (a *Alarm) Due() bool {
 	if a.at.IsZero() {
 		return false
@@ -62,7 +62,7 @@ func (a *Alarm) Due() bool {
 	return false
 }
 
-// Wait returns at a moment of the wall clock, or before with the error of ctx.
+// Wait returns at a moment of the wall clock, or earlier with the error of ctx.
 func Wait(ctx context.Context, now func() time.Time, at time.Time) error {
 	a := New(now)
 	a.Set(at)
@@ -79,14 +79,13 @@ func Wait(ctx context.Context, now func() time.Time, at time.Time) error {
 	}
 }
 
-// Call calls a function once, at a moment of the wall clock.
+// Call is a single call of a function at a moment of the wall clock.
 type Call struct {
 	mu    sync.Mutex
 	timer *time.Timer // nil once stopped
 }
 
-// AfterFunc calls f at a moment, on a goroutine of its own, unless the call is
-// stopped before.
+// AfterFunc calls f at a moment, on its own goroutine, unless the call is stopped before.
 func AfterFunc(now func() time.Time, at time.Time, f func()) *Call {
 	now = orHost(now)
 	c := &Call{}
@@ -100,7 +99,7 @@ func AfterFunc(now func() time.Time, at time.Time, f func()) *Call {
 	return c
 }
 
-// due reports whether the call is to be made; otherwise the timer runs again.
+// due reports whether to make the call. If not, it restarts the timer.
 func (c *Call) due(at, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,8 +123,8 @@ func (c *Call) Stop() {
 	}
 }
 
-// slice is how long to trust a timer that is to end at a moment. Readings of the
-// monotonic clock are left out: their difference is the time awake.
+// slice returns how long to trust a timer for a moment. It ignores the monotonic clock, whose
+// differences count only the time awake.
 func slice(at, now time.Time) time.Duration {
 	return min(at.Round(0).Sub(now.Round(0)), Slice)
 }

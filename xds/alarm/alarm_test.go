@@ -14,15 +14,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a wall clock that can be set while the timers of its host run on.
+// clock is a wall clock that can be set while the timers of its host continue.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time               { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) jump(by time.Duration)        { c.ahead.Add(int64(by)) }
 func (c *clock) in(d time.Duration) time.Time { return c.now().Add(d) }
 
-// waiting starts the three ways to wait for a moment; rang returns how many of
-// them have ended.
+// waiting starts the three ways to wait for a moment. rang returns how many of them have
+// ended.
 func waiting(c *clock, at time.Time) (rang func() int, stop func()) {
 	var n atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,12 +56,12 @@ func waiting(c *clock, at time.Time) (rang func() int, stop func()) {
 	return func() int { synctest.Wait(); return int(n.Load()) }, func() { call.Stop(); cancel(); <-ended; <-waited }
 }
 
-// TestAlarm says for each story of the clock when a moment that was an hour away
-// has come, in time awake.
+// TestAlarm says when a moment in one hour comes, in time awake, for different changes of the
+// clock.
 func TestAlarm(t *testing.T) {
 	for name, tc := range map[string]struct {
 		jumps time.Duration // of the wall clock, after ten minutes
-		after time.Duration // the moment has come, in time awake
+		after time.Duration // when the moment comes, in time awake
 		late  time.Duration // at most
 	}{
 		"nothing happens":          {0, time.Hour, 0},
@@ -92,7 +92,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestAlarmStops: who stops waiting is not called, and what was not set is silent.
+// TestAlarmStops: a stopped alarm does not ring, and an alarm that is not set is silent.
 func TestAlarmStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock

@@ -1,8 +1,7 @@
-// Package bootstrap writes the configuration that one Envoy starts with: who it
-// is, where its admin interface listens, how it reaches what serves its
-// configuration (the agent's relay, or the control plane itself where there is no
-// agent), and the limits that protect it from overload. Everything else comes over
-// that stream.
+// Package bootstrap writes the configuration with which an Envoy starts: who it is, where its
+// admin interface listens, how it reaches the server of its configuration, and the limits that
+// protect it from overload. The server is the agent's relay or, without an agent, the control
+// plane. Everything else arrives on that stream.
 package bootstrap
 
 import (
@@ -26,23 +25,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ADSCluster is the static cluster that leads to the relay or the control plane. No
-// service can bear its name, which the value of no tag matches: else requests for
-// that service went to the relay.
+// ADSCluster is the static cluster that leads to the relay or the control plane. No tag value
+// can be its name, so no service can have it; otherwise requests for that service would go to
+// the relay.
 const ADSCluster = "@ads_cluster"
 
-// adsStat names the statistics of that cluster.
+// adsStat is the name of that cluster in statistics.
 const adsStat = "ads_cluster"
 
-// MetadataFilter is the field of a node's metadata that says whether the proxy has
-// the token filter: [FilterNone] if it has none. Anything else, and nothing, means
-// that it has.
+// MetadataFilter is the field of a node's metadata that says whether the proxy has the token
+// filter. It is [FilterNone] if the proxy has none. Any other value, or no value, means that
+// it has the filter.
 const (
 	MetadataFilter = "dataplane.filter"
 	FilterNone     = "none"
 )
 
-// Defaults of [Config].
+// These are the defaults of [Config].
 const (
 	DefaultMaxHeap        = 2 << 30
 	DefaultMaxConnections = 50_000
@@ -51,31 +50,32 @@ const (
 // fetchTimeout is the same as that of every other resource.
 const fetchTimeout = 15 * time.Second
 
-// maxSocketPath is the longest path of a Unix socket on Linux, without its zero.
+// maxSocketPath is the maximum length of the path of a Unix socket on Linux, without its final
+// zero.
 const maxSocketPath = 107
 
 // Config describes one proxy.
 type Config struct {
 	// NodeID is cp/<control plane>/<instance> or <mesh>.<name>.
 	NodeID string
-	// Cluster is the node's service or kind.
+	// Cluster is the service or kind of the node.
 	Cluster string
-	// Metadata is told to the control plane; values are those of JSON.
+	// Metadata is sent to the control plane. Its values are those of JSON.
 	Metadata map[string]any
 	// Relay is the path of the Unix socket that serves delta ADS.
 	Relay string
-	// Direct is how an Envoy without an agent reaches the control plane; set
-	// instead of Relay.
+	// Direct is how an Envoy without an agent reaches the control plane. It is set instead of
+	// Relay.
 	Direct *Direct
-	// AdminSocket is the path of a Unix socket for the admin interface, made with
-	// mode 0600; used unless AdminPort is set.
+	// AdminSocket is the path of a Unix socket for the admin interface, created with mode
+	// 0600. It is used unless AdminPort is set.
 	AdminSocket string
 	// AdminPort is a port on 127.0.0.1 for the admin interface.
 	AdminPort uint32
-	// MaxHeap is the heap size in bytes that the overload manager protects; 0
-	// means [DefaultMaxHeap].
+	// MaxHeap is the heap size in bytes that the overload manager enforces; 0 means
+	// [DefaultMaxHeap].
 	MaxHeap uint64
-	// MaxConnections bounds downstream connections; 0 means [DefaultMaxConnections].
+	// MaxConnections limits downstream connections; 0 means [DefaultMaxConnections].
 	MaxConnections int64
 }
 
@@ -88,7 +88,7 @@ func Render(c Config) ([]byte, error) {
 	if err := b.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("validate bootstrap: %w", err)
 	}
-	// The JSON form has no fixed spacing; converting it to YAML removes that.
+	// The JSON form has no fixed spacing. Converting it to YAML removes the differences.
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {
 		return nil, fmt.Errorf("encode bootstrap: %w", err)
@@ -161,8 +161,8 @@ func pipe(path string, mode uint32) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path, Mode: mode}}}
 }
 
-// dynamic asks for everything in one delta ADS stream. A lost stream is tried
-// again within two seconds, with jitter: Envoy's default grows to half a minute.
+// dynamic requests everything on one delta ADS stream. A lost stream is retried within two
+// seconds, with jitter; Envoy's default grows to half a minute.
 func dynamic(c Config) *bootstrapv3.Bootstrap_DynamicResources {
 	source := func() *corev3.ConfigSource {
 		return &corev3.ConfigSource{
@@ -188,8 +188,8 @@ func dynamic(c Config) *bootstrapv3.Bootstrap_DynamicResources {
 	}
 }
 
-// overloadManager gives memory back at 95 % of the heap, refuses requests at
-// 98 %, and connections beyond a fixed number.
+// overloadManager releases memory at 95 % of the heap and refuses requests at 98 %. It also
+// refuses connections beyond a fixed number.
 func overloadManager(c Config) (*overloadv3.OverloadManager, error) {
 	if c.MaxHeap == 0 {
 		c.MaxHeap = DefaultMaxHeap
@@ -228,7 +228,7 @@ func overloadManager(c Config) (*overloadv3.OverloadManager, error) {
 	}, nil
 }
 
-// runtimeLayer lets routes have long regular expressions but warns of them.
+// runtimeLayer permits long regular expressions in routes, with a warning.
 func runtimeLayer() (*bootstrapv3.LayeredRuntime, error) {
 	static, err := structpb.NewStruct(map[string]any{
 		"re2.max_program_size.error_level": float64(math.MaxUint32),

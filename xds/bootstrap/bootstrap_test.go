@@ -39,7 +39,7 @@ func allConfigs() map[string]bootstrap.Config {
 	return configs
 }
 
-// authority is a certificate that Envoy can read; nothing is signed with it.
+// authority is a certificate that Envoy can read. It signs nothing.
 const authority = `-----BEGIN CERTIFICATE-----
 MIIBgDCCASWgAwIBAgIUZx8w01/vajfVhcdWmFq8ysAtWQAwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJYXV0aG9yaXR5MCAXDTI2MTEyMTExMzkxNFoYDzIxMjYxMDI4
@@ -118,7 +118,8 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-// TestTokensAreLiteral: Envoy reads %NAME% in what a stream begins with.
+// TestTokensAreLiteral: Envoy expands %NAME% in the initial metadata of a stream, so tokens
+// must be escaped.
 func TestTokensAreLiteral(t *testing.T) {
 	config := configs["direct-name.yaml"]
 	direct := *config.Direct
@@ -132,7 +133,7 @@ func TestTokensAreLiteral(t *testing.T) {
 	}
 }
 
-// TestEnvoyAccepts asks Envoy itself, where there is one.
+// TestEnvoyAccepts asks Envoy itself, if there is one.
 func TestEnvoyAccepts(t *testing.T) {
 	envoy := envoyPath()
 	if envoy == "" {

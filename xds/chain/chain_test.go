@@ -16,8 +16,8 @@ func plugin(name, config string) *view.Plugin {
 	return &view.Plugin{Entry: view.Entry[gateway.Plugin]{ID: "p", Spec: &gateway.Plugin{Name: name, Config: []byte(config)}}}
 }
 
-// TestEncode: what is encoded is what the filter reads; what it could not read is
-// an error.
+// TestEncode: the filter reads exactly what was encoded. Configuration that it could not read
+// causes an error.
 func TestEncode(t *testing.T) {
 	bob := &view.Consumer{ID: "c", Spec: &gateway.Consumer{Username: "bob", CustomID: "7"}}
 	for _, c := range []struct {
@@ -64,14 +64,15 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestEncodeNothing: a route without plugins carries no chain.
+// TestEncodeNothing: a route without plugins has no chain.
 func TestEncodeNothing(t *testing.T) {
 	if body, err := Encode(contract.Chain{Route: "r", Service: "s"}, [MaxPlugins]Attached{}); body != nil || err != nil {
 		t.Errorf("encoded %s, %v", body, err)
 	}
 }
 
-// TestPerRouteCarriesTheChain byte for byte, to the filter in the listener.
+// TestPerRouteCarriesTheChain checks that the chain reaches the filter in the listener byte
+// for byte.
 func TestPerRouteCarriesTheChain(t *testing.T) {
 	per, err := PerRoute([]byte(`{"x":1}`))
 	if err != nil {

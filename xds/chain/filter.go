@@ -13,15 +13,14 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// module names the shared library, lib<name>.so, and its statistics. It stays loaded:
-// Go code cannot be unloaded.
+// module names the shared library, lib<name>.so, and its statistics. The library stays loaded,
+// because Go code cannot be unloaded.
 func module() *modulev3.DynamicModuleConfig {
 	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true, MetricsNamespace: contract.FilterName}
 }
 
-// Filter is the filter in a listener. It runs on every route: where there is
-// a chain it decides, and everywhere it removes what clients may not say of
-// themselves, in one pass over the headers.
+// Filter returns the filter in a listener. It runs on every route. Where there is a chain it
+// decides, and everywhere it removes headers that clients must not set, in one pass.
 func Filter() (*hcmv3.HttpFilter, error) {
 	settings, err := json.Marshal(contract.FilterConfig{})
 	if err != nil {
@@ -43,9 +42,8 @@ func Filter() (*hcmv3.HttpFilter, error) {
 	}, nil
 }
 
-// PerRoute carries an encoded chain to the filter, on a route or a virtual host.
-// The filter is named by filter_name: per_route_config_name is deprecated since
-// 1.38.
+// PerRoute passes an encoded chain to the filter, on a route or a virtual host. filter_name
+// names the filter, because per_route_config_name is deprecated since 1.38.
 func PerRoute(encoded []byte) (*filterv3.DynamicModuleFilterPerRoute, error) {
 	config, err := plan.Pack(wrapperspb.String(string(encoded)))
 	if err != nil {

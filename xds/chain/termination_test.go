@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// ending is an instance of request-termination that answers with its own id.
+// ending returns an instance of request-termination that answers with its own id.
 func ending(id, route, service, consumer string) *view.Plugin {
 	return &view.Plugin{Entry: view.Entry[gateway.Plugin]{ID: id, Spec: &gateway.Plugin{
 		Name: gateway.PluginRequestTermination, Route: route, Service: service, Consumer: consumer, Enabled: true,
@@ -25,8 +25,8 @@ func disabled(p *view.Plugin) *view.Plugin {
 	return p
 }
 
-// TestTerminationPrecedence walks down the order: with one instance after the
-// other taken away, the next one answers the consumer.
+// TestTerminationPrecedence removes one instance after the other, in order of precedence. Each
+// time the next one answers the consumer.
 func TestTerminationPrecedence(t *testing.T) {
 	order := []*view.Plugin{
 		ending("crs", "r", "s", "c"), ending("cr", "r", "", "c"), ending("cs", "", "s", "c"), ending("rs", "r", "s", ""),
@@ -41,7 +41,8 @@ func TestTerminationPrecedence(t *testing.T) {
 					if !off {
 						continue
 					}
-					// Disabled ones hide nothing. Those without a consumer never get here.
+					// Disabled instances hide nothing. Those without a consumer are never
+					// passed in.
 					p = disabled(ending(p.ID, p.Spec.Route, p.Spec.Service, p.Spec.Consumer))
 				}
 				if p.Spec.Consumer == "" {
@@ -72,7 +73,7 @@ func TestTerminationPrecedence(t *testing.T) {
 	}
 }
 
-// TestEncodeTermination: what is encoded is what the filter reads.
+// TestEncodeTermination: the filter reads exactly what was encoded.
 func TestEncodeTermination(t *testing.T) {
 	configured := func(config string) Attached {
 		return Attached{Plugin: plugin(gateway.PluginRequestTermination, config)}
@@ -117,8 +118,8 @@ func TestEncodeTermination(t *testing.T) {
 	}
 }
 
-// TestEncodeTerminationRefuses: the route must refuse where the filter could not
-// be told.
+// TestEncodeTerminationRefuses: encoding fails if the filter could not read the configuration,
+// so that the route refuses.
 func TestEncodeTerminationRefuses(t *testing.T) {
 	var many []*view.Plugin
 	for i := range 100 {

@@ -1,8 +1,7 @@
 // Package concealed knows which parts of a proxy's configuration are shown to nobody: what
-// health checks send and expect, and the values of the headers of health checks and of
-// Envoy's own calls. An operator may have put a password there. Envoy takes them for
-// nothing special. What it knows to be a secret,
-// such as private keys, it leaves out of its dumps itself.
+// health checks send and expect, and the values of the headers of health checks and of Envoy's
+// own calls. An operator may have put a password there. Envoy does not treat these parts as
+// secret. It omits from its dumps what it knows to be secret, such as private keys.
 package concealed
 
 import (
@@ -13,15 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Members are the names of what holds such values, at any depth, as Envoy spells them and
-// as JSON does.
+// Members are the names of the members that contain such values at any depth, in Envoy's
+// spelling and in that of JSON.
 var Members = []string{"health_checks", "healthChecks", "initial_metadata", "initialMetadata", "http_service", "httpService"}
 
 // IsMember reports whether a name is one of [Members].
 func IsMember(name string) bool { return slices.Contains(Members, name) }
 
-// IsValue reports whether a member of a header, or of what a health check sends or expects,
-// holds its value.
+// IsValue reports whether a member is the value of a header, or the value that a health check
+// sends or expects.
 func IsValue(name string) bool {
 	switch name {
 	case "value", "raw_value", "rawValue", "text", "binary":
@@ -30,8 +29,8 @@ func IsValue(name string) bool {
 	return false
 }
 
-// Values returns what nobody may read of a resource. The error says that it cannot be
-// looked into.
+// Values returns the concealed values of a resource. The error says that the resource cannot
+// be decoded.
 func Values(typeURL string, body []byte) (values []string, err error) {
 	f := &finder{}
 	f.any(&anypb.Any{TypeUrl: typeURL, Value: body}, false)
@@ -44,7 +43,7 @@ type finder struct {
 	err    error
 }
 
-// any looks into an Any; under says that a member that holds headers leads there.
+// any searches an Any. under says that one of [Members] leads to it.
 func (f *finder) any(a *anypb.Any, under bool) {
 	if a.GetTypeUrl() == "" {
 		return
@@ -57,7 +56,7 @@ func (f *finder) any(a *anypb.Any, under bool) {
 	f.message(m.ProtoReflect(), under)
 }
 
-// message looks at the fields of a message.
+// message searches the fields of a message.
 func (f *finder) message(m protoreflect.Message, under bool) {
 	if a, is := m.Interface().(*anypb.Any); is {
 		f.any(a, under)

@@ -29,8 +29,8 @@ func pack(t *testing.T, m proto.Message) *anypb.Any {
 	return a
 }
 
-// TestValues: what health checks exchange, and headers of them and of Envoy's own calls,
-// inside extensions, too, and no others.
+// TestValues: exactly the values of health checks, and the headers of them and of Envoy's own
+// calls, are found, also inside extensions.
 func TestValues(t *testing.T) {
 	header := func(v string) *corev3.HeaderValue { return &corev3.HeaderValue{Key: "seen", Value: v} }
 	check := &clusterv3.Cluster{HealthChecks: []*corev3.HealthCheck{{HealthChecker: &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{
@@ -64,7 +64,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestQuotes: a value is found however it is spelled, and others are not.
+// TestQuotes: a value is found in any spelling, and other values are not.
 func TestQuotes(t *testing.T) {
 	for _, value := range []string{"Basic c3lzdGVtOnNlY3JldA==", "Ü\"\\\n\x01 &<>+/?", "hunter2", "abc"} {
 		sum := []byte(value)

@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// cutOff is what Envoy puts in the place of the rest of a text of more than 4096 bytes
-// (Config::Utility::truncateGrpcStatusMessage). What stands before it can be the beginning
+// cutOff replaces the end of a text of more than 4096 bytes in Envoy
+// (Config::Utility::truncateGrpcStatusMessage). The text before it may end with the beginning
 // of a value.
 const cutOff = "...(truncated)"
 
-// begun is how much of a value in bytes may stand where a text was cut off.
+// begun is how many bytes of a value may remain before cutOff.
 const begun = 1
 
-// Quotes reports whether a text holds one of some values, in any spelling in which it can
-// still be read, or the beginning of one where it was cut off. Of a short one that can be so
-// by chance.
+// Quotes reports whether a text contains one of some values in any readable spelling, or the
+// beginning of one before cutOff. A short value may be found by chance.
 func Quotes(text string, values []string) bool {
 	ends := strings.Split(text, cutOff)
 	ends = ends[:len(ends)-1]
@@ -45,12 +44,12 @@ func endsWithin(text, form string) bool {
 	return false
 }
 
-// encoded is the least length of a value in bytes of which parts of base64 are looked for:
-// those of shorter ones are in most texts.
+// encoded is the minimum length in bytes of a value whose base64 is searched for in parts. The
+// parts of shorter values occur in most texts.
 const encoded = 6
 
-// forms are the spellings of a value: as it is, as a text of a message or of JSON quotes
-// it, escaped for URLs, in hex, and in base64 at each of the three places in a longer text.
+// forms returns the spellings of a value: unchanged, as a string in a message or in JSON,
+// escaped for URLs, in hex, and in base64 at each of the three offsets within a longer text.
 func forms(v string) []string {
 	out := []string{v, escaped(v), url.QueryEscape(v), url.PathEscape(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v)))}
 	if b, err := json.Marshal(v); err == nil {
@@ -68,7 +67,7 @@ func forms(v string) []string {
 	return out
 }
 
-// escaped is a value as Envoy prints it in a message.
+// escaped returns a value as Envoy prints it in a message.
 func escaped(v string) string {
 	var b strings.Builder
 	for _, c := range []byte(v) {

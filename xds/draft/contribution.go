@@ -9,18 +9,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// mark begins the names of what policies contribute. The value of no tag has it, so a
-// service can be called as it likes and is never taken for something else.
+// mark begins the names of what policies contribute. No tag value contains it, so a service
+// may have any name and is never confused with something else.
 const mark = "@"
 
-// Marked is a name that no service, listener or secret of the mesh itself has.
+// Marked returns a name that no service, listener or secret of the mesh itself has.
 func Marked(name string) string { return mark + name }
 
-// IsMarked reports whether a name was made by [Marked].
+// IsMarked reports whether [Marked] made a name.
 func IsMarked(name string) bool { return strings.HasPrefix(name, mark) }
 
-// Contribution is what a policy adds to the proxies that it is chosen for. Names are
-// [Marked]. Clusters bring their endpoints along.
+// Contribution is what a policy adds to the proxies that it is chosen for. The names are
+// [Marked]. Clusters contain their endpoints.
 type Contribution struct {
 	// Mesh is the name of the mesh.
 	Mesh      string
@@ -29,7 +29,7 @@ type Contribution struct {
 	Secrets   []*tlsv3.Secret
 }
 
-// Origins of finished resources.
+// These are the origins of finished resources.
 const (
 	OriginInbound     = "inbound"
 	OriginOutbound    = "outbound"
@@ -37,14 +37,14 @@ const (
 	OriginContributed = "contributed"
 )
 
-// Finished is a cluster, a listener or a route table of a proxy that everybody is done
-// with, while the raw stage has it.
+// Finished is a cluster, a listener or a route table of a proxy after all other edits, as the
+// raw stage gets it.
 type Finished struct {
-	// Origin says what it is for.
+	// Origin says what the resource is for.
 	Origin string
-	// Proto is the caller's own: it may be edited, or replaced by another one of the
+	// Proto belongs to the caller. It may be edited, or replaced with another message of the
 	// same type and name.
 	Proto proto.Message
-	// Removed takes it away.
+	// Removed makes the planner omit the resource.
 	Removed bool
 }

@@ -1,8 +1,8 @@
-// Package draft holds pieces of a proxy's configuration while they are open:
-// typed protos that policies edit in place, HTTP filters in named slots, nothing
-// packed into an Any yet. A piece is frozen once every policy has had its turn.
+// Package draft contains pieces of a proxy's configuration while they are being made: typed
+// protos that policies edit in place, and HTTP filters in named slots. Nothing is packed into
+// an Any yet. A piece becomes immutable once every policy has edited it.
 //
-// Drafts live inside the builder of one cell: a policy sees one cluster, one
-// listener or one route table, never a whole proxy, so that what it does depends
-// on the key of the cell and on nothing else.
+// Drafts exist only inside the builder of one cell. A policy sees one cluster, one listener or
+// one route table, never a whole proxy, so its edits depend on nothing but the key of the
+// cell.
 package draft

@@ -9,15 +9,15 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// Pack puts the configuration of an extension into an Any; equal messages yield
-// equal bytes. A message that breaks the rules of its proto is an error.
+// Pack puts the configuration of an extension into an Any; equal messages yield equal bytes.
+// It fails for a message that breaks the rules of its proto.
 func Pack(m proto.Message) (*anypb.Any, error) { return plan.Pack(m) }
 
-// Literal escapes text for the fields that Envoy formats, such as the values of
-// headers that a route adds.
+// Literal escapes text for the fields that Envoy formats, such as values of headers that a
+// route adds.
 func Literal(s string) string { return plan.Literal(s) }
 
-// HTTPFilter makes an HTTP filter of its name and configuration.
+// HTTPFilter makes an HTTP filter from its name and configuration.
 func HTTPFilter(name string, m proto.Message) (*hcmv3.HttpFilter, error) {
 	packed, err := Pack(m)
 	if err != nil {
@@ -26,7 +26,7 @@ func HTTPFilter(name string, m proto.Message) (*hcmv3.HttpFilter, error) {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed}}, nil
 }
 
-// NetworkFilter makes a network filter of its name and configuration.
+// NetworkFilter makes a network filter from its name and configuration.
 func NetworkFilter(name string, m proto.Message) (*listenerv3.Filter, error) {
 	packed, err := Pack(m)
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// Slot is the place of an HTTP filter in a chain. Filters run in the order of
-// their slots, whatever the order in which policies put them there.
+// Slot is the place of an HTTP filter in a chain. Filters run in the order of their slots,
+// whatever the order in which policies add them.
 type Slot int
 
-// Slots, first to last.
+// These are the slots, first to last.
 const (
-	// SlotAccess decides by the peer's identity.
+	// SlotAccess decides by the identity of the peer.
 	SlotAccess Slot = iota
-	// SlotFault delays and aborts.
+	// SlotFault delays and aborts requests.
 	SlotFault
 	// SlotRateLimit counts requests.
 	SlotRateLimit
-	// SlotToken checks bearer tokens: last, because it is the dearest.
+	// SlotToken checks bearer tokens. It is last because it is the most expensive.
 	SlotToken
 	// SlotRouter ends the chain.
 	SlotRouter
@@ -28,8 +28,8 @@ const (
 // Slots are the HTTP filters of one chain. The zero value is empty.
 type Slots [slots][]*hcmv3.HttpFilter
 
-// Put adds a filter. A slot may hold several filters of different names; two of
-// one name are an error.
+// Put adds a filter. A slot may contain several filters with different names; a second one
+// with the same name is an error.
 func (s *Slots) Put(slot Slot, f *hcmv3.HttpFilter) error {
 	for _, have := range s[slot] {
 		if have.GetName() == f.GetName() {

@@ -13,20 +13,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// identities is the header in which an inbound of the mesh is told who calls. Envoy
-// writes it anew from the certificate of the connection, and takes away what a caller
-// says himself, also where there is no certificate. It lists the names of the
-// certificate, which are sorted: those of tags, and then those of services, so that
-// every name of a tag is followed by a semicolon. No name has one.
+// identities is the header that tells an inbound of the mesh who calls. Envoy sets it from the
+// certificate of the connection and removes what a caller sends itself, even if there is no
+// certificate. It lists the names in the certificate in sorted order: those of tags before
+// those of services. So every name of a tag is followed by a semicolon, and no name contains
+// one.
 const identities = "x-forwarded-client-cert"
 
-// Callers are those for whom all of some matchers hold; without any it is everybody.
+// Callers describes the callers for which all matchers hold. Without matchers it means
+// everybody.
 type Callers []*routev3.HeaderMatcher
 
-// FromSources says who the callers are that some sources select, by what their
-// certificates prove: those of one element or of another. One that is everybody stands
-// alone. Whoever has no certificate is of none but that. No caller is of two, unless he
-// has all tags of two sources that both ask for several.
+// FromSources describes the callers that some sources select, as far as their certificates
+// prove it. A caller is selected if one of the elements describes it. An element for everybody
+// stands alone; only that one includes callers without a certificate. No caller is in two
+// elements, unless it has all tags of two sources that both ask for several tags.
 func FromSources(sources []mesh.Selector) (out []Callers) {
 	var asked []mesh.Tags
 	for _, s := range sources {
@@ -41,7 +42,7 @@ func FromSources(sources []mesh.Selector) (out []Callers) {
 			asked = append(asked, tags)
 		}
 	}
-	// Sources that ask for fewer tags come first, and their callers are nobody else's.
+	// Sources with fewer tags come first, and later elements exclude their callers.
 	slices.SortFunc(asked, func(a, b mesh.Tags) int {
 		if d := len(a) - len(b); d != 0 {
 			return d
@@ -64,8 +65,8 @@ func FromSources(sources []mesh.Selector) (out []Callers) {
 	return out
 }
 
-// possible reports whether a proxy can have some tags: no value has a slash, but the name
-// of a longer key may look alike.
+// possible reports whether a proxy can have some tags. No tag value contains a slash; with
+// one, the name of a longer key could look the same.
 func possible(tags mesh.Tags) bool {
 	for _, value := range tags {
 		if strings.Contains(value, "/") {
@@ -75,15 +76,15 @@ func possible(tags mesh.Tags) bool {
 	return true
 }
 
-// longestKey is the length up to which Envoy takes the pattern of a key.
+// longestKey is the length of a key up to which Envoy accepts the pattern.
 const longestKey = 48
 
-// identified matches those who have some tags, whichever others they have.
+// identified matches the callers that have some tags, whatever other tags they have.
 func identified(tags mesh.Tags) (out Callers) {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		m := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: ";URI=" + mesh.TagURI(key, tags[key]) + ";"}}
 		if begin := ";URI=" + mesh.TagURI(key, ""); tags[key] == mesh.AnyValue && len(key) <= longestKey {
-			// Not a longer key of which this is the beginning.
+			// The pattern does not match a longer key with the same beginning.
 			m.MatchPattern = &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: ".*" + regexp.QuoteMeta(begin) + "[^/;]+;.*"}}
 		} else if tags[key] == mesh.AnyValue {
 			m.MatchPattern = &matcherv3.StringMatcher_Contains{Contains: begin}
@@ -93,10 +94,10 @@ func identified(tags mesh.Tags) (out Callers) {
 	return out
 }
 
-// ForSources returns routes to clusters for those alone that some sources select; they
-// are for settings that are about one source. The routes are new, unless that is
-// everybody, and come before those for everybody and behind those that were asked for
-// before: of two that are about one caller the first to ask has him.
+// ForSources returns routes that only the callers selected by some sources take. They are for
+// settings about one source. The routes are copies, unless the sources select everybody. They
+// come before the routes for everybody and after those from earlier calls, so if two calls
+// select the same caller, the first one applies.
 func (r *Routes) ForSources(sources []mesh.Selector) (own []*routev3.Route) {
 	special := func(route *routev3.Route) bool {
 		return slices.ContainsFunc(route.GetMatch().GetHeaders(), func(h *routev3.HeaderMatcher) bool { return h.GetName() == identities })

@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// header is what Envoy writes for the certificate of a proxy with some tags.
+// header returns what Envoy writes for the certificate of a proxy with some tags.
 func header(tags mesh.Tags) string {
 	names := []string{mesh.SPIFFE("demo", tags.Service())}
 	for k, v := range tags {
@@ -34,8 +34,8 @@ func (c Callers) are(value string) bool {
 	})
 }
 
-// TestCallersAgreeWithSelectors: a caller is of the sources if and only if one of them
-// matches its tags, and of one element only where sources ask for single tags.
+// TestCallersAgreeWithSelectors: a caller is selected if and only if one of the sources
+// matches its tags. It is in one element only, at least if all sources ask for single tags.
 func TestCallersAgreeWithSelectors(t *testing.T) {
 	keys := rapid.SampledFrom([]string{mesh.TagService, "team", "team/x", "tea", "a.b", "axb"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,8 +62,8 @@ func TestCallersAgreeWithSelectors(t *testing.T) {
 	})
 }
 
-// TestForSources: the first who asks for a caller has him, and everybody else has the
-// routes of before.
+// TestForSources: the first call that selects a caller applies to it, and everybody else keeps
+// the earlier routes.
 func TestForSources(t *testing.T) {
 	r := &Routes{Host: &routev3.VirtualHost{Routes: []*routev3.Route{{
 		Match: &routev3.RouteMatch{}, Action: &routev3.Route_Route{Route: &routev3.RouteAction{}},

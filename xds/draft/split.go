@@ -6,10 +6,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// Split says where the requests to one outbound go. It is made first, because
-// it decides which clusters there are.
+// Split says where the requests to one outbound go. It is made first, because it decides which
+// clusters exist.
 type Split struct {
-	// Rules are tried in order; the first whose Match fits is taken.
+	// Rules are tried in order. The first rule whose Match fits is taken.
 	Rules []Rule
 	// Otherwise is where everything else goes. If it is empty, nothing is routed.
 	Otherwise []Destination
@@ -17,22 +17,22 @@ type Split struct {
 
 // Rule is one conditional route of HTTP requests.
 type Rule struct {
-	// Match, and Action for rewrites; the destination of Action is filled from To.
+	// Action holds the rewrites; its destination is filled in from To.
 	Match  *routev3.RouteMatch
 	Action *routev3.RouteAction
-	// The headers that the rule changes, as in envoy.config.route.v3.Route.
+	// Headers are the header changes of the rule, as in envoy.config.route.v3.Route.
 	Headers *routev3.Route
 	To      []Destination
 }
 
 // Destination is one destination with its share.
 type Destination struct {
-	// Tags select endpoints; they hold the service tag.
+	// Tags select endpoints. They contain the service tag.
 	Tags   mesh.Tags
 	Weight uint32
 }
 
-// Destinations lists every target, those of the rules first.
+// Destinations lists every destination, those of the rules first.
 func (s *Split) Destinations() []Destination {
 	var out []Destination
 	for _, r := range s.Rules {

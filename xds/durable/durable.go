@@ -1,4 +1,4 @@
-// Package durable makes what was done to files survive a crash of the machine.
+// Package durable makes changes of files survive a crash of the machine.
 package durable
 
 import (
@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// SyncDir returns once what was created, renamed and removed in a directory is on disk.
-// Without it a file that was synced may be gone after a crash, or be the one before. The
-// error names the directory.
+// SyncDir returns once the creations, renames and removals in a directory are on disk. Without
+// it, a synced file may be gone after a crash, or be its previous version. The error names the
+// directory.
 func SyncDir(path string) error {
 	dir, err := os.Open(path) //nolint:gosec // a directory that the caller writes to
 	if err != nil {

@@ -19,25 +19,26 @@ import (
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-// Names of what leads somewhere.
+// These are the names of messages and fields that determine where Envoy connects to.
 const (
 	socketAddress protoreflect.FullName = "envoy.config.core.v3.SocketAddress"
 	healthCheck   protoreflect.FullName = "envoy.config.core.v3.HealthCheck"
 	endpoint      protoreflect.FullName = "envoy.config.endpoint.v3.Endpoint"
 	cluster       protoreflect.FullName = "envoy.config.cluster.v3.Cluster"
-	// byRequest has the address of a request chosen by its header, or another port.
+	// byRequest lets a header of a request choose its address, or sets another port.
 	byRequest protoreflect.FullName = "envoy.config.cluster.v3.Cluster.OriginalDstLbConfig"
-	// byClient and oldByClient have the client say, in a header of its connection, where
-	// that was going to.
+	// byClient and oldByClient let a client tell, in a header of its connection, where the
+	// connection was going to.
 	byClient    protoreflect.FullName = "envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"
 	oldByClient protoreflect.FullName = "envoy.config.listener.v3.FilterChain.use_proxy_proto"
-	// stateKey names what a filter notes of a connection.
+	// stateKey is the key of a value that a filter stores about a connection.
 	stateKey protoreflect.FullName = "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue.object_key"
-	// chosenAddress is where a connection then goes instead of its original address.
+	// chosenAddress is the key of an address that replaces the original address of a
+	// connection.
 	chosenAddress = "envoy.network.transport_socket.original_dst_address"
 )
 
-// from are the fields with addresses at which Envoy listens or from which it connects.
+// from are the fields with addresses on which Envoy listens or from which it connects.
 var from = map[protoreflect.FullName]bool{
 	"envoy.config.listener.v3.Listener.address":                   true,
 	"envoy.config.listener.v3.AdditionalAddress.address":          true,
@@ -46,17 +47,17 @@ var from = map[protoreflect.FullName]bool{
 	"envoy.config.core.v3.ExtraSourceAddress.address":             true,
 }
 
-// metadata are addresses that are not link-local and at which clouds tell machines their
-// credentials, as they do at link-local ones.
+// metadata are addresses at which clouds give machines their credentials, as they do at
+// link-local addresses, but which are not link-local themselves.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
-// numbers of fields that are rarely there.
+// These are the numbers of fields that are rarely present.
 const (
 	fieldAssignment = 33 // of a cluster
 	fieldProbe      = 2  // of an endpoint
 )
 
-// leads looks at where a message has Envoy connect to.
+// leads checks where a message makes Envoy connect to.
 func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 	switch md.FullName() {
 	case byRequest, byClient:
@@ -75,7 +76,7 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 		if proto.Unmarshal(body, &c) != nil {
 			return errMalformed
 		}
-		// Whose port it is, is said in another resource.
+		// Another resource contains the address, so the port is checked alone.
 		if p := c.GetAltPort().GetValue(); p != 0 && w.bounds.operators(p) {
 			return answersOperators("port " + strconv.FormatUint(uint64(p), 10))
 		}
@@ -90,8 +91,8 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 	return nil
 }
 
-// probed looks at where an endpoint is checked: its own port may be joined to another
-// address, and its own address to another port.
+// probed checks where an endpoint is health-checked. The check may combine its own port with
+// another address, or its own address with another port.
 func (w *walk) probed(md protoreflect.MessageDescriptor, body []byte) error {
 	if probe, err := last(md, body, fieldProbe); err != nil || probe == nil {
 		return err
@@ -116,9 +117,9 @@ func (w *walk) probed(md protoreflect.MessageDescriptor, body []byte) error {
 	return nil
 }
 
-// workload looks at a cluster that brings its endpoints along as fixed addresses. In a
-// mesh those are the proxy's own workloads, whatever the cluster is called; destinations
-// come as assignments or are resolved.
+// workload checks a cluster that contains its endpoints as fixed addresses. In a mesh these
+// are the proxy's own workloads, whatever the name of the cluster: destinations come as
+// assignments or are resolved.
 func (w *walk) workload(md protoreflect.MessageDescriptor, body []byte) error {
 	if !w.bounds.Workloads {
 		return nil
@@ -149,7 +150,7 @@ func (w *walk) workload(md protoreflect.MessageDescriptor, body []byte) error {
 	return nil
 }
 
-// isWorkload returns an error for an address at which no workload of this machine may be.
+// isWorkload returns an error for an address where no workload of this machine may be.
 func (b Bounds) isWorkload(text string) error {
 	ip, err := netip.ParseAddr(text)
 	if err == nil && b.allows(ip) {
@@ -164,7 +165,7 @@ func (b Bounds) isWorkload(text string) error {
 	return fmt.Errorf("its workload is at %q, which is neither this machine nor an address that its agent was started with (--workload-address)", text)
 }
 
-// reaches returns an error for an address to which nothing may lead.
+// reaches returns an error for an address that Envoy must not connect to.
 func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 	if b.anywhere {
 		return nil
@@ -191,8 +192,9 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 	return nil
 }
 
-// named is [Bounds.reaches] for a name. Only a resolver knows where that leads, so none
-// leads to the port of the administration of Envoy, whichever machine it is for.
+// named does what [Bounds.reaches] does, for a name. Only a resolver knows where a name leads,
+// so no name may be combined with the port of Envoy's administration, even if it means another
+// machine.
 func (b Bounds) named(name string, port uint32, at string) error {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
 	switch {
@@ -204,18 +206,18 @@ func (b Bounds) named(name string, port uint32, at string) error {
 	return nil
 }
 
-// operators reports whether it is for operators that a port of this machine is.
+// operators reports whether a port of this machine is for operators.
 func (b Bounds) operators(port uint32) bool {
 	return port != 0 && (port == uint32(b.Admin) || port == uint32(b.Status))
 }
 
-// allows reports whether an address is among those that were given.
+// allows reports whether an address is among the allowed ones.
 func (b Bounds) allows(ip netip.Addr) bool {
 	return slices.ContainsFunc(b.Allowed, func(p netip.Prefix) bool { return p.Contains(ip.Unmap().WithZone("")) })
 }
 
-// here reports whether an address is one of this machine. Interfaces come and go, so they
-// are asked each time.
+// here reports whether an address belongs to this machine. It reads the interfaces each time,
+// because they change.
 func (b Bounds) here(ip netip.Addr) (bool, error) {
 	if ip = ip.Unmap().WithZone(""); ip.IsLoopback() || ip.IsUnspecified() {
 		return true, nil

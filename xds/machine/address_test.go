@@ -22,7 +22,7 @@ import (
 
 const adminPort, statusPort = 9901, 9902
 
-// here is the machine of a sidecar, whose only interface has 10.0.0.7.
+// here is the machine of a sidecar whose only interface has the address 10.0.0.7.
 var here = machine.Bounds{
 	Admin: adminPort, Status: statusPort, Workloads: true, Allowed: []netip.Prefix{netip.MustParsePrefix("172.18.0.0/16"), netip.MustParsePrefix("169.254.7.0/24")},
 	Local: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.7")}, nil },
@@ -34,7 +34,7 @@ func at(address string, port uint32) *corev3.Address {
 	}}}
 }
 
-// leading is a cluster with an endpoint of its own.
+// leading returns a cluster with an endpoint of its own.
 func leading(kind clusterv3.Cluster_DiscoveryType, e *endpointv3.Endpoint) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name: "any", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind},
@@ -57,8 +57,8 @@ func holds(t *testing.T, b machine.Bounds, what string, m proto.Message, want st
 
 const operators, secrets, elsewhere = "answers operators", "where machines are told secrets", "--workload-address"
 
-// TestWorkloadsAreOfTheMachine: a dataplane token alone must not have a proxy forward to
-// whatever its machine reaches.
+// TestWorkloadsAreOfTheMachine: a dataplane token alone must not make a proxy forward to any
+// address that its machine can reach.
 func TestWorkloadsAreOfTheMachine(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1": "", "127.9.9.9": "", "::1": "", "10.0.0.7": "", "::ffff:10.0.0.7": "", "172.18.0.5": "", "169.254.7.1": "", "0.0.0.0": "",
@@ -68,7 +68,7 @@ func TestWorkloadsAreOfTheMachine(t *testing.T) {
 		other := &endpointv3.Endpoint{Address: at("127.0.0.1", 80), AdditionalAddresses: []*endpointv3.Endpoint_AdditionalAddress{{Address: at(address, 80)}}}
 		holds(t, here, address+" beside another", leading(clusterv3.Cluster_STATIC, other), want)
 	}
-	// Destinations are elsewhere, and so are those of gateways.
+	// Destinations may be elsewhere, and so may those of gateways.
 	holds(t, here, "an assignment", address(at("10.0.0.8", 80)), "")
 	holds(t, here, "a name", leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at("db.example", 80)}), "")
 	holds(t, machine.Bounds{}, "of a gateway", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("10.0.0.8", 80)}), "")
@@ -80,8 +80,8 @@ func TestWorkloadsAreOfTheMachine(t *testing.T) {
 	holds(t, system, "of the interfaces", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("192.0.2.1", 80)}), elsewhere)
 }
 
-// TestNothingLeadsToOperatorsPorts, neither of a proxy of a mesh nor of a gateway, nor by a
-// check of health, whose requests may be of any method and path.
+// TestNothingLeadsToOperatorsPorts covers proxies of a mesh, gateways and health checks, whose
+// requests can have any method and path.
 func TestNothingLeadsToOperatorsPorts(t *testing.T) {
 	wide := here
 	wide.Allowed = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
@@ -120,7 +120,8 @@ func TestNothingLeadsToOperatorsPorts(t *testing.T) {
 	holds(t, here, "a port by name", address(named), "a port by a name")
 }
 
-// TestLinkLocalAddressesMustBeAllowed: that is where clouds tell machines who they are.
+// TestLinkLocalAddressesMustBeAllowed: clouds give machines their credentials at such
+// addresses.
 func TestLinkLocalAddressesMustBeAllowed(t *testing.T) {
 	for text, want := range map[string]string{
 		"169.254.169.254": secrets, "fe80::1": secrets, "fe80::1%eth0": secrets, "::ffff:169.254.169.254": secrets, "fd00:ec2::254": secrets, "100.100.100.200": secrets,
@@ -132,12 +133,12 @@ func TestLinkLocalAddressesMustBeAllowed(t *testing.T) {
 	holds(t, machine.Bounds{}, "with nothing said", address(at("169.254.169.254", 80)), secrets)
 }
 
-// TestRequestsChooseNoAddress: redirected connections go to where they went, and nobody
-// may say otherwise in a header or by a filter.
+// TestRequestsChooseNoAddress: redirected connections go to their original address. No header
+// and no filter may choose another one.
 func TestRequestsChooseNoAddress(t *testing.T) {
 	original := func(c *clusterv3.Cluster_OriginalDstLbConfig_) proto.Message {
 		m := &clusterv3.Cluster{ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}, LbPolicy: clusterv3.Cluster_CLUSTER_PROVIDED}
-		m.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: at("169.254.9.9", 0).GetSocketAddress()} // where from, not where to
+		m.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: at("169.254.9.9", 0).GetSocketAddress()} // the source address, not the destination
 		if c != nil {
 			m.LbConfig = c
 		}
@@ -158,7 +159,7 @@ func TestRequestsChooseNoAddress(t *testing.T) {
 	holds(t, here, "another fact, and a listener", state("meshgate.fact"), "")
 }
 
-// TestClientsChooseNoAddress: the header of the PROXY protocol says where a connection was
+// TestClientsChooseNoAddress: a header of the PROXY protocol tells where a connection was
 // going to, and a cluster of original destinations believes it.
 func TestClientsChooseNoAddress(t *testing.T) {
 	filter, err := anypb.New(&proxyv3.ProxyProtocol{})

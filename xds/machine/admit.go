@@ -11,48 +11,48 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Bounds are what configuration may have of a machine. The zero value has no files, and
-// demands nothing of addresses but that they are not link-local.
+// Bounds is what configuration may use of a machine. With the zero value no files are
+// permitted, and the only restriction of addresses is that they are not link-local.
 type Bounds struct {
-	// AccessLog is where an access log goes; empty for standard output.
+	// AccessLog is the file for access logs; empty means standard output.
 	AccessLog string
-	// Roots are the authorities against which certificates of servers are checked;
-	// empty if there is no such file.
+	// Roots is the file with the authorities that sign server certificates; empty if there is
+	// none.
 	Roots string
-	// Admin and Status are the ports of this machine at which Envoy's administration and the
-	// agent's status are, 0 for none: nothing leads there.
+	// Admin and Status are the ports of this machine for Envoy's administration and the
+	// agent's status, 0 for none. Nothing may connect to them.
 	Admin, Status uint16
-	// Workloads demands that the clusters of the proxy's own workloads lead to this machine
-	// or to an allowed address.
+	// Workloads requires that clusters of the proxy's own workloads lead to this machine or to
+	// an allowed address.
 	Workloads bool
-	// Allowed are further addresses of workloads. Link-local ones must be among them.
+	// Allowed are further addresses of workloads. Link-local addresses must be listed here.
 	Allowed []netip.Prefix
-	// Local returns the addresses of this machine beside loopback; nil for those of its
+	// Local returns the addresses of this machine besides loopback. nil means those of its
 	// network interfaces.
 	Local func() ([]netip.Addr, error)
-	// anywhere has addresses lead where they like, to find what else is wrong.
+	// anywhere permits all addresses. It serves to find other faults.
 	anywhere bool
 }
 
 // typePrefix begins the type URLs of Envoy.
 const typePrefix = "type.googleapis.com/"
 
-// maxDepth bounds how deep messages lie in each other.
+// maxDepth is the maximum nesting depth of messages.
 const maxDepth = 256
 
-// Names of what is replaced by the machine's own.
+// These are the names of what the machine's own files replace, and of fields with exceptions.
 const (
 	fileLog   = "envoy.extensions.access_loggers.file.v3.FileAccessLog"
 	stdoutLog = "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"
 	trustedCA = "envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext.trusted_ca"
-	// library is allowed for our own, which lies where the agent says.
+	// library may only name our own library, which the agent locates.
 	library = "envoy.extensions.dynamic_modules.v3.DynamicModuleConfig.name"
-	// filename is allowed in trustedCA.
+	// filename is permitted in trustedCA.
 	filename = "envoy.config.core.v3.DataSource.filename"
 )
 
-// refused are the messages and fields by which configuration would reach what is the
-// machine's, with what they name.
+// refused are the messages and fields through which configuration would reach things that
+// belong to the machine, with a description of what they name.
 var refused = map[protoreflect.FullName]string{
 	filename: "a file",
 	"envoy.config.core.v3.DataSource.environment_variable":          "a variable of the environment",
@@ -72,15 +72,16 @@ var refused = map[protoreflect.FullName]string{
 	"udpa.type.v1.TypedStruct":                                      "an extension that cannot be looked into",
 }
 
-// Names reports whether a field or message is known to name what is the machine's.
+// Names reports whether a field or message is known to name something that belongs to the
+// machine.
 func Names(name protoreflect.FullName) bool {
 	_, is := refused[name]
 	return is || name == fileLog || name == library
 }
 
-// Admit returns a resource as this machine takes it: the same bytes, or those with the
-// machine's own files in the place of others. The error says what it names that nobody
-// else may name, and what cannot be looked into.
+// Admit returns a resource as this machine accepts it: the same bytes, or the bytes with the
+// machine's own files in place of others. The error says what the resource must not name, or
+// what cannot be inspected.
 func (b Bounds) Admit(typeURL string, body []byte) (own []byte, err error) {
 	w := &walk{bounds: b}
 	if err := w.any(typeURL, body, 0); err != nil {
@@ -92,19 +93,19 @@ func (b Bounds) Admit(typeURL string, body []byte) (own []byte, err error) {
 	return b.replace(typeURL, body)
 }
 
-// walk looks at all of a message as it is on the wire, without decoding it: most is
-// configuration that names nothing, and route tables are large.
+// walk inspects a whole message in its wire form without decoding it. Most configuration names
+// nothing of the machine, and route tables are large.
 type walk struct {
 	bounds Bounds
 	// foreign says that there is something to replace.
 	foreign bool
-	// path are the fields that lead to what is looked at.
+	// path are the fields that lead to the inspected field.
 	path []protoreflect.Name
-	// from counts those of them that say where Envoy listens or connects from.
+	// from counts the fields in path that say where Envoy listens or connects from.
 	from int
 }
 
-// any looks at the content of an Any, or at a whole resource.
+// any inspects the content of an Any, or a whole resource.
 func (w *walk) any(typeURL string, body []byte, depth int) error {
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL)
 	if err != nil {
@@ -124,8 +125,8 @@ func (w *walk) any(typeURL string, body []byte, depth int) error {
 	return w.message(md, body, false, depth)
 }
 
-// message looks at the fields of a message. roots says that the file that it may name
-// is that of the authorities.
+// message inspects the fields of a message. roots says that the message may name the file of
+// the authorities.
 func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots bool, depth int) error {
 	name := md.FullName()
 	if what, is := refused[name]; is {
@@ -146,8 +147,8 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 		defer func() { w.path = w.path[:len(w.path)-1] }()
 		switch fd.Kind() {
 		case protoreflect.MessageKind:
-			// Two of a message that stands once are merged by who decodes them: the type of
-			// one Any would come to the content of another.
+			// A decoder merges two occurrences of a singular message. The type from one Any
+			// could then be combined with the content of another.
 			if !fd.IsList() && !fd.IsMap() {
 				if slices.Contains(once, fd.Number()) {
 					return errMalformed
@@ -174,7 +175,7 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 	})
 }
 
-// packed looks into an Any. One without a type is empty.
+// packed inspects an Any. An Any without a type is empty.
 func (w *walk) packed(body []byte, depth int) error {
 	url, value, err := unpack(body)
 	if err != nil || len(url) == 0 {

@@ -68,7 +68,8 @@ func toStdout() proto.Message {
 	return &streamv3.StdoutAccessLog{AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format}}
 }
 
-// logging is a listener with a logger, in a connection manager and by itself.
+// logging returns a listener with a logger, in a connection manager and in the listener
+// itself.
 func logging(t testing.TB, logger proto.Message) *listenerv3.Listener {
 	name := "envoy.access_loggers.stdout"
 	if _, is := logger.(*filev3.FileAccessLog); is {
@@ -80,7 +81,7 @@ func logging(t testing.TB, logger proto.Message) *listenerv3.Listener {
 	}}}}}
 }
 
-// trusting is a cluster that checks certificates against a file.
+// trusting returns a cluster that checks certificates against a file.
 func trusting(t testing.TB, path string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{Name: "c", TransportSocket: &corev3.TransportSocket{ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: pack(t, &tlsv3.UpstreamTlsContext{Sni: "a", CommonTlsContext: &tlsv3.CommonTlsContext{
@@ -89,8 +90,8 @@ func trusting(t testing.TB, path string) *clusterv3.Cluster {
 	}}}
 }
 
-// TestOwnFilesStandForOthers: whatever file of a log or of roots is named, the machine's
-// own is used.
+// TestOwnFilesStandForOthers: whatever file is named for a log or for roots, the machine's own
+// file is used.
 func TestOwnFilesStandForOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		files     machine.Bounds
@@ -120,8 +121,8 @@ func TestOwnFilesStandForOthers(t *testing.T) {
 	}
 }
 
-// TestAlike: what the agent of a machine puts in the place of what it was sent makes no
-// difference, anything else does.
+// TestAlike: what an agent replaces with its own files makes no difference; any other change
+// does.
 func TestAlike(t *testing.T) {
 	named := func(l *listenerv3.Listener, name string) proto.Message { l.StatPrefix = name; return l }
 	for name, c := range map[string]struct {
@@ -158,7 +159,7 @@ func address(a *corev3.Address) proto.Message {
 	}}}}}
 }
 
-// source gives a listener its routes from somewhere.
+// source gives a listener a source for its routes.
 func source(t testing.TB, c *corev3.ConfigSource) proto.Message {
 	return &listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, &hcmv3.HttpConnectionManager{
@@ -167,7 +168,7 @@ func source(t testing.TB, c *corev3.ConfigSource) proto.Message {
 	}}}}}
 }
 
-// route answers requests.
+// route returns a route table that answers requests itself.
 func route(body *corev3.DataSource, config map[string]*anypb.Any) proto.Message {
 	return &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{TypedPerFilterConfig: config, Routes: []*routev3.Route{{
 		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 200, Body: body}},
@@ -178,15 +179,15 @@ func module(t testing.TB, m *modulev3.DynamicModuleConfig) proto.Message {
 	return route(nil, map[string]*anypb.Any{"f": pack(t, &filterv3.DynamicModuleFilterPerRoute{DynamicModuleConfig: m})})
 }
 
-// TestNothingElseOfTheMachineIsNamed: files, sockets, variables, libraries, and what
-// cannot be looked into.
+// TestNothingElseOfTheMachineIsNamed covers files, sockets, variables, libraries, and content
+// that cannot be inspected.
 func TestNothingElseOfTheMachineIsNamed(t *testing.T) {
 	secret := func(c *tlsv3.TlsCertificate) proto.Message {
 		return &tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: c}}
 	}
 	for name, c := range map[string]struct {
 		got  proto.Message
-		want string // empty: it is taken
+		want string // empty: it is accepted
 	}{
 		"addresses":                 {address(&corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1"}}}), ""},
 		"sockets":                   {address(&corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/run/docker.sock"}}}), "a socket"},
@@ -223,8 +224,8 @@ func TestNothingElseOfTheMachineIsNamed(t *testing.T) {
 	}
 }
 
-// TestPiecesOfOneExtension: who decodes a message merges what stands twice in it, and so
-// would give the content of one extension the type of another.
+// TestPiecesOfOneExtension: a decoder merges two occurrences of a message, and could so give
+// the content of one extension the type of another.
 func TestPiecesOfOneExtension(t *testing.T) {
 	nest := func(path []protowire.Number, b []byte) []byte {
 		for i := len(path) - 1; i >= 0; i-- {
@@ -234,7 +235,7 @@ func TestPiecesOfOneExtension(t *testing.T) {
 	}
 	value := nest([]protowire.Number{2}, bytesOf(t, toFile("/etc/cron.d/x")))
 	typ := nest([]protowire.Number{1}, []byte("type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"))
-	// Listener.access_log, AccessLog.typed_config, twice.
+	// This is Listener.access_log with AccessLog.typed_config, twice.
 	log := append(nest([]protowire.Number{4}, value), nest([]protowire.Number{4}, typ)...)
 	body := nest([]protowire.Number{22}, log)
 	var merged listenerv3.Listener
@@ -252,7 +253,7 @@ func TestPiecesOfOneExtension(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmit looks at a route table of a thousand routes with chains.
+// BenchmarkAdmit inspects a route table of a thousand routes with chains.
 func BenchmarkAdmit(b *testing.B) {
 	r := &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{}}}
 	config := map[string]*anypb.Any{"f": pack(b, &filterv3.DynamicModuleFilterPerRoute{DynamicModuleConfig: &modulev3.DynamicModuleConfig{Name: contract.FilterName}})}

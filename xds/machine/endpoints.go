@@ -11,14 +11,14 @@ import (
 )
 
 // Partly ends the version of an assignment or cluster without the endpoints that a machine
-// does not take. It is none that the control plane has, which sends all of it again
-// whenever the agent returns: by then the machine may take them.
+// refuses. The control plane has no such version, so it sends the whole resource again
+// whenever the agent returns. By then the machine may accept the endpoints.
 const Partly = "-part"
 
-// Endpoints returns an assignment, or a cluster that brings one along, that
-// [Bounds.Admit] refuses without the endpoints that lead where nothing may, and why each
-// is left out. One proxy or target of a service that says it is there would otherwise
-// keep every caller from all others. The error is that of Admit for whatever else is wrong.
+// Endpoints handles an assignment that [Bounds.Admit] refuses, or a cluster that contains one.
+// It returns the resource without the endpoints that Envoy must not connect to, and the
+// reasons. Otherwise one proxy or target of a service with a forbidden address would keep
+// every caller from all others. The error is that of Admit for any other fault.
 func (b Bounds) Endpoints(typeURL string, body []byte) (own []byte, left []error, err error) {
 	m, err := (&anypb.Any{TypeUrl: typeURL, Value: body}).UnmarshalNew()
 	if err != nil {
@@ -29,7 +29,7 @@ func (b Bounds) Endpoints(typeURL string, body []byte) (own []byte, left []error
 	case *endpointv3.ClusterLoadAssignment:
 		a = m
 	case *clusterv3.Cluster:
-		// A STATIC one is the proxy's own workload: what is wrong with it is to be seen.
+		// A STATIC cluster is the proxy's own workload; its faults must be reported.
 		if m.GetType() == clusterv3.Cluster_STRICT_DNS {
 			a = m.GetLoadAssignment()
 		}
@@ -53,7 +53,7 @@ func (b Bounds) Endpoints(typeURL string, body []byte) (own []byte, left []error
 	return own, left, err
 }
 
-// elsewhere returns why an endpoint is refused, if that is because of where it leads.
+// elsewhere returns why an endpoint is refused, if the reason is its address.
 func (b Bounds) elsewhere(e *endpointv3.LbEndpoint) error {
 	raw, err := proto.Marshal(e)
 	if err != nil {

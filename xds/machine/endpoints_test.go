@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
-// assigned is an assignment with one locality for each list of endpoints.
+// assigned returns an assignment with one locality per list of endpoints.
 func assigned(localities ...[]*corev3.Address) *endpointv3.ClusterLoadAssignment {
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: "backend"}
 	for _, addresses := range localities {
@@ -27,7 +27,7 @@ func assigned(localities ...[]*corev3.Address) *endpointv3.ClusterLoadAssignment
 	return a
 }
 
-// inline is a cluster that brings its assignment along.
+// inline returns a cluster that contains its assignment.
 func inline(a *endpointv3.ClusterLoadAssignment) *clusterv3.Cluster {
 	return &clusterv3.Cluster{Name: "backend", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, LoadAssignment: a}
 }
@@ -37,9 +37,9 @@ func endpoints(t *testing.T, b machine.Bounds, m proto.Message) (own []byte, lef
 	return b.Endpoints("type.googleapis.com/"+string(m.ProtoReflect().Descriptor().FullName()), bytesOf(t, m))
 }
 
-// TestOneBadEndpointTakesNoOthersAway: a proxy that says it is where nothing may lead is
-// left out, and callers hear of all others; so it is with the targets of a gateway, which
-// a cluster brings along.
+// TestOneBadEndpointTakesNoOthersAway: an endpoint with a forbidden address is omitted, and
+// callers get all others. The same holds for the targets of a gateway, which a cluster
+// contains.
 func TestOneBadEndpointTakesNoOthersAway(t *testing.T) {
 	bad := []*corev3.Address{at("169.254.169.254", 80), at("127.0.0.1", statusPort), at("0x7f000001", 80)}
 	for name, c := range map[string]struct {
@@ -67,8 +67,9 @@ func TestOneBadEndpointTakesNoOthersAway(t *testing.T) {
 	}
 }
 
-// TestOnlyEndpointsAreLeftOut: what is wrong with the rest of a resource is no better
-// without an endpoint, and neither is an endpoint that names what is the machine's.
+// TestOnlyEndpointsAreLeftOut: other faults of a resource are not cured by omitting an
+// endpoint. An endpoint that names something of the machine is not omitted either; the
+// resource is refused.
 func TestOnlyEndpointsAreLeftOut(t *testing.T) {
 	pipe := &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/run/docker.sock"}}}
 	a := assigned([]*corev3.Address{at("169.254.169.254", 80), at("10.0.0.8", 80)})
@@ -98,7 +99,7 @@ func TestOnlyEndpointsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestNoClusterBearsAReservedName: that of the bootstrap leads to the relay.
+// TestNoClusterBearsAReservedName: the name in the bootstrap leads to the relay.
 func TestNoClusterBearsAReservedName(t *testing.T) {
 	holds(t, here, "the relay's", &clusterv3.Cluster{Name: bootstrap.ADSCluster}, "which is the bootstrap's")
 	holds(t, here, "another", &clusterv3.Cluster{Name: "ads_cluster"}, "")

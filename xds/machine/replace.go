@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Alike reports whether two resources are the same but for what is the machine's own, and
-// for how they are written: whoever compares what was sent with what a proxy holds finds
-// the files of its agent there ([Bounds.Admit]). Resources that cannot be read are like
-// no others.
+// Alike reports whether two resources are the same, apart from their encoding and from the
+// files of the machine. What a proxy has contains the files of its agent ([Bounds.Admit]), so
+// a comparison with what was sent must ignore them. A resource that cannot be decoded is like
+// no other.
 func Alike(a, b *anypb.Any) bool {
 	var said [2][]byte
 	for i, r := range []*anypb.Any{a, b} {
@@ -33,7 +33,7 @@ func Alike(a, b *anypb.Any) bool {
 // anywhere stands for all machines.
 var anywhere = Bounds{Roots: "/"}
 
-// Names of the two loggers.
+// These are the names of the two loggers.
 const (
 	nameFile   = "envoy.access_loggers.file"
 	nameStdout = "envoy.access_loggers.stdout"
@@ -48,7 +48,7 @@ func (b Bounds) replace(typeURL string, body []byte) ([]byte, error) {
 	return a.GetValue(), nil
 }
 
-// inAny replaces what an Any names, or a whole logger in it.
+// inAny replaces the files in an Any, or the whole logger if it is one.
 func (b Bounds) inAny(a *anypb.Any) error {
 	if a.GetTypeUrl() == "" {
 		return nil
@@ -75,7 +75,7 @@ func (b Bounds) inAny(a *anypb.Any) error {
 	return nil
 }
 
-// logger writes to where the machine's access log goes.
+// logger returns a logger that writes to the machine's access log.
 func (b Bounds) logger(format *corev3.SubstitutionFormatString) proto.Message {
 	if b.AccessLog == "" {
 		return &streamv3.StdoutAccessLog{AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format}}
@@ -83,7 +83,7 @@ func (b Bounds) logger(format *corev3.SubstitutionFormatString) proto.Message {
 	return &filev3.FileAccessLog{Path: b.AccessLog, AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: format}}
 }
 
-// inMessage replaces what a message names.
+// inMessage replaces the files that a message names.
 func (b Bounds) inMessage(m protoreflect.Message) (err error) {
 	switch x := m.Interface().(type) {
 	case *anypb.Any:

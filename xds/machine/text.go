@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Names of what the filter is told.
+// These are the names of the fields that configure the filter.
 const (
 	ofListener protoreflect.FullName = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter.filter_config"
 	ofRoute    protoreflect.FullName = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute.filter_config"
@@ -20,7 +20,7 @@ const (
 // variable begins the command with which a format reads the environment.
 const variable = "%ENVIRONMENT"
 
-// text looks at a field that may name something.
+// text checks a field that may name something.
 func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error {
 	what, is := refused[field]
 	switch {
@@ -39,7 +39,7 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 	return nil
 }
 
-// joined are the fields that lead somewhere.
+// joined returns the names of fields, joined by dots.
 func joined(path []protoreflect.Name) string {
 	var b strings.Builder
 	for i, name := range path {
@@ -51,10 +51,10 @@ func joined(path []protoreflect.Name) string {
 	return b.String()
 }
 
-// readsVariable reports whether a text, as a format, could read the environment. Which
-// texts are formats nobody lists, so all count. Doubled percent signs stand for
-// themselves: what somebody wants said literally is no command and must not hold up the
-// resource. After a percent sign that stands alone nothing is known to be literal.
+// readsVariable reports whether a text, used as a format, could read the environment. Nobody
+// lists which texts are formats, so all count. A doubled percent sign stands for itself: a
+// literal text is not a command and must not cause a refusal. After a single percent sign,
+// nothing is known to be literal.
 func readsVariable(text []byte) bool {
 	if !bytes.Contains(text, []byte(variable)) {
 		return false
@@ -71,15 +71,15 @@ func readsVariable(text []byte) bool {
 	return false
 }
 
-// compared reports whether a text is only compared with others, as the pattern of a route
-// is, which whoever makes a route chooses freely.
+// compared reports whether a text is only compared with others. The pattern of a route is such
+// a text, and the author of a route chooses it freely.
 func compared(field protoreflect.FullName) bool {
 	return strings.HasPrefix(string(field), "envoy.type.matcher.v3.") || strings.HasPrefix(string(field), "xds.type.matcher.v3.")
 }
 
-// told looks at what the filter is told, which has a single form: the proxy makes text of
-// several others, and what is not read here could hold settings. Those of the filter say
-// what it connects to and which file is its credential.
+// told checks the configuration of the filter. Only one form is accepted: the proxy turns
+// several other forms into text, and a form that is not read here could contain settings. The
+// settings of the filter say what it connects to and which file is its credential.
 func told(field protoreflect.FullName, packed []byte) error {
 	url, value, err := unpack(packed)
 	if err != nil || len(url)+len(value) == 0 {

@@ -20,7 +20,7 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
-// refusal is that of a whole resource, empty if it is taken.
+// refusal returns the error for a whole resource, or an empty text if it is accepted.
 func refusal(t *testing.T, m proto.Message) string {
 	t.Helper()
 	if _, err := admit(t, machine.Bounds{}, m); err != nil {
@@ -29,8 +29,8 @@ func refusal(t *testing.T, m proto.Message) string {
 	return ""
 }
 
-// TestNoVariableIsFormatted: Envoy puts variables of its environment into every text that
-// is a format, so a header of each answer could hold a password of the machine.
+// TestNoVariableIsFormatted: Envoy inserts environment variables into every text that is a
+// format, so a header of each answer could contain a password of the machine.
 func TestNoVariableIsFormatted(t *testing.T) {
 	header := func(value string) proto.Message {
 		return &routev3.RouteConfiguration{ResponseHeadersToAdd: []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "k", Value: value}}}}
@@ -52,7 +52,7 @@ func TestNoVariableIsFormatted(t *testing.T) {
 	const variable = "%ENVIRONMENT(TOKEN)%"
 	for name, c := range map[string]struct {
 		got  proto.Message
-		want string // empty: it is taken
+		want string // empty: it is accepted
 	}{
 		"a header":                {header(variable), "(response_headers_to_add.header.value)"},
 		"within":                  {header("a %REQ(B)% " + variable + " c"), "(response_headers_to_add.header.value)"},
@@ -74,8 +74,8 @@ func TestNoVariableIsFormatted(t *testing.T) {
 	}
 }
 
-// TestFilterHasItsOwnSettings: what the filter connects to, and with which file as its
-// credential, stands in the machine's own file.
+// TestFilterHasItsOwnSettings: the machine's own file says what the filter connects to, and
+// which file is its credential.
 func TestFilterHasItsOwnSettings(t *testing.T) {
 	const inline = `{"settings":{"control_plane":{"address":"thief:1","ca_file":"/ca","token_file":"/etc/shadow","node":"n"},"cache":{}}}`
 	ours := &modulev3.DynamicModuleConfig{Name: contract.FilterName}
@@ -93,7 +93,7 @@ func TestFilterHasItsOwnSettings(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		got  proto.Message
-		want string // empty: it is taken
+		want string // empty: it is accepted
 	}{
 		"none":            {with(nil), ""},
 		"an empty one":    {with(&anypb.Any{}), ""},

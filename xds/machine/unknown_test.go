@@ -27,14 +27,14 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
-// later is m as a later version could send it, with one more field.
+// later returns m as a later version could send it, with one more field.
 func later[M proto.Message](m M, field []byte) M {
 	m.ProtoReflect().SetUnknown(field)
 	return m
 }
 
-// TestFieldsOfLaterVersionsAreRefused: what an Envoy would read and this program does not
-// could name anything.
+// TestFieldsOfLaterVersionsAreRefused: a field that an Envoy reads and this program does not
+// know could name anything.
 func TestFieldsOfLaterVersionsAreRefused(t *testing.T) {
 	const number = 19000 // reserved, so no version has it
 	a, wrong := protowire.AppendTag(nil, number, protowire.BytesType), protowire.AppendTag(nil, 1, protowire.VarintType)
@@ -43,7 +43,7 @@ func TestFieldsOfLaterVersionsAreRefused(t *testing.T) {
 	for kind, field := range map[string][]byte{
 		"a text": a, "a number": protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), 1), "a group": group,
 		"four bytes": protowire.AppendFixed32(protowire.AppendTag(nil, number, protowire.Fixed32Type), 1),
-		// A decoder keeps what does not fit among what it does not know.
+		// A decoder stores a field of the wrong kind among the unknown fields.
 		"another kind": wrong,
 	} {
 		packed := func(m proto.Message) *anypb.Any { return pack(t, later(m, field)) }
@@ -61,7 +61,7 @@ func TestFieldsOfLaterVersionsAreRefused(t *testing.T) {
 			"a listener's log": &listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{later(&listenerv3.FilterChain{}, field)}},
 		} {
 			if kind == "another kind" && where == "a duration" {
-				continue // its first is a number
+				continue // its first field is a number
 			}
 			_, err := admit(t, machine.Bounds{AccessLog: own}, m)
 			if err == nil || !strings.Contains(err.Error(), "a field that this proxy's agent does not know") {
@@ -71,8 +71,7 @@ func TestFieldsOfLaterVersionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestKnownFieldsOfEachKindAreTaken: numbers, packed or not, are no fields that nobody
-// knows.
+// TestKnownFieldsOfEachKindAreTaken: numbers, packed or not, do not count as unknown fields.
 func TestKnownFieldsOfEachKindAreTaken(t *testing.T) {
 	unpacked := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 503)
 	policy := &routev3.RetryPolicy{RetriableStatusCodes: []uint32{503, 504}, HostSelectionRetryMaxAttempts: 3}
@@ -90,7 +89,7 @@ func TestKnownFieldsOfEachKindAreTaken(t *testing.T) {
 	}
 }
 
-// TestTypedStructsAreRefused in both of their names: Envoy makes any extension of them.
+// TestTypedStructsAreRefused covers both names of the type. Envoy makes any extension from it.
 func TestTypedStructsAreRefused(t *testing.T) {
 	for _, m := range []proto.Message{&typedv3.TypedStruct{TypeUrl: "lua"}, &udpav1.TypedStruct{TypeUrl: "lua"}} {
 		for where, in := range map[string]proto.Message{"itself": m, "a route": route(nil, map[string]*anypb.Any{"f": pack(t, m)}), "an access log": logging(t, m)} {
@@ -101,7 +100,7 @@ func TestTypedStructsAreRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmitPush looks at ten thousand clusters and as many assignments.
+// BenchmarkAdmitPush inspects ten thousand clusters and as many assignments.
 func BenchmarkAdmitPush(b *testing.B) {
 	type sent struct {
 		url  string

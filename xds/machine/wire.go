@@ -12,7 +12,7 @@ import (
 
 var errMalformed = errors.New("it is no message of its type")
 
-// Descriptors of what is looked into by hand.
+// These are the descriptors of messages that are decoded by hand.
 var (
 	ofAny  = (*anypb.Any)(nil).ProtoReflect().Descriptor()
 	ofText = (*wrapperspb.StringValue)(nil).ProtoReflect().Descriptor()
@@ -27,7 +27,7 @@ func unpack(body []byte) (url, value []byte, err error) {
 	return url, value, err
 }
 
-// last returns the value of a field that counts, the last one.
+// last returns the last value of a field, which is the one that counts.
 func last(md protoreflect.MessageDescriptor, body []byte, number protowire.Number) (value []byte, err error) {
 	err = each(md, body, func(fd protoreflect.FieldDescriptor, v []byte) error {
 		if fd.Number() == number {
@@ -38,9 +38,8 @@ func last(md protoreflect.MessageDescriptor, body []byte, number protowire.Numbe
 	return value, err
 }
 
-// each visits the fields of a message that have a length. A field that the type does not
-// have is an error: the Envoy may be of a version that has it, and then it would read what
-// nobody here has looked at.
+// each visits the length-delimited fields of a message. An unknown field is an error: an Envoy
+// of another version may know it, and would read what nobody here has inspected.
 func each(md protoreflect.MessageDescriptor, body []byte, visit func(protoreflect.FieldDescriptor, []byte) error) error {
 	fields := md.Fields()
 	for len(body) > 0 {
@@ -67,14 +66,14 @@ func each(md protoreflect.MessageDescriptor, body []byte, visit func(protoreflec
 	return nil
 }
 
-// fits reports whether a decoder takes a value of a kind for a field: one that does not
-// fit is kept among what it does not know. Lists of numbers may have a length.
+// fits reports whether a decoder accepts a kind of value for a field. It would store any other
+// value among the unknown fields. Lists of numbers may be length-delimited.
 func fits(fd protoreflect.FieldDescriptor, kind protowire.Type) bool {
 	own := kindOf(fd.Kind())
 	return kind == own || kind == protowire.BytesType && own != protowire.StartGroupType && fd.IsList()
 }
 
-// kindOf is how single values of a field are written.
+// kindOf returns how single values of a field are encoded.
 func kindOf(k protoreflect.Kind) protowire.Type {
 	switch k {
 	case protoreflect.MessageKind, protoreflect.StringKind, protoreflect.BytesKind:

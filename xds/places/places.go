@@ -1,6 +1,6 @@
-// Package places shares places, as of streams and links, among those who hold tokens, so
-// that whoever has stolen one does not take those of others: the proxies of a mesh may
-// share one token and name themselves as they please.
+// Package places shares places, for example of streams and links, among the holders of tokens.
+// The proxies of a mesh may share one token and choose their own names, so whoever has stolen
+// a token must not be able to take the places of the others.
 package places
 
 import (
@@ -8,30 +8,31 @@ import (
 	"errors"
 )
 
-// Owner is who takes a place.
+// Owner is the holder of a place.
 type Owner struct {
-	// Token is the id of the token that was shown. Tokens of a mesh without one count as
-	// one token.
+	// Token is the id of the token that was presented. All tokens of a mesh without an id
+	// count as one token.
 	Token string
-	// Mesh is that of the token, empty for the token of a gateway, which names its node.
+	// Mesh is the mesh of the token. It is empty for the token of a gateway, which names its
+	// node.
 	Mesh string
 }
 
-// Limits are numbers of places. A zero field takes its default. The defaults do for 5,000
-// proxies with one token, each of which has two places while it is replaced.
+// Limits are numbers of places. A zero field takes its default. The defaults suffice for 5,000
+// proxies with one token, each with two places while it is replaced.
 type Limits struct {
-	// All is how many there are. Default 20000.
+	// All is the total number of places. Default 20000.
 	All int
-	// Kept is how many of them proxies of meshes cannot have: gateways come back though
-	// proxies, or who claims to be some, have taken all others. Default 2000.
+	// Kept is how many of them proxies of meshes cannot have. So gateways can return even if
+	// proxies, or clients that claim to be proxies, have taken all other places. Default 2000.
 	Kept int
-	// Mesh is how many the proxies of one mesh have. Default 15000.
+	// Mesh is the maximum for the proxies of one mesh. Default 15000.
 	Mesh int
-	// Token is how many of those the holders of one token have. Default 10000.
+	// Token is the maximum for the holders of one token. Default 10000.
 	Token int
 }
 
-// WithDefaults fills in what is zero. What is not set shrinks with the number of all.
+// WithDefaults fills in zero fields. The defaults are in proportion to All.
 func (l Limits) WithDefaults() Limits {
 	l.All = cmp.Or(l.All, 20000)
 	l.Kept = cmp.Or(l.Kept, l.All/10)
@@ -40,7 +41,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Why there is no place.
+// These errors say why there is no place.
 var (
 	ErrAll   = errors.New("there are too many")
 	ErrKept  = errors.New("there are too many of proxies")
@@ -48,7 +49,7 @@ var (
 	ErrToken = errors.New("there are too many with the token")
 )
 
-// Places counts who has places. Whoever uses it guards it.
+// Places counts the taken places. Its user must guard it.
 type Places struct {
 	limits  Limits
 	all     int
@@ -57,12 +58,12 @@ type Places struct {
 	tokens  map[Owner]int
 }
 
-// New returns places that nobody has.
+// New returns places of which none is taken.
 func New(l Limits) *Places {
 	return &Places{limits: l.WithDefaults(), meshes: map[string]int{}, tokens: map[Owner]int{}}
 }
 
-// Take gives a place to an owner, or says why there is none.
+// Take gives a place to an owner. The error says why there is none.
 func (p *Places) Take(o Owner) error {
 	switch {
 	case p.all >= p.limits.All:
@@ -79,7 +80,7 @@ func (p *Places) Take(o Owner) error {
 	return nil
 }
 
-// Give takes a place back that Take gave.
+// Give returns a place that Take gave.
 func (p *Places) Give(o Owner) { p.count(o, -1) }
 
 func (p *Places) count(o Owner, n int) {
@@ -96,5 +97,5 @@ func (p *Places) count(o Owner, n int) {
 	}
 }
 
-// All is how many places there are.
+// All returns the total number of places.
 func (p *Places) All() int { return p.limits.All }

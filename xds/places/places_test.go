@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fill takes places until there are none, and returns how many it got, and why no more.
+// fill takes places until there are none. It returns their number and the reason for the end.
 func fill(p *Places, owner func(i int) Owner) (n int, err error) {
 	for err == nil {
 		if err = p.Take(owner(n)); err == nil {
@@ -42,7 +42,7 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestFleet: proxies of one mesh that share a token all have their places, twice while
+// TestFleet: proxies of one mesh that share a token all get their places, even two each while
 // they are replaced.
 func TestFleet(t *testing.T) {
 	p := New(Limits{})
@@ -53,7 +53,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// TestGivenBack: what all have given back is as if nobody had ever come.
+// TestGivenBack: when all places are given back, no trace of their owners remains.
 func TestGivenBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := New(Limits{All: 20})

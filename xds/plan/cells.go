@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// Failure is a cell that could not be built, or only in part.
+// Failure describes a cell that could not be built, or only in part.
 type Failure struct {
 	// Cell names what failed, such as "route <id>".
 	Cell string
-	// Err is the cause; it is for operators.
+	// Err is the cause. It is for operators.
 	Err error
 	// Kept says that the last good version is still in use.
 	Kept bool
-	// Awaited says that everything is made as it is configured, and that something else
-	// is not there, perhaps not yet.
+	// Awaited says that everything was built as configured, but something else is missing,
+	// perhaps only for now.
 	Awaited bool
 }
 
-// Cells memoises the cells of one plan by name. It is used by one goroutine.
-// Cells that a plan does not ask for are forgotten at its end.
+// Cells memoises the cells of one plan by name. One goroutine uses it. Cells that a plan does
+// not ask for are forgotten at its end.
 type Cells struct {
 	slots    map[string]*slot
 	round    uint64
@@ -45,8 +45,8 @@ func (c *Cells) Begin() {
 	c.failures = nil
 }
 
-// End forgets the cells that were not asked for since Begin, and returns what
-// failed, ordered by cell.
+// End forgets the cells that were not asked for since Begin. It returns the failures, ordered
+// by cell.
 func (c *Cells) End() []Failure {
 	for name, s := range c.slots {
 		if s.round != c.round {
@@ -57,10 +57,10 @@ func (c *Cells) End() []Failure {
 	return c.failures
 }
 
-// Report records a failure of a part of a cell.
+// Report records the failure of a part of a cell.
 func (c *Cells) Report(f Failure) { c.failures = append(c.failures, f) }
 
-// Failed is the cause of a panic in a builder.
+// Failed is the error of a builder that panicked.
 type Failed struct {
 	Value any
 	Stack []byte
@@ -69,17 +69,17 @@ type Failed struct {
 // Error implements error, without the stack.
 func (f *Failed) Error() string { return fmt.Sprintf("builder panicked: %v", f.Value) }
 
-// Cell returns the value of a named cell for a key, building it only if the key
-// differs from the last one. K must be comparable by ==; build must be a pure
-// function of the key. If building fails or panics, the last good value is kept
-// and the failure reported; ok is false if there never was one.
+// Cell returns the value of a named cell for a key. It builds the value only if the key
+// differs from the last one. build must be a pure function of the key. If building fails or
+// panics, Cell keeps the last good value and reports the failure; ok is false if there never
+// was one.
 func Cell[K comparable, V any](c *Cells, name string, key K, build func(K) (V, error)) (value V, ok bool) {
 	return CellWhile(c, name, key, build, func(V) bool { return true })
 }
 
-// CellWhile is Cell for values that protect something: if building fails, the last
-// good value is kept only while still holds for it. One that is less strict than
-// what was asked for goes.
+// CellWhile does what Cell does, for values that protect something. If building fails, it
+// keeps the last good value only while still accepts it. A value that is less strict than the
+// one asked for is dropped.
 func CellWhile[K comparable, V any](c *Cells, name string, key K, build func(K) (V, error), still func(V) bool) (value V, ok bool) {
 	s := c.slots[name]
 	if s == nil {
@@ -108,7 +108,7 @@ func CellWhile[K comparable, V any](c *Cells, name string, key K, build func(K) 
 	return value, ok
 }
 
-// Protect builds a value; a panic is an error.
+// Protect builds a value and turns a panic into an error.
 func Protect[K comparable, V any](key K, build func(K) (V, error)) (v V, err error) {
 	defer func() {
 		if p := recover(); p != nil {

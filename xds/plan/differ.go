@@ -6,8 +6,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Differ holds a set that was planned step by step against one from nothing, byte
-// for byte, and says what differs first.
+// Differ compares a set that was planned step by step with one that was planned from nothing,
+// byte for byte. The error names the first difference.
 func Differ(have, want *resource.Set) error {
 	for _, t := range resource.Types {
 		d := want.Diff(have, t)

@@ -6,11 +6,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Resolver is how clusters resolve names: two questions of a second each, for
-// envoy.config.cluster.v3.Cluster.typed_dns_resolver_config. A cluster is warm when
-// its names are answered or given up, and a proxy opens no port and confirms no
-// clusters before. Envoy's own four tries of five seconds would let one name server
-// that is silent hold up all the rest for a minute.
+// Resolver returns how clusters resolve names, for
+// envoy.config.cluster.v3.Cluster.typed_dns_resolver_config: two attempts of one second each.
+// A cluster is warm only when its names are resolved or given up, and until then the proxy
+// opens no port and confirms no clusters. With Envoy's default of four attempts of five
+// seconds, one silent name server could delay everything else for a minute.
 func Resolver() (*corev3.TypedExtensionConfig, error) {
 	packed, err := Pack(&caresv3.CaresDnsResolverConfig{
 		QueryTimeoutSeconds: wrapperspb.UInt64(1), QueryTries: wrapperspb.UInt32(2),

@@ -13,16 +13,16 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// InitialFetchTimeout is how long Envoy waits for a resource that another one
-// names. It must be the same wherever a name is subscribed to: Envoy treats
-// another value as another subscription and waits for a push that never comes.
+// InitialFetchTimeout is how long Envoy waits for a resource that another one names. It must
+// be the same wherever a name is subscribed to: Envoy regards a different value as a separate
+// subscription and waits for a push that never comes.
 const InitialFetchTimeout = 15 * time.Second
 
-// Accepts bounds the connections that a worker accepts before it looks after
-// those it has: a flood of new ones must not keep it from them.
+// Accepts is how many connections a worker accepts before it serves its existing ones. A flood
+// of new connections must not keep it from them.
 const Accepts = 1
 
-// ADS is the one configuration source: envoy.config.core.v3.ConfigSource.
+// ADS returns the one configuration source: envoy.config.core.v3.ConfigSource.
 func ADS() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -31,15 +31,15 @@ func ADS() *corev3.ConfigSource {
 	}
 }
 
-// Literal escapes text for Envoy's formatter, which reads %NAME% in the values of
-// headers that routes and health checks add; %% stands for the sign itself.
+// Literal escapes text for Envoy's formatter, which interprets %NAME% in header values that
+// routes and health checks add. %% stands for a percent sign.
 func Literal(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-// validated is what the generated Envoy messages offer.
+// validated is implemented by the generated Envoy messages.
 type validated interface{ ValidateAll() error }
 
-// Pack puts a message into an Any; equal messages yield equal bytes. Only
-// messages without required invalid fields pass.
+// Pack puts a message into an Any; equal messages yield equal bytes. It fails for a message
+// that breaks the rules of its proto.
 func Pack(m proto.Message) (*anypb.Any, error) {
 	body, err := marshal(m)
 	if err != nil {
@@ -48,9 +48,8 @@ func Pack(m proto.Message) (*anypb.Any, error) {
 	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), Value: body}, nil
 }
 
-// Freeze marshals a message into a resource. The message is validated first,
-// because Envoy rejects a whole response for one message that breaks the rules
-// of its proto.
+// Freeze marshals a message into a resource. It validates the message first, because Envoy
+// rejects a whole response for one message that breaks the rules of its proto.
 func Freeze(t resource.TypeURL, name string, m proto.Message) (*resource.Resource, error) {
 	body, err := marshal(m)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// headerRequestID names a request, to its client, to its service and in the log.
+// headerRequestID carries the id of a request, to the client, to the service and to the log.
 const headerRequestID = "x-request-id"
 
-// LocalReplies tells a client whom the proxy has refused, or could not serve, by
-// which id the log knows the request. It says nothing of why.
+// LocalReplies adds the id of the request to the proxy's own error replies, so that a client
+// can name the entry in the log. It does not tell the reason.
 func LocalReplies() *hcmv3.LocalReplyConfig {
 	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{StatusCodeFilter: &accesslogv3.StatusCodeFilter{
 		Comparison: &accesslogv3.ComparisonFilter{

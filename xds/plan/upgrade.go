@@ -4,12 +4,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Upgrade makes the Connection header of a request that asks for another protocol
-// say that and nothing else. Envoy passes it on as the client wrote it, and a
-// client could name headers in it that the proxy has set, so that the next server
-// drops them (RFC 9110 section 7.6.1). Every route table has it, because requests
-// for which no filter runs carry such headers, too. Other requests have no
-// Connection header any more when routes add theirs.
+// Upgrade reduces the Connection header of an upgrade request to "Upgrade". Envoy passes the
+// header on as the client wrote it, and a client could name headers in it that the proxy has
+// set, so that the next server drops them (RFC 9110 section 7.6.1). Every route table uses it,
+// because requests for which no filter runs carry such headers, too. Other requests have lost
+// their Connection header by the time routes add theirs.
 func Upgrade() *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: "connection", Value: "Upgrade"},

@@ -8,22 +8,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// Interner makes equal selections, and equal choices, one pointer for as long as
-// somebody holds it, so that they can be compared and be parts of keys. It holds none
-// itself: what nobody uses any more is collected. One goroutine uses it. The zero
-// value is ready.
+// Interner makes equal selections, and equal choices, one pointer for as long as somebody
+// holds it, so that they can be compared and be parts of keys. It holds none itself, so unused
+// ones are collected. One goroutine uses it. The zero value is ready.
 type Interner struct {
 	seed       maphash.Seed
 	selections pool[Selection]
 	choices    pool[Choices]
 }
 
-// Choices are what every policy of a list chose for one cell, by the place of the
-// policy in the list. They are interned: equal ones are one pointer, however many
-// policies there are. Nil stands for nothing chosen at all.
+// Choices are what every policy of a list chose for one cell, by the index of the policy. They
+// are interned: equal choices are one pointer, however many policies there are. Nil means that
+// no policy chose anything.
 type Choices struct{ of []*Selection }
 
-// At is what the policy at a place of the list chose, nil for nothing.
+// At returns what the policy at an index of the list chose, or nil.
 func (c *Choices) At(i int) *Selection {
 	if c == nil || i >= len(c.of) {
 		return nil
@@ -31,9 +30,9 @@ func (c *Choices) At(i int) *Selection {
 	return c.of[i]
 }
 
-// Selection returns the selection of policies, best first, with facts, which
-// must be comparable. It is nil if there are no policies. Policies are compared
-// by pointer. The slice stays the caller's.
+// Selection returns the selection of policies, best first, with facts, which must be
+// comparable. It is nil if there are no policies. Policies are compared by pointer. The caller
+// keeps the slice.
 func (i *Interner) Selection(ps []*view.Policy, facts any) *Selection {
 	if len(ps) == 0 {
 		return nil
@@ -50,8 +49,8 @@ func (i *Interner) Selection(ps []*view.Policy, facts any) *Selection {
 	return i.selections.add(h, &Selection{Policies: slices.Clone(ps), Facts: facts})
 }
 
-// Choices returns the choices of a list of policies, nil if none chose anything. The
-// slice stays the caller's.
+// Choices returns the choices of a list of policies, or nil if none chose anything. The caller
+// keeps the slice.
 func (i *Interner) Choices(of []*Selection) *Choices {
 	last := len(of)
 	for last > 0 && of[last-1] == nil {
@@ -75,7 +74,7 @@ func (i *Interner) Choices(of []*Selection) *Choices {
 // factor spreads hashes.
 const factor = 0x9e3779b97f4a7c15
 
-// hash begins a hash.
+// hash starts a hash.
 func (i *Interner) hash(first any) uint64 {
 	if i.seed == (maphash.Seed{}) {
 		i.seed = maphash.MakeSeed()
@@ -86,12 +85,12 @@ func (i *Interner) hash(first any) uint64 {
 // pool holds values by their hashes, weakly.
 type pool[T any] struct {
 	buckets map[uint64][]weak.Pointer[T]
-	// entries counts weak pointers; at limit the dead ones are swept out, and
-	// the limit becomes twice what is left, so that a sweep costs little per entry.
+	// entries counts weak pointers. At limit, the dead ones are swept out, and the limit
+	// becomes twice the rest, so that a sweep costs little per entry.
 	entries, limit int
 }
 
-// minLimit is the number of entries below which nothing is swept.
+// minLimit is the number of entries below which there is no sweep.
 const minLimit = 1024
 
 func (p *pool[T]) add(h uint64, v *T) *T {

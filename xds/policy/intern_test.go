@@ -47,7 +47,7 @@ func TestInternerDoesNotAllocateOnAHit(t *testing.T) {
 	}
 }
 
-// TestInternerForgets keeps one selection of many and looks at what remains.
+// TestInternerForgets keeps one of many selections and checks how many entries remain.
 func TestInternerForgets(t *testing.T) {
 	var i Interner
 	kept := &view.Policy{}
@@ -66,7 +66,7 @@ func TestInternerForgets(t *testing.T) {
 	}
 }
 
-// TestChoices: equal lists are one pointer, whatever is missing at their end, and a hit
+// TestChoices: equal lists are one pointer, whatever is missing at their end, and a lookup
 // allocates nothing.
 func TestChoices(t *testing.T) {
 	var i Interner

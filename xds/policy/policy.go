@@ -17,30 +17,29 @@ type Phase int
 const (
 	// Routes decides where traffic goes.
 	Routes Phase = iota
-	// Settings tunes what is there. What is finished then is for [Edits.Patch].
+	// Settings changes the settings of what exists. Changes after that are for [Edits.Patch].
 	Settings
 )
 
 // Attachment is a set of the sorts of places that a policy is chosen for (mesh policy
-// selection). An edit gets what was chosen for the narrowest of them: that of an inbound
-// what was chosen for the inbound, and else for the proxy; that of a listener or of
-// routes of an outbound what was chosen for the outbound, else for its service, and else
-// for the proxy; that of a cluster what was chosen for its service, else for the
-// outbound, and else for the proxy.
+// selection). An edit gets the selection of the narrowest place. For an inbound that is the
+// selection for the inbound, else the one for the proxy. For a listener or routes of an
+// outbound it is the one for the outbound, else for its service, else for the proxy. For a
+// cluster it is the one for its service, else for the outbound, else for the proxy.
 type Attachment uint
 
-// Sorts of places.
+// These are the sorts of places.
 const (
-	// ByInbound chooses one policy by the tags of an inbound, which its
-	// destinations must match; sources say whom it is about.
+	// ByInbound chooses one policy by the tags of an inbound, which its destinations must
+	// match. Sources say whom the policy is about.
 	ByInbound Attachment = 1 << iota
 	// AllByInbound chooses every policy whose destinations match an inbound.
 	AllByInbound
 	// ByOutbound chooses one policy by the tags of the proxy and the service of
 	// an outbound.
 	ByOutbound
-	// ByDestination is ByOutbound for each service that the routes of an
-	// outbound lead to.
+	// ByDestination does what ByOutbound does, for each service that the routes of an outbound
+	// lead to.
 	ByDestination
 	// ByProxy chooses one policy by the tag sets of a proxy.
 	ByProxy
@@ -55,109 +54,106 @@ type Policy struct {
 	Kind       *model.Kind
 	Phase      Phase
 	Attachment Attachment
-	// HTTPOnly policies do nothing on inbounds of other protocols; that they are
-	// not applied there is reported.
+	// HTTPOnly policies do nothing on inbounds of other protocols, which is reported.
 	HTTPOnly bool
-	// NeedsFilter policies work by the token filter: a proxy that lacks it refuses
-	// every request where one is chosen, which is reported.
+	// NeedsFilter policies need the token filter. A proxy without it refuses every request
+	// where such a policy is chosen, which is reported.
 	NeedsFilter bool
-	// Refuses says whom the policy turns away at the inbounds that it is chosen for.
+	// Refuses says whom the policy refuses at the inbounds that it is chosen for.
 	Refuses Refusal
-	// Rule says that the policy says itself whom it is about (a target and from), so
-	// that it is shown among the rules of a proxy and not among its policies.
+	// Rule says that the policy itself says whom it is about (a target and from). It is shown
+	// among the rules of a proxy and not among its policies.
 	Rule bool
 	Edits
-	// Facts, if set, finds what the edits need of the mesh and of outside it. The result
-	// is comparable and becomes Selection.Facts: a change of it, and of nothing else
-	// there, makes the edits anew.
+	// Facts, if set, finds what the edits need from the mesh and from outside it. The result
+	// is comparable and becomes Selection.Facts. The edits run again when it changes, and not
+	// for other changes of the mesh or outside it.
 	Facts func(w World, chosen []*view.Policy) any
-	// Explain returns the configuration that a selection amounts to, with the
-	// defaults that the edits apply, in the form of the kind's conf. It does not look at
-	// facts, which whoever asks does not have.
+	// Explain returns the configuration that results from a selection, with the defaults of
+	// the edits, in the form of the kind's conf. It does not use facts, because its callers
+	// have none.
 	Explain func(*Selection) any
-	// Lacking says in a sentence for operators what it means in a mesh that none is chosen
-	// for an inbound; empty where nothing is refused for it. It is nil for policies whose
-	// lack refuses nothing.
+	// Lacking returns a sentence for operators on the effect, in a mesh, of an inbound without
+	// such a policy; empty if nothing is refused. It is nil for policies whose absence refuses
+	// nothing.
 	Lacking func(*mesh.Mesh) string
 }
 
-// Problematic facts say what is wrong with what a policy asked for.
+// Problematic facts tell what is wrong with the demand of a policy.
 type Problematic interface {
-	// Problem is a sentence for operators, empty if nothing is wrong.
+	// Problem returns a sentence for operators, empty if nothing is wrong.
 	Problem() string
 }
 
-// Awaiting facts are not known yet, because what they are about is not read.
+// Awaiting facts are not known yet, because their source has not been read.
 type Awaiting interface {
-	// Awaited says in a sentence for operators what is not read; empty if nothing is.
-	// reading tells that it is being read, and not that it cannot be.
+	// Awaited returns a sentence for operators about what has not been read, or an empty one.
+	// reading says that it is being read; otherwise it cannot be read.
 	Awaited() (what string, reading bool)
 }
 
-// ErrReading is the error of an [Outside] that has not read yet what is asked for.
+// ErrReading is the error of an [Outside] for something that it has not read yet.
 var ErrReading = errors.New("it is being read")
 
-// World is what facts are found in.
+// World is where facts are found.
 type World struct {
 	// Mesh is the mesh itself; nil while it does not exist.
 	Mesh *mesh.Mesh
-	// Outside is nil where there is nothing.
+	// Outside is nil if there is nothing outside.
 	Outside Outside
 }
 
-// Outside is what a policy may ask of beyond its mesh.
+// Outside is what a policy may ask about beyond its mesh.
 type Outside interface {
-	// Gateway is the newest state of a control plane, nil if there is none. The error
-	// is [ErrReading] for one that is not read yet, and another one if it cannot be
-	// read at present; policies are asked again when that changes.
+	// Gateway returns the newest state of a control plane, or nil if there is none. The error
+	// is [ErrReading] if it has not been read yet, and another one if it currently cannot be
+	// read. Policies are asked again when that changes.
 	Gateway(controlPlane string) (*view.Gateway, error)
 }
 
-// Edits are what a policy changes; nil where it changes nothing. They are pure
-// functions of draft and selection, and never get an empty selection. An error
-// fails the cell: an outbound then keeps its last good version, an inbound lets
-// nobody pass.
+// Edits are what a policy changes; a nil function changes nothing. They are pure functions of
+// draft and selection, and never get an empty selection. An error fails the cell: an outbound
+// then keeps its last good version, and an inbound lets nobody pass.
 type Edits struct {
-	// Split decides where the requests to an outbound go. One policy has it.
+	// Split decides where the requests to an outbound go. Only one policy has it.
 	Split func(*Selection, mesh.Tags) (*draft.Split, error)
 	// Cluster edits the cluster of a destination.
 	Cluster func(*draft.Cluster, *Selection) error
-	// Outbound edits the listener of an outbound, OutboundRoutes its routes.
+	// Outbound edits the listener of an outbound, and OutboundRoutes its routes.
 	Outbound       func(*draft.Outbound, *Selection) error
 	OutboundRoutes func(*draft.Routes, *Selection) error
-	// Inbound edits the chains of an inbound, InboundRoutes its routes. With
-	// attachment ByInbound they run with a nil selection, too: what no policy
-	// permits is for the policy to say.
+	// Inbound edits the chains of an inbound, and InboundRoutes its routes. With attachment
+	// ByInbound they also run with a nil selection, because the policy decides what happens if
+	// no policy permits anything.
 	Inbound       func(*draft.Inbound, *Selection) error
 	InboundRoutes func(*draft.Routes, *Selection) error
 
-	// Route edits each route of an outbound that leads to destinations, with what was
-	// chosen for the outbound, and Target each destination of such a route, with what was
-	// chosen for that destination. They run after OutboundRoutes.
+	// Route edits each route of an outbound that leads to destinations, with the selection for
+	// the outbound. Target edits each destination of such a route, with the selection for that
+	// destination. Both run after OutboundRoutes.
 	Route  func(*draft.Route, *Selection) error
 	Target func(*draft.Target, *Selection) error
 
-	// Contribute adds clusters, listeners and secrets to each proxy for a place of which
-	// something was chosen.
+	// Contribute adds clusters, listeners and secrets to each proxy with a selection for one
+	// of its places.
 	Contribute func(*draft.Contribution, *Selection) error
 
-	// Patch is the raw stage: it edits each cluster, listener and route table of a proxy
-	// when it is finished, and so what nobody else does. Add makes resources that take
-	// the place of those of the same names. Both get what was chosen for the proxy.
-	// What cannot be patched is closed: it may be the patch that was to keep somebody
-	// out.
+	// Patch is the raw stage. It edits each finished cluster, listener and route table of a
+	// proxy, and so can change what no other edit can. Add makes resources that replace those
+	// with the same names. Both get the selection for the proxy. A resource that cannot be
+	// patched is closed, because the patch may have been meant to keep somebody out.
 	Patch func(*draft.Finished, *Selection) error
 	Add   func(*draft.Contribution, *Selection) error
 }
 
-// Selection is what was chosen for one place, best first. Selections are
-// interned: equal ones are one pointer, so that they can be parts of keys.
+// Selection is what was chosen for one place, best first. Selections are interned: equal ones
+// are one pointer, so that they can be parts of keys.
 type Selection struct {
 	Policies []*view.Policy
 	Facts    any
 }
 
-// First is the spec of the best policy.
+// First returns the spec of the best policy.
 func First[T any](s *Selection) *T {
 	spec, _ := s.Policies[0].Spec.(*T)
 	return spec

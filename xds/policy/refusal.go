@@ -1,27 +1,27 @@
 package policy
 
-// Refusal says whom a policy turns away at the inbounds that it is chosen for. It decides
-// whether the workload's own port is shut at a transparent proxy: what comes there would
-// pass by all that the policy does at the port of the inbound.
+// Refusal says whom a policy refuses at the inbounds that it is chosen for. It decides whether
+// to close the workload's own port at a transparent proxy: connections to that port bypass
+// everything that the policy does at the port of the inbound.
 type Refusal int
 
-// Refusals.
+// These are the refusals.
 const (
-	// Unsaid counts as RefusesAnybody, and no policy that edits inbounds may leave it so.
+	// Unsaid counts as RefusesAnybody. A policy that edits inbounds must not leave it.
 	Unsaid Refusal = iota
-	// RefusesNobody changes how requests are served, not who may make them.
+	// RefusesNobody changes how requests are served, not who may send them.
 	RefusesNobody
-	// RefusesAuthenticated judges callers by their certificates, and so none in clear. Those
-	// are what reaches a workload's own port: where mutual TLS is off or PERMISSIVE they
-	// pass at the port of the inbound as well, and where it is STRICT nothing passes that
-	// has no listener.
+	// RefusesAuthenticated judges callers by their certificates, so it refuses none in clear,
+	// and only those reach a workload's own port. If mutual TLS is off or PERMISSIVE, they
+	// also pass at the port of the inbound. If it is STRICT, connections to a port without a
+	// listener do not pass.
 	RefusesAuthenticated
-	// RefusesAnybody judges callers by what they send or where they come from, in clear, too.
+	// RefusesAnybody judges callers, also in clear, by what they send or where they come from.
 	RefusesAnybody
 )
 
-// Guards reports whether the policy keeps callers out of an inbound that it is chosen for,
-// who would not be kept out at the workload's own port.
+// Guards reports whether the policy keeps callers out of an inbound who could still use the
+// workload's own port.
 func (p *Policy) Guards() bool {
 	switch p.Refuses {
 	case RefusesNobody, RefusesAuthenticated:

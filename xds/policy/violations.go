@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// Texts of violations that several policies share (mesh API, validation).
+// These are texts of violations that several policies share (mesh API, validation).
 const (
 	TextDefined      = "has to be defined"
 	TextPositive     = "has to be greater than 0"
@@ -23,14 +23,14 @@ func (v *Violations) Add(path, format string, args ...any) {
 	*v = append(*v, fault.Violation{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// Positive demands that a span be longer than nothing, if it is given.
+// Positive requires that a duration, if given, is greater than zero.
 func (v *Violations) Positive(path string, d *mesh.Duration) {
 	if d != nil && *d <= 0 {
 		v.Add(path, TextPositiveIf)
 	}
 }
 
-// Percent demands that a number be at most 100, if it is given.
+// Percent requires that a number, if given, is at most 100.
 func (v *Violations) Percent(path string, n *uint32) {
 	if n != nil && *n > 100 {
 		v.Add(path, TextPercentRange)

@@ -1,6 +1,6 @@
-// Package rejudge asks again about what could not be judged, such as the token of
-// an open stream while the store is away, until somebody can tell. Nobody else asks
-// again: a token that was revoked meanwhile would stay good as long as its stream.
+// Package rejudge repeats questions that could not be answered, for example about the token of
+// an open stream while the store is away, until there is an answer. Nobody else repeats them:
+// a token that was revoked meanwhile would stay good as long as its stream.
 package rejudge
 
 import (
@@ -11,29 +11,28 @@ import (
 	"time"
 )
 
-// ErrRenewed is in the chain of the error of a token that counts no more, if its node has
-// shown a newer one since. What is open with it ends all the same, for nobody can tell
-// who is at the other end; but its node comes back at once, and nothing is wrong.
+// ErrRenewed is in the chain of the error of an invalid token whose node has presented a newer
+// one since. Streams with the old token end nevertheless, because nobody can tell who is at
+// the other end. But the node returns at once, and nothing is wrong.
 var ErrRenewed = errors.New("the node has a newer token")
 
-// Renewed adds [ErrRenewed] to a chain and nothing to its text.
+// Renewed adds [ErrRenewed] to the chain of an error without changing its text.
 func Renewed(err error) error { return renewed{err} }
 
 type renewed struct{ error }
 
-// Unwrap returns both.
+// Unwrap returns both errors.
 func (r renewed) Unwrap() []error { return []error{r.error, ErrRenewed} }
 
-// The pauses between two rounds of questions: the first one, twice as long after
-// each round, and the longest one.
+// These are the first and the longest pause between two rounds of questions. The pause doubles
+// after each round.
 const (
 	First = 100 * time.Millisecond
 	Last  = 5 * time.Second
 )
 
-// Set has the subjects that are still to be judged. While there are any, one
-// goroutine asks about them, one after the other. It belongs to who made the set
-// and must end it.
+// Set contains the subjects that are still to be judged. While there are any, one goroutine
+// asks about them, one after the other. The owner of the set must end it.
 type Set[T comparable] struct {
 	judge  func(context.Context, T) error
 	failed func(left int, again time.Duration, err error)
@@ -41,25 +40,25 @@ type Set[T comparable] struct {
 	cancel context.CancelFunc
 
 	mu sync.Mutex
-	// left says of each subject which addition was its last one: a question that was
-	// asked before that one cannot know why the subject was added again.
+	// left maps each subject to its last addition. A question from before that addition cannot
+	// know why the subject was added again.
 	left           map[T]uint64
 	added          uint64
 	running, ended bool
 	work           sync.WaitGroup
 }
 
-// New returns an empty set. judge asks about a subject; its error says that it could
-// not be told. failed hears once a round, if not nil, how many subjects are left,
-// when they are asked about again, and one of the errors. Both are called without a
-// lock of the set, and must not end it.
+// New returns an empty set. judge asks about a subject; an error means that there is no answer
+// yet. failed, if not nil, is called once per failed round with the number of subjects that
+// are left, the pause until they are asked about again, and one of the errors. Both are called
+// without a lock of the set, and must not end the set.
 func New[T comparable](judge func(context.Context, T) error, failed func(left int, again time.Duration, err error)) *Set[T] {
 	s := &Set[T]{judge: judge, failed: failed, left: map[T]uint64{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:gosec // End calls it
 	return s
 }
 
-// Add has a subject judged later. A set that has ended takes none.
+// Add schedules a subject to be judged. A set that has ended ignores it.
 func (s *Set[T]) Add(subject T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +80,8 @@ func (s *Set[T]) Remove(subject T) {
 	delete(s.left, subject)
 }
 
-// End gives up all subjects, also the question that is open, and waits until nothing
-// is asked any more.
+// End gives up all subjects, cancels the open question, and waits until no question is
+// running.
 func (s *Set[T]) End() {
 	s.mu.Lock()
 	s.ended = true
@@ -91,7 +90,7 @@ func (s *Set[T]) End() {
 	s.work.Wait()
 }
 
-// run asks until nothing is left.
+// run asks until no subject is left.
 func (s *Set[T]) run() {
 	pause := time.NewTimer(First)
 	defer pause.Stop()
@@ -116,8 +115,8 @@ func (s *Set[T]) run() {
 	}
 }
 
-// round asks once about each subject. The error is one of those that say why a
-// subject could not be judged.
+// round asks once about each subject. It returns one of the errors if a subject could not be
+// judged.
 func (s *Set[T]) round() (failed error) {
 	s.mu.Lock()
 	left := maps.Clone(s.left)
@@ -136,7 +135,7 @@ func (s *Set[T]) round() (failed error) {
 	return failed
 }
 
-// judged takes out a subject, unless it was added again since it was asked about.
+// judged removes a subject, unless it was added again after the question.
 func (s *Set[T]) judged(subject T, added uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +144,7 @@ func (s *Set[T]) judged(subject T, added uint64) {
 	}
 }
 
-// rest is how many subjects are left; the run ends with the last one.
+// rest returns how many subjects are left. If there are none, the run ends.
 func (s *Set[T]) rest() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

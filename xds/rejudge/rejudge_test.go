@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errAway = errors.New("the store is away")
 
-// TestPauses: a subject is asked about after ever longer pauses, each failed round
-// is told once, and who was judged is left alone.
+// TestPauses: the pauses between questions about a subject grow, each failed round is reported
+// once, and a judged subject is not asked about again.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -58,7 +58,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// TestRemoved: nobody asks about what is gone.
+// TestRemoved: nobody asks about a removed subject.
 func TestRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rejudge.New(func(context.Context, int) error { t.Error("asked"); return nil }, nil)
@@ -71,8 +71,7 @@ func TestRemoved(t *testing.T) {
 	})
 }
 
-// TestAddedWhileAsked: an answer says nothing of what has happened since the
-// question.
+// TestAddedWhileAsked: an answer tells nothing about events after its question.
 func TestAddedWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := 0, make(chan struct{})
@@ -90,8 +89,8 @@ func TestAddedWhileAsked(t *testing.T) {
 	})
 }
 
-// TestEnd: neither a question that hangs nor a pause holds up an end, and nothing
-// is told of what was given up.
+// TestEnd: neither a hanging question nor a pause delays an end. Nothing is reported about the
+// subjects that were given up.
 func TestEnd(t *testing.T) {
 	for name, judge := range map[string]func(context.Context, int) error{
 		"a question": func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() },

@@ -18,43 +18,43 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// cacheMagic begins every cache file; the digit is the version of its layout.
+// cacheMagic begins every cache file. Its digit is the version of the layout.
 const cacheMagic = "meshgate-xds-cache-2\n"
 
 const (
-	// maxCacheBytes bounds what is read back.
+	// maxCacheBytes is the maximum number of bytes that are read back.
 	maxCacheBytes = 512 << 20
-	// cacheSlack is how much a file may hold beyond twice what it has to, so that small
-	// ones are not written anew all the time.
+	// cacheSlack is how many bytes a file may contain beyond twice what it needs, so that
+	// small files are not rewritten all the time.
 	cacheSlack = 1 << 20
-	// recordHead is the length and the sum before a record's body.
+	// recordHead is the length of a record's head: the length of the body and the sum.
 	recordHead = 4 + sha256.Size
 )
 
-// errForeign is a cache of another node.
+// errForeign says that the cache belongs to another node.
 var errForeign = errors.New("the cache belongs to another node")
 
-// cache is a file with what Envoy has confirmed: the magic, a record with the name of the
-// node, and one record for each confirmed response, in their order. A change costs what
-// it holds and not what the proxy holds. A file that has grown to more than twice what it
-// needs is written anew.
+// cache is a file with everything that Envoy has confirmed: the magic, a record with the name
+// of the node, and one record per confirmed response, in their order. So a change costs as
+// much as its own content, not as much as everything that the proxy holds. A file that has
+// grown beyond twice what it needs is rewritten.
 //
-// The sum of a record covers the sum before it, so that none can be missing or come from
-// elsewhere. The first record whose sum is wrong ends what is believed: the file is then
-// what it was before that record. A power failure may leave any part of what was being
-// added, in several records maybe, and a proxy that starts while the control plane is away
-// must not lose for it what was confirmed before.
+// The sum of a record covers the sum before it, so that no record can be missing or come from
+// elsewhere. Reading stops at the first record with a wrong sum; the file then counts as what
+// it was before that record. A power failure may lose any part of what was being added, even
+// in several records. A proxy that starts while the control plane is away must not lose for
+// that reason what was confirmed earlier.
 type cache struct {
 	path, node string
-	// size is that of the file, and sum that of its last record; at more than limit bytes
-	// it is written anew.
+	// size is the length of the file, and sum the sum of its last record. A file of more than
+	// limit bytes is rewritten.
 	size, limit int64
 	sum         [sha256.Size]byte
-	// whole is false if the file is not known to be there and to end with a record.
+	// whole says that the file is known to exist and to end with a record.
 	whole bool
 }
 
-// record is one response as the file holds it.
+// record returns the form in which the file stores one response.
 func record(typ resource.TypeURL, put []*resource.Resource, dropped []string) *discovery.DeltaDiscoveryResponse {
 	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(typ), RemovedResources: dropped}
 	for _, r := range put {
@@ -63,8 +63,8 @@ func record(typ resource.TypeURL, put []*resource.Resource, dropped []string) *d
 	return m
 }
 
-// load reads the file back; os.ErrNotExist if there is none. Without an error the next
-// changes are added to it.
+// load reads the file. It returns os.ErrNotExist if there is none. After success, the next
+// changes are added to this file.
 func (c *cache) load() (table, error) {
 	file, err := os.Open(c.path)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *cache) load() (table, error) {
 	return c.parse(raw)
 }
 
-// parse checks everything before it believes anything.
+// parse checks everything before it accepts anything.
 func (c *cache) parse(raw []byte) (table, error) {
 	if len(raw) < len(cacheMagic) || string(raw[:len(cacheMagic)]) != cacheMagic {
 		return nil, errors.New("the file is not a cache")
@@ -114,8 +114,8 @@ func (c *cache) parse(raw []byte) (table, error) {
 	return out, nil
 }
 
-// split cuts off the first record and returns its body and sum; ok is false if it is not
-// whole.
+// split cuts off the first record and returns its body and sum. ok is false if the record is
+// not whole.
 func split(raw []byte, before [sha256.Size]byte) (body []byte, sum [sha256.Size]byte, ok bool) {
 	if len(raw) < recordHead {
 		return nil, sum, false
@@ -129,7 +129,7 @@ func split(raw []byte, before [sha256.Size]byte) (body []byte, sum [sha256.Size]
 	return body, sum, string(sum[:]) == string(raw[4:recordHead])
 }
 
-// chain is the sum of a record after the one with the sum before.
+// chain returns the sum of a record, given the sum of the record before it.
 func chain(before [sha256.Size]byte, body []byte) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(before[:], body))
 }
@@ -153,11 +153,11 @@ func (t table) replay(body []byte) error {
 	return nil
 }
 
-// cacheLimit is how large a file may become that has to hold so many bytes.
+// cacheLimit returns how large a file may become that needs so many bytes.
 func cacheLimit(needed int64) int64 { return 2*needed + cacheSlack }
 
-// save adds the changes to the file or, if it has to, writes all of good anew. After an
-// error the next call writes everything.
+// save adds the changes to the file or, if necessary, rewrites it with all of good. After an
+// error the next call rewrites the file.
 func (c *cache) save(good table, changes []*discovery.DeltaDiscoveryResponse) error {
 	if c.whole && c.size <= c.limit {
 		more, sum, err := encode(nil, c.sum, changes)
@@ -172,8 +172,8 @@ func (c *cache) save(good table, changes []*discovery.DeltaDiscoveryResponse) er
 	return c.rewrite(good)
 }
 
-// append adds records to the file and syncs it. It fails where the file is not the one
-// that was written.
+// append adds records to the file and syncs it. It fails if the file does not have the length
+// that this process expects.
 func (c *cache) append(more []byte) (err error) {
 	c.whole = false
 	file, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND, 0)
@@ -193,8 +193,8 @@ func (c *cache) append(more []byte) (err error) {
 	return file.Sync()
 }
 
-// rewrite writes the file beside its place, syncs and renames it: a crash leaves the old
-// one. It holds private keys, hence the mode.
+// rewrite writes a file next to the old one, syncs it and renames it, so that a crash leaves
+// the old one. The file contains private keys and is therefore readable by its owner only.
 func (c *cache) rewrite(good table) (err error) {
 	c.whole = false
 	var all []*discovery.DeltaDiscoveryResponse
@@ -238,7 +238,7 @@ func (c *cache) rewrite(good table) (err error) {
 	return nil
 }
 
-// encode adds records to raw, and returns the sum of the last one.
+// encode adds records to raw and returns the sum of the last one.
 func encode(raw []byte, sum [sha256.Size]byte, records []*discovery.DeltaDiscoveryResponse) ([]byte, [sha256.Size]byte, error) {
 	for _, m := range records {
 		body, err := proto.Marshal(m)
@@ -250,7 +250,7 @@ func encode(raw []byte, sum [sha256.Size]byte, records []*discovery.DeltaDiscove
 	return raw, sum, nil
 }
 
-// put adds one record to raw, and returns its sum.
+// put adds one record to raw and returns its sum.
 func put(raw []byte, before [sha256.Size]byte, body []byte) ([]byte, [sha256.Size]byte) {
 	sum := chain(before, body)
 	raw = binary.BigEndian.AppendUint32(raw, uint32(len(body))) //nolint:gosec // a response has at most maxResponseBytes

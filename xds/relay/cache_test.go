@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// confirmed is a cache beside the table that its file has to hold.
+// confirmed is a cache together with the table that its file should contain.
 type confirmed struct {
 	cache
 	good   table
@@ -36,7 +36,7 @@ func newConfirmed(path string) *confirmed {
 	return &confirmed{cache: cache{path: path, node: "n"}, good: table{}}
 }
 
-// save stores resources, or drops those without a body, as one response.
+// save stores resources as one response. An empty body drops the resource.
 func (c *confirmed) save(t *testing.T, typ resource.TypeURL, bodies map[string]string) {
 	t.Helper()
 	var put []*resource.Resource
@@ -57,7 +57,7 @@ func (c *confirmed) save(t *testing.T, typ resource.TypeURL, bodies map[string]s
 	c.states = append(c.states, state(c.good))
 }
 
-// state is what can be compared of a table.
+// state converts a table into a form that can be compared.
 func state(t table) map[resource.TypeURL]map[string]string {
 	out := map[resource.TypeURL]map[string]string{}
 	for _, r := range t.all() {
@@ -69,7 +69,7 @@ func state(t table) map[resource.TypeURL]map[string]string {
 	return out
 }
 
-// loaded is what a later process finds.
+// loaded returns what a later process reads.
 func loaded(t *testing.T, path string) map[resource.TypeURL]map[string]string {
 	t.Helper()
 	got, err := (&cache{path: path, node: "n"}).load()
@@ -79,8 +79,8 @@ func loaded(t *testing.T, path string) map[resource.TypeURL]map[string]string {
 	return state(got)
 }
 
-// TestCacheHoldsWhatWasConfirmed saves random responses, with a new process now and then
-// that adds to the file of the one before.
+// TestCacheHoldsWhatWasConfirmed saves random responses. From time to time a new process takes
+// over and adds to the same file.
 func TestCacheHoldsWhatWasConfirmed(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := newConfirmed(filepath.Join(t.TempDir(), "c"))
@@ -111,8 +111,8 @@ func TestCacheHoldsWhatWasConfirmed(t *testing.T) {
 	}
 }
 
-// TestDamagedCache: whatever happens to a file, it is refused or is what it was after one
-// of its records.
+// TestDamagedCache: whatever happens to a file, it is refused or counts as what it was after
+// one of its records.
 func TestDamagedCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c")
 	c := newConfirmed(path)
@@ -153,8 +153,8 @@ func TestDamagedCache(t *testing.T) {
 	}
 }
 
-// TestCacheTornByAPowerFailure: of what was being added any part may be missing while the
-// file has its new length. What was confirmed before is believed all the same.
+// TestCacheTornByAPowerFailure: the file has its new length, but any part of what was being
+// added may be missing. What was confirmed earlier is still read.
 func TestCacheTornByAPowerFailure(t *testing.T) {
 	c := newConfirmed(filepath.Join(t.TempDir(), "c"))
 	c.save(t, resource.Cluster, map[string]string{"a": "1"})
@@ -192,8 +192,8 @@ func TestCacheTornByAPowerFailure(t *testing.T) {
 	}
 }
 
-// TestCacheThatOthersTouched: a file that is gone, shorter, longer or ends in the middle
-// of a record is written anew with the next change.
+// TestCacheThatOthersTouched: a file that is gone, or is shorter or longer than expected, is
+// rewritten with the next change.
 func TestCacheThatOthersTouched(t *testing.T) {
 	for name, touch := range map[string]func(path string, size int64) error{
 		"gone":    func(path string, _ int64) error { return os.Remove(path) },
@@ -224,7 +224,8 @@ func TestCacheThatOthersTouched(t *testing.T) {
 	}
 }
 
-// TestChangeCostsWhatItHolds: one endpoint of a large proxy adds one record.
+// TestChangeCostsWhatItHolds: a change of one endpoint adds one record, even for a large
+// proxy.
 func TestChangeCostsWhatItHolds(t *testing.T) {
 	c := newConfirmed(filepath.Join(t.TempDir(), "c"))
 	many := map[string]string{}
@@ -239,8 +240,8 @@ func TestChangeCostsWhatItHolds(t *testing.T) {
 	}
 }
 
-// TestCachedListenerThatIsNotTaken: a listener that an agent took before this one, and that
-// this one refuses, is missing and said to be.
+// TestCachedListenerThatIsNotTaken: an earlier agent accepted a listener that this one
+// refuses. The listener is missing and is reported as missing.
 func TestCachedListenerThatIsNotTaken(t *testing.T) {
 	dir := t.TempDir()
 	pipe := &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/x"}}}
@@ -266,7 +267,7 @@ func TestCachedListenerThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// BenchmarkCacheOneEndpoint is one changed endpoint of a proxy with 5,000 resources.
+// BenchmarkCacheOneEndpoint changes one endpoint of a proxy with 5,000 resources.
 func BenchmarkCacheOneEndpoint(b *testing.B) {
 	c := cache{path: filepath.Join(b.TempDir(), "c"), node: "n"}
 	good := table{}
@@ -317,8 +318,8 @@ func FuzzParseCache(f *testing.F) {
 	})
 }
 
-// What is told on reconnecting names everything, and a version only where Envoy has
-// confirmed what is here.
+// On reconnecting, the relay names everything. It tells a version only where Envoy has
+// confirmed the current content.
 func TestVersionsToldOnReconnecting(t *testing.T) {
 	put := func(t table, name, body string) { t.put(resource.New(resource.Cluster, name, []byte(body))) }
 	current, good := table{}, table{}

@@ -22,7 +22,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// bootstrap is the least an Envoy needs to take everything from the relay.
+// bootstrap is the minimal configuration of an Envoy that takes everything from the relay.
 const bootstrap = `
 node: {id: %s, cluster: test}
 admin: {address: {pipe: {path: %s, mode: 384}}}
@@ -56,7 +56,7 @@ func envoyPath(t *testing.T) string {
 	return p
 }
 
-// startEnvoy runs an Envoy on the relay's socket; the function ends it.
+// startEnvoy runs an Envoy on the relay's socket. The returned function ends it.
 func startEnvoy(t *testing.T, dir string) func() {
 	t.Helper()
 	return startEnvoyOn(t, dir, fmt.Sprintf("pipe: {path: %s}", filepath.Join(dir, "run", "xds.sock")))
@@ -107,7 +107,7 @@ func freePort(t *testing.T) int {
 	return free[0]
 }
 
-// backend answers its name.
+// backend serves its name and returns its port.
 func backend(t *testing.T, name string) int {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
@@ -162,9 +162,9 @@ func TestRealEnvoy(t *testing.T) {
 	_, stopRelay := startRelay(t, dir, p.addr)
 	stopEnvoy := startEnvoy(t, dir)
 	p.settle(t, rev)
-	untilAnswer(t, client, dir, port, "200 one") // workers take a new listener up a moment after its routes
+	untilAnswer(t, client, dir, port, "200 one") // workers accept on a new listener a moment after its routes arrive
 
-	// A cluster is renamed under load, several times: nothing fails.
+	// A cluster is renamed under load, several times. No request fails.
 	failures := load(t, port, func() {
 		for i := range 40 {
 			name, to := fmt.Sprintf("c%d", i%3), []int{one, two}[i%2]
@@ -191,7 +191,7 @@ func TestRealEnvoy(t *testing.T) {
 	}
 	expectAnswer(t, client, port, "418 ")
 
-	// The control plane is gone; agent and Envoy start anew and are live.
+	// The control plane is gone. A restarted agent and a restarted Envoy are live.
 	p.kill()
 	client.CloseIdleConnections()
 	stopEnvoy()
@@ -199,8 +199,8 @@ func TestRealEnvoy(t *testing.T) {
 	second, _ := startRelay(t, dir, p.addr)
 	startEnvoy(t, dir)
 	untilAnswer(t, client, dir, port, "418 ")
-	// It was live by what the relay has, and not because nobody answered it: then it
-	// would be empty, and its listener closed.
+	// Envoy is live because of what the relay has. An Envoy that had got no answer would be
+	// empty, and its port closed.
 	if st := second.Status(); st.Connected || !st.Ready {
 		t.Fatalf("the relay is %+v", st)
 	}
@@ -213,7 +213,7 @@ func expectAnswer(t *testing.T, client *http.Client, port int, want string) {
 	}
 }
 
-// untilAnswer tries on a short beat until the new Envoy listens.
+// untilAnswer retries at short intervals until the new Envoy answers as expected.
 func untilAnswer(t *testing.T, client *http.Client, dir string, port int, want string) {
 	t.Helper()
 	untilTrue(t, fmt.Sprintf("answer %q (%s)", want, dir), func() bool {
@@ -222,7 +222,8 @@ func untilAnswer(t *testing.T, client *http.Client, dir string, port int, want s
 	})
 }
 
-// untilTrue tries on a short beat: an Envoy tells nobody when it is ready.
+// untilTrue checks a condition at short intervals, because an Envoy does not signal that it is
+// ready.
 func untilTrue(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -238,7 +239,7 @@ func untilTrue(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// load sends requests on four connections while the work is done.
+// load sends requests on four connections while work runs.
 func load(t *testing.T, port int, work func()) []string {
 	t.Helper()
 	var (

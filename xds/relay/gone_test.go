@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// A correction reaches the relay of an Envoy that is gone, however much was sent to it
-// since, and though it died without an answer: an Envoy that dies of its configuration
-// would get the same one at each start. Nothing of it is confirmed meanwhile.
+// A correction reaches the relay even if Envoy is gone, however much was sent since, and even
+// if Envoy died without an answer. Otherwise an Envoy that dies of its configuration would get
+// the same one at each start. Nothing is confirmed meanwhile.
 func TestCorrectionReachesARelayWhoseEnvoyIsGone(t *testing.T) {
 	for name, dies := range map[string]bool{"it is not there": false, "it dies without an answer": true} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func (p *plane) publish(rs ...*resource.Resource) uint64 {
 	return p.rev
 }
 
-// publishWith publishes resources with a secret, nil for none.
+// publishWith publishes resources and, unless it is nil, a secret.
 func (p *plane) publishWith(secret *resource.Resource, rs ...*resource.Resource) uint64 {
 	p.rev++
 	secrets := map[string]string{}
@@ -95,8 +95,8 @@ func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
 	return p.until(t, rev, func(int, []string) bool { return true })
 }
 
-// until waits until the Envoy behind the relay has answered and a condition holds
-// for the number of nodes that wait and for the refusals.
+// until waits until the Envoy behind the relay has answered and a condition holds for the
+// number of waiting nodes and the refusals.
 func (p *plane) until(t *testing.T, rev uint64, cond func(waiting int, refused []string) bool) snapshot.Progress {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -119,12 +119,12 @@ func (p *plane) until(t *testing.T, rev uint64, cond func(waiting int, refused [
 	}
 }
 
-// responses are those that a plane has sent.
+// responses counts the responses that a plane has sent.
 type responses struct {
 	server.Nobody
 	mu    sync.Mutex
 	count int
-	// newest is the newest revision that one was made from.
+	// newest is the newest revision in a response.
 	newest uint64
 	moved  chan struct{}
 }
@@ -144,7 +144,7 @@ func (r *responses) state() (count int, newest uint64, moved <-chan struct{}) {
 	return r.count, r.newest, r.moved
 }
 
-// responds waits until something of a revision was sent, or nothing was to be.
+// responds waits until a response with the revision was sent, or no response was necessary.
 func (p *plane) responds(t *testing.T, rev uint64) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -163,7 +163,7 @@ func (p *plane) responds(t *testing.T, rev uint64) {
 	}
 }
 
-// within fails the test unless a channel is closed soon.
+// within fails the test unless a channel is closed in time.
 func within(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -173,19 +173,19 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// startRelay runs a relay in a directory; the function stops it.
+// startRelay runs a relay in a directory. The returned function stops it.
 func startRelay(t *testing.T, dir, addr string) (*relay.Relay, func()) {
 	t.Helper()
 	return startRelayWith(t, dir, addr, func(*relay.Config) {})
 }
 
-// startRelayOn is startRelay on a machine that has files.
+// startRelayOn does what startRelay does, with the bounds of a machine.
 func startRelayOn(t *testing.T, dir, addr string, files machine.Bounds) (*relay.Relay, func()) {
 	t.Helper()
 	return startRelayWith(t, dir, addr, func(c *relay.Config) { c.Machine = files })
 }
 
-// startRelayWith is startRelay with another configuration.
+// startRelayWith does what startRelay does, with a changed configuration.
 func startRelayWith(t *testing.T, dir, addr string, change func(*relay.Config)) (*relay.Relay, func()) {
 	t.Helper()
 	cfg := relay.Config{
@@ -220,13 +220,13 @@ func startRelayWith(t *testing.T, dir, addr string, change func(*relay.Config)) 
 	return r, stop
 }
 
-// local is a client on the relay's socket.
+// local returns a client on the relay's socket.
 func local(t *testing.T, dir string, opt xdstest.Options) *xdstest.Client {
 	t.Helper()
 	return localOn(t, socket(t, dir), opt)
 }
 
-// socket is a connection to the relay's socket.
+// socket returns a connection to the relay's socket.
 func socket(t *testing.T, dir string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "run", "xds.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))

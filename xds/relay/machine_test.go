@@ -19,7 +19,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// logging is a listener with an access log, which has no format.
+// logging returns a listener with an access log without a format.
 func logging(t *testing.T, logger proto.Message) *resource.Resource {
 	t.Helper()
 	var l listenerv3.Listener
@@ -34,7 +34,7 @@ func logging(t *testing.T, logger proto.Message) *resource.Resource {
 	return xdstest.Freeze(resource.Listener, listener.Name, &l)
 }
 
-// logOf is the path of the access log of the listener that a client holds.
+// logOf returns the path of the access log in the listener that a client holds.
 func logOf(t *testing.T, c *xdstest.Client) (path string) {
 	t.Helper()
 	c.WaitFor(t, "the listener", func(v xdstest.View) bool { return v.Body(resource.Listener, listener.Name) != nil })
@@ -50,8 +50,8 @@ func logOf(t *testing.T, c *xdstest.Client) (path string) {
 	return path
 }
 
-// TestAccessLogIsTheMachines: whatever path is sent, and whatever stands in the cache of
-// an agent that was started with another one, Envoy writes to the file of this agent.
+// TestAccessLogIsTheMachines: Envoy writes to the access log of this agent, whatever path the
+// control plane sends. The same holds for a cache from an agent with another path.
 func TestAccessLogIsTheMachines(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	_, stop := startRelayOn(t, dir, p.addr, machine.Bounds{AccessLog: "/var/log/own"})
@@ -81,8 +81,8 @@ func TestAccessLogIsTheMachines(t *testing.T) {
 	}
 }
 
-// TestWhatNamesTheMachineIsRefused: Envoy is not even shown it, the control plane hears
-// why, and all else goes on.
+// TestWhatNamesTheMachineIsRefused: a resource that names parts of the machine is not passed
+// to Envoy. The control plane gets the reason, and everything else goes on.
 func TestWhatNamesTheMachineIsRefused(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	r, stop := startRelay(t, dir, p.addr)
@@ -103,8 +103,8 @@ func TestWhatNamesTheMachineIsRefused(t *testing.T) {
 		t.Errorf("listeners: %v", refused)
 	}
 	p.settle(t, p.publish(clusterA, endA, listener, routesB))
-	// A new listener that is refused is one that the proxy lacks, also where no Envoy is
-	// there to lack it; a good one makes up for it.
+	// A refused new listener counts as missing, even while no Envoy is connected. A good
+	// version of the listener ends that.
 	c.Close()
 	second := xdstest.Freeze(resource.Listener, "second", &listenerv3.Listener{Name: "second", Address: &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/x"}}}})
 	p.responds(t, p.publish(clusterA, endA, listener, routesB, second))
@@ -121,8 +121,8 @@ func TestWhatNamesTheMachineIsRefused(t *testing.T) {
 	stop()
 }
 
-// TestEndpointThatMayNotBeIsLeftOut: Envoy gets the others of the service, and hears of
-// those that come and go later.
+// TestEndpointThatMayNotBeIsLeftOut: Envoy gets the other endpoints of the service, and later
+// changes to them.
 func TestEndpointThatMayNotBeIsLeftOut(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	_, stop := startRelay(t, dir, p.addr)
@@ -151,7 +151,8 @@ func TestEndpointThatMayNotBeIsLeftOut(t *testing.T) {
 	}
 	c.Close()
 	stop()
-	// What is on disk lacks it; an agent that is started with another setting gets it.
+	// The file on disk lacks the endpoint. An agent that is started with another setting gets
+	// it again.
 	_, stop = startRelayOn(t, dir, p.addr, machine.Bounds{Allowed: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}})
 	c = local(t, dir, xdstest.Options{})
 	c.WaitFor(t, "the whole assignment", func(v xdstest.View) bool {

@@ -10,15 +10,15 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// everyType is one resource of each type, with a secret. A control plane owes a returning
-// relay that has them nothing, not even an empty answer.
+// everyType returns one resource of each type, and a secret. If a returning relay has all of
+// them, the control plane owes it nothing, not even an empty answer.
 func everyType(t *testing.T) (secret *resource.Resource, rest []*resource.Resource) {
 	t.Helper()
 	return identitySecret(t), []*resource.Resource{clusterA, endA, listener, routesA}
 }
 
 // TestListenerThatTheNextEnvoyRefusesThoughThereIsNothingToSay: a port was taken while an
-// agent was away. The control plane has nothing new to say and hears of it all the same.
+// agent was away. The control plane has nothing new to send and still learns of the refusal.
 func TestListenerThatTheNextEnvoyRefusesThoughThereIsNothingToSay(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	secret, rest := everyType(t)
@@ -44,8 +44,8 @@ func TestListenerThatTheNextEnvoyRefusesThoughThereIsNothingToSay(t *testing.T) 
 	}
 }
 
-// TestControlPlaneThatReturnsWithNothingToSay: whoever was told that the control plane is
-// away is told that it is back.
+// TestControlPlaneThatReturnsWithNothingToSay: after Report has told that the control plane is
+// away, it also tells that it is back.
 func TestControlPlaneThatReturnsWithNothingToSay(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	secret, rest := everyType(t)

@@ -25,9 +25,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// TestRealEnvoyTakesPartsInAnyOrder publishes random parts of a world, clusters with
-// and without assignments and secrets, in a random order: whatever the Envoy waited
-// for meanwhile, with the whole world it is warm and serves.
+// TestRealEnvoyTakesPartsInAnyOrder publishes random parts of a configuration in random order,
+// with clusters that lack assignments or secrets. Whatever the Envoy waited for meanwhile,
+// once the configuration is complete it is warm and serves.
 func TestRealEnvoyTakesPartsInAnyOrder(t *testing.T) {
 	for name, agent := range map[string]bool{"an Envoy": false, "an Envoy with an agent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestRealEnvoyTakesPartsInAnyOrder(t *testing.T) {
 			}
 			untilAnswer(t, client, dir, port, "200 one")
 			random := mathrand.New(mathrand.NewPCG(1, 2))
-			// A proxy that waits for parts answers no further clusters, so after a few
-			// states the whole world follows.
+			// A proxy that waits for missing parts answers no further clusters, so after a few
+			// states the complete configuration follows.
 			const rounds, parts = 14, 3
 			before, _, _ := p.sent.state()
 			for step := range rounds * parts {
@@ -80,7 +80,7 @@ func TestRealEnvoyTakesPartsInAnyOrder(t *testing.T) {
 				if random.IntN(2) == 0 {
 					s = nil
 				}
-				p.responds(t, p.publishWith(s, rs...)) // else only the last would be sent
+				p.responds(t, p.publishWith(s, rs...)) // otherwise only the last state would be sent
 				if step%parts < parts-1 {
 					continue
 				}
@@ -122,7 +122,7 @@ func secured(t *testing.T, r *resource.Resource) *resource.Resource {
 	return xdstest.Freeze(resource.Cluster, r.Name, &c)
 }
 
-// identitySecret is a secret with a certificate and its key.
+// identitySecret returns a secret with a certificate and its key.
 func identitySecret(t *testing.T) *resource.Resource {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -9,15 +9,15 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// errRefusedGood ends a stream of a relay whose Envoy refuses a listener that an Envoy
-// before it has taken, such as for a port that was taken meanwhile. On the next one it
-// is not said to be here: it is sent again and, if it is refused again, the control
-// plane hears of that.
+// errRefusedGood ends a stream because Envoy refuses a listener that was confirmed earlier,
+// for example since another process now uses its port. On the next stream, the relay does not
+// list the listener. So the control plane sends it again and, if Envoy refuses it again,
+// learns of the refusal.
 var errRefusedGood = errors.New("the proxy refused what an earlier one had confirmed")
 
-// Refused are the listeners that Envoy lacks because it refused them, with its words.
-// One of which it holds an earlier version is not among them. Nobody can connect to a
-// listener that is not there, whatever else the proxy serves.
+// Refused returns the listeners that Envoy lacks because it refused them, with its reasons. It
+// omits a listener of which Envoy has an earlier version. Nobody can connect to a missing
+// listener, whatever else the proxy serves.
 func (r *Relay) Refused() map[string]string {
 	settled := r.settled()
 	standing := r.local.Rejections(r.cfg.Node)
@@ -35,8 +35,8 @@ func (r *Relay) Refused() map[string]string {
 	return out
 }
 
-// settled reports whether Envoy has answered all that it is served. Before that, a
-// refusal may be of something in whose place the version before it is on its way.
+// settled reports whether Envoy has answered everything that it is served. Until then, a
+// refusal may be of a version that the previous version is about to replace again.
 func (r *Relay) settled() bool { return answered(r.local.Progress(snapshot.Newest)) }
 
 func blamedListeners(x snapshot.Rejection) []string {
@@ -46,9 +46,8 @@ func blamedListeners(x snapshot.Rejection) []string {
 	return blamed(x.Error, x.Resources)
 }
 
-// Whole returns nil once Envoy has answered what it is served at the moment of the
-// call, and lacks no listener. It calls told with those that it lacks, each time they
-// are others.
+// Whole returns nil once Envoy has answered what was published at the time of the call and
+// lacks no listener. Whenever the set of missing listeners changes, Whole calls told with it.
 func (r *Relay) Whole(ctx context.Context, told func(refused map[string]string)) error {
 	r.local.Wait(ctx, r.local.Progress(snapshot.Newest).Published)
 	var before map[string]string
@@ -78,7 +77,7 @@ func (r *Relay) turns() <-chan struct{} {
 	return r.turned
 }
 
-// refuse notes that Envoy lacks a listener, or with an empty text that it does not.
+// refuse notes that Envoy lacks a listener. An empty text means that it no longer does.
 func (r *Relay) refuse(name, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,8 +91,9 @@ func (r *Relay) refuse(name, text string) {
 	r.turned = make(chan struct{})
 }
 
-// told is what the control plane hears of a type on reconnecting. A listener that Envoy
-// refused may have been removed meanwhile, of which only those that are told hear.
+// told returns what the relay tells the control plane about a type on reconnecting. It
+// includes refused listeners: if one was removed meanwhile, the control plane reports the
+// removal only to a client that has named it.
 func (r *Relay) told(url resource.TypeURL) map[string]string {
 	out := versions(r.current, r.good, url)
 	if url == resource.Listener {
@@ -104,8 +104,8 @@ func (r *Relay) told(url resource.TypeURL) map[string]string {
 	return out
 }
 
-// disown drops the listeners that Envoy refuses although they count as good, so that
-// the control plane hears of it, and reports whether there are any.
+// disown drops the listeners that Envoy refuses although they were confirmed, so that the
+// control plane learns of it. It reports whether there were any.
 func (r *Relay) disown(open []pending) bool {
 	if !r.settled() {
 		return false
@@ -138,7 +138,7 @@ func (r *Relay) disown(open []pending) bool {
 	return len(found) > 0
 }
 
-// locked changes the tables, which others than the goroutine of the upstream half read.
+// locked changes the tables, which other goroutines read.
 func (r *Relay) locked(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 
 var listenerB = xdstest.Listener("in", 1001, "r")
 
-// all is more than there are.
+// all is more than any test needs.
 const all = 1 << 30
 
-// refusing is an Envoy that refuses as many responses with listeners as a counter says.
+// refusing returns an Envoy that refuses as many responses with listeners as the counter says.
 func refusing(next *atomic.Int64) xdstest.Options {
 	return xdstest.Options{Reject: func(u resource.TypeURL, names []string) string {
 		if u == resource.Listener && len(names) > 0 && next.Add(-1) >= 0 {
@@ -28,7 +28,7 @@ func refusing(next *atomic.Int64) xdstest.Options {
 	}}
 }
 
-// lacks waits until the relay names exactly these listeners.
+// lacks waits until the relay reports exactly these listeners as missing.
 func lacks(t *testing.T, r *relay.Relay, want ...string) {
 	t.Helper()
 	tick, late := time.NewTicker(time.Millisecond), time.After(time.Minute)
@@ -42,8 +42,8 @@ func lacks(t *testing.T, r *relay.Relay, want ...string) {
 	}
 }
 
-// TestRefusedListener: an Envoy without a listener is not whole, until it has taken
-// another one or is to have none.
+// TestRefusedListener: an Envoy that lacks a listener is whole again once it has accepted
+// another version, or once the listener is removed.
 func TestRefusedListener(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
@@ -71,7 +71,7 @@ func TestRefusedListener(t *testing.T) {
 	lacks(t, r)
 }
 
-// TestRefusedListenerIsWantedNoMore: what nobody wants is not missing.
+// TestRefusedListenerIsWantedNoMore: a removed listener is not missing.
 func TestRefusedListenerIsWantedNoMore(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
@@ -85,8 +85,8 @@ func TestRefusedListenerIsWantedNoMore(t *testing.T) {
 	lacks(t, r)
 }
 
-// TestRefusedListenerThatIsRemovedWhileTheLinkIsDown: nobody sends a removal of what he was
-// never told of.
+// TestRefusedListenerThatIsRemovedWhileTheLinkIsDown: a new control plane sends no removal of
+// a listener that the relay did not name to it.
 func TestRefusedListenerThatIsRemovedWhileTheLinkIsDown(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
@@ -102,8 +102,8 @@ func TestRefusedListenerThatIsRemovedWhileTheLinkIsDown(t *testing.T) {
 	lacks(t, r)
 }
 
-// TestListenerThatTheNextEnvoyRefuses: a port was taken while a proxy was away. The
-// control plane, which takes the listener for confirmed, hears that it is not there.
+// TestListenerThatTheNextEnvoyRefuses: a port was taken while a proxy was away. The control
+// plane believes that the listener is confirmed, and learns that it is missing.
 func TestListenerThatTheNextEnvoyRefuses(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
@@ -116,7 +116,7 @@ func TestListenerThatTheNextEnvoyRefuses(t *testing.T) {
 	stop()
 
 	next.Store(all)
-	r, _ := startRelay(t, dir, p.addr) // nobody upstream
+	r, _ := startRelay(t, dir, p.addr) // no control plane
 	local(t, dir, refusing(&next))
 	lacks(t, r, "in")
 

@@ -1,11 +1,11 @@
-// Package relay stands between one Envoy and the control plane. To the Envoy it
-// is the discovery server, on a Unix socket, from a cache on disk; to the control
-// plane it is the proxy. So a restarted Envoy is live at once while the control
-// plane is away, and tokens and keep-alive are no business of Envoy's.
+// Package relay connects one Envoy to the control plane. To the Envoy it is the discovery
+// server, on a Unix socket, with a cache on disk. To the control plane it is the proxy. So a
+// restarted Envoy is live at once even while the control plane is away, and Envoy need not
+// handle tokens and keep-alive.
 //
-// What the control plane sends is confirmed to it only when the local Envoy has
-// confirmed it. What Envoy refuses is refused upstream with Envoy's reason, and
-// the last good version takes its place here and on disk.
+// The relay confirms a response to the control plane only when the local Envoy has confirmed
+// it. It refuses upstream what Envoy refuses, with Envoy's reason; the last good version then
+// takes the place of the refused one, here and on disk.
 package relay
 
 import (
@@ -28,89 +28,91 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxResponseBytes is the largest message taken from the control plane; gRPC's
-// default of 4 MiB is too small for one large route table.
+// maxResponseBytes is the largest accepted message of the control plane. gRPC's default of 4
+// MiB is too small for one large route table.
 const maxResponseBytes = 64 << 20
 
 // closeWait is how long open local streams may take to end.
 const closeWait = 2 * time.Second
 
-// Config is what a relay is made of. Every field is required except Token,
-// Metadata and the functions from Unknown on.
+// Config is the configuration of a relay. Token, Metadata, Machine and the functions from
+// Unknown on are optional.
 type Config struct {
-	// Node is the node id, both towards Envoy and the control plane.
+	// Node is the node id, for both Envoy and the control plane.
 	Node string
 	// Socket is the path of the Unix socket (0600). Its directory becomes 0700.
 	Socket string
 	// Cache is the path of the cache file (0600).
 	Cache string
-	// Dial returns a connection to the control plane; it is called for each
-	// attempt and should use DialOptions. TLS is its business.
+	// Dial returns a connection to the control plane, including its TLS. It is called for each
+	// attempt and should use DialOptions.
 	Dial func(context.Context) (*grpc.ClientConn, error)
-	// Token is read at each attempt, so that a renewed token is used.
+	// Token is called at each attempt, so that a renewed token is used.
 	Token func() (string, error)
-	// Metadata is what the node tells the control plane about itself; may be nil.
+	// Metadata is what the node tells the control plane about itself. It may be nil.
 	Metadata *structpb.Struct
-	// Unknown, if not nil, is called before the next attempt when the control plane
-	// does not know the node, or no longer.
+	// Unknown, if not nil, is called before the next attempt if the control plane does not, or
+	// no longer, know the node.
 	Unknown func(context.Context)
-	// Report hears why an attempt to reach the control plane failed, and nil when it
-	// answers. A stream that merely ended is no failure: the next attempt tells.
+	// Report is called with the reason why an attempt to reach the control plane failed, and
+	// with nil when the control plane answers. The mere end of a stream is no failure: the
+	// next attempt decides.
 	Report func(error)
-	// Saved hears what came of each attempt to write the cache.
+	// Saved is called with the result of each attempt to write the cache.
 	Saved func(error)
-	// Machine are the files of this machine; configuration that names others, or anything
-	// else of it, is refused.
+	// Machine says what configuration may name on this machine. Configuration that names
+	// anything else of it is refused.
 	Machine machine.Bounds
-	// Secrets hears which secrets Envoy is served, whenever some of them have changed.
+	// Secrets is called with the secrets that Envoy is served, whenever they have changed.
 	Secrets func([]*resource.Resource)
 	Log     *slog.Logger
 }
 
 // Status is the state of the upstream half.
 type Status struct {
-	// Connected is true while a stream is open that has been answered.
+	// Connected is true while a stream is open on which the control plane has answered.
 	Connected bool
 	// Since is when Connected last changed.
 	Since time.Time
-	// Ready is true once an Envoy can be served, from the cache or after the
-	// first complete answer.
+	// Ready is true once an Envoy can be served, from the cache or after the first complete
+	// answer.
 	Ready bool
 	// Error is why the last stream ended, empty while connected.
 	Error string
 }
 
-// Relay is both halves. Run owns all its goroutines.
+// Relay consists of both halves. Run owns all its goroutines.
 type Relay struct {
 	cfg   Config
 	local *snapshot.Store
 	ready chan struct{} // closed when there is something to serve
-	bound chan struct{} // closed when the socket accepts
+	bound chan struct{} // closed when the socket accepts connections
 
 	mu     sync.Mutex
 	status Status
-	// refused are the listeners that Envoy refused and of which there is no earlier
-	// version; turned is closed when that changes.
+	// refused holds the listeners that Envoy refused and of which there is no earlier version.
+	// turned is closed when refused changes.
 	refused map[string]string
 	turned  chan struct{}
 
-	// The rest belongs to the goroutine of the upstream half, which holds mu while it
+	// The other fields belong to the goroutine of the upstream half. It holds mu while it
 	// changes one of the tables.
 	current  table  // what Envoy is served
 	good     table  // what Envoy has confirmed
 	cache    cache  // good, on disk
 	revision uint64 // of the local snapshot
 	answered map[resource.TypeURL]struct{}
-	// unsaved says that the cache could not be written; saving has it tried.
+	// unsaved says that the cache could not be written; a value in saving starts another
+	// attempt.
 	unsaved bool
 	saving  chan struct{}
 }
 
-// SaveAgain has a cache that could not be written tried again.
+// SaveAgain makes the relay try again to write a cache that could not be written.
 func (r *Relay) SaveAgain() {
 	select {
 	case r.saving <- struct{}{}:
-	default: // it will be
+	default: // an attempt is already due
 	}
 }
 
@@ -131,8 +133,8 @@ func (r *Relay) tellSecrets() {
 	r.cfg.Secrets(all)
 }
 
-// New checks the configuration and reads the cache. One that is missing,
-// damaged or of another node is no error: the control plane fills it again.
+// New checks the configuration and reads the cache. A cache that is missing, damaged or of
+// another node is no error: the control plane fills it again.
 func New(cfg Config) (*Relay, error) {
 	if cfg.Node == "" || cfg.Socket == "" || cfg.Cache == "" || cfg.Dial == nil || cfg.Log == nil {
 		return nil, errors.New("a relay needs node, socket, cache, dial function and logger")
@@ -150,7 +152,7 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Log.Warn("xds_cache_ignored", "path", cfg.Cache, "error", err)
 	default:
 		for _, x := range stored.all() {
-			// The machine's files may be others than when this was written.
+			// The bounds of the machine may have changed since the file was written.
 			own, err := r.admit(x.Type, x.Name, x.Version, x.Body)
 			if err != nil {
 				if x.Type == resource.Listener {
@@ -168,9 +170,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// DialOptions are the settings of a connection to the control plane. A half-open
-// connection is noticed after some 12 s: gRPC probes no sooner than after 10 s of
-// silence.
+// DialOptions returns the settings of a connection to the control plane. A half-open
+// connection is noticed after some 12 s, because gRPC does not probe before 10 s of silence.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
@@ -178,21 +179,21 @@ func DialOptions() []grpc.DialOption {
 	}
 }
 
-// Status returns the present state.
+// Status returns the current state.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
-// Bound is closed when the socket accepts connections.
+// Bound returns a channel that is closed when the socket accepts connections.
 func (r *Relay) Bound() <-chan struct{} { return r.bound }
 
-// Ready is closed when an Envoy that connects is served without waiting.
+// Ready returns a channel that is closed when a connecting Envoy is served without waiting.
 func (r *Relay) Ready() <-chan struct{} { return r.ready }
 
-// Run serves until the context ends, which is no error. It returns when all its
-// goroutines have ended.
+// Run serves until the context ends, which is no error. It returns when all its goroutines
+// have ended.
 func (r *Relay) Run(ctx context.Context) error {
 	lis, err := listen(ctx, r.cfg.Socket)
 	if err != nil {
@@ -229,8 +230,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the socket in a directory that only its owner may enter, so that
-// nobody can connect before its mode is set.
+// listen opens the socket in a directory that only its owner may enter, so that nobody can
+// connect before the mode of the socket is set.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -254,8 +255,8 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	return lis, nil
 }
 
-// gate admits the local Envoy once there is something to serve, so that it never
-// starts empty.
+// gate admits the local Envoy once there is something to serve, so that Envoy never starts
+// empty.
 type gate struct{ r *Relay }
 
 // Connect implements server.Nodes.

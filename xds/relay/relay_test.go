@@ -64,7 +64,7 @@ func TestServesFromDiskWithoutControlPlane(t *testing.T) {
 	second.Close()
 	stop()
 
-	startRelay(t, dir, p.addr) // a new process, nobody upstream
+	startRelay(t, dir, p.addr) // a new process without a control plane
 	third := local(t, dir, xdstest.Options{})
 	third.Request(resource.Route).Equals(t, routesA)
 	third.Request(resource.Endpoint).Equals(t, endA)
@@ -111,8 +111,8 @@ func TestDamagedOrForeignCacheIsIgnored(t *testing.T) {
 	local(t, dir, xdstest.Options{}).Request(resource.Route).Equals(t, routesA)
 }
 
-// A control plane that accepts connections and never answers changes nothing: what
-// is here is served, and the relay does not claim to be connected.
+// A control plane that accepts connections and never answers changes nothing. The cached
+// content is served, and the relay does not report that it is connected.
 func TestBlackHoleKeepsWhatIsThere(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)

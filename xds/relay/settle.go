@@ -13,22 +13,22 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// pending is one response that the local Envoy has not confirmed yet, or all early ones of
-// a type.
+// pending is one response that the local Envoy has not confirmed yet, or the merged early
+// responses of a type.
 type pending struct {
 	typ      resource.TypeURL
 	nonce    string
 	revision uint64
 	add      map[string]*resource.Resource // by name
 	remove   map[string]struct{}
-	// early responses were confirmed while no Envoy was there: the control plane sends
-	// no more than a window of unanswered ones.
+	// early says that the response was confirmed while no Envoy was connected. The control
+	// plane sends no more than a window of unanswered responses.
 	early bool
-	// turned are the resources that were not even shown to Envoy, with the reason.
+	// turned are the reasons of the resources that were refused here and not passed to Envoy.
 	turned []string
 }
 
-// answer is what is said of the response upstream.
+// answer returns the upstream answer to the response.
 func (p *pending) answer(rejected []snapshot.Rejection) *discovery.DeltaDiscoveryRequest {
 	m := &discovery.DeltaDiscoveryRequest{TypeUrl: string(p.typ), ResponseNonce: p.nonce}
 	if texts := append(slices.Clip(p.turned), reasons(rejected)...); len(texts) > 0 {
@@ -37,7 +37,7 @@ func (p *pending) answer(rejected []snapshot.Rejection) *discovery.DeltaDiscover
 	return m
 }
 
-// take takes over what a later response of the type says, the newest of each name.
+// take merges a later response of the type; the newest content of each name wins.
 func (p *pending) take(later pending) {
 	for name := range later.remove {
 		delete(p.add, name)
@@ -54,10 +54,10 @@ func (p *pending) adds(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return p.add[name] != nil })
 }
 
-// early confirms what came while no Envoy is there, so that the control plane sends the
-// rest and whatever corrects it: an Envoy that dies of its configuration would get the
-// same one at each start. The oldest response stays open, so that the control plane takes
-// no state for confirmed. All others are part of what the next Envoy is served.
+// early confirms what arrived while no Envoy is connected, so that the control plane sends the
+// rest and any correction. Otherwise an Envoy that dies of its configuration would get the
+// same one at each start. The oldest response stays unanswered, so that the control plane
+// regards no state as confirmed. All others are part of what the next Envoy is served.
 func (r *Relay) early(stream upstreamClient, open []pending) ([]pending, error) {
 	p := r.local.Progress(snapshot.Newest)
 	if len(p.Waiting)+len(p.Acknowledged)+len(p.Rejected) > 0 {
@@ -75,8 +75,8 @@ func (r *Relay) early(stream upstreamClient, open []pending) ([]pending, error) 
 	return fold(open), nil
 }
 
-// fold makes one of all early responses of a type, so that they take no more room than
-// what they hold, for however long there is no Envoy. The first response stays as it is.
+// fold merges all early responses of a type, so that they take only the room of their content,
+// however long there is no Envoy. The first response stays as it is.
 func fold(open []pending) []pending {
 	if len(open) < 2 {
 		return open
@@ -96,9 +96,9 @@ func fold(open []pending) []pending {
 	return out
 }
 
-// settle answers upstream what Envoy has answered here, and keeps the rest. What is
-// confirmed is on the disk before: a proxy that starts after a power failure must not
-// serve again what was taken from it. A disk that takes nothing holds up no answer.
+// settle sends upstream what Envoy has answered here, and keeps the rest. It writes confirmed
+// content to disk first: after a power failure, a starting proxy must not serve again what was
+// taken from it. If the disk fails, the answers are sent nevertheless.
 func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, err error) {
 	var changes []*discovery.DeltaDiscoveryResponse
 	var answers []*discovery.DeltaDiscoveryRequest
@@ -136,8 +136,8 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 	return open, err
 }
 
-// save writes to disk what has changed of what is good. What could not be written is
-// tried again at the next event of the stream.
+// save writes the changes of good to disk. A failed write is tried again at the next event of
+// the stream.
 func (r *Relay) save(changes ...*discovery.DeltaDiscoveryResponse) {
 	err := r.cache.save(r.good, changes)
 	if r.unsaved = err != nil; r.cfg.Saved != nil {
@@ -147,9 +147,9 @@ func (r *Relay) save(changes ...*discovery.DeltaDiscoveryResponse) {
 	}
 }
 
-// answeredNext are the responses to answer next: one that is refused, with the refusals
-// that speak of it, or else all that Envoy has answered. Refused ones come first: the
-// others are judged when Envoy has answered what it is served instead.
+// answeredNext returns the responses to answer next: one refused response with the refusals
+// about it or, if there is none, all responses that Envoy has answered. The refused one comes
+// first, because the others are judged only when Envoy has answered what it is served instead.
 func (r *Relay) answeredNext(open []pending) (done, rest []pending, rejected []snapshot.Rejection) {
 	// One answer may cover several publications.
 	n := 0
@@ -159,8 +159,9 @@ func (r *Relay) answeredNext(open []pending) (done, rest []pending, rejected []s
 	if n == 0 {
 		return nil, open, nil
 	}
-	// A refusal is told before the answer that it is part of. Read before that answer
-	// was seen, the refusals would lack it, and what Envoy refused would count as good.
+	// Envoy's refusals are recorded before the answer that they are part of. If they were read
+	// before that answer was seen, they could be missing, and refused content would count as
+	// good.
 	standing := r.local.Progress(snapshot.Newest).Rejected
 	for i, p := range open[:n] {
 		if rejected := about(p, standing); len(rejected) > 0 {
@@ -170,14 +171,14 @@ func (r *Relay) answeredNext(open []pending) (done, rest []pending, rejected []s
 	return open[:n], open[n:], nil
 }
 
-// answered reports whether the local Envoy has answered a revision. Without an Envoy
-// nothing is answered.
+// answered reports whether the local Envoy has answered a revision. Without an Envoy nothing
+// is answered.
 func answered(p snapshot.Progress) bool {
 	return len(p.Waiting) == 0 && len(p.Acknowledged)+len(p.Rejected) > 0
 }
 
-// about selects the refusals that speak of a response. Envoy may have heard it together
-// with others.
+// about selects the refusals that concern a response. Envoy may have received the response
+// together with others.
 func about(p pending, standing []snapshot.Rejection) (out []snapshot.Rejection) {
 	for _, x := range standing {
 		if x.Type == p.typ && p.adds(blamed(x.Error, x.Resources)) {
@@ -194,8 +195,8 @@ func reasons(rejected []snapshot.Rejection) (texts []string) {
 	return texts
 }
 
-// again has the responses wait that Envoy heard together with a refused one: it may have
-// taken nothing of them, and gets them once more.
+// again makes responses wait that Envoy received together with a refused one. Envoy may have
+// applied nothing of them, and gets them again.
 func (r *Relay) again(open []pending, rejected []snapshot.Rejection) {
 	for i := range open {
 		for _, x := range rejected {
@@ -206,9 +207,9 @@ func (r *Relay) again(open []pending, rejected []snapshot.Rejection) {
 	}
 }
 
-// revert puts the last good version in the place of what was refused. The others
-// of the response stay and are sent once more, since a response that could not
-// be decoded was not applied at all.
+// revert replaces refused content with the last good version. The other resources of the
+// response stay and are sent again, because a response that could not be decoded was not
+// applied at all.
 func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
 	for _, x := range rejected {
 		for _, name := range blamed(x.Error, x.Resources) {
@@ -228,8 +229,8 @@ func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
 	r.publish()
 }
 
-// keep takes a settled response into what is good and returns what changed by it. What
-// was reverted is no longer current and is passed over.
+// keep adds a settled response to good and returns what changed by it. It skips resources that
+// were reverted and are therefore no longer current.
 func (r *Relay) keep(p pending) (put []*resource.Resource, dropped []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.add)) {
 		a := p.add[name]

@@ -18,11 +18,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// answers is a stream to a control plane that notes what is answered there, by nonce.
+// answers is a stream to a control plane that records the answers, by nonce.
 type answers struct {
 	upstreamClient
 	texts map[string]string
-	// before, if set, sees the nonce of each answer.
+	// before, if set, is called with the nonce of each answer.
 	before func(nonce string)
 }
 
@@ -41,7 +41,7 @@ func (a *answers) is(t *testing.T, nonce, text string) {
 	}
 }
 
-// settling is a relay whose Envoy is played by a subscription.
+// settling returns a relay whose Envoy is played by a subscription.
 func settling(t *testing.T) (*Relay, *answers) {
 	t.Helper()
 	r, err := New(Config{
@@ -56,14 +56,14 @@ func settling(t *testing.T) (*Relay, *answers) {
 
 func clusters(nonce string, names ...string) *discovery.DeltaDiscoveryResponse {
 	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(resource.Cluster), Nonce: nonce}
-	body := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), nonce) // the name, of every type
+	body := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), nonce) // the name, in every type
 	for _, name := range names {
 		m.Resources = append(m.Resources, &discovery.Resource{Name: name, Version: nonce, Resource: &anypb.Any{Value: body}})
 	}
 	return m
 }
 
-// answer has the Envoy answer all that it was sent.
+// answer makes the Envoy answer everything that it was sent.
 func answer(sub *snapshot.Subscription, rejected ...snapshot.Rejection) {
 	for i := range rejected {
 		rejected[i].Type = resource.Cluster
@@ -73,9 +73,9 @@ func answer(sub *snapshot.Subscription, rejected ...snapshot.Rejection) {
 	sub.Confirm(st)
 }
 
-// What Envoy hears in one response may come from several of the control plane. Its
-// refusal is told of those that it speaks of; the others are confirmed, once Envoy has
-// taken them: else they would stand refused there for ever.
+// One response to Envoy may combine several responses of the control plane. Envoy's refusal is
+// passed on for those that it mentions. The others are confirmed once Envoy has accepted them;
+// otherwise they would stay refused for ever.
 func TestRefusalIsToldOfWhatItSpeaksOf(t *testing.T) {
 	for name, order := range map[string][]string{"first": {"bad", "good"}, "last": {"good", "bad"}} {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestRefusalIsToldOfWhatItSpeaksOf(t *testing.T) {
 	}
 }
 
-// A response of the control plane may reach Envoy in several, each of which it refuses:
-// nothing of what it refused counts as good.
+// One response of the control plane may reach Envoy as several, each of which it refuses.
+// Nothing that Envoy refused counts as good.
 func TestEveryRefusalOfAResponseCounts(t *testing.T) {
 	r, up := settling(t)
 	sub := r.local.Subscribe("n")
@@ -127,7 +127,7 @@ func TestEveryRefusalOfAResponseCounts(t *testing.T) {
 	}
 }
 
-// An update that Envoy refuses takes nothing away: it goes on with what it has.
+// An update that Envoy refuses takes nothing away: Envoy keeps its previous version.
 func TestRefusedUpdateTakesNothingAway(t *testing.T) {
 	r, up := settling(t)
 	sub := r.local.Subscribe("n")
@@ -167,14 +167,14 @@ func TestRefusedUpdateTakesNothingAway(t *testing.T) {
 	if r.disown(nil) || len(r.Refused()) > 0 {
 		t.Errorf("when it is back it lacks %v", r.Refused())
 	}
-	refuse() // such as by another Envoy
+	refuse() // for example by another Envoy
 	if got := r.Refused(); got["in"] != "in: no" || !r.disown(nil) || r.good[resource.Listener]["in"] != nil {
 		t.Errorf("what is good is refused: %v", got)
 	}
 }
 
-// TestNothingIsConfirmedBeforeItIsOnDisk: a permission that is confirmed to be gone does not
-// come back with a proxy that starts after a power failure.
+// TestNothingIsConfirmedBeforeItIsOnDisk: once the removal of a permission is confirmed, the
+// permission does not return with a proxy that starts after a power failure.
 func TestNothingIsConfirmedBeforeItIsOnDisk(t *testing.T) {
 	r, up := settling(t)
 	sub := r.local.Subscribe("n")
@@ -205,7 +205,7 @@ func TestNothingIsConfirmedBeforeItIsOnDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskHoldsUpNoConfirmation: what cannot be saved is confirmed all the same.
+// TestFullDiskHoldsUpNoConfirmation: what cannot be saved is confirmed nevertheless.
 func TestFullDiskHoldsUpNoConfirmation(t *testing.T) {
 	r, up := settling(t)
 	r.cache.path = filepath.Join(t.TempDir(), "not", "there")
@@ -219,8 +219,8 @@ func TestFullDiskHoldsUpNoConfirmation(t *testing.T) {
 	up.is(t, "1", "")
 }
 
-// TestNoEnvoyForLong: what is confirmed while no Envoy is there takes the room of what it
-// holds, not of how often it changed, and the next Envoy confirms all of it.
+// TestNoEnvoyForLong: responses that are confirmed while no Envoy is connected take room for
+// their content, however often it changed. The next Envoy confirms all of it.
 func TestNoEnvoyForLong(t *testing.T) {
 	r, up := settling(t)
 	var open []pending
@@ -289,7 +289,8 @@ func TestNoEnvoyForLong(t *testing.T) {
 	}
 }
 
-// TestRefusalOfWhatWasConfirmedEarly: the stream ends, and the next one has it sent again.
+// TestRefusalOfWhatWasConfirmedEarly: the stream ends, and the next one gets the content
+// again.
 func TestRefusalOfWhatWasConfirmedEarly(t *testing.T) {
 	r, up := settling(t)
 	open := []pending{r.apply(clusters("1", "a"))}

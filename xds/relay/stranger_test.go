@@ -22,7 +22,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// layers asks for two layers of runtime values.
+// layers requests two layers of runtime values.
 const layers = `
 layered_runtime:
   layers:
@@ -33,11 +33,10 @@ layered_runtime:
 // patience is longer than the test waits, impatience is shorter.
 const patience, impatience = 60 * time.Second, time.Second
 
-// TestTypesThatAreNotServed: an Envoy that asks for runtime layers starts at once
-// with the delta variant, where it is told that there are none. With the other one,
-// which has no word for that, it goes on after its initial_fetch_timeout; so does a
-// listener that asks for a filter's configuration, in either variant: nothing that
-// it is answered may stop its clock.
+// TestTypesThatAreNotServed: with the delta variant, an Envoy that asks for runtime layers
+// starts at once, because it is told that there are none. The other variant cannot express
+// that, so there the Envoy goes on after its initial_fetch_timeout. A listener that asks for
+// the configuration of a filter does the same in both variants: no answer may stop its timer.
 func TestTypesThatAreNotServed(t *testing.T) {
 	for _, tt := range []struct {
 		variant    string
@@ -77,7 +76,7 @@ func TestTypesThatAreNotServed(t *testing.T) {
 	}
 }
 
-// asking adds a filter to a listener that asks for its configuration.
+// asking adds a filter to a listener that requests its configuration.
 func asking(t *testing.T, r *resource.Resource, timeout time.Duration) *resource.Resource {
 	t.Helper()
 	l, manager := &listenerv3.Listener{}, &hcmv3.HttpConnectionManager{}

@@ -38,7 +38,7 @@ func (t table) of(url resource.TypeURL) []*resource.Resource {
 	return out
 }
 
-// bytes is the size of all bodies.
+// bytes returns the total size of all bodies.
 func (t table) bytes() (n int64) {
 	for _, rs := range t {
 		for _, r := range rs {
@@ -48,8 +48,8 @@ func (t table) bytes() (n int64) {
 	return n
 }
 
-// set freezes the table. Secrets are held with their bytes, so that they have no
-// generations.
+// set returns the table as an immutable set. Secrets are contained with their bytes, so they
+// have no generations.
 func (t table) set() *resource.Set {
 	secrets := make(map[string]string, len(t[resource.Secret]))
 	for name := range t[resource.Secret] {
@@ -58,12 +58,12 @@ func (t table) set() *resource.Set {
 	return resource.NewSet(t.all(), secrets)
 }
 
-// unconfirmed is told in the place of a version that no resource has: such a resource
-// is sent again, or removed if it is gone.
+// unconfirmed stands for a version that no resource has. The server sends such a resource
+// again, or removes it if it is gone.
 const unconfirmed = "unconfirmed"
 
-// versions is what is told to a server on reconnecting: everything that is here or was
-// confirmed by Envoy, with the version only where the two are the same.
+// versions returns what to tell a server on reconnecting: everything that is here or was
+// confirmed by Envoy. It contains a version only where the two are the same.
 func versions(current, good table, url resource.TypeURL) map[string]string {
 	out := make(map[string]string, len(current[url]))
 	for name := range current[url] {
@@ -79,9 +79,9 @@ func versions(current, good table, url resource.TypeURL) map[string]string {
 	return out
 }
 
-// blamed selects the names that a refusal speaks of. Envoy applies the good part
-// of a response and lists the bad ones, unless it could not even decode it: then
-// it names none, and all are blamed.
+// blamed selects the names that a refusal mentions. Envoy applies the good part of a response
+// and lists the bad resources. If it could not decode the response, it names none, and all are
+// blamed.
 func blamed(text string, names []string) []string {
 	var out []string
 	for _, n := range names {

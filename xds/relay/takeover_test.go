@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// TestListenersTakeOverAddresses: a listener gets the address of one that goes, and
-// two exchange theirs, at a real Envoy behind an agent. Nothing is refused.
+// TestListenersTakeOverAddresses: with a real Envoy behind an agent, a listener gets the
+// address of a removed one, or of one that moves. Nothing is refused.
 func TestListenersTakeOverAddresses(t *testing.T) {
 	dir, err := os.MkdirTemp("", "over") // short enough for a socket path
 	if err != nil {
@@ -44,7 +44,7 @@ func TestListenersTakeOverAddresses(t *testing.T) {
 	untilAnswer(t, client, dir, port, "200 one")
 	show(xdstest.Listener("z", port, "r"))
 	untilAnswer(t, client, dir, port, "200 one")
-	// The one that takes the address is named first, and the one that has it moves.
+	// The listener that takes the address comes first by name; the one that has it moves.
 	show(xdstest.Listener("a", port, "r"), xdstest.Listener("z", other, "r"))
 	untilAnswer(t, client, dir, port, "200 one")
 	untilAnswer(t, client, dir, other, "200 one")

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// register knows the node while it is registered.
+// register accepts the node while known is set.
 type register struct {
 	known atomic.Bool
 	asked chan struct{}
@@ -36,9 +36,9 @@ func (r *register) Authenticate(context.Context, string, string) (time.Time, err
 	return time.Time{}, nil
 }
 
-// TestUnknownNode: a node that the control plane does not know is told so, and may
-// register again, be it when it connects or while it is connected: somebody may have
-// taken away its Dataplane who took it for gone.
+// TestUnknownNode: a node that the control plane does not know is told so and may register
+// again. This holds both when it connects and while it is connected, because somebody may have
+// removed its Dataplane by mistake.
 func TestUnknownNode(t *testing.T) {
 	auth, snaps := &register{asked: make(chan struct{})}, snapshot.New()
 	srv, err := server.New(server.Config{Snapshots: snaps, Nodes: anyNode{}, Auth: auth, Log: slog.New(slog.DiscardHandler)})

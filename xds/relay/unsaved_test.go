@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestUnsaved: a relay whose disk takes nothing serves on, tells so, and writes what it
-// has when it is asked to, although nothing has changed since. Attempts that reach no
-// control plane are told, and an end of a stream alone is not.
+// TestUnsaved: a relay whose disk fails continues to serve and reports it. SaveAgain makes it
+// write everything, although nothing has changed since. Attempts that reach no control plane
+// are reported; the mere end of a stream is not.
 func TestUnsaved(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	place := filepath.Join(dir, "not", "there")
@@ -64,7 +64,7 @@ func TestUnsaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.SaveAgain()
-	for err := next(saved); err != nil; err = next(saved) { // attempts from before
+	for err := next(saved); err != nil; err = next(saved) { // earlier attempts
 	}
 	if _, err := os.Stat(filepath.Join(place, "cache")); err != nil {
 		t.Error(err)

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The pauses between attempts, jittered by half so that many proxies do not
-// return in step.
+// These are the pauses between attempts. Each is reduced at random by up to half, so that many
+// proxies do not return at the same time.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 2 * time.Second
@@ -29,8 +29,8 @@ const (
 
 type upstreamClient = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
 
-// errRefusedEarly ends a stream on which a response was confirmed that Envoy then
-// refused. On the next one it is sent again and refused.
+// errRefusedEarly ends a stream on which a response was confirmed early that Envoy then
+// refused. On the next stream it is sent and refused again.
 var errRefusedEarly = errors.New("the proxy refused what was confirmed before it was there")
 
 // follow keeps a stream to the control plane until the context ends.
@@ -63,8 +63,8 @@ func (r *Relay) follow(ctx context.Context) {
 	}
 }
 
-// attempt opens one stream and follows it to its end. The error is never nil;
-// heard tells whether the control plane let the proxy in.
+// attempt opens one stream and follows it to its end. The error is never nil; heard tells
+// whether the control plane let the proxy in.
 func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	conn, err := r.cfg.Dial(ctx)
@@ -86,7 +86,7 @@ func (r *Relay) attempt(ctx context.Context) (heard bool, err error) {
 	work.Go(func() { ended <- receive(ctx, stream, responses) })
 	var open []pending
 	for {
-		// The channel is taken before the progress is read, so no event is lost.
+		// The channel is taken before the progress is read, so that no event is lost.
 		moved := r.local.Moved()
 		if open, err = r.settle(stream, open); err != nil {
 			return heard, err
@@ -121,15 +121,15 @@ func (r *Relay) connected() {
 	r.cfg.Log.Info("control_plane_connected", "node", r.cfg.Node)
 }
 
-// asked are the types in the order in which the control plane is asked for them. It reads
-// no large request before it has let the proxy in, and of secrets there are few, where
+// asked returns the types in the order in which the relay asks for them. The control plane
+// reads no large request before it has let the proxy in. There are few secrets, whereas
 // clusters may be thousands with long names.
 func asked() []resource.TypeURL {
 	rest := slices.DeleteFunc(slices.Clone(resource.Types[:]), func(t resource.TypeURL) bool { return t == resource.Secret })
 	return slices.Insert(rest, 0, resource.Secret)
 }
 
-// subscribe opens the stream and asks for everything, listing what is here. What Envoy
+// subscribe opens the stream and asks for everything, listing what is here. Content that Envoy
 // has not confirmed is sent and answered again.
 func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamClient, error) {
 	if r.cfg.Token != nil {
@@ -151,7 +151,7 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 			m.Node = &corev3.Node{Id: r.cfg.Node, UserAgentName: "meshgate", Metadata: r.cfg.Metadata}
 		}
 		if err := stream.Send(m); err != nil {
-			// The reason is on the receiving side.
+			// Recv returns the reason.
 			if _, rerr := stream.Recv(); rerr != nil {
 				err = rerr
 			}
@@ -161,12 +161,12 @@ func (r *Relay) subscribe(ctx context.Context, conn *grpc.ClientConn) (upstreamC
 	return stream, nil
 }
 
-// receive passes on what arrives. The first is nil: the control plane has let this proxy
-// in, which its headers say. It may have nothing else to say for long.
+// receive passes on the responses. The first value is nil: the headers say that the control
+// plane has let this proxy in. It may have nothing else to send for a long time.
 func receive(ctx context.Context, stream upstreamClient, out chan<- *discovery.DeltaDiscoveryResponse) error {
 	var m *discovery.DeltaDiscoveryResponse
 	header, err := stream.Header()
-	if err == nil && header == nil { // it was turned away, and Recv says why
+	if err == nil && header == nil { // the stream was refused; Recv returns the reason
 		m, err = stream.Recv()
 	}
 	for ; err == nil; m, err = stream.Recv() {
@@ -179,7 +179,7 @@ func receive(ctx context.Context, stream upstreamClient, out chan<- *discovery.D
 	return err
 }
 
-// apply takes a response into the table and has it sent to Envoy.
+// apply takes a response into the table and sends it to Envoy.
 func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	p := pending{
 		typ: resource.TypeURL(m.GetTypeUrl()), nonce: m.GetNonce(),
@@ -195,7 +195,7 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 			if p.typ == resource.Listener && r.current[p.typ][x.GetName()] == nil {
 				r.refuse(x.GetName(), err.Error())
 			}
-			continue // what is here of it stays
+			continue // the current version stays
 		}
 		p.add[res.Name] = res
 		r.locked(func() { r.current.put(res) })
@@ -219,7 +219,7 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 	return p
 }
 
-// admit is a resource as this machine takes it. The error names it.
+// admit returns a resource as this machine accepts it. The error names the resource.
 func (r *Relay) admit(typ resource.TypeURL, name, version string, body []byte) (*resource.Resource, error) {
 	own, err := r.cfg.Machine.Admit(string(typ), body)
 	if err != nil && (typ == resource.Endpoint || typ == resource.Cluster) {

@@ -20,11 +20,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// unchecked is a cluster whose first health check is not answered for a time.
+// unchecked returns a cluster whose first health check gets no answer before a timeout.
 func unchecked(t *testing.T, name string, timeout time.Duration) *resource.Resource {
 	t.Helper()
 	var lc net.ListenConfig
-	silent, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0") // the system accepts, nobody answers
+	silent, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0") // the system accepts, but nobody answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +49,9 @@ func unchecked(t *testing.T, name string, timeout time.Duration) *resource.Resou
 	return xdstest.Freeze(resource.Cluster, name, c)
 }
 
-// TestControlPlaneDiesWhileEnvoyWarms: a cluster that an Envoy warms is deleted while
-// the control plane is away. With the next one the Envoy ends its start, with and
-// without an agent, and what is published is never empty.
+// TestControlPlaneDiesWhileEnvoyWarms: a cluster that an Envoy is warming is deleted while the
+// control plane is away. With the next control plane the Envoy finishes its start, with and
+// without an agent. The published configuration is never empty.
 func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 	for name, agent := range map[string]bool{"an Envoy": false, "an Envoy with an agent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			} else {
 				startEnvoyOn(t, dir, onTCP(p.addr))
 			}
-			untilStat(t, dir, "cluster.stuck.health_check.attempt", 1) // its start waits for it
+			untilStat(t, dir, "cluster.stuck.health_check.attempt", 1) // Envoy waits for it during its start
 			p.kill()
 			back := startPlane(t, p.addr)
 			rev := back.publish(world...)
@@ -84,8 +84,8 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			}
 			untilAnswer(t, client, dir, port, "200 one")
 
-			// The same with an Envoy that serves already. Alone, it would not even ask a
-			// new control plane for clusters before the one it warms is warm.
+			// The same with an Envoy that already serves. Without an agent it would not ask a
+			// new control plane for clusters before the one that it warms is warm.
 			if !agent {
 				return
 			}
@@ -104,8 +104,8 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 	}
 }
 
-// TestFirstHealthCheckEndsTheWarming: a cluster whose endpoints answer no check holds up what
-// comes after it for as long as one check may take, however long the next ones are off.
+// TestFirstHealthCheckEndsTheWarming: a cluster whose endpoints do not answer delays what
+// follows for the duration of one check, however long the interval to the next check is.
 func TestFirstHealthCheckEndsTheWarming(t *testing.T) {
 	dir, err := os.MkdirTemp("", "warm") // short enough for a socket path
 	if err != nil {
@@ -129,7 +129,7 @@ func TestFirstHealthCheckEndsTheWarming(t *testing.T) {
 	untilAnswer(t, client, dir, port, "200 one")
 }
 
-// onTCP is an address of the bootstrap.
+// onTCP returns an address for the bootstrap.
 func onTCP(addr string) string {
 	return fmt.Sprintf("socket_address: {address: 127.0.0.1, port_value: %s}", addr[strings.LastIndex(addr, ":")+1:])
 }

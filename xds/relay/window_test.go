@@ -10,20 +10,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// mebibytes are resources of a type, of 1 MiB each. Their bytes mean nothing to the
-// client of the tests.
+// mebibytes returns resources of a type, each of 1 MiB. The client of the tests ignores their
+// bytes.
 func mebibytes(t resource.TypeURL, n int) (out []*resource.Resource) {
 	for i := range n {
 		text := make([]byte, 1<<20)
 		copy(text, fmt.Sprint(i))
-		body := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), text) // the name, of every type
+		body := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), text) // the name, in every type
 		out = append(out, resource.New(t, fmt.Sprintf("big-%02d", i), body))
 	}
 	return out
 }
 
-// A first configuration that is larger than what may be unanswered arrives, of any
-// type and without an Envoy; nothing is confirmed before Envoy has confirmed it.
+// A first configuration that is larger than the window arrives completely, for any type and
+// without an Envoy. Nothing is confirmed before Envoy has confirmed it.
 func TestFirstConfigurationIsLargerThanTheWindow(t *testing.T) {
 	for _, url := range []resource.TypeURL{resource.Cluster, resource.Endpoint, resource.Listener, resource.Route} {
 		t.Run(string(url), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestFirstConfigurationIsLargerThanTheWindow(t *testing.T) {
 	}
 }
 
-// What Envoy refuses of such a configuration is still told upstream.
+// If Envoy refuses a part of such a configuration, the refusal still goes upstream.
 func TestRefusalOfAnEarlyResponseGoesUpstream(t *testing.T) {
 	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
 	big := mebibytes(resource.Cluster, 20)

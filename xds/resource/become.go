@@ -1,7 +1,7 @@
 package resource
 
-// Become returns a table of exactly these resources; of two with one name the
-// first is kept. It is the same table if that changes no bytes.
+// Become returns a table of exactly these resources. If a name occurs twice, the first
+// resource is kept. It returns t itself if no bytes change.
 func (t *Table) Become(rs []*Resource) *Table {
 	if len(rs) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (t *Table) Same(o *Table) bool {
 	return true
 }
 
-// same reports whether two resources, or none, are the same bytes.
+// same reports whether two resources have the same bytes. A nil resource equals only nil.
 func (r *Resource) same(o *Resource) bool {
 	return r == o || r != nil && o != nil && r.Version == o.Version
 }

@@ -1,8 +1,8 @@
 package resource
 
-// Comparer compares many sets that share tables: each pair of tables that are no
-// layers is looked at once. The zero value is ready; it is for one goroutine and holds
-// on to the tables that it has seen.
+// Comparer compares many sets that share tables. It compares each pair of tables that are not
+// layers only once. The zero value is ready to use by one goroutine. A Comparer keeps the
+// tables that it has seen alive.
 type Comparer struct{ differences map[[2]*Table]difference }
 
 // difference is a name under which two tables differ.
@@ -11,7 +11,7 @@ type difference struct {
 	none bool
 }
 
-// Equal is [Set.Equal] with a memory.
+// Equal does what [Set.Equal] does, with a memory.
 func (c *Comparer) Equal(a, b *Set) bool {
 	if a == b {
 		return true
@@ -27,7 +27,7 @@ func (c *Comparer) Equal(a, b *Set) bool {
 	return true
 }
 
-// Same is [Table.Same] with a memory.
+// Same does what [Table.Same] does, with a memory.
 func (c *Comparer) Same(a, b *Table) bool {
 	if a == b {
 		return true
@@ -39,11 +39,11 @@ func (c *Comparer) Same(a, b *Table) bool {
 	if d.none {
 		return len(a.Above(b)) == 0
 	}
-	// A layer may hide where the roots differ.
+	// A layer may hide the difference of the roots.
 	return a.Get(d.name).same(b.Get(d.name)) && a.Same(b)
 }
 
-// roots finds a difference of two tables that are no layers.
+// roots finds a difference between two tables that are not layers.
 func (c *Comparer) roots(a, b *Table) difference {
 	if a == b {
 		return difference{none: true}

@@ -11,8 +11,8 @@ func (s *Set) Each(t TypeURL) iter.Seq[*Resource] {
 	return s.Table(t).all()
 }
 
-// Equal reports whether two sets hold the same bytes under the same names and
-// allow the same secrets in the same generations.
+// Equal reports whether two sets hold the same bytes under the same names and allow the same
+// secrets in the same generations.
 func (s *Set) Equal(o *Set) bool {
 	if s == o {
 		return true
@@ -36,9 +36,9 @@ func sameSecrets(a, b *Set) bool {
 	return maps.Equal(x, y)
 }
 
-// Empty is the assignment of a cluster without endpoints: a proxy ignores the
-// removal of an assignment, so this takes its place. The bytes are field 1
-// (cluster_name) of envoy.config.endpoint.v3.ClusterLoadAssignment.
+// Empty returns the assignment of a cluster without endpoints. It stands for a removal,
+// because a proxy ignores the removal of an assignment. The bytes are field 1 (cluster_name)
+// of envoy.config.endpoint.v3.ClusterLoadAssignment.
 func Empty(cluster string) *Resource {
 	body := append([]byte{1<<3 | 2}, binary.AppendUvarint(nil, uint64(len(cluster)))...)
 	return New(Endpoint, cluster, append(body, cluster...))

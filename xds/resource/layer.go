@@ -2,8 +2,8 @@ package resource
 
 import "maps"
 
-// Layer is [Table.With] for few differences to a table that many share: what does not
-// differ is not copied. A layer of a layer is over the same root.
+// Layer does what [Table.With] does, for few changes to a table that many share: unchanged
+// resources are not copied. A layer of a layer has the same root.
 func (t *Table) Layer(put []*Resource, drop []string) *Table {
 	if len(put) == 0 && len(drop) == 0 {
 		return t
@@ -46,8 +46,8 @@ func (t *Table) Layer(put []*Resource, drop []string) *Table {
 	return next
 }
 
-// Above lists the names, in no order, of which a layer says what they hold, and under
-// which two tables differ. What else differs differs in their roots.
+// Above lists, in no order, the names that a layer sets or drops and under which two tables
+// differ. All other differences are differences of their roots.
 func (t *Table) Above(o *Table) (names []string) {
 	if t == o {
 		return nil

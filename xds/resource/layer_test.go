@@ -12,7 +12,7 @@ import (
 
 var layerNames = []string{"a", "b", "c", "d"}
 
-// drawn is a route table of one of few names, contents and plugins.
+// drawn draws a route table from a few names, contents and plugins.
 func drawn(t *rapid.T) *resource.Resource {
 	name, body := rapid.SampledFrom(layerNames).Draw(t, "name"), rapid.SampledFrom([]string{"1", "2"}).Draw(t, "body")
 	r := resource.New(resource.Route, name, []byte(body))
@@ -20,7 +20,7 @@ func drawn(t *rapid.T) *resource.Resource {
 	return r
 }
 
-// twin is a table that is built by layers, and the same one built by copies.
+// twin is a table built from layers, and the same table built from copies.
 type twin struct{ layered, flat *resource.Table }
 
 func drawTwin(t *rapid.T, roots []*resource.Table) twin {
@@ -38,8 +38,7 @@ func setOf(table *resource.Table) *resource.Set {
 	return resource.Assemble(map[resource.TypeURL]*resource.Table{resource.Route: table}, nil)
 }
 
-// TestLayersLookLikeTables: whatever is put over a root, and whatever is asked, a layer
-// answers as a table does that was copied.
+// TestLayersLookLikeTables: a layer behaves like a copied table in every respect.
 func TestLayersLookLikeTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var roots []*resource.Table
@@ -70,7 +69,7 @@ func TestLayersLookLikeTables(t *testing.T) {
 	})
 }
 
-// compared holds all comparisons of two tables against those of their copies.
+// compared checks that all comparisons of two layers give the same results as those of copies.
 func compared(t *rapid.T, a, b twin) {
 	want := a.flat.Differences(b.flat, 100)
 	slices.Sort(want)
@@ -92,8 +91,8 @@ func compared(t *rapid.T, a, b twin) {
 	}
 }
 
-// TestLayersShareTheirRoot: what does not differ is not copied, and what comes to
-// nothing is no layer.
+// TestLayersShareTheirRoot: unchanged resources are not copied, and a layer without
+// differences is its root.
 func TestLayersShareTheirRoot(t *testing.T) {
 	a, b := resource.New(resource.Cluster, "a", []byte("1")), resource.New(resource.Cluster, "b", []byte("1"))
 	root := resource.TableOf([]*resource.Resource{a})

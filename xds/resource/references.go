@@ -9,7 +9,7 @@ import (
 // hcmType is the type of the filter that asks for route tables.
 const hcmType = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
-// Numbers of the fields between a listener and the name of a route table.
+// These are the numbers of the fields that lead from a listener to the name of a route table.
 const (
 	listenerFilterChains       = 3  // envoy.config.listener.v3.Listener.filter_chains
 	listenerDefaultFilterChain = 25 // .default_filter_chain
@@ -21,8 +21,8 @@ const (
 	rdsRouteConfigName         = 2  // Rds.route_config_name
 )
 
-// routesOf reads the names of the route tables that a listener names by RDS,
-// each once and in order. What is no listener names none.
+// routesOf returns the names of the route tables that a listener requests by RDS, each once
+// and in order. Bytes that are not a listener have none.
 func routesOf(listener []byte) (names []string) {
 	each(listener, func(n protowire.Number, chain []byte) {
 		if n != listenerFilterChains && n != listenerDefaultFilterChain {
@@ -50,7 +50,7 @@ func routesOfFilter(filter []byte) (names []string) {
 	return names
 }
 
-// field returns the last value of a field of a message, nil if it has none.
+// field returns the last value of a field of a message, or nil.
 func field(message []byte, number protowire.Number) (value []byte) {
 	each(message, func(n protowire.Number, v []byte) {
 		if n == number {
@@ -60,8 +60,8 @@ func field(message []byte, number protowire.Number) (value []byte) {
 	return value
 }
 
-// each visits the fields of a message that have a length: messages and texts. It
-// ends at what is malformed.
+// each visits the length-delimited fields of a message: messages and texts. It stops at
+// malformed bytes.
 func each(message []byte, visit func(protowire.Number, []byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

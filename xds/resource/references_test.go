@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// filterChain is one with a filter of each configuration.
+// filterChain returns a filter chain with a filter for each configuration.
 func filterChain(t testing.TB, configs ...proto.Message) *listenerv3.FilterChain {
 	t.Helper()
 	c := &listenerv3.FilterChain{Name: "c"}
@@ -37,8 +37,8 @@ func byRDS(name string) *hcmv3.HttpConnectionManager {
 	}
 }
 
-// TestListenersNameTheirRoutes: the names stand where the messages have them;
-// the same text elsewhere is none.
+// TestListenersNameTheirRoutes: only names in the right fields of the messages count, and the
+// same text elsewhere does not.
 func TestListenersNameTheirRoutes(t *testing.T) {
 	inline := &hcmv3.HttpConnectionManager{StatPrefix: "b", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{
 		RouteConfig: &routev3.RouteConfiguration{Name: "b"},
@@ -70,7 +70,7 @@ func TestListenersNameTheirRoutes(t *testing.T) {
 	}
 }
 
-// FuzzReferences: no bytes are a reason to fail.
+// FuzzReferences: no bytes make New fail.
 func FuzzReferences(f *testing.F) {
 	body, err := proto.Marshal(&listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{filterChain(f, byRDS("a"))}})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestSetsKnowTheirPlugins(t *testing.T) {
 	}
 }
 
-// BenchmarkHasPlugin asks a set of 1,000 route tables.
+// BenchmarkHasPlugin looks for plugins in a set of 1,000 route tables.
 func BenchmarkHasPlugin(b *testing.B) {
 	rs := make([]*resource.Resource, 1000)
 	for i := range rs {

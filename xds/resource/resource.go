@@ -1,5 +1,5 @@
-// Package resource holds frozen Envoy configuration: named bytes with versions
-// made from their content. Everything here is immutable and shared freely.
+// Package resource holds immutable Envoy configuration: named bytes, with versions that are
+// made from their content. Everything here is immutable and may be shared freely.
 package resource
 
 import (
@@ -14,7 +14,7 @@ import (
 // TypeURL is the type of an xDS resource.
 type TypeURL string
 
-// The types that are served, in the order in which additions are sent.
+// These are the served types, in the order in which additions are sent.
 const (
 	Cluster  TypeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	Endpoint TypeURL = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -26,10 +26,10 @@ const (
 // Types lists the served types in sending order.
 var Types = [...]TypeURL{Cluster, Endpoint, Listener, Route, Secret}
 
-// index is the place of a type in [Types], -1 for a type that is not served.
+// index returns the index of a type in [Types], or -1 for a type that is not served.
 func (t TypeURL) index() int { return slices.Index(Types[:], t) }
 
-// Resource is one frozen resource. Two with equal versions have equal bytes.
+// Resource is one immutable resource. Two resources with equal versions have equal bytes.
 type Resource struct {
 	Type TypeURL
 	Name string
@@ -37,25 +37,25 @@ type Resource struct {
 	Body []byte
 	// Version is the xxh3-128 of Body in hex: equal on every replica.
 	Version string
-	// Routes are the names of the route tables that a listener makes a proxy ask
-	// for, ordered. They follow from Body.
+	// Routes are the names of the route tables that a listener makes a proxy ask for, ordered.
+	// They follow from Body.
 	Routes []string
-	// Plugins are the ids of the plugin instances whose chains a route table of a
-	// sidecar carries. They follow from Body; whoever makes the table says them.
+	// Plugins are the ids of the plugin instances whose chains a route table of a sidecar
+	// contains. They follow from Body, but the maker of the table sets them.
 	Plugins []string
-	// Delta is the resource with its name and version as a field of a
-	// DeltaDiscoveryResponse, and Packed the Any in it; Body is a part of both.
+	// Delta is the resource with its name and version, encoded as a field of a
+	// DeltaDiscoveryResponse. Packed is the Any in it. Body is a part of both.
 	Delta, Packed []byte
 }
 
-// New freezes bytes. The caller gives them away.
+// New makes a resource. The caller must not use the bytes afterwards.
 func New(t TypeURL, name string, body []byte) *Resource {
 	h := xxh3.Hash128(body).Bytes()
 	return Received(t, name, hex.EncodeToString(h[:]), body)
 }
 
-// Received is a resource that was made elsewhere, in the version that it got
-// there. The caller gives the bytes away.
+// Received makes a resource that comes from elsewhere, with the version that it has there. The
+// caller must not use the bytes afterwards.
 func Received(t TypeURL, name, version string, body []byte) *Resource {
 	r := &Resource{Type: t, Name: name, Body: body, Version: version}
 	if t == Listener {
@@ -65,17 +65,17 @@ func Received(t TypeURL, name, version string, body []byte) *Resource {
 	return r
 }
 
-// Set is what one node holds: a table of each type, and the secrets that it may
+// Set is the configuration of one node: a table per type, and the secrets that the node may
 // ask for. The zero value and nil are empty.
 type Set struct {
 	tables [len(Types)]*Table
-	// secrets are the names that the node may subscribe to, with the generation
-	// of each; their bytes are made on subscription and are not part of the set.
+	// secrets are the names that the node may subscribe to, with the generation of each. Their
+	// bytes are made on subscription and are usually not part of the set.
 	secrets map[string]string
 }
 
-// NewSet freezes resources and the secrets that go with them. A name that occurs
-// twice in a type keeps its last resource. The caller gives the map away.
+// NewSet makes a set of resources and the secrets that go with them. If a name occurs twice in
+// a type, the last resource is kept. The caller must not use the map afterwards.
 func NewSet(rs []*Resource, secrets map[string]string) *Set {
 	var parts [len(Types)][]*Resource
 	for _, r := range rs {
@@ -90,8 +90,8 @@ func NewSet(rs []*Resource, secrets map[string]string) *Set {
 	return s
 }
 
-// Assemble makes a set of tables that others may hold too; a type that is not
-// named is empty. The caller gives both maps away.
+// Assemble makes a set of tables that other sets may share. A type that is not named is empty.
+// The caller must not use the maps afterwards.
 func Assemble(tables map[TypeURL]*Table, secrets map[string]string) *Set {
 	s := &Set{secrets: secrets}
 	for t, table := range tables {
@@ -102,8 +102,8 @@ func Assemble(tables map[TypeURL]*Table, secrets map[string]string) *Set {
 	return s
 }
 
-// Table returns the resources of a type. Equal pointers mean equal content, so
-// that what sets share is compared in no time.
+// Table returns the resources of a type. Equal pointers mean equal content, so shared tables
+// are compared at no cost.
 func (s *Set) Table(t TypeURL) *Table {
 	if i := t.index(); s != nil && i >= 0 {
 		return s.tables[i]
@@ -114,18 +114,17 @@ func (s *Set) Table(t TypeURL) *Table {
 // Get returns a resource, or nil.
 func (s *Set) Get(t TypeURL, name string) *Resource { return s.Table(t).Get(name) }
 
-// All returns the resources of a type in the order of their names.
+// All returns the resources of a type, ordered by name.
 func (s *Set) All(t TypeURL) []*Resource {
 	out := slices.AppendSeq(make([]*Resource, 0, s.Len(t)), s.Each(t))
 	slices.SortFunc(out, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
-// HasPlugin reports whether a route table carries a chain with a plugin instance.
+// HasPlugin reports whether a route table contains a chain with a plugin instance.
 func (s *Set) HasPlugin(id string) bool { return s.Table(Route).hasPlugin(id) }
 
-// HasPlugins reports whether a route table carries a chain with any plugin
-// instance.
+// HasPlugins reports whether a route table contains a chain with any plugin instance.
 func (s *Set) HasPlugins() bool { return s.Table(Route).hasPlugins() }
 
 // Len returns the number of resources of a type.
@@ -137,8 +136,8 @@ func (s *Set) AllowsSecret(name string) bool {
 	return ok
 }
 
-// Generation returns the generation of a secret that the node may subscribe to.
-// A secret that was made for another generation is to be made anew.
+// Generation returns the generation of a secret that the node may subscribe to. A secret that
+// was made for another generation must be made again.
 func (s *Set) Generation(name string) (generation string, ok bool) {
 	if s == nil {
 		return "", false
@@ -155,7 +154,7 @@ func (s *Set) Secrets() []string {
 	return slices.Sorted(maps.Keys(s.secrets))
 }
 
-// Diff is what turns one set into another, for one type.
+// Diff is the difference between two sets, for one type.
 type Diff struct {
 	// Changed are new resources and those with other bytes, ordered by name.
 	Changed []*Resource
@@ -166,7 +165,7 @@ type Diff struct {
 // Empty reports whether nothing differs.
 func (d Diff) Empty() bool { return len(d.Changed) == 0 && len(d.Removed) == 0 }
 
-// Diff compares with an older set.
+// Diff compares the set with an older one.
 func (s *Set) Diff(old *Set, t TypeURL) Diff {
 	var d Diff
 	if s.Table(t) == old.Table(t) {

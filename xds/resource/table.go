@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// Table is the resources of one type by name. It is immutable and shared freely:
-// the replicas of a service hold the same tables. Nil is empty.
+// Table holds the resources of one type by name. It is immutable and shared freely: the
+// replicas of a service hold the same tables. Nil is empty.
 //
-// A table may be a layer over another one, its root, which many share; see
-// [Table.Layer]. It looks like any other.
+// A table may be a layer over another table, its root, which many share; see [Table.Layer]. A
+// layer behaves like any other table.
 type Table struct {
-	// byName are its own resources. In a layer, nil stands for a name of the root that
-	// is dropped.
+	// byName are the table's own resources. In a layer, nil means that a name of the root is
+	// dropped.
 	byName map[string]*Resource
-	// root is what a layer is over; it is no layer itself. size counts the resources of
-	// a layer, and shadows says that it drops or replaces some of the root.
+	// root is the table under a layer; it is not a layer itself. size counts the resources of
+	// a layer. shadows says that the layer drops or replaces resources of the root.
 	root    *Table
 	size    int
 	shadows bool
-	// plugins are those of its own resources, from the first question on.
+	// plugins are those of the table's own resources, computed at the first question.
 	plugins map[string]struct{}
 	index   sync.Once
 }
 
-// Root is the table that a layer is over, and of one that is no layer the table itself.
+// Root returns the table under a layer. A table that is not a layer is its own root.
 func (t *Table) Root() *Table {
 	if t == nil || t.root == nil {
 		return t
@@ -32,7 +32,7 @@ func (t *Table) Root() *Table {
 	return t.root
 }
 
-// layer are the names of which a layer says what they hold, none for other tables.
+// layer returns the names that a layer sets or drops. It is nil for other tables.
 func (t *Table) layer() map[string]*Resource {
 	if t == nil || t.root == nil {
 		return nil
@@ -67,7 +67,7 @@ func (t *Table) all() iter.Seq[*Resource] {
 	}
 }
 
-// hasPlugin reports whether a resource carries a plugin instance.
+// hasPlugin reports whether a resource contains a plugin instance.
 func (t *Table) hasPlugin(id string) bool {
 	return t.carries(func(plugins map[string]struct{}) bool {
 		_, ok := plugins[id]
@@ -75,12 +75,12 @@ func (t *Table) hasPlugin(id string) bool {
 	})
 }
 
-// hasPlugins reports whether a resource carries any.
+// hasPlugins reports whether a resource contains any plugin instance.
 func (t *Table) hasPlugins() bool {
 	return t.carries(func(plugins map[string]struct{}) bool { return len(plugins) > 0 })
 }
 
-// carries asks about the plugin instances of the resources.
+// carries reports whether a condition holds for the plugin instances of the resources.
 func (t *Table) carries(asked func(map[string]struct{}) bool) bool {
 	switch {
 	case t == nil:
@@ -92,7 +92,7 @@ func (t *Table) carries(asked func(map[string]struct{}) bool) bool {
 	case !t.shadows:
 		return true
 	}
-	// What the root carries may be in what is not its any more.
+	// Those plugins of the root may belong to resources that the layer drops or replaces.
 	left := map[string]struct{}{}
 	for r := range t.all() {
 		for _, p := range r.Plugins {
@@ -102,7 +102,7 @@ func (t *Table) carries(asked func(map[string]struct{}) bool) bool {
 	return asked(left)
 }
 
-// carried are the plugin instances of its own resources.
+// carried returns the plugin instances of the table's own resources.
 func (t *Table) carried() map[string]struct{} {
 	t.index.Do(func() {
 		t.plugins = map[string]struct{}{}
@@ -118,8 +118,8 @@ func (t *Table) carried() map[string]struct{} {
 	return t.plugins
 }
 
-// TableOf freezes resources; of two with one name the last is kept. No resources
-// make a nil table.
+// TableOf makes a table of resources. If a name occurs twice, the last resource is kept.
+// Without resources it returns nil.
 func TableOf(rs []*Resource) *Table {
 	if len(rs) == 0 {
 		return nil
@@ -131,8 +131,8 @@ func TableOf(rs []*Resource) *Table {
 	return t
 }
 
-// With returns a table with resources put and names dropped, dropping first. It
-// is the same table if that changes no bytes.
+// With returns a table without the dropped names and then with the given resources. It returns
+// t itself if no bytes change.
 func (t *Table) With(put []*Resource, drop []string) *Table {
 	var next map[string]*Resource
 	edit := func() map[string]*Resource {
@@ -189,8 +189,8 @@ func (t *Table) Len() int {
 	return len(t.byName)
 }
 
-// Differences lists the names under which two tables hold other bytes, or one
-// of them nothing, in no order. It may stop once it has found limit names.
+// Differences lists the names under which two tables hold different bytes, or only one holds
+// anything, in no order. It may stop once it has found limit names.
 func (t *Table) Differences(o *Table, limit int) []string {
 	if t == o {
 		return nil

@@ -10,8 +10,8 @@ const (
 	resourceName    protowire.Number = 3
 )
 
-// encode lays out the resource as every stream sends it, and has Body be a part of
-// that: what thousands of streams send is encoded once.
+// encode encodes the resource as every stream sends it, and makes Body a part of those bytes.
+// So a resource that thousands of streams send is encoded only once.
 func (r *Resource) encode() {
 	anyLength := sizeOf(anyTypeURL, len(r.Type)) + sizeOf(anyValue, len(r.Body))
 	length := sizeOf(resourceVersion, len(r.Version)) + protowire.SizeTag(resourceBody) + protowire.SizeBytes(anyLength) + sizeOf(resourceName, len(r.Name))
@@ -31,7 +31,7 @@ func (r *Resource) encode() {
 	r.Delta = text(b, resourceName, r.Name)
 }
 
-// sizeOf is the length of a field of so many bytes; an empty one is left out.
+// sizeOf returns the length of a field with so many bytes. An empty field is omitted.
 func sizeOf(field protowire.Number, length int) int {
 	if length == 0 {
 		return 0

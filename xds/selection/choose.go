@@ -13,14 +13,14 @@ import (
 
 // Candidates finds the policies that may be chosen. [view.Mesh] implements it.
 type Candidates interface {
-	// Candidates yields every policy of a kind of which a destination may match
-	// a tag set with this service, in the order of names; it may yield others.
+	// Candidates yields, ordered by name, every policy of a kind with a destination that may
+	// match a tag set with this service. It may yield others as well.
 	Candidates(k *model.Kind, service string) iter.Seq[*view.Policy]
 }
 
-// OnConnection is what a policy chooses for the connections of a proxy to a service, if
-// it is chosen at that sort of place, which is ByOutbound or ByDestination; nil for
-// nothing.
+// OnConnection returns what a policy chooses for the connections of a proxy to a service, or
+// nil. place is ByOutbound or ByDestination; a policy that is not chosen at that sort of place
+// chooses nothing.
 func OnConnection(m Candidates, p *policy.Policy, place policy.Attachment, sources []mesh.Tags, service string) *view.Policy {
 	if !p.Attachment.Has(place) {
 		return nil
@@ -28,8 +28,8 @@ func OnConnection(m Candidates, p *policy.Policy, place policy.Attachment, sourc
 	return outbound(m, p, sources, service)
 }
 
-// OnInbound adds what a policy chooses for an inbound with tags, best first, if it is
-// chosen for inbounds.
+// OnInbound appends what a policy chooses for an inbound with some tags, best first. A policy
+// that is not chosen for inbounds chooses nothing.
 func OnInbound(into []*view.Policy, m Candidates, p *policy.Policy, tags mesh.Tags) []*view.Policy {
 	switch {
 	case p.Attachment.Has(policy.AllByInbound):
@@ -42,8 +42,8 @@ func OnInbound(into []*view.Policy, m Candidates, p *policy.Policy, tags mesh.Ta
 	return into
 }
 
-// OnProxy is what a policy chooses for a whole proxy, if it is chosen for those; nil for
-// nothing.
+// OnProxy returns what a policy chooses for a whole proxy, or nil. A policy that is not chosen
+// for whole proxies chooses nothing.
 func OnProxy(m Candidates, p *policy.Policy, sets []mesh.Tags) *view.Policy {
 	if !p.Attachment.Has(policy.ByProxy) {
 		return nil
@@ -51,13 +51,13 @@ func OnProxy(m Candidates, p *policy.Policy, sets []mesh.Tags) *view.Policy {
 	return proxy(m, p, sets)
 }
 
-// outbound chooses the policy for the connections of a proxy to a service: the
-// one with the best sum of the ranks of a source that matches one of the proxy's
-// tag sets and of a destination that matches the service tag alone (mesh policy
-// selection). It returns nil if none matches.
+// outbound chooses the policy for the connections of a proxy to a service. It adds the rank of
+// a source that matches one of the proxy's tag sets to the rank of a destination that matches
+// the service tag alone, and chooses the policy with the best sum (mesh policy selection). It
+// returns nil if none matches.
 func outbound(m Candidates, p *policy.Policy, sources []mesh.Tags, service string) *view.Policy {
-	// Where the callee is known, the loop is inlined and its state, a variable of
-	// its own, stays on the stack.
+	// With a concrete type the compiler inlines the loop, and its state, a separate variable,
+	// stays on the stack.
 	if v, ok := m.(*view.Mesh); ok {
 		var w winner
 		for c := range v.Candidates(p.Kind, service) {
@@ -72,9 +72,9 @@ func outbound(m Candidates, p *policy.Policy, sources []mesh.Tags, service strin
 	return w.best
 }
 
-// inbound chooses the policy for the connections to an inbound: the one with the
-// best destination for the inbound's tags. Sources do not take part; they say
-// whom the policy is about. It returns nil if none matches.
+// inbound chooses the policy for the connections to an inbound: the one with the best
+// destination for the inbound's tags. Sources play no part; they say whom the policy is about.
+// It returns nil if none matches.
 func inbound(m Candidates, p *policy.Policy, tags mesh.Tags) *view.Policy {
 	if v, ok := m.(*view.Mesh); ok {
 		var w winner
@@ -90,9 +90,9 @@ func inbound(m Candidates, p *policy.Policy, tags mesh.Tags) *view.Policy {
 	return w.best
 }
 
-// proxy chooses the policy for a whole proxy: the one with the best selector for
-// one of the proxy's tag sets. A policy without selectors matches every proxy,
-// with the lowest rank. It returns nil if none matches.
+// proxy chooses the policy for a whole proxy: the one with the best selector for one of the
+// proxy's tag sets. A policy without selectors matches every proxy, with the lowest rank. It
+// returns nil if none matches.
 func proxy(m Candidates, p *policy.Policy, sets []mesh.Tags) *view.Policy {
 	if v, ok := m.(*view.Mesh); ok {
 		var w winner
@@ -112,9 +112,9 @@ func proxy(m Candidates, p *policy.Policy, sets []mesh.Tags) *view.Policy {
 	return w.best
 }
 
-// allInbound chooses every policy with a destination that matches an inbound's
-// tags, each once: ordered by the rank of the first source, best first, and of
-// equal ones the later created, then by name.
+// allInbound chooses every policy with a destination that matches an inbound's tags, each
+// once. It orders them by the rank of their first source, best first, then the later created
+// first, then by name.
 func allInbound(m Candidates, p *policy.Policy, tags mesh.Tags) []*view.Policy {
 	var out []*view.Policy
 	for c := range m.Candidates(p.Kind, tags.Service()) {
@@ -159,14 +159,13 @@ func (w *winner) offer(c *view.Policy, rank mesh.Rank) {
 	w.best, w.rank = c, rank
 }
 
-// tie orders policies of equal rank: the later created one first, of two that
-// are equally old the first by name.
+// tie orders policies of equal rank: the later created one first, then by name.
 func tie(a, b *view.Policy) int {
 	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
 }
 
-// bestOf returns the best rank of the selectors that match a tag set. No
-// selectors at all match everything.
+// bestOf returns the best rank of the selectors that match a tag set. An empty list of
+// selectors matches everything.
 func bestOf(selectors []mesh.Tags, tags mesh.Tags) (best mesh.Rank, ok bool) {
 	ok = len(selectors) == 0
 	for _, s := range selectors {
@@ -180,7 +179,7 @@ func bestOf(selectors []mesh.Tags, tags mesh.Tags) (best mesh.Rank, ok bool) {
 	return best, ok
 }
 
-// bestOfAny is bestOf over several tag sets.
+// bestOfAny does what bestOf does, over several tag sets.
 func bestOfAny(selectors, sets []mesh.Tags) (best mesh.Rank, ok bool) {
 	ok = len(selectors) == 0
 	for _, tags := range sets {
@@ -191,7 +190,7 @@ func bestOfAny(selectors, sets []mesh.Tags) (best mesh.Rank, ok bool) {
 	return best, ok
 }
 
-// bestForService is bestOf for the tag set with nothing but a service.
+// bestForService does what bestOf does, for the tag set with nothing but a service.
 func bestForService(selectors []mesh.Tags, service string) (best mesh.Rank, ok bool) {
 	ok = len(selectors) == 0
 next:

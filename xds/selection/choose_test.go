@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// world is every policy, of which it yields as few as a view does.
+// world is a list of all policies. It yields as few of them as a view does.
 type world []*view.Policy
 
 func (w world) Candidates(_ *model.Kind, service string) iter.Seq[*view.Policy] {
@@ -40,7 +40,7 @@ func named(name string, created int, sources, destinations []mesh.Tags) *view.Po
 	return &view.Policy{Name: name, Created: time.Unix(int64(created), 0), Sources: sources, Destinations: destinations}
 }
 
-// TestOutbound holds the examples of mesh policy selection.
+// TestOutbound covers the examples of mesh policy selection.
 func TestOutbound(t *testing.T) {
 	all := []mesh.Tags{svc("*")}
 	web := []mesh.Tags{{mesh.TagService: "web", "version": "v1"}}
@@ -79,7 +79,7 @@ func TestOutbound(t *testing.T) {
 	}
 }
 
-// scored is the oracle: every way in which a policy matches, as a number.
+// scored is the oracle: it returns a number for every way in which a policy matches.
 func scored(selectors, sets []mesh.Tags) []int {
 	if len(selectors) == 0 {
 		return []int{0}
@@ -104,7 +104,7 @@ func scored(selectors, sets []mesh.Tags) []int {
 	return out
 }
 
-// naive chooses by looking at all policies; sets of nil do not take part.
+// naive chooses by looking at all policies. Sources count only if bySource is set.
 func naive(w world, sources, destinations []mesh.Tags, bySource bool) *view.Policy {
 	var best *view.Policy
 	bestScore := -1
@@ -191,7 +191,7 @@ func all(t *rapid.T, w world, tags mesh.Tags) {
 	}
 }
 
-// TestAllInbound holds the order and that a policy which matches twice is there once.
+// TestAllInbound checks the order, and that a policy that matches twice occurs once.
 func TestAllInbound(t *testing.T) {
 	to := []mesh.Tags{svc("*"), svc("backend")}
 	w := world{
@@ -209,8 +209,8 @@ func TestAllInbound(t *testing.T) {
 	}
 }
 
-// TestSelectionDoesNotAllocate covers what is here: the loop over a view, and
-// the comparison of policies.
+// TestSelectionDoesNotAllocate covers the code of this package: the loop over a view, and the
+// comparison of policies.
 func TestSelectionDoesNotAllocate(t *testing.T) {
 	m, sets := &view.Mesh{}, []mesh.Tags{{mesh.TagService: "web", "version": "v1"}}
 	p := named("a", 1, []mesh.Tags{svc("*"), svc("web")}, []mesh.Tags{svc("*"), svc("backend")})

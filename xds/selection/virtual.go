@@ -9,14 +9,14 @@ import (
 // virtualPort is the port of services at their virtual addresses.
 const virtualPort = 80
 
-// virtualAddress is the address by which transparent proxies know a service: in
-// 240.0.0.0/4, which nobody routes, made from the name, so that it is the same on
-// every replica and after every restart without being stored.
+// virtualAddress returns the address by which transparent proxies know a service. It is in
+// 240.0.0.0/4, which nobody routes. It is derived from the name, so it is the same on every
+// replica and after every restart without being stored.
 func virtualAddress(service string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(service))
 	n := h.Sum32()
-	n ^= n >> 15 // FNV's high bits change little with the last letters
+	n ^= n >> 15 // FNV's high bits depend little on the last letters
 	n *= 0x2c1b3c6d
 	n ^= n >> 12
 	var a [4]byte
@@ -24,8 +24,8 @@ func virtualAddress(service string) string {
 	return netip.AddrFrom4(a).String()
 }
 
-// distinct moves outbounds of which the address is taken to the next free one.
-// The order is that of the services, so the outcome depends on their set alone.
+// distinct moves an outbound whose address is taken to the next free address. The outbounds
+// are ordered by service, so the result depends only on the set of services.
 func distinct(out []Outbound) []Outbound {
 	taken := make(map[string]bool, len(out))
 	for i := range out {

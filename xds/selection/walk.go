@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Sorts of places, in the words of the mesh API.
+// These are the sorts of places, in the terms of the mesh API.
 const (
 	PlaceProxy    = "dataplane"
 	PlaceInbound  = "inbound"
@@ -23,23 +23,23 @@ const (
 type Place struct {
 	// Sort is one of the sorts of places.
 	Sort string
-	// Name and Service tell places of one sort apart; a proxy has neither.
+	// Name and Service distinguish places of one sort. A proxy has neither.
 	Name, Service string
 	// Socket is where an inbound or an outbound listens.
 	Socket string
-	// Matches are in the order of the policies that were asked for.
+	// Matches are in the order of the given policies.
 	Matches []Match
 }
 
-// Match is what one policy chose for a place. Chosen has no facts: what a policy found
-// beyond its own resources is not looked at.
+// Match is what one policy chose for a place. Chosen has no facts: what a policy would find
+// beyond its own resources is not looked up.
 type Match struct {
 	Policy *policy.Policy
 	Chosen *policy.Selection
 }
 
-// Of lists the places of a dataplane for which anything was chosen, ordered by sort,
-// name and service.
+// Of lists the places of a dataplane for which anything was chosen, ordered by sort, name and
+// service.
 func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 	n := d.Spec.Networking
 	if n == nil {
@@ -71,7 +71,7 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 	return w.places
 }
 
-// walk goes over the places of one dataplane.
+// walk visits the places of one dataplane.
 type walk struct {
 	mesh     *view.Mesh
 	policies []*policy.Policy
@@ -79,7 +79,7 @@ type walk struct {
 	places   []Place
 }
 
-// add adds a place if anything is chosen for it, and returns what is.
+// add adds a place if anything is chosen for it, and returns the matches.
 func (w *walk) add(at Place, choose func(*policy.Policy) []*view.Policy) []Match {
 	for _, p := range w.policies {
 		if chosen := choose(p); len(chosen) > 0 {
@@ -98,8 +98,8 @@ func (w *walk) connection(at Place, place policy.Attachment) []Match {
 	})
 }
 
-// outbound adds an outbound and returns the services that it leads to: its own if what
-// leads elsewhere cannot be made.
+// outbound adds an outbound and returns the services that it leads to. If its split cannot be
+// made, that is only its own service.
 func (w *walk) outbound(o *Outbound) (services []string) {
 	var split *draft.Split
 	for _, match := range w.connection(Place{Sort: PlaceOutbound, Name: o.Name(), Service: o.Tags.Service(), Socket: o.Name()}, policy.ByOutbound) {
@@ -121,7 +121,7 @@ func single(p *view.Policy) []*view.Policy {
 	return []*view.Policy{p}
 }
 
-// inboundName is the address, the port, and the port of the workload.
+// inboundName returns the address, the port, and the port of the workload.
 func inboundName(n *mesh.Networking, in *mesh.Inbound) string {
 	return socket(n, in) + ":" + strconv.FormatUint(uint64(cmp.Or(in.ServicePort, in.Port)), 10)
 }

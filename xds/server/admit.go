@@ -12,15 +12,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxNodeID bounds a node id in bytes.
+// maxNodeID is the maximum length of a node id in bytes.
 const maxNodeID = 512
 
-// NodeKey is the metadata of a stream in which a node says who it is, so that one whose
-// token counts for nothing, of which no request is read, is refused by its name.
+// NodeKey is the metadata key in which a stream names its node. The server reads no request of
+// a stream whose token is not accepted; this key still lets a refusal name the node.
 const NodeKey = "meshgate-node"
 
-// known refuses a stream without a token that is good for some node, before
-// anything of it is read.
+// known refuses a stream whose token is not good for any node. It runs before the first
+// request is read.
 func (st *stream) known() error {
 	auth := st.srv.cfg.Auth
 	if auth == nil {
@@ -36,9 +36,9 @@ func (st *stream) known() error {
 	return nil
 }
 
-// settle gives a stream its place among those of its token and mesh. Who gets none is
-// turned away: a fleet that has outgrown its token, or somebody who has stolen it, is seen
-// where nodes are.
+// settle gives a stream a place among the streams of its token and its mesh. A stream that
+// gets no place is refused and reported to the observer. So operators see, where they look for
+// nodes, that a fleet has outgrown its token or that somebody has stolen the token.
 func (st *stream) settle() error {
 	var owner places.Owner
 	if st.srv.cfg.Auth != nil && st.srv.cfg.Owner != nil {
@@ -58,9 +58,9 @@ func (st *stream) settle() error {
 	return nil
 }
 
-// admit proves who the proxy is and prepares its set. What the stream came with
-// is noted before it is checked, so that a Recheck meanwhile does not miss it; who
-// was refused by one while its set was prepared is not admitted.
+// admit proves who the proxy is and prepares its set. It notes the claim and the token before
+// it checks them, so that a concurrent Recheck does not miss the stream. A stream that a
+// Recheck refuses while its set is prepared is not admitted.
 func (st *stream) admit(first request) (func(), error) {
 	if first.node == "" || len(first.node) > maxNodeID {
 		return nil, status.Error(codes.InvalidArgument, "the first request must name the node")
@@ -105,7 +105,7 @@ func (st *stream) admit(first request) (func(), error) {
 	return release, nil
 }
 
-// join counts a stream among those of its node, unless it was refused meanwhile.
+// join adds a stream to the streams of its node, unless the stream was refused meanwhile.
 func (st *stream) join(node string) error {
 	st.srv.mu.Lock()
 	defer st.srv.mu.Unlock()
@@ -117,7 +117,7 @@ func (st *stream) join(node string) error {
 		st.until = v.until
 	default:
 	}
-	// The id is read under the same lock by PushSecret.
+	// PushSecret reads the id under the same lock.
 	st.node = node
 	st.srv.enlist(st)
 	return nil
@@ -141,7 +141,7 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// refused turns an implementation's error into what the proxy sees.
+// refused turns the error of an implementation into the error that the proxy sees.
 func refused(err error, code codes.Code, text string) error {
 	if _, ok := status.FromError(err); ok {
 		return err
@@ -161,12 +161,12 @@ func refused(err error, code codes.Code, text string) error {
 	return status.Error(code, text)
 }
 
-// namesForOne is how many names the server goes over for what one request costs: one that
-// makes it look at a hundred thousand takes as long as hundreds of others.
+// namesForOne is the number of names that the server may look at for the cost of one request.
+// A request for a hundred thousand names takes as long as hundreds of others.
 const namesForOne = 256
 
-// bucket bounds requests that answer nothing, so that a proxy in a loop does
-// not take a core.
+// bucket limits requests that do more than accept a response, so that a proxy in a loop does
+// not occupy a core.
 type bucket struct {
 	tokens float64
 	last   time.Time
@@ -180,6 +180,6 @@ func (b *bucket) take(now time.Time, l Limits, cost int) bool {
 	if b.tokens < 1 {
 		return false
 	}
-	b.tokens -= float64(cost) // below zero if need be: one dear request is nobody's loop
+	b.tokens -= float64(cost) // the result may be negative: one expensive request is not a loop
 	return true
 }

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// variant opens a stream of one variant with its first request, for clusters.
-// recv returns the bytes of the next response, by name.
+// variant opens a stream of one variant and sends its first request, for clusters. recv
+// returns the bodies of the resources in the next response, by name.
 type variant func(ctx context.Context, conn grpc.ClientConnInterface, node string) (recv func() (map[string]string, error), err error)
 
 func deltaStream(ctx context.Context, conn grpc.ClientConnInterface, node string) (func() (map[string]string, error), error) {
@@ -52,8 +52,8 @@ func vectorStream(ctx context.Context, conn grpc.ClientConnInterface, node strin
 	}, unlessEnded(g.Send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: string(resource.Cluster)}))
 }
 
-// unlessEnded is the error of a first request. A stream without a good token may have ended
-// before the request was sent; what is received then says why.
+// unlessEnded returns the error of sending the first request, without io.EOF. A stream without
+// a good token may end before the request is sent; Recv then returns the reason.
 func unlessEnded(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -119,8 +119,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestStrangersAreNotRead: a stream without a good token ends before its first
-// request, which could be as large as the largest that a proxy needs.
+// TestStrangersAreNotRead: a stream without a good token ends before its first request is
+// read. That request could be as large as the largest that a proxy needs.
 func TestStrangersAreNotRead(t *testing.T) {
 	for name, tokens := range map[string][]string{"no token": nil, "two tokens": {"good", "good"}, "an empty one": {"Bearer "}, "a bad one": {"bad"}} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestRecheckMovesTheExpiry(t *testing.T) {
 		sooner := time.Now().Add(time.Minute)
 		a.set(sooner, nil)
 		r.srv.Recheck(t.Context())
-		<-time.After(time.Until(sooner)) // in the bubble's time
+		<-time.After(time.Until(sooner)) // fake time
 		ends(t, c, codes.Unauthenticated)
 		if !time.Now().Equal(sooner) {
 			t.Fatalf("ended %v off", time.Since(sooner))
@@ -177,9 +177,9 @@ func TestRecheckMovesTheExpiry(t *testing.T) {
 	})
 }
 
-// TestStreamEndsAfterSleep: a token that ended while the host slept, or while its
-// clock was behind, ends its stream soon after. Timers count the time that the host
-// was awake.
+// TestStreamEndsAfterSleep: if a token expires while the host sleeps, or while its clock is
+// behind, the stream ends soon afterwards. A timer alone would be late, because timers count
+// only the time that the host is awake.
 func TestStreamEndsAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
@@ -190,7 +190,7 @@ func TestStreamEndsAfterSleep(t *testing.T) {
 		})
 		c := started(t, r, xdstest.Options{Token: "x"})
 		slept.Store(int64(25 * time.Hour))
-		<-time.After(alarm.Slice) // in the bubble's time
+		<-time.After(alarm.Slice) // fake time
 		ends(t, c, codes.Unauthenticated)
 	})
 }

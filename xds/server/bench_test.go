@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// BenchmarkWake renews one stream whose proxy holds so many clusters and as many
-// assignments, by wildcard as a relay or by name as an Envoy.
+// BenchmarkWake renews one stream whose proxy holds a number of clusters and as many
+// assignments. The proxy subscribes by wildcard, like a relay, or by name, like an Envoy.
 func BenchmarkWake(b *testing.B) {
 	for _, n := range []int{11, 1200} {
 		var clusters, ends []*resource.Resource
@@ -33,7 +33,7 @@ func BenchmarkWake(b *testing.B) {
 	}
 }
 
-// wake turns a stream from one set to the other and back.
+// wake switches a stream from one set to the other and back.
 func wake(b *testing.B, sets [2]*resource.Set, names []string, alone bool) {
 	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	s.renew(snapshot.State{Set: sets[1]})
@@ -55,7 +55,7 @@ func wake(b *testing.B, sets [2]*resource.Set, names []string, alone bool) {
 	}
 }
 
-// drain sends and acknowledges everything.
+// drain sends and acknowledges everything that is due.
 func drain(s *session) {
 	for r := s.next(); r != nil; r = s.next() {
 		_, _ = s.receive(request{url: r.typ, nonce: r.nonce})

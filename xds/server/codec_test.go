@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// raw passes bytes as they are on the client's side; the server decodes them as
-// it decodes what a proxy sends.
+// raw is a client codec that passes bytes unchanged. The server decodes them like the messages
+// of a proxy.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
@@ -31,7 +31,7 @@ func (raw) Unmarshal(b []byte, v any) error {
 
 func (raw) Name() string { return "proto" }
 
-// frame lays messages one behind the other, each with its length.
+// frame concatenates messages, each preceded by its length.
 func frame(tb testing.TB, ms ...proto.Message) []byte {
 	tb.Helper()
 	var out []byte
@@ -50,7 +50,7 @@ var methods = []string{
 	discovery.AggregatedDiscoveryService_StreamAggregatedResources_FullMethodName,
 }
 
-// play sends messages on a stream of one method and waits for its end.
+// play sends messages on a stream of one method and waits until the stream ends.
 func play(t *testing.T, conn *grpc.ClientConn, method string, input []byte) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
@@ -69,7 +69,7 @@ func play(t *testing.T, conn *grpc.ClientConn, method string, input []byte) erro
 		m = m[:min(n, uint64(len(m)))]
 		input = input[w+len(m):]
 		if g.SendMsg(&m) != nil {
-			break // the stream has ended; Recv says why
+			break // the stream has ended; Recv returns the reason
 		}
 	}
 	_ = g.CloseSend()
@@ -102,8 +102,7 @@ func served(t *testing.T, conn grpc.ClientConnInterface) {
 	}
 }
 
-// FuzzMessages sends whatever bytes as messages, through gRPC and its codec, to
-// both variants.
+// FuzzMessages sends arbitrary bytes as messages of both variants, through gRPC and its codec.
 func FuzzMessages(f *testing.F) {
 	node := &corev3.Node{Id: "x"}
 	f.Add(frame(f, &discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(resource.Cluster)},
@@ -129,8 +128,8 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// TestUndecodableMessageEndsItsStreamOnly shows that what is played goes through
-// the decoding of the server.
+// TestUndecodableMessageEndsItsStreamOnly also shows that play reaches the decoder of the
+// server.
 func TestUndecodableMessageEndsItsStreamOnly(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(world()...)
@@ -149,8 +148,8 @@ func TestUndecodableMessageEndsItsStreamOnly(t *testing.T) {
 // preface opens a connection (RFC 9113 section 3.4).
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// FuzzFrames writes whatever bytes to a connection, behind the preface of HTTP/2
-// and its settings or instead of them.
+// FuzzFrames writes arbitrary bytes to a connection, either after the HTTP/2 preface and its
+// settings or in place of them.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), false)
 	f.Add([]byte{0, 0, 0, 1, 4, 0, 0, 0, 1}, true)                            // empty HEADERS

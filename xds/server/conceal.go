@@ -7,12 +7,13 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// concealedError is what is kept of a reason that quotes what nobody may read.
+// concealedError replaces a reason that quotes concealed values.
 const concealedError = "the proxy refused it and quotes what nobody may read; its log says why"
 
-// conceal returns what is kept of a proxy's reason to refuse some resources. Envoy prints
-// what it refuses, with the values that are left out wherever configuration is shown. The
-// names that it says stay: by them it is known what is refused.
+// conceal returns the part of a proxy's reason that may be kept. Envoy prints the resource
+// that it refuses, including values that are concealed wherever configuration is shown. The
+// names of the refused resources that the reason mentions are kept, so that operators can tell
+// which resource is meant.
 func conceal(text string, refused []*resource.Resource) string {
 	var names []string
 	quotes := false
@@ -32,7 +33,7 @@ func conceal(text string, refused []*resource.Resource) string {
 	return strings.Join(names, ", ") + ": " + concealedError
 }
 
-// Mentions reports whether a text holds a name as a whole word.
+// Mentions reports whether a text contains a name as a whole word.
 func Mentions(text, name string) bool {
 	for rest := text; ; {
 		i := strings.Index(rest, name)

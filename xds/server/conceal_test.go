@@ -15,15 +15,15 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// checked is a cluster whose health check shows a password.
+// checked returns a cluster whose health check contains a password.
 func checked(name, password string) *resource.Resource {
 	return xdstest.Freeze(resource.Cluster, name, &clusterv3.Cluster{Name: name, HealthChecks: []*corev3.HealthCheck{{HealthChecker: &corev3.HealthCheck_HttpHealthCheck_{
 		HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{Path: "/", RequestHeadersToAdd: []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "authorization", Value: password}}}},
 	}}}})
 }
 
-// TestRefusalsQuoteNoPassword: Envoy prints what it refuses, and what dumps conceal is not
-// to be read in that.
+// TestRefusalsQuoteNoPassword: Envoy prints what it refuses. A value that dumps conceal must
+// not appear in that text either.
 func TestRefusalsQuoteNoPassword(t *testing.T) {
 	const password = `Basic c3lzdGVt"OnNlY3JldA==`
 	for name, spelling := range map[string]string{

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// departures tells when streams end.
+// departures reports the ends of streams.
 type departures struct {
 	server.Nobody
 	gone chan server.Event
@@ -30,8 +30,8 @@ type departures struct {
 
 func (d departures) Disconnected(e server.Event) { d.gone <- e }
 
-// A proxy that does not read is ended, whatever waits for it; a revoked one at
-// once and not only when it reads again.
+// A stream whose proxy does not read ends in time, even if responses wait to be written. A
+// revoked stream ends at once, not only when its proxy reads again.
 func TestProxyThatDoesNotRead(t *testing.T) {
 	// The first response fills the connection, the second waits.
 	var big []*resource.Resource
@@ -59,7 +59,7 @@ func TestProxyThatDoesNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if revoked {
-				// It was admitted when it is asked for again.
+				// The stream is admitted once its token is checked a second time.
 				for late := time.Now().Add(10 * time.Second); gate.asked.Load() < 2; {
 					if time.Now().After(late) {
 						t.Fatal("the stream was not admitted")
@@ -78,7 +78,7 @@ func TestProxyThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// revocable accepts every token until it does not.
+// revocable accepts every token until revoked is set.
 type revocable struct {
 	revoked atomic.Bool
 	asked   atomic.Int64
@@ -94,8 +94,8 @@ func (v *revocable) Authenticate(context.Context, string, string) (time.Time, er
 	return time.Time{}, nil
 }
 
-// theirs publishes a world for another mesh, with a secret, and one route table
-// for the node itself, that it may ask for last.
+// theirs publishes resources and a secret for another node, and one route table for the node
+// itself, which the test requests last.
 func theirs(t *testing.T) (r *rig, m *maker, own *resource.Resource) {
 	m = &maker{body: identity(t, 1)}
 	r = setup(t, func(c *server.Config) { c.Secrets = m })
@@ -109,8 +109,8 @@ func theirs(t *testing.T) (r *rig, m *maker, own *resource.Resource) {
 
 var theirNames = []string{"a", "in", "r", "identity", "other.web-1", "other.web-1/r"}
 
-// The names that exist for another node give what names that exist nowhere
-// give: nothing, and an empty assignment that holds no more than its name.
+// Names that exist only for another node get the same answer as names that exist nowhere:
+// nothing, or an empty assignment that contains only its name.
 func TestNamesOfAnotherNodeGiveNothing(t *testing.T) {
 	var empties [][]byte
 	for _, n := range theirNames {
@@ -203,11 +203,11 @@ func TestDropKeepsOpenStreamsUntouched(t *testing.T) {
 	c := started(t, r, xdstest.Options{})
 	n := len(c.Messages())
 	r.snaps.Drop(nodeID)
-	// A name that is asked for again is still answered, and comes first.
+	// A name that is subscribed again is still answered, before everything else.
 	c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Route), ResourceNamesSubscribe: []string{"r"}})
 	c.WaitFor(t, "the routes again", func(v xdstest.View) bool { return len(v.Messages()) > n })
 	want(t, sent(c, n), xdstest.Message{Type: resource.Route, Names: []string{"r"}})
-	// A publication for others moves nothing either; one for the node does.
+	// A publication for other nodes sends nothing either; one for this node does.
 	r.snaps.Publish(map[string]*resource.Set{"other": resource.NewSet(nil, nil)}, 2)
 	r.rev = 2
 	r.settle(t, r.publish(clusterA, endA, listener, routesB))
@@ -235,7 +235,7 @@ func TestCloseEndsAThousandStreamsInTime(t *testing.T) {
 		clients[i] = c
 	}
 	for i, c := range clients {
-		if i%10 != 0 { // the others answer nothing
+		if i%10 != 0 { // the others do not answer
 			c.Request(resource.Route).Equals(t, routesA)
 		}
 	}
@@ -254,7 +254,7 @@ func TestCloseEndsAThousandStreamsInTime(t *testing.T) {
 	ends(t, late, codes.Unavailable)
 }
 
-// heap is what is in use after a collection, in bytes.
+// heap returns the size in bytes of the heap in use after a collection.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -262,7 +262,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A proven client that opens stream after stream loses its own oldest ones.
+// A client with a valid token that keeps opening streams loses only its own oldest ones.
 func TestTenThousandStreamsOfOneNode(t *testing.T) {
 	const opened, mine = 10000, 4
 	r := setup(t, func(c *server.Config) { c.Limits.NodeStreams = mine })
@@ -301,14 +301,14 @@ func TestTenThousandStreamsOfOneNode(t *testing.T) {
 	}
 }
 
-// A client that says nothing takes the places of its own silent streams, not
-// those of proxies: these are served, and new ones are let in, all the time.
+// Streams of a client that sends no request take places from each other, not from proxies.
+// Proxies are served all the time, and new ones are let in.
 func TestTenThousandSilentStreams(t *testing.T) {
 	const conns, perConn, silent = 100, 100, 64
 	for name, tc := range map[string]struct {
 		limits server.Limits
-		// most is how many streams there may be at once: those that were told to end
-		// take a moment.
+		// most is the maximum number of streams at once. It includes streams that were told to
+		// end but have not ended yet.
 		most int
 	}{
 		"the oldest silent ones end": {server.Limits{Silent: silent, FirstRequest: time.Hour}, silent + 5*perConn},
@@ -340,7 +340,7 @@ func TestTenThousandSilentStreams(t *testing.T) {
 			}
 			kept := silent
 			if limits.Silent == 0 {
-				kept-- // the proxy has a place of its own
+				kept-- // the proxy takes one of the places
 			}
 			for range conns*perConn - kept {
 				if err := within(t, "the end of a stream", ended); status.Code(err) != codes.ResourceExhausted {
@@ -361,8 +361,8 @@ func TestTenThousandSilentStreams(t *testing.T) {
 	}
 }
 
-// A connection carries a bounded number of streams; further ones wait at the
-// client until one ends, and other connections are served.
+// The number of streams on a connection is limited. Further streams wait at the client until
+// one ends; other connections are served.
 func TestStreamsOfOneConnectionAreBounded(t *testing.T) {
 	const limit = 128
 	r := setup(t, nil)
@@ -380,7 +380,7 @@ func TestStreamsOfOneConnectionAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := recv(); err != nil { // the client knows the server's settings now
+	if _, err := recv(); err != nil { // the client has received the server's settings by now
 		t.Fatal(err)
 	}
 	for i := range limit - 1 {

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Responses are encoded here and not through their messages, because a thousand
-// streams send the same resources: gRPC takes those from where they are, encoded
-// already. With messages each stream holds a copy of what it sends until the proxy has
-// read it, in buffers of a megabyte for whatever is longer than 32 KiB.
+// Responses are encoded here and not through their messages, because a thousand streams send
+// the same resources. gRPC sends these resources from where they are stored, already encoded.
+// With messages, each stream would hold a copy of what it sends until the proxy has read it,
+// in buffers of a megabyte for everything longer than 32 KiB.
 
 // Fields of DeltaDiscoveryResponse and DiscoveryResponse (envoy.service.discovery.v3).
 const (
@@ -26,17 +26,17 @@ const (
 	wholeNonce     protowire.Number = 5
 )
 
-// leastShared is the length in bytes from which a resource is sent from where it is. A
-// shorter one costs less in a copy than in a buffer of its own.
+// leastShared is the length in bytes from which a resource is sent without a copy. For a
+// shorter resource, a copy costs less than a buffer of its own.
 const leastShared = 512
 
-// encoded is a message as gRPC sends it.
+// encoded is a message in the form that gRPC sends.
 type encoded struct{ buffers mem.BufferSlice }
 
 // encoder builds one message.
 type encoder struct {
 	encoded
-	// open is what was encoded since the last resource that is shared.
+	// open holds the bytes that were encoded after the last shared resource.
 	open []byte
 }
 
@@ -47,13 +47,13 @@ func (e *encoder) text(field protowire.Number, s string) {
 	}
 }
 
-// begin starts a message of a known length within the message.
+// begin starts a nested message of a known length.
 func (e *encoder) begin(field protowire.Number, length int) {
 	e.open = protowire.AppendTag(e.open, field, protowire.BytesType)
 	e.open = protowire.AppendVarint(e.open, uint64(length)) //nolint:gosec // a length
 }
 
-// frozen adds bytes that never change.
+// frozen adds bytes that never change. Long ones are shared, not copied.
 func (e *encoder) frozen(b []byte) {
 	if len(b) < leastShared {
 		e.open = append(e.open, b...)
@@ -61,7 +61,7 @@ func (e *encoder) frozen(b []byte) {
 	}
 	if len(e.open) > 0 {
 		e.buffers = append(e.buffers, mem.SliceBuffer(e.open))
-		// What follows must not overwrite what the buffer shows.
+		// The bytes that follow must not overwrite those in the buffer.
 		e.open = e.open[len(e.open):]
 	}
 	e.buffers = append(e.buffers, mem.SliceBuffer(b))
@@ -74,7 +74,7 @@ func (e *encoder) end() *encoded {
 	return &e.encoded
 }
 
-// encodeDelta is a response of the delta variant.
+// encodeDelta encodes a response of the delta variant.
 func encodeDelta(r *response) *encoded {
 	e := newEncoder(r, 0, inDelta)
 	for _, a := range r.add {
@@ -89,11 +89,11 @@ func encodeDelta(r *response) *encoded {
 	return e.end()
 }
 
-// inDelta and inWhole are the forms of a resource in the variants.
+// inDelta and inWhole return the encoded form of a resource in each variant.
 func inDelta(r *resource.Resource) []byte { return r.Delta }
 func inWhole(r *resource.Resource) []byte { return r.Packed }
 
-// encodeWhole is a response of the state-of-the-world variant.
+// encodeWhole encodes a response of the state-of-the-world variant.
 func encodeWhole(r *response) *encoded {
 	version := r.version
 	if version == "" {
@@ -110,10 +110,10 @@ func encodeWhole(r *response) *encoded {
 	return e.end()
 }
 
-// newEncoder makes room for all that is not shared, so that it is allocated once. The
-// resources will be in a form.
+// newEncoder allocates room for everything that is not shared, so that one allocation is
+// enough. form returns the form in which the resources will be encoded.
 func newEncoder(r *response, more int, form func(*resource.Resource) []byte) *encoder {
-	// A tag has one byte here, a length at most five.
+	// A tag takes one byte here, a length at most five.
 	const overhead = 1 + 5
 	room, shared := more+len(r.typ)+len(r.nonce)+3*overhead, 0
 	for _, a := range r.add {
@@ -130,7 +130,7 @@ func newEncoder(r *response, more int, form func(*resource.Resource) []byte) *en
 	return &encoder{open: make([]byte, 0, room), encoded: encoded{buffers: make(mem.BufferSlice, 0, 2*shared+1)}}
 }
 
-// codec sends responses that are encoded already, and reads requests by their limits.
+// codec sends responses that are already encoded, and reads requests within their limits.
 type codec struct{}
 
 // Name implements [encoding.CodecV2].

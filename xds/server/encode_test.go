@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// responses draws whatever a session may send, with bodies around the length from which
-// resources are shared.
+// responses draws any response that a session may send. The lengths of its bodies are around
+// the length from which resources are shared.
 func responses(t *rapid.T) *response {
 	text := rapid.StringMatching(`[a-z:./]{0,20}`)
 	r := &response{
@@ -36,7 +36,7 @@ func responses(t *rapid.T) *response {
 	return r
 }
 
-// TestEncodedAsMessages: what is sent is what the messages of the protocol would be.
+// TestEncodedAsMessages: the encoded bytes decode to the same messages of the protocol.
 func TestEncodedAsMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := responses(t)
@@ -65,7 +65,7 @@ func same(t *rapid.T, sent *encoded, want, got proto.Message) {
 	if err := proto.Unmarshal(raw, got); err != nil {
 		t.Fatalf("what is sent is no message: %v", err)
 	}
-	// The comparison that can tell what is different takes a hundred times as long.
+	// The comparison with a readable difference takes a hundred times as long.
 	if !proto.Equal(want, got) {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got, protocmp.Transform()))
 	}
@@ -74,8 +74,8 @@ func same(t *rapid.T, sent *encoded, want, got proto.Message) {
 	}
 }
 
-// TestResourcesAreNotCopied: a resource is sent from where it is, so that streams share
-// it, and the rest of a message is one piece of memory that was long enough at once.
+// TestResourcesAreNotCopied: a resource is sent from where it is stored, so that streams share
+// it. The rest of a message is one piece of memory that is allocated once.
 func TestResourcesAreNotCopied(t *testing.T) {
 	r := &response{typ: resource.Cluster, nonce: "n", remove: []string{"gone"}}
 	for i := range 50 {
@@ -84,8 +84,8 @@ func TestResourcesAreNotCopied(t *testing.T) {
 	for name, tc := range map[string]struct {
 		encode func(*response) *encoded
 		form   func(*resource.Resource) []byte
-		// most is how many allocations each resource may cost: its buffer, and one before
-		// it where the message has something to say there.
+		// most is the maximum number of allocations per resource: one for its buffer, and one
+		// for the bytes before it if the variant puts any there.
 		most int
 	}{
 		"delta": {encodeDelta, inDelta, 1},
@@ -102,22 +102,22 @@ func TestResourcesAreNotCopied(t *testing.T) {
 		if shared != len(r.add) {
 			t.Errorf("%s: %d of %d resources are sent from where they are", name, shared, len(r.add))
 		}
-		// The encoder, its room and its list, and what comes last.
+		// The constant covers the encoder, its room, its list, and the buffer at the end.
 		if most, n := float64(4+tc.most*len(r.add)), testing.AllocsPerRun(100, func() { tc.encode(r) }); n > most {
 			t.Errorf("%s: %v allocations, at most %v", name, n, most)
 		}
 	}
 }
 
-// TestCodecSendsResponsesAlone: a message that was not encoded here is an error, not a
-// wrong response.
+// TestCodecSendsResponsesAlone: a message that was not encoded here causes an error instead of
+// a wrong response.
 func TestCodecSendsResponsesAlone(t *testing.T) {
 	if _, err := (codec{}).Marshal(&discovery.DiscoveryResponse{}); err == nil {
 		t.Error("a message was sent past the encoder")
 	}
 }
 
-// BenchmarkEncode encodes what a proxy gets that reaches 300 services.
+// BenchmarkEncode encodes a response for a proxy that reaches 300 services.
 func BenchmarkEncode(b *testing.B) {
 	r := &response{typ: resource.Cluster, nonce: "7"}
 	for i := range 300 {

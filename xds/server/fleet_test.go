@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// roll judges tokens by a verdict that the test changes.
+// roll answers for all tokens with a verdict that the test sets.
 type roll struct {
 	mu    sync.Mutex
 	until time.Time
@@ -55,7 +55,7 @@ func TestRecheckEndsWhatIsRevoked(t *testing.T) {
 			c := started(t, r, xdstest.Options{Token: "x"})
 			a.set(time.Time{}, errors.New("the store is away"))
 			r.srv.Recheck(t.Context())
-			r.settle(t, r.publish(world()...)) // a transient failure ends nobody
+			r.settle(t, r.publish(world()...)) // a transient failure ends no stream
 			a.set(time.Time{}, tc.err)
 			r.srv.Recheck(t.Context())
 			ends(t, c, tc.code)

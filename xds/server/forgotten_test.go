@@ -9,8 +9,9 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// A proxy that refused a listener still runs the one before. If the listener goes while
-// its correction waits behind clusters, it is removed: nobody else ever would.
+// A proxy that refused a listener still runs its previous version. If the listener is removed
+// while its correction waits behind clusters, the removal must be sent: nothing else would
+// ever remove the old version.
 func TestRefusedListenerThatGoesBeforeItsCorrectionIsRemoved(t *testing.T) {
 	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	revision := uint64(0)
@@ -29,7 +30,7 @@ func TestRefusedListenerThatGoesBeforeItsCorrectionIsRemoved(t *testing.T) {
 		}
 	}
 	var clusters []*response
-	// send returns what is sent of listeners, and takes note of clusters.
+	// send returns the responses with listeners and stores those with clusters.
 	send := func() (out []*response) {
 		for r := s.next(); r != nil; r = s.next() {
 			if r.typ == resource.Cluster {
@@ -43,13 +44,13 @@ func TestRefusedListenerThatGoesBeforeItsCorrectionIsRemoved(t *testing.T) {
 	publish("1")
 	receive(request{url: resource.Cluster, subscribe: []string{"*"}})
 	receive(request{url: resource.Listener, subscribe: []string{"*"}})
-	for range 3 { // what is refused is repeated once
+	for range 3 { // a refused response is repeated once
 		for _, r := range send() {
 			receive(request{url: r.typ, nonce: r.nonce, refused: string(r.add[0].Body) == "2", text: "l: no"})
 		}
 		publish("2")
 	}
-	for range s.window(resource.Cluster) { // warming, so unanswered
+	for range s.window(resource.Cluster) { // warming, so they stay unanswered
 		publish("2")
 		send()
 	}

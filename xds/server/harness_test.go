@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const nodeID = "demo.web-1"
 
-// rig is a real server on an in-memory connection.
+// rig is a real server with an in-memory connection.
 type rig struct {
 	snaps *snapshot.Store
 	srv   *server.Server
@@ -94,7 +94,7 @@ func setup(t testing.TB, change func(*server.Config)) *rig {
 	return r
 }
 
-// connect opens a connection of its own.
+// connect opens an additional connection.
 func (r *rig) connect(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -137,7 +137,7 @@ func (r *rig) settle(t *testing.T, rev uint64) snapshot.Progress {
 	return p
 }
 
-// waitFor blocks until the account of the newest revision meets a condition.
+// waitFor blocks until the progress of the newest revision meets a condition.
 func (r *rig) waitFor(t *testing.T, cond func(snapshot.Progress) bool) snapshot.Progress {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -156,5 +156,5 @@ func (r *rig) waitFor(t *testing.T, cond func(snapshot.Progress) bool) snapshot.
 	}
 }
 
-// sent lists the names and removals that arrived after the first n messages.
+// sent returns the messages that arrived after the first n.
 func sent(c *xdstest.Client, n int) []xdstest.Message { return c.Messages()[n:] }

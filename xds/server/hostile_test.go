@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// bunch is so many names of a length, none of which was there before.
+// bunch generates names that were never used before.
 type bunch struct{ next int }
 
 func (b *bunch) names(n, length int) []string {
@@ -31,8 +31,8 @@ func (b *bunch) names(n, length int) []string {
 	return out
 }
 
-// ending sends requests and returns what the stream ends with; OK if it is answered
-// behind the last of them.
+// ending sends requests and returns the error that ends the stream. It returns nil if the
+// stream is still served after the last request.
 func ending(t *testing.T, conn *grpc.ClientConn, requests []*discovery.DeltaDiscoveryRequest, options ...grpc.CallOption) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(bearing(t.Context(), "good"), 20*time.Second)
@@ -43,7 +43,7 @@ func ending(t *testing.T, conn *grpc.ClientConn, requests []*discovery.DeltaDisc
 	}
 	for _, r := range append(requests, &discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Listener)}) {
 		if g.Send(r) != nil {
-			break // it has ended; Recv says why
+			break // the stream has ended; Recv returns the reason
 		}
 	}
 	for {
@@ -62,11 +62,11 @@ func more(names ...string) *discovery.DeltaDiscoveryRequest {
 	return &discovery.DeltaDiscoveryRequest{TypeUrl: string(resource.Route), ResourceNamesSubscribe: names}
 }
 
-// longest is how many bytes a name, a version or a type may have.
+// longest is the maximum length in bytes of a name, a version or a type.
 const longest = 64 << 10
 
-// TestHostileRequests: whoever has a token of some node makes the server hold no more
-// than a few megabytes, however its requests are made.
+// TestHostileRequests: a client with a token of some node makes the server hold no more than a
+// few megabytes, whatever requests it sends.
 func TestHostileRequests(t *testing.T) {
 	var b bunch
 	large := []*discovery.DeltaDiscoveryRequest{first()}
@@ -104,7 +104,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestCompressedRequestsAreRefused: a server takes no compressed requests, whatever its
+// TestCompressedRequestsAreRefused: the server accepts no compressed requests, whatever the
 // process can decompress.
 func TestCompressedRequestsAreRefused(t *testing.T) {
 	r := setup(t, nil)

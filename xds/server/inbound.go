@@ -12,34 +12,36 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Requests are read from their bytes and not through their messages, because what a
-// message becomes can be many times as large as its bytes: two of them are a name, and a
-// value of a node's metadata. Here nothing is made before it is within its limits, and
-// what nobody reads, such as the list of a node's extensions, is not made at all.
+// Requests are read from their bytes and not through their messages, because a decoded message
+// can be many times as large as its bytes. Two bytes are enough for a name, or for a value in
+// the metadata of a node. This code checks the limits before it allocates anything. It skips
+// fields that nobody reads, such as the list of a node's extensions.
 
 const (
-	// maxName bounds in bytes a name, a version, a type and a nonce. Names come from the
-	// control plane, and a proxy that was refused for one of them would be refused at each
-	// return: so it is far beyond what any resource is called, and [Limits.NameBytes] bounds
-	// what is kept.
+	// maxName is the maximum length in bytes of a name, a version, a type or a nonce. Names
+	// come from the control plane, and a proxy that is refused for such a name would be
+	// refused at each return. So the limit is far above the length of any real name;
+	// [Limits.NameBytes] bounds what is kept.
 	maxName = 64 << 10
-	// maxNodeMetadata bounds the metadata of a node in bytes, as they are sent.
+	// maxNodeMetadata is the maximum encoded length of a node's metadata in bytes.
 	maxNodeMetadata = 64 << 10
 )
 
-// fields are where the two variants have what is read of a request; 0 is nowhere.
+// fields holds the numbers of the fields that are read, per variant. 0 means that the variant
+// has no such field.
 type fields struct {
 	node, url, subscribe, unsubscribe, versions, nonce, refused, accepted protowire.Number
 }
 
 var (
-	// DeltaDiscoveryRequest and DiscoveryRequest (envoy.service.discovery.v3).
+	// deltaFields and wholeFields are the fields of DeltaDiscoveryRequest and
+	// DiscoveryRequest (envoy.service.discovery.v3).
 	deltaFields = fields{node: 1, url: 2, subscribe: 3, unsubscribe: 4, versions: 5, nonce: 6, refused: 7}
 	wholeFields = fields{accepted: 1, node: 2, subscribe: 3, url: 4, nonce: 5, refused: 6}
 )
 
-// Fields of messages in a request: Node (envoy.config.core.v3), an entry of a map, Status
-// (google.rpc).
+// These are fields of messages within a request: Node (envoy.config.core.v3), a map entry and
+// Status (google.rpc).
 const (
 	nodeID       protowire.Number = 1
 	nodeMetadata protowire.Number = 3
@@ -56,21 +58,21 @@ var (
 	errMetadata = status.Errorf(codes.ResourceExhausted, "the metadata of the node have more than %d bytes", maxNodeMetadata)
 )
 
-// inbound is a request that is being read.
+// inbound is a request in the course of being read.
 type inbound struct {
 	fields
-	// bytes is how long it may be, 0 for as long as the transport permits; names is how
-	// many names and versions it may have.
+	// bytes is the maximum length of the request; 0 leaves it to the transport. names is the
+	// number of names and versions that it may still contain.
 	bytes, names int
 
 	request  request
 	metadata *structpb.Struct
-	// over is the limit that it is beyond.
+	// over is the error of the limit that the request exceeds.
 	over error
 }
 
-// read takes a message. An error says that it cannot be decoded; one that can, but is
-// beyond a limit, leaves over behind.
+// read decodes a message. The error says that the message cannot be decoded. If the message
+// exceeds a limit instead, read returns nil and sets over.
 func (in *inbound) read(b []byte) error {
 	if in.bytes > 0 && len(b) > in.bytes {
 		in.over = errFirst
@@ -88,7 +90,7 @@ func (in *inbound) read(b []byte) error {
 	return nil
 }
 
-// field takes one field that has a length; others mean nothing in a request.
+// field reads one length-delimited field. A request has no other fields of interest.
 func (in *inbound) field(number protowire.Number, b []byte) (err error) {
 	r := &in.request
 	switch number {
@@ -132,7 +134,7 @@ func (in *inbound) nodeField(number protowire.Number, b []byte) error {
 	return nil
 }
 
-// one counts a name or version.
+// one counts a name or a version.
 func (in *inbound) one() error {
 	if in.names--; in.names < 0 {
 		return errNames
@@ -173,7 +175,7 @@ func (in *inbound) version(b []byte) error {
 	return nil
 }
 
-// short takes a text that is bounded by maxName.
+// short reads a text of at most maxName bytes.
 func short(to *string, b []byte) error {
 	if len(b) > maxName {
 		return errName
@@ -189,7 +191,7 @@ func text(to *string, b []byte) error {
 	return nil
 }
 
-// eachField calls f with the fields of a message that have a length, in order.
+// eachField calls f with each length-delimited field of a message, in order.
 func eachField(b []byte, f func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// nodes draws what a proxy says of itself.
+// nodes draws the description that a proxy sends of itself.
 func nodes(t *rapid.T) *corev3.Node {
 	if rapid.Bool().Draw(t, "anonymous") {
 		return nil
@@ -37,7 +37,7 @@ func nodes(t *rapid.T) *corev3.Node {
 	return n
 }
 
-// TestReadAsMessages: what is read is what the messages of the protocol would be.
+// TestReadAsMessages: reading a request gives the same result as decoding its message.
 func TestReadAsMessages(t *testing.T) {
 	text := rapid.StringN(0, 20, 60)
 	names := rapid.SliceOfN(text, 0, 5)
@@ -84,13 +84,14 @@ func TestReadAsMessages(t *testing.T) {
 	})
 }
 
-// TestReadWithinLimits: what a message becomes is not made before it is within its limits.
+// TestReadWithinLimits: memory is not allocated for content beyond a limit, nor for fields
+// that nobody reads.
 func TestReadWithinLimits(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"names": []byte(strings.Repeat("\x1a\x00", 8<<20)), "versions": []byte(strings.Repeat("\x2a\x00", 8<<20)),
-		// Node.metadata.fields, each of an empty name and value
+		// This is Node.metadata.fields, each with an empty name and value.
 		"metadata": frameOf(1, frameOf(3, []byte(strings.Repeat("\x0a\x00", 4<<20)))),
-		// Node.extensions, which nobody reads
+		// This is Node.extensions, which is not read.
 		"extensions": frameOf(1, []byte(strings.Repeat("\x42\x00", 4<<20))),
 	} {
 		var before, after runtime.MemStats
@@ -108,8 +109,9 @@ func TestReadWithinLimits(t *testing.T) {
 	}
 }
 
-// TestNamesOfOurOwn: a proxy that is refused for a name of its configuration would be
-// refused at each return. Its own Envoy is nobody to be bounded closely.
+// TestNamesOfOurOwn: names that the control plane made are accepted even if they are long,
+// because a proxy that is refused for such a name would be refused at each return. Without an
+// Authenticator the limits are wide: only the proxy's own Envoy can connect.
 func TestNamesOfOurOwn(t *testing.T) {
 	long := strings.Repeat("n", 4000)
 	in := &inbound{fields: deltaFields, names: 10}
@@ -126,8 +128,8 @@ func frameOf(field byte, b []byte) []byte {
 	return append([]byte{field<<3 | 2, byte(n) | 0x80, byte(n>>7) | 0x80, byte(n>>14) | 0x80, byte(n >> 21)}, b...)
 }
 
-// TestRefusalsAreBounded: a proxy that asks for assignments, refuses them and asks for
-// them no more, again and again, has its stream ended.
+// TestRefusalsAreBounded: the stream ends if a proxy again and again subscribes to new
+// assignments, refuses them and unsubscribes from them.
 func TestRefusalsAreBounded(t *testing.T) {
 	s := newSession("n", false, Limits{NameBytes: 100_000}.withDefaults(true), &diffs{})
 	s.renew(snapshot.State{Set: resource.NewSet(nil, nil), Revision: 1, Version: 1})
@@ -150,7 +152,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	t.Errorf("it remembers %d refusals", len(s.types[resource.Endpoint].refused))
 }
 
-// TestReasonsAreKeptInPart: what is kept of a long reason does not keep the rest.
+// TestReasonsAreKeptInPart: the kept part of a long reason does not keep the rest in memory.
 func TestReasonsAreKeptInPart(t *testing.T) {
 	long := strings.Repeat("x", 10*maxErrorBytes)
 	kept := safeText(resource.Cluster, long, nil)

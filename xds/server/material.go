@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// CheckSecret refuses a secret that a proxy would refuse: Envoy prints such a
-// secret, with its private key, to its log and into its answer. Only inline
-// material is checked, which is all that is ever sent.
+// CheckSecret refuses a secret that a proxy would refuse. Envoy prints a refused secret, with
+// its private key, to its log and in its answer. CheckSecret reads only inline material: no
+// other is ever sent.
 func CheckSecret(r *resource.Resource, name string) error {
 	if r == nil || r.Type != resource.Secret || r.Name != name {
 		return errors.New("the secret is not what was asked for")
@@ -48,7 +48,7 @@ func orString(b []byte, s string) []byte {
 	return []byte(s)
 }
 
-// checkBundle demands PEM certificates and nothing else.
+// checkBundle accepts only PEM certificates, and at least one.
 func checkBundle(bundle []byte) error {
 	n := 0
 	for {

@@ -8,20 +8,20 @@ import (
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-// The bounds of what is kept of a node's metadata.
+// These constants bound what is kept of a node's metadata.
 const (
 	maxMetadata      = 64
 	maxMetadataBytes = 4 << 10
 	maxMetadataDepth = 4
 )
 
-// bare reports whether a node says by its metadata that it has no filter.
+// bare reports whether the metadata of a node says that it has no filter.
 func bare(metadata *structpb.Struct) bool {
 	return metadata.GetFields()[bootstrap.MetadataFilter].GetStringValue() == bootstrap.FilterNone
 }
 
-// versions flattens the metadata field "version" of a node to keys version.*.
-// Anything else than structs, texts, numbers and truth values is passed over.
+// versions flattens the metadata field "version" of a node to keys version.*. It ignores
+// values other than structs, strings, numbers and booleans.
 func versions(metadata *structpb.Struct) map[string]string {
 	v := metadata.GetFields()["version"]
 	if v == nil {

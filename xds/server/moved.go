@@ -8,27 +8,27 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// maxMoved is how many names a type looks at one by one; with more to look at it
-// walks over all of them.
+// maxMoved is the number of names of a type that are looked at one by one. If more have
+// changed, the session walks over all names.
 const maxMoved = 256
 
 // still reports whether a type has nothing to do, without a walk.
 func (t *typed) still() bool { return !t.walk && len(t.moved) == 0 }
 
-// rest notes that a type has nothing to do. Secrets are few, and change apart
-// from their table.
+// rest notes that a type has nothing to do. Secrets are always walked: they are few, and they
+// change independently of their table.
 func (t *typed) rest() {
 	t.walk, t.alone = t.url == resource.Secret, false
 	clear(t.moved)
 }
 
-// again has everything looked at.
+// again makes the session look at every name.
 func (t *typed) again() {
 	t.walk = true
 	clear(t.moved)
 }
 
-// touch has names looked at.
+// touch makes the session look at these names.
 func (t *typed) touch(names ...string) {
 	if t.walk {
 		return
@@ -42,9 +42,9 @@ func (t *typed) touch(names ...string) {
 	}
 }
 
-// diffs remembers what differs between tables. The streams of a server go from
-// one table to the next together, since proxies share tables, or the roots of them;
-// each pair of those is looked at once. It keeps no table alive.
+// diffs caches the differences between tables. Proxies share tables, or the roots of tables,
+// so the streams of a server go from one table to the next together, and each pair of roots is
+// compared only once. The cache keeps no table alive.
 type diffs struct {
 	mu    sync.Mutex
 	pairs map[pair]func() []string
@@ -52,11 +52,11 @@ type diffs struct {
 
 type pair struct{ from, to weak.Pointer[resource.Table] }
 
-// maxPairs bounds the memory: what has been superseded is not asked for again.
+// maxPairs limits the memory of the cache. Pairs of superseded tables are not asked for again.
 const maxPairs = 256
 
-// between lists the names whose bytes differ; more than maxMoved of them are cut
-// short, for then everything is looked at anyway. It is not to be changed.
+// between lists the names whose bytes differ. It may stop after more than maxMoved names,
+// because then the session looks at everything anyway. The caller must not change the list.
 func (d *diffs) between(from, to *resource.Table) []string {
 	names := d.roots(from.Root(), to.Root())
 	if above := from.Above(to); len(above) > 0 {
@@ -65,7 +65,7 @@ func (d *diffs) between(from, to *resource.Table) []string {
 	return names
 }
 
-// roots is between for tables that are no layers.
+// roots does what between does, for tables that are not layers.
 func (d *diffs) roots(from, to *resource.Table) []string {
 	if from == to {
 		return nil
@@ -84,7 +84,8 @@ func (d *diffs) roots(from, to *resource.Table) []string {
 	return names()
 }
 
-// compare compares two tables at its first call, and lets go of them.
+// compare returns a function that compares two tables at its first call and then releases
+// them.
 func compare(from, to *resource.Table) func() []string {
 	var once sync.Once
 	var names []string

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// work is what a type has to do.
+// work describes what a type has to do.
 type work struct {
 	Pending, Gone []string
 	Known         map[string]string
@@ -31,8 +31,8 @@ func workOf(s *session, t *typed) work {
 	return w
 }
 
-// sameAsWalk compares what is found among the moved names with what a walk over
-// everything finds.
+// sameAsWalk checks that looking at the moved names finds the same work as a walk over all
+// names.
 func sameAsWalk(t *rapid.T, s *session) {
 	for _, x := range s.types {
 		if !x.asked || x.walk {
@@ -50,7 +50,7 @@ func sameAsWalk(t *rapid.T, s *session) {
 	}
 }
 
-// turns are the operations of TestMovedNamesAreAllThereIsToDo.
+// turns implements the operations of TestMovedNamesAreAllThereIsToDo.
 type turns struct {
 	s   *session
 	set map[resource.TypeURL]*resource.Table
@@ -113,13 +113,13 @@ func (m *turns) Settle(*rapid.T) { drain(m.s) }
 
 func (m *turns) Check(t *rapid.T) { sameAsWalk(t, m.s) }
 
-// A session looks at the names that moved only. Whatever happens on a stream, a
-// walk over everything finds no more.
+// A session looks only at the names that moved. Whatever happens on a stream, a walk over all
+// names must find no further work.
 func TestMovedNamesAreAllThereIsToDo(t *testing.T) {
 	for _, vectors := range []bool{false, true} {
 		t.Run("vectors "+strconv.FormatBool(vectors), rapid.MakeCheck(func(t *rapid.T) {
 			m := &turns{s: newSession("n", vectors, Limits{}.withDefaults(true), &diffs{}), set: map[resource.TypeURL]*resource.Table{}}
-			// Start at rest, where looking at moved names begins.
+			// Start at rest: only then does the session look at moved names alone.
 			m.Publish(t)
 			for _, url := range resource.Types[:4] {
 				sub := rapid.SampledFrom([][]string{nil, {"*"}, {"a", "b"}, {"a", "*"}}).Draw(t, "first")

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// large is a world of 100 clusters with assignments, listeners and routes, one of
-// which may be marked.
+// large returns 100 clusters with assignments, a listener and routes. marked changes one
+// cluster.
 func large(marked bool) (out []*resource.Resource) {
 	for i := range 100 {
 		name := fmt.Sprintf("c%02d", i)
@@ -24,8 +24,8 @@ func large(marked bool) (out []*resource.Resource) {
 	return append(out, listener, xdstest.Routes("r", "c01", 0))
 }
 
-// holdsAll reports whether a client holds everything but one cluster, byte for byte: what
-// was not taken is not asked for either.
+// holdsAll reports whether a client holds every resource byte for byte. It skips the cluster
+// that the client refuses, and its assignment, which the client does not request.
 func holdsAll(v xdstest.View, rs []*resource.Resource, but string) bool {
 	for _, r := range rs {
 		if r.Name == but && (r.Type == resource.Cluster || r.Type == resource.Endpoint) {
@@ -38,9 +38,9 @@ func holdsAll(v xdstest.View, rs []*resource.Resource, but string) bool {
 	return true
 }
 
-// One bad resource of a hundred: the others are applied, every other type arrives
-// byte for byte, then and later; one refusal is shown, and the bytes are not sent
-// again before they change.
+// If one resource of a hundred is bad, the others are applied. Every other type arrives byte
+// for byte, then and later. One refusal is shown, and the refused bytes are not sent again
+// before they change.
 func TestOneBadResourceOfAHundred(t *testing.T) {
 	for name, relay := range map[string]bool{"an Envoy": false, "an agent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestOneBadResourceOfAHundred(t *testing.T) {
 					}
 				}
 			}
-			// The refused response is tried again as a whole when one of its names has
-			// changed, once: c01 was among them.
+			// The refused response is sent again as a whole once, because c01, which was in
+			// the same response, has changed.
 			if repeats > 1 {
 				t.Errorf("the refused bytes were sent %d times more", repeats)
 			}
@@ -88,8 +88,8 @@ func TestOneBadResourceOfAHundred(t *testing.T) {
 	}
 }
 
-// A response that was refused as a whole is sent again as a whole once one of its
-// resources has changed: the others were not applied either.
+// A response that was refused as a whole is sent again as a whole once one of its resources
+// has changed, because none of the others was applied.
 func TestRefusedResponseIsSentAgainAsAWhole(t *testing.T) {
 	r := setup(t, nil)
 	bad := xdstest.Cluster("bad", s)

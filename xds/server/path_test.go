@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// TestPathWithoutSlash sends raw HTTP/2 requests whose :path is none of a method:
-// nothing behind the interceptors may see them (CVE-2026-33186).
+// TestPathWithoutSlash sends raw HTTP/2 requests whose :path names no method. They must not
+// reach any code behind the interceptors (CVE-2026-33186).
 func TestPathWithoutSlash(t *testing.T) {
 	const method = "envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 	r := setup(t, func(c *server.Config) { c.Auth = auth{} })
@@ -52,7 +52,7 @@ func TestPathWithoutSlash(t *testing.T) {
 	}
 }
 
-// verdictOf is the gRPC status of the first stream, or "reset".
+// verdictOf returns the gRPC status of the first stream, or "reset".
 func verdictOf(t *testing.T, f *http2.Framer) string {
 	t.Helper()
 	for {

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestPlacesOfGateways: whoever makes nodes up with a token of a mesh takes no stream of a
-// gateway, and what ends is free again.
+// TestPlacesOfGateways: a client that invents nodes with the token of a mesh takes no place of
+// a gateway. A place is free again when its stream ends.
 func TestPlacesOfGateways(t *testing.T) {
 	r := setup(t, func(c *server.Config) {
 		c.Auth, c.Limits.Places = &roll{}, places.Limits{All: 20, Kept: 4, Mesh: 15, Token: 10}
@@ -63,7 +63,7 @@ func TestPlacesOfGateways(t *testing.T) {
 	}
 	leave()
 	late := time.After(30 * time.Second)
-	for { // the server hears of it a moment later
+	for { // the server notices the end a moment later
 		if code, _ := open("stolen@m", 11); code == codes.OK {
 			return
 		}
@@ -75,8 +75,8 @@ func TestPlacesOfGateways(t *testing.T) {
 	}
 }
 
-// TestWhoGetsNoPlaceIsSeen: a fleet that has outgrown its places is seen where nodes are,
-// and not in the logs of those alone who are turned away.
+// TestWhoGetsNoPlaceIsSeen: if a fleet has outgrown its places, this is visible where nodes
+// are listed, and not only in the logs of the refused proxies.
 func TestWhoGetsNoPlaceIsSeen(t *testing.T) {
 	said := make(lastWords, 8)
 	r := setup(t, func(c *server.Config) {

@@ -9,13 +9,13 @@ import (
 
 var errCompressed = status.Error(codes.Unimplemented, "requests must not be compressed")
 
-// plainStream refuses a stream whose requests may be compressed, before any is read: the
-// limits of gRPC count what a message becomes, one message at a time, and sixteen
-// megabytes of one letter come in some kilobytes. What can be decompressed is the same for
-// a whole process, so any package that is linked in could switch it on.
+// plainStream refuses a stream with compressed requests before any request is read. gRPC
+// applies its limits to the decompressed size, one message at a time, and sixteen megabytes of
+// one letter fit in a few kilobytes. Decompressors are registered for the whole process, so
+// any linked package could enable one.
 func plainStream(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	// gRPC keeps the header grpc-encoding from the metadata. A version of it that does not
-	// say here what it read lets nobody in, which no test can overlook.
+	// gRPC removes the header grpc-encoding from the metadata. If a version of gRPC does not
+	// provide RecvCompress here, every stream is refused, which no test can overlook.
 	in, ok := grpc.ServerTransportStreamFromContext(g.Context()).(interface{ RecvCompress() string })
 	if !ok {
 		return status.Error(codes.Internal, "it cannot be told whether the requests are compressed")

@@ -12,44 +12,44 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxFlushes bounds the readings that wait for their confirmation.
+// maxFlushes is the maximum number of states that wait for their confirmation.
 const maxFlushes = 32
 
-// maxErrorBytes bounds what is kept of a proxy's reason.
+// maxErrorBytes is the maximum length of a kept reason of a proxy.
 const maxErrorBytes = 4 << 10
 
-// secretError stands for every reason that may contain key material.
+// secretError replaces every reason that may contain key material.
 const secretError = "the proxy refused a secret; its log says why"
 
-// request is one message of a proxy, of either variant.
+// request is one message of a proxy, in either variant.
 type request struct {
 	metadata  map[string]string
-	node      string // "" after the first message, normally
-	bare      bool   // the node has no filter
+	node      string // normally only in the first message
+	bare      bool   // the node says that it has no filter
 	url       resource.TypeURL
 	subscribe []string
-	// unsubscribe is used by the delta variant; in the other one subscribe is
-	// the whole list each time.
+	// unsubscribe is used by the delta variant only. In the other variant, subscribe is the
+	// whole list each time.
 	unsubscribe []string
-	versions    map[string]string // what a returning proxy has
+	versions    map[string]string // what a returning proxy already has
 	nonce       string
 	refused     bool
 	text        string
 	accepted    string // version_info, state-of-the-world only
 }
 
-// answer is what a request said about a response.
+// answer is what a request says about a response.
 type answer struct {
 	response *response
 	refused  bool
 	text     string
-	// asks is whether the request asked for something besides: what it makes the server
-	// send can be answered and asked for again, for ever.
+	// asks says that the request also subscribes or unsubscribes. Such a request makes the
+	// server send something that can be answered in the same way again, without end.
 	asks bool
 }
 
-// receive takes a request into account. The answer is nil if it answered
-// nothing. An error ends the stream.
+// receive processes a request. The answer is nil if the request answers no response. An error
+// ends the stream.
 func (s *session) receive(r request) (*answer, error) {
 	t := s.types[r.url]
 	if t == nil {
@@ -85,8 +85,8 @@ func (s *session) receive(r request) (*answer, error) {
 	return a, nil
 }
 
-// subscribe applies a delta request. A name that is subscribed again is sent
-// again: the proxy has forgotten it.
+// subscribe applies a delta request. A name that is subscribed again is sent again, because
+// the proxy has forgotten it.
 func (s *session) subscribe(t *typed, r request, first bool) {
 	for _, name := range r.subscribe {
 		if name == "*" {
@@ -122,7 +122,7 @@ func (s *session) subscribe(t *typed, r request, first bool) {
 	}
 }
 
-// subscribe and unsubscribe keep the length of all names that are subscribed.
+// subscribe and unsubscribe also keep the total length of the subscribed names.
 func (t *typed) subscribe(name string) {
 	if _, again := t.names[name]; !again {
 		t.names[name] = struct{}{}
@@ -137,8 +137,8 @@ func (t *typed) unsubscribe(name string) {
 	}
 }
 
-// everything subscribes to all names. A proxy that brings nothing along is
-// answered even if there is nothing: it waits for the first response.
+// everything subscribes to all names. A proxy that brings no versions waits for its first
+// response, so it gets one even if there is nothing to send.
 func (s *session) everything(t *typed, answer bool) {
 	if !t.wildcard && answer {
 		t.full = true
@@ -149,8 +149,8 @@ func (s *session) everything(t *typed, answer bool) {
 	}
 }
 
-// replace applies the whole list of a state-of-the-world request, and reports whether it
-// is another one than before.
+// replace applies the whole list of a state-of-the-world request. It reports whether the list
+// has changed.
 func (s *session) replace(t *typed, r request, first bool) bool {
 	next := make(map[string]struct{}, len(r.subscribe))
 	all := first && len(r.subscribe) == 0 || t.wildcard && len(r.subscribe) == 0
@@ -178,7 +178,7 @@ func (s *session) replace(t *typed, r request, first bool) bool {
 	return changed
 }
 
-// forgetUnnamed drops what is no longer subscribed.
+// forgetUnnamed drops the names that are no longer subscribed.
 func (s *session) forgetUnnamed(t *typed) {
 	if t.wildcard {
 		return
@@ -191,8 +191,7 @@ func (s *session) forgetUnnamed(t *typed) {
 	}
 }
 
-// settle finds the response that a request answers. Answers to unknown nonces
-// are of no meaning here and are passed over.
+// settle finds the response that a request answers. It ignores answers to unknown nonces.
 func (s *session) settle(t *typed, r request) *answer {
 	i := slices.IndexFunc(t.out, func(o *response) bool { return o.nonce == r.nonce })
 	if i < 0 {
@@ -210,11 +209,13 @@ func (s *session) settle(t *typed, r request) *answer {
 	return a
 }
 
-// refuse remembers a refused response. What it held stays in known: the proxy
-// may have applied a part, so it must be removed when it goes; the same bytes
-// are not sent again. Names that a later response has overtaken do not matter, but
-// the others of such a response are tried again at once: what was refused may be
-// corrected, and then nothing else would have them sent.
+// refuse remembers a refused response. Its content stays in known: the proxy may have applied
+// a part of it, and that part must be removed when it leaves the set. The same bytes are not
+// sent again.
+//
+// Names that a later response has overtaken are not remembered. The other names of such a
+// response are sent again at once: if the overtaken name was the reason for the refusal, it
+// may be correct now, and nothing else would cause the others to be sent.
 func (s *session) refuse(t *typed, a *answer) {
 	overtaken := false
 	f := &refusal{versions: map[string]string{}, revision: t.since(a.response), text: a.text}
@@ -248,11 +249,11 @@ func (s *session) refuse(t *typed, a *answer) {
 	}
 }
 
-// repeat has refused listeners sent once more after a response that may have freed
-// an address, be it that others of a refused one were applied. Their bytes need not
-// change for them to be accepted now, and else their ports stay shut. It ends: a
-// repetition frees nothing, since refused removals are not repeated along with it.
-// What was on its way is confirmed with the repetition.
+// repeat sends refused listeners once more after a response that may have freed an address.
+// That response may itself have been refused in part. The repeated bytes may be accepted now,
+// although they have not changed; without the repetition their ports would stay closed. This
+// ends, because a repetition frees nothing: refused removals are not repeated together with
+// it. What was sent by then is confirmed only with the repetition.
 func (s *session) repeat(t *typed, after *response) {
 	if len(t.refused) == 0 {
 		return
@@ -265,13 +266,14 @@ func (s *session) repeat(t *typed, after *response) {
 	s.unconfirm(after)
 }
 
-// unconfirm has what was on its way with a response confirmed with what follows.
+// unconfirm delays the confirmation of everything that was sent with a response or after it,
+// until the following responses are answered.
 func (s *session) unconfirm(r *response) {
 	s.flushed = slices.DeleteFunc(s.flushed, func(f flush) bool { return f.seq >= r.seq })
 }
 
-// redo has the content of a refused response sent again. Its names stay known: the proxy
-// may have an older version, which has to be removed if the name goes before.
+// redo makes the session send the content of a refused response again. The names stay known:
+// the proxy may have older versions, which must be removed if the names leave the set first.
 func (s *session) redo(t *typed, f *refusal) {
 	t.again()
 	s.quiet = quiet{}
@@ -282,8 +284,8 @@ func (s *session) redo(t *typed, f *refusal) {
 	}
 }
 
-// since is the oldest revision that may be part of a response: what was refused before
-// and is sent again has been refused since then.
+// since returns the oldest revision that a response may contain. Content that was refused and
+// is sent again counts from the revision that was refused first.
 func (t *typed) since(r *response) uint64 {
 	since := r.state.Since
 	for _, f := range t.retried {
@@ -299,7 +301,7 @@ func (f *refusal) holds(name string) bool {
 	return ok
 }
 
-// settled drops of what is sent again all that was answered.
+// settled removes from retried all names that were answered.
 func (t *typed) settled() {
 	if len(t.retried) == 0 {
 		return
@@ -321,9 +323,9 @@ func (t *typed) settled() {
 	})
 }
 
-// renew takes a new reading. A refused response is tried again as a whole once
-// one of its names has other content: a response can be refused for one of its
-// resources, and then the others may not have been applied either.
+// renew takes a new state. A refused response is sent again as a whole once the content of one
+// of its names has changed: the proxy may have refused it because of one resource and have
+// applied none of the others.
 func (s *session) renew(st snapshot.State) {
 	old := s.state.Set
 	s.state = st
@@ -359,7 +361,7 @@ func (s *session) retry(t *typed) {
 	})
 }
 
-// rejections lists what the proxy refuses at present, as far as it has said.
+// rejections lists what the proxy currently refuses, as far as it has answered.
 func (s *session) rejections() []snapshot.Rejection {
 	var out []snapshot.Rejection
 	for _, url := range resource.Types {
@@ -377,7 +379,7 @@ func (s *session) rejections() []snapshot.Rejection {
 	return out
 }
 
-// toLookAt is how many names of a type the server goes over next.
+// toLookAt returns how many names of a type the server will look at next.
 func (s *session) toLookAt(url resource.TypeURL) int {
 	t := s.types[url]
 	switch {
@@ -390,8 +392,8 @@ func (s *session) toLookAt(url resource.TypeURL) int {
 	}
 }
 
-// remembered is how many names the stream makes the server remember, and how many bytes
-// of them it has sent. Names of what it refuses count whoever has made them up.
+// remembered returns how many names, and how many bytes of names, versions and reasons, the
+// proxy makes the server remember. The names of refused content count too, whoever chose them.
 func (s *session) remembered() (names, bytes int) {
 	for _, t := range s.types {
 		names += len(t.names) + len(t.known)
@@ -406,16 +408,16 @@ func (s *session) remembered() (names, bytes int) {
 	return names, bytes
 }
 
-// safeText bounds a proxy's reason to refuse some resources and drops it where it may
-// quote a key, which a proxy prints with a secret that fails its validation, under any
-// type, or another value that is shown to nobody.
+// safeText limits the length of a proxy's reason. It replaces a reason that may quote a
+// private key, which a proxy can print under any type when a secret fails validation. It
+// conceals other values that nobody may see.
 func safeText(t resource.TypeURL, text string, refused []*resource.Resource) string {
 	if t == resource.Secret || strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "private_key") {
 		return secretError
 	}
-	text = conceal(text, refused) // before it is cut: a part of a value is not found
+	text = conceal(text, refused) // before the text is cut: a part of a value would not be found
 	if len(text) > maxErrorBytes {
-		text = strings.Clone(text[:maxErrorBytes]) // the rest is not kept
+		text = strings.Clone(text[:maxErrorBytes]) // do not keep the rest in memory
 	}
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")

@@ -19,18 +19,18 @@ var (
 	errReplaced = status.Error(codes.ResourceExhausted, "the node has opened too many streams")
 )
 
-// verdict is news of a stream's right to be open: its end, or its new expiry.
+// verdict is a decision about an open stream: its end or its new expiry.
 type verdict struct {
 	until time.Time
 	err   error
 }
 
-// Recheck authenticates open streams again with the tokens they came with and
-// ends those that fail: the streams of the named nodes, or of all if none is
-// named. Call it when what tokens are judged by has changed. A
-// failure that says nothing of the token ends nobody; the server tries again until
-// it is judged, because nobody else will. Recheck returns when every stream was
-// judged or is to be, or the context has ended.
+// Recheck authenticates open streams again with their original tokens and ends those that
+// fail. It checks the streams of the named nodes, or all streams if no node is named. Call it
+// when the basis for judging tokens has changed. A failure that says nothing about the token
+// ends no stream; the server tries again until the stream is judged, because nobody else
+// would. Recheck returns when every stream was judged or is scheduled to be, or when the
+// context has ended.
 func (s *Server) Recheck(ctx context.Context, nodes ...string) {
 	if s.cfg.Auth == nil {
 		return
@@ -47,7 +47,7 @@ func (s *Server) Recheck(ctx context.Context, nodes ...string) {
 	}
 }
 
-// recheck judges one stream; the error says why it could not.
+// recheck judges one stream. An error means that the stream could not be judged.
 func (s *Server) recheck(ctx context.Context, st *stream, c claim) error {
 	until, err := s.cfg.Auth.Authenticate(ctx, c.node, c.token)
 	switch {
@@ -67,7 +67,7 @@ func (s *Server) recheck(ctx context.Context, st *stream, c claim) error {
 	return nil
 }
 
-// postpone has a stream judged later, unless it has left.
+// postpone schedules a stream to be judged later, unless it has ended.
 func (s *Server) postpone(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Server) postpone(st *stream) {
 	}
 }
 
-// recheckLater judges a stream that could not be judged.
+// recheckLater judges a stream that could not be judged earlier.
 func (s *Server) recheckLater(ctx context.Context, st *stream) error {
 	s.mu.Lock()
 	c := claim{st.claim, st.token}
@@ -108,8 +108,8 @@ func (s *Server) judge(st *stream, v verdict) {
 	st.judge(v)
 }
 
-// judge hands a verdict over without waiting; an end is never overtaken. The
-// caller holds Server.mu.
+// judge hands a verdict over without waiting. A verdict that ends the stream is never
+// replaced. The caller holds Server.mu.
 func (st *stream) judge(v verdict) {
 	select {
 	case old := <-st.verdicts:
@@ -121,8 +121,8 @@ func (st *stream) judge(v verdict) {
 	st.verdicts <- v
 }
 
-// enlist counts an admitted stream and ends the node's oldest beyond the limit.
-// Only proven nodes count, so nobody ends the streams of another. The caller
+// enlist counts an admitted stream and ends the oldest streams of the node beyond the limit.
+// Only proven nodes count, so a client cannot end the streams of another node. The caller
 // holds Server.mu.
 func (s *Server) enlist(st *stream) {
 	s.byNode[st.node] = append(s.byNode[st.node], st)
@@ -133,8 +133,8 @@ func (s *Server) enlist(st *stream) {
 	}
 }
 
-// hush counts a new stream among the silent ones and ends the oldest beyond the
-// limit: a proxy sends its first request at once. The caller holds Server.mu.
+// hush counts a new stream among the silent ones and ends the oldest one beyond the limit. A
+// real proxy sends its first request at once. The caller holds Server.mu.
 func (s *Server) hush(st *stream) {
 	s.silent = append(s.silent, st)
 	if len(s.silent) > s.cfg.Limits.Silent {
@@ -143,7 +143,7 @@ func (s *Server) hush(st *stream) {
 	}
 }
 
-// heard takes a stream from the silent ones. The caller holds Server.mu.
+// heard removes a stream from the silent ones. The caller holds Server.mu.
 func (s *Server) heard(st *stream) {
 	if i := slices.Index(s.silent, st); i >= 0 {
 		s.silent = slices.Delete(s.silent, i, i+1)

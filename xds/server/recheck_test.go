@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A recheck that the control plane could not make is made up for: the token was
-// revoked, and nobody will ask again.
+// A recheck that failed in the control plane is made up for later: the token was revoked, and
+// nobody else asks again.
 func TestRecheckThatFailedIsTriedUntilItIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &roll{}
@@ -23,7 +23,7 @@ func TestRecheckThatFailedIsTriedUntilItIsJudged(t *testing.T) {
 		c := started(t, r, xdstest.Options{Token: "x"})
 		a.set(time.Time{}, errors.New("the store is away"))
 		r.srv.Recheck(t.Context(), nodeID)
-		<-time.After(time.Minute) // in the bubble's time
+		<-time.After(time.Minute) // fake time
 		c.See(func(v xdstest.View) {
 			if v.Err() != nil {
 				t.Errorf("ended by a failure that says nothing of the token: %v", v.Err())
@@ -34,8 +34,8 @@ func TestRecheckThatFailedIsTriedUntilItIsJudged(t *testing.T) {
 	})
 }
 
-// dated answers one question late, with what was so when it was asked: the token
-// counts.
+// dated answers one question late. The answer tells the state at the time of the question: the
+// token was valid.
 type dated struct {
 	roll
 	answer atomic.Pointer[chan struct{}]
@@ -49,8 +49,8 @@ func (d *dated) Authenticate(ctx context.Context, node, token string) (time.Time
 	return d.roll.Authenticate(ctx, node, token)
 }
 
-// A token that was revoked while an older question about it was open is asked for
-// again, although that question says that it counts.
+// A token is revoked while an older question about it is still open. The server asks again,
+// although the answer to the older question is that the token is valid.
 func TestRecheckThatFailedIsNotSettledByAnOlderOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, answer := &dated{}, make(chan struct{})
@@ -59,7 +59,7 @@ func TestRecheckThatFailedIsNotSettledByAnOlderOne(t *testing.T) {
 		a.set(time.Time{}, errors.New("the store is away"))
 		r.srv.Recheck(t.Context(), nodeID)
 		a.answer.Store(&answer)
-		<-time.After(time.Second) // in the bubble's time: it was asked again
+		<-time.After(time.Second) // fake time; the question was asked again by now
 		r.srv.Recheck(t.Context(), nodeID)
 		close(answer)
 		synctest.Wait()
@@ -81,8 +81,8 @@ func (s slow) Connect(ctx context.Context, _ string, _ bool) (func(), error) {
 	}
 }
 
-// A stream whose token is judged while it is admitted gets nothing: neither a set
-// nor a place among the streams of the node.
+// A stream whose token is judged invalid during its admission gets nothing: no set, and no
+// place among the streams of the node.
 func TestRecheckDuringTheAdmission(t *testing.T) {
 	for name, open := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestRecheckDuringTheAdmission(t *testing.T) {
 	}
 }
 
-// arrivals tells when streams begin.
+// arrivals reports the beginnings of streams.
 type arrivals struct {
 	server.Nobody
 	come chan server.Event

@@ -3,14 +3,14 @@ package server
 import "time"
 
 const (
-	// refusalLines is how many refusals of one stream are logged in a refusalPeriod: a
-	// proxy that refuses whatever it gets must not fill the log. What stands refused is
-	// told to observers all the same.
+	// refusalLines is the number of refusals of one stream that are logged per refusalPeriod.
+	// A proxy that refuses everything must not fill the log. Observers are told of every
+	// refusal.
 	refusalLines  = 20
 	refusalPeriod = time.Minute
 )
 
-// refusalLog says which refusals of a stream are logged.
+// refusalLog decides which refusals of a stream are logged.
 type refusalLog struct {
 	since   time.Time
 	lines   int
@@ -18,9 +18,9 @@ type refusalLog struct {
 	skipped int
 }
 
-// due reports whether a refusal is to be logged, and how many were not since the last one
-// that was. The same text again is not, nor are more than there is room for, until the
-// period is over.
+// due reports whether to log a refusal, and how many refusals were skipped since the last
+// logged one. A refusal is skipped, until the period ends, if its text repeats the last logged
+// one or if the limit is reached.
 func (l *refusalLog) due(now time.Time, text string) (skipped int, due bool) {
 	if now.Sub(l.since) >= refusalPeriod || l.since.IsZero() {
 		l.since, l.lines, l.last = now, 0, ""

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// Several revisions are often one response. What is refused of it is refused of the
-// oldest of them, too: the proxy never took that one.
+// Several revisions often share one response. A refusal of that response also counts for the
+// oldest of these revisions, because the proxy never accepted that one either.
 func TestRefusalCountsForEachRevisionOfItsResponse(t *testing.T) {
 	for name, relay := range map[string]bool{"an Envoy": false, "an agent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -30,8 +30,8 @@ func TestRefusalCountsForEachRevisionOfItsResponse(t *testing.T) {
 	}
 }
 
-// What is refused once more, because something beside it has changed, has been refused
-// since the first time.
+// Content may be sent again because something beside it has changed. If the proxy refuses it
+// again, it counts as refused since the first time.
 func TestRefusedAgainIsRefusedSinceTheFirstTime(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(clusterA, endA, listener, routesA)
@@ -45,8 +45,8 @@ func TestRefusedAgainIsRefusedSinceTheFirstTime(t *testing.T) {
 	}
 }
 
-// A refusal stands until its correction is answered, not until it is sent: a rotation
-// that waits for it would go on while the proxy still has the old secret.
+// A refusal stands until its correction is answered, not only until it is sent. Otherwise a
+// rotation that waits for the proxy would go on while the proxy still has the old secret.
 func TestRefusalStandsUntilItsCorrectionIsAnswered(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(clusterA, endA, listener, routesA)
@@ -82,7 +82,7 @@ func refuseB(u resource.TypeURL, name string) string {
 	return ""
 }
 
-// acknowledged waits until the proxy is there and has taken everything.
+// acknowledged waits until the proxy is connected and has accepted everything.
 func acknowledged(t *testing.T, r *rig) {
 	t.Helper()
 	r.waitFor(t, func(p snapshot.Progress) bool { return len(p.Acknowledged) == 1 && len(p.Rejected) == 0 })

@@ -17,7 +17,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// lockedBuffer is written by many.
+// lockedBuffer is a buffer for several concurrent writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -35,7 +35,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// lastLeave has the end of one stream.
+// lastLeave receives the Disconnected event of a stream.
 type lastLeave chan server.Event
 
 func (lastLeave) Connected(server.Event)        {}
@@ -45,8 +45,9 @@ func (lastLeave) Rejected(server.Event)         {}
 func (lastLeave) Refused(server.Event)          {}
 func (l lastLeave) Disconnected(e server.Event) { l <- e }
 
-// TestRotationByTheBookIsNoAttack: a stream whose token counts no more ends also if its
-// node has renewed; but then it is no refusal, and nobody is warned of it.
+// TestRotationByTheBookIsNoAttack: a stream whose token is no longer valid ends even if its
+// node has a newer token. In that case it is not reported as a refusal, and no warning is
+// logged.
 func TestRotationByTheBookIsNoAttack(t *testing.T) {
 	for _, renewed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,31 +14,31 @@ import (
 // maxSecretRetry is the longest pause between attempts to make a secret.
 const maxSecretRetry = 30 * time.Second
 
-// maxMaking is how many secrets are made at once for one stream, so that one
-// whose maker hangs does not hold up the others.
+// maxMaking is the number of secrets that are made at once for one stream, so that a maker
+// that hangs does not hold up the other secrets.
 const maxMaking = 4
 
-// made is one secret, or why there is none.
+// made is one secret, or the reason why there is none.
 type made struct {
 	name     string
 	resource *resource.Resource
-	// generation is what the set wanted before the secret was made.
+	// generation is the generation that the set wanted when the making began.
 	generation string
 	err        error
-	// job is nil for a secret that was pushed.
+	// job is nil for a pushed secret.
 	job *job
 }
 
-// job is one secret in the making. The stream's goroutine alone uses it.
+// job is a secret that is being made. Only the goroutine of the stream uses it.
 type job struct {
 	generation string
 	cancel     context.CancelFunc
 	stale      bool // the set has turned to another generation
 }
 
-// secretary makes secrets beside the stream, since signing may take a while or
-// wait for an authority. The stream's goroutine uses everything but put, which
-// any goroutine may call.
+// secretary makes secrets outside the goroutine of the stream, because signing may take long
+// or wait for an authority. Only that goroutine uses the secretary, except for put, which any
+// goroutine may call.
 type secretary struct {
 	ready chan struct{}
 	mu    sync.Mutex
@@ -47,10 +47,10 @@ type secretary struct {
 	ctx     context.Context // of all jobs
 	cancel  context.CancelFunc
 	jobs    map[string]*job // those for the generation of the set, by name
-	running int             // jobs at work, also stale ones
+	running int             // jobs at work, including stale ones
 	work    sync.WaitGroup
 
-	failed  map[string]string // name to generation of attempts that failed last
+	failed  map[string]string // generation of each secret whose last attempt failed, by name
 	pause   time.Duration
 	timer   *time.Timer
 	blocked bool // an attempt failed and its pause is not over
@@ -62,8 +62,8 @@ func (s *secretary) init(ctx context.Context) {
 	s.ctx, s.cancel = context.WithCancel(ctx)
 }
 
-// put hands over what was made or pushed. Of what was pushed under one name a
-// stream that is slow keeps the last.
+// put hands over a secret that was made or pushed. Of several secrets pushed under one name,
+// only the last one is kept for a slow stream.
 func (s *secretary) put(m made) {
 	s.mu.Lock()
 	if m.job == nil {
@@ -77,7 +77,7 @@ func (s *secretary) put(m made) {
 	}
 }
 
-// take returns what has arrived.
+// take returns the secrets that have arrived.
 func (s *secretary) take() []made {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *secretary) take() []made {
 	return out
 }
 
-// retry is readable when a failed secret may be tried again.
+// retry returns a channel that is readable when failed secrets may be tried again.
 func (s *secretary) retry() <-chan time.Time {
 	if s.timer == nil {
 		return nil
@@ -101,16 +101,15 @@ func (s *secretary) due() {
 	s.blocked, s.timer = false, nil
 }
 
-// stop ends the jobs and waits for them.
+// stop cancels the jobs and waits for them.
 func (s *secretary) stop() {
 	s.cancel()
 	s.due()
 	s.work.Wait()
 }
 
-// turn ends the jobs whose secret the set no longer wants in their generation. A
-// pause that such an attempt caused ends too: the new generation may well come
-// from another authority.
+// turn cancels the jobs whose generation the set no longer wants. It also ends a pause that
+// such an attempt caused, because the new generation may come from another authority.
 func (s *secretary) turn(set *resource.Set) {
 	wanted := func(name, generation string) bool {
 		now, ok := set.Generation(name)
@@ -131,7 +130,7 @@ func (s *secretary) turn(set *resource.Set) {
 	}
 }
 
-// ended takes a job off the account and reports whether its failure matters.
+// ended removes a job from the books and reports whether its failure matters.
 func (s *secretary) ended(m made, first time.Duration) (failed bool) {
 	s.running--
 	if s.jobs[m.name] == m.job {
@@ -152,7 +151,7 @@ func (s *secretary) ended(m made, first time.Duration) (failed bool) {
 	return true
 }
 
-// forgive forgets a failure; without any the next pause is a short one.
+// forgive forgets a failure. When no failure is left, the next pause is short again.
 func (s *secretary) forgive(name string) {
 	delete(s.failed, name)
 	if len(s.failed) == 0 {
@@ -160,7 +159,7 @@ func (s *secretary) forgive(name string) {
 	}
 }
 
-// request has secrets made; their arrival shows on secrets.ready.
+// request starts the making of secrets. Their arrival is signalled on secrets.ready.
 func (st *stream) request(names []string) {
 	s := &st.secrets
 	if st.srv.cfg.Secrets == nil || s.blocked {
@@ -186,7 +185,7 @@ func (st *stream) request(names []string) {
 	}
 }
 
-// make asks for one secret and checks it. A panic of the maker is its failure.
+// make asks for one secret and checks it. A panic of the maker counts as a failure.
 func (st *stream) make(ctx context.Context, name, generation string) (r *resource.Resource, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -201,7 +200,7 @@ func (st *stream) make(ctx context.Context, name, generation string) (r *resourc
 	return r, CheckSecret(r, name)
 }
 
-// collect takes over secrets that were made or pushed.
+// collect processes the secrets that were made or pushed.
 func (st *stream) collect() {
 	for _, m := range st.secrets.take() {
 		logged := true
@@ -213,7 +212,7 @@ func (st *stream) collect() {
 		switch {
 		case m.err == nil:
 			if st.session.accept(m) && m.job == nil {
-				st.secrets.forgive(m.name) // whatever failed to make it
+				st.secrets.forgive(m.name) // the push replaces whatever could not be made
 			}
 		case logged:
 			st.log.Warn("secret_not_made", "node", st.node, "secret", m.name, "error", m.err)

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// within receives what must come.
+// within receives a value and fails the test if none arrives in time.
 func within[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
@@ -25,14 +25,14 @@ func within[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// ask is one secret asked for; the test answers it once.
+// ask is a request for one secret; the test answers it once.
 type ask struct {
 	ctx  context.Context
 	name string
 	give chan *resource.Resource
 }
 
-// gated has the test make each secret. A deaf one does not heed its context.
+// gated lets the test make each secret. A deaf one ignores its context.
 type gated struct {
 	asks chan ask
 	end  chan struct{}
@@ -70,7 +70,8 @@ func (g *gated) next(t *testing.T) ask {
 	return within(t, "the request for a secret", g.asks)
 }
 
-// secrets is a rig whose node may ask for secrets, and its generation.
+// secrets returns a rig whose node may ask for a secret, and a function that publishes its
+// next generation.
 func secrets(t *testing.T, g *gated, change func(*server.Config)) (r *rig, turn func(generation string, rs ...*resource.Resource)) {
 	r = setup(t, func(c *server.Config) {
 		c.Secrets = g
@@ -96,9 +97,9 @@ func TestSecretOfAnotherGenerationIsMadeAnew(t *testing.T) {
 
 	turn("b")
 	b := g.next(t)
-	turn("c") // while one is made for b, by a maker that does not stop
+	turn("c") // a deaf maker is still at work for b
 	within(t, "the end of the context for b", b.ctx.Done())
-	next := g.next(t) // it does not wait for the maker of b
+	next := g.next(t) // does not wait for the maker of b
 	b.give <- stale
 	turn("c", routesA)
 	c.Request(resource.Route).Equals(t, routesA)
@@ -120,7 +121,7 @@ func TestSecretOfAnotherGenerationIsMadeAnew(t *testing.T) {
 	}
 }
 
-// lines are what is logged.
+// lines receives the log lines.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -171,7 +172,7 @@ func TestHangingSecretHoldsUpNothingElse(t *testing.T) {
 			}
 			c.Close()
 			within(t, "the end of the maker's context", hanging.ctx.Done())
-			// Nobody waits for the proxy, even if its maker never ends.
+			// The node no longer delays the revision, even if its maker never returns.
 			r.settle(t, 2)
 			if deaf {
 				hanging.give <- nil
@@ -181,7 +182,7 @@ func TestHangingSecretHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// observer tells of ended streams.
+// observer reports ended streams.
 type observer chan server.Event
 
 func (observer) Connected(server.Event)        {}
@@ -212,7 +213,7 @@ func TestPushDuringAChangeOfGeneration(t *testing.T) {
 	c.Request(resource.Secret).Equals(t, first)
 	turn("b")
 	b := g.next(t)
-	// A push for the generation in force renews it, and confirms nothing.
+	// A push for the generation in force renews it but does not confirm the new one.
 	r.srv.PushSecret(nodeID, "a", pushed)
 	c.Request(resource.Secret).Equals(t, pushed)
 	turn("b", routesA)
@@ -232,8 +233,8 @@ func TestPushDuringAChangeOfGeneration(t *testing.T) {
 	}
 }
 
-// A certificate that was made for older tags and arrives late must not replace the
-// newer one: the renewal began before the tags changed.
+// A renewal may begin before the tags change and arrive afterwards. Its certificate is for the
+// older tags and must not replace the newer one.
 func TestPushOfAnOlderGenerationIsNotTaken(t *testing.T) {
 	g := newGated(t, false)
 	r, turn := secrets(t, g, nil)
@@ -258,8 +259,8 @@ func TestPushOfAnOlderGenerationIsNotTaken(t *testing.T) {
 	}
 }
 
-// A push for the generation that the set wants ends the wait for one in the making:
-// it is the newer one.
+// A push for the generation that the set wants ends the wait for a secret that is still being
+// made, because the pushed one is newer.
 func TestPushOfTheWantedGenerationIsTaken(t *testing.T) {
 	g := newGated(t, false)
 	r, turn := secrets(t, g, nil)
@@ -279,8 +280,8 @@ func TestPushOfTheWantedGenerationIsTaken(t *testing.T) {
 	c.Request(resource.Secret).Equals(t, pushed)
 }
 
-// TestPushWhileTheFirstIsMade: who pushes a secret, such as a new bundle of roots, does not
-// push it again. What was begun before it must not come in its place.
+// TestPushWhileTheFirstIsMade: a secret, such as a new bundle of roots, is pushed only once. A
+// secret whose making began earlier must not take its place.
 func TestPushWhileTheFirstIsMade(t *testing.T) {
 	for name, started := range map[string]bool{"it is being made": false, "it could not be made": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,16 +8,16 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// removals is the order in which what is gone is removed. Routes are changed
-// before their clusters go, so nothing waits for an answer here.
+// removals is the order in which removed resources are sent. No answer needs to be awaited in
+// between: routes are changed before their clusters are removed.
 var removals = []resource.TypeURL{
 	resource.Listener, resource.Cluster, resource.Endpoint, resource.Route, resource.Secret,
 }
 
-// next returns the next response to send, nil if there is nothing to send now.
-// Additions of all types come first, in dependency order; removals follow when
-// no addition is left, but those of listeners, which go with additions of listeners. Listeners and routes wait while clusters or assignments
-// are held up, since they may name them.
+// next returns the next response to send, or nil if there is nothing to send now. Additions of
+// all types come first, in dependency order. Removals follow when no addition is left, except
+// that those of listeners go along with additions of listeners. Listeners and routes wait
+// while clusters or assignments are held up, because they may refer to them.
 func (s *session) next() *response {
 	if r := s.stranger(); r != nil {
 		return r
@@ -53,7 +53,7 @@ func (s *session) nextRemoval() *response {
 		}
 		gone := s.gone(t)
 		if len(gone) == 0 {
-			t.rest() // nothing was to be added either, else this is not reached
+			t.rest() // nothing was to be added either, else this line is not reached
 			continue
 		}
 		if len(t.out) >= s.window(url) {
@@ -70,7 +70,7 @@ func (s *session) nextRemoval() *response {
 	return nil
 }
 
-// pending lists what the proxy should have and has not, or not in this version,
+// pending lists the resources that the proxy should have but lacks, or has in another version,
 // ordered by name.
 func (s *session) pending(t *typed) []*resource.Resource {
 	var out []*resource.Resource
@@ -92,9 +92,9 @@ func (s *session) pending(t *typed) []*resource.Resource {
 	return slices.CompactFunc(out, func(a, b *resource.Resource) bool { return a.Name == b.Name })
 }
 
-// lacking returns what is to be sent under a name, nil if nothing is. An
-// assignment that became empty because it left the set belongs to the removals,
-// else requests would fail while routes still use it.
+// lacking returns the resource to send under a name, or nil. If an assignment is empty because
+// it left the set, it counts as a removal: sent earlier, it would make requests fail while
+// routes still use its cluster.
 func (s *session) lacking(t *typed, name string) *resource.Resource {
 	_, named := t.names[name]
 	_, due := t.due[name]
@@ -120,7 +120,7 @@ func (s *session) lacking(t *typed, name string) *resource.Resource {
 	return nil
 }
 
-// gone lists what the proxy has and should not have, in order.
+// gone lists the names that the proxy has but should not have, in order.
 func (s *session) gone(t *typed) []string {
 	var out []string
 	if t.walk {
@@ -149,9 +149,9 @@ func (s *session) leftover(t *typed, name string) bool {
 	want := s.want(t, name)
 	switch {
 	case want != nil && want.Version == k.version:
-	case t.url == resource.Secret && s.state.Set.AllowsSecret(name): // being made
+	case t.url == resource.Secret && s.state.Set.AllowsSecret(name): // it is being made
 	case want == nil && !named && !t.wildcard:
-		delete(t.known, name) // pushed along with its cluster, never asked for
+		delete(t.known, name) // it was sent along with its cluster and never subscribed
 	case want == nil || s.state.Set.Get(t.url, name) == nil && t.url == resource.Endpoint:
 		return true
 	}
@@ -170,10 +170,9 @@ func (s *session) add(t *typed, adds []*resource.Resource) *response {
 	return r
 }
 
-// givingWay lists what is removed along with additions: listeners. A proxy removes
-// before it adds, so that a listener can take the address of one that goes; were
-// the removal a response of its own, behind the additions, the address would be in
-// use.
+// givingWay lists the listeners that are removed in the same response as additions. A proxy
+// removes before it adds, so a new listener can take the address of a removed one. If the
+// removal came in a later response, the address would still be in use.
 func (s *session) givingWay(t *typed) []string {
 	if t.url != resource.Listener || t.alone {
 		return nil
@@ -181,7 +180,7 @@ func (s *session) givingWay(t *typed) []string {
 	return s.gone(t)
 }
 
-// bounded cuts a list so that a message stays near the limit of bytes.
+// bounded cuts a list so that the message stays near the limit of bytes.
 func (s *session) bounded(rs []*resource.Resource) []*resource.Resource {
 	size := 0
 	for i, r := range rs {
@@ -193,13 +192,15 @@ func (s *session) bounded(rs []*resource.Resource) []*resource.Resource {
 	return rs
 }
 
-// accompany has the assignments of clusters sent behind them. A changed cluster
-// warms until an assignment arrives after it, and its proxy does not ask again;
-// a new one is asked for, but what names it must not come before its endpoints.
-// An assignment bears the name of its cluster; one that enters the set later, as
-// on a relay, is sent then, still ahead of routes. A proxy that takes all
-// assignments is a relay: it has them, and does this itself. One that returns asks
-// for assignments only after it was sent clusters; they are due all the same.
+// accompany makes the assignments of clusters follow the clusters. A changed cluster warms
+// until an assignment arrives after it, and its proxy does not ask again. The proxy does ask
+// for the assignment of a new cluster, but routes that name the cluster must not arrive before
+// its endpoints. An assignment has the name of its cluster. If it enters the set later, as on
+// a relay, it is sent then, still before routes.
+//
+// A proxy that subscribes to all assignments is a relay: it has them and does this itself. A
+// returning proxy asks for assignments only after it has received clusters; they are due all
+// the same.
 func (s *session) accompany(clusters []*resource.Resource) {
 	t := s.types[resource.Endpoint]
 	if t.wildcard {
@@ -211,8 +212,8 @@ func (s *session) accompany(clusters []*resource.Resource) {
 	}
 }
 
-// remove sends what is gone. Assignments asked for by name become empty, since
-// their removal has no effect; those whose cluster goes too need nothing. In the
+// remove sends removals. Assignments that were subscribed by name are sent empty, because
+// their removal has no effect. If their cluster is removed too, they need nothing. In the
 // state-of-the-world variant only clusters and listeners can be removed.
 func (s *session) remove(t *typed, gone []string) *response {
 	t.alone = false
@@ -243,7 +244,7 @@ func (s *session) remove(t *typed, gone []string) *response {
 	return s.emit(t, &response{remove: gone})
 }
 
-// disown takes the assignments of removed clusters as emptied.
+// disown records the assignments of removed clusters as empty.
 func (s *session) disown(clusters []string) {
 	t := s.types[resource.Endpoint]
 	if t.wildcard {
@@ -259,9 +260,9 @@ func (s *session) disown(clusters []string) {
 	}
 }
 
-// complete reports whether a confirmation would mean that the proxy has all of
-// the set that it will ask for. A proxy asks for listeners only once its
-// clusters are warm, so one that has not asked yet is not done.
+// complete reports whether a confirmation would mean that the proxy has everything in the set
+// that it will ask for. A proxy asks for listeners only when its clusters are warm, so a proxy
+// that has not asked yet is not complete.
 func (s *session) complete() bool {
 	for _, url := range []resource.TypeURL{resource.Cluster, resource.Listener} {
 		if !s.types[url].asked && s.state.Set.Len(url) > 0 {
@@ -271,9 +272,9 @@ func (s *session) complete() bool {
 	return len(s.missing()) == 0 && !s.awaited()
 }
 
-// awaited reports whether a listener at the proxy names a route table that the
-// proxy has not asked for yet: it accepts a listener at once, and listens only
-// when it has the routes. What a refused listener names is not asked for.
+// awaited reports whether a listener names a route table that the proxy has not asked for yet.
+// The proxy accepts a listener at once but listens only when it has the routes. It does not
+// ask for the routes of a listener that it refused.
 func (s *session) awaited() bool {
 	listeners, routes := s.types[resource.Listener], s.types[resource.Route]
 	if !listeners.asked || len(listeners.refused) > 0 || routes.wildcard {
@@ -294,7 +295,7 @@ func (s *session) awaited() bool {
 	return false
 }
 
-// flush notes that everything of the current reading is on its way.
+// flush notes that everything in the current state has been sent.
 func (s *session) flush() {
 	f := flush{state: s.state, seq: s.seq}
 	if k := len(s.flushed); k > 0 && (s.flushed[k-1].seq == f.seq || k >= maxFlushes) {
@@ -304,7 +305,7 @@ func (s *session) flush() {
 	s.flushed = append(s.flushed, f)
 }
 
-// confirmed returns the newest reading of which every response was answered.
+// confirmed returns the newest state of which every response was answered.
 func (s *session) confirmed() (snapshot.State, bool) {
 	oldest := s.seq + 1
 	for _, t := range s.types {
@@ -321,8 +322,8 @@ func (s *session) confirmed() (snapshot.State, bool) {
 	return st, found
 }
 
-// window is how many responses of a type may be unanswered. The answer to
-// clusters is withheld until they are warm, which may need further ones.
+// window returns how many responses of a type may be unanswered. A proxy withholds its answer
+// to clusters until they are warm, and for that it may need further responses.
 func (s *session) window(t resource.TypeURL) int {
 	if t == resource.Cluster {
 		return s.limits.ClusterWindow

@@ -1,11 +1,11 @@
-// Package server pushes configuration to proxies: the aggregated discovery
+// Package server pushes configuration to proxies. It implements the aggregated discovery
 // service of xDS over gRPC, in its delta and its state-of-the-world variant
 // (envoy.service.discovery.v3.AggregatedDiscoveryService).
 //
-// Each stream is one state machine with state of its own; nothing is kept by
-// node id, because two streams of one node are normal while a proxy reconnects.
-// Bytes are marshalled where resources are made, never here. A stream that is
-// slow gets the latest state when it catches up and holds up nobody.
+// Each stream is one state machine with its own state. Nothing is kept by node id, because two
+// streams of one node are normal while a proxy reconnects. Resources are encoded where they
+// are made, never here. A slow stream delays no other stream, and gets the latest state when
+// it catches up.
 package server
 
 import (
@@ -24,55 +24,55 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Limits bounds what one stream, and all of them, may cost. A zero field takes
-// its default.
+// Limits bounds what one stream, and all streams together, may cost. A zero field takes its
+// default.
 type Limits struct {
-	// Places is how many streams with a good token are open at once, and whose. Streams of
-	// a server that asks for no tokens count as those of gateways.
+	// Places limits the number of open streams with a good token, also per owner of the token.
+	// If the server asks for no tokens, all streams count as those of gateways.
 	Places places.Limits
-	// NodeStreams is how many streams of one node are served at once; a further
-	// one ends the oldest. Default 16.
+	// NodeStreams is the maximum number of streams per node. A further stream ends the oldest
+	// one. Default 16.
 	NodeStreams int
-	// Silent is how many streams may be open that have not sent their first
-	// request, so that nobody takes the places of proxies without a word; a
-	// further one ends the oldest. Default 1024.
+	// Silent is the maximum number of streams that have not sent their first request, so that
+	// clients without a request cannot take the places of proxies. A further stream ends the
+	// oldest one. Default 1024.
 	Silent int
 	// Names is how many names one stream may subscribe to or hold. Default 100000.
 	Names int
-	// FirstBytes bounds in bytes the first request of a stream, before whose admission it may
-	// be anybody's who has some token. Default 2 MiB, which is 20,000 clusters with short names
-	// that a returning Envoy has already; agents begin with their secrets. Without an
-	// Authenticator it is as much as the transport permits.
+	// FirstBytes is the maximum length in bytes of the first request of a stream. It is read
+	// before admission, so any holder of some token may have sent it. Default 2 MiB, enough
+	// for a returning Envoy that has 20,000 clusters with short names; agents begin with their
+	// secrets. Without an Authenticator, the default is what the transport permits.
 	FirstBytes int
-	// NameBytes bounds the names and versions in bytes that one stream has the server
-	// remember by its requests. Default 8 MiB, without an Authenticator 64 MiB.
+	// NameBytes is the maximum length in bytes of all names and versions that one stream makes
+	// the server remember by its requests. Default 8 MiB, without an Authenticator 64 MiB.
 	NameBytes int
-	// MessageBytes is where a delta response is cut. Default 1 MiB. One larger
-	// resource still travels alone.
+	// MessageBytes is the length at which a delta response is cut. Default 1 MiB. A larger
+	// resource travels alone.
 	MessageBytes int
 	// Window is how many responses of a type may be unanswered. Default 4.
 	Window int
-	// ClusterWindow is the same for clusters, whose answers are withheld until
-	// they are warm. Default 8; below 2 a proxy could wait for what is not sent.
+	// ClusterWindow is the window for clusters, whose answers are withheld until they are
+	// warm. Default 8. Below 2, a proxy could wait for a response that is never sent.
 	ClusterWindow int
-	// Burst and Rate (per second) bound requests that do more than accept a response:
-	// that answer none, refuse one, or ask for other names. One that makes the server look
-	// at many names counts as several. Defaults 5000 and 500.
+	// Burst and Rate (per second) limit requests that do more than accept a response: those
+	// that answer no response, refuse one, or ask for other names. A request that makes the
+	// server look at many names counts as several. Defaults 5000 and 500.
 	Burst, Rate int
-	// FirstRequest is how long a stream may stay silent after it was opened.
-	// Default 10 s.
+	// FirstRequest is how long a stream may stay silent after it opens. Default 10 s.
 	FirstRequest time.Duration
-	// SecretRetry is the first pause after a secret could not be made; it
-	// doubles up to 30 s. Default 1 s.
+	// SecretRetry is the first pause after a secret could not be made. It doubles up to 30 s.
+	// Default 1 s.
 	SecretRetry time.Duration
-	// SecretTimeout is how long the making of one secret may take. Default 30 s.
+	// SecretTimeout is the maximum time for making one secret. Default 30 s.
 	SecretTimeout time.Duration
-	// SendTimeout is how long a proxy may let a response wait that it does not
-	// read. Default 30 s.
+	// SendTimeout is how long a response may wait for a proxy that does not read. Default 30
+	// s.
 	SendTimeout time.Duration
 }
 
-// withDefaults fills in what is zero; strangers says that not only the proxy itself can come.
+// withDefaults fills in zero fields. strangers says that clients other than the proxy itself
+// can connect.
 func (l Limits) withDefaults(strangers bool) Limits {
 	set := func(v *int, d int) {
 		if *v <= 0 {
@@ -110,23 +110,24 @@ func (l Limits) withDefaults(strangers bool) Limits {
 	return l
 }
 
-// Config is what a server is made of. Snapshots, Nodes and Log are required.
+// Config is the configuration of a server. Snapshots, Nodes and Log are required.
 type Config struct {
 	Snapshots *snapshot.Store
 	Nodes     Nodes
-	// Auth is nil where the transport proves the peer, as on the relay's socket.
+	// Auth is nil where the transport proves the peer, as on the socket of the relay.
 	Auth Authenticator
-	// Owner says whose a token is that Auth knows. With a nil function all are of gateways.
+	// Owner returns the owner of a token that Auth has accepted. If Owner is nil, all tokens
+	// count as those of gateways.
 	Owner func(token string) places.Owner
-	// Secrets is nil where secrets are part of no set.
+	// Secrets is nil where no set contains secrets to be made.
 	Secrets  Secrets
 	Observer Observer
-	// Confirmed is told when a stream's proxy has confirmed a further reading,
-	// on the stream's goroutine: it must not block. May be nil.
+	// Confirmed is called when a proxy has confirmed a further state. It runs on the goroutine
+	// of the stream and must not block. It may be nil.
 	Confirmed func(node string, st snapshot.State)
 	Limits    Limits
 	Log       *slog.Logger
-	// Now is the wall clock that tokens end by; nil is that of the host.
+	// Now is the wall clock for the expiry of tokens; nil means the clock of the host.
 	Now func() time.Time
 }
 
@@ -138,18 +139,18 @@ type Server struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
-	byNode  map[string][]*stream // admitted ones, oldest first
-	silent  []*stream            // those without a request yet, oldest first
+	byNode  map[string][]*stream // admitted streams, oldest first
+	silent  []*stream            // streams without a request yet, oldest first
 	places  *places.Places
 	last    uint64
 	closed  bool
 
-	unjudged *rejudge.Set[*stream] // whose recheck failed
+	unjudged *rejudge.Set[*stream] // streams whose recheck failed
 	closing  chan struct{}
-	work     sync.WaitGroup // handlers and what they started
+	work     sync.WaitGroup // handlers and the goroutines that they started
 }
 
-// New returns a server; Register makes it reachable and Close ends it.
+// New returns a server. Register makes it reachable and Close ends it.
 func New(cfg Config) (*Server, error) {
 	if cfg.Snapshots == nil || cfg.Nodes == nil || cfg.Log == nil {
 		return nil, errors.New("an xDS server needs snapshots, nodes and a logger")
@@ -166,35 +167,35 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Register adds the service to a gRPC server, which should have Options.
+// Register adds the service to a gRPC server, which should be created with Options.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discovery.RegisterAggregatedDiscoveryServiceServer(r, s)
 }
 
-// connectionStreams is how many streams one connection carries; an Envoy opens
-// one, a relay too. A client that opens more than it was told is reset.
+// connectionStreams is the maximum number of streams per connection. An Envoy or a relay opens
+// one. gRPC resets streams that a client opens beyond the limit.
 const connectionStreams = 128
 
-// connectionBuffer is the size of the buffers of a connection, in bytes.
+// connectionBuffer is the size of each buffer of a connection, in bytes.
 const connectionBuffer = 4 << 10
 
-// Nobody is known before the first stream, which shows its token: a connection has
-// prefaceTime to begin HTTP/2, and streamlessTime without a stream. Proxies open
-// theirs at once.
+// A client shows its token only with its first stream, so a connection may be anybody's before
+// that. It has prefaceTime to begin HTTP/2, and may stay without a stream for streamlessTime.
+// Proxies open their stream at once.
 const (
 	prefaceTime    = 10 * time.Second
 	streamlessTime = time.Minute
 )
 
-// maxRequest bounds a request of an admitted stream in bytes; inbound.go says what of it
-// becomes memory.
+// maxRequest is the maximum length in bytes of a request of an admitted stream. inbound.go
+// limits how much memory a request takes.
 const maxRequest = 16 << 20
 
-// Options are the settings of a gRPC server that proxies need: pings more often
-// than the default permits (an Envoy sends one each 5 s, also when idle), an end
-// to connections whose peer is gone or opens no stream, requests that list thousands of
-// names but are not compressed, and the codec of the messages: a server without it can
-// neither read nor send any. Its gRPC server serves nothing else.
+// Options returns the settings that a gRPC server for proxies needs. It accepts more frequent
+// pings than by default: an Envoy sends one every 5 s, even when idle. It closes connections
+// whose peer is gone or opens no stream. It accepts requests that list thousands of names, but
+// no compressed ones. It uses the codec of this package, without which the server can neither
+// read nor send messages; so the gRPC server can serve nothing else.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{}),
@@ -204,16 +205,16 @@ func Options() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.ChainStreamInterceptor(plainStream),
 		grpc.MaxConcurrentStreams(connectionStreams),
-		// A connection carries one stream that is silent most of the time: buffers
-		// of the default size would be most of what a proxy costs.
+		// A connection carries one stream that is silent most of the time. Buffers of the
+		// default size would be most of the memory that a proxy costs.
 		grpc.ReadBufferSize(connectionBuffer), grpc.WriteBufferSize(connectionBuffer),
 	}
 }
 
-// PushSecret replaces a secret on the open streams of a node that subscribe to
-// it, as after a rotation. generation is what the node's set wanted before the
-// secret was made: a stream that has turned to another one meanwhile asks for its
-// own and does not take this. Streams that open later ask Secrets.
+// PushSecret replaces a secret on the open streams of a node that subscribe to it, for example
+// after a rotation. generation is what the node's set wanted before the secret was made. A
+// stream whose set has turned to another generation ignores the pushed secret and asks for its
+// own. Streams that open later ask Secrets.
 func (s *Server) PushSecret(node, generation string, r *resource.Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,9 +223,9 @@ func (s *Server) PushSecret(node, generation string, r *resource.Resource) {
 	}
 }
 
-// Close ends every stream with Unavailable and waits for them, so that proxies
-// turn to another replica. It returns the context's error if that ends first;
-// then the gRPC server must be stopped to break blocked writes.
+// Close ends every stream with Unavailable, so that proxies turn to another replica, and waits
+// for the streams. If the context ends first, Close returns its error; then the gRPC server
+// must be stopped to break blocked writes.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closed {

@@ -8,10 +8,10 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// session is what one stream knows about its proxy. It is a state machine
-// without I/O, used by one goroutine: requests go in, responses come out of
-// next. Nothing of it outlives the stream, for two streams of one node are
-// normal and a returning proxy tells by itself what it has.
+// session is what one stream knows about its proxy. It is a state machine without I/O, used by
+// one goroutine: receive takes requests, and next returns responses. Nothing of it outlives
+// the stream, because two streams of one node are normal and a returning proxy itself tells
+// what it has.
 type session struct {
 	node   string
 	sotw   bool
@@ -21,25 +21,25 @@ type session struct {
 	types   map[resource.TypeURL]*typed
 	secrets map[string]issued // made for this stream, by name
 	diffs   *diffs            // shared by the streams of a server
-	// quiet are the tables for which no listener was found to await routes.
+	// quiet holds the tables for which no listener awaits routes.
 	quiet quiet
 	seq   uint64 // of the last response
-	// strangers are types that are not served here and were asked for, and
-	// unanswered are the answers without resources that are still due.
+	// strangers are the requested types that are not served here. unanswered are the empty
+	// answers to them that are still due.
 	strangers  map[resource.TypeURL]struct{}
 	unanswered []*response
-	// flushed are readings of which everything was sent, each with the sequence
-	// number of its last response, until they are confirmed.
+	// flushed are states that were sent completely but are not confirmed yet, each with the
+	// sequence number of its last response.
 	flushed []flush
 }
 
-// issued is a secret in force on a stream and the generation it was made for.
+// issued is a secret in force on a stream, with the generation that it was made for.
 type issued struct {
 	resource   *resource.Resource
 	generation string
 }
 
-// quiet remembers a reading of two tables that awaited found nothing in.
+// quiet remembers a pair of tables in which awaited found nothing.
 type quiet struct {
 	valid             bool
 	listeners, routes *resource.Table
@@ -56,47 +56,47 @@ type typed struct {
 	asked    bool // a request of this type has arrived
 	wildcard bool
 	names    map[string]struct{} // subscribed by name
-	// named is the length of names in bytes, brought that of what the proxy said it has.
+	// named is the total length in bytes of names; brought is that of the names and versions
+	// that the proxy said it has.
 	named, brought int
-	// known is what the proxy has, or will have once it answers; a name whose
-	// state is uncertain is absent.
+	// known is what the proxy has, or will have once it answers. A name that was subscribed
+	// again is absent until it is sent.
 	known map[string]held
-	// due are assignments to send again although their bytes are the same:
-	// their cluster was sent, and warms until an assignment comes after it.
+	// due are assignments to send again although their bytes are the same: their cluster was
+	// sent, and it warms until an assignment comes after it.
 	due map[string]struct{}
-	// refused are responses that the proxy did not accept, and which are not
-	// sent again before the content of one of their names changes.
+	// refused are the responses that the proxy did not accept. They are not sent again before
+	// the content of one of their names changes.
 	refused []*refusal
-	// retried are refused responses whose content is sent again. They stand until the
-	// proxy has answered: it may refuse it once more.
+	// retried are refused responses whose content is sent again. They stand until the proxy
+	// has answered, because it may refuse them once more.
 	retried []*refusal
 	out     []*response
-	// walk is set while every name may be due for sending or removal: all that
-	// changes the subscription, or what the proxy has beyond a few names, sets
-	// it. While it is not set, only the names in moved may be.
+	// walk is set while any name may need to be sent or removed. Every change of the
+	// subscription, or of more than a few names at the proxy, sets it. While it is not set,
+	// only the names in moved may need anything.
 	walk  bool
 	moved map[string]struct{}
-	// alone is set until removals have been sent, if they may not go along with
-	// additions.
+	// alone is set while removals may not go along with additions; sending removals clears it.
 	alone bool
-	// full is set when a state-of-the-world proxy needs the whole vector.
+	// full is set when the proxy waits for a response even if it has no content.
 	full bool
-	// accepted is the version a state-of-the-world proxy brought along.
+	// accepted is the version that a returning state-of-the-world proxy sent.
 	accepted string
 }
 
-// held is one resource at the proxy. The resource itself is kept for the
-// state-of-the-world variant, which repeats what it does not remove yet.
+// held is one resource at the proxy. The resource itself is kept for the state-of-the-world
+// variant, which repeats resources that are not removed yet.
 type held struct {
 	version  string
 	resource *resource.Resource
 }
 
-// refusedVersion stands for what the proxy has of a name that it refused and that is sent
-// again: an older version, nothing, or what was to be removed.
+// refusedVersion marks a name that the proxy refused and that is sent again. The proxy may
+// have an older version, nothing, or a resource that was to be removed.
 const refusedVersion = "refused"
 
-// response is one message on its way, or not answered yet.
+// response is one message that is not answered yet.
 type response struct {
 	typ     resource.TypeURL
 	nonce   string
@@ -105,17 +105,17 @@ type response struct {
 	add     []*resource.Resource
 	remove  []string
 	version string // of the whole vector, state-of-the-world only
-	// frees says that it removes or changes listeners, which may free addresses.
+	// frees says that the response removes or changes listeners, which may free addresses.
 	frees bool
 }
 
-// refusal remembers what a refused response contained, since the proxy may have
-// applied a part of it: it is corrected or removed later.
+// refusal remembers the content of a refused response. The proxy may have applied a part of
+// it, which is corrected or removed later.
 type refusal struct {
 	versions map[string]string // name -> refused version, "" for a removal
-	revision uint64            // the oldest that may be part of it
+	revision uint64            // the oldest revision that may be part of it
 	text     string
-	bytes    int // of the names, when it was refused
+	bytes    int // length of the names at the time of the refusal
 }
 
 func newSession(node string, sotw bool, limits Limits, d *diffs) *session {
@@ -133,10 +133,10 @@ func newSession(node string, sotw bool, limits Limits, d *diffs) *session {
 	return s
 }
 
-// want returns what the proxy should have under a name it subscribes to, nil if
-// nothing. A set may hold the bytes of secrets itself, as on a relay; else they
-// are made for the stream. An assignment asked for by name always exists, if empty: without one
-// its cluster would warm until a timeout.
+// want returns what the proxy should have under a name that it subscribes to, or nil. A set
+// may contain the bytes of secrets, as on a relay; otherwise they are made for the stream. An
+// assignment that was subscribed by name always exists, even if empty: without one, its
+// cluster would warm until a timeout.
 func (s *session) want(t *typed, name string) *resource.Resource {
 	if r := s.state.Set.Get(t.url, name); r != nil {
 		return r
@@ -150,8 +150,8 @@ func (s *session) want(t *typed, name string) *resource.Resource {
 	return nil
 }
 
-// each calls f with the names that a proxy may be subscribed to and that exist,
-// of a type; a name may come twice.
+// each calls f with every name of a type that the proxy may be subscribed to. A name may come
+// twice.
 func (s *session) each(t *typed, f func(name string)) {
 	if !t.wildcard {
 		for name := range t.names {
@@ -169,7 +169,7 @@ func (s *session) each(t *typed, f func(name string)) {
 	}
 }
 
-// wanted lists everything the proxy should have, in no order.
+// wanted lists everything that the proxy should have, in no order.
 func (s *session) wanted(t *typed) []*resource.Resource {
 	var out []*resource.Resource
 	s.each(t, func(name string) {
@@ -180,8 +180,8 @@ func (s *session) wanted(t *typed) []*resource.Resource {
 	return out
 }
 
-// missing lists secrets that the proxy waits for and that are not made yet, or
-// only for another generation; such a one stays in force meanwhile.
+// missing lists secrets that the proxy waits for and that are not made yet, or only for
+// another generation. The secret of another generation stays in force meanwhile.
 func (s *session) missing() []string {
 	t := s.types[resource.Secret]
 	names := s.state.Set.Secrets()
@@ -197,7 +197,7 @@ func (s *session) current(name string) bool {
 	return made && have.generation == generation
 }
 
-// emit numbers a response and takes it as sent.
+// emit numbers a response and records it as sent.
 func (s *session) emit(t *typed, r *response) *response {
 	s.seq++
 	r.typ, r.seq, r.state = t.url, s.seq, s.state
@@ -216,8 +216,8 @@ func (s *session) emit(t *typed, r *response) *response {
 	return r
 }
 
-// frees reports whether a response may free the address of a listener. The vectors
-// of the state-of-the-world variant hold what was refused each time anyway.
+// frees reports whether a response may free the address of a listener. It is always false in
+// the state-of-the-world variant, whose vectors repeat refused listeners anyway.
 func (s *session) frees(t *typed, r *response) bool {
 	return t.url == resource.Listener && !s.sotw && (len(r.remove) > 0 || slices.ContainsFunc(r.add, func(a *resource.Resource) bool {
 		k, ok := t.known[a.Name]
@@ -225,7 +225,7 @@ func (s *session) frees(t *typed, r *response) bool {
 	}))
 }
 
-// forgive drops a name from what was refused: a new version is on its way.
+// forgive removes a name from the refusals, because a new version is on its way.
 func (t *typed) forgive(name string) {
 	t.refused = slices.DeleteFunc(t.refused, func(f *refusal) bool {
 		delete(f.versions, name)
@@ -233,12 +233,12 @@ func (t *typed) forgive(name string) {
 	})
 }
 
-// accept takes over a secret that was made or pushed. What was made for another
-// generation than the set's is of no use: it is asked for again. A push renews what
-// is in force, if it was made for the same generation or already for that of the
-// set: one that was made for older tags and arrives late must not come back. One
-// that was pushed while another was made is newer, be it that nothing is in force yet:
-// who pushes does so once. It reports whether it took the secret.
+// accept takes a secret that was made or pushed, and reports whether it took it. A secret that
+// was made for another generation than the set's is useless; it is asked for again. A push
+// renews the secret in force if it was made for the same generation, or for the generation of
+// the set. A late push that was made for older tags must not replace a newer secret. A push
+// that arrives while a secret is being made is the newer one. It is taken even if no secret is
+// in force yet, because nobody pushes it again.
 func (s *session) accept(m made) bool {
 	generation, allowed := s.state.Set.Generation(m.name)
 	have, made := s.secrets[m.name]
@@ -254,8 +254,8 @@ func (s *session) accept(m made) bool {
 	return true
 }
 
-// asksFor reports whether the proxy is subscribed to a secret. What nobody asks for is
-// made when somebody does, and is then newer than whatever was pushed before.
+// asksFor reports whether the proxy is subscribed to a secret. A secret that is not subscribed
+// is made when it is, and is then newer than any earlier push.
 func (s *session) asksFor(secret string) bool {
 	t := s.types[resource.Secret]
 	_, named := t.names[secret]

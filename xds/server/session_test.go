@@ -34,7 +34,7 @@ func TestResponsesAreCutByBytes(t *testing.T) {
 	}
 }
 
-// FuzzFirstMessages feeds a session with whatever parses as requests.
+// FuzzFirstMessages feeds a session with any bytes that parse as requests.
 func FuzzFirstMessages(f *testing.F) {
 	seed := func(ms ...*discovery.DeltaDiscoveryRequest) {
 		var all []byte

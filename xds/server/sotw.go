@@ -9,16 +9,15 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// vector reports whether every response of the type must carry everything: the
-// state-of-the-world rule for clusters and listeners. Its other types may be
-// sent in parts.
+// vector reports whether every response of the type must carry everything. This is the
+// state-of-the-world rule for clusters and listeners; other types may be sent in parts.
 func (s *session) vector(t *typed) bool {
 	return s.sotw && t.wildcard && (t.url == resource.Cluster || t.url == resource.Listener)
 }
 
-// addVector sends all that the proxy should have, and what is gone but not
-// removed yet: additions of every type but listeners go before removals here too. The
-// bytes of what has gone come from what was sent before.
+// addVector sends everything that the proxy should have. It also repeats resources that are
+// gone but not removed yet, because additions of every type but listeners go before removals
+// here too. Their bytes come from what was sent before.
 func (s *session) addVector(t *typed) *response {
 	all := s.wanted(t)
 	var changed []*resource.Resource
@@ -45,7 +44,7 @@ func (s *session) addVector(t *typed) *response {
 	return r
 }
 
-// vectorVersion is equal on every replica for equal content.
+// vectorVersion returns the same version for the same content on every replica.
 func vectorVersion(rs []*resource.Resource) string {
 	h := xxh3.New()
 	for _, r := range rs {
@@ -57,7 +56,7 @@ func vectorVersion(rs []*resource.Resource) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// resume recognises a returning proxy that has the current vector already.
+// resume recognises a returning proxy that already has the current vector.
 func (s *session) resume(t *typed) {
 	if !s.vector(t) || t.accepted == "" {
 		return

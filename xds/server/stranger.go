@@ -9,22 +9,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What a stream makes the server remember of types that it does not serve.
+// These constants limit what a stream makes the server remember of types that it does not
+// serve.
 const (
 	maxStrangers  = 16
 	maxStrangeURL = 256
 )
 
-// runtimeLayer is the type of which an absence is told, see strange.
+// runtimeLayer is the type whose resources are reported as absent, see strange.
 const runtimeLayer resource.TypeURL = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
 
-// strange takes a request of a type that is not served here, as of a newer proxy or
-// of one whose bootstrap asks for more. It is answered once, with nothing, and what
-// the proxy waits for it gives up after its initial_fetch_timeout. Layers of runtime
-// values are said to be absent, so that an Envoy that names some starts at once; the
-// state-of-the-world variant has no word for that. Not so other types: an Envoy that
-// hears that a filter's configuration is absent (envoy.config.core.v3.
-// TypedExtensionConfig) stops its clock and keeps the listener waiting for ever.
+// strange handles a request for a type that is not served here, from a newer proxy or from one
+// whose bootstrap asks for more. It is answered once, with nothing. The proxy gives up waiting
+// for the resources after its initial_fetch_timeout. Layers of runtime values are reported as
+// absent, so that an Envoy that names some starts at once; the state-of-the-world variant
+// cannot express that. Other types are not reported as absent: if an Envoy hears that the
+// configuration of a filter is absent (envoy.config.core.v3.TypedExtensionConfig), it stops
+// its timer and keeps the listener waiting for ever.
 func (s *session) strange(r request) error {
 	_, known := s.strangers[r.url]
 	if !known && (len(s.strangers) >= maxStrangers || len(r.url) > maxStrangeURL) {
@@ -47,8 +48,8 @@ func (s *session) strange(r request) error {
 	return nil
 }
 
-// stranger returns the next such answer, nil if none is due. Nobody waits for what
-// the proxy says of it.
+// stranger returns the next answer for a type that is not served, or nil if none is due. The
+// reply of the proxy to it is ignored.
 func (s *session) stranger() *response {
 	if len(s.unanswered) == 0 {
 		return nil

@@ -16,39 +16,39 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream is one open stream. Its handler goroutine alone touches the session
-// and writes; a reader goroutine parses and posts; secrets are made aside.
+// stream is one open stream. Only its handler goroutine uses the session and starts writes. A
+// reader goroutine parses requests and hands them over. Secrets are made on other goroutines.
 type stream struct {
 	srv     *Server
 	ctx     context.Context
 	wire    wire
 	id      uint64
-	node    string // guarded by Server.mu until it is admitted
+	node    string // guarded by Server.mu until the stream is admitted
 	session *session
 	sub     *snapshot.Subscription
 	log     *slog.Logger
 	bucket  bucket
-	// refusals are what the log was told of.
+	// refusals decides which refusals are logged.
 	refusals refusalLog
 
-	// claim and token are what the stream came with, proved that they belong together;
-	// guarded by Server.mu.
+	// claim and token are what the client presented. proved says that they belong together.
+	// All are guarded by Server.mu.
 	claim, token string
 	proved       bool
-	// owner is whose place it has, nil while it has none; guarded by Server.mu.
+	// owner is the owner of the stream's place, nil while it has none; guarded by Server.mu.
 	owner    *places.Owner
 	until    time.Time    // when the token expires, zero for never
 	expiry   *alarm.Alarm // set to until
 	verdicts chan verdict
 
 	requests chan request
-	admitted chan struct{} // closed when it is
-	ended    chan error    // the reader's last word
+	admitted chan struct{} // closed on admission
+	ended    chan error    // the error that ended the reader
 	done     chan struct{}
 	secrets  secretary
 }
 
-// serve is the handler of both variants. A panic ends this stream only.
+// serve is the handler of both variants. A panic ends only this stream.
 func (s *Server) serve(ctx context.Context, w wire, vectors bool) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	st, err := s.open(ctx, w)
@@ -82,7 +82,7 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	if s.closed {
 		return nil, status.Error(codes.Unavailable, "the control plane is shutting down")
 	}
-	// Those without a place yet are bounded by themselves, so that they take nobody's.
+	// Streams without a place yet have a limit of their own, so that they take no places.
 	if len(s.streams) >= s.cfg.Limits.Places.All+s.cfg.Limits.Silent {
 		return nil, status.Error(codes.ResourceExhausted, "too many streams")
 	}
@@ -99,8 +99,8 @@ func (s *Server) open(ctx context.Context, w wire) (*stream, error) {
 	return st, nil
 }
 
-// leave ends the handler's part. The reader ends by itself: gRPC ends its
-// receive when the handler has returned.
+// leave cleans up after the handler. The reader ends by itself: gRPC ends its receive when the
+// handler has returned.
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st)
@@ -119,8 +119,8 @@ func (s *Server) leave(st *stream) {
 	s.work.Done()
 }
 
-// read takes requests from the wire. Before the stream is admitted that is one, and a
-// small one.
+// read receives requests from the wire. Before the stream is admitted it reads only one, with
+// a tighter limit.
 func (st *stream) read() {
 	defer st.srv.work.Done()
 	limits := st.srv.cfg.Limits
@@ -161,8 +161,8 @@ func (st *stream) run(vectors bool) (err error) {
 	close(st.admitted)
 	st.expiry.Set(st.until)
 	defer st.expiry.Set(time.Time{})
-	// A maker of secrets that does not end holds up this stream only: the
-	// subscription is closed before, so that nobody waits for the proxy.
+	// A maker of secrets that does not return holds up only this stream. The subscription is
+	// closed first, so that nobody waits for the proxy.
 	defer st.secrets.stop()
 	st.sub = st.srv.cfg.Snapshots.Subscribe(st.node)
 	defer st.sub.Close()
@@ -195,7 +195,7 @@ func (st *stream) run(vectors bool) (err error) {
 	}
 }
 
-// wait handles the one event that comes next.
+// wait handles the next event.
 func (st *stream) wait() error {
 	select {
 	case r := <-st.requests:
@@ -228,8 +228,8 @@ func (st *stream) wait() error {
 	}
 }
 
-// farewell is what a proxy was told when its stream ended; empty if it left, or its
-// connection broke.
+// farewell returns what a proxy was told when its stream ended. It is empty if the proxy left
+// or its connection broke.
 func farewell(err error) string {
 	if s, ok := status.FromError(err); ok && s.Code() != codes.OK && s.Code() != codes.Canceled {
 		return s.Message()
@@ -275,8 +275,8 @@ func (st *stream) take(r request) error {
 		return status.Error(codes.InvalidArgument, "the node id of a stream cannot change")
 	}
 	a, err := st.session.receive(r)
-	// An answer costs nothing, unless it refuses or asks for more: a proxy could have the
-	// same sent to it, and logged, for ever.
+	// An answer is free, unless it refuses or asks for more. A proxy could otherwise have the
+	// same content sent, and its refusals logged, for ever.
 	costs := a == nil || a.refused || a.asks
 	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits, 1+st.session.toLookAt(r.url)/namesForOne) {
 		return status.Error(codes.ResourceExhausted, "too many requests")
@@ -287,7 +287,7 @@ func (st *stream) take(r request) error {
 	return err
 }
 
-// settled reports an answer to those who watch.
+// settled reports an answer to the observer and the log.
 func (st *stream) settled(a *answer) {
 	e := st.event(a.response)
 	if !a.refused {
@@ -305,11 +305,11 @@ func (st *stream) settled(a *answer) {
 	st.report()
 }
 
-// report passes on what stands refused, before any confirmation, so that a
-// waiting client never sees a refused revision as accepted.
+// report passes on the current refusals. It runs before any confirmation, so that a waiting
+// client never sees a refused revision as accepted.
 func (st *stream) report() { st.sub.Reject(st.session.rejections()) }
 
-// pump sends what is due and confirms what is answered.
+// pump sends everything that is due and confirms what was answered.
 func (st *stream) pump() error {
 	if names := st.session.missing(); len(names) > 0 {
 		st.request(names)
@@ -337,9 +337,9 @@ func (st *stream) pump() error {
 	return nil
 }
 
-// transmit writes one response. A proxy that does not read blocks the writing, not
-// the stream: its time is bounded, and it can be ended. The write that is left
-// behind ends with the stream, which ends when the handler returns.
+// transmit writes one response. If the proxy does not read, only the writing goroutine blocks.
+// The stream can still be ended, and the time is limited. A write that is left behind ends
+// with the stream, when the handler returns.
 func (st *stream) transmit(r *response) error {
 	written := make(chan error, 1)
 	st.srv.work.Add(1)

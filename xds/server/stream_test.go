@@ -50,7 +50,7 @@ func TestMisbehaviourEndsTheStream(t *testing.T) {
 	}
 }
 
-// maker signs secrets, and fails as often as told.
+// maker makes secrets, after a given number of failures.
 type maker struct {
 	mu    sync.Mutex
 	fails int
@@ -104,7 +104,7 @@ func TestSecretsAreMadeOnceAskedForAndRenewed(t *testing.T) {
 	second := identity(t, 2)
 	r.srv.PushSecret(nodeID, "", second)
 	c.Request(resource.Secret).Equals(t, second)
-	// One that a proxy would refuse, and print, is not sent.
+	// A secret that a proxy would refuse, and print, is not sent.
 	r.srv.PushSecret(nodeID, "", xdstest.Freeze(resource.Secret, "identity", &tlsv3.Secret{Name: "identity"}))
 	third := identity(t, 3)
 	r.srv.PushSecret(nodeID, "", third)
@@ -174,11 +174,12 @@ func TestStateOfTheWorld(t *testing.T) {
 	e := recv(resource.Endpoint, endA, endB)
 	ack(m)
 	ack(e, "a", "b")
-	// One changed assignment travels alone.
+	// One changed assignment is sent alone.
 	endA2 := xdstest.Endpoints("a", 7)
 	r.publish(clusterA, clusterB, endA2, endB)
 	ack(recv(resource.Endpoint, endA2), "a", "b")
-	// A changed cluster takes the whole vector, with what goes still in it.
+	// A changed cluster causes the whole vector to be sent, including the cluster that is
+	// about to be removed.
 	r.publish(clusterA2, endA2)
 	ack(recv(resource.Cluster, clusterA2, clusterB))
 	ack(recv(resource.Endpoint, endA2), "a", "b")
@@ -212,7 +213,7 @@ func TestStormOfPublishAndClose(t *testing.T) {
 	c.Request(resource.Endpoint).Equals(t, xdstest.Endpoints("a", 199))
 }
 
-// counted counts the lines of a log by their message.
+// counted counts log records by their message.
 type counted struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -229,8 +230,8 @@ func (c *counted) Handle(_ context.Context, r slog.Record) error {
 func (c *counted) Enabled(context.Context, slog.Level) bool { return true }
 func (c *counted) WithAttrs([]slog.Attr) slog.Handler       { return c }
 
-// TestRefusalsForEver: a proxy that refuses a resource and asks for it again in one
-// message is sent it again, but not for ever; the log hears little of it.
+// TestRefusalsForEver: a proxy that refuses a resource and requests it again in one message
+// gets it again, but not for ever, and few of its refusals are logged.
 func TestRefusalsForEver(t *testing.T) {
 	log := &counted{lines: map[string]int{}}
 	r := setup(t, func(c *server.Config) { c.Limits, c.Log = server.Limits{Burst: 200, Rate: 1}, slog.New(log) })
@@ -266,8 +267,8 @@ func TestRefusalsForEver(t *testing.T) {
 	}
 }
 
-// TestNamesToggledForEver: a proxy that asks for other names with each answer is sent them
-// each time, but not for ever. Answers that ask for nothing new cost nothing.
+// TestNamesToggledForEver: a proxy that asks for other names with each answer gets them each
+// time, but not for ever. Answers that ask for nothing new cost nothing.
 func TestNamesToggledForEver(t *testing.T) {
 	for what, tc := range map[string]struct {
 		url   resource.TypeURL
@@ -287,9 +288,9 @@ func TestNamesToggledForEver(t *testing.T) {
 	}
 }
 
-// TestManyNamesCost: who subscribes to many names, and again to all of them, is thrown out
-// after fewer requests than who subscribes to a few. What they cost is what the server has
-// to look at: it took a core for as long as anybody wanted.
+// TestManyNamesCost: a client that repeatedly subscribes to many names is cut off after fewer
+// requests than one that subscribes to a few. A request costs as much as the server has to
+// look at. Without that cost, such a client occupied a core for as long as it wanted.
 func TestManyNamesCost(t *testing.T) {
 	const burst = 200
 	requests := func(names int) int {
@@ -321,14 +322,14 @@ func TestManyNamesCost(t *testing.T) {
 		}
 		return sent
 	}
-	// Some requests more are on their way when the stream ends.
+	// Some further requests are on their way when the stream ends.
 	if few, many := requests(1), requests(50_000); few < burst || many > burst/4 {
 		t.Errorf("%d requests for 1 name, %d for 50,000, with a burst of %d", few, many, burst)
 	}
 }
 
-// toggle answers many responses, with two lists of names in turn. Each of them is followed
-// by another, since something changes after each.
+// toggle answers many responses, with two lists of names in turn. It publishes a change before
+// each, so that each answer is followed by another response.
 func (r *rig) toggle(t *testing.T, url resource.TypeURL, lists [2][]string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// A listener that takes the address of one that goes comes in the response that
-// removes the other: behind it, the address were in use.
+// A new listener takes the address of a removed one. It comes in the response that removes the
+// old one: in an earlier response, it would find the address in use.
 func TestListenerTakesTheAddressOfOneThatGoes(t *testing.T) {
 	for name, relay := range map[string]bool{"an Envoy": false, "an agent": true} {
 		t.Run(name, func(t *testing.T) {
@@ -23,16 +23,16 @@ func TestListenerTakesTheAddressOfOneThatGoes(t *testing.T) {
 			renamed := xdstest.Listener("in2", 1000, "r")
 			r.settle(t, r.publish(clusterA, endA, renamed, routesA))
 			c.Request(resource.Listener).Equals(t, renamed)
-			// The first answer about secrets, of which there are none, comes in its own time.
+			// The first answer about secrets, of which there are none, may come at any time.
 			got := slices.DeleteFunc(slices.Clone(sent(c, n)), func(m xdstest.Message) bool { return len(m.Names)+len(m.Removed) == 0 })
 			want(t, got, xdstest.Message{Type: resource.Listener, Names: []string{"in2"}, Removed: []string{"in"}})
 		})
 	}
 }
 
-// A listener that was refused because its address was in use is sent once more when
-// another one was removed or changed, though its own bytes are the same, and then no
-// more. Nobody is told that the revision is accepted before.
+// A listener was refused because its address was in use. When another listener is removed or
+// changed, the refused one is sent once more, although its own bytes are the same, and then
+// not again. Before that, the revision is not reported as accepted.
 func TestRefusedListenerIsTriedAgainWhenAnotherGivesWay(t *testing.T) {
 	second, moved := xdstest.Listener("zz", 1000, "r"), xdstest.Listener("in", 1001, "r")
 	for name, giveWay := range map[string][]*resource.Resource{
@@ -73,8 +73,8 @@ func TestRefusedListenerIsTriedAgainWhenAnotherGivesWay(t *testing.T) {
 	}
 }
 
-// One of two listeners of one response is refused, because the other gives its
-// address up only behind it.
+// Of two listeners in one response, one is refused because the other frees its address only
+// afterwards.
 func TestRefusedListenerIsTriedAgainAfterTheOthersOfItsResponse(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(world()...)
@@ -93,8 +93,8 @@ func TestRefusedListenerIsTriedAgainAfterTheOthersOfItsResponse(t *testing.T) {
 	c.Request(resource.Listener).Equals(t, first, moved)
 }
 
-// A response that cannot be decoded is not applied at all. What it removes goes all
-// the same, and a proxy that refuses everything is not asked for ever.
+// A response that cannot be decoded is not applied at all. Its removals are still carried out
+// later. A proxy that refuses everything is not sent the same for ever.
 func TestRemovalDoesNotDependOnWhatComesAlong(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(world()...)

@@ -31,7 +31,7 @@ var (
 
 func world() []*resource.Resource { return []*resource.Resource{clusterA, endA, listener, routesA} }
 
-// started is a proxy that holds the world.
+// started returns a proxy that holds the resources of world.
 func started(t *testing.T, r *rig, opt xdstest.Options) *xdstest.Client {
 	t.Helper()
 	rev := r.publish(world()...)
@@ -99,7 +99,7 @@ func TestTrapRenameAddsBeforeRemoving(t *testing.T) {
 			order = append(order, "-"+x)
 		}
 	}
-	// The assignment goes right behind its cluster, and once more when asked for.
+	// The assignment is sent right after its cluster, and again when the proxy asks for it.
 	got := order[:4]
 	if d := cmp.Diff([]string{"+b", "+b", "+r", "-a"}, got); d != "" {
 		t.Fatalf("order (-want +got):\n%s\nall %v", d, order)
@@ -155,7 +155,7 @@ func TestTrapRefusedBytesAreNotRepeated(t *testing.T) {
 		t.Fatalf("progress %+v", p)
 	}
 	n := len(c.Messages())
-	// Other content moves on; the refused bytes are not sent again.
+	// Other content is still sent; the refused bytes are not sent again.
 	for i := range 5 {
 		r.settle(t, r.publish(clusterA, xdstest.Endpoints("a", 2000+i), listener, bad))
 	}
@@ -259,7 +259,7 @@ func TestTrapAssignmentThatComesLaterStillPrecedesRoutes(t *testing.T) {
 	r := setup(t, nil)
 	c := started(t, r, xdstest.Options{})
 	n := len(c.Messages())
-	// As on a relay, whose own upstream sends type by type.
+	// This imitates a relay, whose own upstream sends type by type.
 	r.publish(clusterA, clusterB, endA, listener, routesA)
 	r.publish(clusterA, clusterB, endA, endB, listener, routesA)
 	r.settle(t, r.publish(clusterA, clusterB, endA, endB, listener, routesB))
@@ -275,18 +275,18 @@ func TestTrapAssignmentThatComesLaterStillPrecedesRoutes(t *testing.T) {
 	}
 }
 
-// TestTrapTextThatLooksLikeARouteTable: what counts is the name by which a
-// listener asks for routes. A table that no listener asks for, called like
-// something else in a listener, keeps nothing from being confirmed.
+// TestTrapTextThatLooksLikeARouteTable: only the name by which a listener asks for routes
+// counts. A route table that no listener asks for does not prevent a confirmation, even if
+// other text in a listener equals its name.
 func TestTrapTextThatLooksLikeARouteTable(t *testing.T) {
 	r := setup(t, nil)
 	started(t, r, xdstest.Options{})
 	r.settle(t, r.publish(append(world(), xdstest.Routes("in", "a", 0), xdstest.Routes("router", "a", 0))...))
 }
 
-// A proxy that returns asks for clusters first and says what assignments it has
-// afterwards. A cluster that changed meanwhile warms until its assignment arrives
-// again, whatever the proxy says of its version.
+// A returning proxy asks for clusters first and then says which assignments it has. A cluster
+// that changed meanwhile warms until its assignment arrives again, whatever version the proxy
+// reports.
 func TestTrapChangedClusterAfterReconnectIsFollowedByItsAssignment(t *testing.T) {
 	r := setup(t, nil)
 	c := started(t, r, xdstest.Options{})
@@ -302,8 +302,8 @@ func TestTrapChangedClusterAfterReconnectIsFollowedByItsAssignment(t *testing.T)
 		xdstest.Message{Type: resource.Endpoint, Names: []string{"a"}})
 }
 
-// A type that is not served here is answered with nothing, in either variant, and
-// layers of runtime values are absent; the stream goes on.
+// A type that is not served here is answered with nothing, in either variant. Layers of
+// runtime values are reported as absent. The stream goes on.
 func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 	const unknown = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
@@ -337,7 +337,7 @@ func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 		if diff := cmp.Diff([]string{"y"}, again.GetRemovedResources()); diff != "" || again.GetNonce() == got.GetNonce() {
 			t.Fatalf("a further name is answered by %v", again)
 		}
-		// Its own answer is not answered, and neither is a repetition.
+		// An acknowledgement is not answered, and neither is a repeated request.
 		for _, nonce := range []string{got.GetNonce(), ""} {
 			if err := g.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: unknown, ResponseNonce: nonce}); err != nil {
 				t.Fatal(err)
@@ -366,7 +366,7 @@ func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 	})
 }
 
-// Types without end are no way to make the server remember things.
+// A client cannot fill the memory of the server with ever new types.
 func TestUnknownTypesAreBounded(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(world()...)

@@ -10,20 +10,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// turnedAway is the error of a stream that is refused for what its token is, for who it
-// says it is, or because those with its token or of its mesh have all places. The proxy is
-// told no more than the error; cause says what is wrong.
+// turnedAway is the error of a stream that is refused because of its token, the node that it
+// claims, or a lack of places for its token or its mesh. The proxy sees only the error; cause
+// says what is wrong.
 type turnedAway struct {
 	error
 	cause error
 }
 
-// GRPCStatus is what the proxy is told.
+// GRPCStatus returns the status that the proxy sees.
 func (t turnedAway) GRPCStatus() *status.Status { return status.Convert(t.error) }
 
-// turnAway refuses a stream because of what is wrong with it. What says nothing of
-// the stream stays what it is: that a call was given up, or that the control plane
-// could not judge now.
+// turnAway marks an error as a refusal if the proxy is told that its token or node is not
+// accepted. Other errors stay as they are: the call was cancelled, or the authenticator has
+// reported with a gRPC status that it could not judge now.
 func turnAway(told, cause error) error {
 	switch status.Code(told) {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.NotFound:
@@ -32,13 +32,14 @@ func turnAway(told, cause error) error {
 	return told
 }
 
-// proves reports whether an error says that whoever was refused is a node.
+// proves reports whether an error says that the refused client was once given a token of the
+// node.
 func proves(err error, node string) bool {
 	var p Proof
 	return errors.As(err, &p) && p.Proves(node)
 }
 
-// note tells the observer that a stream was turned away, if that is its error.
+// note reports the refusal of a stream to the observer, if the error is one.
 func (st *stream) note(err error) error {
 	t, ok := err.(turnedAway) //nolint:errorlint // nobody wraps it
 	if !ok {
@@ -57,7 +58,7 @@ func (st *stream) note(err error) error {
 	if s, ok := status.FromError(t.cause); ok {
 		cause = s.Message()
 	} else if _, more, joined := strings.Cut(cause, "\n"); joined {
-		cause = more // it goes with the error that the proxy is told
+		cause = more // without the general error, which the proxy is told
 	}
 	st.srv.cfg.Observer.Refused(Event{Node: node, Stream: st.id, Error: cause, Proved: proved || proves(t.cause, node)})
 	return err

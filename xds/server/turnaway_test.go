@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// lastWords are the last words about streams.
+// lastWords receives the ends and refusals of streams as text.
 type lastWords chan string
 
 func (lastWords) Connected(server.Event)    {}
@@ -34,7 +34,7 @@ func (l lastWords) Refused(e server.Event) {
 	l <- fmt.Sprintf("%s refused: %s", who, e.Error)
 }
 
-// next is what is said next.
+// next returns the next text.
 func (l lastWords) next(t *testing.T) string {
 	t.Helper()
 	select {
@@ -46,8 +46,8 @@ func (l lastWords) next(t *testing.T) string {
 	}
 }
 
-// Who is refused is told by name, with what is wrong, although no request of a stream
-// is read whose token counts for nothing.
+// A refusal names the node and the cause, even though no request is read of a stream whose
+// token is not accepted.
 func TestRefusalsNameTheNode(t *testing.T) {
 	for name, tc := range map[string]struct{ node, token, named, want string }{
 		"garbage":              {nodeID, "bad", nodeID, nodeID + " refused: internal detail"},
@@ -83,8 +83,8 @@ func TestRefusalsNameTheNode(t *testing.T) {
 	}
 }
 
-// A stream that is ended because of its token is away first and refused then, with the
-// cause that the proxy is not told.
+// A stream that is ended because of its token is reported as disconnected first and then as
+// refused, with the cause that the proxy does not see.
 func TestRevokedStreamIsAwayAndRefused(t *testing.T) {
 	a, said := &roll{}, make(lastWords, 8)
 	r := setup(t, func(c *server.Config) { c.Auth, c.Observer = a, said })
@@ -101,7 +101,7 @@ func TestRevokedStreamIsAwayAndRefused(t *testing.T) {
 	}
 }
 
-// One that leaves by itself is not refused.
+// A proxy that leaves by itself is not reported as refused.
 func TestWhoLeavesIsNotRefused(t *testing.T) {
 	said := make(lastWords, 8)
 	r := setup(t, func(c *server.Config) { c.Auth, c.Observer = auth{}, said })

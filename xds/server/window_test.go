@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// A proxy that answers slowly has at most a window of unanswered responses of a
-// type, whatever is published meanwhile, and after its answers gets the latest state
-// in one response: nothing in between.
+// A proxy that answers slowly has at most a window of unanswered responses of a type, whatever
+// is published meanwhile. After its answers it gets the latest state in one response, without
+// the states in between.
 func TestWindowHoldsBeforeAndAfterAnswers(t *testing.T) {
 	limits := Limits{}.withDefaults(true)
 	if limits.Window != 4 || limits.ClusterWindow != 8 {
@@ -64,9 +64,9 @@ func TestWindowHoldsBeforeAndAfterAnswers(t *testing.T) {
 	}
 }
 
-// A response that is refused after one of its resources was overtaken is tried again
-// at once: the refusal may have been about what is corrected already, and the others
-// were perhaps not applied.
+// If a response is refused after one of its resources was overtaken, its other resources are
+// sent again at once. The overtaken resource may have been the reason for the refusal, and the
+// others may not have been applied.
 func TestRefusalOfAnOvertakenResponse(t *testing.T) {
 	s := newSession("n", false, Limits{}.withDefaults(true), &diffs{})
 	table := func(bad string, revision uint64) {
@@ -115,7 +115,7 @@ func TestRefusalOfAnOvertakenResponse(t *testing.T) {
 	if fmt.Sprint(names(again)) != "[a b]" {
 		t.Fatalf("after the refusal %v is sent", names(again))
 	}
-	// What is refused without having been overtaken is not repeated.
+	// A response that was refused without having been overtaken is not repeated.
 	receive(request{nonce: again.nonce, refused: true, text: "a: no"})
 	if r := s.next(); r != nil {
 		t.Fatalf("%v is repeated", names(r))

@@ -5,15 +5,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// wire is one variant of the protocol: it turns messages into requests and
-// responses into messages.
+// wire is one variant of the protocol. It turns messages into requests and responses into
+// messages.
 type wire interface {
-	// recv reads a request of so many bytes and names at most; 0 bytes are as many as
-	// the transport permits.
+	// recv reads a request of at most so many bytes and names. 0 bytes means as many as the
+	// transport permits.
 	recv(bytes, names int) (request, error)
 	send(*response) error
-	// admitted tells the proxy that it was let in. One that has all it should have is
-	// sent nothing for as long as nothing changes.
+	// admitted tells the proxy that it was let in. Otherwise a proxy that already has
+	// everything would hear nothing until something changes.
 	admitted() error
 }
 

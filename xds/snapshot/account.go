@@ -2,21 +2,21 @@ package snapshot
 
 import "slices"
 
-// Account is how far one node is, by its newest stream.
+// Account describes how far one node is, by its newest stream.
 type Account struct {
 	// Desired is the newest revision that the node's scope shows.
 	Desired uint64
-	// Acknowledged is the newest revision of which the proxy holds everything: it has
-	// answered all of it and refused nothing. It is 0 if it has answered nothing yet.
+	// Acknowledged is the newest revision of which the proxy holds everything: it has answered
+	// all of it and refused nothing. It is 0 if the proxy has answered nothing yet.
 	Acknowledged uint64
-	// Waiting says that it has not answered everything that it should have.
+	// Waiting says that the proxy has not answered everything yet.
 	Waiting bool
-	// Rejected is what it refuses at present, in order.
+	// Rejected is what the proxy currently refuses, in order.
 	Rejected []Rejection
 }
 
-// Account returns the account of a node; false if it has no open stream, or nothing
-// was published for it.
+// Account returns the account of a node. It returns false if the node has no open stream, or
+// if nothing was published for it.
 func (s *Store) Account(id string) (Account, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,10 +40,10 @@ func (s *Store) Account(id string) (Account, bool) {
 	return a, true
 }
 
-// before is the revision before another one.
+// before returns the revision before another one.
 func before(revision uint64) uint64 { return max(revision, 1) - 1 }
 
-// Shown is the newest revision that a scope shows; false if it is not known.
+// Shown returns the newest revision that a scope shows. It returns false for an unknown scope.
 func (s *Store) Shown(scope string) (uint64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *Store) Shown(scope string) (uint64, bool) {
 	return sc.newest(), true
 }
 
-// Moves counts the events that may have changed any progress, with the channel of
-// [Store.Moved] that the next one closes.
+// Moves returns the number of events so far that may have changed any progress, and the
+// channel of [Store.Moved] that the next one closes.
 func (s *Store) Moves() (uint64, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// An account says what a proxy holds as a whole: what it has not answered, or refuses,
-// is not acknowledged, however much newer the rest is.
+// An account describes a proxy as a whole. While the proxy has not answered a change, or
+// refuses it, the revision of that change is not acknowledged, however new the rest is.
 func TestAccount(t *testing.T) {
 	s := New()
 	account := func() (a Account) {

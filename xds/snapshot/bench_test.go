@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// BenchmarkPublishShared publishes 1,000 nodes that share tables of 1,200
-// clusters, rebuilt with equal content.
+// BenchmarkPublishShared publishes 1,000 nodes that share tables of 1,200 clusters. The tables
+// are rebuilt with equal content.
 func BenchmarkPublishShared(b *testing.B) {
 	rs := make([]*resource.Resource, 1200)
 	for i := range rs {

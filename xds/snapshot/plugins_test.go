@@ -7,8 +7,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestHasPluginWaitsForNobody: a question about a token is answered while a
-// publication, or anybody else, holds the table.
+// TestHasPluginWaitsForNobody: HasPlugin answers while a publication, or anybody else, holds
+// the lock.
 func TestHasPluginWaitsForNobody(t *testing.T) {
 	table := resource.New(resource.Route, "r", []byte{1})
 	table.Plugins = []string{"p"}

@@ -14,8 +14,7 @@ func announce(st *snapshot.Store, scope, node, body string, rev uint64) {
 	st.Announce(snapshot.Publication{Scope: scope, Sets: map[string]*resource.Set{node: set(body)}, Revision: rev})
 }
 
-// A scope that does not go on holds up the accounts that ask for it, and no
-// others.
+// A scope that makes no progress delays the accounts that include it, and no others.
 func TestScopesAreJudgedAlone(t *testing.T) {
 	st := snapshot.New()
 	announce(st, "mesh/sick", "sick.a", "1", 3)
@@ -45,8 +44,8 @@ func TestScopesAreJudgedAlone(t *testing.T) {
 	}
 }
 
-// A set that shows several revisions at once is waited for under each of them,
-// also under the older ones: a proxy that lacks it has none of them.
+// A set may show several revisions at once. It is waited for under each of them, including the
+// older ones: a proxy that lacks the set has none of them.
 func TestEveryRevisionOfASetIsWaitedFor(t *testing.T) {
 	st := snapshot.New()
 	a := st.Subscribe("m.a")
@@ -61,7 +60,7 @@ func TestEveryRevisionOfASetIsWaitedFor(t *testing.T) {
 	if p := st.Progress(3, "mesh/m"); !p.Done() {
 		t.Errorf("revision 3: %+v", p)
 	}
-	// What a set holds of another scope may be older than the scope's own revision.
+	// Content from another scope may be older than the scope's own revision.
 	a.Confirm(a.State())
 	st.Announce(snapshot.Publication{Scope: "mesh/m", Sets: map[string]*resource.Set{"m.a": set("3")}, Revision: 9, Since: 5})
 	if p := st.Progress(5, "mesh/m"); len(p.Waiting) != 1 {
@@ -69,7 +68,7 @@ func TestEveryRevisionOfASetIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A scope may be ahead and lack something older.
+// A scope may show a new revision and still lack an older one.
 func TestWhatAScopeLacksIsNotShown(t *testing.T) {
 	st := snapshot.New()
 	announce(st, "mesh/m", "m.a", "1", 9)

@@ -9,9 +9,9 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// TestSettledAreThoseThatNobodyWaitsFor: a node is settled while it has a set and a stream
-// and has answered, and refuses nothing that is picked. A node whose stream has ended is
-// not, though it keeps its set until its owner drops it.
+// TestSettledAreThoseThatNobodyWaitsFor: a node is settled if it has a set and a stream, has
+// answered, and has no refusal that the filter selects. A node whose stream has ended is not
+// settled, although it keeps its set until its owner drops it.
 func TestSettledAreThoseThatNobodyWaitsFor(t *testing.T) {
 	st := snapshot.New()
 	a, b := st.Subscribe("m.a"), st.Subscribe("m.b")

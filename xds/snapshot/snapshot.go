@@ -1,13 +1,12 @@
-// Package snapshot holds what every node should have now, tells the streams of
-// a node when that changes, and keeps the account of who has confirmed which
-// revision. It keeps nothing of the past: a stream that was busy sees the latest
-// set only, so a slow proxy costs no memory.
+// Package snapshot holds the current set of every node. It tells the streams of a node when
+// the set changes, and records who has confirmed which revision. It keeps no history: a stream
+// that was busy sees only the latest set, so a slow proxy costs no memory.
 //
-// Nodes belong to scopes, each of which shows revisions of its own: one that
-// cannot go on holds up the account of its own nodes and of no others.
+// Nodes belong to scopes, and each scope shows its own revisions. A scope that makes no
+// progress delays the account of its own nodes and of no others.
 //
-// Sets are immutable and compared by content. A publication that changes no
-// bytes of a node does not wake that node; the revision alone moves on.
+// Sets are immutable and compared by content. A publication that changes no bytes of a node
+// does not wake that node; only the revision advances.
 package snapshot
 
 import (
@@ -18,35 +17,34 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// maxChanges bounds the remembered changes of one node. Older ones fold into
-// a floor, below which a stream that has not caught up counts as waiting.
+// maxChanges is the maximum number of remembered changes per node. Older changes fold into a
+// floor; a stream that has not reached the floor counts as waiting.
 const maxChanges = 128
 
-// Newest stands for whatever is published last, in Progress.
+// Newest stands for the latest published revision, in Progress.
 const Newest = uint64(math.MaxUint64)
 
 // Store is the table of nodes. All methods may be called from any goroutine.
 type Store struct {
-	// sets holds the *resource.Set of each node that has one. It is read without
-	// the lock.
+	// sets holds the *resource.Set of each node that has one. It is read without the lock.
 	sets sync.Map
 
 	mu     sync.Mutex
 	nodes  map[string]*node
 	scopes map[string]*scope
-	opened uint64 // streams so far; numbers them
+	opened uint64 // number of streams opened so far; numbers them
 	// moved is closed and replaced whenever progress may have changed.
 	moved chan struct{}
-	moves uint64 // counts what closed moved
-	// waiters are those in Wait and WaitNodes.
+	moves uint64 // how often moved was closed
+	// waiters are the calls of Wait and WaitNodes in progress.
 	waiters map[*waiter]struct{}
 }
 
-// scope is how far the nodes of one scope are planned. Guarded by Store.mu.
+// scope describes how far the nodes of one scope are planned. Guarded by Store.mu.
 type scope struct {
 	published uint64
-	// lacks, unless 0, is the oldest revision that is not shown although a newer
-	// one is published.
+	// lacks, unless 0, is the oldest revision that is not shown although a newer one is
+	// published.
 	lacks uint64
 }
 
@@ -59,29 +57,28 @@ type Publication struct {
 	Scope string
 	// Sets replace those of the named nodes; other nodes keep theirs.
 	Sets map[string]*resource.Set
-	// Revision is the newest revision that the scope shows. It never goes back: an
-	// older one than the last counts as the last.
+	// Revision is the newest revision that the scope shows. It never goes back: a revision
+	// older than the last one counts as the last one.
 	Revision uint64
-	// Since is the oldest revision whose changes the sets may hold; 0 for the one
-	// after the last published.
+	// Since is the oldest revision whose changes the sets may contain; 0 means the one after
+	// the last published.
 	Since uint64
-	// Lacks, unless 0, is the oldest revision that the scope does not show although
-	// Revision is newer. It holds until the next publication of the scope.
+	// Lacks, unless 0, is the oldest revision that the scope does not show although Revision
+	// is newer. It holds until the next publication of the scope.
 	Lacks uint64
 }
 
-// node is guarded by Store.mu.
+// node is what the store knows about a node. Guarded by Store.mu.
 type node struct {
 	scope string
 	set   *resource.Set
-	// held is set while there is something published for the node.
+	// held is set while something is published for the node.
 	held bool
 	// version counts the changes of the set.
 	version uint64
-	// changes are those that are remembered, ascending.
+	// changes are the remembered changes, ascending.
 	changes []change
-	// floor is the newest change that is not remembered any more, with the oldest
-	// revision of all of them.
+	// floor is the newest forgotten change, with the oldest revision of all forgotten ones.
 	floor change
 	subs  map[*Subscription]struct{}
 }
@@ -89,25 +86,24 @@ type node struct {
 // change is one change of a node's set.
 type change struct {
 	version uint64
-	// since is the oldest revision that may be part of it.
+	// since is the oldest revision that may be part of the change.
 	since uint64
 }
 
-// New returns an empty table.
+// New returns an empty store.
 func New() *Store {
 	return &Store{
 		nodes: map[string]*node{}, scopes: map[string]*scope{}, moved: make(chan struct{}), waiters: map[*waiter]struct{}{},
 	}
 }
 
-// Publish is Announce for a store with one scope, the nameless one.
+// Publish does what Announce does, for a store with one scope, which has no name.
 func (s *Store) Publish(batch map[string]*resource.Set, revision uint64) {
 	s.Announce(Publication{Sets: batch, Revision: revision})
 }
 
-// Announce takes publications over, all at once: they are visible as a whole
-// before the first stream is woken, and each stream is woken at most once, only
-// if its own set differs.
+// Announce applies publications, all at once: they are visible as a whole before the first
+// stream is woken. Each stream is woken at most once, and only if its own set differs.
 func (s *Store) Announce(ps ...Publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +133,7 @@ func (s *Store) Announce(ps ...Publication) {
 	s.move(changed...)
 }
 
-// announce moves a scope on and returns the oldest revision that its sets may hold.
+// announce advances a scope. It returns the oldest revision that its sets may contain.
 func (s *Store) announce(p Publication) (since uint64) {
 	sc := s.scopes[p.Scope]
 	if sc == nil {
@@ -152,8 +148,8 @@ func (s *Store) announce(p Publication) (since uint64) {
 	return since
 }
 
-// End forgets a scope: nobody waits for it any more. Its nodes are dropped one by
-// one, as their streams end.
+// End forgets a scope, so that nobody waits for it any more. Its nodes are dropped one by one,
+// as their streams end.
 func (s *Store) End(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +157,8 @@ func (s *Store) End(name string) {
 	s.move()
 }
 
-// Drop forgets what a node should have. Its streams stay open and keep serving
-// nothing new: a proxy is never emptied because its owner went away.
+// Drop forgets the set of a node. The streams of the node stay open and get nothing new: a
+// proxy is never emptied because its owner went away.
 func (s *Store) Drop(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +174,7 @@ func (s *Store) Drop(id string) {
 	s.move(id)
 }
 
-// Get returns the set of a node, nil if there is none.
+// Get returns the set of a node, or nil.
 func (s *Store) Get(id string) *resource.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,14 +184,14 @@ func (s *Store) Get(id string) *resource.Set {
 	return nil
 }
 
-// HasPlugin reports whether what a node should have now carries a plugin
-// instance. It waits for nobody, because each question about a token asks it.
+// HasPlugin reports whether the current set of a node contains a plugin instance. It takes no
+// lock, because it is called for each question about a token.
 func (s *Store) HasPlugin(id, plugin string) bool {
 	set, ok := s.sets.Load(id)
 	return ok && set.(*resource.Set).HasPlugin(plugin)
 }
 
-// HasPlugins reports whether it carries any plugin instance; see [Store.HasPlugin].
+// HasPlugins reports whether the set contains any plugin instance; see [Store.HasPlugin].
 func (s *Store) HasPlugins(id string) bool {
 	set, ok := s.sets.Load(id)
 	return ok && set.(*resource.Set).HasPlugins()
@@ -222,8 +218,8 @@ func (s *Store) Published() uint64 {
 	return s.shown(nil, 0)
 }
 
-// shown is the newest revision that all of the named scopes show (nil for every
-// scope), none if there are no such scopes.
+// shown returns the newest revision that all named scopes show; nil names all scopes. It
+// returns none if no such scope exists.
 func (s *Store) shown(names []string, none uint64) uint64 {
 	revision, found := Newest, false
 	for name, sc := range s.scopes {
@@ -244,8 +240,8 @@ func (s *scope) newest() uint64 {
 	return s.published
 }
 
-// shows reports whether all of the named scopes show a revision, nil for every
-// scope. One that is not known has no nodes, and shows everything.
+// shows reports whether all named scopes show a revision; nil names all scopes. An unknown
+// scope has no nodes, so it shows everything.
 func (s *Store) shows(names []string, revision uint64) bool {
 	if names == nil {
 		for _, sc := range s.scopes {
@@ -272,8 +268,8 @@ func (s *Store) node(id string) *node {
 	return n
 }
 
-// move wakes those who watch progress, and judges the nodes that may have moved
-// for those who wait. The caller holds mu.
+// move wakes those who watch progress. For those who wait, it judges the nodes that may have
+// moved. The caller holds mu.
 func (s *Store) move(ids ...string) {
 	for w := range s.waiters {
 		w.judge(s, ids...)
@@ -295,8 +291,8 @@ func (n *node) changed(since uint64) {
 	}
 }
 
-// behind reports whether a stream that confirmed the changes up to acked lacks one
-// that may hold the revision or an older one.
+// behind reports whether a stream that confirmed the changes up to acked lacks a change that
+// may contain the revision or an older one.
 func (n *node) behind(acked, revision uint64) bool {
 	if acked < n.floor.version && n.floor.since <= revision {
 		return true
@@ -312,8 +308,8 @@ func (n *node) behind(acked, revision uint64) bool {
 	return false
 }
 
-// oldest is the oldest revision that the changes after acked may hold, Newest if there
-// are none.
+// oldest returns the oldest revision that the changes after acked may contain, or Newest if
+// there are none.
 func (n *node) oldest(acked uint64) uint64 {
 	oldest := Newest
 	if acked < n.floor.version {
@@ -328,8 +324,8 @@ func (n *node) oldest(acked uint64) uint64 {
 	return oldest
 }
 
-// newest is the stream opened last: the others are of a predecessor that is
-// ending, or half open, and will never answer.
+// newest returns the stream that was opened last. Older streams belong to a predecessor that
+// is ending, or are half open, and will never answer.
 func (n *node) newest() *Subscription {
 	var last *Subscription
 	for sub := range n.subs {

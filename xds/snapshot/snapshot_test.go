@@ -86,7 +86,7 @@ func TestWaitIsWokenAndBounded(t *testing.T) {
 	defer stop()
 	go func() { done <- st.Wait(limited, 2) }()
 	a.Confirm(a.State())
-	st.Publish(nil, 2) // no bytes change: the revision alone advances
+	st.Publish(nil, 2) // no bytes change: only the revision advances
 	if p := <-done; !p.Done() || len(p.Acknowledged) != 1 {
 		t.Fatalf("progress %+v", p)
 	}

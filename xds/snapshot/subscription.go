@@ -2,8 +2,8 @@ package snapshot
 
 import "github.com/meshgate/meshgate/xds/resource"
 
-// Subscription is the view of one stream on its node. Two streams of one node
-// are normal while a proxy reconnects; each has its own account.
+// Subscription is the view that one stream has of its node. Two streams of one node are normal
+// while a proxy reconnects; each has its own account.
 type Subscription struct {
 	store *Store
 	id    string
@@ -12,28 +12,27 @@ type Subscription struct {
 	// number orders the streams of a node by age.
 	number uint64
 
-	// guarded by store.mu
+	// The following fields are guarded by store.mu.
 	acked    uint64 // version of the set
-	fresh    bool   // nothing confirmed yet, not even an empty set
+	fresh    bool   // nothing is confirmed yet, not even an empty set
 	rejected []Rejection
 	closed   bool
 }
 
-// State is one consistent reading of a node.
+// State is one consistent view of a node.
 type State struct {
 	Set *resource.Set
-	// Revision is the newest that the node's scope showed when the set was read.
+	// Revision is the newest revision that the node's scope showed when the set was read.
 	Revision uint64
-	// Since is the oldest revision that may be part of what the stream had not
-	// confirmed when the set was read, 0 if it had confirmed nothing.
+	// Since is the oldest revision that may be part of what the stream had not confirmed when
+	// the set was read. It is 0 if the stream had confirmed nothing.
 	Since uint64
-	// Version counts the changes of this node's own set that the reading covers.
+	// Version counts the changes of this node's own set that the state includes.
 	Version uint64
 }
 
-// Subscribe registers a stream. Its wake channel is ready at once, so that a
-// loop over the channel handles the first set like all later ones. The caller
-// closes the subscription.
+// Subscribe registers a stream. Its wake channel is ready at once, so that a loop over the
+// channel handles the first set like all later ones. The caller closes the subscription.
 func (s *Store) Subscribe(id string) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,11 +45,11 @@ func (s *Store) Subscribe(id string) *Subscription {
 	return sub
 }
 
-// Wake is readable when the set may have changed since the last State. Signals
-// coalesce.
+// Wake returns a channel that is readable when the set may have changed since the last State.
+// Signals coalesce.
 func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 
-// State returns what the node should have now.
+// State returns the current state of the node.
 func (s *Subscription) State() State {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -64,9 +63,9 @@ func (s *Subscription) State() State {
 	return st
 }
 
-// Confirm records that everything of the given reading was sent and answered.
-// What was refused is told by Reject. It confirms the changes that the reading
-// covers and none that came later. It reports whether that was news.
+// Confirm records that everything in the given state was sent and answered. Refusals are
+// recorded by Reject. It confirms the changes that the state includes and no later ones, and
+// reports whether that was news.
 func (s *Subscription) Confirm(st State) (moved bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -92,7 +91,7 @@ func (s *Subscription) Reject(rs []Rejection) {
 	s.store.move(s.id)
 }
 
-// Close ends the subscription; it may be called more than once.
+// Close ends the subscription. It may be called more than once.
 func (s *Subscription) Close() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// apply takes a response as an Envoy would. The caller holds mu.
+// apply handles a response as an Envoy would. The caller holds mu.
 func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 	t := resource.TypeURL(m.GetTypeUrl())
 	h := c.types[t]
@@ -36,7 +36,7 @@ func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 				c.refused[t][name] = ""
 			}
 			c.answer(m, text)
-			c.warmed() // a start goes on after a refusal
+			c.warmed() // a start continues after a refusal
 			return
 		}
 	}
@@ -62,7 +62,7 @@ func (c *Client) apply(m *discovery.DeltaDiscoveryResponse) {
 	c.warmed()
 }
 
-// refuses returns why one resource is refused, and remembers it.
+// refuses returns why a resource is refused, and remembers the refusal.
 func (c *Client) refuses(t resource.TypeURL, r *discovery.Resource) string {
 	if c.opt.Refuse == nil {
 		return ""
@@ -97,7 +97,7 @@ func (c *Client) hold(t resource.TypeURL, h *holding, r *discovery.Resource) fun
 	return nil
 }
 
-// both does one after the other; either may be nil.
+// both returns a function that calls one after the other; either may be nil.
 func both(first, second func()) func() {
 	switch {
 	case first == nil:
@@ -108,13 +108,13 @@ func both(first, second func()) func() {
 	return func() { first(); second() }
 }
 
-// secrets asks for the secrets that a cluster or a listener names, wherever in it.
+// secrets asks for the secrets that a cluster or a listener names anywhere.
 func (c *Client) secrets(r *discovery.Resource, m proto.Message) func() {
 	if proto.Unmarshal(r.GetResource().GetValue(), m) != nil {
 		return nil
 	}
 	var names []string
-	// What is packed in a type that is not known here has no secrets.
+	// Content packed in a type that is not known here has no secrets.
 	_ = protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
 		message, ok := p.Index(-1).Value.Interface().(protoreflect.Message)
 		if !ok {
@@ -179,7 +179,8 @@ func (c *Client) routes(r *discovery.Resource) func() {
 	}
 }
 
-// remove has no effect on assignments, routes and secrets in an Envoy.
+// remove handles removals. In an Envoy, those of assignments, routes and secrets have no
+// effect.
 func (c *Client) remove(t resource.TypeURL, h *holding, names []string) {
 	if !c.opt.Relay && t != resource.Cluster && t != resource.Listener {
 		return
@@ -198,7 +199,7 @@ func (c *Client) remove(t resource.TypeURL, h *holding, names []string) {
 	}
 }
 
-// warmed releases what waits for warm clusters.
+// warmed sends what waits for warm clusters.
 func (c *Client) warmed() {
 	if len(c.warming) > 0 || c.held {
 		return

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Freeze marshals a message into a resource. It panics on what cannot be
-// marshalled, which is a mistake in a test.
+// Freeze marshals a message into a resource. It panics on an error, which is a mistake in the
+// test.
 func Freeze(t resource.TypeURL, name string, m proto.Message) *resource.Resource {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -43,7 +43,7 @@ func ads() *corev3.ConfigSource {
 	}
 }
 
-// Cluster is an EDS cluster; the timeout gives it other bytes.
+// Cluster returns an EDS cluster. Another timeout gives it other bytes.
 func Cluster(name string, timeout time.Duration) *resource.Resource {
 	return Freeze(resource.Cluster, name, &clusterv3.Cluster{
 		Name: name, ConnectTimeout: durationpb.New(timeout),
@@ -52,7 +52,7 @@ func Cluster(name string, timeout time.Duration) *resource.Resource {
 	})
 }
 
-// Endpoints is the assignment of a cluster to ports of 127.0.0.1.
+// Endpoints returns the assignment of a cluster to ports of 127.0.0.1.
 func Endpoints(cluster string, ports ...int) *resource.Resource {
 	m := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
 	for _, p := range ports {
@@ -70,7 +70,7 @@ func address(port int) *corev3.Address {
 	}}}
 }
 
-// Listener is an HTTP listener on 127.0.0.1 that takes its routes by RDS.
+// Listener returns an HTTP listener on 127.0.0.1 that takes its routes by RDS.
 func Listener(name string, port int, routes string) *resource.Resource {
 	return Freeze(resource.Listener, name, &listenerv3.Listener{
 		Name: name, Address: address(port),
@@ -89,7 +89,8 @@ func Listener(name string, port int, routes string) *resource.Resource {
 	})
 }
 
-// Routes sends everything to one cluster; with status it answers by itself.
+// Routes returns a route table that sends everything to one cluster, or answers with status if
+// that is not 0.
 func Routes(name, cluster string, status int) *resource.Resource {
 	r := &routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}}
 	r.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}

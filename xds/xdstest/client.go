@@ -1,9 +1,8 @@
-// Package xdstest is a delta ADS client for tests that holds what an Envoy
-// would hold. It follows the observed behaviour of Envoy 1.39, not only the
-// protocol: removals of assignments, routes and secrets have no effect, the
-// answer to clusters is withheld until they are warm, a changed cluster warms
-// until an assignment arrives after it and is not asked for again, and
-// listeners are requested once all clusters are warm.
+// Package xdstest is a delta ADS client for tests that holds what an Envoy would hold. It
+// follows the observed behaviour of Envoy 1.39, not only the protocol. Removals of
+// assignments, routes and secrets have no effect. The answer to clusters is withheld until
+// they are warm. A changed cluster warms until an assignment arrives after it, and the client
+// does not ask for it again. Listeners are requested once all clusters are warm.
 package xdstest
 
 import (
@@ -20,26 +19,26 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Options shape a client.
+// Options configure a client.
 type Options struct {
-	// Node is the node id; Token goes into the authorization metadata if set.
+	// Node is the node id. Token, if set, goes into the authorization metadata.
 	Node, Token string
-	// Reject returns the text of a refusal for a response, "" to accept it.
+	// Reject returns the text of a refusal for a whole response, "" to accept it.
 	Reject func(t resource.TypeURL, names []string) string
-	// Refuse returns why one resource is refused, "" to accept it: the others of the
-	// response are applied, as an Envoy does with what it could decode.
+	// Refuse returns why one resource is refused, "" to accept it. The other resources of the
+	// response are applied, as an Envoy does if it could decode the response.
 	Refuse func(t resource.TypeURL, name string) string
-	// Hold makes the client answer nothing until Release.
+	// Hold makes the client withhold all answers until Release.
 	Hold bool
 	// Versions are what a returning proxy has; see Client.Versions.
 	Versions map[resource.TypeURL]map[string]string
-	// Subscribed are the names a returning proxy lists.
+	// Subscribed are the names that a returning proxy lists.
 	Subscribed map[resource.TypeURL][]string
 	// Relay makes the client subscribe to everything of every type at once.
 	Relay bool
 }
 
-// Message is one response as it came.
+// Message is one response as it arrived.
 type Message struct {
 	Type    resource.TypeURL
 	Names   []string
@@ -65,8 +64,8 @@ type Client struct {
 	first   bool // the next request is the first of the stream
 	acked   int
 	nacked  int
-	// refused are the versions that were refused and not sent again since, by type
-	// and name; "" for a removal.
+	// refused are the versions that were refused and not sent again since, by type and name;
+	// "" for a removal.
 	refused map[resource.TypeURL]map[string]string
 }
 
@@ -97,7 +96,7 @@ func Dial(ctx context.Context, conn grpc.ClientConnInterface, opt Options) (*Cli
 		c.refused[t] = map[string]string{}
 		c.types[t] = &holding{names: map[string]struct{}{}, has: map[string]*resource.Resource{}}
 		for name, version := range opt.Versions[t] {
-			// Of what it had before, a returning proxy of a test knows the version only.
+			// A returning proxy of a test knows only the versions of what it had before.
 			c.types[t].has[name] = &resource.Resource{Type: t, Name: name, Version: version}
 		}
 	}
@@ -140,16 +139,16 @@ func (c *Client) ask(t resource.TypeURL, names ...string) {
 	c.send(r)
 }
 
-// send names the node in the first message only, as Envoy does.
+// send names the node only in the first message, as Envoy does.
 func (c *Client) send(r *discovery.DeltaDiscoveryRequest) {
 	if c.first {
 		r.Node, c.first = &corev3.Node{Id: c.opt.Node}, false
 	}
-	// A failure shows on the reading side.
+	// Recv returns the error of a failed send.
 	_ = c.stream.Send(r)
 }
 
-// Send sends a request as it is, for what a proxy should not do.
+// Send sends a request unchanged, for things that a proxy should not do.
 func (c *Client) Send(r *discovery.DeltaDiscoveryRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// View is what the client holds, for conditions.
+// View gives conditions access to what the client holds.
 type View struct{ c *Client }
 
-// Version returns the version held under a name, "" if there is none.
+// Version returns the version held under a name, or "".
 func (v View) Version(t resource.TypeURL, name string) string {
 	if r := v.c.types[t].has[name]; r != nil {
 		return r.Version
@@ -38,8 +38,8 @@ func (v View) Names(t resource.TypeURL) []string {
 	return slices.Sorted(maps.Keys(v.c.types[t].has))
 }
 
-// Refused returns the version that was refused under a name and not sent again
-// since, "" for a removal.
+// Refused returns the version that was refused under a name and not sent again since, "" for a
+// removal.
 func (v View) Refused(t resource.TypeURL, name string) (version string, ok bool) {
 	version, ok = v.c.refused[t][name]
 	return version, ok
@@ -51,27 +51,27 @@ func (v View) Asks(t resource.TypeURL, name string) bool {
 	return ok
 }
 
-// Warming is the number of clusters that are not warm.
+// Warming returns the number of clusters that are not warm.
 func (v View) Warming() int { return len(v.c.warming) }
 
-// Messages is what has arrived so far.
+// Messages returns what has arrived so far.
 func (v View) Messages() []Message { return slices.Clone(v.c.log) }
 
 // Answers returns how many responses were accepted and refused.
 func (v View) Answers() (acked, nacked int) { return v.c.acked, v.c.nacked }
 
-// Err is why the stream ended, nil while it is open.
+// Err returns why the stream ended, or nil while it is open.
 func (v View) Err() error { return v.c.err }
 
-// Changed returns a channel that is closed at the next event of the stream. Take
-// it before looking.
+// Changed returns a channel that is closed at the next event of the stream. Take it before
+// looking at the state.
 func (c *Client) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changed
 }
 
-// See reads the state once.
+// See calls f with the current state.
 func (c *Client) See(f func(View)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Client) Messages() []Message {
 	return out
 }
 
-// WaitFor blocks until the condition holds and fails the test after a while.
+// WaitFor blocks until the condition holds. It fails the test after a while.
 func (c *Client) WaitFor(t testing.TB, what string, cond func(View) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

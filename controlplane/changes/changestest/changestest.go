@@ -1,5 +1,4 @@
-// Package changestest holds both APIs against what they have in common in telling who
-// changed what.
+// Package changestest checks what both APIs have in common in reporting who changed what.
 package changestest
 
 import (
@@ -16,23 +15,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// API is one over an empty store.
+// API is an API over an empty store.
 type API struct {
-	// Write makes the change of a number, which is another one for each.
+	// Write makes the change with a number. Each number makes a different change.
 	Write func(n int)
-	// Page returns the numbers of the changes at a target, and the target of the next
-	// page; empty if this was the last one.
+	// Page returns the numbers of the changes at a target, and the target of the next page,
+	// or "" after the last one.
 	Page func(target string) (numbers []uint64, next string)
 }
 
-// PagesWhileOthersWrite demands that whoever follows the pages sees everything that was
-// there when it began, each once, whatever is written meanwhile.
+// PagesWhileOthersWrite demands that a client that follows the pages sees each change that
+// existed at the beginning exactly once, no matter what is written meanwhile.
 func PagesWhileOthersWrite(t *testing.T, open func(t *testing.T) API) {
 	t.Helper()
 	down := []uint64{20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
 	for start, want := range map[string][]uint64{
 		"/changes?size=6":         down,
-		"/changes?size=6&since=9": {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}, // and what came before it got there
+		"/changes?size=6&since=9": {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}, // and changes that were made before it got there
 	} {
 		a, n := open(t), 0
 		for ; n < 20; n++ {
@@ -52,8 +51,8 @@ func PagesWhileOthersWrite(t *testing.T, open func(t *testing.T) API) {
 	}
 }
 
-// Logged sends requests and returns, for each, its method and what its line in the log
-// says of who did what to which resource. No line may hold any of the secrets.
+// Logged sends requests. For each it returns the method, and what its log line says about
+// who did what to which resource. No line may contain any of the secrets.
 func Logged(t *testing.T, h http.Handler, requests []*http.Request, secrets ...string) (out []string) {
 	t.Helper()
 	var log bytes.Buffer

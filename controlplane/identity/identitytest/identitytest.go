@@ -1,5 +1,5 @@
-// Package identitytest has what the tests of certificates and tokens share: a clock
-// that they move, a store, PEM, and whose fault an error is.
+// Package identitytest has what the tests of certificates and tokens share: a clock that
+// they can move, a store, PEM, and a check of error codes.
 package identitytest
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// Epoch is when the tests' clocks begin.
+// Epoch is the initial time of the tests' clocks.
 var Epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Clock is moved by the test.
+// Clock is a clock that the test moves.
 type Clock struct{ at atomic.Pointer[time.Time] }
 
 // NewClock returns a clock that shows [Epoch].
@@ -27,7 +27,7 @@ func NewClock() *Clock {
 	return c
 }
 
-// Now is what the clock shows.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time { return *c.at.Load() }
 
 // Advance moves the clock.
@@ -62,8 +62,8 @@ func Certificate(t testing.TB, data []byte) *x509.Certificate {
 	return c
 }
 
-// Internal says that an error, if there is one, is the control plane's own. A code
-// that blames a token or a mesh would be taken as final by who is told.
+// Internal checks that an error, if there is one, is the control plane's own. Clients would
+// take a code that blames a token or a mesh as final.
 func Internal(t testing.TB, err error) error {
 	t.Helper()
 	if err != nil && fault.CodeOf(err) != fault.Internal {

@@ -6,10 +6,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Dumps says whose dump was asked for, and where from; the errors are by node.
+// Dumps answers questions for dumps, with the asked node and source in the answer. It holds
+// errors by node.
 type Dumps map[string]error
 
-// XDS shows a dump without configuration. From nowhere there is none.
+// XDS shows a dump without configuration. The source "nowhere" is invalid.
 func (d Dumps) XDS(_ context.Context, node, from string, show func(dump []byte)) error {
 	if err := d[node]; err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package nodestest has a few nodes for the tests of APIs that show them.
+// Package nodestest has a few nodes for tests of APIs that show nodes.
 package nodestest
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
-// Nodes are documents in the order of their names. It is not for concurrent use.
+// Nodes holds documents in the order of their names. It is not safe for concurrent use.
 type Nodes struct {
 	Documents []nodes.Node
-	// Awaited are the marks that were waited for, Failing is the error of each removal.
+	// Awaited are the marks that were waited for. Failing is the error of each removal.
 	Awaited []string
 	Failing error
 }
 
-// New returns a gateway in step, a sidecar that refuses configuration, one that is
-// refused itself, and one that never came.
+// New returns a gateway in step, a sidecar that rejects configuration, a node that is
+// refused, and one that never came.
 func New() *Nodes {
 	at := func(minute int) *time.Time {
 		t := time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC)
@@ -75,7 +75,7 @@ func (n *Nodes) List(q nodes.Query) nodes.Page {
 // Await returns at once.
 func (n *Nodes) Await(_ context.Context, mark string) { n.Awaited = append(n.Awaited, mark) }
 
-// Get returns one.
+// Get returns one node.
 func (n *Nodes) Get(name string) (nodes.Node, error) {
 	for _, d := range n.Documents {
 		if d.Name == name {
@@ -85,7 +85,7 @@ func (n *Nodes) Get(name string) (nodes.Node, error) {
 	return nodes.Node{}, fault.New(fault.NotFound, "node %q is not known", name)
 }
 
-// Remove removes one that is away.
+// Remove removes a node that is away.
 func (n *Nodes) Remove(_ context.Context, name string) error {
 	if n.Failing != nil {
 		return n.Failing
@@ -101,7 +101,7 @@ func (n *Nodes) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-// RemoveFormer takes one that is connected, and does nothing.
+// RemoveFormer accepts a connected node, and does nothing.
 func (n *Nodes) RemoveFormer(name string) error {
 	d, err := n.Get(name)
 	if err == nil && d.State != insight.Connected {

@@ -1,5 +1,5 @@
-// Package steadytest has a wall clock that a test sets, for processes that measure by
-// package steady.
+// Package steadytest has a wall clock that a test sets, for processes that use package
+// steady.
 package steadytest
 
 import (
@@ -9,17 +9,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/steady"
 )
 
-// Clock is the clock of a process, as [steady.Clock] is.
+// Clock is the clock of a process, like [steady.Clock].
 type Clock interface {
 	Earliest() time.Time
 	Latest() time.Time
 	Note(at time.Time)
 }
 
-// Hand is the wall clock of a host, which is set by hand. The clock of the test itself is
-// right. Its methods may be called by several goroutines.
+// Hand is the wall clock of a host, set by hand. The clock of the test itself is right. Its
+// methods may be called by several goroutines.
 type Hand struct {
-	// AtItsWord, a defect, has processes take the wall clock at its word.
+	// AtItsWord simulates a defect: processes believe the wall clock as it is.
 	AtItsWord bool
 
 	mu      sync.Mutex
@@ -27,21 +27,21 @@ type Hand struct {
 	process Clock
 }
 
-// Set says how far the wall clock is ahead of the right time.
+// Set sets how far the wall clock is ahead of the right time.
 func (h *Hand) Set(ahead time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.off = ahead
 }
 
-// Now is the wall clock.
+// Now returns the wall clock.
 func (h *Hand) Now() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().Add(h.off)
 }
 
-// Begin returns the clock of a process that begins.
+// Begin returns the clock of a new process.
 func (h *Hand) Begin() Clock {
 	base := time.Now()
 	var next Clock = word{h}
@@ -54,8 +54,8 @@ func (h *Hand) Begin() Clock {
 	return next
 }
 
-// Past is up to when rows of a store have ended, by the clock of the process that began
-// last. There must have been one.
+// Past returns the time before which rows of a store have ended, by the clock of the newest
+// process. There must be one.
 func (h *Hand) Past() time.Time {
 	h.mu.Lock()
 	process := h.process
@@ -63,7 +63,7 @@ func (h *Hand) Past() time.Time {
 	return process.Earliest()
 }
 
-// word is a wall clock that is taken at its word.
+// word is a wall clock that is believed as it is.
 type word struct{ h *Hand }
 
 // Earliest implements [Clock].

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A process believes a wall clock that is set within bounds, and one that takes it at its
-// word follows it; the next process begins with what the clock says then.
+// TestHand: a process believes a wall clock only within bounds, and one that believes it as
+// it is follows every setting. The next process starts with what the clock says then.
 func TestHand(t *testing.T) {
 	for _, word := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

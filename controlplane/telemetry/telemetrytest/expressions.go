@@ -1,5 +1,5 @@
-// Package telemetrytest reads what the dashboards and the alerts of docs/operations ask
-// Prometheus for, so that tests can hold it against what there is.
+// Package telemetrytest reads the expressions of the dashboards and alerts in
+// docs/operations, so that tests can compare them with the existing metrics.
 package telemetrytest
 
 import (
@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Expression is one of a panel or an alert.
+// Expression is the expression of a panel or an alert.
 type Expression struct {
 	// Where names the file and the panel or alert.
 	Where string
 	Expr  string
 }
 
-// Expressions reads those of all dashboards and alerts of a directory.
+// Expressions reads the expressions of all dashboards and alerts of a directory.
 func Expressions(operations string) ([]Expression, error) {
 	out, err := alerts(filepath.Join(operations, "alerts.yaml"))
 	if err != nil {
@@ -88,15 +88,15 @@ func read(file string, into any, unmarshal func([]byte, any) error) error {
 }
 
 var (
-	// Label matchers, ranges and texts hold no names of families, nor do lists of labels.
+	// Label matchers, ranges, texts and lists of labels contain no names of families.
 	noNames    = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(?:by|without|on|ignoring)\s*\([^)]*\)`)
 	identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*\b\s*\(?`)
 	operators  = []string{"and", "or", "unless", "bool"}
 )
 
-// Families lists the families that an expression reads, with the suffix of a series of a
-// histogram. It understands what the dashboards and alerts use, no more: a family must
-// stand by its name.
+// Families lists the families that an expression reads. Series of a histogram keep their
+// suffix. It understands only what the dashboards and alerts use: a family must be given by
+// its name.
 func Families(expr string) (out []string) {
 	for _, word := range identifier.FindAllString(noNames.ReplaceAllString(expr, ""), -1) {
 		if name := strings.TrimSpace(word); !strings.HasSuffix(name, "(") && !slices.Contains(operators, name) {

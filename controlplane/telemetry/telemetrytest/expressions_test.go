@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A family that is overlooked is one that no test looks for in a scrape.
+// TestFamilies: if a family were overlooked, no test would look for it in a scrape.
 func TestFamilies(t *testing.T) {
 	for expr, want := range map[string]string{
 		`up{job="meshgate-control-plane"} == 0 unless on (instance) (last_over_time(a_b[22h]) == 1 and on (instance) c_d == 1)`: "up a_b c_d",
@@ -22,8 +22,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Every expression of the product names a family, and none hides one behind a matcher of
-// names, where Families would not see it.
+// TestEveryExpressionNamesAFamily: every expression of the product names a family, and none
+// hides one behind a matcher of names, where Families would not see it.
 func TestEveryExpressionNamesAFamily(t *testing.T) {
 	all, err := Expressions(filepath.Join("..", "..", "..", "docs", "operations"))
 	if err != nil || len(all) < 100 {

@@ -1,4 +1,4 @@
-// Package hosttest has stand-ins for what a filter host stands on: a token cache with one
+// Package hosttest has stand-ins for the parts around a filter host: a token cache with one
 // token, and a log that tests can read.
 package hosttest
 
@@ -13,7 +13,7 @@ import (
 // Chain is a chain of the service s that issues tokens.
 const Chain = `{"route":"r","service":"s","issues":true,"plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true,"in_body":true}}]}`
 
-// Log is a log that tests can read. It has lines of level 2 (info) and above.
+// Log is a log that tests can read. It keeps lines of level 2 (info) and above.
 type Log struct {
 	mu    sync.Mutex
 	lines []string
@@ -37,15 +37,15 @@ func (l *Log) Text() string {
 }
 
 // Tokens is a token cache with one token in its first level. The token "bad" is unknown
-// there, all others are missing.
+// there, and all others are missing.
 type Tokens struct {
 	Hash   contract.Hash
 	Packed []byte
 	// Closed is closed by Close.
 	Closed chan struct{}
-	// Resolve takes the place of the deeper levels.
+	// Resolve replaces the deeper levels.
 	Resolve func(done func(contract.Answer, []byte))
-	// GivenUp hears that a look-up was given up. It may be nil.
+	// GivenUp is called when a look-up was given up. It may be nil.
 	GivenUp func()
 }
 

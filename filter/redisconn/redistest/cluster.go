@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// StartCluster runs three primaries and a replica of the first, and returns when they
-// are whole.
+// StartCluster runs three primaries and a replica of the first one. It returns when the
+// cluster is complete.
 func StartCluster(t testing.TB) (servers [4]*Server) {
 	t.Helper()
 	slots := []string{"0 5460", "5461 10922", "10923 16383"}
@@ -36,7 +36,7 @@ func StartCluster(t testing.TB) (servers [4]*Server) {
 	return servers
 }
 
-// AwaitFollowing waits until it is a replica that has what its primary has.
+// AwaitFollowing waits until the server is a replica that has the data of its primary.
 func (s *Server) AwaitFollowing(t testing.TB) {
 	t.Helper()
 	Until(t, "the replica follows", func() bool {
@@ -45,8 +45,8 @@ func (s *Server) AwaitFollowing(t testing.TB) {
 	})
 }
 
-// TakeOver makes a replica the primary of what its primary had, whatever the others say,
-// and waits until it answers as such.
+// TakeOver makes a replica the primary of its primary's slots without the consent of the
+// others, and waits until it answers as such.
 func (s *Server) TakeOver(t testing.TB) {
 	t.Helper()
 	if said := s.CLI(t, "CLUSTER", "FAILOVER", "TAKEOVER"); said != "OK" {

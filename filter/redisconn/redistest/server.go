@@ -16,29 +16,30 @@ import (
 	"github.com/meshgate/meshgate/e2e/ports"
 )
 
-// patience is how long a server may take to begin on a busy machine.
+// patience is how long a server may take to start on a busy machine.
 const patience = time.Minute
 
-// Server is a redis-server that keeps nothing on disk. It ends with its test.
+// Server is a redis-server that stores nothing on disk. It ends with its test.
 type Server struct {
-	// Port is its own: no other test is given it, and it keeps it over restarts.
+	// Port belongs to this server: no other test gets it, and it stays the same over
+	// restarts.
 	Port string
-	// bus is where other members of its cluster reach it; empty outside a cluster.
+	// bus is the port where other members of its cluster reach it. It is empty outside a
+	// cluster.
 	bus     string
 	args    []string
 	process *process
 }
 
-// Start runs a server on a free port of this host, with further arguments, and returns
-// once it accepts connections.
+// Start runs a server on a free port of this host, with further arguments. It returns once
+// the server accepts connections.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	free := take(t, 1)
 	return start(t, &Server{Port: free[0], args: slices.Concat([]string{"--port", free[0]}, args)})
 }
 
-// StartTLS is [Start] for a server that speaks nothing but TLS, and demands no
-// certificate of its clients.
+// StartTLS is [Start] for a server that accepts only TLS and demands no client certificates.
 func StartTLS(t testing.TB, certFile, keyFile string) *Server {
 	t.Helper()
 	free := take(t, 1)
@@ -74,8 +75,7 @@ func take(t testing.TB, n int) []string {
 	return texts
 }
 
-// Restart ends it, if it runs, and begins another one at the same address. It holds
-// nothing.
+// Restart ends the server, if it runs, and starts an empty one at the same address.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill()
@@ -88,7 +88,7 @@ func (s *Server) Restart(t testing.TB) {
 	s.process = p
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // it is killed, or what it says is shown
+		_ = p.cmd.Wait() // it was killed, or its output is shown
 	}()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -101,7 +101,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Kill ends it at once, also if it is frozen, and waits until it is gone.
+// Kill ends the server at once, even if it is frozen, and waits until it is gone.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
@@ -111,10 +111,10 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
-// Freeze stops it with its connections open: nothing answers any more.
+// Freeze stops the server with its connections open: it no longer answers.
 func (s *Server) Freeze(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
 
-// Thaw lets it go on.
+// Thaw lets the server continue.
 func (s *Server) Thaw(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGCONT) }
 
 func (s *Server) signal(t testing.TB, signal syscall.Signal) {
@@ -124,11 +124,11 @@ func (s *Server) signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// Address is its host and port.
+// Address returns its host and port.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.Port) }
 
-// User adds a user with a password, and returns both as they stand in a URL before
-// the address.
+// User adds a user with a password. It returns both in the form that precedes the address in
+// a URL.
 func (s *Server) User(t testing.TB, name, password string, rules ...string) string {
 	t.Helper()
 	s.CLI(t, slices.Concat([]string{"ACL", "SETUSER", name, "on", ">" + password}, rules)...)
@@ -141,13 +141,13 @@ func (s *Server) Disconnect(t testing.TB) {
 	s.CLI(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 }
 
-// Meet introduces another member of a cluster to it.
+// Meet introduces another member of a cluster to this one.
 func (s *Server) Meet(t testing.TB, other *Server) {
 	t.Helper()
 	s.CLI(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, other.bus)
 }
 
-// CLI runs one command as the default user, and returns what redis-cli prints.
+// CLI runs one command as the default user and returns what redis-cli prints.
 func (s *Server) CLI(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("redis-cli", slices.Concat([]string{"-p", s.Port}, args)...).CombinedOutput() //nolint:gosec // arguments of tests
@@ -157,7 +157,7 @@ func (s *Server) CLI(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// process is one life of a server. As a writer it takes what the server says.
+// process is one run of a server. As a writer it receives the output of the server.
 type process struct {
 	cmd          *exec.Cmd
 	ready, ended chan struct{}

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestLives: a server answers as soon as it was started, is another, empty one after a
-// restart, and can be ended while it is frozen.
+// TestLives: a server answers as soon as Start returns. After a restart it is another, empty
+// server. It can be killed while it is frozen.
 func TestLives(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	if got := s.CLI(t, "SET", "a", "1"); got != "OK" {

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// about says in the metadata of a route what it does with the requests that the
-// filter lets pass, for the access log. why is empty unless it refuses them.
+// about records in the metadata of a route, for the access log, what the route does with
+// requests that the filter lets pass. why is empty unless the route refuses them.
 func about(r *routev3.Route, decision contract.Decision, why contract.Reason, entity map[string]string) *routev3.Route {
 	s := &structpb.Struct{Fields: map[string]*structpb.Value{contract.MetaDecision: structpb.NewStringValue(string(decision))}}
 	if why != "" {
@@ -24,7 +24,7 @@ func about(r *routev3.Route, decision contract.Decision, why contract.Reason, en
 	return r
 }
 
-// entity names route and service.
+// entity returns the names and ids of the route and its service.
 func (k routeKey) entity() map[string]string {
 	out := map[string]string{contract.MetaRoute: label(k.route.Spec.Name, k.route.ID), contract.MetaRouteID: k.route.ID}
 	if k.service != nil {
@@ -33,7 +33,7 @@ func (k routeKey) entity() map[string]string {
 	return out
 }
 
-// label is what people call something.
+// label returns the name of something or, without a name, its id.
 func label(name, id string) string {
 	if name != "" {
 		return name
@@ -41,11 +41,11 @@ func label(name, id string) string {
 	return id
 }
 
-// maxLabel bounds the part of a name that a person has chosen.
+// maxLabel is the maximum length of a part that a user has named.
 const maxLabel = 60
 
-// statLabel is a name as a part of names inside Envoy: without the signs that
-// separate the parts of statistics, and not long.
+// statLabel turns a name into a part of a name inside Envoy. It replaces characters that
+// separate the parts of statistics, and limits the length.
 func statLabel(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -56,7 +56,7 @@ func statLabel(name string) string {
 	}, name[:min(len(name), maxLabel)])
 }
 
-// routeName is unique by the id, and readable by the name.
+// name returns a name that is unique by the id and readable by the name of the route.
 func (k routeKey) name() string {
 	if k.route.Spec.Name == "" {
 		return k.route.ID

@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Envoy takes the access log in all its forms, and what it names is there.
+// Envoy accepts the access log in all its forms, and the clusters that it names exist.
 func TestAccessLogsAreAccepted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		settings accesslog.Settings
@@ -50,7 +50,7 @@ func TestAccessLogsAreAccepted(t *testing.T) {
 				}
 			}
 			validate(t, result.Set)
-			var own []*resource.Resource // as an agent with a file of its own takes it
+			var own []*resource.Resource // as an agent with its own file accepts it
 			for _, kind := range resource.Types {
 				for _, res := range result.Set.All(kind) {
 					body, err := machine.Bounds{AccessLog: filepath.Join(t.TempDir(), "log"), Roots: params.RootsFile}.Admit(string(kind), res.Body)
@@ -86,8 +86,7 @@ func loggersOf(t *testing.T, res *resource.Resource) []*accesslogv3.AccessLog {
 	return nil
 }
 
-// What people read in statistics and in configurations has the name that they gave,
-// and stays one of its kind.
+// Statistics and configurations show the names that users gave, and those names stay unique.
 func TestNamesHaveNames(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Services, id(1, 0), 1, &gateway.Service{Name: "orders.v2", Protocol: "http", Host: "127.0.0.1", Port: 9000, Enabled: true})

@@ -22,9 +22,9 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// balance sets how a cluster chooses among the targets of its upstream. With
-// fewer healthy targets than the threshold asks for it serves nothing; Envoy's
-// own panic would serve from the sick ones.
+// balance sets how a cluster chooses among the targets of its upstream. If fewer targets are
+// healthy than the threshold requires, the cluster serves nothing. Envoy's own panic mode
+// would use unhealthy targets.
 func balance(c *clusterv3.Cluster, k clusterKey) error {
 	u := k.upstream.Spec
 	c.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: u.Healthchecks.Threshold}
@@ -37,8 +37,8 @@ func balance(c *clusterv3.Cluster, k clusterKey) error {
 	case gateway.LeastConnections:
 		return choose(c, "least_request", &leastv3.LeastRequest{LocalityLbConfig: local, SelectionMethod: leastv3.LeastRequest_FULL_SCAN})
 	case gateway.ConsistentHashing:
-		// What is hashed is part of the cluster, and not of its routes, for it is
-		// the upstream's.
+		// The hash policy belongs to the cluster, not to its routes, because the upstream
+		// defines it.
 		slots := wrapperspb.UInt64(uint64(max(u.Slots, 1)))
 		return choose(c, "ring_hash", &ringv3.RingHash{
 			MinimumRingSize: slots, MaximumRingSize: slots,
@@ -48,7 +48,7 @@ func balance(c *clusterv3.Cluster, k clusterKey) error {
 	return fmt.Errorf("algorithm %q of upstream %s is unknown", u.Algorithm, k.upstream.ID)
 }
 
-// choose sets the one policy of a cluster.
+// choose sets the only policy of a cluster.
 func choose(c *clusterv3.Cluster, name string, m proto.Message) error {
 	policy, err := plan.Pack(m)
 	if err != nil {
@@ -60,8 +60,8 @@ func choose(c *clusterv3.Cluster, name string, m proto.Message) error {
 	return nil
 }
 
-// hashPolicies are what is hashed and its fallback. The first ends the search
-// where it finds something; where nothing is found the target is a random one.
+// hashPolicies returns the hash policy and its fallback. The first one is terminal: it ends
+// the search if it finds a value. If neither finds one, the target is random.
 func hashPolicies(u *gateway.Upstream) []*routev3.RouteAction_HashPolicy {
 	var out []*routev3.RouteAction_HashPolicy
 	if p := hashPolicy(u.HashOn, u.HashOnHeader, u.HashOnQueryArg, u); p != nil {
@@ -77,7 +77,7 @@ func hashPolicies(u *gateway.Upstream) []*routev3.RouteAction_HashPolicy {
 func hashPolicy(on, header, argument string, u *gateway.Upstream) *routev3.RouteAction_HashPolicy {
 	switch on {
 	case gateway.HashConsumer:
-		// Set by the filter, and removed from what clients send.
+		// The filter sets this header, and removes it from client requests.
 		return hashHeader(contract.IdentityHeaders[contract.HeaderConsumerID])
 	case gateway.HashIP:
 		return &routev3.RouteAction_HashPolicy{PolicySpecifier: &routev3.RouteAction_HashPolicy_ConnectionProperties_{

@@ -24,7 +24,7 @@ func balanced(w *world) {
 	w.put(gateway.Routes, id(2, 1), 1, routeSpec(id(1, 1), "/p"))
 }
 
-// clusterOf is the name of the one cluster of the world's service.
+// clusterOf returns the name of the only cluster of the world's service.
 func clusterOf(t *testing.T, set *resource.Set) string {
 	t.Helper()
 	for c := range set.Each(resource.Cluster) {
@@ -179,8 +179,8 @@ func TestUnresolvedIdentitiesFailClosed(t *testing.T) {
 	}
 }
 
-// TestExpectedStatuses: every status is a success unless it is called a failure,
-// and ranges neither touch nor overlap.
+// TestExpectedStatuses: every status is a success unless it is configured as a failure. The
+// ranges neither touch nor overlap.
 func TestExpectedStatuses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		status := rapid.IntRange(100, 599)

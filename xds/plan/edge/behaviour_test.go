@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestFamilies: what routes for other protocols than HTTP lead to.
+// TestFamilies: routes for protocols other than HTTP lead to the right result.
 func TestFamilies(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
@@ -51,8 +51,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestInsecureGRPCTellsThePluginsNothing: what comes before the plugins checks the
-// protocol alone.
+// TestInsecureGRPCTellsThePluginsNothing: a request without TLS to a grpcs route reaches no
+// plugin; only the protocol is checked.
 func TestInsecureGRPCTellsThePluginsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
@@ -69,8 +69,8 @@ func TestInsecureGRPCTellsThePluginsNothing(t *testing.T) {
 	}
 }
 
-// TestMetadataPlaces: a route whose plugin answers for metadata is found at the
-// well-known place of each of its paths, by any method, and nowhere else.
+// TestMetadataPlaces: if a plugin of a route answers for metadata, the route also matches the
+// well-known location of each of its paths, for any method, and no other location.
 func TestMetadataPlaces(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
@@ -103,8 +103,8 @@ func TestMetadataPlaces(t *testing.T) {
 	}
 }
 
-// TestNothingEscapesIntoExpressions puts characters that mean something in regular
-// expressions into hosts, paths, headers and paths of services.
+// TestNothingEscapesIntoExpressions uses characters with a meaning in regular expressions in
+// hosts, paths, headers and the paths of services.
 func TestNothingEscapesIntoExpressions(t *testing.T) {
 	text := rapid.StringMatching(`[a-c.*+?|()\[\]{}^$\\%~-]{1,5}`)
 	ambiguous := regexp.MustCompile("(?s)^(?:" + strings.ReplaceAll(dotSegment, `\C`, ".") + ")$")
@@ -123,7 +123,7 @@ func TestNothingEscapesIntoExpressions(t *testing.T) {
 			w.putOracle(r, n)
 		}
 		p := NewPlanner(testParams)
-		p.copies = 1 // hosts are compared, not only looked up
+		p.copies = 1 // so that hosts are compared, not only looked up
 		table := tableOf(rt, p.Plan(w.state()).Set)
 		asked := rapid.SampledFrom([]string{path, path + "/z", path + "z", path + "../z", path + "/", "/x" + clean(text.Draw(rt, "asked"))})
 		for range 10 {
@@ -142,7 +142,7 @@ func TestNothingEscapesIntoExpressions(t *testing.T) {
 	})
 }
 
-// TestRedirects: every code, for https and wss.
+// TestRedirects covers every status code, for https and wss.
 func TestRedirects(t *testing.T) {
 	for code, want := range redirects {
 		for _, protocol := range []string{"https", "wss"} {

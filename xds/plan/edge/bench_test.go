@@ -33,8 +33,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// fill stores routes on hosts, and routes without, all of one service that has a
-// plugin if chained.
+// fill stores routes on hosts, and routes without hosts, all of one service. If chained, the
+// service has a plugin.
 func fill(w *world, hosts, perHost, hostless int, chained bool) {
 	w.put(gateway.Services, id(1, 0), 1, serviceSpec("/s"))
 	if chained {
@@ -58,7 +58,7 @@ func fill(w *world, hosts, perHost, hostless int, chained bool) {
 	}
 }
 
-// observed is an Envoy whose routes come from a file.
+// observed is an Envoy that reads its routes from a file.
 type observed struct {
 	b             *testing.B
 	address, file string
@@ -67,7 +67,7 @@ type observed struct {
 	conn          net.Conn
 }
 
-// observe starts an Envoy with a table and asks it for a host on one connection.
+// observe starts an Envoy with a table and opens one connection to it.
 func observe(b *testing.B, set *resource.Set, table *routev3.RouteConfiguration) *observed {
 	b.Helper()
 	o := &observed{b: b, file: filepath.Join(b.TempDir(), "routes.pb")}
@@ -103,7 +103,7 @@ func subscribe(b *testing.B, l *listenerv3.Listener, file string) {
 	})
 }
 
-// write replaces the file by a table that names its version in every answer.
+// write replaces the file with a table that adds its version to every answer.
 func (o *observed) write(table *routev3.RouteConfiguration, version int) {
 	o.b.Helper()
 	t, _ := proto.Clone(table).(*routev3.RouteConfiguration)
@@ -124,7 +124,7 @@ func (o *observed) write(table *routev3.RouteConfiguration, version int) {
 	}
 }
 
-// ask sends a request that no upstream sees and returns the version of the table.
+// ask sends a request that reaches no upstream. It returns the version of the table.
 func (o *observed) ask(host, path string) string {
 	o.b.Helper()
 	if _, err := fmt.Fprintf(o.conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {
@@ -140,8 +140,8 @@ func (o *observed) ask(host, path string) string {
 	return r.Header.Get("X-Version")
 }
 
-// cpu is the processor time that the Envoy's main thread, which builds tables, has
-// used, or all its threads together.
+// cpu returns the processor time used by Envoy's main thread, which builds tables, or by all
+// its threads.
 func (o *observed) cpu(all bool) time.Duration {
 	o.b.Helper()
 	pattern := fmt.Sprintf("/proc/%d/task/%d/schedstat", o.process.Pid, o.process.Pid)
@@ -167,7 +167,7 @@ func (o *observed) cpu(all bool) time.Duration {
 	return sum
 }
 
-// rss is the resident memory in MB.
+// rss returns the resident memory in MB.
 func (o *observed) rss() float64 {
 	o.b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", o.process.Pid))
@@ -181,7 +181,7 @@ func (o *observed) rss() float64 {
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
-// everyRoute edits all routes of a table that a request can reach.
+// everyRoute edits every route with a filter configuration in a table.
 func everyRoute(b *testing.B, table *routev3.RouteConfiguration, fn func(*routev3.Route) []*routev3.Route) *routev3.RouteConfiguration {
 	b.Helper()
 	out, _ := proto.Clone(table).(*routev3.RouteConfiguration)
@@ -226,7 +226,7 @@ func everyAction(m *xdsmatcherv3.Matcher, fn func(*xdscorev3.TypedExtensionConfi
 	follow(m.GetOnNoMatch())
 }
 
-// forms are the ways of carrying chains and of stripping prefixes that are compared.
+// forms are the compared ways of carrying chains and of stripping prefixes.
 var forms = []struct {
 	name string
 	edit func(*testing.B, *routev3.RouteConfiguration) *routev3.RouteConfiguration
@@ -285,8 +285,8 @@ func withoutRegex(r *routev3.Route) *routev3.Route {
 	return p
 }
 
-// BenchmarkRoutesUpdate replaces a table in a running Envoy and waits until it
-// answers by the new one.
+// BenchmarkRoutesUpdate replaces a table in a running Envoy and waits until Envoy answers from
+// the new one.
 func BenchmarkRoutesUpdate(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		for _, c := range forms {
@@ -316,8 +316,8 @@ func BenchmarkRoutesUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkRoutesLookup asks for a path that no route has, which is the longest
-// way through a table, and for the last route, which its chain refuses.
+// BenchmarkRoutesLookup requests a path that no route has, which is the longest way through a
+// table, and the last route, whose chain refuses the request.
 func BenchmarkRoutesLookup(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000} {
 		w := newWorld(b)
@@ -340,8 +340,8 @@ func BenchmarkRoutesLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkRoutesWithoutHosts starts Envoy with 1,000 hosts of one route each and
-// 100 routes without hosts, with virtual hosts merged and not.
+// BenchmarkRoutesWithoutHosts starts Envoy with 1,000 hosts of one route each and 100 routes
+// without hosts, with and without merged virtual hosts.
 func BenchmarkRoutesWithoutHosts(b *testing.B) {
 	for name, copies := range map[string]int{"merged": mostCopies, "apart": 1 << 30} {
 		b.Run(name, func(b *testing.B) {
@@ -367,7 +367,7 @@ func BenchmarkRoutesWithoutHosts(b *testing.B) {
 	}
 }
 
-// BenchmarkRoutesPlan changes one route among many and plans.
+// BenchmarkRoutesPlan changes one of many routes and plans.
 func BenchmarkRoutesPlan(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("routes=%d", n), func(b *testing.B) {

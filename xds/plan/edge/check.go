@@ -7,9 +7,9 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// Check holds what Plan has made of a state against a plan from nothing, byte for
-// byte. It costs a whole plan and is for tests and for operators who suspect a
-// mistake. A result of which something failed and stayed as it was is passed over.
+// Check compares a result of Plan with a plan from nothing, byte for byte. It costs a whole
+// plan and is for tests and for operators who suspect a mistake. It skips a result in which a
+// failed cell was kept.
 func (p *Planner) Check(g *view.Gateway, r Result) error {
 	if slices.ContainsFunc(r.Failures, func(f plan.Failure) bool { return f.Kept }) {
 		return nil

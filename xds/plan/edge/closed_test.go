@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestRouteThatFailsDoesNotStayOpen: a route gets a plugin while something of it
-// cannot be made. It must not go on as the route without the plugin.
+// TestRouteThatFailsDoesNotStayOpen: a route gets a plugin while a part of it cannot be built.
+// It must not continue to serve without the plugin.
 func TestRouteThatFailsDoesNotStayOpen(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
@@ -26,7 +26,7 @@ func TestRouteThatFailsDoesNotStayOpen(t *testing.T) {
 		t.Fatalf("an open route leads %s", got)
 	}
 	bad := serviceSpec("")
-	bad.Host = "a\x00b" // no header can say this
+	bad.Host = "a\x00b" // no header can contain this
 	w.put(gateway.Services, id(1, 0), 2, bad)
 	w.put(gateway.Plugins, id(3, 0), 2, pluginSpec(t, id(2, 0), "", nil))
 	got, failures := asked()
@@ -38,9 +38,8 @@ func TestRouteThatFailsDoesNotStayOpen(t *testing.T) {
 	}
 }
 
-// TestClusterThatFailsDoesNotStayUnverified: a service is to verify its server,
-// and the proxy has no roots to do it with. Requests must not go on to the server
-// that nobody verifies.
+// TestClusterThatFailsDoesNotStayUnverified: a service is changed to verify its server, but
+// the proxy has no roots to do so. Requests must not continue to go to the unverified server.
 func TestClusterThatFailsDoesNotStayUnverified(t *testing.T) {
 	params := testParams
 	params.RootsFile = ""
@@ -68,9 +67,9 @@ func TestClusterThatFailsDoesNotStayUnverified(t *testing.T) {
 	}
 }
 
-// TestHostsBelongToTheClusterThatIsThere: a cluster that cannot be made anew stays as
-// it was. Its routes must not take the Host from endpoints that have none: the client's
-// own would reach them.
+// TestHostsBelongToTheClusterThatIsThere: a cluster that cannot be rebuilt stays as it was.
+// Its routes must not take the Host from endpoints that have none, because then the client's
+// own Host would reach them.
 func TestHostsBelongToTheClusterThatIsThere(t *testing.T) {
 	w := newWorld(t)
 	balanced(w)
@@ -99,8 +98,8 @@ func TestHostsBelongToTheClusterThatIsThere(t *testing.T) {
 	}
 }
 
-// TestClusterWithOtherNamesIsNotKept: a cluster that trusts the names of other targets
-// than those that are there goes when it cannot be made anew.
+// TestClusterWithOtherNamesIsNotKept: a cluster that trusts the names of earlier targets is
+// dropped if it cannot be rebuilt for the current ones.
 func TestClusterWithOtherNamesIsNotKept(t *testing.T) {
 	w := newWorld(t)
 	balanced(w)
@@ -123,9 +122,9 @@ func TestClusterWithOtherNamesIsNotKept(t *testing.T) {
 	}
 }
 
-// TestKeptClusterKeepsItsTargets: a cluster of addresses that cannot be made anew still
-// waits for its assignment. Without it a proxy that starts has no target for it, and with
-// a name in it Envoy refuses the assignments of all clusters.
+// TestKeptClusterKeepsItsTargets: a cluster of addresses that cannot be rebuilt still waits
+// for its assignment. Without one, a starting proxy has no target for it. With a name in it,
+// Envoy refuses the assignments of all clusters.
 func TestKeptClusterKeepsItsTargets(t *testing.T) {
 	w := newWorld(t)
 	balanced(w)

@@ -14,25 +14,25 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// collectorConnectTimeout is short: what cannot be sent is dropped by Envoy, and
-// waits in memory until then.
+// collectorConnectTimeout is short because unsent data waits in memory until Envoy drops it.
 const collectorConnectTimeout = 5 * time.Second
 
-// collectorKey is all that the cluster of an OTLP collector reads.
+// collectorKey is everything that the cluster of an OTLP collector reads.
 type collectorKey struct {
 	name, host string
 	port       uint32
-	// tls is signed by an authority of the proxy's machine, whose bundle is roots.
+	// tls requires a certificate signed by an authority in the bundle roots, a file on the
+	// proxy's machine.
 	tls   bool
 	grpc  bool
 	roots string
 }
 
-// logCollectorKey is where the access log goes, too.
+// logCollectorKey is everything that the cluster of the log collector reads.
 type logCollectorKey struct{ url, roots string }
 
-// logCollector is the cluster of the collector of the access log, which speaks gRPC:
-// as http:// in clear, as https:// in TLS.
+// logCollector returns the cluster of the access log's collector, which uses gRPC: without TLS
+// for http://, with TLS for https://.
 func logCollector(k logCollectorKey) (*resource.Resource, error) {
 	u, err := url.Parse(k.url)
 	if err != nil {
@@ -45,8 +45,8 @@ func logCollector(k logCollectorKey) (*resource.Resource, error) {
 	return collectorCluster(collectorKey{name: accesslog.Cluster, host: u.Hostname(), port: uint32(port), tls: u.Scheme == "https", grpc: true, roots: k.roots})
 }
 
-// collectorCluster reaches a collector. Without it spans or lines are lost, and
-// nothing else.
+// collectorCluster returns the cluster of a collector. Without it only spans or log lines are
+// lost.
 func collectorCluster(k collectorKey) (*resource.Resource, error) {
 	c := single(k.host, k.port, collectorConnectTimeout)
 	c.Name, c.LoadAssignment.ClusterName = k.name, k.name

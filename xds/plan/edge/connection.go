@@ -11,14 +11,14 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// Facts about a connection that routes match: filter state, set once for each
-// connection, because a route table can look at nothing else but headers. Where a
-// listener does not set them, routes that ask for them do not match.
+// These are facts about a connection that routes match. They are filter state, set once per
+// connection, because a route table can otherwise match only headers. If a listener does not
+// set them, routes that require them do not match.
 const (
 	// factPort is the port of the listener.
 	factPort = "meshgate.listener_port"
-	// factServerName is serverNamed and the name that the client asked for in
-	// TLS, in lower case, or noTLS.
+	// factServerName is serverNamed followed by the name that the client requested in TLS, in
+	// lower case, or noTLS.
 	factServerName = "meshgate.server_name"
 )
 
@@ -27,7 +27,7 @@ const (
 	noTLS       = "cleartext"
 )
 
-// connectionFacts is the network filter that sets the facts. It comes before the
+// connectionFacts returns the network filter that sets the facts. It comes before the
 // connection manager; on https it needs the TLS inspector.
 func connectionFacts(e endpoint) (*listenerv3.Filter, error) {
 	name := noTLS

@@ -19,9 +19,9 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
-// TestConnectionsAreBounded: with the overload manager of our bootstrap a gateway
-// closes connections beyond its bound, serves those that it has, and takes others
-// again when these have gone.
+// TestConnectionsAreBounded: with the overload manager of our bootstrap, a gateway closes
+// connections beyond its limit and continues to serve the others. It accepts new ones when
+// others have ended.
 func TestConnectionsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Routes, id(2, 0), 1, routeSpec("", "/a"))
@@ -31,7 +31,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	b.OverloadManager = overload(t, bootstrap.Config{MaxConnections: 3})
 	plantest.Run(t, write(t, b))
 
-	// served reports whether a new connection is answered; it stays open.
+	// served reports whether a new connection is answered. The connection stays open.
 	var conns []net.Conn
 	served := func() bool {
 		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", params.HTTPPort), 5*time.Second)
@@ -56,7 +56,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err := conns[1].Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Envoy hears of the end in its own time; each attempt waits for its answer.
+	// Envoy notices the end with a delay; each attempt waits for its answer.
 	for deadline := time.Now().Add(10 * time.Second); !served(); {
 		if time.Now().After(deadline) {
 			t.Fatal("no connection is taken again")
@@ -64,7 +64,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// overload is the overload manager of our bootstrap.
+// overload returns the overload manager of our bootstrap.
 func overload(t *testing.T, limits bootstrap.Config) *overloadv3.OverloadManager {
 	t.Helper()
 	limits.NodeID, limits.Relay, limits.AdminSocket = "cp/default/g", "/relay", "/admin"
@@ -83,7 +83,8 @@ func overload(t *testing.T, limits bootstrap.Config) *overloadv3.OverloadManager
 	return ours.OverloadManager
 }
 
-// answered asks on a connection; false if it ends instead of an answer.
+// answered sends a request on a connection. It returns false if the connection ends without an
+// answer.
 func answered(t *testing.T, conn net.Conn) bool {
 	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {

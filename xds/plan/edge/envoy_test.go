@@ -43,14 +43,14 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// validate asks Envoy whether it accepts a set.
+// validate requires that an agent and Envoy accept a set.
 func validate(t *testing.T, set *resource.Set) {
 	t.Helper()
 	plantest.Admitted(t, set)
 	accepted(t, set)
 }
 
-// accepted demands that Envoy takes a set.
+// accepted requires that Envoy accepts a set.
 func accepted(t *testing.T, set *resource.Set) {
 	t.Helper()
 	text, err := os.ReadFile(static(t, set, nil))
@@ -60,8 +60,8 @@ func accepted(t *testing.T, set *resource.Set) {
 	plantest.Validate(t, text)
 }
 
-// static writes a configuration file with a set as static resources: routes and
-// secrets inline.
+// static writes a configuration file with a set as static resources. Routes and secrets are
+// inline.
 func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	t.Helper()
 	b := bare(t)
@@ -70,8 +70,8 @@ func static(t *testing.T, set *resource.Set, admin *bootstrapv3.Admin) string {
 	return write(t, b)
 }
 
-// bare is a bootstrap without listeners. Like the real one it permits regular
-// expressions of any size.
+// bare returns a bootstrap without listeners. Like the real one it permits regular expressions
+// of any size.
 func bare(t testing.TB) *bootstrapv3.Bootstrap {
 	t.Helper()
 	runtime, err := structpb.NewStruct(map[string]any{"re2.max_program_size.error_level": float64(math.MaxUint32)})
@@ -87,8 +87,8 @@ func bare(t testing.TB) *bootstrapv3.Bootstrap {
 	}
 }
 
-// add puts the listeners of a set into a bootstrap, and the clusters that are not
-// in it yet.
+// add puts the listeners of a set into a bootstrap, together with the clusters that the
+// bootstrap does not contain yet.
 func add(t testing.TB, b *bootstrapv3.Bootstrap, set *resource.Set) {
 	t.Helper()
 	for _, s := range secrets(t, set.Secrets()) {
@@ -128,7 +128,7 @@ func write(t testing.TB, b *bootstrapv3.Bootstrap) string {
 	return file
 }
 
-// settle gives a cluster its assignment and secrets from the same file.
+// settle gives a cluster its assignment, and its secrets from the same file.
 func settle(t testing.TB, set *resource.Set, c *clusterv3.Cluster) {
 	t.Helper()
 	if c.GetType() == clusterv3.Cluster_EDS {
@@ -161,7 +161,7 @@ func inline(t testing.TB, l *listenerv3.Listener, table *routev3.RouteConfigurat
 	}
 }
 
-// local takes secrets from the same file.
+// local makes a TLS context take its secrets from the same file.
 func local(c *tlsv3.CommonTlsContext) {
 	for _, s := range c.TlsCertificateSdsSecretConfigs {
 		s.SdsConfig = nil
@@ -194,7 +194,7 @@ func edit[M proto.Message](t testing.TB, a *anypb.Any, fn func(M)) {
 	}
 }
 
-// secrets makes the named secrets; an alternative pair is of another type.
+// secrets makes the named secrets. An alternative certificate has a key of another type.
 func secrets(t testing.TB, names []string) []*tlsv3.Secret {
 	t.Helper()
 	var out []*tlsv3.Secret
@@ -218,7 +218,7 @@ func inlineString(text string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
 }
 
-// selfSigned makes an authority that is its own server, as PEM.
+// selfSigned makes an authority that is also a server certificate, as PEM.
 func selfSigned(t testing.TB, rsaKey bool) (chain, key string) {
 	t.Helper()
 	var signer crypto.Signer
@@ -276,8 +276,8 @@ var urlTable = []struct {
 	{"", true, "/route", "/route/a%2Fb", "/a%2Fb"},
 }
 
-// TestEnvoyForwardsByTheTable runs the plan in an Envoy before an upstream that
-// tells what it was asked.
+// TestEnvoyForwardsByTheTable runs the plan in an Envoy in front of an upstream that returns
+// what it received.
 func TestEnvoyForwardsByTheTable(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s|%s|%s|%s", r.RequestURI, r.Host, r.Header.Get("X-Forwarded-Prefix"), r.Header.Get("X-Consumer-Id"))
@@ -331,14 +331,15 @@ func TestEnvoyForwardsByTheTable(t *testing.T) {
 	}
 }
 
-// serve runs an Envoy with the plan of a world until the test ends and returns
-// the address of its HTTP listener.
+// serve runs an Envoy with the plan of a world until the test ends. It returns the address of
+// the HTTP listener.
 func serve(t *testing.T, w *world) string {
 	t.Helper()
 	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
 	address := fmt.Sprintf("127.0.0.1:%d", params.HTTPPort)
 	plantest.Run(t, static(t, NewPlanner(params).Plan(w.state()).Set, nil))
-	// With names to resolve and targets to probe, Envoy runs before it listens.
+	// If there are names to resolve or targets to probe, Envoy starts its main loop before it
+	// listens.
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		conn, err := net.DialTimeout("tcp", address, 5*time.Second)
 		if err == nil {
@@ -356,7 +357,7 @@ func freePort(t testing.TB) uint32 {
 	return uint32(freePorts(t, 1)[0])
 }
 
-// freePorts are ports that no other test is given.
+// freePorts returns ports that no other test gets.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	free, err := ports.Free(n)
@@ -366,7 +367,7 @@ func freePorts(t testing.TB, n int) []int {
 	return free
 }
 
-// ask sends a path as it is, with an identity header that must not arrive.
+// ask requests a path unchanged, with identity headers that must not reach the upstream.
 func ask(t *testing.T, address, host, path string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 5*time.Second)

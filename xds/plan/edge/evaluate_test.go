@@ -21,7 +21,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// request is a request as a listener's router sees it.
+// request is a request as the router of a listener sees it.
 type request struct {
 	method, scheme, host, path string
 	headers                    map[string]string
@@ -60,8 +60,8 @@ func (r request) fact(key string) string {
 	}
 }
 
-// evaluate decides a request as Envoy does, for the parts of its route
-// configuration that plans emit, and names the outcome in words.
+// evaluate decides a request as Envoy does, for the parts of a route configuration that plans
+// use, and describes the result in words.
 func evaluate(t tb, set *resource.Set, r request) string {
 	t.Helper()
 	return decide(t, tableOf(t, set), r)
@@ -91,8 +91,8 @@ func decide(t tb, config *routev3.RouteConfiguration, r request) string {
 	return "nothing"
 }
 
-// find looks for an exact domain, then for the longest wildcard on the left, then
-// for the longest on the right.
+// find looks for an exact domain, then for the longest wildcard on the left, then for the
+// longest one on the right.
 func find(config *routev3.RouteConfiguration, host string) *routev3.VirtualHost {
 	name, _, _ := strings.Cut(strings.ToLower(host), ":")
 	var best *routev3.VirtualHost
@@ -118,8 +118,8 @@ func find(config *routev3.RouteConfiguration, host string) *routev3.VirtualHost 
 	return best
 }
 
-// follow returns the routes that a matcher leads to; nil is no match, after which
-// whoever asked goes on.
+// follow returns the routes that a matcher leads to. nil means no match; the caller then tries
+// the next matcher.
 func follow(t tb, m *xdsmatcherv3.Matcher, r request) []*routev3.Route {
 	t.Helper()
 	if tree := m.GetMatcherTree(); tree != nil {
@@ -226,7 +226,7 @@ func textMatches(t tb, m *xdsmatcherv3.StringMatcher, text string) bool {
 
 var escapes = regexp.MustCompile(`\\.`)
 
-// latin is a text as Envoy's RE2 sees it: its bytes.
+// latin returns a text as Envoy's RE2 sees it: as its bytes.
 func latin(s string) string {
 	var out []rune
 	for _, b := range []byte(s) {
@@ -235,7 +235,7 @@ func latin(s string) string {
 	return string(out)
 }
 
-// re2 is RE2's expression as Go has it.
+// re2 translates an expression of RE2 for Go.
 func re2(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(escapes.ReplaceAllStringFunc(pattern, func(e string) string {
 		if e == `\C` {
@@ -300,7 +300,7 @@ func outcome(t tb, route *routev3.Route, r request) string {
 	}
 }
 
-// rewritten applies a route's rewrite to the path without its query.
+// rewritten applies the rewrite of a route to the path without its query.
 func rewritten(route *routev3.Route, a *routev3.RouteAction, path string) string {
 	path, query, asked := strings.Cut(path, "?")
 	if asked {
@@ -324,7 +324,7 @@ func rewritten(route *routev3.Route, a *routev3.RouteAction, path string) string
 	}
 }
 
-// TestEvaluatorReadsREs: the evaluator itself takes whole texts only.
+// TestEvaluatorReadsREs: the evaluator matches expressions against whole texts only.
 func TestEvaluatorReadsREs(t *testing.T) {
 	m := fits(pathInput, `/a|/ab`).GetSinglePredicate().GetValueMatch()
 	for text, want := range map[string]bool{"/a": true, "/ab": true, "/abc": false} {
@@ -334,7 +334,7 @@ func TestEvaluatorReadsREs(t *testing.T) {
 	}
 }
 
-// taken is the route that a request gets.
+// taken returns the route that a request takes.
 func taken(t tb, set *resource.Set, r request) *routev3.Route {
 	t.Helper()
 	vhost := find(tableOf(t, set), r.host)
@@ -347,7 +347,7 @@ func taken(t tb, set *resource.Set, r request) *routev3.Route {
 	return nil
 }
 
-// chainOf reads the chain of a route; it is empty on a route without one.
+// chainOf returns the chain of a route. It is empty for a route without one.
 func chainOf(t tb, route *routev3.Route) *contract.Chain {
 	t.Helper()
 	packed := route.TypedPerFilterConfig[contract.FilterName]

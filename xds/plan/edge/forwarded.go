@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// headerForwardedFor lists the addresses that a request has come from.
+	// headerForwardedFor lists the addresses that a request has passed through.
 	headerForwardedFor = "x-forwarded-for"
-	// headerForwarded says all of that in one (RFC 7239), to upstreams that read it.
+	// headerForwarded contains all forwarding information in one header (RFC 7239), for
+	// upstreams that read it.
 	headerForwarded = "forwarded"
 )
 
-// asked are the headers that tell upstreams what the client asked for.
-// X-Forwarded-For and -Proto are Envoy's own, X-Real-IP the route table's.
+// asked are the headers that tell upstreams what the client requested. Envoy itself sets
+// X-Forwarded-For and -Proto, and the route table sets X-Real-IP.
 var asked = []struct{ name, value string }{
 	{"x-forwarded-host", "%REQ(:AUTHORITY)%"},
 	{"x-forwarded-port", "%DOWNSTREAM_LOCAL_PORT%"},
 	{"x-forwarded-path", "%PATH(NQ:PATH)%"},
 }
 
-// mutations run before routing and before Envoy sets its own headers, on every
-// request, so they are only what cannot wait for the filter: the header by which
-// the OAuth server's route is chosen goes. What a client says of the request that
-// it was sent counts from trusted ones alone; their X-Forwarded-Proto is kept for
-// the OAuth server as it came, and only theirs. Everything else that
-// clients may not say of themselves is removed by the filter, in one pass instead
-// of one for each name.
+// mutations returns the header changes that run on every request, before routing and before
+// Envoy sets its own headers. They include only what cannot wait for the filter. They remove
+// the header that selects the route of the OAuth server. Forwarding headers count only if the
+// client is trusted; the X-Forwarded-Proto of a trusted client, and of no other, is preserved
+// for the OAuth server. The filter removes all other headers that clients must not set, in one
+// pass instead of one per name.
 func mutations(trusted bool) []*mutationv3.HeaderMutation {
 	out := []*mutationv3.HeaderMutation{
 		remove(contract.HeaderOAuthPlugin),
@@ -59,8 +59,9 @@ func set(option *corev3.HeaderValueOption) *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: option}}
 }
 
-// forwarded tells upstreams whose request it is. A trusted client names another
-// one; what others say is overwritten, and nobody can have it dropped.
+// forwarded returns the headers that tell upstreams who sent the request. A trusted client may
+// name another sender. Values of other clients are overwritten, and no client can have these
+// headers dropped.
 func forwarded() []*corev3.HeaderValueOption {
 	return []*corev3.HeaderValueOption{plan.Upgrade(), overwrite("x-real-ip", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%")}
 }

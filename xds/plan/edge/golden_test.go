@@ -16,8 +16,8 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
-// TestGolden translates testdata/<name>.in.yaml and compares with
-// testdata/<name>.golden.yaml; -update writes the latter.
+// TestGolden plans testdata/<name>.in.yaml and compares the result with
+// testdata/<name>.golden.yaml. -update writes the golden file.
 func TestGolden(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(inputs) == 0 {

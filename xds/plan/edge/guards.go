@@ -7,14 +7,14 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Pieces of dotSegment. Envoy has normalised the path: a plain ".." segment is
-// resolved, and what is escaped once and unreserved is not escaped any more. What
-// is left is what servers differ about.
+// These are the pieces of dotSegment. Envoy has normalised the path: it has resolved plain
+// ".." segments and has unescaped unreserved characters that were escaped once. What remains
+// are forms that servers interpret differently.
 const (
 	percent = `%(?:25)*`           // escaped any number of times
-	escaped = percent + `(?:u00)?` // some servers read %u002e, too
-	// low and high begin characters below 0x40 and below 0x80 that are written in
-	// more bytes than they need; a lax decoder reads them (RFC 3629 section 10).
+	escaped = percent + `(?:u00)?` // some servers also read %u002e
+	// low and high begin overlong encodings of characters below 0x40 and below 0x80. A lax
+	// decoder reads them (RFC 3629 section 10).
 	low  = percent + `(?:c0|(?:e0|f0` + more + `|f8` + more + more + `|fc` + more + more + more + `)` + more + `)` + percent
 	high = percent + `(?:c1|(?:e0|f0` + more + `|f8` + more + more + `|fc` + more + more + more + `)` + percent + `81)` + percent
 	more = percent + `80`
@@ -23,22 +23,22 @@ const (
 	dot    = `(?:\.|` + hidden + `)`
 	dotted = `(?:` + hidden + dot + `|` + dot + hidden + `)` // two, not both plain
 	slash  = `(?:` + escaped + `(?:2f|5c)|` + low + `af|` + high + `9c)`
-	// ending is what ends a segment for some servers, and not for Envoy.
+	// ending ends a segment for some servers but not for Envoy.
 	ending = `(?:[;\\]|` + slash + `|` + escaped + `(?:3b|3f|23|00)|` + low + `(?:bb|bf|a3|80))`
 	rest   = `(?:[/?]\C*)?`
 )
 
-// dotSegment fits a path, query included, in which a server that decodes it once
-// more, splits it at an escaped slash or drops path parameters could read a
-// segment ".." that Envoy does not. Such a path may lead out of the path of its
-// service, or to what another route guards. Dots at the end of a longer segment
-// count, too: what stands before them may be the prefix that is stripped.
+// dotSegment matches a path, query included, in which some server could read a segment ".."
+// that Envoy does not read: a server that decodes the path once more, splits it at an escaped
+// slash, or drops path parameters. Such a path may leave the path of its service, or reach a
+// path that another route guards. Dots at the end of a longer segment count, too, because the
+// text before them may be a prefix that is stripped.
 const dotSegment = `(?i)[^?]*(?:` + dot + dot + ending + `\C*|` + slash + dot + dot + rest + `|` + dotted + rest + `)`
 
-// guards come first in every virtual host with routes: what no route gets,
-// whatever it demands. TRACE shows a client what proxies have added to its
-// request, credentials among it (RFC 9110 section 9.3.8); CONNECT has no path, so
-// that no route matches it.
+// guards returns the branches that come first in every virtual host with routes. They refuse
+// requests that no route may get, whatever it demands. TRACE shows a client what proxies have
+// added to its request, including credentials (RFC 9110 section 9.3.8). CONNECT needs no
+// guard: it has no path, so no route matches it.
 func guards(forwardDots bool) ([]branch, error) {
 	trace := reply(405, `{"message":"Method not allowed"}`)
 	trace.ResponseHeadersToAdd = append(trace.ResponseHeadersToAdd, overwrite("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
@@ -66,11 +66,12 @@ func guards(forwardDots bool) ([]branch, error) {
 	return out, nil
 }
 
-// dotMarks are the texts of which every path that fits dotSegment has one, in any
+// dotMarks are texts of which every path that matches dotSegment contains at least one, in any
 // case.
 var dotMarks = []string{"..", "%25", "%c0%ae", "%80%ae", "%u00"}
 
-// suspicious looks for the marks: cheaper than an expression, and rarely there.
+// suspicious looks for the marks. This is cheaper than a regular expression, and they are
+// rare.
 func suspicious() predicate {
 	marks := make([]predicate, len(dotMarks))
 	for i, text := range dotMarks {

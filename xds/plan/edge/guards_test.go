@@ -9,7 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// dotSegments are paths, and whether some server reads ".." in them.
+// dotSegments lists paths, and whether some server reads ".." in them.
 var dotSegments = map[string]bool{
 	"/sp..;a/admin": true, "/sp..;/admin": true, "/sp/..;x": true, "/sp/..;": true,
 	"/sp/..%2fadmin": true, "/sp/..%2Fadmin": true, "/sp..%2fadmin": true, "/sp/..%5cadmin": true, "/sp/..%5Cadmin": true,
@@ -17,7 +17,7 @@ var dotSegments = map[string]bool{
 	"/sp%2f../admin": true, "/sp%2f..": true, "/sp%5c..?x": true, "/sp%252f../x": true,
 	"/sp/%252e%252e/admin": true, "/sp/.%252e/admin": true, "/sp/%25252e.": true, "/sp/%252E%252E%252Fadmin": true, "/sp/%252e%252e": true,
 	"/sp/%252e%252e?x": true, "/sp/%252e%252e;x": true, "/sp%252e%252e/x": true,
-	// Bytes that are no UTF-8, and that a lax decoder reads as dots and slashes.
+	// These bytes are no valid UTF-8; a lax decoder reads them as dots and slashes.
 	"/sp/%c0%ae%c0%ae/admin": true, "/sp/%C0%AE%C0%AE/admin": true, "/sp/.%c0%ae/admin": true, "/sp/%c0%ae.": true, "/sp/%c0%ae%c0%ae?x": true,
 	"/sp/%e0%80%ae%e0%80%ae/admin": true, "/sp/%E0%80%AE./admin": true, "/sp/%f0%80%80%ae%f0%80%80%ae/x": true, "/sp/%f8%80%80%80%ae./x": true,
 	"/sp/%fc%80%80%80%80%ae%c0%ae": true, "/sp/%25c0%25ae%25c0%25ae/x": true, "/sp/..%c0%af": true, "/sp/..%c1%9cx": true, "/sp/..%e0%80%afx": true,
@@ -29,7 +29,7 @@ var dotSegments = map[string]bool{
 	"/sp/...%2fx": true, "/sp/a..%2fb": true, // dots at the end of a segment: a prefix may end before them
 }
 
-// TestDotSegments: what some server reads as "..", and what none does.
+// TestDotSegments: the expression matches exactly the paths in which some server reads "..".
 func TestDotSegments(t *testing.T) {
 	expression := regexp.MustCompile("^(?:" + strings.ReplaceAll(dotSegment, `\C`, `(?s:.)`) + ")$")
 	quick := func(path string) bool {
@@ -45,8 +45,8 @@ func TestDotSegments(t *testing.T) {
 	}
 }
 
-// TestGuards: TRACE is refused in any case, ambiguous paths unless somebody wants
-// them.
+// TestGuards: TRACE is always refused. Ambiguous paths are refused unless ForwardDotSegments
+// is set.
 func TestGuards(t *testing.T) {
 	for forward, want := range map[bool]int{false: 2, true: 1} {
 		got, err := guards(forward)
@@ -64,8 +64,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestEnvoyRefusesDotSegments asks a real Envoy, which normalises the path first: a
-// segment ".." with parameters is resolved then.
+// TestEnvoyRefusesDotSegments asks a real Envoy. Envoy normalises the path first, which
+// resolves a segment ".." with parameters.
 func TestEnvoyRefusesDotSegments(t *testing.T) {
 	w := newWorld(t)
 	w.put(gateway.Routes, id(2, 0), 1, routeSpec("", "/"))

@@ -28,21 +28,21 @@ import (
 const (
 	// never is a threshold that no target reaches.
 	never = math.MaxUint32
-	// ejection is how long a target that answered badly gets no requests at first;
-	// each time in a row is as much longer, up to longestEjection.
+	// ejection is how long a target that failed gets no requests the first time. Each further
+	// time in a row is longer by that much, up to longestEjection.
 	ejection        = 30 * time.Second
 	longestEjection = 300 * time.Second
-	// sweep is how often it is looked whose ejection is over.
+	// sweep is how often Envoy looks for ejections that are over.
 	sweep = time.Second
-	// longestProbe bounds how long a probe may take. Envoy confirms no cluster before each
-	// of its targets was probed once, so a gateway with a slow one gets nothing new for
-	// as long.
+	// longestProbe is the maximum time for a probe. Envoy does not confirm a cluster before
+	// each of its targets was probed once, so a slow target keeps a gateway from new
+	// configuration for as long.
 	longestProbe = time.Minute
 	// probeSocket marks the transport socket of probes.
 	probeSocket = "probe"
 )
 
-// probesTLS reports whether probes of an upstream speak TLS.
+// probesTLS reports whether probes of an upstream use TLS.
 func probesTLS(u *view.Upstream) bool {
 	if u == nil || !probes(u.Spec) {
 		return false
@@ -56,8 +56,8 @@ func probes(u *gateway.Upstream) bool {
 	return a.Healthy.Interval > 0 || a.Unhealthy.Interval > 0
 }
 
-// watch adds the health checks of an upstream to a cluster. It returns which
-// answers count as errors; nil while no answer does.
+// watch adds the health checks of an upstream to a cluster. It returns which answers count as
+// errors, or nil if none does.
 func watch(c *clusterv3.Cluster, k clusterKey) (*httpv3.HttpProtocolOptions_OutlierDetection, error) {
 	u := k.upstream.Spec
 	if probes(u) {
@@ -73,8 +73,8 @@ func watch(c *clusterv3.Cluster, k clusterKey) (*httpv3.HttpProtocolOptions_Outl
 	return passiveCheck(c, u.Healthchecks.Passive), nil
 }
 
-// activeCheck probes targets. Envoy probes in every state, so an interval of 0
-// beside another one takes that one.
+// activeCheck returns the probes of targets. Envoy probes in every state, so an interval of 0
+// for one state is replaced with the interval of the other.
 func activeCheck(k clusterKey) (*corev3.HealthCheck, error) {
 	a := k.upstream.Spec.Healthchecks.Active
 	healthy, unhealthy := a.Healthy.Interval, a.Unhealthy.Interval
@@ -87,7 +87,7 @@ func activeCheck(k clusterKey) (*corev3.HealthCheck, error) {
 	check := &corev3.HealthCheck{
 		Timeout: seconds(min(a.Timeout, longestProbe.Seconds())), Interval: seconds(healthy), UnhealthyInterval: seconds(unhealthy),
 		UnhealthyEdgeInterval: seconds(healthy), HealthyEdgeInterval: seconds(unhealthy),
-		// Envoy slows probes of idle clusters down to one a minute otherwise.
+		// By default Envoy probes an idle cluster only once a minute.
 		NoTrafficInterval: seconds(healthy), NoTrafficHealthyInterval: seconds(healthy),
 		HealthyThreshold:   threshold(a.Healthy.Successes),
 		UnhealthyThreshold: threshold(a.Unhealthy.HTTPFailures, a.Unhealthy.TCPFailures, a.Unhealthy.Timeouts),
@@ -129,9 +129,9 @@ func probeHeaders(headers map[string][]string) []*corev3.HeaderValueOption {
 	return out
 }
 
-// expected are the statuses of a success. Envoy knows no answer that says
-// nothing, so a status in neither list is one: a target is not taken out for an
-// answer that nobody called a failure.
+// expected returns the statuses that count as success. Envoy has no neutral answer, so a
+// status in neither list counts as success: a target is not ejected for an answer that nobody
+// configured as a failure.
 func expected(a gateway.ActiveCheck) []*typev3.Int64Range {
 	bad := map[int]bool{}
 	if a.Unhealthy.HTTPFailures > 0 {
@@ -155,7 +155,7 @@ func expected(a gateway.ActiveCheck) []*typev3.Int64Range {
 	return out
 }
 
-// threshold is the least of some numbers of events, of which 0 is never.
+// threshold returns the smallest of some numbers of events; 0 means never.
 func threshold(counts ...int) *wrapperspb.UInt32Value {
 	least := uint32(never)
 	for _, n := range counts {
@@ -170,8 +170,8 @@ func seconds(s float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(s * float64(time.Second)))
 }
 
-// probeSockets has probes speak TLS or not by the type of the check, whatever
-// the service speaks.
+// probeSockets makes probes use TLS or not according to the type of the check, whatever the
+// service uses.
 func probeSockets(c *clusterv3.Cluster, k clusterKey) error {
 	if probesAsAsked(k) {
 		return nil
@@ -202,7 +202,7 @@ func plainProbes(c *clusterv3.Cluster) error {
 	})
 }
 
-// probeBy has the probes of a cluster, and nothing else, use a transport socket.
+// probeBy makes the probes of a cluster, and nothing else, use a transport socket.
 func probeBy(c *clusterv3.Cluster, socket *corev3.TransportSocket) error {
 	criteria, err := structpb.NewStruct(map[string]any{probeSocket: true})
 	if err != nil {
@@ -216,8 +216,8 @@ func probeBy(c *clusterv3.Cluster, socket *corev3.TransportSocket) error {
 	return nil
 }
 
-// passiveCheck judges targets by answers. Those that are refused get no requests
-// for a time, or until a probe succeeds.
+// passiveCheck judges targets by their answers. An ejected target gets no requests for a time,
+// or until a probe succeeds.
 func passiveCheck(c *clusterv3.Cluster, p gateway.PassiveCheck) *httpv3.HttpProtocolOptions_OutlierDetection {
 	answers, connections := p.Unhealthy.HTTPFailures, threshold(p.Unhealthy.TCPFailures, p.Unhealthy.Timeouts)
 	if p.Type == gateway.CheckTCP || len(p.Unhealthy.HTTPStatuses) == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// TestLongestProbe: Envoy confirms no cluster before its targets were probed once, so a
-// probe of hours would hold up everything else that is new for as long.
+// TestLongestProbe: Envoy does not confirm a cluster before its targets were probed once. A
+// probe of several hours would delay all other new configuration for as long.
 func TestLongestProbe(t *testing.T) {
 	for given, want := range map[float64]time.Duration{0.5: 500 * time.Millisecond, 60: time.Minute, 65535: time.Minute} {
 		u := &gateway.Upstream{Healthchecks: gateway.Healthchecks{Active: gateway.ActiveCheck{

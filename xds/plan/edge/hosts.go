@@ -14,27 +14,26 @@ import (
 // anyHost is the domain for hosts that no route names.
 const anyHost = "*"
 
-// mostCopies bounds how often the ways of routes without hosts are repeated in all
-// virtual hosts together. Beyond that, virtual hosts are merged; their own ways
-// then ask for the host.
+// mostCopies is the maximum number of copies of ways without hosts in all virtual hosts
+// together. Beyond it, virtual hosts are merged, and the ways of the merged hosts then check
+// the host themselves.
 const mostCopies = 1 << 14
 
-// host is a virtual host: domains, and what can match there, best first.
+// host is a virtual host: its domains, and the ways that can match there, best first.
 type host struct {
 	domains []string
 	ways    []placed
 }
 
-// placed is a way in a virtual host. The guard is what it demands of the host
-// beyond what the domains imply.
+// placed is a way in a virtual host. guard is what it demands of the host beyond what the
+// domains imply.
 type placed struct {
 	*way
 	guard predicate
 }
 
-// relation says whether hosts of a domain match a pattern. Envoy looks for an
-// exact domain first, then for the longest wildcard on the left, then for the
-// longest on the right.
+// relation says whether the hosts of a domain match a pattern. Envoy looks for an exact domain
+// first, then for the longest wildcard on the left, then for the longest one on the right.
 type relation int
 
 const (
@@ -58,7 +57,7 @@ func relate(p gateway.HostPattern, domain string) relation {
 	case p.Name == d.Name:
 		return matchesAll
 	case suffix != "" && d.Prefix() == "":
-		// A host of a longer wildcard than the domain's has another domain.
+		// A host that a longer wildcard matches belongs to another domain.
 		return longer(strings.HasSuffix(d.Name, suffix) && d.Name != suffix)
 	case prefix != "" && d.Suffix() != "":
 		return matchesSome
@@ -68,8 +67,8 @@ func relate(p gateway.HostPattern, domain string) relation {
 	return matchesNone
 }
 
-// arrange distributes ways, which are ordered by priority, over virtual hosts.
-// anyHost is always among them. copies stands for mostCopies.
+// arrange distributes ways, which are ordered by priority, over virtual hosts. anyHost is
+// always among them. copies replaces mostCopies.
 func arrange(ways []*way, copies int) []host {
 	byName := map[string][]int{anyHost: nil}
 	var hostless, loose []int // loose: with a wildcard on the right
@@ -107,8 +106,7 @@ func arrange(ways []*way, copies int) []host {
 	return out
 }
 
-// related lists the ways with a pattern that some host of a domain matches, in
-// order.
+// related lists the ways with a pattern that some host of a domain matches, in order.
 func related(byName map[string][]int, loose []int, domain string) []int {
 	if domain == anyHost {
 		return nil
@@ -128,8 +126,7 @@ func related(byName map[string][]int, loose []int, domain string) []int {
 	return slices.Compact(out)
 }
 
-// signature is equal for domains on which the same ways match under the same
-// conditions.
+// signature is equal for domains on which the same ways match under the same conditions.
 func signature(ways []*way, own []int, domain string) string {
 	var b strings.Builder
 	for _, i := range own {
@@ -145,8 +142,8 @@ func signature(ways []*way, own []int, domain string) string {
 	return b.String()
 }
 
-// merge groups classes of domains so that the routes without hosts, of which
-// there are so many, are not repeated too often.
+// merge groups classes of domains, so that the routes without hosts are not copied too often.
+// hostless is their number.
 func merge(classes map[string][]string, hostless, copies int) [][]string {
 	groups := slices.SortedFunc(maps.Values(classes), func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
 	size := 1 + len(groups)*hostless/copies
@@ -160,18 +157,18 @@ func merge(classes map[string][]string, hostless, copies int) [][]string {
 	return out
 }
 
-// term is an alternative of a guard: hosts that match name, unless empty, and
-// requests to port, unless 0.
+// term is an alternative of a guard. It demands a host that matches name, unless name is
+// empty, and the port, unless it is 0.
 type term struct {
 	name string
 	port uint16
 }
 
-// terms are the alternatives that a way demands in a virtual host; none if the
+// terms returns the alternatives that a way demands in a virtual host. There are none if the
 // domains imply that its hosts match.
 func terms(w *way, domains []string) []term {
 	var out []term
-	open := len(domains) // how many domains are not implied
+	open := len(domains) // number of domains that are not implied
 	implied := make([]bool, len(domains))
 	for _, p := range w.hosts {
 		all, some := true, false
@@ -227,7 +224,8 @@ func named(name string) predicate {
 	return anyOf([]predicate{equals(hostInput, name, true), begins(hostInput, name+":", true)})
 }
 
-// onPort compares the port that a request names or, without one, arrived at.
+// onPort compares the port that the request names. If it names none, it compares the port of
+// the listener.
 func onPort(port uint16) predicate {
 	text := fmt.Sprint(port)
 	return anyOf([]predicate{

@@ -16,14 +16,14 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// driver makes random changes to a control plane. The planner follows its view, in
-// which what did not change keeps its pointer: by that it knows its cells.
+// driver makes random changes to a control plane. The planner follows its view, in which
+// unchanged objects keep their pointers; by these pointers the planner recognises its cells.
 type driver struct {
 	*world
 	rt      *rapid.T
 	changes *view.Subscription[*view.Gateway]
 	wake    chan struct{}
-	// services and upstreams are what was written last.
+	// services and upstreams hold what was last written.
 	services  map[int]*gateway.Service
 	upstreams map[int]*gateway.Upstream
 }
@@ -56,13 +56,13 @@ func (d *driver) follow() *view.Gateway {
 	}
 }
 
-// few is how many of a kind there are.
+// few is the number of objects of each kind.
 const few = 3
 
 func pick[T any](d *driver, of ...T) T { return rapid.SampledFrom(of).Draw(d.rt, "pick") }
 
-// offer writes something, unless it refers to what is not there or takes a name
-// that another one has.
+// offer writes an object. The store may refuse it for a missing reference or a name that is
+// taken.
 func (d *driver) offer(k *model.Kind, id string, created int64, spec any) {
 	if err := d.write(k, id, created, spec); fault.CodeOf(err) == fault.Internal {
 		d.rt.Fatalf("put %s %s: %v", k.Name, id, err)
@@ -72,7 +72,7 @@ func (d *driver) offer(k *model.Kind, id string, created int64, spec any) {
 func (d *driver) n() int    { return rapid.IntRange(0, few-1).Draw(d.rt, "n") }
 func (d *driver) yes() bool { return rapid.Bool().Draw(d.rt, "yes") }
 
-// maybe is the id of one of a kind, or of none.
+// maybe returns the id of an object of a kind, or no id.
 func (d *driver) maybe(kind int) string {
 	if d.yes() {
 		return ""
@@ -80,8 +80,8 @@ func (d *driver) maybe(kind int) string {
 	return id(kind, d.n())
 }
 
-// service changes one aspect of a service, or begins anew: a change of another
-// aspect would hide that one is missed.
+// service changes one aspect of a service, or starts with a new one. Changing two aspects at
+// once would hide that the planner misses one of them.
 func (d *driver) service() {
 	n := d.n()
 	s := *serviceSpec("")
@@ -121,10 +121,11 @@ func (d *driver) route() {
 	d.offer(gateway.Routes, id(2, n), r.created, r.spec)
 }
 
-// plugin writes a plugin instance of any kind, on any target.
+// plugin writes a plugin instance of any kind, for any target.
 func (d *driver) plugin() {
 	p := &gateway.Plugin{Route: d.maybe(2), Service: d.maybe(1), Enabled: pick(d, true, true, false), Protocols: []string{"http", "https"}}
-	// Which one it is goes with its number: two on one target would clash.
+	// The number determines the kind, because two instances of one kind on one target would
+	// clash.
 	n := d.n()
 	var config any
 	switch p.Name = []string{gateway.PluginOAuth2, gateway.PluginKeyAuth, gateway.PluginRequestTermination}[n]; p.Name {
@@ -183,7 +184,7 @@ func (d *driver) certificate() {
 	d.offer(gateway.Certificates, id(7, d.n()), 1, c)
 }
 
-// identity writes a server name, an authority, a consumer or a key of one.
+// identity writes a server name, an authority, a consumer or a consumer's key.
 func (d *driver) identity() {
 	n := d.n()
 	switch pick(d, 0, 1, 2, 3) {
@@ -207,8 +208,8 @@ func (d *driver) remove() {
 	d.drop(kinds[kind], id(kind, d.n()))
 }
 
-// TestIncrementalEqualsFromNothing edits at random all that gateways are made of,
-// and compares a planner with memory with one without.
+// TestIncrementalEqualsFromNothing randomly edits everything that gateways consist of, and
+// compares a planner with memory with a new one.
 func TestIncrementalEqualsFromNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := newDriver(rt)
@@ -230,8 +231,8 @@ func TestIncrementalEqualsFromNothing(t *testing.T) {
 	})
 }
 
-// TestCheckNotices: a result that is not what the state makes is an error, and one
-// that could not be made anew is not.
+// TestCheckNotices: Check fails for a result that does not fit the state, but not for one in
+// which a failed cell was kept.
 func TestCheckNotices(t *testing.T) {
 	w := newWorld(t)
 	manyRoutes(w, 2)

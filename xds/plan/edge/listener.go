@@ -22,8 +22,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Limits of connections at the edge, after Envoy's recommendations for edge
-// proxies. Bodies that the filter reads have their own limit on the route.
+// These are limits of connections at the edge, following Envoy's recommendations for edge
+// proxies. The route limits the bodies that the filter reads.
 const (
 	connectionBuffer = 32 << 10 // bytes
 	maxStreams       = 100
@@ -39,7 +39,7 @@ const (
 type endpoint struct {
 	scheme, address string
 	port            uint32
-	// trusted is that of [Params]; certificates are those of [shown].
+	// trusted is that of [Params]; certificates come from [shown].
 	trusted, certificates string
 	tracing               Tracing
 	log                   accesslog.Settings
@@ -47,9 +47,8 @@ type endpoint struct {
 
 func (e endpoint) name() string { return fmt.Sprintf("gateway:%s:%d", e.scheme, e.port) }
 
-// listener builds one gateway listener. What it has beside its filter chains
-// never changes, so that a change of one chain leaves the connections of the
-// others alone.
+// listener builds one gateway listener. Its fields other than the filter chains never change,
+// so a change of one chain leaves the connections of the others alone.
 func listener(e endpoint) (*resource.Resource, error) {
 	address := e.address
 	if address == "" {
@@ -117,9 +116,9 @@ func filterChain(s chainSpec, trusted string, facts *listenerv3.Filter, manager 
 	return c, nil
 }
 
-// connectionManager is the HTTP part of a listener. It has no request timeout,
-// because uploads and streams may be long; slow headers and idle streams end.
-// A trusted client's X-Forwarded-For and -Proto say who asks and by which scheme.
+// connectionManager returns the HTTP part of a listener. It has no request timeout, because
+// uploads and streams may be long; slow headers and idle streams are ended. The
+// X-Forwarded-For and -Proto of a trusted client determine the client address and the scheme.
 func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(trusted)})
 	if err != nil {
@@ -185,9 +184,9 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	return plan.Pack(manager)
 }
 
-// nobodyInternal trusts no client, wherever it is, to steer Envoy by x-envoy-*
-// headers. A list without entries would mean all private addresses, so it names
-// one that cannot be a peer's.
+// nobodyInternal makes Envoy trust no client, wherever it is, to control it with x-envoy-*
+// headers. An empty list would mean all private addresses, so the list contains an address
+// that no peer can have.
 func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	return &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)}},

@@ -21,8 +21,8 @@ import (
 // predicate is a condition on a request; nil is always true.
 type predicate = *xdsmatcherv3.Matcher_MatcherList_Predicate
 
-// Inputs of predicates. A table accepts headers and filter state, nothing else.
-// Several lines of a header are one value, joined by commas (RFC 9110 section 5.3).
+// These are the inputs of predicates. A table accepts only headers and filter state. Several
+// lines of a header are one value, joined by commas (RFC 9110 section 5.3).
 var (
 	pathInput       = headerInput(":path")
 	hostInput       = headerInput(":authority")
@@ -70,7 +70,7 @@ func ends(in *xdscorev3.TypedExtensionConfig, text string) predicate {
 	return compare(in, &xdsmatcherv3.StringMatcher{MatchPattern: &xdsmatcherv3.StringMatcher_Suffix{Suffix: text}})
 }
 
-// fits demands that a regular expression (RE2) matches as a whole.
+// fits requires that a regular expression (RE2) matches the whole text.
 func fits(in *xdscorev3.TypedExtensionConfig, pattern string) predicate {
 	return compare(in, &xdsmatcherv3.StringMatcher{MatchPattern: &xdsmatcherv3.StringMatcher_SafeRegex{
 		SafeRegex: &xdsmatcherv3.RegexMatcher{
@@ -79,7 +79,7 @@ func fits(in *xdscorev3.TypedExtensionConfig, pattern string) predicate {
 	}})
 }
 
-// anyOf holds where one of at least one predicate does.
+// anyOf is true if at least one of the predicates is. of must not be empty.
 func anyOf(of []predicate) predicate {
 	if len(of) == 1 {
 		return of[0]
@@ -89,7 +89,7 @@ func anyOf(of []predicate) predicate {
 	}}
 }
 
-// allOf holds where all predicates do; it is nil without any.
+// allOf is true if all predicates are. It returns nil for an empty list.
 func allOf(of []predicate) predicate {
 	switch len(of) {
 	case 0:
@@ -102,11 +102,10 @@ func allOf(of []predicate) predicate {
 	}}
 }
 
-// anyPath holds for every request with a path, which OPTIONS * and CONNECT are
-// without.
+// anyPath is true for every request with a path. OPTIONS * and CONNECT have none.
 func anyPath() predicate { return begins(pathInput, "/", false) }
 
-// conditions are what a candidate demands besides a host and a prefix.
+// conditions returns what a candidate demands besides a host and a prefix.
 func conditions(c gateway.Candidate) ([]predicate, error) {
 	var out []predicate
 	if !c.Metadata && len(c.Route.Methods) > 0 {

@@ -21,8 +21,8 @@ type oracleRoute struct {
 	down    bool   // its service is disabled
 }
 
-// oracle implements the routing rules as they are written, one request at a
-// time, without any of the code under test.
+// oracle implements the routing rules as they are written, one request at a time, without any
+// of the code under test.
 func oracle(routes []oracleRoute, r request) string {
 	bare, _, _ := strings.Cut(r.path, "?")
 	var best *oracleRoute
@@ -49,7 +49,7 @@ func oracle(routes []oracleRoute, r request) string {
 	return "to " + best.id + " " + oracleURL(best.base, bestPath, best.spec.StripPath, bare) + strings.TrimPrefix(r.path, bare)
 }
 
-// none stands for a missing list of paths.
+// none returns one empty path if there are no paths.
 func none(paths []string) []string {
 	if len(paths) == 0 {
 		return []string{""}
@@ -141,7 +141,7 @@ func wins(a *oracleRoute, aPath string, b *oracleRoute, bPath string) bool {
 	return aPath < bPath // two expressions of one route
 }
 
-// oracleRest is what remains of a path when that of the route is stripped.
+// oracleRest returns the rest of a path after the path of the route is stripped.
 func oracleRest(path, req string) string {
 	pattern, ok := strings.CutPrefix(path, "~")
 	if !ok {
@@ -190,7 +190,7 @@ func oracleURL(base, path string, strip bool, req string) string {
 	}
 }
 
-// What routes are drawn from. ports are the two of the listeners.
+// Routes are drawn from these. ports are the two ports of the listeners.
 var (
 	someMethods = []string{"GET", "POST"}
 	somePaths   = []string{
@@ -280,7 +280,7 @@ type drawn struct {
 	requests []request
 }
 
-// draw makes routes and requests.
+// draw draws routes and requests.
 func draw(t *rapid.T, ports [2]int) drawn {
 	var d drawn
 	for n := range rapid.IntRange(0, 14).Draw(t, "routes") {

@@ -23,18 +23,18 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
-// loaded is a gateway with a route to an upstream, about to be run.
+// loaded is a gateway with a route to an upstream, not started yet.
 type loaded struct {
 	*bootstrapv3.Bootstrap
 	// address is that of the listener, admin that of the administration interface.
 	address, admin string
-	// asked has a value for each request that the upstream holds until release.
+	// asked receives a value for each request that the upstream holds until release.
 	asked   chan struct{}
 	release func()
 }
 
-// newLoaded has an upstream that holds /a/held, answers /a/much without end, and all
-// else at once.
+// newLoaded has an upstream that holds /a/held, answers /a/much without end, and answers
+// everything else at once.
 func newLoaded(t *testing.T) *loaded {
 	t.Helper()
 	l := &loaded{asked: make(chan struct{}, 16)}
@@ -73,7 +73,7 @@ func newLoaded(t *testing.T) *loaded {
 	return l
 }
 
-// used is the part of the heap that the overload manager looks at.
+// used returns the part of the heap that the overload manager considers.
 func (l *loaded) used(t *testing.T) uint64 {
 	t.Helper()
 	resp, err := http.Get("http://" + l.admin + "/memory")
@@ -92,7 +92,7 @@ func (l *loaded) used(t *testing.T) uint64 {
 	return m.HeapSize - m.Unmapped - m.Free
 }
 
-// take asks for an answer without end, and does not read it.
+// take requests an endless answer and does not read it.
 func (l *loaded) take(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", l.address, 5*time.Second)
@@ -109,9 +109,9 @@ func (l *loaded) take(t *testing.T) net.Conn {
 	return conn
 }
 
-// TestFullHeapRefusesRequests: with the overload manager of our bootstrap a gateway
-// whose heap is nearly full refuses requests, finishes those that it has, and takes
-// others again when these have gone.
+// TestFullHeapRefusesRequests: with the overload manager of our bootstrap, a gateway with a
+// nearly full heap refuses requests and finishes those in progress. It accepts requests again
+// when memory is free.
 func TestFullHeapRefusesRequests(t *testing.T) {
 	probe := newLoaded(t)
 	plantest.Run(t, write(t, probe.Bootstrap))
@@ -166,8 +166,8 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	for _, conn := range taking {
 		_ = conn.Close()
 	}
-	// Envoy hears of the end, and looks at its heap, in its own time; each attempt waits
-	// for its answer.
+	// Envoy notices the end and checks its heap with a delay; each attempt waits for its
+	// answer.
 	for deadline := time.Now().Add(time.Minute); status() != "200 "; {
 		if time.Now().After(deadline) {
 			t.Fatalf("still refused at %d KiB: %s", l.used(t)>>10, status())
@@ -175,8 +175,8 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsEnd: the time-out that a listener has for idle connections ends
-// those, and none with a request that is under way.
+// TestIdleConnectionsEnd: the idle timeout of a listener ends idle connections, but none with
+// a request in progress.
 func TestIdleConnectionsEnd(t *testing.T) {
 	l := newLoaded(t)
 	const short = time.Second

@@ -6,30 +6,28 @@ import (
 	"github.com/meshgate/meshgate/xds/accesslog"
 )
 
-// Params are what a proxy brings along besides the view. They are comparable:
-// proxies with equal parameters get equal sets.
+// Params is what a plan reads about a proxy, besides the view. Params are comparable: proxies
+// with equal parameters get equal sets.
 type Params struct {
-	// Address is the IP address that both listeners bind; empty means all IPv4
-	// addresses.
+	// Address is the IP address that both listeners bind. Empty means all IPv4 addresses.
 	Address string
-	// HTTPPort and HTTPSPort are the ports of the listeners; 0 leaves one out.
+	// HTTPPort and HTTPSPort are the ports of the listeners. 0 omits the listener.
 	HTTPPort, HTTPSPort uint32
-	// OAuth is the control plane's data-plane server; a zero Host leaves the
-	// cluster and the route to it out.
+	// OAuth is the control plane's data-plane server. An empty Host omits its cluster and the
+	// route to it.
 	OAuth Endpoint
-	// RootsFile is a PEM bundle on the proxy's machine that signs upstream
-	// servers. Without it an upstream whose certificate must be verified is
-	// refused.
+	// RootsFile is a PEM bundle on the proxy's machine with the authorities for upstream
+	// servers. Without it, an upstream whose certificate must be verified is refused.
 	RootsFile string
-	// Trusted are the networks of clients whose X-Forwarded-* headers count, as
-	// CIDRs in order, with commas between; empty trusts nobody.
+	// Trusted are the networks of clients whose X-Forwarded-* headers count, as CIDRs in
+	// order, separated by commas. Empty means that no client is trusted.
 	Trusted string
-	// ForwardDotSegments passes paths on in which some server could read a segment
-	// "..", instead of refusing them with 400.
+	// ForwardDotSegments forwards paths in which some server could read a segment "..",
+	// instead of refusing them with 400.
 	ForwardDotSegments bool
-	// Tracing says where spans go.
+	// Tracing says where to send spans.
 	Tracing Tracing
-	// Log is the access log.
+	// Log describes the access log.
 	Log accesslog.Settings
 }
 
@@ -38,17 +36,16 @@ type Endpoint struct {
 	// Host is an IP address or a DNS name.
 	Host string
 	Port uint32
-	// ServerName is the name that the server is asked for in TLS: an IP address or a
-	// DNS name. Empty means Host.
+	// ServerName is the name of the server in TLS: an IP address or a DNS name. Empty means
+	// Host.
 	ServerName string
 }
 
-// Names of secrets that a gateway subscribes to.
+// These are the names of secrets that a gateway subscribes to.
 const (
 	// SecretServer is the certificate of the HTTPS listener.
 	SecretServer = "gateway:certificate"
-	// SecretIdentity is the client certificate of the proxy, shown to the OAuth
-	// server.
+	// SecretIdentity is the client certificate that the proxy presents to the OAuth server.
 	SecretIdentity = "gateway:identity"
 	// SecretCA validates the control plane.
 	SecretCA = "controlplane:ca"
@@ -57,8 +54,8 @@ const (
 // prefixCertificate begins the names of secrets with certificates of users.
 const prefixCertificate = SecretServer + ":"
 
-// SecretCertificate is the name of the secret with a certificate, or with its
-// alternative pair.
+// SecretCertificate returns the name of the secret with a certificate, or with its alternative
+// pair.
 func SecretCertificate(id string, alternative bool) string {
 	if alternative {
 		return prefixCertificate + id + ":alt"
@@ -66,8 +63,8 @@ func SecretCertificate(id string, alternative bool) string {
 	return prefixCertificate + id
 }
 
-// ParseCertificate splits the name of a secret with a certificate; ok is false
-// for any other.
+// ParseCertificate splits the name of a secret with a certificate. ok is false for any other
+// name.
 func ParseCertificate(name string) (id string, alternative, ok bool) {
 	id, ok = strings.CutPrefix(name, prefixCertificate)
 	id, alternative = strings.CutSuffix(id, ":alt")

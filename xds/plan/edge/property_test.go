@@ -17,7 +17,7 @@ func (w *world) putOracle(r oracleRoute, n int) {
 	w.put(gateway.Routes, r.id, r.created, r.spec)
 }
 
-// TestDecisionsEqualTheRules compares what the table says with the oracle.
+// TestDecisionsEqualTheRules compares the decisions of the table with the oracle.
 func TestDecisionsEqualTheRules(t *testing.T) {
 	ports := [2]int{int(testParams.HTTPPort), int(testParams.HTTPSPort)}
 	rapid.Check(t, func(rt *rapid.T) {

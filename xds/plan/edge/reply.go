@@ -15,7 +15,7 @@ import (
 // headerForwardedPrefix tells the upstream which prefix was stripped.
 const headerForwardedPrefix = "x-forwarded-prefix"
 
-// redirects maps the codes that a route may ask for.
+// redirects maps the status codes that a route may use.
 var redirects = map[int]routev3.RedirectAction_RedirectResponseCode{
 	301: routev3.RedirectAction_MOVED_PERMANENTLY,
 	302: routev3.RedirectAction_FOUND,
@@ -23,7 +23,7 @@ var redirects = map[int]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// reply answers in JSON without an upstream; the match is the caller's.
+// reply answers in JSON without an upstream. The caller sets the match.
 func reply(status uint32, body string) *routev3.Route {
 	return &routev3.Route{
 		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
@@ -33,10 +33,9 @@ func reply(status uint32, body string) *routev3.Route {
 	}
 }
 
-// insecure refuses requests that came without TLS to a route that demands it,
-// before any plugin runs. What counts is X-Forwarded-Proto, which the listener
-// writes unless the peer is trusted. Envoy removes Connection and Upgrade from the
-// 426: they speak of its own connection.
+// insecure refuses requests without TLS to a route that requires it, before any plugin runs.
+// It decides by X-Forwarded-Proto, which the listener writes unless the peer is trusted. Envoy
+// removes Connection and Upgrade from the 426, because they concern its own connection.
 func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	on := func(r *routev3.Route, extra ...*routev3.HeaderMatcher) *routev3.Route {
 		r.Match = match(c, join{})
@@ -44,7 +43,7 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, nil)
 	}
 	if gateway.IsGRPC(k.route.Spec) {
-		// The filter still tells first what is no gRPC.
+		// The filter still answers first if the request is not gRPC.
 		r := on(insecureGRPC())
 		return []*routev3.Route{finish(r, k, f.early)}
 	}
@@ -63,7 +62,8 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	}
 	var out []*routev3.Route
 	if k.http != 0 && k.https != 0 {
-		// Who names the port of the HTTP listener finds HTTPS on that of the other.
+		// A client that names the port of the HTTP listener is sent to the port of the HTTPS
+		// listener.
 		named := &routev3.HeaderMatcher{Name: ":authority", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
 			StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: fmt.Sprintf(":%d", k.http)}},
 		}}
@@ -92,8 +92,8 @@ func insecureGRPC() *routev3.Route {
 	}
 }
 
-// issuing sends what the filter hands over to the OAuth server. It comes first
-// in every virtual host; only the filter can set the header.
+// issuing sends the requests that the filter hands over to the OAuth server. It comes early in
+// every virtual host. Only the filter can set the header that selects it.
 func issuing() *routev3.Route {
 	return &routev3.Route{
 		Name:  contract.OAuthCluster,
@@ -106,7 +106,7 @@ func issuing() *routev3.Route {
 	}
 }
 
-// unmatched answers what nothing matches.
+// unmatched answers requests that nothing matches.
 func unmatched() *routev3.Route {
 	r := reply(404, `{"message":"no Route matched with those values"}`)
 	r.Match = everyPath()

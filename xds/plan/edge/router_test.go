@@ -26,9 +26,9 @@ const (
 	routerSeed   = 20
 )
 
-// TestEnvoyDecidesByTheRules runs random tables in one Envoy and compares what it
-// does with random requests with the oracle: which route, and what the upstream
-// is asked for.
+// TestEnvoyDecidesByTheRules runs random tables in one Envoy and compares its decisions on
+// random requests with the oracle: which route it takes, and what it requests from the
+// upstream.
 func TestEnvoyDecidesByTheRules(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RequestURI)
@@ -82,8 +82,8 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 	}
 }
 
-// TestEnvoyAcceptsPatterns: what is taken as a regular expression compiles in
-// Envoy too, up to the largest.
+// TestEnvoyAcceptsPatterns: every regular expression that the control plane accepts compiles
+// in Envoy too, up to the largest.
 func TestEnvoyAcceptsPatterns(t *testing.T) {
 	parts := rapid.SliceOfN(rapid.SampledFrom([]string{
 		"a", "/", `\.`, "?", "*", "+", "(", ")", "|", "[^/]", "[a-c]", ".", "$", "^", `\b`, `\z`, "(?i)", "{2}", `\Q`, `\E`, "é", `\w`, `\pL`, "(?<n>a)", "[[:alpha:]]", `\x{e000}`,
@@ -136,7 +136,7 @@ func TestEnvoyRedirects(t *testing.T) {
 	}
 }
 
-// clients keeps one connection for each listener and server name.
+// clients keeps one connection per listener and server name.
 type clients struct {
 	t    *testing.T
 	open map[string]*bufio.ReadWriter
@@ -163,7 +163,7 @@ func (c clients) connect(r request) *bufio.ReadWriter {
 	return c.open[key]
 }
 
-// decide sends a request and names what happened as the oracle does.
+// decide sends a request and describes the result in the words of the oracle.
 func (c clients) decide(r request) string {
 	c.t.Helper()
 	rw := c.connect(r)

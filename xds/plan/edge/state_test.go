@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// testParams are a usual proxy's.
+// testParams are the parameters of a usual proxy.
 var testParams = Params{
 	HTTPPort: 8000, HTTPSPort: 8443, OAuth: Endpoint{Host: "127.0.0.1", Port: 5678, ServerName: "localhost"},
 	RootsFile: "/etc/ssl/certs/ca-certificates.crt",
@@ -28,7 +28,7 @@ type world struct {
 	written uint64
 }
 
-// tb is what *testing.T and *rapid.T share.
+// tb contains the methods that *testing.T and *rapid.T share.
 type tb interface {
 	Helper()
 	Cleanup(func())
@@ -55,7 +55,7 @@ func (w *world) put(k *model.Kind, id string, created int64, spec any) {
 	}
 }
 
-// write is put for what the store may refuse.
+// write does what put does, but returns an error if the store refuses.
 func (w *world) write(k *model.Kind, id string, created int64, spec any) error {
 	res := &model.Resource{Kind: k, Scope: model.DefaultControlPlane, Name: id, Created: time.Unix(created, 0), Spec: spec}
 	commit, err := w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
@@ -125,5 +125,5 @@ func pluginSpec(t tb, route, service string, edit func(*gateway.OAuth2Config)) *
 	return &gateway.Plugin{Name: "oauth2", Route: route, Service: service, Config: body, Enabled: true, Protocols: []string{"http", "https"}}
 }
 
-// id makes a recognisable uuid.
+// id returns a recognisable UUID.
 func id(kind, n int) string { return fmt.Sprintf("%08d-0000-4000-8000-%012d", kind, n) }

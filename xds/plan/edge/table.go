@@ -14,18 +14,17 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// connectionBudget is how long the OAuth server may take for an answer.
+// connectionBudget is how long the OAuth server may take to answer.
 const connectionBudget = 30 * time.Second
 
-// tableInput is what a table is made of. It is a cell's input only through its
-// digest.
+// tableInput is what a table consists of. A cell reads it only through its digest.
 type tableInput struct {
 	cells []*routeCell // ordered by route id
 	oauth bool
-	// forwardDots lets pass what guards refuses of paths.
+	// forwardDots lets pass the ambiguous paths that guards otherwise refuse.
 	forwardDots bool
-	// copies is how often the ways of routes without hosts may be repeated; a
-	// parameter for tests.
+	// copies is how often the ways of routes without hosts may be copied. It is a parameter
+	// for tests.
 	copies int
 }
 
@@ -38,7 +37,7 @@ func (in tableInput) digest() string {
 	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.forwardDots)
 }
 
-// table assembles the route table from ways that are validated already.
+// table assembles the route table from ways that are already validated.
 func table(in tableInput) (*resource.Resource, error) {
 	var ways []*way
 	chained := false
@@ -80,7 +79,8 @@ func table(in tableInput) (*resource.Resource, error) {
 	return resource.New(resource.Route, TableName, body), nil
 }
 
-// virtualHost is named by its first domain. One without any way needs no matcher.
+// virtualHost returns a virtual host, named by its first domain. Without any way it needs no
+// matcher.
 func virtualHost(h host, first []branch, end onMatch) *routev3.VirtualHost {
 	out := &routev3.VirtualHost{Name: h.domains[0], Domains: h.domains}
 	if len(h.ways) == 0 {

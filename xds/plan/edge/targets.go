@@ -31,16 +31,16 @@ func listOf(t *view.Targets) []*view.Target {
 	return t.List
 }
 
-// pooled is a cluster of the targets of an upstream. Addresses come as an
-// assignment of the cluster's own name; with names among them Envoy resolves
-// them all, and a change of any is a new cluster.
+// pooled returns a cluster of the targets of an upstream. If all are addresses, they come as
+// an assignment with the name of the cluster. If there are names among them, Envoy resolves
+// all targets, and a change of any target makes a new cluster.
 func pooled(k clusterKey, connect time.Duration) (*clusterv3.Cluster, error) {
 	kind := clusterv3.Cluster_EDS
 	if k.named != nil {
 		kind = clusterv3.Cluster_STRICT_DNS
 	}
 	c := cluster(kind, connect)
-	// A removed target gets no new requests although checks still call it healthy.
+	// A removed target gets no new requests even if checks still report it as healthy.
 	c.IgnoreHealthOnHostRemoval = true
 	c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)}
 	if k.named != nil {
@@ -54,8 +54,8 @@ func pooled(k clusterKey, connect time.Duration) (*clusterv3.Cluster, error) {
 	return c, nil
 }
 
-// members lists targets in the order of their addresses; those of weight 0 get
-// nothing and are left out.
+// members lists targets in the order of their addresses. Targets of weight 0 get no requests
+// and are omitted.
 func members(cluster string, t *view.Targets) *endpointv3.ClusterLoadAssignment {
 	locality := &endpointv3.LocalityLbEndpoints{}
 	for _, m := range listOf(t) {
@@ -70,15 +70,15 @@ func members(cluster string, t *view.Targets) *endpointv3.ClusterLoadAssignment 
 	return &endpointv3.ClusterLoadAssignment{ClusterName: cluster, Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
-// assignmentKey is all that an assignment reads.
+// assignmentKey is everything that an assignment reads.
 type assignmentKey struct {
 	cluster string
 	targets *view.Targets
 }
 
-// assignment is the assignment of a cluster; one without targets is one, too, for
-// the cluster would wait for it. Names cannot be made into one: the targets of an old
-// cluster that stays stay with it.
+// assignment returns the assignment of a cluster. It exists even without targets, because the
+// cluster waits for it. It fails if a target is a name; then a kept cluster also keeps its
+// earlier targets.
 func assignment(k assignmentKey) (*resource.Resource, error) {
 	if hasNames(k.targets) {
 		return nil, errors.New("an assignment takes addresses only")

@@ -8,24 +8,24 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// What is matched is a list of tiers, tried in order: the first entry that leads
-// to an action wins. The ways of a tier without regular expressions are looked up
-// by path: a prefix map tries the longest prefix first and, where the conditions
-// of its ways fail, the next shorter one, which is their order of priority. If the
-// whole map fails, the list goes on with the next tier. Both are how Envoy's
-// matchers continue after a subtree without a match; the random tests ask Envoy.
+// Matching uses a list of tiers, tried in order; the first entry that leads to an action wins.
+// The ways of a tier without regular expressions are looked up by path. A prefix map tries the
+// longest prefix first and, if the conditions of its ways fail, the next shorter one; this is
+// their order of priority. If the whole map fails, the list continues with the next tier. Both
+// rely on how Envoy's matchers continue after a subtree without a match; the random tests
+// verify this with Envoy.
 
 // onMatch is what a matcher leads to: an action or another matcher.
 type onMatch = *xdsmatcherv3.Matcher_OnMatch
 
-// branch is an action under a condition.
+// branch is an action or matcher under a condition.
 type branch struct {
 	when predicate
 	then onMatch
 }
 
-// lookup builds the matcher of a virtual host: what comes first in each of them,
-// then the ways, then the end.
+// lookup builds the matcher of a virtual host: first the branches that come first in every
+// virtual host, then the ways, then the end.
 func lookup(ways []placed, first []branch, end onMatch) *xdsmatcherv3.Matcher {
 	list := slices.Clone(first)
 	for at := 0; at < len(ways); {
@@ -43,8 +43,7 @@ func lookup(ways []placed, first []branch, end onMatch) *xdsmatcherv3.Matcher {
 	return matcher(list, end)
 }
 
-// tierOf lists the branches of one tier. final says that the last of them takes
-// every request.
+// tierOf lists the branches of one tier. final says that the last branch takes every request.
 func tierOf(ways []placed) (list []branch, final bool) {
 	if ways[0].tier.Regex {
 		for _, w := range ways {
@@ -74,7 +73,7 @@ func tierOf(ways []placed) (list []branch, final bool) {
 	return list, false
 }
 
-// when is all that a way demands but its prefix; nil for nothing.
+// when returns everything that a way demands except its prefix; nil means nothing.
 func (p placed) when() predicate {
 	if p.guard == nil {
 		return allOf(p.conditions)
@@ -82,9 +81,8 @@ func (p placed) when() predicate {
 	return allOf(append(p.conditions[:len(p.conditions):len(p.conditions)], p.guard))
 }
 
-// prefixes is a prefix map on :path. Envoy looks at the path with its query there,
-// which does no harm: no prefix contains a question mark, and the entries compare
-// the path alone.
+// prefixes returns a prefix map on :path. Envoy includes the query there, which is harmless:
+// no prefix contains a question mark, and the entries compare only the path.
 func prefixes(nodes map[string][]branch) onMatch {
 	tree := map[string]onMatch{}
 	for path, list := range nodes {
@@ -100,8 +98,8 @@ func prefixes(nodes map[string][]branch) onMatch {
 	}}}
 }
 
-// firstOf takes the first branch whose condition holds. What comes after a branch
-// without one is out of reach and left out.
+// firstOf takes the first branch whose condition holds. Branches after one without a condition
+// can never be reached and are omitted.
 func firstOf(list []branch) onMatch {
 	for i, b := range list {
 		if b.when != nil {

@@ -15,17 +15,18 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// Tracing says where gateways send their spans, in OTLP over HTTP. The zero value
-// traces nothing; the headers of a trace that a client began then pass as they are.
+// Tracing says where gateways send their spans, in OTLP over HTTP. The zero value disables
+// tracing; the headers of a trace that a client began then pass unchanged.
 type Tracing struct {
-	// Collector is the server; a zero Host traces nothing.
+	// Collector is the server. An empty Host disables tracing.
 	Collector Endpoint
-	// TLS says that it is spoken to in TLS, with a certificate that RootsFile signs.
+	// TLS says that the collector uses TLS, with a certificate signed by an authority in
+	// RootsFile.
 	TLS bool
-	// Path of the requests.
+	// Path is the path of the requests.
 	Path string
-	// Sample is the share of requests, in per cent, that are traced. A client can keep
-	// its own out by its traceparent, but not have more of them traced.
+	// Sample is the percentage of requests that are traced. A client can use traceparent to
+	// keep its own requests out, but not to have more of them traced.
 	Sample float64
 }
 
@@ -35,17 +36,17 @@ const (
 	// tracingCluster is the name of the cluster of the collector.
 	tracingCluster = "tracing"
 	tracingTimeout = 5 * time.Second
-	// tracingService is what gateways call themselves in traces.
+	// tracingService is the service name of gateways in traces.
 	tracingService = "meshgate-gateway"
 )
 
-// collector is the cluster of the collector.
+// collector returns the key of the collector's cluster.
 func (t Tracing) collector(roots string) collectorKey {
 	return collectorKey{name: tracingCluster, host: t.Collector.Host, port: t.Collector.Port, tls: t.TLS, roots: roots}
 }
 
-// traced is the tracing of a listener, nil if there is none. Paths are left out of
-// spans: they may hold tokens and keys, and what is in a query always may.
+// traced returns the tracing of a listener, or nil. Spans omit paths, because a path may
+// contain tokens and keys, especially in its query.
 func (t Tracing) traced() (*hcmv3.HttpConnectionManager_Tracing, error) {
 	if !t.on() {
 		return nil, nil

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTracing sends spans where it is told to, without paths, and nowhere else. A
-// collector that cannot be reached safely costs nothing but the spans.
+// TestTracing sends spans where it is configured to, without paths, and nowhere else. If a
+// collector cannot be reached safely, only the spans are lost.
 func TestTracing(t *testing.T) {
 	w := loadWorld(t, "testdata/basic.in.yaml")
 	for name, test := range map[string]struct {

@@ -10,11 +10,11 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
-// nominating is an upgrade that asks the next server to drop headers.
+// nominating is an upgrade request that asks the next server to drop headers.
 const nominating = "GET %s HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-Anonymous-Consumer, X-Authenticated-Scope, X-Real-IP\r\nConnection: X-Forwarded-For\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 
-// connections are the values of Connection in a head.
+// connections returns the values of Connection in a head.
 func connections(head string) (values []string) {
 	for line := range strings.SplitSeq(head, "\r\n") {
 		if name, value, _ := strings.Cut(line, ":"); textproto.CanonicalMIMEHeaderKey(name) == "Connection" {
@@ -24,9 +24,9 @@ func connections(head string) (values []string) {
 	return values
 }
 
-// TestUpgradesNominateNothing: what a client names in Connection is dropped by the
-// next server, which then would not hear that the caller is anonymous. Asked of a
-// real Envoy, on a route on which the filter says so and on one without plugins.
+// TestUpgradesNominateNothing: the next server drops the headers that a client names in
+// Connection. It would then not learn that the caller is anonymous. A real Envoy is asked, on
+// a route where the filter sets the header and on one without plugins.
 func TestUpgradesNominateNothing(t *testing.T) {
 	port, heads := plantest.Listen(t)
 	w := newWorld(t)
@@ -50,16 +50,15 @@ func TestUpgradesNominateNothing(t *testing.T) {
 			t.Errorf("%s: the upstream reads\n%s", path, head)
 		}
 	}
-	// Without an upgrade the upstream reads none of it.
+	// Without an upgrade the upstream gets no Connection header.
 	plain := "GET /open HTTP/1.1\r\nHost: a\r\nConnection: X-Anonymous-Consumer\r\n\r\n"
 	if head := plantest.Send(t, params.HTTPPort, plain, heads); connections(head) != nil {
 		t.Errorf("without an upgrade Connection is %q", connections(head))
 	}
 }
 
-// TestStrangersForwardNothing: what a client that nobody trusts says of where its
-// request has come from does not reach the upstream, in whichever header. Asked of
-// a real Envoy.
+// TestStrangersForwardNothing: claims of an untrusted client about the origin of its request
+// reach the upstream in no header. A real Envoy is asked.
 func TestStrangersForwardNothing(t *testing.T) {
 	port, heads := plantest.Listen(t)
 	w := newWorld(t)

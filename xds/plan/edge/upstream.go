@@ -7,24 +7,24 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// join is a way in which a request path becomes an upstream path. Joins of one
-// candidate are tried in order; the last takes every request. Expressions are
-// RE2's; they see the path without its query.
+// join is one way to turn a request path into an upstream path. The joins of a candidate are
+// tried in order; the last one takes every request. Expressions are RE2's and see the path
+// without its query.
 type join struct {
 	// whole, unless empty, is what the whole path must match.
 	whole string
-	// rewrite replaces the prefix that was matched; empty keeps the path.
+	// rewrite replaces the matched prefix; empty keeps the path.
 	rewrite string
-	// pattern, if set, is replaced by substitution instead.
+	// pattern, if set, is replaced with substitution instead.
 	pattern, substitution string
 }
 
-// strips reports whether what matched is taken off the path.
+// strips reports whether the matched part is removed from the path.
 func strips(c gateway.Candidate) bool { return c.Route.StripPath && c.Path != "" && !c.Metadata }
 
-// joinsOf implements the table of upstream URLs for a candidate and the path of
-// its service (empty means "/"). Envoy has normalised the request path: it has no
-// dot segments, no empty segments, and unreserved characters are not escaped.
+// joinsOf implements the table of upstream URLs for a candidate and the path of its service
+// (empty means "/"). Envoy has normalised the request path: it has no dot segments, no empty
+// segments, and no escaped unreserved characters.
 func joinsOf(c gateway.Candidate, base string) ([]join, error) {
 	if base == "" {
 		base = "/"
@@ -50,8 +50,8 @@ func joinsOf(c gateway.Candidate, base string) ([]join, error) {
 	}
 }
 
-// joinRoot joins without a prefix to strip, or with "/", which is the same: the
-// rest of "/" is the base as it is written.
+// joinRoot joins without a prefix to strip, or with "/", which gives the same result: the path
+// "/" becomes the base exactly as it is written.
 func joinRoot(base, trimmed string) join {
 	switch {
 	case trimmed == "":
@@ -63,12 +63,11 @@ func joinRoot(base, trimmed string) join {
 	}
 }
 
-// joinStripped strips a path without a trailing slash. The rest may then be
-// empty, start with a slash, or be the tail of a segment; such a tail can begin
-// with dots that were no dot segment before and would be one now, leading out of
-// the base: they are dropped. A rest that is empty, or nothing but dots, yields
-// the base without a slash, which no substitution can leave out; so the slash is
-// captured from the path, in the alternative that needs it.
+// joinStripped strips a path without a trailing slash. The rest may be empty, start with a
+// slash, or be the tail of a segment. Such a tail can begin with dots that were no dot segment
+// before but would be one now and lead out of the base; these dots are dropped. If the rest is
+// empty, or only dots, the result is the base without a slash. A substitution cannot omit a
+// literal slash, so the slash is captured from the path, in the alternative that needs it.
 func joinStripped(path, trimmed string) join {
 	quoted := regexp.QuoteMeta(path)
 	if trimmed == "" {
@@ -80,9 +79,8 @@ func joinStripped(path, trimmed string) join {
 	}
 }
 
-// joinMatched strips what an expression matches. Where it can match in several
-// ways, the one that takes the whole path is preferred, then the one that RE2
-// prefers.
+// joinMatched strips what an expression matches. If it can match in several ways, a match of
+// the whole path is preferred, then the match that RE2 prefers.
 func joinMatched(pattern, base, trimmed string) []join {
 	all := join{whole: `(?:` + pattern + `)(?:\.\.?)?`, pattern: `^(?:/|\C*?(/?))$`, substitution: replacement(trimmed) + `\1`}
 	switch {

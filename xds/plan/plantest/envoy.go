@@ -1,5 +1,5 @@
-// Package plantest has what the tests of all planners need: the real Envoy, which
-// judges what they plan, and a form of it that people can read.
+// Package plantest contains what the tests of all planners need: the real Envoy, which judges
+// the plans, and a readable form of the plans.
 package plantest
 
 import (
@@ -15,8 +15,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Command is the built Envoy, with the built filter and settings for it that lead
-// nowhere. The test fails if one of them is missing: its opinion was to be asked.
+// Command returns a command for the built Envoy, with the built filter and with settings that
+// lead nowhere. The test fails if Envoy or the filter is missing, because skipping would hide
+// Envoy's verdict.
 func Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	envoy := os.Getenv("ENVOY_PATH")
@@ -41,8 +42,7 @@ func Command(t testing.TB, args ...string) *exec.Cmd {
 	return c
 }
 
-// Validate asks Envoy whether it accepts a configuration, without a warning of
-// what is deprecated.
+// Validate requires that Envoy accepts a configuration without a deprecation warning.
 func Validate(t testing.TB, config []byte) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "envoy.json")
@@ -58,8 +58,8 @@ func Validate(t testing.TB, config []byte) {
 	}
 }
 
-// Run starts an Envoy with a configuration file, to run until the test ends, and
-// returns when it listens.
+// Run starts an Envoy with a configuration file and returns when it listens. The Envoy runs
+// until the test ends.
 func Run(t testing.TB, file string) *os.Process {
 	t.Helper()
 	c := Command(t, "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "info")

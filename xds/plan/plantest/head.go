@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// patience bounds what an Envoy of this machine needs for one request.
+// patience is the maximum time that an Envoy on this machine needs for one request.
 const patience = 30 * time.Second
 
-// Listen is a server that answers every connection's first request with 101; it
-// returns its port, and what it has read of each up to the empty line.
+// Listen runs a server that answers the first request of each connection with 101. It returns
+// the port, and what the server has read of each request up to the empty line.
 func Listen(t testing.TB) (port uint32, heads <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +40,7 @@ func Listen(t testing.TB) (port uint32, heads <-chan string) {
 				case <-ctx.Done():
 				}
 			}
-			_ = conn.Close() // the head was all
+			_ = conn.Close() // only the head is needed
 		}
 	}()
 	t.Cleanup(func() {
@@ -51,8 +51,8 @@ func Listen(t testing.TB) (port uint32, heads <-chan string) {
 	return uint32(ln.Addr().(*net.TCPAddr).Port), got
 }
 
-// Send writes a request to a port as it is, and returns the head that a server of
-// [Listen] has got of it.
+// Send writes a request to a port unchanged. It returns the head of the request as a server of
+// [Listen] received it.
 func Send(t testing.TB, port uint32, request string, heads <-chan string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), patience)
@@ -65,7 +65,7 @@ func Send(t testing.TB, port uint32, request string, heads <-chan string) string
 	}
 	answered := make(chan string, 1)
 	go func() {
-		head, _ := readHead(conn) // an empty one says as much
+		head, _ := readHead(conn) // an empty head tells as much
 		answered <- head
 	}()
 	select {
@@ -74,7 +74,7 @@ func Send(t testing.TB, port uint32, request string, heads <-chan string) string
 		<-answered
 		return head
 	case answer := <-answered:
-		// The server may have got it, too, and be about to say so.
+		// The server may have received the request and be about to report it.
 		if strings.HasPrefix(answer, "HTTP/1.1 101") {
 			return <-heads
 		}

@@ -26,13 +26,13 @@ var messages = map[resource.TypeURL]func() proto.Message{
 	resource.Secret:   func() proto.Message { return new(tlsv3.Secret) },
 }
 
-// Decode reads the bytes of a resource.
+// Decode decodes the body of a resource.
 func Decode(r *resource.Resource) (proto.Message, error) {
 	m := messages[r.Type]()
 	return m, proto.Unmarshal(r.Body, m)
 }
 
-// Admitted demands that an agent takes a set as it is.
+// Admitted requires that an agent accepts a set unchanged.
 func Admitted(t testing.TB, set *resource.Set) {
 	t.Helper()
 	for _, kind := range resource.Types {
@@ -45,8 +45,8 @@ func Admitted(t testing.TB, set *resource.Set) {
 	}
 }
 
-// Tree is the resources of a set by the names of their messages, ordered by name,
-// as they are shown in golden files. An agent must take them.
+// Tree returns the resources of a set by the names of their messages, ordered by name, as
+// golden files show them. It requires that an agent accepts them.
 func Tree(t testing.TB, set *resource.Set) map[string]any {
 	t.Helper()
 	Admitted(t, set)

@@ -13,10 +13,10 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestServicesNamedLikeOtherClusters: whatever a service is called, the cluster of
-// its name is the one that leads to it, and no other cluster has a name that a
-// service could have. Else requests for a service went to the configuration's
-// socket, to the workload, or wherever the client wanted.
+// TestServicesNamedLikeOtherClusters: whatever a service is called, the cluster with its name
+// is the one that leads to it. No other cluster has a name that a service could have.
+// Otherwise requests for a service could go to the configuration's socket, to the workload, or
+// wherever the client wanted.
 func TestServicesNamedLikeOtherClusters(t *testing.T) {
 	subset := sidecar.ClusterName(mesh.Tags{mesh.TagService: "backend", "version": "v1"})
 	for _, service := range []string{
@@ -24,7 +24,7 @@ func TestServicesNamedLikeOtherClusters(t *testing.T) {
 	} {
 		t.Run(service, func(t *testing.T) {
 			if len(mesh.ValidateTags("", mesh.Tags{mesh.TagService: service})) > 0 {
-				return // no service can be called like that
+				return // no service can have this name
 			}
 			w := newWorld(t)
 			w.put(mesh.Dataplanes, meshName, "other-1", dataplane("127.0.0.2", service, "tcp"))

@@ -8,12 +8,12 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// await reports whether an inbound has to wait for what its policies ask of beyond
-// the mesh. A refusal is not planned because something is not read yet: while it is
-// being read, an inbound stays as it last was, and one that never was is held back.
-// What cannot be read at all holds back the proxies that have nothing yet, so that
-// none begins with a refusal; one that has something is given it, because a check
-// that cannot be made must not be skipped, and the rest of it must go on.
+// await reports whether an inbound has to wait for something beyond the mesh that its policies
+// refer to. The planner must not plan a refusal only because something has not been read yet.
+// While it is being read, an inbound keeps its last version, and an inbound without one is
+// held back. Something that cannot be read at all holds back only proxies without a set, so
+// that none starts with a refusal. A proxy that has a set gets the new one: a check that
+// cannot be performed must not be skipped, and the rest of the proxy must continue to change.
 func (p *Planner) await(c *class, in *inbound, chosen picks) bool {
 	old := c.formerly(in)
 	for i := range p.policies {
@@ -35,8 +35,8 @@ func (p *Planner) await(c *class, in *inbound, chosen picks) bool {
 	return false
 }
 
-// awaited says what a selection waits for, empty for nothing. A policy that has no
-// effect on the inbound, or refuses on it in any case, waits for nothing.
+// awaited returns what a selection waits for, or an empty text. A policy that does not affect
+// the inbound, or that refuses on it in any case, waits for nothing.
 func (p *Planner) awaited(c *class, s *policy.Selection, i int, shape *inboundShape) (what string, reading bool) {
 	pol := p.policies[i]
 	if s == nil || pol.HTTPOnly && !mesh.IsHTTP(shape.Tags.Protocol()) || pol.NeedsFilter && c.shape.Bare {
@@ -48,9 +48,9 @@ func (p *Planner) awaited(c *class, s *policy.Selection, i int, shape *inboundSh
 	return "", false
 }
 
-// held says what a proxy waits for, empty for nothing: one that has no set yet for all
-// that its class awaits, another one for what there is nothing of that could be in its
-// place.
+// held returns what a proxy waits for, or an empty text. A proxy without a set waits for
+// everything that its class awaits. Another proxy waits only for an inbound that has no
+// earlier version.
 func (x *proxy) held() string {
 	for _, in := range x.class.inbounds {
 		if in.awaits != "" && (!x.begun || in.missing) {
@@ -60,8 +60,8 @@ func (x *proxy) held() string {
 	return ""
 }
 
-// Awaits says for what a proxy waits that has no set yet, or keeps the one that it
-// has; empty for nothing. It is planned once that was read and Outside was called.
+// Awaits returns what a proxy waits for, before it gets its first set or a new one, or an
+// empty text. The proxy is planned once that was read and Outside was called.
 func (p *Planner) Awaits(name string) string {
 	if x := p.proxies[name]; x != nil {
 		return x.held()
@@ -69,8 +69,8 @@ func (p *Planner) Awaits(name string) string {
 	return ""
 }
 
-// Begun says that a proxy that has joined has a set, of a planner before this one: what
-// cannot be read keeps it from nothing any more.
+// Begun says that a joined proxy already has a set, from an earlier planner. Something that
+// cannot be read then no longer holds it back.
 func (p *Planner) Begun(name string) {
 	if x := p.proxies[name]; x != nil && !x.begun {
 		x.begun = true

@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 )
 
-// large is a mesh of proxies that serve services and call others, all joined.
+// large returns a mesh of proxies that serve services and call others. All have joined.
 func large(b *testing.B, proxies, services, outbounds int) *world {
 	b.Helper()
 	w := newWorld(b)
@@ -47,8 +47,8 @@ func large(b *testing.B, proxies, services, outbounds int) *world {
 
 func address(i int) string { return fmt.Sprintf("10.0.%d.%d", i/250, i%250+1) }
 
-// toggle measures what a write costs that goes back and forth, and demands that
-// so many proxies get something new by it.
+// toggle measures the cost of a write that goes back and forth. It requires that the given
+// number of proxies get something new by it.
 func toggle(b *testing.B, w *world, affected int, write func(i int)) {
 	b.Helper()
 	var changes [2]view.Change[*view.Mesh]

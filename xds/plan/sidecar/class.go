@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// class are the proxies of one shape.
+// class is the set of proxies of one shape.
 type class struct {
 	key     string
 	shape   shape
@@ -22,31 +22,31 @@ type class struct {
 	// reach has the outbounds, which other classes may share.
 	reach    *reach
 	inbounds []*inbound
-	// proxy is what was chosen for its proxies as wholes.
+	// proxy holds the selections for its proxies as a whole.
 	proxy *policy.Choices
-	// was finds the inbounds as they were built last.
+	// was maps shapes to the inbounds as they were last built.
 	was     map[*inboundShape]*inbound
 	members map[*proxy]struct{}
-	// staleIn says that the inbounds are to be built at the next Plan.
+	// staleIn says that the next Plan must build the inbounds.
 	staleIn bool
-	// learned is what policies on whole proxies found.
+	// learned holds what policies on whole proxies found.
 	learned []learned
 
-	// What the members share: the tables of the reach, with what is the class's own.
+	// The members share these: the tables of the reach, with the class's own resources.
 	clusters, listeners, routes mixed
 	failures                    []plan.Failure
-	// contributed is what policies contribute, and sockets are where its listeners are.
+	// contributed is what policies contribute. sockets are the addresses of its listeners.
 	contributed part
 	sockets     map[string]netip.AddrPort
-	// generation is that of the identities under a trust.
+	// generation is the generation of the identities under a trust.
 	generation string
 	trust      *view.Entry[mesh.Trust]
 }
 
-// part is what one piece of a class, or a proxy by itself, contributes.
+// part is what one piece of a class, or a proxy itself, contributes.
 type part struct {
 	clusters, endpoints, listeners, routes []*resource.Resource
-	// secrets and contributions are of policies.
+	// secrets and contributions come from policies.
 	secrets       []*resource.Resource
 	contributions []*contribution
 	learned       []learned
@@ -55,8 +55,7 @@ type part struct {
 	made []made
 }
 
-// classify puts a proxy into the class of its shape, making the class if it is
-// the first.
+// classify puts a proxy into the class of its shape. It makes the class for the first proxy.
 func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 	s := shapeOf(d)
 	s.Bare = p.bare[x.name]
@@ -103,7 +102,7 @@ func (p *Planner) unclassify(x *proxy) {
 	delete(p.dirty, c)
 }
 
-// build makes the stale inbounds of a class and its tables. Its reach is built before.
+// build makes the stale inbounds of a class and its tables. The reach must be built before.
 func (p *Planner) build(c *class) {
 	if c.staleIn {
 		c.inbounds = nil
@@ -121,8 +120,8 @@ func (p *Planner) build(c *class) {
 	}
 }
 
-// gather makes the shared tables. Of two pieces that contribute one name the first
-// wins: what is redirected, then outbounds, then inbounds.
+// gather makes the shared tables. If several pieces contribute a resource of one name, the
+// first wins: redirected listeners, then outbounds, then inbounds.
 func (p *Planner) gather(c *class) {
 	r, first := c.reach, p.redirected(c)
 	var rest part
@@ -137,8 +136,8 @@ func (p *Planner) gather(c *class) {
 	c.failures = slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures)
 }
 
-// beside is what is put over a table: first, and of the rest what bears names that
-// neither has.
+// beside returns what to put over a table: first, and the resources of rest whose names are in
+// neither.
 func beside(table *resource.Table, first, rest []*resource.Resource) []*resource.Resource {
 	out := slices.Clone(first)
 	for _, r := range rest {
@@ -164,7 +163,7 @@ func (a *part) add(b *part) {
 	a.contributions = append(a.contributions, b.contributions...)
 }
 
-// assemble makes the set of a proxy: what its class shares, and its own.
+// assemble makes the set of a proxy from what its class shares and its own resources.
 func (p *Planner) assemble(x *proxy) *resource.Set {
 	p.buildOwn(x)
 	c := x.class
@@ -204,8 +203,8 @@ func allowed(names map[string]string, more []*resource.Resource) map[string]stri
 	return out
 }
 
-// mixed remembers a table that others share too with what is put over it and taken
-// from it, so that who needs nothing else keeps its table.
+// mixed remembers a table that others share, what is put over it and what is dropped from it.
+// If nothing changes, the proxy keeps its table.
 type mixed struct {
 	base, table *resource.Table
 	put         []*resource.Resource
@@ -224,7 +223,7 @@ func (m *mixed) with(compare *resource.Comparer, base *resource.Table, put []*re
 	return next
 }
 
-// identity is the generation of the identities of a class.
+// identity returns the generation of the identities of a class.
 func (c *class) identity(t *view.Entry[mesh.Trust]) string {
 	if c.generation == "" || c.trust != t {
 		issuer := ""
@@ -236,8 +235,8 @@ func (c *class) identity(t *view.Entry[mesh.Trust]) string {
 	return c.generation
 }
 
-// buildOwn makes the listeners of the inbounds, which bear the addresses of the
-// proxy, and for transparent proxies the clusters of the workload.
+// buildOwn makes the listeners of the inbounds, which contain the addresses of the proxy. For
+// transparent proxies it also makes the clusters of the workload.
 func (p *Planner) buildOwn(x *proxy) {
 	c, old := x.class, x.own
 	x.own, x.hidden = part{}, nil
@@ -261,7 +260,7 @@ func (p *Planner) buildOwn(x *proxy) {
 		taken[at] = true
 		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent}
 		l, err := of(p.cells.listeners, p.round, k, inboundListener)
-		// The one of before may have had other chains.
+		// An earlier listener may have had other chains, so it is not kept.
 		x.own.keep(&x.own.listeners, nil, inboundName(k.address, k.port), l, err)
 		if in.shape.WorkloadAddress != "" {
 			continue
@@ -274,8 +273,8 @@ func (p *Planner) buildOwn(x *proxy) {
 	x.hide(taken)
 }
 
-// guardWorkloads closes the ports of the workloads that connections could otherwise be
-// redirected to past the inbounds that keep somebody out. taken gains them.
+// guardWorkloads closes the ports of workloads to which redirected connections could otherwise
+// bypass the inbounds that keep callers out. It adds these ports to taken.
 func (p *Planner) guardWorkloads(x *proxy, taken sockets) {
 	c := x.class
 	if !c.shape.Transparent || c.shape.RedirectInbound == 0 || p.facts.security == strict {
@@ -296,8 +295,8 @@ func (p *Planner) guardWorkloads(x *proxy, taken sockets) {
 	}
 }
 
-// hide takes away the outbounds, and what policies contribute, that would listen where an inbound does. It is
-// the inbound that stays: who calls it must not be led elsewhere.
+// hide removes outbounds, and listeners of policies, that would listen where an inbound does.
+// The inbound stays, because its callers must not be led elsewhere.
 func (x *proxy) hide(taken sockets) {
 	for _, port := range taken.ports() {
 		for _, o := range x.class.reach.ports[port] {
@@ -316,7 +315,7 @@ func (x *proxy) hide(taken sockets) {
 	}
 }
 
-// usable drops the outbounds that Envoy would refuse, and says why.
+// usable drops the outbounds that Envoy would refuse, and returns the reasons.
 func usable(shapes []selection.Outbound) (out []selection.Outbound, refused []plan.Failure) {
 	taken := sockets{}
 	for _, s := range shapes {
@@ -334,8 +333,8 @@ func usable(shapes []selection.Outbound) (out []selection.Outbound, refused []pl
 	return out, refused
 }
 
-// keep adds a resource, or the one of before if it could not be made, and reports
-// whether there is any.
+// keep adds a resource, or its earlier version if it could not be made. It reports whether
+// there is one.
 func (a *part) keep(into *[]*resource.Resource, before []*resource.Resource, name string, r *resource.Resource, err error) bool {
 	if err != nil {
 		i := slices.IndexFunc(before, func(b *resource.Resource) bool { return b.Name == name })

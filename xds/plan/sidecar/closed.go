@@ -14,10 +14,10 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// An inbound that cannot be made is closed. It never stays as it was: what failed
-// may be the rule that was to keep somebody out.
+// An inbound that cannot be made is closed. It never keeps an earlier version, because the
+// rule that failed may be the one that was to keep somebody out.
 
-// closedRoutes answers every request with 503, also on connections that are open.
+// closedRoutes answers every request with 503, also on connections that are already open.
 func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
@@ -31,8 +31,8 @@ func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 	return plan.Freeze(resource.Route, k.name, d.Proto)
 }
 
-// closedChains ends every connection. An inbound without a listener would be no
-// answer to it: at a transparent proxy, what has no listener passes.
+// closedChains ends every connection. Omitting the listener would not be enough: a transparent
+// proxy passes connections to an address without a listener.
 func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	end, err := packFilter(tcpFilter, &tcpv3.TcpProxy{
 		StatPrefix: clusterStat(cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: nowhere},
@@ -46,8 +46,8 @@ func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	}}, nil
 }
 
-// keepsOut reports whether something chosen for an inbound turns callers away whom nothing
-// turns away at the workload's own port.
+// keepsOut reports whether a selection for an inbound refuses callers. The workload's own
+// port, without a guard, would accept them.
 func (p *Planner) keepsOut(chosen picks, protocol string) bool {
 	for i, pol := range p.policies {
 		if pol.Guards() && chosen[i] != nil && (mesh.IsHTTP(protocol) || !pol.HTTPOnly) {
@@ -57,8 +57,8 @@ func (p *Planner) keepsOut(chosen picks, protocol string) bool {
 	return false
 }
 
-// keepOut prepares the guard of the workload's own port, which is of no other inbound: a
-// transparent proxy passes on what comes to a port without a listener.
+// keepOut prepares the guard of the workload's own port if that port is not the inbound's. A
+// transparent proxy passes on connections to a port without a listener.
 func (in *inbound) keepOut(old inbound, wanted bool) {
 	switch {
 	case !wanted || in.shape.WorkloadPort == in.shape.Port:
@@ -66,7 +66,7 @@ func (in *inbound) keepOut(old inbound, wanted bool) {
 	case old.guard != nil:
 		in.guard = old.guard
 	default:
-		in.guard, _ = closedChains(in.shape.Tags, in.shape.Cluster) // for an error there is no cause
+		in.guard, _ = closedChains(in.shape.Tags, in.shape.Cluster) // an error is not possible
 	}
 }
 
@@ -76,6 +76,6 @@ func (in *inbound) close(err error) {
 	in.part.failures = append(in.part.failures, plan.Failure{
 		Cell: "inbound " + in.shape.Cluster, Err: fmt.Errorf("every connection is refused: %w", err),
 	})
-	// Nil chains, for which there is no cause, leave the inbound out.
+	// An error is not possible here. With nil chains the inbound would be omitted.
 	in.chains, _ = closedChains(in.shape.Tags, in.shape.Cluster)
 }

@@ -27,9 +27,9 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestInboundThatFailsLetsNobodyPass adds a demand for tokens that cannot be made,
-// in each place where it can fail, to an inbound that let everybody pass. A real
-// Envoy then refuses what it passed on before.
+// TestInboundThatFailsLetsNobodyPass: an inbound that let everybody pass gets a demand for
+// tokens that cannot be built, in each place where it can fail. A real Envoy then refuses what
+// it passed on before.
 func TestInboundThatFailsLetsNobodyPass(t *testing.T) {
 	for name, spoil := range map[string]func(*policy.Policy){
 		"looking up": func(p *policy.Policy) {
@@ -97,7 +97,7 @@ func TestInboundThatFailsLetsNobodyPass(t *testing.T) {
 	}
 }
 
-// server is a workload; it returns its port.
+// server runs a workload and returns its port.
 func server(t *testing.T) uint32 {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,8 +116,8 @@ func server(t *testing.T) uint32 {
 	return uint32(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// asked runs a real Envoy and returns what a request to a port is answered with,
-// closed if the connection ends without an answer.
+// asked runs a real Envoy and returns the answer to a request to a port. It returns "closed"
+// if the connection ends without an answer.
 func asked(t *testing.T, b *bootstrapv3.Bootstrap, port uint32) string {
 	t.Helper()
 	text, err := protojson.Marshal(b)
@@ -143,8 +143,8 @@ func asked(t *testing.T, b *bootstrapv3.Bootstrap, port uint32) string {
 }
 
 // TestOutboundThatFailsDoesNotStayInClear: a mesh becomes strict while the cluster of a
-// destination cannot be made. Requests must not go on in clear to whoever is there;
-// while both is permitted, they may.
+// destination cannot be built. Requests must not continue to go out in clear. While the mesh
+// permits both, they may.
 func TestOutboundThatFailsDoesNotStayInClear(t *testing.T) {
 	broken := false
 	for name, spoil := range map[string]func(*policy.Policy){

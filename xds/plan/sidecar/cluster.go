@@ -19,8 +19,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Timeouts where no policy sets any. Those of inbounds are twice those of
-// outbounds, so that it is the client's policy that counts.
+// These are the timeouts where no policy sets any. Those of inbounds are twice those
+// of outbounds, so that the client's policy decides.
 const (
 	connectTimeout      = 5 * time.Second
 	localConnectTimeout = 10 * time.Second
@@ -28,21 +28,22 @@ const (
 	inboundStreamIdle   = time.Hour
 )
 
-// httpOptions is the extension name of HTTP options of clusters.
+// httpOptions is the extension name of the HTTP options of clusters.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// clusterKey is everything that the cluster of a destination is made of.
+// clusterKey is everything that the cluster of a destination is made from.
 type clusterKey struct {
 	mesh, name, tags, protocol string
-	// kind is the place of the destination's kind in the list of the planner.
+	// kind is the index of the destination's kind in the planner's list.
 	kind      int
 	transport Transport
-	// inline are the endpoints of a cluster that lists them itself, zero otherwise.
+	// inline describes the endpoints of a cluster that lists them itself; otherwise it is
+	// zero.
 	inline     assignmentKey
 	selections *policy.Choices
 }
 
-// cluster builds the cluster of a destination. Its assignment has its name.
+// cluster builds the cluster of a destination. Its assignment has the same name.
 func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Cluster{
@@ -50,7 +51,8 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 		Proto: &clusterv3.Cluster{
 			Name: k.name, AltStatName: clusterStat(k.name),
 			ConnectTimeout: durationpb.New(connectTimeout),
-			// A removed endpoint gets no new requests although checks still call it healthy.
+			// A removed endpoint gets no new requests even if checks still report it as
+			// healthy.
 			IgnoreHealthOnHostRemoval: true,
 			CommonLbConfig:            &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)},
 		},
@@ -82,8 +84,8 @@ func freezeCluster(d *draft.Cluster) (*resource.Resource, error) {
 	return plan.Freeze(resource.Cluster, d.Proto.GetName(), d.Proto)
 }
 
-// http2 is what proxies speak to each other, whatever the workloads speak; with
-// WebSockets in it (RFC 8441).
+// http2 returns the options of the protocol between proxies, whatever the workloads use. They
+// permit WebSockets in HTTP/2 (RFC 8441).
 func http2() *upstreamsv3.HttpProtocolOptions {
 	return &upstreamsv3.HttpProtocolOptions{UpstreamProtocolOptions: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &upstreamsv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -100,16 +102,16 @@ func http1() *upstreamsv3.HttpProtocolOptions {
 	}}
 }
 
-// localKey is everything that the cluster of a workload is made of.
+// localKey is everything that the cluster of a workload is made from.
 type localKey struct {
 	name, address, protocol string
 	port                    uint32
-	// transparent proxies call their workload from an address that the operating
-	// system does not redirect.
+	// transparent proxies call their workload from an address that the operating system does
+	// not redirect.
 	transparent bool
 }
 
-// Where transparent proxies call their workloads from.
+// These are the addresses from which transparent proxies call their workloads.
 const (
 	inboundSource  = "127.0.0.6"
 	inboundSource6 = "::6"

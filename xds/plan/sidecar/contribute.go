@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// has says which of the edits that are rare any policy has, so that nothing is done for
-// those that none has.
+// has says which of the rare edits any policy has, so that no work is done for those that none
+// has.
 type has struct{ contribute, patch, routes, targets, facts bool }
 
 func hasOf(policies []*policy.Policy) (h has) {
@@ -28,23 +28,23 @@ func hasOf(policies []*policy.Policy) (h has) {
 	return h
 }
 
-// contributionKey is everything that a contribution is made of.
+// contributionKey is everything that a contribution is made from.
 type contributionKey struct {
 	mesh      string
 	policy    *policy.Policy
 	selection *policy.Selection
-	// raw are the additions of the raw stage.
+	// raw selects the additions of the raw stage.
 	raw bool
 }
 
 // contribution is what a policy adds for one selection.
 type contribution struct {
 	clusters, listeners, secrets []*resource.Resource
-	// sockets are where the listeners listen.
+	// sockets are the addresses of the listeners, by name.
 	sockets map[string]netip.AddrPort
 }
 
-// contributed adds the contributions of what was chosen somewhere.
+// contributed adds the contributions of the selections for one place.
 func (p *Planner) contributed(chosen picks, into *part) {
 	if !p.has.contribute {
 		return
@@ -64,7 +64,7 @@ func (p *Planner) contributed(chosen picks, into *part) {
 	}
 }
 
-// contribute has a policy make its contribution.
+// contribute calls a policy for its contribution.
 func contribute(k contributionKey) (*contribution, error) {
 	d := &draft.Contribution{Mesh: k.mesh}
 	edit := k.policy.Contribute
@@ -111,7 +111,7 @@ func listensOn(a *corev3.Address) (netip.AddrPort, error) {
 	return addressOf(s.GetAddress(), s.GetPortValue())
 }
 
-// contribute gathers the contributions of the outbounds of a reach, each once.
+// contribute collects the contributions of the outbounds of a reach, each once.
 func (r *reach) contribute() {
 	r.contributions = nil
 	for _, o := range r.outbounds {
@@ -128,10 +128,9 @@ func distinctly(into, more []*contribution) []*contribution {
 	return into
 }
 
-// contribute makes of all contributions to a class what its proxies get: those to whole
-// proxies first, then those of outbounds, then those of inbounds. Of two that make
-// different things of one name the first wins. A listener that is in the way of an
-// outbound is left out.
+// contribute determines the contributions that the proxies of a class get: those to whole
+// proxies first, then those of outbounds, then those of inbounds. If two of them define one
+// name differently, the first wins. A listener at the address of an outbound is omitted.
 func (p *Planner) contribute(c *class, first, rest *part) {
 	c.contributed, c.sockets = part{}, nil
 	if !p.has.contribute {
@@ -154,8 +153,8 @@ func (p *Planner) contribute(c *class, first, rest *part) {
 	}
 }
 
-// join adds resources and reports whether the last is new. Another one of the same name
-// stays, which is a failure.
+// join adds resources and reports whether the last one is new. If the name already exists, the
+// existing resource stays; different content is a failure.
 func (c *class) join(into *[]*resource.Resource, more []*resource.Resource) (joined bool) {
 	for _, r := range more {
 		i := slices.IndexFunc(*into, func(o *resource.Resource) bool { return o.Name == r.Name })

@@ -30,7 +30,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// validate asks Envoy whether it accepts a set.
+// validate requires that an agent and Envoy accept a set.
 func validate(t *testing.T, set *resource.Set) {
 	t.Helper()
 	plantest.Admitted(t, set)
@@ -41,8 +41,8 @@ func validate(t *testing.T, set *resource.Set) {
 	plantest.Validate(t, text)
 }
 
-// static makes a bootstrap with a set as static resources: routes, assignments
-// and secrets inline.
+// static makes a bootstrap with a set as static resources. Routes, assignments and secrets are
+// inline.
 func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 	t.Helper()
 	b := &bootstrapv3.Bootstrap{
@@ -82,7 +82,7 @@ func inline(t *testing.T, set *resource.Set, m *hcmv3.HttpConnectionManager) {
 	m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: table}
 }
 
-// local takes secrets from the same file.
+// local makes a TLS context take its secrets from the same file.
 func local(c *tlsv3.CommonTlsContext) {
 	for _, s := range c.GetTlsCertificateSdsSecretConfigs() {
 		s.SdsConfig = nil
@@ -103,7 +103,7 @@ func load[M proto.Message](t testing.TB, r *resource.Resource, into M) M {
 	return into
 }
 
-// edit changes a packed message if it is of a type.
+// edit changes a packed message if it has the given type.
 func edit[M proto.Message](t *testing.T, a *anypb.Any, fn func(M)) {
 	t.Helper()
 	if a == nil {
@@ -121,7 +121,7 @@ func edit[M proto.Message](t *testing.T, a *anypb.Any, fn func(M)) {
 	}
 }
 
-// secrets are a pair that nobody issued.
+// secrets returns a self-signed certificate with its key.
 var secrets = sync.OnceValue(func() []*tlsv3.Secret {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

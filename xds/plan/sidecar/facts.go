@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// security is how connections of a mesh are protected.
+// security says how connections of a mesh are protected.
 type security int
 
 const (
@@ -20,24 +20,23 @@ const (
 	strict
 )
 
-// meshSettings are what of the mesh itself goes into keys.
+// meshSettings are the settings of the mesh that are parts of keys.
 type meshSettings struct {
 	mesh          string
 	security      security
 	localityAware bool
 	passthrough   bool
-	// life is how long certificates are good, and with them the connections that
-	// they have proved. withdrawn counts the roots that were taken away.
+	// life is how long certificates are valid, and thus the connections that they have
+	// authenticated. withdrawn counts the removed roots.
 	life      time.Duration
 	withdrawn uint64
 }
 
-// minLife keeps connections for a while where certificates are changed all the
-// time.
+// minLife is the minimum life of connections, for meshes with very short-lived certificates.
 const minLife = time.Minute
 
-// meshSettingsOf reads a mesh. One that does not exist is as strict as can be: it has
-// no authority, so nothing connects.
+// meshSettingsOf reads a mesh. A mesh that does not exist is as strict as possible: it has no
+// authority, so nothing connects.
 func meshSettingsOf(m *view.Mesh) meshSettings {
 	f := meshSettings{mesh: m.Name(), security: strict}
 	spec := m.Spec()
@@ -52,7 +51,7 @@ func meshSettingsOf(m *view.Mesh) meshSettings {
 	}
 	if a := spec.Spec.Authority(); a != nil {
 		life, err := a.LeafLife()
-		if err != nil { // nothing is signed by such an authority
+		if err != nil { // such an authority signs nothing
 			life = mesh.DefaultLeafLife
 		}
 		f.life = max(life, minLife)
@@ -68,9 +67,9 @@ func meshSettingsOf(m *view.Mesh) meshSettings {
 	return f
 }
 
-// Generation tells certificates apart that must not be mixed up: another issuer, as
-// [mesh.Trust] names it, or other tag sets, in any order, make another generation. A set
-// wants the identity of its proxy in one of them.
+// Generation distinguishes certificates that must not be confused. Another issuer, as
+// [mesh.Trust] names it, or another set of tags, in any order, makes another generation. The
+// set of a proxy wants the identity in one generation.
 func Generation(issuer string, sources []mesh.Tags) string {
 	names := make([]string, 0, len(sources))
 	for _, t := range sources {

@@ -15,18 +15,18 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// vendors are words that no wire may show.
+// vendors matches names of other products, which no configuration may contain.
 var vendors = regexp.MustCompile(`(?i)\b(kuma|kong|istio|consul|linkerd)`)
 
-// scenario is a mesh and the proxies of which the golden file shows the sets.
+// scenario is a mesh, and the proxies whose sets the golden file shows.
 type scenario struct {
 	name  string
 	shown []string
 	setup func(*world)
 }
 
-// TestGolden compares whole sets with testdata/<name>.golden.yaml; -update writes
-// it. Every set is also coherent and passes Envoy's own validation.
+// TestGolden compares whole sets with testdata/<name>.golden.yaml; -update writes the file.
+// Every set is also coherent and passes Envoy's own validation.
 func TestGolden(t *testing.T) {
 	limit := make(chan struct{}, 2)
 	for _, s := range scenarios {
@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// tree is a set as it is shown: by type, ordered by name.
+// tree returns a set as golden files show it: by type, ordered by name.
 func tree(t *testing.T, w *world, name string, set *resource.Set) map[string]any {
 	t.Helper()
 	out := plantest.Tree(t, set)
@@ -78,7 +78,7 @@ func tree(t *testing.T, w *world, name string, set *resource.Set) map[string]any
 	return out
 }
 
-// apply stores a policy written as users write it.
+// apply stores a policy from its document.
 func (w *world) apply(t *testing.T, text string) {
 	t.Helper()
 	var head struct{ Type string }
@@ -106,7 +106,7 @@ func (w *world) apply(t *testing.T, text string) {
 	t.Fatalf("no policy of type %q", head.Type)
 }
 
-// pair is two services of which one calls the other.
+// pair sets up two services, one of which calls the other.
 func pair(protocol string) func(*world) {
 	return func(w *world) {
 		backend, web := dataplane("127.0.0.2", "backend", protocol), dataplane("127.0.0.3", "web", "http", "backend")
@@ -119,7 +119,7 @@ func pair(protocol string) func(*world) {
 	}
 }
 
-// under puts a mesh under mutual TLS.
+// under enables mutual TLS in the mesh.
 func (w *world) under(mode string) {
 	w.put(mesh.Trusts, meshName, meshName, trust("root"))
 	w.put(mesh.Meshes, "", meshName, mtls(mode))

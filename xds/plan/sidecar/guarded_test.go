@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// tokensOfBackend demands tokens of whoever calls backend.
+// tokensOfBackend demands tokens from all callers of backend.
 const tokensOfBackend = `
 type: MeshTokenAuth
 mesh: demo
@@ -22,9 +22,9 @@ spec:
   from: [{targetRef: {kind: Mesh}, default: {config: {global_credentials: true}}}]
 `
 
-// TestGuardedWorkloads: where an inbound of a transparent proxy demands tokens, nobody
-// reaches its workload by the workload's own port. What has no listener is passed on there,
-// in clear, unless the mesh is strict.
+// TestGuardedWorkloads: if an inbound of a transparent proxy demands tokens, nobody reaches
+// its workload by the workload's own port. Without a listener, that port would be passed on in
+// clear, unless the mesh is strict.
 func TestGuardedWorkloads(t *testing.T) {
 	const guard = "inbound:127.0.0.1:9080"
 	for name, tc := range map[string]struct {
@@ -81,7 +81,8 @@ func TestGuardedWorkloads(t *testing.T) {
 	}
 }
 
-// TestGuardGivesWay: a port that is an inbound of its own has that inbound's rules.
+// TestGuardGivesWay: if the workload's port is itself an inbound, the rules of that inbound
+// apply.
 func TestGuardGivesWay(t *testing.T) {
 	w := newWorld(t)
 	d := transparent("127.0.0.1", "backend", "http")

@@ -9,23 +9,23 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// inbound is one port of a class that its workloads serve.
+// inbound is one port that the workloads of a class serve.
 type inbound struct {
 	shape *inboundShape
-	// chains is nil if it has no listener.
+	// chains is nil if the inbound has no listener.
 	chains *chains
 	part   part
-	// awaits is what it waits for; see Planner.await.
+	// awaits is what the inbound waits for; see Planner.await.
 	awaits string
-	// missing says that there is nothing yet of what is being read.
+	// missing says that nothing exists yet to use while something is being read.
 	missing bool
-	// guard ends every connection to the workload's own port at a transparent proxy; nil
-	// where nobody is kept out.
+	// guard ends every connection to the workload's own port at a transparent proxy. It is nil
+	// if no policy keeps callers out.
 	guard *chains
 }
 
-// buildInbound makes what the replicas of an inbound share. One of which the rules
-// cannot be made is closed.
+// buildInbound makes what the replicas of an inbound share. If the rules of the inbound cannot
+// be built, it is closed.
 func (p *Planner) buildInbound(c *class, in *inbound) {
 	in.awaits, in.missing = "", false
 	if err := guard(func() { p.makeInbound(c, in) }); err != nil {
@@ -78,7 +78,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	}
 }
 
-// problems lists what of the chosen policies cannot take effect on an inbound.
+// problems lists the chosen policies that cannot take effect on an inbound.
 func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.Failure) {
 	for i, pol := range p.policies {
 		if chosen[i] == nil {
@@ -96,7 +96,7 @@ func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.
 	return out
 }
 
-// formerly is an inbound as it was built last; empty the first time.
+// formerly returns an inbound as it was last built; it is empty the first time.
 func (c *class) formerly(in *inbound) inbound {
 	if was := c.was[in.shape]; was != nil {
 		return *was

@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestAssignmentsGoWithTheirClusters: a service of which the cluster cannot be made, since
-// its name is too long for a server, has no assignment either. Agents would keep it, and
-// nobody would ask for it.
+// TestAssignmentsGoWithTheirClusters: the cluster of a service cannot be built, because its
+// name is too long for a server name. Then the service has no assignment either: agents would
+// keep it, and nobody would ask for it.
 func TestAssignmentsGoWithTheirClusters(t *testing.T) {
 	long := strings.Repeat("s", 300)
 	w := newWorld(t)

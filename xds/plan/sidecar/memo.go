@@ -4,9 +4,9 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// memo holds the cells of one kind. Cells that nothing has asked for since the
-// last sweep but one are forgotten; the sweeps are spaced so that they cost no
-// more than the building did.
+// memo holds the cells of one kind. Sweeps forget cells that nothing has asked for since the
+// sweep before the last one. They are spaced so that they cost no more than building the
+// cells.
 type memo[K comparable, V any] struct {
 	cells map[K]*cell[V]
 	// kept is how many cells the last sweep left.
@@ -17,14 +17,14 @@ type memo[K comparable, V any] struct {
 type cell[V any] struct {
 	value V
 	err   error
-	// asked is the plan that asked for the cell last.
+	// asked is the last plan that asked for the cell.
 	asked uint64
 }
 
 func newMemo[K comparable, V any]() *memo[K, V] { return &memo[K, V]{cells: map[K]*cell[V]{}} }
 
-// of returns the value of a key, building it the first time. A panic of the
-// builder is an error of this cell and of nothing else.
+// of returns the value of a key and builds it the first time. A panic of the builder is an
+// error of this cell only.
 func of[K comparable, V any](m *memo[K, V], round uint64, key K, build func(K) (V, error)) (V, error) {
 	c := m.cells[key]
 	if c == nil {
@@ -46,10 +46,10 @@ func guard(work func()) error {
 	return err
 }
 
-// crowded reports whether a sweep would be worth it.
+// crowded reports whether a sweep would be worthwhile.
 func (m *memo[K, V]) crowded() bool { return len(m.cells) > 2*m.kept+1024 }
 
-// sweep forgets what was asked for before a round only.
+// sweep forgets the cells that were last asked for before a round.
 func (m *memo[K, V]) sweep(since uint64) {
 	for k, c := range m.cells {
 		if c.asked < since {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMemoForgetsWhatNobodyAsksFor, and builds what is asked for once.
+// TestMemoForgetsWhatNobodyAsksFor also checks that each cell is built once.
 func TestMemoForgetsWhatNobodyAsksFor(t *testing.T) {
 	m := newMemo[int, int]()
 	build := func(k int) (int, error) { return 2 * k, nil }
@@ -24,7 +24,7 @@ func TestMemoForgetsWhatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-// TestPanicFailsOneCell and is remembered like any error.
+// TestPanicFailsOneCell: a panic fails one cell, and is remembered like any error.
 func TestPanicFailsOneCell(t *testing.T) {
 	m, calls := newMemo[int, int](), 0
 	for range 2 {

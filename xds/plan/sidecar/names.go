@@ -11,13 +11,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// apart is in the names of all clusters that are not a service by itself. The value
-// of no tag has it, so a service can be called as it likes, say like the cluster of
-// a workload, and no request goes where another name leads.
+// apart is a part of the names of all clusters that do not simply stand for a service. No tag
+// value contains it. So a service may have any name, even one like the cluster of a workload,
+// and no request goes to the wrong cluster.
 const apart = "@"
 
-// ClusterName names the cluster of a destination after its tags: the service
-// alone, or the service and a hash of all tags.
+// ClusterName returns the name of the cluster of a destination: the service alone or, with
+// further tags, the service and a hash of all tags.
 func ClusterName(tags mesh.Tags) string {
 	service := tags.Service()
 	if len(tags) == 1 {
@@ -27,8 +27,8 @@ func ClusterName(tags mesh.Tags) string {
 	return service + apart + hex.EncodeToString(sum[:8])
 }
 
-// SNI is the server name of connections to a destination: the service with the
-// other tags and the mesh, keys sorted. It is never shown to a resolver.
+// SNI returns the server name of connections to a destination: the service with the other tags
+// and the mesh, keys sorted. No resolver ever sees it.
 func SNI(meshName string, tags mesh.Tags) string {
 	rest := maps.Clone(tags)
 	delete(rest, mesh.TagService)
@@ -49,7 +49,7 @@ func outboundName(address string, port uint32) string {
 	return "outbound:" + hostPort(address, port)
 }
 
-// localCluster leads to the workload.
+// localCluster returns the name of the cluster of the workload.
 func localCluster(port uint32) string {
 	return apart + "localhost:" + strconv.FormatUint(uint64(port), 10)
 }
@@ -58,13 +58,13 @@ func hostPort(address string, port uint32) string {
 	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
 }
 
-// clusterStat names the statistics of a cluster. They follow the words of its name
-// and not the mark in it.
+// clusterStat returns the statistics name of a cluster. It contains the words of the cluster's
+// name without the mark.
 func clusterStat(name string) string {
 	return statName(strings.ReplaceAll(strings.TrimPrefix(name, apart), apart, "-"))
 }
 
-// statName makes a name fit for statistics, where dots separate.
+// statName makes a name fit for statistics, in which dots are separators.
 func statName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -75,7 +75,7 @@ func statName(name string) string {
 	}, name)
 }
 
-// tagsOf reads the canonical form of tags, in which they are parts of keys.
+// tagsOf parses the canonical form of tags, which keys contain.
 func tagsOf(canonical string) mesh.Tags {
 	tags := mesh.Tags{}
 	for pair := range strings.SplitSeq(canonical, ",") {

@@ -23,13 +23,13 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// small is a mesh as it is drawn, in plain words.
+// small is a random mesh in plain terms.
 type small struct {
 	proxies map[string]workload
-	// splits are the weights of v1 and v2 of a service, permits who may call it.
+	// splits holds the weights of v1 and v2 of a service, permits the permitted callers.
 	splits  map[string][2]uint32
 	permits map[string]string
-	// open says that the permission for everybody is there, too.
+	// open says that the permission for everybody exists, too.
 	open bool
 }
 
@@ -39,8 +39,8 @@ func (s *small) address(name string) string {
 	return fmt.Sprintf("127.1.0.%d", 1+slices.Index(slices.Sorted(maps.Keys(s.proxies)), name))
 }
 
-// reaches is the naive reading of the requirement: "client > address weight" for
-// all endpoints to which requests are led, "refused" where they are not answered.
+// reaches is a naive reading of the requirement: "client > address weight" for all endpoints
+// that get requests, with "refused" if they do not answer them.
 func (s *small) reaches() (out []string) {
 	for client, c := range s.proxies {
 		weights := map[string]uint32{"v1": 1, "v2": 1}
@@ -70,8 +70,8 @@ func line(client, address string, weight uint32, ok bool) string {
 	return text
 }
 
-// TestConfigurationSaysWhatTheMeshSays walks the configuration of every client
-// from its listener to the permissions of the servers.
+// TestConfigurationSaysWhatTheMeshSays follows the configuration of every client from its
+// listener to the permissions of the servers.
 func TestConfigurationSaysWhatTheMeshSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
@@ -127,8 +127,8 @@ func (s *small) store(w *world) {
 	}
 }
 
-// walk follows the configuration: listener, routes, clusters, endpoints, and at
-// the other end listener, routes, permission.
+// walk follows the configuration: listener, routes, clusters, endpoints, and on the other side
+// listener, routes, permission.
 func (s *small) walk(t *testing.T, w *world) (out []string) {
 	servers := map[string]*resource.Set{}
 	for name := range s.proxies {
@@ -155,7 +155,7 @@ func (s *small) walk(t *testing.T, w *world) (out []string) {
 	return out
 }
 
-// hostOf is the virtual host behind a listener, nil if it is not for HTTP.
+// hostOf returns the virtual host behind a listener, or nil if the listener is not for HTTP.
 func hostOf(t *testing.T, set *resource.Set, listener string) *routev3.VirtualHost {
 	l := load(t, set.Get(resource.Listener, listener), new(listenerv3.Listener))
 	m := new(hcmv3.HttpConnectionManager)

@@ -23,7 +23,7 @@ var ctx = context.Background()
 
 var fleetNames = []string{"backend-1", "backend-2", "web-1", "web-2", "other-1"}
 
-// fleet is two instances of backend, two of web that call it, one of other.
+// fleet returns two instances of backend, two of web that call backend, and one of other.
 func fleet(t testing.TB) *world {
 	w := newWorld(t)
 	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.11", "backend", "http"))
@@ -55,15 +55,15 @@ func changed(before, after *resource.Set) []string {
 	return out
 }
 
-// TestChangesReachWhomTheyConcern makes one change after the other and lists the
-// proxies that get something new.
+// TestChangesReachWhomTheyConcern makes one change after another and lists the proxies that
+// get something new.
 func TestChangesReachWhomTheyConcern(t *testing.T) {
 	w := fleet(t)
 	for _, test := range []struct {
 		name   string
 		change func()
 		want   []string
-		// names are what changes, at any of them.
+		// names lists the changed resources of any of these proxies.
 		names []string
 	}{
 		{"endpoint added", func() {
@@ -114,7 +114,7 @@ func TestChangesReachWhomTheyConcern(t *testing.T) {
 	}
 }
 
-// TestEndpointChangesOneAssignment is what makes a large fleet cheap.
+// TestEndpointChangesOneAssignment checks what makes a large fleet cheap.
 func TestEndpointChangesOneAssignment(t *testing.T) {
 	w := fleet(t)
 	before := w.planner.Set("web-1")
@@ -134,7 +134,7 @@ func TestEndpointChangesOneAssignment(t *testing.T) {
 	}
 }
 
-// TestLastEndpointLeavesAnEmptyAssignment, for a cluster without one would wait.
+// TestLastEndpointLeavesAnEmptyAssignment: a cluster without an assignment would wait.
 func TestLastEndpointLeavesAnEmptyAssignment(t *testing.T) {
 	w := fleet(t)
 	w.drop(mesh.Dataplanes, "backend-1")
@@ -146,8 +146,8 @@ func TestLastEndpointLeavesAnEmptyAssignment(t *testing.T) {
 	}
 }
 
-// TestSameStateMakesTheSameBytes: two planners agree on every byte, and telling
-// one that everything may have changed changes nothing.
+// TestSameStateMakesTheSameBytes: two planners agree on every byte. Telling a planner that
+// everything may have changed changes nothing.
 func TestSameStateMakesTheSameBytes(t *testing.T) {
 	w := fleet(t)
 	w.under(mesh.ModePermissive)
@@ -173,7 +173,7 @@ func TestSameStateMakesTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestManyChangesStayExact goes on for long enough that cells are forgotten.
+// TestManyChangesStayExact makes enough changes that cells are forgotten.
 func TestManyChangesStayExact(t *testing.T) {
 	w := fleet(t)
 	for i := range 1500 {
@@ -189,8 +189,8 @@ func TestManyChangesStayExact(t *testing.T) {
 	}
 }
 
-// TestPanicOfAPolicyFailsOnePiece has a policy panic outside of any cell: what it
-// concerns keeps its last good version, and nothing else notices.
+// TestPanicOfAPolicyFailsOnePiece makes a policy panic outside of any cell. The affected piece
+// keeps its last good version, and nothing else is affected.
 func TestPanicOfAPolicyFailsOnePiece(t *testing.T) {
 	w := fleet(t)
 	policies := all.Policies()

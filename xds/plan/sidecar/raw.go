@@ -17,11 +17,11 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// The raw stage patches what is finished: the tables of a proxy, one resource after
-// another. A patch is a cell of a selection and a resource, so that what proxies share
-// is patched once for all of them.
+// The raw stage patches finished tables of a proxy, one resource after another. A patch is a
+// cell of a selection and a resource, so that shared resources are patched once for all
+// proxies.
 
-// raw are the types that the raw stage patches, and how a proto of them is made.
+// raw lists the types that the raw stage patches, with constructors of their messages.
 var raw = []struct {
 	t     resource.TypeURL
 	proto func() message
@@ -36,21 +36,21 @@ type message interface {
 	GetName() string
 }
 
-// patchKey is everything that a patched resource is made of.
+// patchKey is everything that a patched resource is made from.
 type patchKey struct {
 	policy    *policy.Policy
 	selection *policy.Selection
 	resource  *resource.Resource
 }
 
-// finished is a table after the raw stage, with what it was made of.
+// finished is a table after the raw stage, with what it was made from.
 type finished struct {
 	base, table *resource.Table
 	choices     *policy.Choices
 	failures    []plan.Failure
 }
 
-// finish has the raw stage done to the tables of a proxy.
+// finish applies the raw stage to the tables of a proxy.
 func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) (failures []plan.Failure) {
 	if x.finished == nil {
 		x.finished = map[resource.TypeURL]finished{}
@@ -69,7 +69,7 @@ func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) 
 	return failures
 }
 
-// repatch asks for the cells of the raw stage again.
+// repatch asks for the cells of the raw stage again, so that they are not forgotten.
 func (p *Planner) repatch(x *proxy) {
 	for t, f := range x.finished {
 		var ignored []plan.Failure
@@ -77,7 +77,8 @@ func (p *Planner) repatch(x *proxy) {
 	}
 }
 
-// patchAll is a table, by name, after all policies have patched it and added to it.
+// patchAll returns the resources of a table after all policies have patched it and added to
+// it.
 func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *resource.Table, failures *[]plan.Failure) []*resource.Resource {
 	all := resource.Assemble(map[resource.TypeURL]*resource.Table{t: base}, nil).All(t)
 	for i, pol := range p.policies {
@@ -125,7 +126,7 @@ func (c *contribution) of(t resource.TypeURL) []*resource.Resource {
 	return nil
 }
 
-// over puts resources in the place of those of the same names.
+// over adds resources, replacing those with the same names.
 func over(all, more []*resource.Resource) []*resource.Resource {
 	if len(more) == 0 {
 		return all
@@ -139,8 +140,8 @@ func over(all, more []*resource.Resource) []*resource.Resource {
 	return out
 }
 
-// patched is a resource after a patch: itself if the patch changes nothing, nil if it
-// is removed.
+// patched returns a resource after a patch: the same resource if the patch changes nothing, or
+// nil if the patch removes it.
 func patched(k patchKey) (*resource.Resource, error) {
 	d := &draft.Finished{Origin: originOf(k.resource)}
 	for _, kind := range raw {
@@ -168,10 +169,9 @@ func patched(k patchKey) (*resource.Resource, error) {
 	return r, nil
 }
 
-// shut is what stands for a resource that cannot be patched, nil for nothing: requests
-// that lead to a cluster that is missing are answered 503 by themselves, while routes
-// that are missing would be waited for, and connections to an address without a
-// listener pass at a transparent proxy.
+// shut returns the replacement of a resource that cannot be patched, or nil. A cluster needs
+// none, because requests to a missing cluster are answered with 503. Missing routes would be
+// waited for. A missing listener would let connections pass at a transparent proxy.
 func shut(r *resource.Resource) *resource.Resource {
 	var out *resource.Resource
 	var err error
@@ -189,7 +189,7 @@ func shut(r *resource.Resource) *resource.Resource {
 	return out
 }
 
-// closedListener listens where another one did and ends every connection.
+// closedListener listens on the address of another listener and ends every connection.
 func closedListener(r *resource.Resource) (*resource.Resource, error) {
 	l := new(listenerv3.Listener)
 	if err := proto.Unmarshal(r.Body, l); err != nil {
@@ -205,7 +205,7 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 	})
 }
 
-// originOf says what a resource is for, by its name.
+// originOf tells from the name of a resource what it is for.
 func originOf(r *resource.Resource) string {
 	name := strings.TrimPrefix(r.Name, apart)
 	switch {

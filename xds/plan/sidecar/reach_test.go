@@ -18,15 +18,15 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// transparent serves a service at an address and reaches everything.
+// transparent returns a proxy that serves a service at an address and reaches everything.
 func transparent(address, service, protocol string) *mesh.Dataplane {
 	d := dataplane(address, service, protocol)
 	d.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001}
 	return d
 }
 
-// TestRoutesBearNoTags: proxies with different tags route alike, so that one table
-// serves them all, and none lets a workload say tags.
+// TestRoutesBearNoTags: proxies with different tags use the same route table. No table lets a
+// workload set tags itself.
 func TestRoutesBearNoTags(t *testing.T) {
 	w := newWorld(t)
 	for name, service := range map[string]string{"a-1": "a", "b-1": "b"} {
@@ -44,7 +44,7 @@ func TestRoutesBearNoTags(t *testing.T) {
 	}
 }
 
-// alike are transparent proxies, each of a service of its own.
+// alike sets up transparent proxies, each with a service of its own.
 func alike(w *world, services ...string) {
 	for i, service := range services {
 		w.put(mesh.Dataplanes, meshName, service+"-1", transparent(fmt.Sprintf("127.0.0.%d", i+1), service, "http"))
@@ -56,8 +56,8 @@ func alike(w *world, services ...string) {
 	w.settle()
 }
 
-// TestProxiesShareWhatTheyReach: proxies of different services that reach the same by
-// the same policies hold one table of each type but for what is their own, whatever
+// TestProxiesShareWhatTheyReach: proxies of different services that reach the same services by
+// the same policies share one table per type, except for their own resources, whatever
 // changes.
 func TestProxiesShareWhatTheyReach(t *testing.T) {
 	w := newWorld(t)
@@ -96,8 +96,8 @@ func TestProxiesShareWhatTheyReach(t *testing.T) {
 	shared("a permission", 1)
 }
 
-// TestWhatOneProxyLeavesBehind: the sources by which policies are chosen for those who
-// share are never those of a proxy that went elsewhere.
+// TestWhatOneProxyLeavesBehind: policies for a shared reach are never chosen by the sources of
+// a proxy that has left it.
 func TestWhatOneProxyLeavesBehind(t *testing.T) {
 	for _, first := range []string{"a", "b", "c"} {
 		w := newWorld(t)
@@ -110,9 +110,8 @@ func TestWhatOneProxyLeavesBehind(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesKeepsWhatWasGood: a proxy for which another policy is chosen, by which
-// nothing can be made, keeps what it shared with others until then; and what it keeps
-// does not hold up the others.
+// TestWhoLeavesKeepsWhatWasGood: a policy that cannot be built is chosen for one proxy. The
+// proxy keeps what it shared with others until then, and this does not hold up the others.
 func TestWhoLeavesKeepsWhatWasGood(t *testing.T) {
 	w := newWorld(t)
 	policies := all.Policies()

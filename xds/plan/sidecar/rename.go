@@ -12,16 +12,16 @@ import (
 // byName ends the names of clusters that resolve names.
 const byName = apart + "by-name"
 
-// want is a cluster as an outbound would have it: by the name that its tags give
-// it, with a version that stands for all its settings.
+// want is a cluster as an outbound requires it: the name that follows from its tags, and a
+// version that stands for all its settings.
 type want struct{ name, version string }
 
-// renames are the clusters of an outbound that bear other names than their own:
-// lines of a name, a tab and the other name. It is a text, so that it can be part
-// of keys; mostly it is empty.
+// renames lists the clusters of an outbound with names other than their plain ones: lines of
+// the plain name, a tab and the other name. It is a string so that it can be part of keys. It
+// is usually empty.
 type renames string
 
-// of is the name that a cluster bears.
+// of returns the actual name of a cluster.
 func (r renames) of(name string) string {
 	for line := range strings.Lines(string(r)) {
 		if plain, other, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); plain == name {
@@ -31,7 +31,7 @@ func (r renames) of(name string) string {
 	return name
 }
 
-// and adds a cluster, if its name is another than its own.
+// and adds a cluster, if its name differs from its plain name.
 func (r renames) and(plain, other string) renames {
 	if plain == other {
 		return r
@@ -39,13 +39,13 @@ func (r renames) and(plain, other string) renames {
 	return r + renames(plain+"\t"+other+"\n")
 }
 
-// cluster is the name of the cluster of a destination.
+// cluster returns the name of the cluster of a destination.
 func (r renames) cluster(tags mesh.Tags) string { return r.of(ClusterName(tags)) }
 
-// tellApart gives the clusters of a reach that have one name and several settings
-// a name for each. The outbound to the very service keeps the plain one, of others
-// the first; the rest is named after the outbound that is the first to want it. It
-// returns the outbounds for which that changes something.
+// tellApart handles clusters of a reach that have one name but different settings; it gives
+// each a name of its own. The outbound to the service itself keeps the plain name; if there is
+// none, the first outbound does. The others are named after the first outbound that wants
+// them. It returns the outbounds whose names change.
 func (r *reach) tellApart() (moved []*outbound) {
 	names := map[string]map[string]string{} // by plain name and version
 	for _, own := range []bool{true, false} {
@@ -82,7 +82,7 @@ func renamed(wants []want, names map[string]map[string]string) renames {
 	return renames(strings.Join(lines, ""))
 }
 
-// besides names a cluster that an outbound wants by settings of its own.
+// besides returns the name of a cluster that an outbound wants with its own settings.
 func besides(name, outbound string) string {
 	sum := sha256.Sum256([]byte(outbound))
 	return name + apart + "for-" + hex.EncodeToString(sum[:8])

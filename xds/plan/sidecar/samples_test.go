@@ -31,8 +31,9 @@ func said(key, value string) *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: key, Value: value}}
 }
 
-// collector is a policy with a backend of the mesh: it is chosen for every sort of place
-// at once, contributes the backend to whoever uses it, and marks all that it edits.
+// collector is a policy with a backend of the mesh. It is chosen for every sort of place at
+// once, contributes the backend to every place that uses it, and marks everything that it
+// edits.
 var collector = &policy.Policy{
 	Kind: sampleKind("Collector"), Phase: policy.Settings,
 	Attachment: policy.ByProxy | policy.AllByInbound | policy.ByOutbound | policy.ByDestination,
@@ -102,7 +103,7 @@ func staticCluster(name, host string) *clusterv3.Cluster {
 	}
 }
 
-// template patches what is finished, as its conf says.
+// template patches finished resources as its conf says.
 var template = &policy.Policy{
 	Kind: sampleKind("Template"), Phase: policy.Settings, Attachment: policy.ByProxy,
 	Edits: policy.Edits{
@@ -147,7 +148,7 @@ func seamed(t *testing.T) *world {
 	return w
 }
 
-// traced gives the mesh two backends of traces.
+// traced gives the mesh two tracing backends.
 func (w *world) traced(one, two string) {
 	m := mtls(mesh.ModeStrict)
 	m.Tracing = &mesh.Tracing{Backends: []mesh.TracingBackend{
@@ -156,8 +157,8 @@ func (w *world) traced(one, two string) {
 	w.put(mesh.Meshes, "", meshName, m)
 }
 
-// TestSeams holds what sample policies make at every seam against a golden file and
-// Envoy's own validation.
+// TestSeams compares what sample policies make at every seam with a golden file, and validates
+// it with Envoy.
 func TestSeams(t *testing.T) {
 	w := seamed(t)
 	sets := map[string]any{}
@@ -174,7 +175,7 @@ func TestSeams(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "seams.golden.yaml"), text)
 }
 
-// TestFactsOfTheMesh: a backend that changes concerns those who use it, and nobody else.
+// TestFactsOfTheMesh: a changed backend affects those that use it, and nothing else.
 func TestFactsOfTheMesh(t *testing.T) {
 	w := seamed(t)
 	w.joined("backend-1", "web-1")
@@ -196,8 +197,8 @@ func TestFactsOfTheMesh(t *testing.T) {
 	}
 }
 
-// TestRawStageIsMemoised: an endpoint that moves patches nothing anew, and the stage goes
-// with its policy.
+// TestRawStageIsMemoised: a changed endpoint causes no new patches, and the effect of the
+// stage ends with its policy.
 func TestRawStageIsMemoised(t *testing.T) {
 	patches := 0
 	counted := *template

@@ -131,7 +131,7 @@ spec:
 		in := d.Networking.Inbound[0]
 		d.Networking.Inbound = append(d.Networking.Inbound, []mesh.Inbound{
 			{Port: 8081, ServicePort: 9081, Tags: in.Tags},
-			// The port of before at another address, and the workload by another protocol.
+			// The same port at another address, and the same workload with another protocol.
 			{Address: "127.0.0.9", Port: 8080, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: "backend", mesh.TagProtocol: "grpc"}},
 			{Port: 8082, ServicePort: 9080, ServiceAddress: "127.0.0.8", Tags: in.Tags},
 			{Port: 8083, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: "other", mesh.TagProtocol: "http"}},
@@ -232,7 +232,7 @@ destinations: [{match: {mesh.io/service: spare}}]
 conf: {interval: 5s, timeout: 1s, unhealthyThreshold: 2, healthyThreshold: 2, tcp: {}}
 `)
 	}},
-	// Faults are at who serves, wherever routes lead.
+	// Faults are injected at the server, wherever routes lead.
 	{"splitfaults", append(both[:2:2], "spare-1"), func(w *world) {
 		elsewhere(w)
 		w.raw(`
@@ -246,8 +246,8 @@ conf: {delay: {percentage: 50, value: 1s}, abort: {percentage: 12.5, httpStatus:
 	}},
 }
 
-// elsewhere is a pair under mutual TLS of which the calls are split among versions and
-// another service.
+// elsewhere sets up a pair under mutual TLS whose calls are split among versions and another
+// service.
 func elsewhere(w *world) {
 	pair("http")(w)
 	w.put(mesh.Dataplanes, meshName, "spare-1", dataplane("127.0.0.4", "spare", "http"))
@@ -268,7 +268,7 @@ conf:
 `)
 }
 
-// raw stores a policy written as users write it.
+// raw stores a policy from its document.
 func (w *world) raw(text string) {
 	w.t.Helper()
 	w.apply(w.t.(*testing.T), strings.TrimSpace(text))

@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// sample is the spec of policies that only tests have.
+// sample is the spec of policies that exist only in tests.
 type sample struct {
 	mesh.Connection
 	Selectors []mesh.Selector `json:"selectors,omitempty"`
@@ -34,7 +34,7 @@ func (s *sample) SelectedDestinations() []map[string]string {
 
 func (s *sample) text(key string) string { text, _ := s.Conf[key].(string); return text }
 
-// sampleKind is the kind of a sample policy.
+// sampleKind returns the kind of a sample policy.
 func sampleKind(name string) *model.Kind {
 	return &model.Kind{
 		Name: name, Path: name, Scoping: model.Mesh, Class: model.Config, New: func() any { return new(sample) },
@@ -42,7 +42,7 @@ func sampleKind(name string) *model.Kind {
 	}
 }
 
-// TestTwentyPolicies: however many kinds of policies there are, each edits.
+// TestTwentyPolicies: however many kinds of policies there are, each one edits.
 func TestTwentyPolicies(t *testing.T) {
 	policies := all.Policies()
 	for i := len(policies); i < 20; i++ {

@@ -8,12 +8,12 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// picks is what each policy chose for one cell, by the place of the policy in the
-// list; nil where nothing was chosen or the policy does not edit cells of this kind.
-// They are the planner's own, and hold until it works out the next cell.
+// picks holds what each policy chose for one cell, by the index of the policy. An entry is nil
+// if the policy chose nothing or does not edit cells of this kind. The planner reuses picks
+// for the next cell.
 type picks []*policy.Selection
 
-// Picks that are in use at one time.
+// These are the picks that are in use at one time.
 const (
 	atPiece       = iota // on an outbound or an inbound
 	atDestination        // on one destination of the outbound
@@ -21,7 +21,7 @@ const (
 	layers
 )
 
-// blank returns picks without any.
+// blank returns empty picks.
 func (p *Planner) blank(layer int) picks {
 	clear(p.picked[layer])
 	return p.picked[layer]
@@ -67,8 +67,8 @@ func (e *edits) outboundRoutes(d *draft.Routes, s *chosen) error {
 	return e.OutboundRoutes(d, s)
 }
 
-// inbound edits run without a selection too: what no policy permits is for the
-// policy to say.
+// inbound also runs without a selection, because the policy decides what happens if no policy
+// permits anything.
 func (e *edits) inbound(d *draft.Inbound, s *chosen) error {
 	if e.Inbound == nil || (s == nil && !e.Attachment.Has(policy.ByInbound)) {
 		return nil
@@ -83,7 +83,7 @@ func (e *edits) inboundRoutes(d *draft.Routes, s *chosen) error {
 	return e.InboundRoutes(d, s)
 }
 
-// edit gives every policy its turn, phase by phase. p.policies is ordered so.
+// edit lets every policy edit, phase by phase. p.policies is in this order.
 func (p *Planner) edit(all *policy.Choices, turn func(*edits, *chosen) error) error {
 	for i, pol := range p.policies {
 		if err := turn(&edits{pol}, all.At(i)); err != nil {
@@ -105,8 +105,8 @@ func (p *Planner) choose(pol *policy.Policy, chosen ...*view.Policy) *policy.Sel
 	return p.interner.Selection(chosen, facts)
 }
 
-// forConnection chooses the policies on connections from sources to a service.
-// where says which attachment is asked for, but which one goes before it.
+// forConnection chooses the policies on connections from sources to a service. It considers
+// policies with the attachment where, except those that also have the attachment but.
 func (p *Planner) forConnection(sources []mesh.Tags, service string, where, but policy.Attachment, into picks) {
 	for i, pol := range p.policies {
 		if pol.Attachment.Has(where) && !pol.Attachment.Has(but) {
@@ -128,8 +128,8 @@ func (p *Planner) forInbound(c *class, tags mesh.Tags) picks {
 	return into
 }
 
-// only keeps the selections of policies that edit a kind of cell, so that others
-// do not make such a cell anew, as part of a key.
+// only keeps the selections of policies that edit a kind of cell. Other selections would
+// become part of the key and cause needless rebuilds.
 func (p *Planner) only(chosen picks, edits func(*policy.Policy) bool) *policy.Choices {
 	kept := p.blank(inKey)
 	for i, pol := range p.policies {

@@ -11,16 +11,16 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// claimed begin the names of headers that no caller may send to a workload: what
-// gateways tell the OAuth server, and the address of a client, which only an Envoy
-// at the edge may name. Some servers read "_" as "-".
+// claimed lists prefixes of headers that no caller may send to a workload: what gateways tell
+// the OAuth server, and the client address, which only an Envoy at the edge may set. Some
+// servers read "_" as "-".
 var claimed = []string{
 	"x-meshgate-", "x_meshgate_", "x-meshgate_", "x_meshgate-",
 	"x-envoy-external", "x_envoy_external", "x-envoy_external", "x_envoy-external",
 }
 
-// shield makes a connection manager decide by the path that the workload will
-// read, as gateways do, and removes what is claimed.
+// shield makes a connection manager use the path as the workload will read it, as gateways do.
+// It also removes the claimed headers.
 func shield(m *hcmv3.HttpConnectionManager) error {
 	m.NormalizePath, m.MergeSlashes = wrapperspb.Bool(true), true
 	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED

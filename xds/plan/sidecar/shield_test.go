@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWorkloadsHearNoClaims: a caller cannot say to a workload what only proxies
-// may, in any spelling. Asked of a real Envoy, at an inbound without policies.
+// TestWorkloadsHearNoClaims: a caller cannot send a workload the headers that only proxies may
+// set, in any spelling. A real Envoy is asked, at an inbound without policies.
 func TestWorkloadsHearNoClaims(t *testing.T) {
 	request := "GET / HTTP/1.1\r\nHost: a\r\nX-Other: kept\r\n"
 	for _, name := range []string{

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// sockets are where something listens.
+// sockets is a set of addresses where something listens.
 type sockets map[netip.AddrPort]bool
 
-// has reports whether a port is taken at an address: by a listener there, or by
-// one on all addresses.
+// has reports whether a port is taken at an address, by a listener there or by one on all
+// addresses. If the address is unspecified, a listener on any address counts.
 func (s sockets) has(at netip.AddrPort) bool {
 	if len(s) == 0 {
 		return false
@@ -29,7 +29,7 @@ func (s sockets) has(at netip.AddrPort) bool {
 	return false
 }
 
-// ports are those that are taken at any address, ordered.
+// ports lists the ports that are taken at any address, ordered.
 func (s sockets) ports() []uint16 {
 	var out []uint16
 	for at := range s {
@@ -45,7 +45,7 @@ func (s *inboundShape) servedAt(port uint16) bool {
 	return s.WorkloadPort == uint32(port) && err == nil && a.IsLoopback()
 }
 
-// addressOf reads where to listen.
+// addressOf parses the address where something is to listen.
 func addressOf(address string, port uint32) (netip.AddrPort, error) {
 	a, err := netip.ParseAddr(address)
 	if err != nil || port == 0 || port > math.MaxUint16 {

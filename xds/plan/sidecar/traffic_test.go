@@ -19,7 +19,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// joined plans some proxies and returns the set of the last.
+// joined makes proxies join, plans them, and returns the set of the last one.
 func (w *world) joined(names ...string) *resource.Set {
 	w.t.Helper()
 	w.settle()
@@ -32,7 +32,7 @@ func (w *world) joined(names ...string) *resource.Set {
 	return w.planner.Set(names[len(names)-1])
 }
 
-// untimed takes away the policy with limits that every mesh is created with.
+// untimed removes the timeout policy that every new mesh has.
 func (w *world) untimed() {
 	for _, d := range all.Defaults() {
 		if d.Kind == timeout.Kind {
@@ -41,8 +41,7 @@ func (w *world) untimed() {
 	}
 }
 
-// TestNoLimitWithoutTimeout: Envoy's own limit of 15 s on an answer would cut
-// streams.
+// TestNoLimitWithoutTimeout: Envoy's default limit of 15 s for a response would cut streams.
 func TestNoLimitWithoutTimeout(t *testing.T) {
 	w := newWorld(t)
 	pair("http")(w)
@@ -71,13 +70,13 @@ conf:
 	}
 }
 
-// cluster reads a cluster of a set.
+// cluster decodes a cluster of a set.
 func cluster(t *testing.T, set *resource.Set, name string) *clusterv3.Cluster {
 	t.Helper()
 	return load(t, set.Get(resource.Cluster, name), new(clusterv3.Cluster))
 }
 
-// led is the one cluster to which all requests of an outbound go.
+// led returns the only cluster to which all requests of an outbound go.
 func led(t *testing.T, set *resource.Set, listener string) string {
 	t.Helper()
 	routes := hostOf(t, set, listener).GetRoutes()
@@ -87,16 +86,16 @@ func led(t *testing.T, set *resource.Set, listener string) string {
 	return routes[0].GetRoute().GetCluster()
 }
 
-// balanced routes everything that calls a service to another by a balancer.
+// balanced routes all calls of a service to another one, with a load balancer.
 func balanced(destination, to string, lb trafficroute.LoadBalancer) *trafficroute.Spec {
 	return &trafficroute.Spec{Connection: connection(mesh.AnyValue, destination), Conf: &trafficroute.Conf{
 		Destination: mesh.Tags{mesh.TagService: to}, LoadBalancer: &lb,
 	}}
 }
 
-// TestTwoSettingsTwoClusters: an outbound to backend and one to front, which is
-// led to backend, too, want other balancers. Whichever is listed first, both get
-// what they want, and the outbound to backend itself the cluster of that name.
+// TestTwoSettingsTwoClusters: one outbound leads to backend, and one to front, whose requests
+// also go to backend. They want different load balancers. Whichever is listed first, both get
+// theirs, and the outbound to backend keeps the cluster with that name.
 func TestTwoSettingsTwoClusters(t *testing.T) {
 	least, random := trafficroute.LoadBalancer{LeastRequest: &trafficroute.LeastRequest{ChoiceCount: 4}}, trafficroute.LoadBalancer{Random: &struct{}{}}
 	for _, protocol := range []string{"http", "tcp"} {
@@ -120,7 +119,7 @@ func TestTwoSettingsTwoClusters(t *testing.T) {
 					}
 				}
 				validate(t, set)
-				// Equal settings need no second cluster, other ones again do.
+				// Equal settings need no second cluster; different settings need one again.
 				w.put(trafficroute.Kind, meshName, "front", balanced("front", "backend", least))
 				w.settle()
 				held(t, w.planner.Set("web-1"), 1)
@@ -138,7 +137,7 @@ func TestTwoSettingsTwoClusters(t *testing.T) {
 	}
 }
 
-// held counts the clusters that lead to backend; each has its assignment.
+// held requires the given number of clusters that lead to backend, each with its assignment.
 func held(t *testing.T, set *resource.Set, want int) {
 	t.Helper()
 	n := 0
@@ -156,9 +155,8 @@ func held(t *testing.T, set *resource.Set, want int) {
 	}
 }
 
-// TestNamesAsAddresses: Envoy resolves the endpoints of a cluster with names
-// among them, with those that are addresses; once they are gone the cluster has an
-// assignment again.
+// TestNamesAsAddresses: if an endpoint of a cluster is a name, Envoy resolves all its
+// endpoints, including addresses. Without such endpoints the cluster has an assignment again.
 func TestNamesAsAddresses(t *testing.T) {
 	w := newWorld(t)
 	pair("http")(w)
@@ -195,13 +193,13 @@ func TestNamesAsAddresses(t *testing.T) {
 	load(t, set.Get(resource.Endpoint, "backend"), new(endpointv3.ClusterLoadAssignment))
 }
 
-// TestProxiesWithNames: a proxy of which the address is a name listens on all
-// addresses of its host, but not where it would call itself instead of its
-// workload. Nothing else of it listens there.
+// TestProxiesWithNames: a proxy whose address is a name listens on all addresses of its host.
+// It does not listen on a port where it would call itself instead of its workload. Its other
+// listeners must not use the same ports.
 func TestProxiesWithNames(t *testing.T) {
 	w := newWorld(t)
 	d := dataplane("backend.example.test", "backend", "http", "backend", "backend")
-	d.Networking.Outbound[1].Port = 8080 // behind the inbound on all addresses
+	d.Networking.Outbound[1].Port = 8080 // the inbound on all addresses takes precedence
 	d.Networking.Inbound = append(d.Networking.Inbound,
 		mesh.Inbound{Port: 8081, ServicePort: 8081, Tags: d.Networking.Inbound[0].Tags},
 		mesh.Inbound{Port: 8080, ServicePort: 9082, Address: "127.0.0.9", Tags: d.Networking.Inbound[0].Tags},
@@ -231,9 +229,9 @@ func TestProxiesWithNames(t *testing.T) {
 	}
 }
 
-// TestBareProxies: an Envoy without the filter's library would refuse a listener
-// that names it, so it gets none that do. Where tokens are demanded its inbound
-// refuses everything, and says so; other proxies are not concerned.
+// TestBareProxies: an Envoy without the filter's library would refuse a listener that names
+// the filter, so it gets none that does. If tokens are demanded, its inbound refuses
+// everything, which is reported as a failure. Other proxies are not affected.
 func TestBareProxies(t *testing.T) {
 	w := newWorld(t)
 	pair("http")(w)
@@ -276,7 +274,7 @@ func TestBareProxies(t *testing.T) {
 	if f := w.planner.Failures("backend-1"); len(f) > 0 || led(t, w.planner.Set("backend-1"), "inbound:127.0.0.2:8080") != "@localhost:9080" {
 		t.Errorf("the other proxy is concerned: %v", f)
 	}
-	// It comes back with the library.
+	// The proxy returns with the library.
 	w.planner.Bare("backend-2", false)
 	w.settle()
 	if !mentions(w.planner.Set("backend-2")) || len(w.planner.Failures("backend-2")) > 0 {
@@ -284,7 +282,7 @@ func TestBareProxies(t *testing.T) {
 	}
 }
 
-// chainOf is the filter chain of an inbound for proxies of the mesh.
+// chainOf returns the filter chain of an inbound for proxies of the mesh.
 func chainOf(t *testing.T, set *resource.Set, listener string) *listenerv3.FilterChain {
 	t.Helper()
 	for _, c := range load(t, set.Get(resource.Listener, listener), new(listenerv3.Listener)).GetFilterChains() {
@@ -296,8 +294,8 @@ func chainOf(t *testing.T, set *resource.Set, listener string) *listenerv3.Filte
 	return nil
 }
 
-// TestConnectionsEndWithCertificates: no connection that a certificate has proved
-// lives longer than certificates do, on either side.
+// TestConnectionsEndWithCertificates: no connection that a certificate has authenticated lasts
+// longer than certificates do, on either side.
 func TestConnectionsEndWithCertificates(t *testing.T) {
 	for _, test := range []struct {
 		expiration string
@@ -353,9 +351,9 @@ func TestConnectionsEndWithCertificates(t *testing.T) {
 	}
 }
 
-// TestWithdrawnRootsDrain: the connections that were made while a root was trusted
-// end when it is no more, because the chain becomes another; what only adds trust,
-// or signs by another root, leaves them alone.
+// TestWithdrawnRootsDrain: when a root is no longer trusted, connections from before end,
+// because the chain changes. Connections stay if a change only adds trust or signs with
+// another root.
 func TestWithdrawnRootsDrain(t *testing.T) {
 	w := newWorld(t)
 	pair("http")(w)

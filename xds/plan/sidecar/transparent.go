@@ -12,26 +12,26 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Names of the listeners that take redirected connections. Their clusters have the
-// same, marked.
+// These are the names of the listeners that take redirected connections. Their clusters have
+// the same names with a mark.
 const (
 	outboundPassthrough = "outbound:passthrough:ipv4"
 	inboundPassthrough  = "inbound:passthrough:ipv4" //nolint:gosec // no credential
 )
 
-// redirectKey is everything that one side of a redirection is made of.
+// redirectKey is everything that one side of a redirection is made from.
 type redirectKey struct {
 	name string
 	port uint32
 	// source is the address that connections are forwarded from, if any.
 	source string
-	// closed says that connections to no known address are refused.
+	// closed says that connections to unknown addresses are refused.
 	closed bool
 }
 
-// redirected makes what takes the connections that the operating system
-// redirects: it hands them to the listener of their original address, and
-// forwards what has none, or closes it if nothing may leave the mesh.
+// redirected makes the listeners for connections that the operating system redirects. They
+// hand a connection to the listener of its original address. Connections without such a
+// listener are forwarded, or closed where that is not permitted.
 func (p *Planner) redirected(c *class) part {
 	var out part
 	if !c.shape.Transparent {
@@ -71,7 +71,7 @@ func redirect(k redirectKey) (*resource.Resource, error) {
 	})
 }
 
-// original forwards connections to where they were going.
+// original forwards connections to their original destination.
 func original(k redirectKey) (*resource.Resource, error) {
 	c := &clusterv3.Cluster{
 		Name: apart + k.name, AltStatName: statName(k.name), ConnectTimeout: durationpb.New(connectTimeout),

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// TestUpgradesNominateNothing: a caller may not have the workload, or the proxy of
-// a service, drop what a proxy has set. Asked of a real Envoy.
+// TestUpgradesNominateNothing: a caller cannot make the workload, or the proxy of a service,
+// drop headers that a proxy has set. A real Envoy is asked.
 func TestUpgradesNominateNothing(t *testing.T) {
 	head := inbound(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, X-Forwarded-Client-Cert, X-Forwarded-Proto\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
@@ -34,8 +34,8 @@ func TestUpgradesNominateNothing(t *testing.T) {
 	}
 }
 
-// inbound sends a request through the inbound of a real Envoy, without mutual TLS,
-// and returns what the workload reads.
+// inbound sends a request through the inbound of a real Envoy, without mutual TLS. It returns
+// what the workload reads.
 func inbound(t *testing.T, request string) string {
 	t.Helper()
 	free, err := ports.Free(1)

@@ -5,8 +5,8 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// forProxy chooses the policies on the proxies of a class as wholes. It returns those
-// that edit outbounds.
+// forProxy chooses the policies on the proxies of a class as a whole. It returns those that
+// edit outbounds.
 func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 	whole := p.blank(atPiece)
 	c.learned = nil
@@ -25,11 +25,11 @@ func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 	})
 }
 
-// picks are the choices for the proxies of a class as wholes.
+// picks returns the selections for the proxies of a class as a whole.
 func (c *class) picks(p *Planner) picks { return p.spread(c.proxy, nil) }
 
-// spread begins picks with what was chosen for a proxy as a whole, but for policies that
-// are also chosen for narrower places.
+// spread fills picks with the selections for a whole proxy. It omits policies that are also
+// chosen for narrower places.
 func (p *Planner) spread(whole *policy.Choices, narrower func(policy.Attachment) bool) picks {
 	out := p.blank(atPiece)
 	if whole == nil {
@@ -47,16 +47,16 @@ func aboutInbounds(a policy.Attachment) bool { return a.Has(policy.ByInbound | p
 
 func aboutOutbounds(a policy.Attachment) bool { return a.Has(policy.ByOutbound | policy.ByDestination) }
 
-// learned is a selection with what its policy found.
+// learned is a selection whose facts a policy may find differently later.
 type learned struct {
 	policy    int
 	selection *policy.Selection
 }
 
-// unknown stands for what could not be found: it may be another time.
+// unknown stands for facts that could not be found; they may be found later.
 var unknown = []learned{{}}
 
-// learn notes a selection of a policy that looks at more than its own resources.
+// learn records a selection of a policy that looks at more than its own resources.
 func (p *Planner) learn(known []learned, i int, s *policy.Selection) []learned {
 	if s == nil || p.policies[i].Facts == nil {
 		return known
@@ -64,7 +64,7 @@ func (p *Planner) learn(known []learned, i int, s *policy.Selection) []learned {
 	return append(known, learned{i, s})
 }
 
-// learnAll notes those of all policies.
+// learnAll records the selections of all policies.
 func (p *Planner) learnAll(known []learned, chosen picks) []learned {
 	if p.has.facts {
 		for i, s := range chosen {
@@ -74,7 +74,7 @@ func (p *Planner) learnAll(known []learned, chosen picks) []learned {
 	return known
 }
 
-// world is what policies find facts in.
+// world returns what policies find facts in.
 func (p *Planner) world() policy.World {
 	w := policy.World{Outside: p.outside}
 	if spec := p.state.Spec(); spec != nil {
@@ -83,8 +83,8 @@ func (p *Planner) world() policy.World {
 	return w
 }
 
-// relearn has everything built again of which a policy now finds something else, and
-// nothing more.
+// relearn causes a rebuild of everything for which a policy now finds other facts, and of
+// nothing else.
 func (p *Planner) relearn() {
 	if !p.has.facts {
 		return

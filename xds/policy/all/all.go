@@ -1,4 +1,4 @@
-// Package all lists the policies. Adding one is its folder and a line here.
+// Package all lists the policies. A new policy needs its folder and a line here.
 package all
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 
-// Policies lists the policies, ordered by the type of their resources. The slice
-// is the caller's.
+// Policies lists the policies, ordered by the type of their resources. The caller may change
+// the slice.
 func Policies() []*policy.Policy {
 	return []*policy.Policy{
 		circuitbreaker.Policy,
@@ -42,17 +42,17 @@ func Kinds() []*model.Kind {
 	return out
 }
 
-// Default is a policy that every mesh gets when it is created.
+// Default is a policy that every new mesh gets.
 type Default struct {
 	Kind *model.Kind
-	// Prefix is the name of the resource but for the mesh's name, which follows.
+	// Prefix is the beginning of the resource's name; the name of the mesh follows.
 	Prefix string
-	// Spec makes a spec that is the caller's.
+	// Spec makes a new spec for the caller.
 	Spec func() any
 }
 
-// Defaults lists the policies that a new mesh gets: with them everybody may call
-// everybody (requirement "Default resources").
+// Defaults lists the policies that a new mesh gets. With them everybody may call everybody
+// (requirement "Default resources").
 func Defaults() []Default {
 	return []Default{
 		{trafficpermission.Kind, "allow-all-", func() any { return &trafficpermission.Spec{Connection: everything()} }},

@@ -17,14 +17,14 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// helpers are the folders beside the policies that are none.
+// helpers are the folders that are not policies.
 var helpers = []string{"all", "policytest"}
 
 func folder(p *policy.Policy) string {
 	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))
 }
 
-// TestEveryFolderIsListed: a policy is a folder and a line.
+// TestEveryFolderIsListed: every folder of a policy has its line in Policies.
 func TestEveryFolderIsListed(t *testing.T) {
 	entries, err := os.ReadDir("..")
 	if err != nil {
@@ -44,8 +44,7 @@ func TestEveryFolderIsListed(t *testing.T) {
 	}
 }
 
-// TestEveryFolderIsComplete demands of each policy what readers and the program
-// rely on.
+// TestEveryFolderIsComplete requires of each policy what readers and the program rely on.
 func TestEveryFolderIsComplete(t *testing.T) {
 	for _, p := range Policies() {
 		d := p.Kind.Document
@@ -77,7 +76,7 @@ func TestEveryFolderIsComplete(t *testing.T) {
 	}
 }
 
-// TestReadmes: what a README shows as an example is valid.
+// TestReadmes: the examples in each README are valid.
 func TestReadmes(t *testing.T) {
 	for _, p := range Policies() {
 		for _, text := range policytest.Examples(t, filepath.Join(folder(p), "README.md")) {
@@ -86,7 +85,7 @@ func TestReadmes(t *testing.T) {
 	}
 }
 
-// TestKindsAreDistinct: names are storage keys, paths are routes.
+// TestKindsAreDistinct: names are storage keys, and paths are routes.
 func TestKindsAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
@@ -99,8 +98,8 @@ func TestKindsAreDistinct(t *testing.T) {
 	}
 }
 
-// TestDefaults: the policies of a new mesh are valid, of different specs at each
-// call, and for each kind there is one.
+// TestDefaults: a new mesh gets exactly these policies. They are valid and complete, and each
+// call returns a new spec.
 func TestDefaults(t *testing.T) {
 	var names []string
 	for _, d := range Defaults() {
@@ -133,7 +132,7 @@ func inputs(t *testing.T, p *policy.Policy) []string {
 	return found
 }
 
-// selections are what the golden inputs of a policy choose.
+// selections returns what the golden inputs of a policy choose.
 func selections(t *testing.T, p *policy.Policy) []*policy.Selection {
 	t.Helper()
 	var out []*policy.Selection
@@ -147,13 +146,13 @@ func selections(t *testing.T, p *policy.Policy) []*policy.Selection {
 	return out
 }
 
-// chosen is a policy with what was chosen for it.
+// chosen is a policy with its selection.
 type chosen struct {
 	policy    *policy.Policy
 	selection *policy.Selection
 }
 
-// build applies policies to fresh drafts, phase by phase, and freezes them.
+// build applies policies to new drafts, phase by phase, and freezes them.
 func build(protocol string, cs []chosen) (map[string]string, error) {
 	d := policytest.NewDrafts(protocol, true)
 	for _, phase := range []policy.Phase{policy.Routes, policy.Settings} {
@@ -178,8 +177,7 @@ func bodies(rs []*resource.Resource) map[string]string {
 	return out
 }
 
-// TestEditsArePure: the same selection makes the same bytes again, and leaves
-// the selection as it was.
+// TestEditsArePure: the same selection makes the same bytes again, and stays unchanged.
 func TestEditsArePure(t *testing.T) {
 	for _, p := range Policies() {
 		for i, s := range selections(t, p) {
@@ -205,8 +203,8 @@ func TestEditsArePure(t *testing.T) {
 	}
 }
 
-// TestOrderOfPoliciesMakesNoDifference shuffles the policies of all phases and
-// demands equal bytes, which also pass the rules of every proto.
+// TestOrderOfPoliciesMakesNoDifference shuffles the policies of all phases. The bytes must be
+// equal and satisfy the rules of every proto.
 func TestOrderOfPoliciesMakesNoDifference(t *testing.T) {
 	policies := Policies()
 	inputs := make([][]*policy.Selection, len(policies))

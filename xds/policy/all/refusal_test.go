@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
-// refusal finds out whom a policy turns away at inbounds, by what it puts there for its
-// selections, and returns an error if the policy says less than that.
+// refusal determines whom a policy refuses at inbounds from what the policy adds there. It
+// returns an error if the policy declares less than that.
 func refusal(p *policy.Policy, selections []*policy.Selection) error {
 	if !p.EditsInbounds() {
 		return nil
@@ -45,8 +45,8 @@ func refusal(p *policy.Policy, selections []*policy.Selection) error {
 	return nil
 }
 
-// judges reports whether there are filters that can turn callers away. Faults are for those
-// who test: nobody is kept out by them.
+// judges reports whether there are filters that can refuse callers. Fault filters do not
+// count: they are for tests and keep nobody out.
 func judges(slots draft.Slots) bool {
 	for slot, filters := range slots {
 		if draft.Slot(slot) != draft.SlotFault && len(filters) > 0 {
@@ -56,8 +56,8 @@ func judges(slots draft.Slots) bool {
 	return false
 }
 
-// TestPoliciesSayWhomTheyRefuse: the port behind a transparent proxy is shut by what a policy
-// says of itself, so one that turns callers away must not forget to say so.
+// TestPoliciesSayWhomTheyRefuse: a policy's own declaration decides whether the port behind a
+// transparent proxy is closed. A policy that refuses callers must not forget to declare it.
 func TestPoliciesSayWhomTheyRefuse(t *testing.T) {
 	said := map[policy.Refusal]int{}
 	for _, p := range Policies() {
@@ -71,8 +71,8 @@ func TestPoliciesSayWhomTheyRefuse(t *testing.T) {
 	}
 }
 
-// TestForgottenRefusalsAreFound: whatever a policy may forget is found, and shuts the port
-// all the same where it said nothing.
+// TestForgottenRefusalsAreFound: a missing declaration is found. A policy without any
+// declaration still closes the port.
 func TestForgottenRefusalsAreFound(t *testing.T) {
 	put := func(slots func(*draft.Inbound) *draft.Slots, slot draft.Slot) func(*draft.Inbound, *policy.Selection) error {
 		return func(d *draft.Inbound, _ *policy.Selection) error {
@@ -117,7 +117,7 @@ func TestForgottenRefusalsAreFound(t *testing.T) {
 	}
 }
 
-// sealed edits where there is mutual TLS.
+// sealed returns an edit that runs only with mutual TLS.
 func sealed(edit func(*draft.Inbound, *policy.Selection) error) func(*draft.Inbound, *policy.Selection) error {
 	return func(d *draft.Inbound, s *policy.Selection) error {
 		if !d.MutualTLS {

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// effective leaves out spans that Envoy would refuse, so that edits and
-// explanation agree: both are above zero.
+// effective omits durations that Envoy would refuse because they are not positive, so that
+// edits and explanation agree.
 func effective(s *policy.Selection) *Conf {
 	var c Conf
 	if given := policy.First[Spec](s).Conf; given != nil {
@@ -46,8 +46,8 @@ func cluster(d *draft.Cluster, s *policy.Selection) error {
 	return nil
 }
 
-// outliers switches every detector on or off by name: those that are left out
-// would be on, as Envoy has it.
+// outliers enables or disables every detector explicitly, because Envoy enables detectors that
+// are not mentioned.
 func outliers(c *Conf) *clusterv3.OutlierDetection {
 	d := c.Detectors
 	o := &clusterv3.OutlierDetection{
@@ -83,7 +83,7 @@ func outliers(c *Conf) *clusterv3.OutlierDetection {
 	return o
 }
 
-// enforced is a percentage: always or never.
+// enforced returns a percentage: always or never.
 func enforced(on bool) *wrapperspb.UInt32Value {
 	if on {
 		return wrapperspb.UInt32(100)
@@ -98,7 +98,7 @@ func number(n *uint32) *wrapperspb.UInt32Value {
 	return wrapperspb.UInt32(*n)
 }
 
-// thousandths is how Envoy writes a factor: 1900 for 1.9.
+// thousandths returns a factor as Envoy writes it: 1900 for 1.9.
 func thousandths(f *float64) *wrapperspb.UInt32Value {
 	if f == nil {
 		return nil

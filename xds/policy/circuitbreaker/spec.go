@@ -1,5 +1,5 @@
-// Package circuitbreaker is the policy that limits what is under way to a service
-// and keeps away from endpoints that fail (requirement "CircuitBreaker").
+// Package circuitbreaker is the policy that limits concurrent requests to a service and avoids
+// failing endpoints (requirement "CircuitBreaker").
 package circuitbreaker
 
 import (
@@ -16,55 +16,55 @@ type Spec struct {
 	Conf *Conf `json:"conf,omitempty"`
 }
 
-// Conf has detectors of failing endpoints and thresholds of the whole cluster.
+// Conf contains detectors of failing endpoints and thresholds for the whole cluster.
 type Conf struct {
-	// Interval is the time between two looks at the endpoints.
+	// Interval is the time between two checks of the endpoints.
 	Interval *mesh.Duration `json:"interval,omitempty"`
-	// BaseEjectionTime is how long an endpoint is left out the first time.
+	// BaseEjectionTime is how long an endpoint is ejected the first time.
 	BaseEjectionTime *mesh.Duration `json:"baseEjectionTime,omitempty"`
-	// MaxEjectionPercent is the share of endpoints that may be left out at once.
+	// MaxEjectionPercent is the percentage of endpoints that may be ejected at once.
 	MaxEjectionPercent *uint32 `json:"maxEjectionPercent,omitempty"`
-	// SplitExternalAndLocalErrors tells errors of the network from answers.
+	// SplitExternalAndLocalErrors counts network errors separately from error responses.
 	SplitExternalAndLocalErrors bool        `json:"splitExternalAndLocalErrors,omitempty"`
 	Detectors                   *Detectors  `json:"detectors,omitempty"`
 	Thresholds                  *Thresholds `json:"thresholds,omitempty"`
 }
 
-// Detectors say when an endpoint fails. One that is absent is off; one that is
-// given empty works with Envoy's numbers.
+// Detectors say when an endpoint fails. An absent detector is off. An empty one uses Envoy's
+// default numbers.
 type Detectors struct {
-	// TotalErrors counts answers with 5xx in a row, GatewayErrors those with 502,
-	// 503 and 504, LocalErrors failures of the network.
+	// TotalErrors counts consecutive responses with 5xx, GatewayErrors those with 502, 503 and
+	// 504, LocalErrors network failures.
 	TotalErrors   *Errors `json:"totalErrors,omitempty"`
 	GatewayErrors *Errors `json:"gatewayErrors,omitempty"`
 	LocalErrors   *Errors `json:"localErrors,omitempty"`
-	// StandardDeviation compares an endpoint's success rate with the others'.
+	// StandardDeviation compares an endpoint's success rate with that of the others.
 	StandardDeviation *StandardDeviation `json:"standardDeviation,omitempty"`
 	// Failure compares an endpoint's failures with a fixed percentage.
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// Errors is a number of errors in a row.
+// Errors is a number of consecutive errors.
 type Errors struct {
 	Consecutive *uint32 `json:"consecutive,omitempty"`
 }
 
-// StandardDeviation is how far below the mean an endpoint may be.
+// StandardDeviation says how far below the mean an endpoint may be.
 type StandardDeviation struct {
 	RequestVolume *uint32  `json:"requestVolume,omitempty"`
 	MinimumHosts  *uint32  `json:"minimumHosts,omitempty"`
 	Factor        *float64 `json:"factor,omitempty"`
 }
 
-// Failure is how many percent of an endpoint's requests may fail.
+// Failure says what percentage of an endpoint's requests may fail.
 type Failure struct {
 	RequestVolume *uint32 `json:"requestVolume,omitempty"`
 	MinimumHosts  *uint32 `json:"minimumHosts,omitempty"`
 	Threshold     *uint32 `json:"threshold,omitempty"`
 }
 
-// Thresholds limit what is under way at one time from one proxy. One that is
-// absent is as Envoy has it: 1024, and 3 retries.
+// Thresholds limit what one proxy may have in progress at a time. An absent threshold has
+// Envoy's default: 1024, or 3 for retries.
 type Thresholds struct {
 	MaxConnections     *uint32 `json:"maxConnections,omitempty"`
 	MaxPendingRequests *uint32 `json:"maxPendingRequests,omitempty"`

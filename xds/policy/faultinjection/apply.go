@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// filter is the name of the first filter; the others have their number behind it.
+// filter is the name of the first filter; the others append their number.
 const filter = "envoy.filters.http.fault"
 
 func name(i int) string {
@@ -26,14 +26,14 @@ func name(i int) string {
 	return filter + "." + strconv.Itoa(i)
 }
 
-// unknown is a policy whose callers cannot be told apart.
+// unknown describes a policy whose callers cannot be told apart.
 type unknown struct{ problem string }
 
 // Problem implements policy.Problematic.
 func (u unknown) Problem() string { return u.problem }
 
-// facts says whether there are certificates by which callers are known, if that makes a
-// difference.
+// facts reports a problem if a policy distinguishes callers but the mesh has no certificates
+// that identify them.
 func facts(w policy.World, chosen []*view.Policy) any {
 	if w.Mesh != nil && w.Mesh.Authority() != nil {
 		return nil
@@ -51,9 +51,9 @@ func everybody(s *Spec) bool {
 	return len(callers) == 1 && callers[0] == nil
 }
 
-// inbound puts filters there, which do nothing by themselves. The faults come with the
-// routes: a change of them is in force on connections that are open, and drains none as
-// long as there are as many. Connections without a filter are drained.
+// inbound adds filters that do nothing by themselves. The faults come with the routes. So a
+// change of faults applies to open connections, and drains none as long as the number of
+// faults is the same. A connection without a filter is drained.
 func inbound(d *draft.Inbound, s *policy.Selection) error {
 	if d.HTTP == nil {
 		return nil
@@ -79,7 +79,7 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	return nil
 }
 
-// faults are the faults of all policies, for one part of the callers each.
+// faults returns the faults of all policies, each for one group of callers.
 func faults(s *policy.Selection) (out []*faultv3.HTTPFault) {
 	for _, p := range s.Policies {
 		spec, ok := p.Spec.(*Spec)
@@ -95,8 +95,8 @@ func faults(s *policy.Selection) (out []*faultv3.HTTPFault) {
 	return out
 }
 
-// uncounted is a fault without a counter for each name that callers give themselves in a
-// header: they would grow Envoy's memory without end.
+// uncounted returns a fault without statistics per caller. Callers choose the names in the
+// header, so such counters would grow Envoy's memory without end.
 func uncounted() *faultv3.HTTPFault {
 	return &faultv3.HTTPFault{DisableDownstreamClusterStats: true}
 }
@@ -123,7 +123,7 @@ func of(c *Conf) *faultv3.HTTPFault {
 	return f
 }
 
-// fraction is a percentage in the coarsest of Envoy's units that can say it.
+// fraction returns a percentage in the coarsest of Envoy's units that can express it.
 func fraction(percentage *float64) *typev3.FractionalPercent {
 	if percentage == nil {
 		return &typev3.FractionalPercent{}

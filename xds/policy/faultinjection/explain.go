@@ -5,7 +5,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Explanation is one of the policies that take effect, for whom and which.
+// Explanation is one of the policies in force: its faults, and whose requests they affect.
 type Explanation struct {
 	Sources []mesh.Selector `json:"sources"`
 	Conf    *Conf           `json:"conf"`

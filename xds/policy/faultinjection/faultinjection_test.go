@@ -14,7 +14,7 @@ import (
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
 
-// TestValidate holds the violations against the mesh API's texts.
+// TestValidate checks the violations against the texts of the mesh API.
 func TestValidate(t *testing.T) {
 	const who = `"sources":[{"match":{"team":"a"}}],"destinations":[{"match":{"mesh.io/protocol":"http"}}]`
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRates: bits a second become KiB a second, whatever the case of the unit.
+// TestRates: bits per second are converted to KiB per second, whatever the case of the unit.
 func TestRates(t *testing.T) {
 	for text, want := range map[string]uint64{"80 kbps": 10, "80Kbps": 10, "1kbps": 1, "50 Mbps": 6104, "50mbps": 6104, "1 gbps": 122070, "0 kbps": 0, "kbps": 0, "5  mbps": 0, "5 mbps!": 0} {
 		if got, ok := rate(text); got != want || ok != (want > 0) {
@@ -61,7 +61,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestCallersWithoutCertificates: what cannot take effect is said, and what can is not.
+// TestCallersWithoutCertificates: a policy that cannot take effect is reported, and others are
+// not.
 func TestCallersWithoutCertificates(t *testing.T) {
 	of := func(sources ...mesh.Tags) []*view.Policy {
 		s := &Spec{}

@@ -1,6 +1,5 @@
-// Package faultinjection is the policy that delays, refuses and slows down a share of the
-// requests to a service, to see what its callers make of it (requirement
-// "FaultInjection").
+// Package faultinjection is the policy that delays, refuses or slows down a share of the
+// requests to a service, to test how its callers react (requirement "FaultInjection").
 package faultinjection
 
 import (
@@ -9,34 +8,34 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Spec says for whose requests to what there are which faults.
+// Spec says whose requests to which services get which faults.
 type Spec struct {
 	model.Labelled
 	mesh.Connection
 	Conf *Conf `json:"conf,omitempty"`
 }
 
-// Conf lists faults, at least one.
+// Conf contains at least one fault.
 type Conf struct {
 	Delay             *Delay     `json:"delay,omitempty"`
 	Abort             *Abort     `json:"abort,omitempty"`
 	ResponseBandwidth *Bandwidth `json:"responseBandwidth,omitempty"`
 }
 
-// Delay holds a percentage of the requests up.
+// Delay delays a percentage of the requests.
 type Delay struct {
 	Percentage *float64       `json:"percentage,omitempty"`
 	Value      *mesh.Duration `json:"value,omitempty"`
 }
 
-// Abort answers a percentage of the requests.
+// Abort answers a percentage of the requests with an error.
 type Abort struct {
 	Percentage *float64 `json:"percentage,omitempty"`
 	HTTPStatus *uint32  `json:"httpStatus,omitempty"`
 }
 
-// Bandwidth slows a percentage of the answers down. Limit is a number with kbps, mbps or
-// gbps, thousands, millions or milliards of bits a second, in upper or lower case.
+// Bandwidth slows down a percentage of the responses. Limit is a number with kbps, mbps or
+// gbps: thousands, millions or billions of bits per second, in upper or lower case.
 type Bandwidth struct {
 	Percentage *float64 `json:"percentage,omitempty"`
 	Limit      string   `json:"limit,omitempty"`
@@ -53,7 +52,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 	},
 })
 
-// Policy edits inbounds. Every one that matches takes effect.
+// Policy edits inbounds. Every policy that matches takes effect.
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true, Refuses: policy.RefusesNobody,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},

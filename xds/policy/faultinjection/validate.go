@@ -14,8 +14,8 @@ import (
 
 const textEmpty = "cannot be empty"
 
-// maxSources bounds the sources of a policy: each one tells its callers from those of all
-// before it.
+// maxSources is the maximum number of sources of a policy. Each source must be distinguished
+// from all sources before it.
 const maxSources = 64
 
 func validate(spec any) []fault.Violation {
@@ -66,7 +66,7 @@ func validate(spec any) []fault.Violation {
 	return v
 }
 
-// none reports whether there is no fault, or none of which anything is said.
+// none reports whether all faults are absent or empty.
 func (c *Conf) none() bool {
 	return (c.Delay == nil || *c.Delay == (Delay{})) && (c.Abort == nil || *c.Abort == (Abort{})) &&
 		(c.ResponseBandwidth == nil || *c.ResponseBandwidth == (Bandwidth{}))
@@ -81,7 +81,7 @@ func share(v *policy.Violations, path string, percentage *float64) {
 	}
 }
 
-// statuses are those that are registered and can be the answer to a request, as ranges.
+// statuses are the registered statuses that can answer a request, as ranges.
 var statuses = [][2]uint32{{200, 208}, {226, 226}, {300, 305}, {307, 308}, {400, 418}, {421, 426}, {428, 429}, {431, 431}, {451, 451}, {500, 508}, {510, 511}}
 
 func registered(status uint32) bool {
@@ -95,7 +95,7 @@ func registered(status uint32) bool {
 
 var limit = regexp.MustCompile(`^(\d{1,9})\s?([kmg])bps$`)
 
-// rate reads a limit in KiB a second, in which Envoy counts: at least one.
+// rate converts a limit to Envoy's unit, KiB per second; the result is at least one.
 func rate(text string) (kib uint64, ok bool) {
 	m := limit.FindStringSubmatch(strings.ToLower(text))
 	if m == nil {

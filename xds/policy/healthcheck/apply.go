@@ -15,9 +15,9 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// effective completes a configuration, so that edits and explanation agree. A service
-// that was not called yet is checked as often as others: Envoy's own minute would be
-// how long the first callers meet endpoints that do not work.
+// effective completes a configuration, so that edits and explanation agree. A service without
+// traffic is checked as often as others. With Envoy's default of one minute, the first callers
+// could meet failing endpoints for that long.
 func effective(s *policy.Selection) Conf {
 	var c Conf
 	if given := policy.First[Spec](s).Conf; given != nil {
@@ -56,7 +56,7 @@ func cluster(d *draft.Cluster, s *policy.Selection) error {
 	return nil
 }
 
-// panics says what happens when few endpoints are left.
+// panics configures what happens when few endpoints are healthy.
 func panics(d *clusterv3.Cluster, c *Conf) {
 	if c.HealthyPanicThreshold == nil && c.FailTrafficOnPanic == nil {
 		return
@@ -74,8 +74,9 @@ func panics(d *clusterv3.Cluster, c *Conf) {
 	}
 }
 
-// request is asked through the inbound of the other proxy, as requests are.
-// The host is the service: the name of a cluster may be none that a server takes.
+// request returns the HTTP check. It is sent through the inbound of the other proxy, like
+// ordinary requests. The host is the service, because a server may not accept the name of a
+// cluster.
 func request(h *HTTP, d *draft.Cluster) *corev3.HealthCheck_HttpHealthCheck {
 	out := &corev3.HealthCheck_HttpHealthCheck{Path: h.Path, Host: d.Service}
 	if (d.Protocol == mesh.ProtocolHTTP2 || d.Protocol == mesh.ProtocolGRPC) && !h.UseHTTP1 {

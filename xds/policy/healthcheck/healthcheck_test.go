@@ -11,7 +11,7 @@ import (
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
 
-// TestValidate holds the violations against the mesh API's texts.
+// TestValidate checks the violations against the texts of the mesh API.
 func TestValidate(t *testing.T) {
 	const who = `"sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}]`
 	const good = `"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1`

@@ -1,5 +1,5 @@
-// Package healthcheck is the policy by which proxies ask the endpoints of a service
-// whether they work, and keep away from those that do not (requirement "HealthCheck").
+// Package healthcheck is the policy by which proxies check whether the endpoints of a service
+// work, and avoid those that do not (requirement "HealthCheck").
 package healthcheck
 
 import (
@@ -15,30 +15,30 @@ type Spec struct {
 	Conf *Conf `json:"conf,omitempty"`
 }
 
-// Conf says how often endpoints are asked, and what. Without TCP and HTTP it is enough
-// that a connection can be made.
+// Conf says how and how often to check endpoints. Without TCP and HTTP, a successful
+// connection is enough.
 type Conf struct {
-	// Interval is the time between two checks, Timeout how long one may take.
+	// Interval is the time between two checks. Timeout is how long one may take.
 	Interval *mesh.Duration `json:"interval,omitempty"`
 	Timeout  *mesh.Duration `json:"timeout,omitempty"`
-	// UnhealthyThreshold and HealthyThreshold are how many checks in a row have to fail,
-	// or to succeed, until an endpoint counts so.
+	// UnhealthyThreshold and HealthyThreshold are how many consecutive checks must fail, or
+	// succeed, to change the state of an endpoint.
 	UnhealthyThreshold uint32 `json:"unhealthyThreshold,omitempty"`
 	HealthyThreshold   uint32 `json:"healthyThreshold,omitempty"`
-	// InitialJitter delays the first check by chance, IntervalJitter and
-	// IntervalJitterPercent every one.
+	// InitialJitter randomly delays the first check; IntervalJitter and IntervalJitterPercent
+	// delay every check.
 	InitialJitter         *mesh.Duration `json:"initialJitter,omitempty"`
 	IntervalJitter        *mesh.Duration `json:"intervalJitter,omitempty"`
 	IntervalJitterPercent uint32         `json:"intervalJitterPercent,omitempty"`
-	// HealthyPanicThreshold is the percentage of healthy endpoints below which health
-	// does not count any more; FailTrafficOnPanic refuses requests then.
+	// HealthyPanicThreshold is the percentage of healthy endpoints below which health no
+	// longer counts. FailTrafficOnPanic refuses requests in that state.
 	HealthyPanicThreshold *float64 `json:"healthyPanicThreshold,omitempty"`
 	FailTrafficOnPanic    *bool    `json:"failTrafficOnPanic,omitempty"`
-	// EventLogPath is refused: configuration names no files of a proxy's machine.
+	// EventLogPath is refused: configuration must not name files of a proxy's machine.
 	EventLogPath string `json:"eventLogPath,omitempty"`
-	// AlwaysLogHealthCheckFailures is about that log.
+	// AlwaysLogHealthCheckFailures concerns that log.
 	AlwaysLogHealthCheckFailures *bool `json:"alwaysLogHealthCheckFailures,omitempty"`
-	// NoTrafficInterval is Interval for services that were not called yet.
+	// NoTrafficInterval replaces Interval for services without traffic so far.
 	NoTrafficInterval *mesh.Duration `json:"noTrafficInterval,omitempty"`
 	TCP               *TCP           `json:"tcp,omitempty"`
 	HTTP              *HTTP          `json:"http,omitempty"`
@@ -46,22 +46,22 @@ type Conf struct {
 	ReuseConnection *bool `json:"reuseConnection,omitempty"`
 }
 
-// TCP is what is sent, and what has to come back in this order.
+// TCP is what to send, and what must be received, in this order.
 type TCP struct {
 	Send    []byte   `json:"send,omitempty"`
 	Receive [][]byte `json:"receive,omitempty"`
 }
 
-// HTTP is a request, and the statuses that are good answers; 200 if there are none.
+// HTTP is a request, and the statuses that count as success; 200 if there are none.
 type HTTP struct {
 	Path                string        `json:"path,omitempty"`
 	RequestHeadersToAdd []HeaderToAdd `json:"requestHeadersToAdd,omitempty"`
 	ExpectedStatuses    []uint32      `json:"expectedStatuses,omitempty"`
-	// UseHTTP1 asks by HTTP/1.1 also where the service speaks HTTP/2.
+	// UseHTTP1 sends HTTP/1.1 even if the service uses HTTP/2.
 	UseHTTP1 bool `json:"useHttp1,omitempty"`
 }
 
-// HeaderToAdd is a header of the request; it is added to others of its name unless
+// HeaderToAdd is a header of the request. It is added to others with the same name unless
 // Append is false.
 type HeaderToAdd struct {
 	Append *bool   `json:"append,omitempty"`

@@ -10,8 +10,9 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// maxWait bounds how long an endpoint may be asked for the first time. Envoy confirms no
-// cluster before that, so a proxy with a slow one gets nothing new for as long.
+// maxWait is the maximum time for the first check of an endpoint. Envoy does not confirm a
+// cluster before that check, so a slow endpoint keeps a proxy from new configuration for as
+// long.
 const maxWait = time.Minute
 
 const (

@@ -75,7 +75,7 @@ func oauth2(edit func(*gateway.Plugin)) *gateway.Plugin {
 	return p
 }
 
-// selection is what a policy that names the plugin instance chooses.
+// selection returns the selection of a policy that names the plugin instance.
 func selection(t *testing.T, o policy.Outside) *policy.Selection {
 	t.Helper()
 	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"plugin":{"id":"` + pluginID + `"}}}]}}`
@@ -84,8 +84,8 @@ func selection(t *testing.T, o policy.Outside) *policy.Selection {
 	return s
 }
 
-// applied is the chain that the routes of an inbound carry, and the status that
-// they answer by themselves.
+// applied returns the chain in the routes of an inbound, and the status that they answer
+// themselves.
 func applied(t *testing.T, s *policy.Selection) (c *contract.Chain, status uint32) {
 	t.Helper()
 	d := policytest.NewDrafts("http", true)
@@ -121,7 +121,8 @@ func applied(t *testing.T, s *policy.Selection) (c *contract.Chain, status uint3
 	return c, status
 }
 
-// TestPluginThatCannotBeEnforcedRefuses every request, and says why.
+// TestPluginThatCannotBeEnforcedRefuses checks that every request is refused and the reason
+// reported.
 func TestPluginThatCannotBeEnforcedRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, problem string
@@ -147,8 +148,8 @@ func TestPluginThatCannotBeEnforcedRefuses(t *testing.T) {
 	}
 }
 
-// TestConfigThatCannotBeEnforcedRefuses: a policy that was stored before such names
-// were refused answers 503 and does not leave the routes without a check.
+// TestConfigThatCannotBeEnforcedRefuses: a policy may have been stored before such header
+// names were refused. Its routes answer 503 and do not go without a check.
 func TestConfigThatCannotBeEnforcedRefuses(t *testing.T) {
 	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true,"auth_header_name":"X-Credential-Token"}}}]}}`
 	name, spec := policytest.Decode(t, Kind, []byte(text))
@@ -162,7 +163,8 @@ func TestConfigThatCannotBeEnforcedRefuses(t *testing.T) {
 	}
 }
 
-// TestTokensAreOfThePluginsService: of its own or of its route's.
+// TestTokensAreOfThePluginsService: tokens belong to the service of the plugin or of its
+// route.
 func TestTokensAreOfThePluginsService(t *testing.T) {
 	plain := contract.OAuth2{Header: "authorization", InBody: true}
 	global := contract.OAuth2{Header: "authorization", Global: true, InBody: true}
@@ -192,7 +194,7 @@ func TestTokensAreOfThePluginsService(t *testing.T) {
 	}
 }
 
-// TestInlineConfig needs no plugin instance.
+// TestInlineConfig: an inline configuration needs no plugin instance.
 func TestInlineConfig(t *testing.T) {
 	text := `{"type":"MeshTokenAuth","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true,"auth_header_name":"X-Token","realm":"r","hide_credentials":true}}}]}}`
 	got, status := applied(t, policytest.Select(t, Policy, []byte(text)))
@@ -202,7 +204,8 @@ func TestInlineConfig(t *testing.T) {
 	}
 }
 
-// TestFactsAreEqualUntilThePluginChanges, for they are parts of keys.
+// TestFactsAreEqualUntilThePluginChanges: facts are parts of keys, so equal ones must compare
+// equal.
 func TestFactsAreEqualUntilThePluginChanges(t *testing.T) {
 	o := with(t, oauth2(func(*gateway.Plugin) {}))
 	first, second := selection(t, o).Facts, selection(t, o).Facts

@@ -11,7 +11,7 @@ import (
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
 
-// TestValidate holds every violation, with its path.
+// TestValidate covers every violation, with its path.
 func TestValidate(t *testing.T) {
 	const (
 		id     = `2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11`

@@ -1,7 +1,7 @@
-// Package meshtokenauth is the policy that demands bearer tokens on the HTTP
-// inbounds of services: those of an oauth2 plugin instance of a control plane, or
-// any token of its consumers. One set of consumers and tokens so protects routes
-// of a gateway and services of a mesh alike.
+// Package meshtokenauth is the policy that requires bearer tokens on the HTTP inbounds of
+// services: tokens of an oauth2 plugin instance of a control plane, or any token of its
+// consumers. So one set of consumers and tokens protects both routes of a gateway and services
+// of a mesh.
 package meshtokenauth
 
 import (
@@ -14,56 +14,54 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Resource is the policy as it is written, with everything below spec.
+// Resource is the policy as users write it, with everything below spec.
 type Resource struct {
 	model.Labelled
 	Spec *Spec `json:"spec,omitempty"`
 }
 
-// Spec says where tokens are demanded, and which.
+// Spec says where tokens are required, and which.
 type Spec struct {
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	From      []From     `json:"from,omitempty"`
 }
 
-// Kinds of targets.
+// These are the kinds of targets.
 const (
 	targetMesh    = "Mesh"
 	targetSubset  = "MeshSubset"
 	targetService = "MeshService"
 )
 
-// TargetRef selects inbounds: all of the mesh, those with tags, or those of a
-// service.
+// TargetRef selects inbounds: all of the mesh, those with some tags, or those of a service.
 type TargetRef struct {
 	Kind string    `json:"kind,omitempty"`
 	Name string    `json:"name,omitempty"`
 	Tags mesh.Tags `json:"tags,omitempty"`
 }
 
-// From is what is demanded of callers. Only kind Mesh, everybody, is a source.
+// From is what is required of callers. The only possible source is kind Mesh, which means
+// everybody.
 type From struct {
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	Default   *Default   `json:"default,omitempty"`
 }
 
-// Default is what is demanded: either as a plugin instance says, or as is said
-// here.
+// Default is the requirement: that of a plugin instance, or the configuration given here.
 type Default struct {
 	Plugin *Plugin `json:"plugin,omitempty"`
 	Config *Config `json:"config,omitempty"`
 }
 
-// Plugin names an oauth2 plugin instance. The tokens that it accepts are those
-// of its service.
+// Plugin names an oauth2 plugin instance. It accepts the tokens of its service.
 type Plugin struct {
 	// ControlPlane is "default" if empty.
 	ControlPlane string `json:"controlPlane,omitempty"`
 	ID           string `json:"id,omitempty"`
 }
 
-// Config accepts tokens that are not bound to a service. The names are those of
-// the oauth2 plugin.
+// Config accepts tokens that are not bound to a service. The names are those of the oauth2
+// plugin.
 type Config struct {
 	GlobalCredentials bool   `json:"global_credentials,omitempty"`
 	AuthHeaderName    string `json:"auth_header_name,omitempty"`
@@ -71,7 +69,7 @@ type Config struct {
 	Realm             string `json:"realm,omitempty"`
 }
 
-// Limits of texts.
+// These are limits of texts.
 const (
 	maxHeader = 128
 	maxRealm  = 256
@@ -88,7 +86,7 @@ var Kind = model.Describe(Resource{}, model.Kind{
 	},
 })
 
-// SelectedSources implements model.Selecting: the policy is about everybody.
+// SelectedSources implements model.Selecting: the policy applies to everybody.
 func (r *Resource) SelectedSources() []map[string]string { return nil }
 
 // SelectedDestinations implements model.Selecting.
@@ -106,7 +104,7 @@ func (r *Resource) SelectedDestinations() []map[string]string {
 	}
 }
 
-// demanded is the one thing that a valid policy demands.
+// demanded returns the only requirement of a valid policy.
 func (r *Resource) demanded() *Default { return r.Spec.From[0].Default }
 
 func validate(spec any) []fault.Violation {
@@ -188,7 +186,7 @@ func demand(v *policy.Violations, path string, d *Default) {
 	}
 }
 
-// notInHeaderName is RFC 9110 section 5.6.2, without upper and lower case.
+// notInHeaderName implements RFC 9110 section 5.6.2, for either case.
 func notInHeaderName(r rune) bool {
 	return r > '~' || r <= ' ' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }

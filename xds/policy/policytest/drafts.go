@@ -27,7 +27,7 @@ const (
 // OutboundTags are the tags of the sample outbound.
 var OutboundTags = mesh.Tags{mesh.TagService: service, "version": "v1"}
 
-// Drafts is one of each draft, as they are before the first policy.
+// Drafts contains one draft of each sort, as before the first policy.
 type Drafts struct {
 	Protocol       string
 	Split          *draft.Split
@@ -38,7 +38,7 @@ type Drafts struct {
 	InboundRoutes  *draft.Routes
 }
 
-// NewDrafts makes drafts of a protocol. There are route tables only for HTTP.
+// NewDrafts makes drafts for a protocol. Route tables exist only for HTTP.
 func NewDrafts(protocol string, mutualTLS bool) *Drafts {
 	d := &Drafts{
 		Protocol: protocol,
@@ -70,8 +70,8 @@ func NewDrafts(protocol string, mutualTLS bool) *Drafts {
 	return d
 }
 
-// Apply lets a policy edit all drafts. Edits of inbounds also run for no
-// selection if the policy is chosen by inbound.
+// Apply lets a policy edit all drafts. Edits of inbounds also run without a selection if the
+// policy is chosen by inbound.
 func (d *Drafts) Apply(p *policy.Policy, s *policy.Selection) (err error) {
 	step := func(do func() error) {
 		if err == nil {
@@ -121,7 +121,7 @@ func manager(table string) *hcmv3.HttpConnectionManager {
 	}
 }
 
-// routes has a route to a cluster and one that leads to none.
+// routes returns a table with a route to a cluster and one that leads to none.
 func routes(name, cluster, protocol string, mutualTLS bool) *draft.Routes {
 	host := &routev3.VirtualHost{Name: service, Domains: []string{"*"}, Routes: []*routev3.Route{
 		{
@@ -141,7 +141,7 @@ func routes(name, cluster, protocol string, mutualTLS bool) *draft.Routes {
 	}
 }
 
-// router ends a chain of HTTP filters.
+// router returns the filter that ends a chain of HTTP filters.
 func router() (*hcmv3.HttpFilter, error) {
 	return draft.HTTPFilter("envoy.filters.http.router", &routerv3.Router{})
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// example is a fenced block of YAML or JSON.
+// example matches a fenced block of YAML or JSON.
 var example = regexp.MustCompile("(?s)```(?:yaml|json)\n(.*?)```")
 
-// Examples returns the examples of a README. There has to be one.
+// Examples returns the examples of a README, which must contain at least one.
 func Examples(t *testing.T, path string) [][]byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -33,7 +33,7 @@ func Examples(t *testing.T, path string) [][]byte {
 	return out
 }
 
-// Decode reads a resource in YAML or JSON as the mesh API does.
+// Decode decodes a resource in YAML or JSON as the mesh API does.
 func Decode(t *testing.T, k *model.Kind, text []byte) (name string, spec any) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON(text)
@@ -50,8 +50,8 @@ func Decode(t *testing.T, k *model.Kind, text []byte) (name string, spec any) {
 	return meta.Name, spec
 }
 
-// known demands that each field of a resource be shown again: others were
-// misspelt, for the mesh API drops what it does not know.
+// known requires that every given field of a resource is shown again. The mesh API drops
+// unknown fields, so a missing one was misspelt.
 func known(t *testing.T, k *model.Kind, text []byte, name string, spec any) {
 	t.Helper()
 	shown, err := model.EncodeDocument(&model.Resource{Kind: k, Scope: "m", Name: name, Spec: spec})
@@ -90,7 +90,7 @@ func compareKeys(t *testing.T, path string, given, again any) {
 	}
 }
 
-// Resource reads a resource that has to be valid, as a view shows it.
+// Resource decodes a resource, which must be valid, in the form of a view.
 func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
 	t.Helper()
 	name, spec := Decode(t, k, text)
@@ -102,8 +102,8 @@ func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
 	return []*view.Policy{Of(k, name, spec)}
 }
 
-// Select is the selection of one resource that has to be valid, in a world
-// without gateways.
+// Select returns the selection of one resource, which must be valid, in a world without
+// gateways.
 func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 	t.Helper()
 	s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
@@ -119,7 +119,7 @@ type nowhere struct{}
 // Gateway implements policy.Outside.
 func (nowhere) Gateway(string) (*view.Gateway, error) { return nil, nil }
 
-// Of is a policy of a spec.
+// Of returns a policy with a spec.
 func Of(k *model.Kind, name string, spec any) *view.Policy {
 	p := &view.Policy{Kind: k, Name: name, Version: 1, Spec: spec}
 	if s, ok := spec.(model.Selecting); ok {

@@ -14,9 +14,9 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Freeze makes resources of the drafts: two listeners, a cluster, and for HTTP
-// the route tables with what the split leads to. Every message is held against
-// the rules of its proto.
+// Freeze makes resources from the drafts: two listeners, a cluster, and for HTTP the route
+// tables with the destinations of the split. It validates every message by the rules of its
+// proto.
 func (d *Drafts) Freeze() ([]*resource.Resource, error) {
 	in := listener("inbound:127.0.0.1:8080", 8080)
 	if err := chain(in, d.Inbound.AuthenticatedNetwork, d.Inbound.HTTP, d.Inbound.AuthenticatedFilters, d.Inbound.TCP); err != nil {
@@ -57,7 +57,7 @@ type named struct {
 	}
 }
 
-// chain completes a listener by its one filter chain.
+// chain gives a listener its one filter chain.
 func chain(l *listenerv3.Listener, network []*listenerv3.Filter, http *hcmv3.HttpConnectionManager, slots draft.Slots, tcp *tcpv3.TcpProxy) error {
 	c := &listenerv3.FilterChain{Filters: network}
 	var last *listenerv3.Filter
@@ -78,7 +78,7 @@ func chain(l *listenerv3.Listener, network []*listenerv3.Filter, http *hcmv3.Htt
 	return err
 }
 
-// splitRoutes is a route table of what a split says, as a plan would make it.
+// splitRoutes returns a route table for a split, as a plan would make it.
 func (d *Drafts) splitRoutes() *draft.Routes {
 	if d.Split == nil || d.OutboundRoutes == nil {
 		return nil

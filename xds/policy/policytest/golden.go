@@ -18,13 +18,12 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Protocols are those for which there are drafts.
+// Protocols are the protocols with drafts.
 var Protocols = []string{mesh.ProtocolHTTP, mesh.ProtocolGRPC, mesh.ProtocolTCP}
 
-// Golden applies the resource in each testdata/<name>.in.yaml to the sample
-// drafts of every protocol and compares what changes, and the explanation, with
-// testdata/<name>.golden.yaml; -update writes the latter. What it makes also has
-// to freeze.
+// Golden applies the resource in each testdata/<name>.in.yaml to the sample drafts of every
+// protocol. It compares the changes, and the explanation, with testdata/<name>.golden.yaml;
+// -update writes that file. The changed drafts must also freeze.
 func Golden(t *testing.T, p *policy.Policy) {
 	t.Helper()
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
@@ -42,8 +41,8 @@ func Golden(t *testing.T, p *policy.Policy) {
 	}
 }
 
-// Render shows as YAML what a selection changes in the drafts of each protocol,
-// and its explanation.
+// Render returns as YAML what a selection changes in the drafts of each protocol, and its
+// explanation.
 func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 	t.Helper()
 	doc := map[string]any{"explain": p.Explain(s)}
@@ -72,7 +71,7 @@ func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 	return out
 }
 
-// parts is every draft as compact JSON.
+// parts returns every draft as compact JSON.
 func (d *Drafts) parts(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	out := map[string]json.RawMessage{
@@ -118,7 +117,7 @@ func list[M proto.Message](t *testing.T, out map[string]json.RawMessage, name st
 	}
 }
 
-// body is a message as JSON without the random spaces of its encoder.
+// body returns a message as JSON without the random spaces of its encoder.
 func body(t *testing.T, m proto.Message) json.RawMessage {
 	t.Helper()
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)

@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Conditions in the spelling of the API.
+// onStatusCodes and the lists below are conditions in the spelling of the API.
 const onStatusCodes = "retriable_status_codes"
 
 var (
@@ -24,8 +24,7 @@ var (
 	grpcConditions = []string{"cancelled", "connect_failure", "gateway_error", "refused_stream", "reset", "resource_exhausted", "unavailable"}
 )
 
-// hostAttempts is how often a retry looks for an endpoint that has not failed
-// the request yet.
+// hostAttempts is how often a retry looks for an endpoint that has not failed the request yet.
 const hostAttempts = 5
 
 // effective completes a configuration, so that edits and explanation agree.
@@ -56,8 +55,8 @@ func effective(s *policy.Selection) Conf {
 	return c
 }
 
-// rising sees to it that the longest back-off is not below the first: Envoy
-// refuses a route table where it is.
+// rising ensures that the longest back-off is not shorter than the first one. Envoy would
+// refuse the route table.
 func rising(b *BackOff) *BackOff {
 	if b == nil || b.BaseInterval == nil || b.MaxInterval == nil || *b.MaxInterval >= *b.BaseInterval {
 		return b
@@ -119,7 +118,7 @@ func tries(n *uint32, perTry *mesh.Duration, b *BackOff) *routev3.RetryPolicy {
 	return p
 }
 
-// conditions turns names of the API into Envoy's.
+// conditions converts names of the API into Envoy's.
 func conditions(on []string) string {
 	out := make([]string, len(on))
 	for i, c := range on {

@@ -1,5 +1,4 @@
-// Package retry is the policy that tries failed requests again (requirement
-// "Retry").
+// Package retry is the policy that repeats failed requests (requirement "Retry").
 package retry
 
 import (
@@ -15,29 +14,29 @@ type Spec struct {
 	Conf *Conf `json:"conf,omitempty"`
 }
 
-// Conf says what is tried again, by the protocol of the service.
+// Conf says what to retry, by the protocol of the service.
 type Conf struct {
 	HTTP *HTTP `json:"http,omitempty"`
 	GRPC *GRPC `json:"grpc,omitempty"`
 	TCP  *TCP  `json:"tcp,omitempty"`
 }
 
-// HTTP is for HTTP and HTTP/2.
+// HTTP applies to HTTP and HTTP/2.
 type HTTP struct {
 	// NumRetries does not count the first try.
 	NumRetries *uint32 `json:"numRetries,omitempty"`
-	// PerTryTimeout is for each try, the first included.
+	// PerTryTimeout applies to each try, including the first.
 	PerTryTimeout *mesh.Duration `json:"perTryTimeout,omitempty"`
 	BackOff       *BackOff       `json:"backOff,omitempty"`
-	// RetriableStatusCodes are tried again beside what RetryOn says.
+	// RetriableStatusCodes are retried in addition to RetryOn.
 	RetriableStatusCodes []uint32 `json:"retriableStatusCodes,omitempty"`
-	// RetriableMethods limit retries to some methods; all if empty.
+	// RetriableMethods limit retries to some methods; empty means all.
 	RetriableMethods []string `json:"retriableMethods,omitempty" jsonschema:"enum=NONE,enum=CONNECT,enum=DELETE,enum=GET,enum=HEAD,enum=OPTIONS,enum=PATCH,enum=POST,enum=PUT,enum=TRACE"`
 	// RetryOn replaces the default conditions.
 	RetryOn []string `json:"retryOn,omitempty" jsonschema:"enum=all_5xx,enum=gateway_error,enum=reset,enum=connect_failure,enum=envoy_ratelimited,enum=retriable_4xx,enum=refused_stream,enum=retriable_status_codes,enum=retriable_headers,enum=http3_post_connect_failure"`
 }
 
-// GRPC is for gRPC.
+// GRPC applies to gRPC.
 type GRPC struct {
 	NumRetries    *uint32        `json:"numRetries,omitempty"`
 	PerTryTimeout *mesh.Duration `json:"perTryTimeout,omitempty"`
@@ -46,14 +45,14 @@ type GRPC struct {
 	RetryOn []string `json:"retryOn,omitempty" jsonschema:"enum=cancelled,enum=deadline_exceeded,enum=internal,enum=resource_exhausted,enum=unavailable"`
 }
 
-// TCP is for connections that are not HTTP.
+// TCP applies to connections that are not HTTP.
 type TCP struct {
 	// MaxConnectAttempts counts the first try.
 	MaxConnectAttempts uint32 `json:"maxConnectAttempts,omitempty"`
 }
 
-// BackOff is the time between tries: random, growing from BaseInterval to
-// MaxInterval, which is ten times BaseInterval if absent.
+// BackOff is the time between tries. It is random and grows from BaseInterval to MaxInterval,
+// which is ten times BaseInterval if absent.
 type BackOff struct {
 	BaseInterval *mesh.Duration `json:"baseInterval,omitempty"`
 	MaxInterval  *mesh.Duration `json:"maxInterval,omitempty"`

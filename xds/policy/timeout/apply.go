@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// DefaultConnect is the limit on connecting where no policy gives one.
+// DefaultConnect is the limit on connecting if no policy gives one.
 const DefaultConnect = 5 * time.Second
 
 // effective completes a configuration, so that edits and explanation agree.
@@ -21,7 +21,7 @@ func effective(s *policy.Selection) Conf {
 	if given := policy.First[Spec](s).Conf; given != nil {
 		c = *given
 	}
-	// Envoy refuses a cluster that may not take any time to connect.
+	// Envoy refuses a cluster without time to connect.
 	if c.ConnectTimeout.Or(0) <= 0 {
 		c.ConnectTimeout = mesh.Of(DefaultConnect)
 	}
@@ -36,7 +36,7 @@ func effective(s *policy.Selection) Conf {
 	return c
 }
 
-// streams are the limits on one stream of a protocol.
+// streams returns the limits on one stream of a protocol.
 func (c Conf) streams(protocol string) (idle, duration *mesh.Duration) {
 	idle, duration = c.HTTP.StreamIdleTimeout, c.HTTP.MaxStreamDuration
 	if protocol == mesh.ProtocolGRPC && c.GRPC != nil {
@@ -83,8 +83,7 @@ func outboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	return nil
 }
 
-// idleAfter sets the limit on idle connections, if there is one, and keeps the
-// other options.
+// idleAfter sets the limit on idle connections, if there is one, and keeps the other options.
 func idleAfter(o *corev3.HttpProtocolOptions, d *mesh.Duration) *corev3.HttpProtocolOptions {
 	if d == nil {
 		return o

@@ -1,5 +1,5 @@
-// Package timeout is the policy that limits how long connections, requests and
-// streams to a service may take (requirement "Timeout").
+// Package timeout is the policy that limits how long connections, requests and streams to a
+// service may take (requirement "Timeout").
 package timeout
 
 import (
@@ -16,33 +16,32 @@ type Spec struct {
 	Conf *Conf `json:"conf,omitempty"`
 }
 
-// Conf has the limits. One that is not given is as Envoy has it, but for those
-// that say otherwise.
+// Conf contains the limits. Unless stated otherwise, an absent limit has Envoy's default.
 type Conf struct {
-	// ConnectTimeout is for connections to an endpoint; [DefaultConnect] if absent.
+	// ConnectTimeout applies to connections to an endpoint; [DefaultConnect] if absent.
 	ConnectTimeout *mesh.Duration `json:"connectTimeout,omitempty"`
 	TCP            *TCP           `json:"tcp,omitempty"`
 	HTTP           *HTTP          `json:"http,omitempty"`
 	GRPC           *GRPC          `json:"grpc,omitempty"`
 }
 
-// TCP is for connections that are not HTTP.
+// TCP applies to connections that are not HTTP.
 type TCP struct {
 	IdleTimeout *mesh.Duration `json:"idleTimeout,omitempty"`
 }
 
-// HTTP is for HTTP, HTTP/2 and gRPC.
+// HTTP applies to HTTP, HTTP/2 and gRPC.
 type HTTP struct {
-	// RequestTimeout is for the whole answer; there is no limit if it is absent.
+	// RequestTimeout applies to the whole response. If it is absent, there is no limit.
 	RequestTimeout *mesh.Duration `json:"requestTimeout,omitempty"`
 	// IdleTimeout closes connections without requests.
 	IdleTimeout *mesh.Duration `json:"idleTimeout,omitempty"`
-	// StreamIdleTimeout ends requests on which nothing moves.
+	// StreamIdleTimeout ends requests without activity.
 	StreamIdleTimeout *mesh.Duration `json:"streamIdleTimeout,omitempty"`
 	MaxStreamDuration *mesh.Duration `json:"maxStreamDuration,omitempty"`
 }
 
-// GRPC is for gRPC, where it goes before HTTP.
+// GRPC applies to gRPC, where it takes precedence over HTTP.
 type GRPC struct {
 	StreamIdleTimeout *mesh.Duration `json:"streamIdleTimeout,omitempty"`
 	MaxStreamDuration *mesh.Duration `json:"maxStreamDuration,omitempty"`

@@ -14,17 +14,17 @@ import (
 const (
 	httpFilter    = "envoy.filters.http.rbac"
 	networkFilter = "envoy.filters.network.rbac"
-	// allowed is the one key in the rules: the name of the resource would make
-	// rules differ that say the same.
+	// allowed is the only key in the rules. With the name of the resource as the key, equal
+	// rules would differ.
 	allowed = "allowed"
 )
 
-// inbound puts the filters there. Who may pass by that for HTTP is in the routes,
-// because what comes with the routes is in force on connections that are open
-// already. Its own rules let nobody pass: routes without rules are a mistake, or
-// those of before mutual TLS was turned on. In a switch to PERMISSIVE clients use
-// mutual TLS only after the server has confirmed both, so none is refused by that;
-// a switch straight to STRICT may refuse for the moment between the two.
+// inbound adds the filters. For HTTP, the routes say who may pass, because changes of routes
+// also apply to connections that are already open. The filter's own rules let nobody pass:
+// routes without rules are a mistake, or date from before mutual TLS was enabled. After a
+// switch to PERMISSIVE, clients use mutual TLS only once the server has confirmed both, so
+// this refuses nobody. A direct switch to STRICT may refuse requests for the moment between
+// the two.
 func inbound(d *draft.Inbound, s *policy.Selection) error {
 	switch {
 	case !d.MutualTLS:
@@ -36,11 +36,12 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 		}
 		return d.AuthenticatedFilters.Put(draft.SlotAccess, f)
 	}
-	// Envoy asks the filter when the client's first byte arrives. Whoever waits for the
-	// workload to speak first has heard it by then, so the handshake asks, too.
+	// Envoy asks the filter only when the first byte of the client arrives. A client that
+	// waits for the workload to speak first would have received data by then, so the handshake
+	// checks as well.
 	may := chosen(d.Mesh, s)
 	d.Peers = peers(d.Mesh, may)
-	// Envoy notes for the access log only what shadow rules decided.
+	// Envoy records for the access log only the decisions of shadow rules.
 	who := rules(may)
 	f, err := draft.NetworkFilter(networkFilter, &netrbacv3.RBAC{
 		StatPrefix: "inbound_" + statName(d.Service) + ".", Rules: who, ShadowRules: who,
@@ -59,7 +60,7 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	return r.Configure(httpFilter, &httprbacv3.RBACPerRoute{Rbac: &httprbacv3.RBAC{Rules: rules(chosen(r.Mesh, s))}})
 }
 
-// chosen are those whom the chosen policy permits, nobody if none is chosen.
+// chosen returns the callers that the chosen policy permits, or nobody if none is chosen.
 func chosen(mesh string, s *policy.Selection) []caller {
 	if s == nil {
 		return nil
@@ -67,7 +68,7 @@ func chosen(mesh string, s *policy.Selection) []caller {
 	return callers(mesh, policy.First[Spec](s).Sources)
 }
 
-// rules permits callers.
+// rules returns rules that permit callers.
 func rules(may []caller) *rbacv3.RBAC {
 	out := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}
 	if who := principals(may); len(who) > 0 {

@@ -5,7 +5,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Explanation is who may call; nobody if Sources is empty.
+// Explanation says who may call: nobody if Sources is empty.
 type Explanation struct {
 	Sources []mesh.Selector `json:"sources"`
 }

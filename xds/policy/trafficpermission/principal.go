@@ -12,13 +12,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// caller is what a certificate has to hold for one source: for each of these matchers a
-// name that it matches. Everything that tells who may come is made of callers.
+// caller is what a certificate must contain for one source: for each matcher a name that it
+// matches. All checks of callers are made from it.
 type caller []*matcherv3.StringMatcher
 
-// callers are those that the sources select: a peer passes if and only if one of the
-// selectors matches the tags in its certificate. Sources that say the same in another
-// order, or twice, make the same callers.
+// callers returns the callers that the sources select: a peer passes if and only if one of the
+// selectors matches the tags in its certificate. Equal sources in another order, or repeated,
+// make the same callers.
 func callers(meshName string, sources []mesh.Selector) []caller {
 	byTags := map[string]caller{}
 	for _, s := range sources {
@@ -33,7 +33,7 @@ func callers(meshName string, sources []mesh.Selector) []caller {
 	return out
 }
 
-// callerOf is whom one selector matches; nil if there can be nobody.
+// callerOf returns the caller that a selector matches, or nil if nobody can match.
 func callerOf(meshName string, match mesh.Tags) caller {
 	var all caller
 	for _, key := range slices.Sorted(maps.Keys(match)) {
@@ -46,7 +46,7 @@ func callerOf(meshName string, match mesh.Tags) caller {
 		case value == mesh.AnyValue:
 			all = append(all, tagged(key))
 		case strings.Contains(value, "/"):
-			// No tag has such a value, but the URI of a longer key may look alike.
+			// No tag has such a value, but the URI of a longer key may look the same.
 			return nil
 		default:
 			all = append(all, exactly(mesh.TagURI(key, value)))
@@ -58,7 +58,7 @@ func callerOf(meshName string, match mesh.Tags) caller {
 	return all
 }
 
-// principals are callers as rules name them, which can ask for several names at once.
+// principals returns callers in the form of rules, which can require several names at once.
 func principals(of []caller) []*rbacv3.Principal {
 	out := make([]*rbacv3.Principal, 0, len(of))
 	for _, c := range of {
@@ -77,11 +77,11 @@ func principals(of []caller) []*rbacv3.Principal {
 	return out
 }
 
-// peers are callers as a handshake can ask for them: a certificate passes if any matcher
-// matches any of its names. It can ask for one name only, so it may let more pass than are
-// callers, and never fewer. That one name says which mesh it is of, which those of tags do
-// not: roots may be shared with another mesh. So of a caller that is told by its tags
-// alone, every proxy of the mesh passes.
+// peers returns callers in a form for handshakes: a certificate passes if any matcher matches
+// any of its names. A handshake can require only one name, so it may let more peers pass than
+// rules do, but never fewer. That name must say which mesh it belongs to, because roots may be
+// shared with another mesh. Names of tags do not say it. So if a caller is identified only by
+// its tags, every proxy of the mesh passes.
 func peers(meshName string, of []caller) []*matcherv3.StringMatcher {
 	byName := map[string]*matcherv3.StringMatcher{}
 	for _, c := range of {
@@ -94,7 +94,7 @@ func peers(meshName string, of []caller) []*matcherv3.StringMatcher {
 		byName[c[i].GetExact()] = c[i]
 	}
 	if len(byName) == 0 {
-		// An empty list would be everybody. No service is without a name.
+		// An empty list would permit everybody. No service has an empty name.
 		return []*matcherv3.StringMatcher{exactly(mesh.SPIFFE(meshName, ""))}
 	}
 	out := make([]*matcherv3.StringMatcher, 0, len(byName))
@@ -104,19 +104,19 @@ func peers(meshName string, of []caller) []*matcherv3.StringMatcher {
 	return out
 }
 
-// member is every proxy of the mesh.
+// member matches every proxy of the mesh.
 func member(meshName string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: mesh.SPIFFE(meshName, "")}}
 }
 
-// exactly is the proxies with an identity. Identities come from users and are
-// never read as patterns.
+// exactly matches the proxies with an identity. Identities come from users and are never read
+// as patterns.
 func exactly(uri string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: uri}}
 }
 
-// tagged is the proxies with a tag, whatever its value. A prefix would take a
-// longer key for a value of this one: keys may hold slashes, values may not.
+// tagged matches the proxies with a tag, whatever its value. A prefix would also match a
+// longer key: keys may contain slashes, values may not.
 func tagged(key string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
 		SafeRegex: &matcherv3.RegexMatcher{Regex: regexp.QuoteMeta(mesh.TagURI(key, "")) + "[^/]+"},

@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
-// identity is what is in the certificate of a proxy with these tags.
+// identity returns the names in the certificate of a proxy with these tags.
 func identity(meshName string, tags mesh.Tags) []string {
 	uris := []string{mesh.SPIFFE(meshName, tags.Service())}
 	for k, v := range tags {
@@ -25,7 +25,7 @@ func identity(meshName string, tags mesh.Tags) []string {
 	return uris
 }
 
-// holds evaluates a principal as Envoy does: one of the names has to match.
+// holds evaluates a principal as Envoy does: one of the names must match.
 func holds(p *rbacv3.Principal, uris []string) bool {
 	if set := p.GetAndIds(); set != nil {
 		return !slices.ContainsFunc(set.GetIds(), func(p *rbacv3.Principal) bool { return !holds(p, uris) })
@@ -33,7 +33,8 @@ func holds(p *rbacv3.Principal, uris []string) bool {
 	return meets(p.GetAuthenticated().GetPrincipalName(), uris)
 }
 
-// meets evaluates a matcher as Envoy does in rules and in handshakes: any of the names.
+// meets evaluates a matcher as Envoy does in rules and in handshakes: any of the names may
+// match.
 func meets(m *matcherv3.StringMatcher, uris []string) bool {
 	return slices.ContainsFunc(uris, func(uri string) bool {
 		switch {
@@ -48,8 +49,8 @@ func meets(m *matcherv3.StringMatcher, uris []string) bool {
 	})
 }
 
-// TestPrincipalsAgreeWithSelectors: a peer passes if and only if it is of the
-// mesh and a source matches its tags.
+// TestPrincipalsAgreeWithSelectors: a peer passes if and only if it belongs to the mesh and a
+// source matches its tags.
 func TestPrincipalsAgreeWithSelectors(t *testing.T) {
 	keys := rapid.SampledFrom([]string{mesh.TagService, "team", "team/x", "mesh.io", "a.b", "axb"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,8 +73,8 @@ func TestPrincipalsAgreeWithSelectors(t *testing.T) {
 			_, named := s.Match[mesh.TagService]
 			return !named && len(s.Match) > 0
 		}) {
-			// Tag URIs do not name the mesh: the listener's own check of the
-			// peer's SPIFFE id keeps other meshes out.
+			// Tag URIs do not name the mesh. The listener's own check of the peer's SPIFFE id
+			// keeps other meshes out.
 			return
 		}
 		if got && !greeted {
@@ -85,8 +86,8 @@ func TestPrincipalsAgreeWithSelectors(t *testing.T) {
 	})
 }
 
-// handshakes demands of a handshake that it lets nobody of another mesh pass, and of this
-// one those alone of whom a source names the service, unless some source names none.
+// handshakes checks that a handshake lets nobody of another mesh pass. Of this mesh it may let
+// pass only the services that sources name, unless some source names no service.
 func handshakes(t *rapid.T, sources []mesh.Selector, tags mesh.Tags, home string, passes bool) {
 	want := home == "demo" && slices.ContainsFunc(sources, func(s mesh.Selector) bool {
 		for key, value := range s.Match {
@@ -102,8 +103,8 @@ func handshakes(t *rapid.T, sources []mesh.Selector, tags mesh.Tags, home string
 	}
 }
 
-// TestRulesOfEqualSources: the order of sources, repetitions and the name of the
-// resource make no difference.
+// TestRulesOfEqualSources: the order of sources, repetitions and the name of the resource make
+// no difference.
 func TestRulesOfEqualSources(t *testing.T) {
 	bytesOf := func(name string, sources ...mesh.Tags) string {
 		spec := &Spec{}
@@ -125,8 +126,8 @@ func TestRulesOfEqualSources(t *testing.T) {
 	}
 }
 
-// TestNobody: without a policy, or with sources that cannot exist, the rules
-// allow nothing; without mutual TLS there are none.
+// TestNobody: without a policy, or with impossible sources, the rules allow nothing. Without
+// mutual TLS there are no rules.
 func TestNobody(t *testing.T) {
 	impossible := &Spec{}
 	impossible.Sources = []mesh.Selector{{Match: mesh.Tags{"team": "a/b"}}}
@@ -134,7 +135,7 @@ func TestNobody(t *testing.T) {
 		if r := rules(chosen("demo", s)); r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
 			t.Errorf("%s: %v", name, r)
 		}
-		// An empty list would be everybody.
+		// An empty list would permit everybody.
 		who := peers("demo", chosen("demo", s))
 		if len(who) != 1 || meets(who[0], identity("demo", mesh.Tags{mesh.TagService: "web", "team": "a"})) {
 			t.Errorf("%s: a handshake lets pass %v", name, who)

@@ -1,12 +1,13 @@
-// Package trafficpermission is the policy that says who may call a service
-// (requirement "TrafficPermission"). It is chosen by the destination; its sources
-// are those who may call. Where none is chosen, nobody may.
+// Package trafficpermission is the policy that says who may call a service (requirement
+// "TrafficPermission"). It is chosen by the destination; its sources are the permitted
+// callers. If no policy is chosen, nobody may call.
 //
-// A workload's own port at a transparent proxy needs no shutting because of it. It judges
-// certificates only, and whoever comes to that port comes in clear. In a STRICT mesh nothing
-// passes that has no listener; in a PERMISSIVE one, and without mutual TLS, callers in clear
-// pass at the port of the inbound, too, whatever permissions say. Whoever has a certificate
-// and no permission gains nothing there that it had not in clear.
+// The policy need not close the workload's own port at a transparent proxy. It judges only
+// certificates, and connections to that port are in clear. In a STRICT mesh, connections to a
+// port without a listener do not pass. In a PERMISSIVE mesh, and without mutual TLS, callers
+// in clear also pass at the port of the inbound, whatever permissions say. So a caller with a
+// certificate but without permission gains nothing at that port that it does not have in
+// clear.
 package trafficpermission
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// Spec is who may call whom.
+// Spec says who may call whom.
 type Spec struct {
 	model.Labelled
 	mesh.Connection
@@ -33,14 +34,14 @@ var Kind = model.Describe(Spec{}, model.Kind{
 	},
 })
 
-// Policy edits inbounds. It has effect only where peers are authenticated.
+// Policy edits inbounds. It has an effect only where peers are authenticated.
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Refuses: policy.RefusesAuthenticated,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Explain: explain, Lacking: lacking,
 }
 
-// lacking says who is refused where no permission is chosen.
+// lacking says who is refused if no permission is chosen.
 func lacking(m *mesh.Mesh) string {
 	switch a := m.Authority(); {
 	case a == nil:

@@ -10,7 +10,7 @@ import (
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
 
-// TestValidate holds the violations against the mesh API's texts.
+// TestValidate checks the violations against the texts of the mesh API.
 func TestValidate(t *testing.T) {
 	const sources, destinations = `"sources":[{"match":{"mesh.io/service":"web"}}]`, `"destinations":[{"match":{"mesh.io/service":"backend"}}]`
 	for _, c := range []struct {

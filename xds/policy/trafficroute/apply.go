@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// defaultChoices is how many endpoints are compared unless a route says.
+// defaultChoices is how many endpoints are compared if a route does not say.
 const defaultChoices = 2
 
 func balancer(s *policy.Selection) LoadBalancer {
@@ -18,10 +18,10 @@ func balancer(s *policy.Selection) LoadBalancer {
 	return LoadBalancer{}
 }
 
-// cluster sets how an endpoint is picked. Nothing asks for something to be hashed,
-// so ring and Maglev table are looked up by a random number and load spreads: the
-// address of the client would be that of the workload beside the proxy, the same
-// for every request, and all of them would meet at one endpoint.
+// cluster sets how an endpoint is picked. Nothing of a request is hashed, so the ring and the
+// Maglev table are looked up by a random number and load spreads. The only address to hash
+// would be that of the workload beside the proxy. It is the same for every request, so all
+// requests would go to one endpoint.
 func cluster(d *draft.Cluster, s *policy.Selection) error {
 	lb := balancer(s)
 	switch {
@@ -62,7 +62,7 @@ func ring(r *RingHash) *clusterv3.Cluster_RingHashLbConfig {
 	if r.MaxRingSize > 0 {
 		out.MaximumRingSize = wrapperspb.UInt64(r.MaxRingSize)
 		if r.MinRingSize == 0 {
-			// Envoy's own minimum may be above this maximum, and it would refuse that.
+			// Envoy's default minimum may be above this maximum, which Envoy would refuse.
 			out.MinimumRingSize = wrapperspb.UInt64(min(r.MaxRingSize, envoyMinRing))
 		}
 	}

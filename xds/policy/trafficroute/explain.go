@@ -2,8 +2,8 @@ package trafficroute
 
 import "github.com/meshgate/meshgate/xds/policy"
 
-// explain completes the load balancer. Destinations are shown as they are given:
-// what they come to depends on the tags of the outbound.
+// explain completes the load balancer. It shows destinations as they are given, because what
+// they resolve to depends on the tags of the outbound.
 func explain(s *policy.Selection) any {
 	var c Conf
 	if given := policy.First[Spec](s).Conf; given != nil {

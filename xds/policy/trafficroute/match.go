@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/draft"
 )
 
-// matchOf is what Envoy matches: a path, and headers in the order of their names.
+// matchOf returns what Envoy matches: a path, and headers ordered by name.
 func matchOf(m *Match) *routev3.RouteMatch {
 	out := &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 	if m == nil {
@@ -51,7 +51,7 @@ func header(name string, t Text) *routev3.HeaderMatcher {
 
 func regex(pattern string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: pattern} }
 
-// actionOf is the rewrites.
+// actionOf returns the rewrites.
 func actionOf(m *Modify) *routev3.RouteAction {
 	a := &routev3.RouteAction{}
 	if m == nil {
@@ -80,7 +80,7 @@ func rewrite(s *Substitution) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex(s.Pattern), Substitution: s.Substitution}
 }
 
-// headersOf is the header edits, in the fields of a route that is otherwise empty.
+// headersOf returns the header changes, in the fields of an otherwise empty route.
 func headersOf(m *Modify) *routev3.Route {
 	out := &routev3.Route{}
 	if m == nil {

@@ -1,6 +1,6 @@
-// Package trafficroute is the policy that decides where the requests to a service
-// go, in which shares, and how endpoints are picked (requirement "TrafficRoute").
-// Without it an outbound leads nowhere.
+// Package trafficroute is the policy that decides where the requests to a service go, in which
+// shares, and how endpoints are picked (requirement "TrafficRoute"). Without it an outbound
+// leads nowhere.
 package trafficroute
 
 import (
@@ -16,8 +16,8 @@ type Spec struct {
 	Conf *Conf `json:"conf,omitempty"`
 }
 
-// Conf has rules for HTTP, tried in order, and the destination of everything
-// else: either Split or Destination.
+// Conf contains rules for HTTP, tried in order, and the destination of everything else: either
+// Split or Destination.
 type Conf struct {
 	Split        []Split       `json:"split,omitempty"`
 	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty"`
@@ -25,8 +25,8 @@ type Conf struct {
 	HTTP         []Rule        `json:"http,omitempty"`
 }
 
-// LeadsTo are the tags of the inbounds to which the conf leads, but for those that get no
-// share.
+// LeadsTo returns the tags of the inbounds to which the conf leads, except those with weight
+// 0.
 func (s *Spec) LeadsTo() (out []mesh.Tags) {
 	if s.Conf == nil {
 		return nil
@@ -50,12 +50,12 @@ func (s *Spec) LeadsTo() (out []mesh.Tags) {
 
 // Split is one destination with its share.
 type Split struct {
-	// Weight is relative to the sum of all; nothing goes to weight 0.
+	// Weight is relative to the sum of all weights. Nothing goes to weight 0.
 	Weight      *uint32   `json:"weight,omitempty"`
 	Destination mesh.Tags `json:"destination,omitempty"`
 }
 
-// Rule is where requests that match go: either Split or Destination.
+// Rule says where matching requests go: either Split or Destination.
 type Rule struct {
 	Match       *Match    `json:"match,omitempty"`
 	Modify      *Modify   `json:"modify,omitempty"`
@@ -63,7 +63,7 @@ type Rule struct {
 	Destination mesh.Tags `json:"destination,omitempty"`
 }
 
-// Match is met by requests that meet all that is given.
+// Match is met by requests that meet all given conditions.
 type Match struct {
 	Method  *Text           `json:"method,omitempty"`
 	Path    *Text           `json:"path,omitempty"`
@@ -74,11 +74,11 @@ type Match struct {
 type Text struct {
 	Prefix *string `json:"prefix,omitempty"`
 	Exact  *string `json:"exact,omitempty"`
-	// Regex must match all of the text (RE2).
+	// Regex must match the whole text (RE2).
 	Regex *string `json:"regex,omitempty"`
 }
 
-// Modify changes what is passed on.
+// Modify changes the forwarded requests and responses.
 type Modify struct {
 	Path            *Path    `json:"path,omitempty"`
 	Host            *Host    `json:"host,omitempty"`
@@ -86,13 +86,13 @@ type Modify struct {
 	ResponseHeaders *Headers `json:"responseHeaders,omitempty"`
 }
 
-// Path replaces the prefix that matched, or what a pattern matches.
+// Path replaces the matched prefix, or what a pattern matches.
 type Path struct {
 	RewritePrefix *string       `json:"rewritePrefix,omitempty"`
 	Regex         *Substitution `json:"regex,omitempty"`
 }
 
-// Host replaces the Host header by a value or by a part of the path.
+// Host replaces the Host header with a value or with a part of the path.
 type Host struct {
 	Value    *string       `json:"value,omitempty"`
 	FromPath *Substitution `json:"fromPath,omitempty"`
@@ -110,7 +110,7 @@ type Headers struct {
 	Remove []HeaderName `json:"remove,omitempty"`
 }
 
-// Header is a header to set, or with Append to add beside those that are there.
+// Header is a header to set or, with Append, to add to existing ones.
 type Header struct {
 	Name   string `json:"name,omitempty"`
 	Value  string `json:"value,omitempty"`
@@ -122,8 +122,7 @@ type HeaderName struct {
 	Name string `json:"name,omitempty"`
 }
 
-// LoadBalancer is how an endpoint is picked; one field is set. RoundRobin is the
-// default.
+// LoadBalancer says how an endpoint is picked. One field is set; RoundRobin is the default.
 type LoadBalancer struct {
 	RoundRobin   *struct{}     `json:"roundRobin,omitempty"`
 	LeastRequest *LeastRequest `json:"leastRequest,omitempty"`
@@ -132,23 +131,23 @@ type LoadBalancer struct {
 	Maglev       *struct{}     `json:"maglev,omitempty"`
 }
 
-// LeastRequest compares some endpoints and takes the one with the least to do.
+// LeastRequest compares some endpoints and takes the least busy one.
 type LeastRequest struct {
 	// ChoiceCount is how many are compared; 2 if absent.
 	ChoiceCount uint32 `json:"choiceCount,omitempty"`
 }
 
-// Hash functions of a ring.
+// These are the hash functions of a ring.
 const (
 	HashXX     = "XX_HASH"
 	HashMurmur = "MURMUR_HASH_2"
 )
 
-// RingHash picks endpoints by their places on a ring. Nothing of a request is
-// hashed, so that load spreads.
+// RingHash picks endpoints by their places on a ring. Nothing of a request is hashed, so that
+// load spreads.
 type RingHash struct {
 	HashFunction string `json:"hashFunction,omitempty"`
-	// MinRingSize and MaxRingSize are as Envoy has them if absent.
+	// MinRingSize and MaxRingSize have Envoy's defaults if absent.
 	MinRingSize uint64 `json:"minRingSize,omitempty"`
 	MaxRingSize uint64 `json:"maxRingSize,omitempty"`
 }
@@ -171,8 +170,8 @@ var Policy = &policy.Policy{
 	Explain: explain,
 }
 
-// complete leaves one load balancer of several, the last in the order of the
-// fields: they exclude each other, and the last one given wins.
+// complete keeps only one of several load balancers, the last one in the order of the fields,
+// because they exclude each other.
 func complete(spec any) {
 	c := spec.(*Spec).Conf
 	if c == nil || c.LoadBalancer == nil {

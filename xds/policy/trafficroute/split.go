@@ -27,8 +27,8 @@ func split(s *policy.Selection, outbound mesh.Tags) (*draft.Split, error) {
 	return out, nil
 }
 
-// targets resolves destinations. Those that come to the same tags are one, those
-// of weight 0 are left out.
+// targets resolves destinations. It merges those that resolve to the same tags and omits those
+// with weight 0.
 func targets(split []Split, destination, outbound mesh.Tags) []draft.Destination {
 	if len(split) == 0 {
 		if len(destination) == 0 {
@@ -59,8 +59,8 @@ func targets(split []Split, destination, outbound mesh.Tags) []draft.Destination
 	return out
 }
 
-// scale keeps the sum of weights within 32 bits, above which Envoy refuses the
-// route; nothing falls to zero. It changes no weights in sensible use.
+// scale keeps the sum of weights within 32 bits, because Envoy refuses a route with more. No
+// weight becomes zero. Usual weights stay unchanged.
 func scale(weights []uint64) []uint32 {
 	sum := uint64(0)
 	for _, w := range weights {
@@ -68,7 +68,7 @@ func scale(weights []uint64) []uint32 {
 	}
 	shift := 0
 	if sum > math.MaxUint32 {
-		// One bit more than needed leaves room for those that are raised to 1.
+		// One bit more than needed leaves room for weights that are raised to 1.
 		shift = bits.Len64(sum) - 31
 	}
 	out := make([]uint32, len(weights))
@@ -78,9 +78,8 @@ func scale(weights []uint64) []uint32 {
 	return out
 }
 
-// resolve completes the tags of a destination: those that are missing are the
-// outbound's, and so are values that are *; where the outbound has no such tag,
-// every value will do.
+// resolve completes the tags of a destination. Missing tags, and tags with value *, come from
+// the outbound. If the outbound has no such tag, any value matches.
 func resolve(destination, outbound mesh.Tags) mesh.Tags {
 	out := make(mesh.Tags, len(destination)+len(outbound))
 	for k, v := range outbound {

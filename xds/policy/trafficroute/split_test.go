@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// TestResolve holds how the tags of a destination are completed.
+// TestResolve checks how the tags of a destination are completed.
 func TestResolve(t *testing.T) {
 	outbound := mesh.Tags{mesh.TagService: "backend", "version": "v1"}
 	for _, c := range []struct {
@@ -28,7 +28,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestScale: Envoy adds weights up in 32 bits; shares stay within a promille.
+// TestScale: Envoy adds weights up in 32 bits. Shares change by less than a thousandth.
 func TestScale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := rapid.SliceOfN(rapid.Uint64Range(1, 3*math.MaxUint32), 1, 20).Draw(t, "weights")

@@ -10,7 +10,7 @@ import (
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
 
-// TestValidate holds the violations against the mesh API's texts.
+// TestValidate checks the violations against the texts of the mesh API.
 func TestValidate(t *testing.T) {
 	const sources, destinations = `"sources":[{"match":{"mesh.io/service":"web"}}]`, `"destinations":[{"match":{"mesh.io/service":"backend"}}]`
 	for _, c := range []struct {
@@ -45,8 +45,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestNothingIsHashed: the only address that could be hashed is that of the
-// workload beside the proxy, and with it every request would meet one endpoint.
+// TestNothingIsHashed: the only address to hash would be that of the workload beside the
+// proxy, and with it every request would go to one endpoint.
 func TestNothingIsHashed(t *testing.T) {
 	for _, balancer := range []string{"ringHash: {hashFunction: XX_HASH}", "maglev: {}"} {
 		s := policytest.Select(t, Policy, []byte(`
@@ -77,8 +77,8 @@ conf: {destination: {mesh.io/service: backend}, loadBalancer: {`+balancer+`}}
 	}
 }
 
-// TestRingsThatEnvoyTakes: Envoy refuses a ring whose minimum, 1,024 where none is
-// given, is above its maximum.
+// TestRingsThatEnvoyTakes: Envoy refuses a ring whose minimum is above its maximum. The
+// default minimum is 1,024.
 func TestRingsThatEnvoyTakes(t *testing.T) {
 	for _, r := range []RingHash{{}, {MaxRingSize: 512}, {MaxRingSize: 4096}, {MinRingSize: 16}, {MinRingSize: 16, MaxRingSize: 32}} {
 		c := ring(&r)

@@ -16,13 +16,13 @@ import (
 
 const (
 	textEmpty = "cannot be empty"
-	// What follows is refused by Envoy, with the whole route table.
+	// Envoy would refuse these, and the whole route table with them.
 	textRegex  = "must be a valid regular expression"
 	textHeader = "must be a valid header name"
 	textValue  = "must be a valid header value"
 )
 
-// maxRing is the largest ring that Envoy takes.
+// maxRing is the largest ring that Envoy accepts.
 const maxRing = 8 << 20
 
 func validate(spec any) []fault.Violation {
