@@ -7,15 +7,22 @@
 // that differ in any of it share one with a chance of 2^-128, which nobody can raise
 // without the key.
 
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE  // memmem
+#endif
 #include "repeat.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
 #include "siphash.h"
+
+#ifndef GETTIME  // tests have clocks of their own
+#define GETTIME clock_gettime
+#endif
 
 // Verdicts that a worker remembers, a power of two, in sets of four. Memory is taken as
 // they come.
@@ -25,9 +32,12 @@
 #define TEXT 312
 // How many hits a worker counts together.
 #define TOGETHER 64
+// Most bytes of headers that one is found by: nobody gets longer ones hashed for nothing.
+#define LONGEST 8192
 // How long one is used without Go, which counts what is used lately.
 #define FRESH 10000000000LL  // ns
-// The clocks that are read here are late by one tick, 10 ms at most.
+// A verdict ends this much before its token: the coarse clock of the day is late by a tick,
+// and by more while the processor that keeps it is busy.
 #define LATE 20000000LL  // ns
 // How far the clocks may have moved apart since the lease; less than Go allows.
 #define APART 50000000LL  // ns
@@ -35,7 +45,7 @@
 typedef struct verdict {
   uint64_t key[2];  // 0, 0 is none
   front_proof proof;
-  int64_t born;  // CLOCK_MONOTONIC_COARSE, ns
+  int64_t born;  // CLOCK_MONOTONIC, ns
   uint32_t remove;
   uint16_t lengths[FRONT_IDENTITY_HEADERS];
   uint16_t used;  // bytes of text
@@ -50,19 +60,26 @@ typedef struct memory {
 
 static pthread_key_t ends;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool begun;
 
-static void begin(void) { pthread_key_create(&ends, free); }
+static void end(void *m) { munmap(m, sizeof(memory)); }
 
-// What this worker remembers; NULL without memory or chance.
+static void begin(void) { begun = pthread_key_create(&ends, end) == 0; }
+
+// What this worker remembers; NULL without memory or chance. It is mapped and not allocated:
+// allocators write zeros, and with that all of it would be in use at the first request.
 static memory *mine(void) {
   static _Thread_local memory *m;
   static _Thread_local bool tried;
   if (tried) return m;
   tried = true;
   pthread_once(&once, begin);
-  if ((m = calloc(1, sizeof(*m))) == NULL) return NULL;
+  if (!begun) return NULL;
+  void *p = mmap(NULL, sizeof(memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
+  m = p;
   if (getrandom(m->secret, sizeof(m->secret), 0) != sizeof(m->secret) || pthread_setspecific(ends, m) != 0) {
-    free(m);
+    end(m);
     m = NULL;
   }
   return m;
@@ -78,8 +95,12 @@ bool front_plain_path(front_text path) {
 
 // The key of a request. False if it is not of those that a remembered verdict may answer.
 bool front_repeat_key(const front_route *route, const front_config *config, const front_request *q, front_key *key) {
-  memory *m = mine();
-  if (m == NULL || route->id == 0 || q->answered > 0 || q->present == 0 || !front_plain_path(q->path)) return false;
+  if (route->id == 0 || q->answered > 0 || q->present == 0 || !front_plain_path(q->path)) return false;
+  size_t bytes = 0;
+  for (size_t i = 0; i < q->headers; i++)
+    if (q->present >> i & 1) bytes += q->values[i].len;
+  memory *m = bytes <= LONGEST ? mine() : NULL;
+  if (m == NULL) return false;
   sip s;
   sip_begin(&s, m->secret);
   sip_word(&s, route->id);
@@ -97,7 +118,7 @@ bool front_repeat_key(const front_route *route, const front_config *config, cons
 
 static int64_t now_of(clockid_t clock) {
   struct timespec t;
-  clock_gettime(clock, &t);
+  GETTIME(clock, &t);
   return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
@@ -106,10 +127,14 @@ static bool holds(const front_proof *p, int64_t born) {
   const front_page *page = p->page;
   int64_t end = atomic_load_explicit(&page->lease_end, memory_order_acquire);
   int64_t apart = atomic_load_explicit(&page->apart, memory_order_acquire);
-  int64_t mono = now_of(CLOCK_MONOTONIC_COARSE), wall = now_of(CLOCK_REALTIME_COARSE);
-  if (mono + LATE >= end || mono - born >= FRESH) return false;
+  // The lease is judged by a clock that is never late: a machine that was stopped may run a
+  // worker before it has brought the coarse clocks up to date. Those then lie behind, which
+  // looks like a clock that was set.
+  int64_t mono = now_of(CLOCK_MONOTONIC), wall = now_of(CLOCK_REALTIME_COARSE);
+  if (mono >= end || mono - born >= FRESH) return false;
   int64_t moved = wall - mono - apart;
   if (moved > APART || moved < -APART) return false;
+  if (moved < 0) wall = mono + apart;
   if (p->end != 0 && (wall + LATE) / 1000000 >= p->end) return false;
   if (atomic_load_explicit(&page->generation, memory_order_acquire) != p->generation) return false;
   for (size_t i = 0; i < FRONT_OWNERS; i++)
@@ -176,6 +201,6 @@ void front_repeat_keep(const front_key *key, const front_result *r) {
   }
   v->remove = r->remove;
   v->proof = r->proof;
-  v->born = now_of(CLOCK_MONOTONIC_COARSE);
+  v->born = now_of(CLOCK_MONOTONIC);
   memcpy(v->key, key->word, sizeof(v->key));
 }

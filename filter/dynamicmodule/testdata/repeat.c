@@ -1,6 +1,22 @@
 // Compiled by repeat_test.go. "paths" reads paths, each as four hexadecimal digits of its
 // length and its bytes, and answers 1 for each that a remembered verdict may answer.
 // Without an argument it tries what makes verdicts void, and a revoker beside a worker.
+#define _GNU_SOURCE
+#include <time.h>
+
+// By how much the coarse clocks are late.
+static _Atomic long long late;
+
+static int gettime(clockid_t clock, struct timespec *t) {
+  clockid_t exact = clock == CLOCK_REALTIME_COARSE ? CLOCK_REALTIME : clock;
+  int rc = clock_gettime(exact, t);
+  long long ns = (long long)t->tv_sec * 1000000000LL + t->tv_nsec - (clock == exact ? 0 : late);
+  t->tv_sec = ns / 1000000000LL;
+  t->tv_nsec = ns % 1000000000LL;
+  return rc;
+}
+
+#define GETTIME gettime
 #include "../repeat.c"
 
 #include <stdio.h>
@@ -36,8 +52,8 @@ static front_result verdict_of(const char *consumer) {
 }
 
 static void grant(void) {
-  page.lease_end = now_of(CLOCK_MONOTONIC_COARSE) + 3600000000000LL;
-  page.apart = now_of(CLOCK_REALTIME_COARSE) - now_of(CLOCK_MONOTONIC_COARSE);
+  page.lease_end = now_of(CLOCK_MONOTONIC) + 3600000000000LL;
+  page.apart = now_of(CLOCK_REALTIME) - now_of(CLOCK_MONOTONIC);
 }
 
 static bool finds(front_request q, const char *consumer) {
@@ -75,11 +91,22 @@ static void voids(void) {
   VOID(page.generation++);
   for (int i = 0; i < FRONT_OWNERS; i++) VOID(page.slots[5 + i]++);
   VOID(page.lease_end = 0);
-  VOID(page.lease_end = now_of(CLOCK_MONOTONIC_COARSE) + LATE / 2);
+  VOID(page.lease_end = now_of(CLOCK_MONOTONIC));
   VOID(page.apart += APART + 1000000000LL);
   VOID(page.apart -= APART + 1000000000LL);
   int64_t ms = now_of(CLOCK_REALTIME_COARSE) / 1000000;
   VOID((r.proof.end = ms + 5, keep(request("/a", "t"), r)));
+  // Clocks that are late: the lease and the token end all the same.
+  VOID(late = 6000000000LL; page.lease_end = now_of(CLOCK_MONOTONIC) - 1);
+  late = 0;
+  VOID(late = 6000000000LL);
+  late = 40000000LL;
+  VOID((r.proof.end = now_of(CLOCK_REALTIME) / 1000000 + 10, keep(request("/a", "t"), r)));
+  front_result r = verdict_of("jo");
+  grant();
+  keep(request("/a", "t"), r);
+  CHECK(finds(request("/a", "t"), "jo"));
+  late = 0;
   front_key key;
   front_request q = request("/a", "t");
   CHECK(front_repeat_key(&route, &config, &q, &key));
@@ -150,6 +177,18 @@ static void refusals(void) {
   CHECK(!finds(request("/a", "u"), "jo"));
 }
 
+// A header that is too long to be a credential.
+static void longest(void) {
+  static char text[LONGEST + 2];
+  front_key key;
+  memset(text, 'x', LONGEST);
+  front_request q = request("/a", text);
+  CHECK(front_repeat_key(&route, &config, &q, &key));
+  text[LONGEST] = 'x';
+  q = request("/a", text);
+  CHECK(!front_repeat_key(&route, &config, &q, &key));
+}
+
 static void crowd(void) {
   char token[24];
   int known = 0;
@@ -170,8 +209,17 @@ static void crowd(void) {
 static atomic_uint truth, acknowledged, over;
 
 static void *revoke(void *unused) {
+  int64_t lease = page.lease_end;
   for (unsigned n = 1; n <= 20000; n++) {
     atomic_store(&truth, n);
+    if (n % 4 == 0) {
+      // Without a lease nothing is found, whatever was proven; the next one is another.
+      atomic_store(&page.lease_end, 0);
+      atomic_store(&acknowledged, n);
+      atomic_fetch_add(&page.generation, 1);
+      atomic_store(&page.lease_end, lease + n);
+      continue;
+    }
     if (n % 3 == 0) {
       atomic_fetch_add(&page.generation, 1);
     } else {
@@ -255,6 +303,7 @@ int main(int argc, char **argv) {
   voids();
   differences();
   refusals();
+  longest();
   crowd();
   storm();
   puts("ok");
