@@ -51,7 +51,7 @@ func TestConditionsAreAwaited(t *testing.T) {
 		cp := atEase()
 		begin := time.Now()
 		first := asked(t, cp, "since=another&wait=10s")
-		if first.Message != health.Ready || len(first.Conditions) != 9 || time.Since(begin) != 0 {
+		if first.Message != health.Ready || len(first.Conditions) != 10 || time.Since(begin) != 0 {
 			t.Errorf("%+v after %s", first, time.Since(begin))
 		}
 		if same := asked(t, cp, "wait=10s&since="+first.Mark); same.Mark != first.Mark || time.Since(begin) != 10*time.Second {

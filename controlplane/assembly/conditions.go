@@ -23,6 +23,7 @@ const (
 	conditionNodes        = nodes.Condition
 	conditionBackups      = "backups"
 	conditionUploaded     = "gateway_certificates"
+	conditionRotations    = "rotations"
 )
 
 func newConditions(log *slog.Logger) *health.Board {
@@ -36,6 +37,7 @@ func newConditions(log *slog.Logger) *health.Board {
 		health.Kind{Name: conditionNodes, Bad: "something is the matter with connected nodes", Good: "nothing is the matter with connected nodes"},
 		health.Kind{Name: conditionBackups, Bad: "the backup failed", Good: "backups are written again"},
 		health.Kind{Name: conditionUploaded, Bad: "a certificate of the administration API ends", Good: "no certificate of the administration API ends soon"},
+		health.Kind{Name: conditionRotations, Bad: "connected proxies hold up the rotation of a root", Good: "no connected proxy holds up the rotation of a root any more"},
 	)
 }
 

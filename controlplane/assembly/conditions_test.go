@@ -71,7 +71,7 @@ func TestReadyOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	cp.ready.serving.Store(true)
-	if status, a := readyOf(t, cp); status != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 9 {
+	if status, a := readyOf(t, cp); status != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 10 {
 		t.Fatalf("%d %+v", status, a)
 	}
 	ballast := filepath.Join(dir, "ballast")

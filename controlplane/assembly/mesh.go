@@ -85,9 +85,11 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 // openRotations makes what changes meshes by itself, through the gate: the rotation
 // of authorities, and the removal of Dataplanes whose proxies are gone.
 func (cp *ControlPlane) openRotations(context.Context) error {
+	held := &holds{board: cp.ready.conditions, progress: meshProgress{cp}, revisions: map[string]uint64{}}
+	held.board.Probe(conditionRotations, held.judge)
 	cp.mesh.rotations = meshca.NewRotations(meshca.Options{
 		Store: cp.store, Writer: cp.gate.As(model.System("rotation")), Progress: meshProgress{cp},
-		Now: time.Now, Log: cp.Log, LeafLife: leafLife, Grace: rotationGrace,
+		Now: time.Now, Log: cp.Log, LeafLife: leafLife, Grace: rotationGrace, Silence: rotationSilence, Held: held.told,
 	})
 	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.Log)
 	return nil
@@ -246,10 +248,35 @@ type meshProgress struct{ cp *ControlPlane }
 
 // Confirmed implements meshca.Progress.
 func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
-	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
-	_, err := p.cp.snapshots.WaitNodes(ctx, revision, publish.MeshScope(meshName), secrets)
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, publish.MeshScope(meshName), ofSecret)
 	return err
 }
+
+// Unrefused implements meshca.Progress.
+func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, publish.MeshScope(meshName), ofSecret)
+	return err
+}
+
+// Lacking implements meshca.Progress.
+func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
+	got := p.cp.snapshots.Progress(revision, publish.MeshScope(meshName))
+	for _, r := range got.Rejected {
+		if dataplane := strings.TrimPrefix(r.Name, meshName+"."); ofSecret(r) && !slices.Contains(refusing, dataplane) {
+			refusing = append(refusing, dataplane)
+		}
+	}
+	for _, node := range got.Waiting {
+		if dataplane := strings.TrimPrefix(node, meshName+"."); !slices.Contains(refusing, dataplane) {
+			silent = append(silent, dataplane)
+		}
+	}
+	return silent, refusing
+}
+
+// ofSecret picks refusals of certificates and roots: whoever refuses anything else may
+// have these.
+func ofSecret(r snapshot.Rejection) bool { return r.Type == resource.Secret }
 
 // Connected implements meshca.Progress. A dataplane that holds no certificate,
 // because it never ran or its last one has expired, counts as connected: it has

@@ -23,6 +23,12 @@ type Progress interface {
 	// revision of the store or a newer one says, its identity included, or with
 	// an error when ctx ends.
 	Confirmed(ctx context.Context, mesh string, revision uint64) error
+	// Unrefused is like Confirmed, but waits only for connected proxies that have
+	// answered, and refuse a secret of the revision.
+	Unrefused(ctx context.Context, mesh string, revision uint64) error
+	// Lacking returns the connected dataplanes of a mesh that Confirmed would wait for, in
+	// order: those that have not answered, and those that refuse.
+	Lacking(mesh string, revision uint64) (silent, refusing []string)
 	// Connected returns the dataplanes of a mesh that have a stream, by name.
 	Connected(mesh string) map[string]bool
 }
@@ -40,8 +46,15 @@ type Options struct {
 	// a certificate and have no stream: they may be on their way back, above all
 	// after a start of the control plane, when nobody has a stream yet.
 	Grace time.Duration
-	Now   func() time.Time
-	Log   *slog.Logger
+	// Silence is how long after the grace it waits for proxies that are connected and
+	// have not answered. Whoever has the token of a proxy can be one.
+	Silence time.Duration
+	// Held is told when the grace of a mesh is over and connected proxies keep a new
+	// authority from signing, with the revision that they lack, and with 0 when that is
+	// over. It must not block.
+	Held func(mesh string, revision uint64)
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
 // Rotations puts the authorities that meshes ask for into force. The first of a
@@ -50,8 +63,9 @@ type Options struct {
 // proxy with a certificate has confirmed that, or is away for longer than the
 // grace and everybody connected has, the new authority signs; once every
 // dataplane has confirmed that, or the last certificate under the old root has
-// expired, the old root goes. So at no moment does a proxy meet a certificate
-// that it does not trust. The steps are stored: a restart resumes them.
+// expired, the old root goes. So at no moment does a proxy that answers meet a
+// certificate that it does not trust. Who is connected and answers nothing is waited for
+// no longer than [Options].Silence; who refuses a root, until it does no more. The steps are stored: a restart resumes them.
 //
 // An authority that is asked for during a rotation supersedes the one before. A
 // pair that is not whole, while its two secrets are being replaced, changes
@@ -79,6 +93,8 @@ type rotation struct {
 	// belong to the goroutine.
 	trusting uint64
 	patience time.Time
+	// held says that [Options].Held was told of it. It belongs to the goroutine, too.
+	held bool
 	// interrupt ends what it waits for.
 	interrupt context.CancelFunc
 }

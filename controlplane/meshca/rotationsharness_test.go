@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/big"
 	"slices"
 	"sync"
@@ -33,8 +34,10 @@ type fakeProgress struct {
 	mu sync.Mutex
 	// confirmed holds the connected dataplanes by mesh and name.
 	confirmed map[string]map[string]uint64
-	moved     chan struct{}
-	fail      error
+	// refused holds those that refuse whatever they are sent.
+	refused map[string]map[string]bool
+	moved   chan struct{}
+	fail    error
 	// onConnected run before Connected answers, one in each call.
 	onConnected []func()
 }
@@ -44,12 +47,47 @@ func newFakeProgress() *fakeProgress {
 }
 
 func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
+	return p.await(ctx, meshName, revision, true)
+}
+
+func (p *fakeProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
+	return p.await(ctx, meshName, revision, false)
+}
+
+func (p *fakeProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(p.confirmed[meshName])) {
+		switch {
+		case p.refused[meshName][name]:
+			refusing = append(refusing, name)
+		case p.confirmed[meshName][name] < revision:
+			silent = append(silent, name)
+		}
+	}
+	return silent, refusing
+}
+
+// refuse connects a dataplane that refuses what it is told to trust, or does so no more.
+func (p *fakeProgress) refuse(meshName, dataplane string, yes bool) {
+	p.change(func() {
+		if p.refused == nil {
+			p.refused = map[string]map[string]bool{meshName: {}}
+		}
+		if delete(p.refused[meshName], dataplane); yes {
+			p.refused[meshName][dataplane] = true
+		}
+	})
+}
+
+func (p *fakeProgress) await(ctx context.Context, meshName string, revision uint64, answers bool) error {
 	for {
 		p.mu.Lock()
 		all, moved, fail := true, p.moved, p.fail
 		for _, at := range p.confirmed[meshName] {
-			all = all && at >= revision
+			all = all && (at >= revision || !answers)
 		}
+		all = all && len(p.refused[meshName]) == 0
 		p.mu.Unlock()
 		if all || fail != nil {
 			return fail
@@ -171,6 +209,10 @@ type rotationTest struct {
 	history *trustHistory
 	// grace is that of the processes that are started from now on.
 	grace time.Duration
+	// silence is how long they wait for who does not answer; longer than any other test.
+	silence time.Duration
+	// held is what they have told of meshes that are held up, by mesh.
+	held sync.Map
 	// now is called for every reading of the clock.
 	now func() time.Time
 }
@@ -185,7 +227,7 @@ func newRotationTest(t testing.TB, s store.Store) *rotationTest {
 
 func unopenedRotationTest(t testing.TB, handler slog.Handler) *rotationTest {
 	return &rotationTest{
-		t: t, history: &trustHistory{}, progress: newFakeProgress(), handler: handler, leaves: map[string]*x509.Certificate{}, now: time.Now,
+		t: t, history: &trustHistory{}, progress: newFakeProgress(), handler: handler, leaves: map[string]*x509.Certificate{}, now: time.Now, silence: 10 * WorkloadLife,
 	}
 }
 
@@ -193,6 +235,15 @@ func unopenedRotationTest(t testing.TB, handler slog.Handler) *rotationTest {
 func (rt *rotationTest) open(s store.Store) {
 	rt.store = &recordedStore{Store: s, history: rt.history}
 	rt.start()
+}
+
+// told implements Held.
+func (rt *rotationTest) told(name string, revision uint64) { rt.held.Store(name, revision) }
+
+// heldAt is what was told of a mesh last.
+func (rt *rotationTest) heldAt(name string) uint64 {
+	revision, _ := rt.held.LoadOrStore(name, uint64(0))
+	return revision.(uint64)
 }
 
 // direct writes without a gate.
@@ -206,7 +257,7 @@ func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) 
 func (rt *rotationTest) start() {
 	rt.r = NewRotations(Options{
 		Store: rt.store, Writer: direct{rt.store}, Progress: rt.progress, Now: func() time.Time { return rt.now() }, Log: slog.New(rt.handler),
-		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife }, Grace: rt.grace,
+		LeafLife: func(*mesh.Authority) time.Duration { return WorkloadLife }, Grace: rt.grace, Silence: rt.silence, Held: rt.told,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

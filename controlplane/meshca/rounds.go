@@ -23,6 +23,7 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 		return false, err
 	}
 	due = r.patient(w, at, due)
+	r.judge(name, at, w)
 	resting := at == nil || at.state.Phase == ""
 	if resting && due.IsZero() {
 		return true, nil
@@ -50,7 +51,7 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 }
 
 // patient begins the grace of a phase in which proxies learn a root, and returns
-// the earlier of its end and due.
+// the earliest of its end, that of the wait for silent proxies, and due.
 func (r *Rotations) patient(w *rotation, at *position, due time.Time) time.Time {
 	if at == nil || at.state.Phase != PhaseTrusting {
 		return due
@@ -58,16 +59,49 @@ func (r *Rotations) patient(w *rotation, at *position, due time.Time) time.Time 
 	if w.trusting != at.version || w.patience.IsZero() {
 		w.trusting, w.patience = at.version, r.Now().Add(r.Grace)
 	}
-	if w.patience.After(r.Now()) {
-		return sooner(due, w.patience)
+	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
+		if end.After(r.Now()) {
+			return sooner(due, end)
+		}
 	}
 	return due
+}
+
+// judge has it told whether connected proxies hold up a mesh whose grace is over.
+func (r *Rotations) judge(name string, at *position, w *rotation) {
+	held := false
+	if at != nil && at.state.Phase == PhaseTrusting && !w.patience.After(r.Now()) {
+		silent, refusing := r.Progress.Lacking(name, at.revision)
+		held = len(silent)+len(refusing) > 0
+	}
+	switch {
+	case held:
+		r.Held(name, at.revision)
+	case w.held:
+		r.Held(name, 0)
+	}
+	w.held = held
+}
+
+// answered waits until no connected proxy refuses what it is told to trust. Those that
+// have not answered get certificates that they may not trust, and are named.
+func (r *Rotations) answered(wait context.Context, name string, at *position) (bool, error) {
+	if err := r.Progress.Unrefused(wait, name, at.revision); err != nil {
+		return false, err
+	}
+	if silent, _ := r.Progress.Lacking(name, at.revision); len(silent) > 0 {
+		r.Log.Warn("a new authority signs although connected proxies have not answered that they trust it", "mesh", name, "proxies", silent, "waited", (r.Grace + r.Silence).String())
+	}
+	return true, nil
 }
 
 // confirmed waits for the connected proxies and reports whether the next step can
 // be taken, which may need proxies that are away.
 func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	trusting := at.state.Phase == PhaseTrusting
+	if trusting && !w.patience.Add(r.Silence).After(r.Now()) {
+		return r.answered(wait, name, at)
+	}
 	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil || trusting && !w.patience.After(r.Now()) {
 		return err == nil, err
 	}

@@ -15,6 +15,7 @@ meshgate_condition{condition="gateway_certificates",state="ok"} 1
 meshgate_condition{condition="nodes",state="ok"} 1
 meshgate_condition{condition="redis",state="ok"} 1
 meshgate_condition{condition="revocations_wait",state="ok"} 1
+meshgate_condition{condition="rotations",state="ok"} 1
 meshgate_condition{condition="signing_keys",state="ok"} 1
 meshgate_condition{condition="store",state="ok"} 1
 0`)))

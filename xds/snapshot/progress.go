@@ -105,7 +105,7 @@ func compareRejections(a, b Rejection) int {
 // and no node of theirs waits, or when the context ends, whichever is first. It is
 // woken by events.
 func (s *Store) Wait(ctx context.Context, revision uint64, scopes ...string) Progress {
-	in := interest{revision: revision, scopes: scopes}
+	in := interest{revision: revision, scopes: scopes, answers: true}
 	w := s.await(in)
 	defer func() { s.forget(w) }()
 	for {

@@ -11,6 +11,8 @@ type interest struct {
 	revision uint64
 	scopes   []string             // nil for all
 	blocks   func(Rejection) bool // nil for none
+	// answers is false where nodes that have not answered are not waited for.
+	answers bool
 }
 
 // waiter is one call of Wait or WaitNodes. It keeps the nodes it waits for, so
@@ -33,7 +35,16 @@ type waiter struct {
 // An event costs one node, whatever their number. The function is called under the
 // store's lock: it must be fast and must not call the store.
 func (s *Store) WaitNodes(ctx context.Context, revision uint64, scope string, blocks func(Rejection) bool) ([]Rejection, error) {
-	in := interest{revision, []string{scope}, blocks}
+	return s.waitFor(ctx, interest{revision, []string{scope}, blocks, true})
+}
+
+// WaitRefusals is like WaitNodes, but a node that has not answered is not waited for:
+// whoever has a place among the nodes may never do so.
+func (s *Store) WaitRefusals(ctx context.Context, revision uint64, scope string, blocks func(Rejection) bool) ([]Rejection, error) {
+	return s.waitFor(ctx, interest{revision, []string{scope}, blocks, false})
+}
+
+func (s *Store) waitFor(ctx context.Context, in interest) ([]Rejection, error) {
 	for {
 		w := s.await(in)
 		select {
@@ -114,7 +125,7 @@ func (in *interest) concerns(n *node) bool {
 
 // lacks reports whether a node that counts is waited for.
 func (in *interest) lacks(n *node) bool {
-	return n.waiting(in.revision) || in.blocks != nil && slices.ContainsFunc(n.newest().rejected, func(r Rejection) bool {
+	return in.answers && n.waiting(in.revision) || in.blocks != nil && slices.ContainsFunc(n.newest().rejected, func(r Rejection) bool {
 		return r.Revision <= in.revision && in.blocks(r)
 	})
 }

@@ -98,6 +98,38 @@ func TestWaitNodesHoldsForRefusalsThatBlock(t *testing.T) {
 	}
 }
 
+// TestWaitRefusalsIsForThoseWhoHaveAnswered: who says nothing holds up nobody, who refuses
+// does, also of those who had said nothing when the wait began.
+func TestWaitRefusalsIsForThoseWhoHaveAnswered(t *testing.T) {
+	st := snapshot.New()
+	a := st.Subscribe("m.a")
+	st.Subscribe("m.silent")
+	publishM(st, map[string]*resource.Set{"m.a": set("1"), "m.silent": set("1")}, 1)
+	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
+	wait := func() <-chan error {
+		c := make(chan error, 1)
+		go func() {
+			_, err := st.WaitRefusals(t.Context(), 1, "mesh/m", secrets)
+			c <- err
+		}()
+		return c
+	}
+	if err := <-wait(); err != nil {
+		t.Fatal(err)
+	}
+	a.Reject([]snapshot.Rejection{{Error: "bad", Type: resource.Secret, Revision: 1}})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := st.WaitRefusals(ended, 1, "mesh/m", secrets); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a refusal is not waited for: %v", err)
+	}
+	c := wait()
+	a.Reject(nil)
+	if err := <-c; err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWaitNodesEndsWithNodesThatGoAndWithItsContext(t *testing.T) {
 	for name, leave := range map[string]func(*snapshot.Store, *snapshot.Subscription){
 		"closed":  func(_ *snapshot.Store, a *snapshot.Subscription) { a.Close() },

@@ -85,7 +85,7 @@ func told(t *testing.T, config *tls.Config, probed chan<- string) (port string) 
 
 // shows is a configuration that shows one certificate.
 func shows(c tls.Certificate) *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS12}
+	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS13} // which Envoy does not speak by itself
 }
 
 // pools are the upstreams of a world, each with one service and two routes: /<name>

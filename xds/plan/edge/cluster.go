@@ -270,7 +270,7 @@ func oauthCluster(e Endpoint) (*resource.Resource, error) {
 	socket, err := plan.Pack(&tlsv3.UpstreamTlsContext{
 		Sni: serverName(name),
 		CommonTlsContext: &tlsv3.CommonTlsContext{
-			TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+			TlsParams:                      plan.TLSVersions(),
 			AlpnProtocols:                  []string{"http/1.1"},
 			TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{secret(SecretIdentity)},
 			ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{

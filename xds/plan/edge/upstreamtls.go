@@ -87,7 +87,7 @@ func upstreamTLS(k tlsKey, protocol string) (*anypb.Any, error) {
 		return nil, fmt.Errorf("%s does not exist", k.missing)
 	}
 	common := &tlsv3.CommonTlsContext{
-		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+		TlsParams:     plan.TLSVersions(),
 		AlpnProtocols: []string{protocol},
 	}
 	if k.certificate != "" {

@@ -59,7 +59,7 @@ type DestinationKind interface {
 // Transport is how connections to a destination are protected. It is part of keys.
 type Transport struct {
 	// Mutual says that proxy and destination prove their identities in the mesh to each
-	// other, and Life how long such a connection may last.
+	// other, and Life how long connections may last among which such ones may be, 0 for ever.
 	Mutual bool
 	Life   time.Duration
 	// Own is what else a kind looks at. It must be comparable.
@@ -167,6 +167,17 @@ func (p *Planner) fits(m *made) (yes bool) {
 		yes = kind == m.kind && k.Keeps(a, m.transport, k.Transport(a, d))
 	})
 	return yes && err == nil
+}
+
+// life is how long a connection through clusters of several protections may last: the
+// shortest of theirs, 0 if none is bounded.
+func (a *part) life() (least time.Duration) {
+	for i := range a.made {
+		if life := a.made[i].transport.Life; life > 0 && (least == 0 || life < least) {
+			least = life
+		}
+	}
+	return least
 }
 
 // madeOf finds how a cluster was made, nil for one that is not of a destination.

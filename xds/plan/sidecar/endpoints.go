@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -20,6 +21,8 @@ type assignmentKey struct {
 	name, tags string
 	// destination has the endpoints; nil if nobody serves the service.
 	destination view.Destination
+	// clear are the dataplanes of it that are spoken to in clear text, as namesOf joins them.
+	clear string
 	// local is the zone of the proxy while the mesh prefers near endpoints;
 	// aware says that it does.
 	aware bool
@@ -46,39 +49,60 @@ func named(tags mesh.Tags, d view.Destination) bool {
 func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	tags := tagsOf(k.tags)
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
-	zones := map[string]*endpointv3.LocalityLbEndpoints{}
+	clearOnes := strings.Split(k.clear, ",")
+	type place struct {
+		zone  string
+		clear bool
+	}
+	places := map[place]*endpointv3.LocalityLbEndpoints{}
 	all := endpointsOf(k.destination)
 	for i := range all {
 		e := &all[i]
 		if !e.Ready || !mesh.Matches(tags, e.Tags) {
 			continue
 		}
-		zone := e.Tags[mesh.TagZone]
-		l := zones[zone]
+		_, clearly := slices.BinarySearch(clearOnes, e.Dataplane)
+		at := place{e.Tags[mesh.TagZone], clearly}
+		l := places[at]
 		if l == nil {
-			l = &endpointv3.LocalityLbEndpoints{LoadBalancingWeight: wrapperspb.UInt32(0)}
-			if zone != "" {
-				l.Locality = &corev3.Locality{Zone: zone}
-			}
-			if k.aware && zone != k.local {
+			l = localityOf(at.zone, clearly)
+			if k.aware && at.zone != k.local {
 				l.Priority = 1
 			}
-			zones[zone] = l
+			places[at] = l
 			a.Endpoints = append(a.Endpoints, l)
 		}
 		endpoint, err := assigned(e)
 		if err != nil {
 			return nil, err
 		}
+		if clearly {
+			mark(endpoint)
+		}
 		l.LbEndpoints = append(l.LbEndpoints, endpoint)
 		l.LoadBalancingWeight.Value++
 	}
 	near := func(l *endpointv3.LocalityLbEndpoints) uint32 { return l.GetPriority() }
 	slices.SortStableFunc(a.Endpoints, func(x, y *endpointv3.LocalityLbEndpoints) int {
-		return cmp.Or(cmp.Compare(near(x), near(y)), cmp.Compare(x.GetLocality().GetZone(), y.GetLocality().GetZone()))
+		in, other := x.GetLocality(), y.GetLocality()
+		return cmp.Or(cmp.Compare(near(x), near(y)), cmp.Compare(in.GetZone(), other.GetZone()), cmp.Compare(in.GetSubZone(), other.GetSubZone()))
 	})
 	contiguous(a.Endpoints)
 	return a, nil
+}
+
+// localityOf is a group of endpoints without members. Those in clear text are a part of
+// their zone: Envoy leaves an endpoint of which only the mark changes on the connections
+// that it has, and makes one anew that moves.
+func localityOf(zone string, clearly bool) *endpointv3.LocalityLbEndpoints {
+	l := &endpointv3.LocalityLbEndpoints{LoadBalancingWeight: wrapperspb.UInt32(0)}
+	if zone != "" || clearly {
+		l.Locality = &corev3.Locality{Zone: zone}
+	}
+	if clearly {
+		l.Locality.SubZone = clearText
+	}
+	return l
 }
 
 func endpointsOf(d view.Destination) []view.Endpoint {

@@ -24,8 +24,8 @@ import (
 // inspectTimeout bounds how long a client may take to show whether it speaks TLS.
 const inspectTimeout = time.Second
 
-// handshakeTimeout bounds how long a client may take to prove who it is to an inbound of
-// TCP: until then there is no workload to be idle with.
+// handshakeTimeout bounds how long a client may take to prove who it is: until then a
+// connection of TCP is never idle, and one of HTTP has the hours of all inbounds.
 const handshakeTimeout = 10 * time.Second
 
 // inboundKey is everything that the filter chains of an inbound are made of.
@@ -111,9 +111,7 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	if proved.TransportSocket, err = downstreamTLS(k.mesh, d.Peers); err != nil {
 		return nil, err
 	}
-	if d.TCP != nil {
-		proved.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
-	}
+	proved.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 	l.FilterChains = []*listenerv3.FilterChain{proved}
 	if k.security == strict {
 		return &chains{l}, nil

@@ -102,11 +102,11 @@ func walk(m protoreflect.Message, visit func(proto.Message) error) (err error) {
 // one is the bytes of the one source that everything is subscribed from.
 var one = must(proto.MarshalOptions{Deterministic: true}.Marshal(plan.ADS()))
 
-func must(b []byte, err error) []byte {
+func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return b
+	return v
 }
 
 func (m *mentions) note(msg proto.Message) error {

@@ -30,22 +30,37 @@ func (meshServices) Find(m *view.Mesh, service string) view.Destination {
 // are in the cluster.
 func (meshServices) Inline(tags mesh.Tags, d view.Destination) bool { return named(tags, d) }
 
+// byEndpoint is what a transport has of its own in a permissive mesh: each endpoint of
+// the service is spoken to as it can be.
+type byEndpoint struct{}
+
 // Transport implements [DestinationKind]: mutual TLS always while the mesh is strict, and
-// while it is not as soon as every proxy of the service can.
-func (meshServices) Transport(a Around, d view.Destination) Transport {
-	if a.Strict() || a.Permissive() && allSecured(a, endpointsOf(d)) {
+// while it is not towards every proxy that can. The others decide for themselves alone, so
+// that a Dataplane without a proxy, which many may register, turns nobody else's
+// connections to clear text.
+func (meshServices) Transport(a Around, _ view.Destination) Transport {
+	switch {
+	case a.Strict():
 		return Transport{Mutual: true, Life: a.Life()}
+	case a.Permissive():
+		return Transport{Life: a.Life(), Own: byEndpoint{}}
 	}
 	return Transport{}
 }
 
-func allSecured(a Around, endpoints []view.Endpoint) bool {
-	for i := range endpoints {
-		if !a.Secured(endpoints[i].Dataplane) {
-			return false
+// Clear implements [clearing].
+func (meshServices) Clear(a Around, d view.Destination) string {
+	if !a.Permissive() {
+		return ""
+	}
+	var out []string
+	all := endpointsOf(d)
+	for i := range all {
+		if !a.Secured(all[i].Dataplane) {
+			out = append(out, all[i].Dataplane)
 		}
 	}
-	return len(endpoints) > 0
+	return namesOf(out)
 }
 
 // Keeps implements [DestinationKind]. Under strict mutual TLS no cluster stays that would
@@ -54,7 +69,8 @@ func (meshServices) Keeps(a Around, was, _ Transport) bool { return !a.Strict() 
 
 // Cluster implements [DestinationKind].
 func (meshServices) Cluster(d *draft.Cluster, in ClusterInput) error {
-	if err := discover(d.Proto, in); err != nil || !in.Transport.Mutual {
+	byEach := in.Transport.Own == byEndpoint{}
+	if err := discover(d.Proto, in); err != nil || !in.Transport.Mutual && !byEach {
 		return err
 	}
 	socket, err := upstreamTLS(in.Mesh, in.Tags)
@@ -62,6 +78,11 @@ func (meshServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 		return err
 	}
 	d.Proto.TransportSocket = socket
+	if byEach {
+		if d.Proto.TransportSocketMatches, err = inClear(); err != nil {
+			return err
+		}
+	}
 	life := durationpb.New(in.Transport.Life)
 	d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: life, MaxStreamDuration: life}
 	return nil

@@ -91,7 +91,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {
-		k.split = split
+		k.split, k.life = split, o.part.life()
 	} else {
 		k.routes = o.routeTable()
 		rk := outboundRoutesKey{
@@ -123,7 +123,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
 	kind, d := p.destination(service)
-	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d}
+	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d)}
 	inline := p.kinds[kind].Inline(tags, d)
 	if inline {
 		ak.name += byName

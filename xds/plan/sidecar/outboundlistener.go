@@ -41,7 +41,9 @@ type outboundKey struct {
 	// routes is the name of the route table of HTTP outbounds.
 	routes string
 	// split is where TCP connections go; nil for HTTP.
-	split       *draft.Split
+	split *draft.Split
+	// life bounds connections of TCP that certificates have proved, 0 where none has.
+	life        time.Duration
 	transparent bool
 	renamed     renames
 	selections  *policy.Choices
@@ -74,6 +76,9 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
 		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
 		d.TCP.AccessLog = log
+		if k.life > 0 { // Envoy's clusters bound connections of HTTP alone
+			d.TCP.MaxDownstreamConnectionDuration = durationpb.New(k.life)
+		}
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
 		return nil, err

@@ -31,14 +31,18 @@ func upstreamTLS(meshName string, tags mesh.Tags) (*corev3.TransportSocket, erro
 
 // downstreamTLS demands a certificate of the mesh. No ALPN is offered: the
 // client's "mesh" is for choosing the chain, and agreeing on it would keep Envoy
-// from telling HTTP/2 by its preface. Peers as in [draft.Inbound].
+// from telling HTTP/2 by its preface. Peers as in [draft.Inbound]. Nobody resumes a
+// session: a ticket stands for a certificate that Envoy would not look at again, and so
+// would outlive its end.
 func downstreamTLS(meshName string, peers []*matcherv3.StringMatcher) (*corev3.TransportSocket, error) {
 	if len(peers) == 0 {
 		peers = []*matcherv3.StringMatcher{{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: mesh.SPIFFE(meshName, "")}}}
 	}
 	packed, err := plan.Pack(&tlsv3.DownstreamTlsContext{
-		RequireClientCertificate: wrapperspb.Bool(true),
-		CommonTlsContext:         common(meshName, nil, peers...),
+		RequireClientCertificate:         wrapperspb.Bool(true),
+		CommonTlsContext:                 common(meshName, nil, peers...),
+		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
+		DisableStatefulSessionResumption: true,
 	})
 	if err != nil {
 		return nil, err
@@ -55,7 +59,7 @@ func common(meshName string, alpn []string, peers ...*matcherv3.StringMatcher) *
 	}
 	return &tlsv3.CommonTlsContext{
 		AlpnProtocols:                  alpn,
-		TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+		TlsParams:                      plan.TLSVersions(),
 		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: mesh.SecretIdentity(meshName), SdsConfig: plan.ADS()}},
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{

@@ -219,8 +219,8 @@ func (c *class) serves(selectors []mesh.Tags) bool {
 	return false
 }
 
-// Secured notes whether a proxy holds an identity and takes mutual TLS. While a
-// mesh is permissive, a service is called by mutual TLS once all its proxies do.
+// Secured notes whether a proxy holds an identity and takes mutual TLS. While a mesh is
+// permissive, it is called by mutual TLS once it does.
 func (p *Planner) Secured(name string, yes bool) {
 	if p.secured[name] == yes {
 		return
