@@ -85,3 +85,26 @@ func TestTargets(t *testing.T) {
 		t.Errorf("targets (-want +got):\n%s", diff)
 	}
 }
+
+// TestAsk: a share of a route and a route alone ask for a host, unless the route demands
+// one itself.
+func TestAsk(t *testing.T) {
+	alone := Target{Action: &routev3.RouteAction{}}
+	alone.Ask("a.example")
+	if alone.Action.GetHostRewriteLiteral() != "a.example" {
+		t.Errorf("the route is %v", alone.Action)
+	}
+	share := Target{Action: &routev3.RouteAction{}, Weight: &routev3.WeightedCluster_ClusterWeight{}}
+	share.Ask("a.example")
+	if share.Weight.GetHostRewriteLiteral() != "a.example" || share.Action.GetHostRewriteSpecifier() != nil {
+		t.Errorf("the share is %v of %v", share.Weight, share.Action)
+	}
+	demanded := Target{
+		Action: &routev3.RouteAction{HostRewriteSpecifier: &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: "b.example"}},
+		Weight: &routev3.WeightedCluster_ClusterWeight{},
+	}
+	demanded.Ask("a.example")
+	if demanded.Weight.GetHostRewriteSpecifier() != nil || demanded.Action.GetHostRewriteLiteral() != "b.example" {
+		t.Errorf("what was demanded becomes %v of %v", demanded.Weight, demanded.Action)
+	}
+}

@@ -18,3 +18,6 @@ func (p *Planner) Alone(name string) *resource.Set {
 
 // Reaches is the number of reaches.
 func (p *Planner) Reaches() int { return len(p.reaches) }
+
+// Moved is the number of reaches that the next Plan looks at.
+func (p *Planner) Moved() int { return len(p.moved) }

@@ -306,7 +306,7 @@ func (r *reach) patch(before map[*outbound]part) bool {
 }
 
 // outboundsOf lists the outbounds of a reach: the declared ones, or for proxies
-// that may reach everything one for each service of the mesh.
+// that may reach everything one for each service that the mesh has or knows.
 func (p *Planner) outboundsOf(s *reachShape) []selection.Outbound {
 	if !s.Everything {
 		return s.Outbounds
