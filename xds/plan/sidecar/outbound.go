@@ -34,6 +34,9 @@ type outbound struct {
 	wants   []want
 	renamed renames
 	part    part
+	// way are its routes behind the front of a gateway, the last that could be made; nil
+	// where it listens itself.
+	way *draft.Routes
 }
 
 // id is equal for outbounds that are built alike.
@@ -58,6 +61,9 @@ func (p *Planner) buildOutbound(o *outbound) {
 		o.part, o.wants = old, wants
 		o.part.learned = unknown
 		o.part.clusters = p.fit(&old)
+		if o.way != nil && !o.part.holds(o.way) {
+			o.way = nil
+		}
 		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
 	}
 }
@@ -86,7 +92,11 @@ func (p *Planner) makeOutbound(o *outbound) {
 	p.forConnection(o.reach.sources, selection.Principal(services, service), policy.ByDestination, policy.ByOutbound, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
-	p.listen(o, &old, chosen, destinations, protocol, names)
+	if o.reach.shape.Gateway != nil {
+		p.behind(o, p.routesOf(o, chosen, destinations, protocol, names))
+	} else {
+		p.listen(o, &old, chosen, destinations, protocol, names)
+	}
 }
 
 // listen makes the listener of an outbound, and its route table if it speaks HTTP.
@@ -110,12 +120,14 @@ func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []me
 	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
 }
 
-// routesOf is the key of the routes of an outbound.
+// routesOf is the key of the routes of an outbound. Those behind a front say what the
+// listener would.
 func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, protocol string, names renames) outboundRoutesKey {
+	behind := o.reach.shape.Gateway != nil
 	k := outboundRoutesKey{
 		mesh: p.facts.mesh, name: o.routeTable(), service: o.shape.Tags.Service(), protocol: protocol, split: o.split, renamed: names,
 		selections: p.only(chosen, func(pol *policy.Policy) bool {
-			return pol.OutboundRoutes != nil || pol.Route != nil
+			return pol.OutboundRoutes != nil || pol.Route != nil || behind && pol.Outbound != nil
 		}),
 		leads: p.leads(destinations),
 	}

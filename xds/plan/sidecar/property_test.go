@@ -138,6 +138,9 @@ func (d *driver) dataplane() {
 			spec.Networking.TransparentProxying.ReachableServices = []string{pick(d, fewServices...), "c"}
 		}
 	}
+	if pick(d, 0, 1, 2, 3) == 0 {
+		spec = entrance(pick(d, 18080, 18081), pick(d, fewServices...), pick(d, fewServices...))
+	}
 	d.put(mesh.Dataplanes, meshName, pick(d, fewNames...), spec)
 }
 
@@ -307,7 +310,7 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 
 func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
 	d := &driver{world: newWorldBeyond(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
-	d.world.t, d.world.outside = rt, d.outside
+	d.world.t, d.world.outside, d.world.front = rt, d.outside, paths{}
 	d.together = func() []string {
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(d.joined)), func(name string) bool { return !d.joined[name] })
 	}
