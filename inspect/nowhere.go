@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,9 +15,9 @@ import (
 // adviceTimeout bounds how long a write waits for the view that shows it.
 const adviceTimeout = time.Second
 
-// leading are the specs of policies that lead traffic to inbounds of their own choice.
+// leading are the specs of policies that lead traffic to places of their own choice.
 type leading interface {
-	// LeadsTo are the tags of those inbounds.
+	// LeadsTo are the tags of those places.
 	LeadsTo() []mesh.Tags
 }
 
@@ -66,42 +65,42 @@ func everybody(selector map[string]string) bool {
 
 // judge says which selectors of a policy select nobody.
 func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
-	warn := func(tags mesh.Tags, text string) {
+	s, ok := spec.(model.Selecting)
+	if !ok {
+		return nil
+	}
+	warn := func(tags mesh.Tags, known []string, text string) {
 		v := fault.Violation{Path: tags.String(), Message: text}
-		if s := tags.Service(); !slices.Contains(c.services, s) {
-			v.Message += fault.Meant(s, c.services)
+		if s := tags.Service(); !slices.Contains(known, s) {
+			v.Message += fault.Meant(s, known)
 		}
 		if !slices.Contains(out, v) {
 			out = append(out, v)
 		}
-	}
-	s, ok := spec.(model.Selecting)
-	if !ok {
-		return nil
 	}
 	inbound := pol.Kind.Document.Inbound
 	for _, tags := range s.SelectedSources() {
 		switch {
 		case everybody(tags):
 		case inbound && !c.member(tags):
-			warn(tags, "no proxy of the mesh has this, so the policy is about nobody by it")
+			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is about nobody by it")
 		case !inbound && !matched(tags, c.sources):
-			warn(tags, "no proxy of the mesh has this, so the policy is in force nowhere by it")
+			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is in force nowhere by it")
 		}
 	}
 	for _, tags := range s.SelectedDestinations() {
 		switch {
 		case everybody(tags):
 		case inbound && !matched(tags, c.inbounds):
-			warn(tags, "no inbound of the mesh has this, so the policy is in force nowhere by it")
+			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
 		case !inbound && !c.reached(mesh.Tags(tags).Service()):
-			warn(tags, "no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it")
+			warn(tags, c.reachable, "no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it")
 		}
 	}
 	if l, ok := spec.(leading); ok {
 		for _, tags := range l.LeadsTo() {
-			if !everybody(tags) && !matched(tags, c.inbounds) {
-				warn(tags, "no inbound of the mesh has this, so what is led here is not served")
+			if !everybody(tags) && !matched(tags, c.inbounds) && !matched(tags, c.beyond) {
+				warn(tags, c.reachable, "no inbound of the mesh has this, so what is led here is not served")
 			}
 		}
 	}
@@ -118,9 +117,9 @@ func matched(selector mesh.Tags, sets map[string]mesh.Tags) bool {
 	return false
 }
 
-// reached reports whether a service is served, or named by an outbound; any is.
+// reached reports whether a service is there for callers, or named by an outbound; any is.
 func (c *census) reached(service string) bool {
-	return service == "" || service == mesh.AnyValue || c.outbounds[service] || slices.Contains(c.services, service)
+	return service == "" || service == mesh.AnyValue || c.outbounds[service] || slices.Contains(c.reachable, service)
 }
 
 // member reports whether the certificate of some proxy has all tags of a selector: those
@@ -137,13 +136,4 @@ next:
 		return true
 	}
 	return false
-}
-
-// servicesOf names the services of a mesh.
-func servicesOf(m *view.Mesh) []string {
-	names := map[string]bool{}
-	for s := range m.Services() {
-		names[s.Name] = true
-	}
-	return slices.Sorted(maps.Keys(names))
 }

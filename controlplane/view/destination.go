@@ -91,6 +91,20 @@ func (m *Mesh) Destinations() iter.Seq[string] {
 	}
 }
 
+// Beyond yields the services that resources locate and no inbound serves, in no particular
+// order. One that resources of several kinds locate is there for each of these.
+func (m *Mesh) Beyond() iter.Seq2[string, *Located] {
+	return func(yield func(string, *Located) bool) {
+		for _, x := range m.located {
+			for service, l := range x.services.all() {
+				if m.Service(service) == nil && !yield(service, l) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Locates yields the services that a resource locates, each once; none for a resource
 // that does not exist.
 func (m *Mesh) Locates(k *model.Kind, name string) iter.Seq[string] {
