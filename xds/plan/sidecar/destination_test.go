@@ -85,7 +85,12 @@ func (outsides) Transport(_ sidecar.Around, d view.Destination) sidecar.Transpor
 	return sidecar.Transport{Own: authority{d.(*view.Located).Specs[0].(*outsideSpec).CA}}
 }
 
-func (outsides) Keeps(_ sidecar.Around, was, due sidecar.Transport) bool { return was == due }
+func (outsides) Keeps(_ sidecar.Around, was, due sidecar.Transport) bool {
+	if due.Own.(authority).ca == "unsaid" {
+		panic("nobody knows what is due")
+	}
+	return was == due
+}
 
 func (outsides) Cluster(d *draft.Cluster, in sidecar.ClusterInput) error {
 	c := d.Proto
@@ -105,7 +110,7 @@ func (outsides) Cluster(d *draft.Cluster, in sidecar.ClusterInput) error {
 	switch ca {
 	case "":
 		return nil
-	case "broken":
+	case "broken", "unsaid":
 		return errors.New("no certificate")
 	}
 	host := in.Destination.Members()[0].Address
@@ -248,22 +253,24 @@ func (w *world) hold(t *testing.T, proxies []string, steps []step) {
 }
 
 // TestDestinationThatCannotBeMade: a cluster stays as it was while what it demands of its
-// host is what is due, and goes if not.
+// host is what is due, and goes if not, or if its kind cannot tell.
 func TestDestinationThatCannotBeMade(t *testing.T) {
-	w := abroad(t)
-	w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", "broken"))
-	change := w.take()
-	w.planner.Update(change.State, change.Keys, change.All)
-	w.planner.Plan()
-	for _, name := range []string{"web-1", "jobs-1"} {
-		if w.planner.Set(name).Get(resource.Cluster, "maps@by-name") != nil {
-			t.Errorf("%s still calls in clear what is to prove itself", name)
-		}
-		if len(w.planner.Failures(name)) == 0 {
-			t.Errorf("nobody hears of it at %s", name)
-		}
-	}
-	if w.planner.Set("web-1").Get(resource.Cluster, "mail@by-name") == nil {
-		t.Error("another destination went along")
+	for _, ca := range []string{"broken", "unsaid"} {
+		t.Run(ca, func(t *testing.T) {
+			w := abroad(t)
+			w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", ca))
+			w.replan()
+			for _, name := range []string{"web-1", "jobs-1"} {
+				if w.planner.Set(name).Get(resource.Cluster, "maps@by-name") != nil {
+					t.Errorf("%s still calls in clear what is to prove itself", name)
+				}
+				if len(w.planner.Failures(name)) == 0 {
+					t.Errorf("nobody hears of it at %s", name)
+				}
+			}
+			if w.planner.Set("web-1").Get(resource.Cluster, "mail@by-name") == nil {
+				t.Error("another destination went along")
+			}
+		})
 	}
 }
