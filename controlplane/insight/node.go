@@ -52,6 +52,9 @@ type Node struct {
 	// Conditions are what its agent says is not in order.
 	NotReady   string
 	Conditions []health.Condition
+	// NotReadySince is when the agent said so first, whatever the messages since, on a link
+	// to this process; zero if it is ready.
+	NotReadySince time.Time
 	// Versions are what it said of itself; nil if it said nothing.
 	Versions *Versions
 	// CertificateExpires is the end of the newest identity that it was given,
@@ -256,6 +259,9 @@ func (p *proxy) node(at id) Node {
 	switch n.State {
 	case Connected:
 		n.Trouble, n.NotReady, n.Conditions = p.trouble, p.notReady, p.conditions
+		if p.unready != nil {
+			n.NotReadySince = *p.unready
+		}
 	case Away:
 		n.Returning = p.returning != nil
 	}

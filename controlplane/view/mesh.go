@@ -22,14 +22,15 @@ type MeshService struct {
 	Named bool
 }
 
-// Endpoint is one inbound of a dataplane as others see it.
+// Endpoint is one inbound of a dataplane, or a place that a resource locates, as others
+// see it.
 type Endpoint struct {
 	// Address is an IP address or a DNS name.
 	Address string
 	Port    uint32
-	// Tags of the inbound.
+	// Tags of the inbound or of the place.
 	Tags mesh.Tags
-	// Dataplane is the name of the proxy it belongs to.
+	// Dataplane is the name of the proxy it belongs to, empty for what a resource locates.
 	Dataplane string
 	// Ready endpoints take traffic. Others tell what the service speaks while none
 	// is ready.

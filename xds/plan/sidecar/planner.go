@@ -19,7 +19,10 @@ type Planner struct {
 	// policies is ordered by phase, otherwise as given.
 	policies []*policy.Policy
 	// kinds are those of destinations; the first that has a service reaches it.
-	kinds   []DestinationKind
+	kinds []DestinationKind
+	// front makes the listeners of gateways; nil where the outbounds of every proxy listen
+	// themselves.
+	front   Front
 	outside policy.Outside
 	// log is the same as long as the planner is, and so in no key.
 	log      accesslog.Settings
@@ -63,6 +66,8 @@ type cells struct {
 	assignments    *memo[assignmentKey, *resource.Resource]
 	outbounds      *memo[outboundKey, *resource.Resource]
 	outboundRoutes *memo[outboundRoutesKey, *resource.Resource]
+	ways           *memo[outboundRoutesKey, *draft.Routes]
+	fronts         *memo[frontRoutesKey, *resource.Resource]
 	chains         *memo[inboundKey, *chains]
 	inboundRoutes  *memo[inboundRoutesKey, *resource.Resource]
 	listeners      *memo[listenerKey, *resource.Resource]
@@ -112,7 +117,7 @@ func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settin
 		cells: cells{
 			newMemo[splitKey, *draft.Split](), newMemo[clusterKey, *resource.Resource](), newMemo[localKey, *resource.Resource](),
 			newMemo[assignmentKey, *resource.Resource](), newMemo[outboundKey, *resource.Resource](),
-			newMemo[outboundRoutesKey, *resource.Resource](), newMemo[inboundKey, *chains](),
+			newMemo[outboundRoutesKey, *resource.Resource](), newMemo[outboundRoutesKey, *draft.Routes](), newMemo[frontRoutesKey, *resource.Resource](), newMemo[inboundKey, *chains](),
 			newMemo[inboundRoutesKey, *resource.Resource](), newMemo[listenerKey, *resource.Resource](),
 			newMemo[redirectKey, *resource.Resource](), newMemo[redirectKey, *resource.Resource](),
 			newMemo[contributionKey, *contribution](), newMemo[patchKey, *resource.Resource](),
@@ -245,7 +250,7 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 // they are built, so everything is asked for once before.
 func (p *Planner) sweep() {
 	c := &p.cells
-	if !c.clusters.crowded() && !c.assignments.crowded() && !c.outbounds.crowded() && !c.outboundRoutes.crowded() &&
+	if !c.clusters.crowded() && !c.assignments.crowded() && !c.outbounds.crowded() && !c.outboundRoutes.crowded() && !c.ways.crowded() && !c.fronts.crowded() &&
 		!c.chains.crowded() && !c.inboundRoutes.crowded() && !c.listeners.crowded() && !c.splits.crowded() && !c.locals.crowded() && !c.redirects.crowded() && !c.contributions.crowded() && !c.patches.crowded() {
 		return
 	}
@@ -254,6 +259,7 @@ func (p *Planner) sweep() {
 		for _, o := range r.outbounds {
 			p.buildOutbound(o)
 		}
+		p.stand(r)
 	}
 	for _, class := range p.classes {
 		p.redirected(class)
@@ -272,6 +278,8 @@ func (p *Planner) sweep() {
 	c.assignments.sweep(p.round)
 	c.outbounds.sweep(p.round)
 	c.outboundRoutes.sweep(p.round)
+	c.ways.sweep(p.round)
+	c.fronts.sweep(p.round)
 	c.chains.sweep(p.round)
 	c.inboundRoutes.sweep(p.round)
 	c.listeners.sweep(p.round)
