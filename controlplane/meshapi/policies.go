@@ -19,7 +19,7 @@ type Policies interface {
 	// Of shows the policies that are chosen for the places of a dataplane and, with explain,
 	// what is in force.
 	Of(ctx context.Context, mesh, dataplane string, explain bool, show func(doc any) error) error
-	// Rules shows the resulting rules of policies that name their clients, for a dataplane.
+	// Rules shows the rules for a dataplane that result from policies with a target.
 	Rules(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
