@@ -10,8 +10,8 @@ import (
 )
 
 // TestClockThatWasSet: a clock that was set is a condition at once, with a text that says how
-// it ends. A request after the end finds the condition good. The log has one line for the
-// begin and one for the end.
+// it ends. A request after its end finds the condition good. The log has one line for its
+// beginning and one for its end.
 func TestClockThatWasSet(t *testing.T) {
 	cp, log := stateOf(t, t.TempDir())
 	cp.ready.serving.Store(true)
