@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestVerdict: a failure after the begin has another exit code than one before it.
+// TestVerdict: a failure after the program has begun has another exit code than one before.
 func TestVerdict(t *testing.T) {
 	root := rootCommand()
 	if code, _ := verdict(root, errors.New("x")); code != cli.ExitNotBegun {
