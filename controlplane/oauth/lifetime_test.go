@@ -66,7 +66,8 @@ func TestRowEnds(t *testing.T) {
 	}
 }
 
-// TestGraceEnds: within the grace a spent refresh token yields its pair once more; from its end on it revokes the family.
+// TestGraceEnds: within the grace a spent refresh token yields its pair once more; after the
+// grace, its use revokes the family.
 func TestGraceEnds(t *testing.T) {
 	for _, b := range boundary {
 		t.Run(b.name, func(t *testing.T) {
