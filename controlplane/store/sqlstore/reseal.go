@@ -341,7 +341,8 @@ func (t *rows) redigest(r *record) (readable bool, err error) {
 	return true, nil
 }
 
-// resealed drops the checks of older keys, if no row needs them. It reports whether it has.
+// resealed drops the checks of older keys if no row needs these keys. It reports whether no
+// older key is needed.
 func (t *rows) resealed() (done bool, err error) {
 	c := t.sealing.Load()
 	if !c.mixed {

@@ -155,7 +155,7 @@ func (t *Tx) remove(doomed []*model.Resource) error {
 	return nil
 }
 
-// record notes a change and, where the kind says so, an event.
+// record notes a change and, if the kind requires it, an event.
 func (t *Tx) record(c store.Change) {
 	t.changes = append(t.changes, c)
 	r := c.New
