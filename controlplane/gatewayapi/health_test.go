@@ -24,13 +24,13 @@ func (p proxies) Clusters(context.Context, string) map[string][]byte {
 	return out
 }
 
-// host is a host of a cluster in Envoy's words.
+// host returns a host of a cluster in Envoy's format.
 func host(address, name, status string) string {
 	return fmt.Sprintf(`{"address":{"socket_address":{"address":%q,"port_value":80}},"hostname":%q,"weight":100,"health_status":%s}`, address, name, status)
 }
 
-// TestHealthOfTargets: the state of a target is what gateways see, the worst of
-// them where they differ.
+// TestHealthOfTargets: the state of a target is what gateways see. If they differ, the worst
+// state counts.
 func TestHealthOfTargets(t *testing.T) {
 	seen := proxies{}
 	f := setupWith(t, func(o *gatewayapi.Options) { o.Proxies = seen })
@@ -122,8 +122,7 @@ func TestHealthOfTargets(t *testing.T) {
 	}
 }
 
-// TestTagPages: every tag of every entity is listed once, whatever the size of
-// the pages.
+// TestTagPages: every tag of every entity is listed once, whatever the size of the pages.
 func TestTagPages(t *testing.T) {
 	f := setup(t, nil)
 	var want []string
