@@ -1,6 +1,8 @@
 package revoke
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -153,6 +155,46 @@ func TestCreatedAgain(t *testing.T) {
 			t.Errorf("deleted: %+v", e)
 		}
 	})
+}
+
+// A token that was revoked and created again while Redis was away is not left with the
+// record of before: a filter that is out of reach believes what stands there, under the
+// same epoch, as soon as the revocation is confirmed. A store that does not give the new
+// record just then leaves a tombstone.
+func TestCreatedAgainWhileRedisWasAway(t *testing.T) {
+	for name, trouble := range map[string]func(context.Context) error{
+		"with a store that answers": nil,
+		"with a store that fails":   func(context.Context) error { return errors.New("disk I/O error") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+				m := newModelFilter("node", redis)
+				m.trust, m.seen = w.trust(), time.Now()
+				old := w.mint("a", false)
+				read := func() *contract.Record { return m.fromRedis(contract.HashToken([]byte("a"))) }
+				before := read()
+				if before == nil {
+					t.Fatal("no record at first")
+				}
+				redis.be(gone)
+				_ = w.delete(old)
+				w.mint("a", true)
+				w.source.be(trouble)
+				redis.be(fine)
+				w.settles(t)
+				if w.trust().Epoch != m.trust.Epoch {
+					t.Fatal("another epoch was drawn, so this shows nothing")
+				}
+				after := read()
+				if after != nil && after.Revision <= before.Revision {
+					t.Errorf("the record of revision %d is believed, that of before is of %d", after.Revision, before.Revision)
+				}
+				if (after != nil) != (trouble == nil) {
+					t.Errorf("found %+v", after)
+				}
+			})
+		})
+	}
 }
 
 // A floor that got no answer may arrive after one that was written since, also when

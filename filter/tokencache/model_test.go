@@ -28,7 +28,8 @@ func (v version) before(o version) bool {
 type modelStore struct {
 	revision uint64
 	valid    [modelTokens]bool
-	// tokens and owners are the revisions of revocations.
+	// tokens are the revisions of the last revocation or creation of each, which share a
+	// row of the store; owners are those of revocations.
 	tokens map[int]uint64
 	owners map[contract.Invalidation]uint64 // by subject and id alone
 }
@@ -205,7 +206,10 @@ func (m *model) writeClock(at contract.Position) {
 	m.redis[contract.RedisClockKey] = m.clock
 }
 
-// keep puts Redis in order, and gives trust again. always draws another epoch.
+// keep puts Redis in order, and gives trust again. always draws another epoch. Redis in
+// order holds what the log says of every token in it, so a token that was created again
+// gets its record. A replay of those alone that are gone leaves the record of before the
+// revocation, under an epoch that still counts.
 func (m *model) keep(always bool) {
 	if !m.writable || (m.inOrder && m.written == m.server && bytes.Equal(m.redis[contract.RedisClockKey], m.clock)) {
 		return
@@ -213,10 +217,8 @@ func (m *model) keep(always bool) {
 	if always || m.epoch == 0 || m.written != m.server || !bytes.Equal(m.redis[contract.RedisClockKey], m.clock) {
 		m.epoch++
 	}
-	for i := range modelTokens {
-		if !m.store.valid[i] {
-			m.refill(i)
-		}
+	for i := range m.store.tokens {
+		m.refill(i)
 	}
 	for o := range m.store.owners {
 		m.writeFloor(o)
