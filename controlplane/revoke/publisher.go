@@ -118,6 +118,7 @@ func (r *Revoker) publishAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.history.at
+	r.outdate(entries)
 	r.reshape(from, shapes) // before they hear of what concerns new members only
 	r.history.add(r.o.Clock.Earliest(), entries)
 	d := r.broadcast(from, at, entries)

@@ -169,9 +169,10 @@ type Revoker struct {
 	// knownOf counts the processes among them by node.
 	knownOf map[string]int
 	tally   tally // of known
-	// readers are the scopes of which filters were linked, over all processes. reshapedAt is
-	// the newest revision, of those that are published, at which one came to consist of others.
-	readers    map[string]struct{}
+	// readers are the scopes of which filters were linked, over all processes, or are about to
+	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
+	// are published, at which one came to consist of others.
+	readers    map[string]bool
 	reshapedAt map[string]uint64
 	// writes have begun and have no position yet; queue waits for the publisher;
 	// rounds wait for filters; revokedAt is the position of the newest revocation.
@@ -236,7 +237,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		o:       o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, places: places.New(o.Places), ofNode: map[string]map[*link]struct{}{},
 		known: map[string]*known{}, knownOf: map[string]int{}, written: map[string]int64{},
-		readers: map[string]struct{}{}, reshapedAt: map[string]uint64{},
+		readers: map[string]bool{}, reshapedAt: map[string]uint64{},
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})
@@ -310,7 +311,7 @@ func (r *Revoker) load(tx store.Reader) error {
 		return err
 	}
 	for _, row := range readerRows {
-		r.readers[row.Name] = struct{}{}
+		r.readers[row.Name] = true
 	}
 	r.forgetOld()
 	if r.before, err = storedEpoch(tx); err != nil {

@@ -63,7 +63,7 @@ func (r *Revoker) Stage(tx store.Tx) error {
 }
 
 // tombstonesOf returns the tombstones of one change.
-func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) ([]*Tombstone, error) {
+func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[model.Key]bool) ([]*Tombstone, error) {
 	s, ok := r.o.Subjects[cmp.Or(c.Old, c.New).Kind]
 	switch {
 	case !ok:
@@ -79,7 +79,7 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]b
 		return []*Tombstone{r.ofOwner(s, c.Old.Scope, c.Old.Name)}, nil
 	case store.IsUnread(c.Old):
 		return r.unreadTombstones(c.Old)
-	case c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]:
+	case c.Op == store.Deleted && r.isCovered(s, c.Old, covered):
 		return nil, nil
 	}
 	return r.tokenTombstones(s, c), nil
@@ -138,18 +138,24 @@ func (r *Revoker) ended(res *model.Resource) bool {
 	return !at.IsZero() && !r.o.Clock.Earliest().Before(at)
 }
 
-// covered lists credentials that are deleted by these changes.
-func (r *Revoker) covered(changes []store.Change) map[string]bool {
-	out := map[string]bool{}
+// covered lists credentials that are deleted by these changes, as they are named by their
+// tokens: by the scope that both are in, and the id.
+func (r *Revoker) covered(changes []store.Change) map[model.Key]bool {
+	out := map[model.Key]bool{}
 	for _, c := range changes {
 		if c.Op != store.Deleted {
 			continue
 		}
 		if s, ok := r.o.Subjects[c.Old.Kind]; ok && s.Is == contract.SubjectCredential {
-			out[c.Old.Name] = true
+			out[model.Key{Scope: c.Old.Scope, Name: c.Old.Name}] = true
 		}
 	}
 	return out
+}
+
+// isCovered reports whether the floor of its credential takes a token back.
+func (r *Revoker) isCovered(s Subject, token *model.Resource, covered map[model.Key]bool) bool {
+	return s.Under != nil && covered[model.Key{Scope: token.Scope, Name: s.Under(token.Spec)}]
 }
 
 // lasting is when no record of a token with that expiry (0 for never) can be used

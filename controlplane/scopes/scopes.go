@@ -16,7 +16,9 @@ type Resolver interface {
 	// store.
 	Resolve(r store.Reader, scope string) (Source, error)
 	// Shapes reports whether a change of a key may change what a scope consists of. It
-	// may be asked of any key, and knows nothing of the state.
+	// may be asked of any key, and knows nothing of the state. Such a change is announced:
+	// it has a revision of its own, by which what was read before it is told from what was
+	// read after.
 	Shapes(scope string, key model.Key) bool
 	// ReadOnly reports whether nobody may write a key, because its scope is made of others.
 	// It is asked about keys of control planes only.
