@@ -2,9 +2,9 @@ package tokencache
 
 import "testing"
 
-// Orders that random ones have found. Each ends with an answer of the look-up that it
+// Orders that random ones have found, or meet too seldom. Each ends with an answer of the look-up that it
 // is about, so that none passes because nobody was answered.
-func TestOrdersOnceFound(t *testing.T) {
+func TestOrders(t *testing.T) {
 	newWorld := modelWorlds(t)
 	for name, o := range map[string]struct {
 		order []event
@@ -23,6 +23,17 @@ func TestOrdersOnceFound(t *testing.T) {
 			{(*model).toggleWritable, 0},
 			{(*model).pass, 3}, // the keeper looks, and the lease ends
 			{(*model).checkOne, 0},
+		}, 2},
+		// The filter has no link, and was told of a member that leaves. When its lease is over
+		// that is confirmed, by Redis alone.
+		"a member leaves, and comes back, while the filter is out of reach": {[]event{
+			{(*model).checkOne, 3}, // of the other control plane
+			{(*model).toggleControl, 0},
+			{(*model).toggleMember, 0},
+			{(*model).pass, 3},
+			{(*model).checkOne, 3}, // is not found
+			{(*model).toggleMember, 0},
+			{(*model).checkOne, 3},
 		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
