@@ -57,12 +57,16 @@ func believes(path string, by *contract.ControlPlaneSettings, now time.Time) boo
 		return false
 	}
 	var said struct {
-		Address string         `json:"address"`
-		Node    string         `json:"node"`
-		Trust   contract.Trust `json:"trust"`
-		Leased  int64          `json:"leased_ms"`
+		Address string           `json:"address"`
+		Node    string           `json:"node"`
+		Trust   contract.Trust   `json:"trust"`
+		Scopes  *contract.Scopes `json:"scopes"`
+		Leased  int64            `json:"leased_ms"`
 	}
 	if contract.DecodeJSON(data, &said) != nil || said.Address != by.Address || said.Node != by.Node {
+		return false
+	}
+	if said.Scopes == nil || said.Scopes.Check() != nil {
 		return false
 	}
 	n := len(said.Trust.Servers)

@@ -61,7 +61,7 @@ func TestBlindWithoutTheRedisItWasToldOf(t *testing.T) {
 	write := writing(t, a)
 	write("settings.json", `{"control_plane":{"address":%q,"ca_file":"ca","token_file":"token","node":%q}}`, a.host, a.NodeID())
 	told := func(epoch int, server string) {
-		write(contract.TrustFile, `{"address":%q,"node":%q,"trust":{"epoch":%d,"servers":[%q]},"leased_ms":%d}`, a.host, a.NodeID(), epoch, server, time.Now().UnixMilli())
+		write(contract.TrustFile, `{"address":%q,"node":%q,"trust":{"epoch":%d,"servers":[%q]},"scopes":{"of":"default","members":["default"]},"leased_ms":%d}`, a.host, a.NodeID(), epoch, server, time.Now().UnixMilli())
 	}
 	expect := func(when, want string) {
 		t.Helper()

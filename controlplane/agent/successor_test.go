@@ -258,7 +258,7 @@ func TestBelieves(t *testing.T) {
 	if believes(path, by, now) {
 		t.Error("without a file")
 	}
-	const said = `{"address":"cp:5678","node":"cp/default/gw","trust":{"epoch":7,"servers":["a"]},"leased_ms":%d}`
+	const said = `{"address":"cp:5678","node":"cp/default/gw","trust":{"epoch":7,"servers":["a"]},"scopes":{"of":"default","members":["default"]},"leased_ms":%d}`
 	leased := func(text string, age time.Duration) string { return fmt.Sprintf(text, now.Add(-age).UnixMilli()) }
 	for text, want := range map[string]bool{
 		leased(said, time.Hour):                                     true,
@@ -272,6 +272,9 @@ func TestBelieves(t *testing.T) {
 		leased(strings.Replace(said, `["a"]`, `["b","a"]`, 1), 0):   false,
 		leased(strings.Replace(said, `"node"`, `"unknown"`, 1), 0):  false,
 		strings.Replace(said, `,"leased_ms":%d`, "", 1):             false,
+		// An older filter was not told whose credentials count, and a newer one reads nothing then.
+		leased(strings.Replace(said, `,"scopes":{"of":"default","members":["default"]}`, "", 1), 0): false,
+		strings.Replace(said, `["default"]`, `["b","a"]`, 1):                                        false,
 		`{"trust":`: false,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -59,7 +59,7 @@ func TestTokenChecksStop(t *testing.T) {
 	a.lost.Store(&long)
 	expect("no token is checked here", "", "", "")
 	write("settings.json", `{"control_plane":{"address":%q,"ca_file":"ca","token_file":"token","node":%q}}`, a.host, a.NodeID())
-	write(contract.TrustFile, `{"address":%q,"node":%q,"trust":{"epoch":7,"servers":[%q]},"leased_ms":%d}`, a.host, a.NodeID(), identity, time.Now().UnixMilli())
+	write(contract.TrustFile, `{"address":%q,"node":%q,"trust":{"epoch":7,"servers":[%q]},"scopes":{"of":"default","members":["default"]},"leased_ms":%d}`, a.host, a.NodeID(), identity, time.Now().UnixMilli())
 	write(contract.Level2File, `{"address":%q,"node":%q,"level2":{"keys":[]}}`, a.host, a.NodeID())
 	expect("no Redis stands in", "", "stopped", "no Redis stands in for the control plane (redis.nodeURL is not set")
 	write(contract.Level2File, `{"address":%q,"node":%q,"level2":{"redis":{"url":%q}}}`, a.host, a.NodeID(), url)

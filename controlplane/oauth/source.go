@@ -72,7 +72,7 @@ func record(r store.Reader, src scopes.Source, hash contract.Hash, now time.Time
 		return nil, err
 	}
 	return &contract.Record{
-		Version: contract.RecordVersion, Expires: expires, Service: token.Service,
+		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service,
 		Credential: contract.Credential{ID: app.Name, ClientID: app.Spec.(*gateway.Application).ClientID},
 		Consumer:   consumer, Scope: token.Scope, UserID: token.AuthenticatedUserID,
 	}, nil
@@ -93,7 +93,7 @@ func keyRecord(r store.Reader, src scopes.Source, index string, now time.Time) (
 		return nil, err
 	}
 	return &contract.Record{
-		Version: contract.RecordVersion, Expires: key.DropAt, Key: true,
+		Version: contract.RecordVersion, Expires: key.DropAt, Plane: res.Scope, Key: true,
 		Credential: contract.Credential{ID: res.Name, ClientID: res.Name}, Consumer: consumer,
 	}, nil
 }

@@ -19,6 +19,7 @@ const (
 	isTombstone what = iota
 	isFloor
 	isRecord
+	isMembers
 )
 
 // cell is one key to write.
@@ -115,7 +116,7 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	now := k.r.o.Clock.Earliest()
 	epoch := k.epoch()
 	entries = slices.Clone(entries)
-	floors, err := k.newest(ctx, entries)
+	floors, members, err := k.newest(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -126,12 +127,11 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 		if !e.live(now) {
 			continue
 		}
-		if key, owner := e.floorKey(); owner {
-			// Records that were written after the entry need the floor for longer than it.
-			set.add(cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)})
+		c, some := k.cellOf(e, epoch, floors, members)
+		if !some {
 			continue
 		}
-		set.add(cell{isTombstone, contract.RedisRecordKey(e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires})
+		set.add(c)
 		if e.again {
 			there = append(there, refill{scope: e.scope, token: e.inv.Token})
 		}
@@ -143,15 +143,37 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	return set.cells, nil
 }
 
-// newest reads how far the owners among entries are revoked in the store, and which of
-// the tokens are there again. Publications come in another order than their commits: one
+// cellOf is what an entry writes, if anything: what an older release has revoked is in no
+// record that counts.
+func (k *keeper) cellOf(e *entry, epoch contract.Epoch, floors map[string]uint64, members map[string]cell) (c cell, some bool) {
+	if e.inv.Subject == subjectScope {
+		return members[e.inv.ID], true
+	}
+	if e.scope == "" {
+		return cell{}, false
+	}
+	if key, owner := e.floorKey(); owner {
+		// Records that were written after the entry need the floor for longer than it.
+		return cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)}, true
+	}
+	return cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires}, true
+}
+
+// newest reads how far the owners among entries are revoked in the store, which of
+// the tokens are there again, and what scopes consist of. Publications come in another order than their commits: one
 // that is late must not lower what a later commit has raised already, nor take away the
 // record of a token that a later commit has made.
-func (k *keeper) newest(ctx context.Context, entries []entry) (map[string]uint64, error) {
-	floors := map[string]uint64{}
-	return floors, k.r.o.Store.View(ctx, func(tx store.Reader) (err error) {
+func (k *keeper) newest(ctx context.Context, entries []entry) (floors map[string]uint64, members map[string]cell, err error) {
+	floors, members = map[string]uint64{}, map[string]cell{}
+	return floors, members, k.r.o.Store.View(ctx, func(tx store.Reader) (err error) {
 		for i := range entries {
 			e := &entries[i]
+			if e.inv.Subject == subjectScope {
+				if members[e.inv.ID], err = k.membersCell(tx, e.inv.ID); err != nil {
+					return err
+				}
+				continue
+			}
 			key, owner := e.floorKey()
 			if !owner {
 				if err := e.renew(tx); err != nil {
@@ -159,9 +181,9 @@ func (k *keeper) newest(ctx context.Context, entries []entry) (map[string]uint64
 				}
 				continue
 			}
-			row := credentialRow(entries[i].inv.ID)
-			if entries[i].inv.Subject == contract.SubjectConsumer {
-				row = consumerRow(entries[i].inv.ID)
+			row := credentialRow(e.scope, e.inv.ID)
+			if e.inv.Subject == contract.SubjectConsumer {
+				row = consumerRow(e.scope, e.inv.ID)
 			}
 			if floors[key], err = floorOf(tx, row); err != nil {
 				return err
@@ -176,10 +198,9 @@ func (e *entry) renew(tx store.Reader) error {
 	if e.again {
 		return nil
 	}
-	row, err := tx.Get(tombstones, "", tokenRow(hex.EncodeToString(e.inv.Token[:])))
+	row, err := tx.Get(tombstones, "", tokenRow(e.scope, hex.EncodeToString(e.inv.Token[:])))
 	if err == nil {
-		t := row.Spec.(*Tombstone)
-		e.again, e.scope = t.Again, t.Scope
+		e.again = row.Spec.(*Tombstone).Again
 		return nil
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -192,9 +213,9 @@ func (e *entry) renew(tx store.Reader) error {
 func (e *entry) floorKey() (key string, owner bool) {
 	switch e.inv.Subject {
 	case contract.SubjectCredential:
-		return contract.RedisCredentialKey(e.inv.ID), true
+		return contract.RedisCredentialKey(e.scope, e.inv.ID), true
 	case contract.SubjectConsumer:
-		return contract.RedisConsumerKey(e.inv.ID), true
+		return contract.RedisConsumerKey(e.scope, e.inv.ID), true
 	case contract.SubjectToken:
 	}
 	return "", false
@@ -212,6 +233,14 @@ func newer(a, b []byte) bool {
 // record, so they are never too low for it. The caller makes sure that no revocation
 // is written between this and the writing of the cells.
 func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
+	if q.members {
+		var c cell
+		err := k.r.o.Store.View(ctx, func(tx store.Reader) (err error) {
+			c, err = k.membersCell(tx, q.scope)
+			return err
+		})
+		return []cell{c}, err
+	}
 	rec, _, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
 	if err != nil || rec == nil {
 		return nil, err
@@ -219,7 +248,7 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 	own := *rec
 	own.Revision, own.Until, own.Epoch = revision, k.until(), k.epoch()
 	k.count(own.Until)
-	floors, err := k.floorCells(ctx, &own)
+	floors, err := k.floorCells(ctx, q.scope, &own)
 	if err != nil {
 		return nil, err
 	}
@@ -231,29 +260,34 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 	if own.Expires != 0 {
 		expires = min(expires, own.Expires)
 	}
-	return append(floors, cell{isRecord, contract.RedisRecordKey(q.token), data, expires}), nil
+	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, q.token), data, expires}), nil
 }
 
-// floorCells reads the floors of the owners of a record: 0 if nothing was revoked
-// that could still matter.
-func (k *keeper) floorCells(ctx context.Context, rec *contract.Record) (out []cell, err error) {
+// floorCells reads the floors of the owners of a record, 0 if nothing was revoked
+// that could still matter, and what the scope consists of that the record is for.
+func (k *keeper) floorCells(ctx context.Context, scope string, rec *contract.Record) (out []cell, err error) {
 	err = k.r.o.Store.View(ctx, func(tx store.Reader) error {
-		credential, err := floorOf(tx, credentialRow(rec.Credential.ID))
+		members, err := k.membersCell(tx, scope)
 		if err != nil {
 			return err
 		}
+		credential, err := floorOf(tx, credentialRow(rec.Plane, rec.Credential.ID))
+		if err != nil {
+			return err
+		}
+		out = append(out, members)
 		// Every record that it guards has ended when it goes, and each record that
 		// is written later renews it.
 		expires := rec.Until + expiryMargin.Milliseconds()
 		add := func(key string, revision uint64) {
 			out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires})
 		}
-		add(contract.RedisCredentialKey(rec.Credential.ID), credential)
+		add(contract.RedisCredentialKey(rec.Plane, rec.Credential.ID), credential)
 		if rec.Consumer == nil {
 			return nil
 		}
-		consumer, err := floorOf(tx, consumerRow(rec.Consumer.ID))
-		add(contract.RedisConsumerKey(rec.Consumer.ID), consumer)
+		consumer, err := floorOf(tx, consumerRow(rec.Plane, rec.Consumer.ID))
+		add(contract.RedisConsumerKey(rec.Plane, rec.Consumer.ID), consumer)
 		return err
 	})
 	return out, err

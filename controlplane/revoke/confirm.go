@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,6 +89,7 @@ func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) erro
 	if !revokes {
 		return nil
 	}
+	err = reworded(err, entries)
 	r.count(err)
 	r.o.Meter.Revoked(time.Since(begun), err == nil)
 	return err
@@ -249,7 +251,22 @@ func named(nodes []string) string {
 	return strings.Join(nodes, ", ")
 }
 
+// What notYet says has happened, and what reworded says instead.
+const (
+	wasRevoked  = "The token was revoked"
+	wasReshaped = "What the control plane consists of was changed"
+)
+
+// reworded is the answer to a commit that revokes nothing but has members leave.
+func reworded(err error, entries []entry) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || slices.ContainsFunc(entries, func(e entry) bool { return e.inv.Subject != subjectScope }) {
+		return err
+	}
+	return fault.New(f.Code, "%s", strings.Replace(f.Detail, wasRevoked, wasReshaped, 1))
+}
+
 // notYet is the answer that claims nothing. why says what was waited for.
 func notYet(why string) error {
-	return fault.New(fault.Unavailable, "The token was revoked, but %s: there it may still be accepted.", why)
+	return fault.New(fault.Unavailable, wasRevoked+", but %s: there it may still be accepted.", why)
 }

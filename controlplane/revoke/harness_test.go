@@ -78,7 +78,7 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 		list, err := r.List(gateway.Tokens, store.Query{Scope: scope})
 		for _, t := range list {
 			if spec := t.Spec.(*gateway.Token); contract.HashToken([]byte(spec.AccessToken)) == hash {
-				answer, rec = contract.Found, &contract.Record{Version: 1, Credential: contract.Credential{ID: spec.Credential}}
+				answer, rec = contract.Found, &contract.Record{Version: 1, Plane: scope, Credential: contract.Credential{ID: spec.Credential}}
 				if s.owner != "" {
 					rec.Consumer = &contract.Consumer{ID: s.owner}
 				}

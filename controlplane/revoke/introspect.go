@@ -49,6 +49,9 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 	default:
 		own := *rec
 		own.Revision, own.Epoch, own.Until = revision, 0, l.r.o.Clock.Latest().Add(contract.RecordLife).UnixMilli()
+		if !l.isTold() {
+			own.Plane = "" // it may not understand it
+		}
 		res.Answer, res.Revision, res.Record = contract.Found, revision, &own
 		l.r.Refill(l.node.ControlPlane, q.Token)
 	}
@@ -63,7 +66,7 @@ func (l *link) reason(answer contract.Answer, token contract.Hash) contract.Answ
 	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	if answer == contract.Unknown && l.r.history.revoked[token] {
+	if answer == contract.Unknown && l.r.history.isRevoked(l.members.scopes, token) {
 		return contract.Revoked
 	}
 	return answer

@@ -27,7 +27,7 @@ func lostRecords(t *testing.T, w *world, redis *scripted) (batch []byte, records
 	w.settles(t)
 	return (&contract.InUse{Number: 7, Tokens: hashes}).Encode(), func() (n int) {
 		for _, h := range hashes {
-			if redis.get(contract.RedisRecordKey(h)) != nil {
+			if redis.get(contract.RedisRecordKey(scope, h)) != nil {
 				n++
 			}
 		}

@@ -357,7 +357,7 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	if !same { // one that was part of a control plane has ended with it
 		k.unheard = !k.allTold() || !k.stored.Within
 	}
-	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil, Forgotten: k.r.forgets()}
+	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil, Forgotten: k.r.forgets(), Layout: layout}
 	why := k.distrust(servers, data)
 	if why != "" {
 		next.Epoch = drawEpoch()
@@ -444,6 +444,9 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.r.mu.Lock()
 	changed := !sameTrust(k.r.trust, next)
 	k.r.mu.Unlock()
+	if err := k.writeMembers(ctx); err != nil {
+		return err
+	}
 	clock := at
 	if changed {
 		clock++
@@ -581,6 +584,8 @@ func (k *keeper) load() {
 	switch {
 	case !k.stored.Clean:
 		k.doubt = "a predecessor may have left a write under way"
+	case k.stored.Epoch != 0 && k.stored.Layout != layout:
+		k.doubt = "a release has written it that writes otherwise"
 	case k.r.hidden:
 		k.doubt = "revocations may have been forgotten too early: more time has passed between two processes than anybody has measured"
 	}

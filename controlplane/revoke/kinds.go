@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"encoding/hex"
+	"math"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -9,8 +10,9 @@ import (
 )
 
 // Tombstone remembers that a subject was revoked. The revision of the
-// revocation is that of the resource. Tombstones are global, because token
-// hashes and the keys of Redis are.
+// revocation is that of the resource. Its row is global, since a filter follows one log for
+// all control planes, and its name begins with the scope of what was revoked: two of them
+// may hold one value, or give one id.
 type Tombstone struct {
 	Subject contract.Subject `json:"subject"`
 	// Token is the hash in hex, for tokens; ID names any other subject.
@@ -20,11 +22,16 @@ type Tombstone struct {
 	// milliseconds of Unix time. 0 is a row of an older release, which said never.
 	Expires int64 `json:"expires,omitempty"`
 	// Again says that the commit left, or made, a token of that value: what stands
-	// in Redis is replaced by its record and not by a tombstone. Scope is where the
-	// token is.
-	Again bool   `json:"again,omitempty"`
+	// in Redis is replaced by its record and not by a tombstone.
+	Again bool `json:"again,omitempty"`
+	// Scope is where the subject is, or was. Rows of an older release lack it: Redis holds
+	// no record from before them that counts, and every filter is told.
 	Scope string `json:"scope,omitempty"`
 }
+
+// subjectScope is a control plane, or a group, that consists of others than before. What
+// filters are told of it is no invalidation; see scopes.go.
+const subjectScope = contract.Subject(math.MaxUint8)
 
 // Epoch is what was persisted about Redis before it was used; see
 // [contract.Trust]. A row of an older release has neither servers nor a log, and so
@@ -47,7 +54,16 @@ type Epoch struct {
 	// in: they may hold a lease, and read Redis by what they were told before. It stays
 	// until Redis was put in order once. So is a store on which nothing was persisted yet.
 	Forgotten bool `json:"forgotten,omitempty"`
+	// Layout is how Redis is written; see [layout].
+	Layout int `json:"layout,omitempty"`
 }
+
+// layout is that of keys and records in Redis. What an older release has written counts no
+// more, because nobody writes tombstones over it.
+const layout = 1
+
+// Reader is a scope some gateway of which was linked once. It has no fields.
+type Reader struct{}
 
 // Filter remembers a filter process that may read Redis, or several of them,
 // over restarts of the control plane; see known.go for the names of its rows.
@@ -75,6 +91,10 @@ var (
 		Name: "revocation_epoch", Path: "revocation-epochs", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 		New: func() any { return new(Epoch) },
 	}
+	readers = &model.Kind{
+		Name: "filter_scope", Path: "filter-scopes", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+		New: func() any { return new(Reader) },
+	}
 	filters = &model.Kind{
 		Name: "filter", Path: "filters", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 		New: func() any { return new(Filter) }, // its rows go when the Revoker forgets the filter
@@ -82,25 +102,29 @@ var (
 )
 
 // Kinds lists the kinds of this package.
-func Kinds() []*model.Kind { return []*model.Kind{tombstones, epochs, filters, recordKeys, times} }
+func Kinds() []*model.Kind {
+	return []*model.Kind{tombstones, epochs, filters, readers, recordKeys, times}
+}
 
 // name is the name of the tombstone's resource.
 func (t *Tombstone) name() string {
 	switch t.Subject {
 	case contract.SubjectCredential:
-		return credentialRow(t.ID)
+		return credentialRow(t.Scope, t.ID)
 	case contract.SubjectConsumer:
-		return consumerRow(t.ID)
+		return consumerRow(t.Scope, t.ID)
+	case subjectScope:
+		return "scope:" + t.ID
 	case contract.SubjectToken:
 	}
-	return tokenRow(t.Token)
+	return tokenRow(t.Scope, t.Token)
 }
 
-func tokenRow(hash string) string { return "token:" + hash }
+func tokenRow(scope, hash string) string { return "token:" + scope + ":" + hash }
 
-func credentialRow(id string) string { return "credential:" + id }
+func credentialRow(scope, id string) string { return "credential:" + scope + ":" + id }
 
-func consumerRow(id string) string { return "consumer:" + id }
+func consumerRow(scope, id string) string { return "consumer:" + scope + ":" + id }
 
 // entry is the form of a row in the log; ok is false for a damaged row.
 func (t *Tombstone) entry(revision uint64) (e entry, ok bool) {

@@ -31,8 +31,11 @@ type known struct {
 	// a filter has one link, and nothing that comes on its former ones counts.
 	links  int
 	latest *link
-	// welcomed says that it was ever: what was not can hold nothing.
+	// welcomed says that it was ever: what was not can hold nothing. scopes is whose
+	// credentials it accepts, nil unless it has acknowledged that and was told of no others
+	// since.
 	welcomed bool
+	scopes   *contract.Scopes
 	// covered is the position up to which it takes no old state from Redis, because
 	// of the trust that it has confirmed; see trust.go. gone says that it was
 	// forgotten and counts no more.

@@ -183,6 +183,8 @@ func TestNewFiltersOutliveALossOfPower(t *testing.T) {
 		noted.Store = o.Store
 		o.Store = noted
 	}, func(t *testing.T, w *world, _ *scripted) {
+		first, _ := w.pipe("node", contract.Hello{Instance: "first of its scope, which is noted, too"})
+		first.cut()
 		noted.taken()
 		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
 		if got := noted.taken(); !slices.Equal(got, []model.Class{model.Config}) {

@@ -72,6 +72,8 @@ type link struct {
 	// accepts says that the filter understands [contract.FrameLevel2], reasons that
 	// it knows all answers that reject, local that it runs on this host.
 	accepts, reasons, local bool
+	// scoped says that it understands [contract.FrameScopes].
+	scoped bool
 
 	out chan frame
 	// ctx ends with the link.
@@ -92,6 +94,9 @@ type link struct {
 	told    []told // trusts that are not acknowledged
 	level2  bool   // it was told where the second level is
 	known   *known
+	// members is whose credentials it was told to accept, at a position.
+	members   *members
+	membersAt contract.Position
 }
 
 // end makes both goroutines of the link return.
@@ -145,6 +150,7 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	l := r.newLink(node, conn, rw.Reader)
 	accept := req.Header.Values(contract.AcceptHeader)
 	l.accepts, l.reasons = slices.Contains(accept, contract.AcceptLevel2), slices.Contains(accept, contract.AcceptReasons)
+	l.scoped = slices.Contains(accept, contract.AcceptScopes)
 	if err := l.serve(); err != nil {
 		r.log.Info("link ended", "node", node.ID, "error", err)
 	}
@@ -197,8 +203,11 @@ func (l *link) serve() error {
 	// vouched for no more.
 	err = r.introduce(l)
 	if err == nil {
+		err = r.noteReader(l.ctx, l.node.ControlPlane)
+	}
+	if err == nil {
 		r.prepare(l)
-		err = r.register(l)
+		err = r.join(l)
 	}
 	if err != nil {
 		r.release(l)
@@ -301,24 +310,19 @@ func (r *Revoker) release(l *link) {
 }
 
 // register welcomes a link that has a place and queues what it has missed; from
-// then on it gets everything that is published.
-func (r *Revoker) register(l *link) error {
+// then on it gets everything that is published. of is whose credentials it accepts.
+func (r *Revoker) register(l *link, of *members) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closing {
+	switch {
+	case r.closing:
 		return errClosing
-	}
-	if l.former() {
+	case l.former():
 		return errFormer
+	case r.reshapedAt[of.scopes.Of] > of.revision:
+		return errReshaped
 	}
-	w := contract.Welcome{Log: r.history.id, Trust: r.trust}
-	// Who was forgotten is new, whatever it remembers: nobody has waited for it since.
-	if l.known.welcomed {
-		w.From = r.history.resume(&l.hello)
-	}
-	if w.From == 0 {
-		w.Floor = r.history.floor
-	}
+	w, same := r.welcomeOf(l, of)
 	body, err := contract.EncodeJSON(w)
 	if err != nil {
 		return err
@@ -327,6 +331,9 @@ func (r *Revoker) register(l *link) error {
 	delete(r.joining, l)
 	r.links[l] = struct{}{}
 	l.known.welcomed = true
+	if l.members = of; !same {
+		l.known.scopes, l.membersAt = nil, r.history.at
+	}
 	select {
 	case r.arrived <- struct{}{}:
 	default: // whoever waits will look
@@ -334,13 +341,35 @@ func (r *Revoker) register(l *link) error {
 	l.push(frame{contract.FrameWelcome, body})
 	at := r.history.at
 	l.entrust(told{at, w.Trust.Epoch == 0})
-	for _, f := range r.history.missed(w.From, r.o.Clock.Earliest()) {
+	for _, f := range r.history.missed(w.From, r.o.Clock.Earliest(), of) {
 		l.push(f)
 	}
 	if w.From != at { // else it has applied everything; whether that is on its disk, it will say
 		l.sent(at, nil)
 	}
 	return nil
+}
+
+// welcomeOf is what a filter is welcomed with; same says that it accepts the credentials
+// that it accepted before. mu is held.
+func (r *Revoker) welcomeOf(l *link, of *members) (w contract.Welcome, same bool) {
+	w, same = contract.Welcome{Log: r.history.id, Trust: r.trust}, of.scopes.Equal(l.known.scopes)
+	tells := l.tells(of)
+	if tells {
+		w.Scopes = of.scopes
+	}
+	// Who was forgotten is new, whatever it remembers: nobody has waited for it since. So is
+	// who accepted the credentials of others: it does not know what concerns these.
+	if l.known.welcomed && same {
+		w.From = r.history.resume(&l.hello)
+	}
+	if w.From == 0 {
+		w.Floor = r.history.floor
+		if !tells && !same { // it cannot tell by itself what it remembers of others
+			w.Floor = max(w.Floor, of.revision)
+		}
+	}
+	return w, same
 }
 
 // unregister forgets a link. Unless the filter said goodbye, its lease goes on

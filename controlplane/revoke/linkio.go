@@ -113,6 +113,9 @@ func (l *link) ack(a contract.Ack) error {
 		return fmt.Errorf("position %d was never sent", a.Applied)
 	}
 	l.settle(a.Applied)
+	if a.Applied >= l.membersAt {
+		l.known.scopes = l.members.scopes
+	}
 	l.confirmTrust(a.Durable)
 	return nil
 }

@@ -29,6 +29,18 @@ type entry struct {
 	scope string
 }
 
+// concerns reports whether an entry says something to a filter that accepts the credentials
+// of some control planes. It is told of no others: it would learn what they hold.
+func (e *entry) concerns(of *contract.Scopes) bool {
+	return e.inv.Subject != subjectScope && (e.scope == "" || of.Has(e.scope))
+}
+
+// held is a token that a control plane holds.
+type held struct {
+	scope string
+	token contract.Hash
+}
+
 func (e *entry) live(now time.Time) bool { return e.expires == 0 || now.UnixMilli() < e.expires }
 
 // history is the log: what this process has published, in the order of its
@@ -44,19 +56,19 @@ type history struct {
 	// floor replaces the entries that were lost: records below it are void.
 	floor uint64
 	// revoked are the tokens whose revocation is among the entries.
-	revoked map[contract.Hash]bool
+	revoked map[held]bool
 	// kept is the number of entries when the log was last tidied.
 	kept int
-	// welcome holds the frames for a filter that starts anew at position welcomeAt.
-	// When all filters come back at once they share them.
-	welcome   []frame
+	// welcome holds the frames for filters that start anew at position welcomeAt, by the
+	// key of their members. When all filters come back at once they share them.
+	welcome   map[string][]frame
 	welcomeAt contract.Position
 }
 
 // newHistory begins a log with what the store remembers, in the order of the
 // revisions.
 func newHistory(now time.Time, entries []entry) *history {
-	h := &history{id: contract.LogID(rand.Text()), revoked: map[contract.Hash]bool{}}
+	h := &history{id: contract.LogID(rand.Text()), revoked: map[held]bool{}}
 	h.add(now, entries)
 	return h
 }
@@ -112,10 +124,15 @@ func (h *history) note(e *entry) {
 	switch {
 	case e.inv.Subject != contract.SubjectToken:
 	case e.again:
-		delete(h.revoked, e.inv.Token)
+		delete(h.revoked, held{e.scope, e.inv.Token})
 	default:
-		h.revoked[e.inv.Token] = true
+		h.revoked[held{e.scope, e.inv.Token}] = true
 	}
+}
+
+// isRevoked reports whether one of some control planes has revoked a token.
+func (h *history) isRevoked(of *contract.Scopes, token contract.Hash) bool {
+	return h.revoked[held{"", token}] || slices.ContainsFunc(of.Members, func(scope string) bool { return h.revoked[held{scope, token}] })
 }
 
 // after returns the entries behind a position. The slice is shared.
@@ -141,23 +158,42 @@ func (h *history) resume(hello *contract.Hello) contract.Position {
 }
 
 // missed returns the frames that bring a filter from a position to the newest.
-func (h *history) missed(from contract.Position, now time.Time) []frame {
+func (h *history) missed(from contract.Position, now time.Time, of *members) []frame {
 	switch {
 	case from == h.at:
 		return nil
 	case from != 0:
-		return invalidates(from, h.at, h.after(from))
-	case h.welcomeAt == h.at:
-		return h.welcome
+		return invalidates(from, h.at, concerning(h.after(from), of.scopes))
+	case h.welcomeAt != h.at:
+		h.welcome, h.welcomeAt = map[string][]frame{}, h.at
 	}
-	var live []entry
+	frames, known := h.welcome[of.key]
+	if !known {
+		frames = invalidates(0, h.at, h.live(now, of.scopes))
+		h.welcome[of.key] = frames
+	}
+	return frames
+}
+
+// live are the entries that still matter to filters of some control planes.
+func (h *history) live(now time.Time, of *contract.Scopes) (out []entry) {
 	for i := range h.entries {
-		if h.entries[i].live(now) {
-			live = append(live, h.entries[i])
+		if h.entries[i].live(now) && h.entries[i].concerns(of) {
+			out = append(out, h.entries[i])
 		}
 	}
-	h.welcome, h.welcomeAt = invalidates(0, h.at, live), h.at
-	return h.welcome
+	return out
+}
+
+// concerning leaves out what concerns others.
+func concerning(entries []entry, of *contract.Scopes) []entry {
+	out := make([]entry, 0, len(entries))
+	for i := range entries {
+		if entries[i].concerns(of) {
+			out = append(out, entries[i])
+		}
+	}
+	return out
 }
 
 // invalidates encodes entries as the way from one position to another. What does

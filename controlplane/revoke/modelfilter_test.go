@@ -294,13 +294,13 @@ func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 	if err != nil || clock.Epoch != m.trust.Epoch || (clock.Log == m.log && clock.Position < m.applied) {
 		return nil
 	}
-	e, err := contract.ParseEntry(values[contract.RedisRecordKey(hash)])
+	e, err := contract.ParseEntry(values[contract.RedisRecordKey(scope, hash)])
 	if err != nil || e.Record == nil || e.Record.Epoch != m.trust.Epoch {
 		return nil
 	}
-	keys := []string{contract.RedisCredentialKey(e.Record.Credential.ID)}
+	keys := []string{contract.RedisCredentialKey(scope, e.Record.Credential.ID)}
 	if e.Record.Consumer != nil {
-		keys = append(keys, contract.RedisConsumerKey(e.Record.Consumer.ID))
+		keys = append(keys, contract.RedisConsumerKey(scope, e.Record.Consumer.ID))
 	}
 	for _, key := range keys {
 		floor, err := contract.ParseFloor(values[key])

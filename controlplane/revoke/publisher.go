@@ -114,9 +114,12 @@ func (r *Revoker) publishAll() {
 		revokes = revokes || p.revokes
 	}
 	written := r.keeper.publish(entries, at)
+	shapes := r.shapes(entries)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.history.at
+	r.outdate(entries)
+	r.reshape(from, shapes) // before they hear of what concerns new members only
 	r.history.add(r.o.Clock.Earliest(), entries)
 	d := r.broadcast(from, at, entries)
 	d.revokes = revokes
@@ -144,9 +147,14 @@ func (r *Revoker) broadcast(from, to contract.Position, entries []entry) *round 
 	for _, end := range r.lost {
 		d.lost = later(d.lost, end)
 	}
-	frames := invalidates(from, to, entries)
+	frames := map[string][]frame{}
 	for l := range r.links {
-		for _, f := range frames {
+		of, made := frames[l.members.key]
+		if !made {
+			of = invalidates(from, to, concerning(entries, l.members.scopes))
+			frames[l.members.key] = of
+		}
+		for _, f := range of {
 			l.push(f)
 		}
 		if !l.lease.After(now) {

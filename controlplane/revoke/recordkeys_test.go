@@ -39,7 +39,7 @@ func TestRecordsInRedisAreSigned(t *testing.T) {
 	hash := contract.HashToken([]byte("a"))
 	w.r.Refill(scope, hash)
 	until(t, "record written", func() bool { return entryOf(t, c, "a").Record != nil })
-	data, err := c.Get(context.Background(), contract.RedisRecordKey(hash)).Bytes()
+	data, err := c.Get(context.Background(), contract.RedisRecordKey(scope, hash)).Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,10 +47,10 @@ func TestRecordsInRedisAreSigned(t *testing.T) {
 	f.ask("plugin")
 	f.expect(contract.FrameResult)
 	m := f.level2()
-	if err := contract.Verify(m.Keys, hash, data); err != nil || len(m.Keys) != 1 {
+	if err := contract.Verify(m.Keys, scope, hash, data); err != nil || len(m.Keys) != 1 {
 		t.Errorf("%d keys, %v", len(m.Keys), err)
 	}
-	if contract.Verify(m.Keys, contract.HashToken([]byte("b")), data) == nil {
+	if contract.Verify(m.Keys, scope, contract.HashToken([]byte("b")), data) == nil {
 		t.Error("good for another token, too")
 	}
 }
@@ -102,7 +102,7 @@ func TestRecordKeysRotate(t *testing.T) {
 		return k
 	}
 	k := open()
-	hash, rec := contract.HashToken([]byte("a")), &contract.Record{Version: 1, Credential: contract.Credential{ID: "c"}}
+	hash, rec := contract.HashToken([]byte("a")), &contract.Record{Version: 1, Plane: scope, Credential: contract.Credential{ID: "c"}}
 	sign := func() []byte {
 		data, err := k.sign(rec, hash)
 		if err != nil {
@@ -111,7 +111,7 @@ func TestRecordKeysRotate(t *testing.T) {
 		return data
 	}
 	first := k.public()
-	if contract.Verify(first, hash, sign()) != nil {
+	if contract.Verify(first, scope, hash, sign()) != nil {
 		t.Fatal("the first key does not sign")
 	}
 	if diff := cmp.Diff(first, open().public()); diff != "" {
@@ -124,12 +124,12 @@ func TestRecordKeysRotate(t *testing.T) {
 		if err != nil || !changed {
 			t.Fatalf("round %d: %v %v", round, changed, err)
 		}
-		if contract.Verify(before, hash, sign()) != nil {
+		if contract.Verify(before, scope, hash, sign()) != nil {
 			t.Fatalf("round %d: a key signs that filters may not know", round)
 		}
 		now = now.Add(recordKeyLead)
 		old := sign()
-		if contract.Verify(before, hash, old) == nil || contract.Verify(k.public(), hash, old) != nil {
+		if contract.Verify(before, scope, hash, old) == nil || contract.Verify(k.public(), scope, hash, old) != nil {
 			t.Fatalf("round %d: the new key does not sign when its time has come", round)
 		}
 		if n := len(k.public()); n > maxRecordKeys {

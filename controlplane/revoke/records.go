@@ -26,6 +26,8 @@ const (
 type refill struct {
 	scope string
 	token contract.Hash
+	// members says that it is no token: Redis should say what the scope consists of.
+	members bool
 	// done, if set, hears when it was dealt with.
 	done chan<- struct{}
 }
@@ -129,7 +131,7 @@ func (k *keeper) refillNow(made []minted) (wait func(context.Context)) {
 	}
 	done, asked := make(chan struct{}, len(made)), 0
 	for _, m := range made {
-		if k.ask(refill{m.scope, m.hash, done}) {
+		if k.ask(refill{scope: m.scope, token: m.hash, done: done}) {
 			asked++
 		}
 	}

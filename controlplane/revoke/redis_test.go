@@ -42,7 +42,7 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func entryOf(t *testing.T, c redis.UniversalClient, token string) contract.Entry {
 	t.Helper()
-	data, err := c.Get(context.Background(), contract.RedisRecordKey(contract.HashToken([]byte(token)))).Bytes()
+	data, err := c.Get(context.Background(), contract.RedisRecordKey(scope, contract.HashToken([]byte(token)))).Bytes()
 	if err != nil {
 		return contract.Entry{}
 	}
@@ -107,7 +107,7 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 	if e := entryOf(t, c, "a"); e.Revoked == 0 {
 		t.Error("the tombstone was not replayed")
 	}
-	if d := c.PTTL(context.Background(), contract.RedisRecordKey(contract.HashToken([]byte("a")))).Val(); d < time.Hour {
+	if d := c.PTTL(context.Background(), contract.RedisRecordKey(scope, contract.HashToken([]byte("a")))).Val(); d < time.Hour {
 		t.Errorf("tombstone lives %v", d)
 	}
 	s.Freeze(t)

@@ -74,7 +74,7 @@ func TestRedisWhoseClockIsSetAheadIsFilledAgain(t *testing.T) {
 				}
 				w.mint("a", false)
 				synctest.Wait()
-				key := contract.RedisRecordKey(contract.HashToken([]byte("a")))
+				key := contract.RedisRecordKey(scope, contract.HashToken([]byte("a")))
 				redis.scripted.mu.Lock()
 				ends := time.UnixMilli(redis.expiries[key])
 				redis.scripted.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/places"
@@ -42,7 +43,8 @@ type Authenticator interface {
 // Source is the truth about tokens; see oauth.
 type Source interface {
 	// Record returns the record of a token, nil for an unknown or ended one, and
-	// Found, Unknown or Expired, with the revision of the state that was read.
+	// Found, Unknown or Expired, with the revision of the state that was read. The record
+	// says which control plane holds the token; scope may consist of several.
 	Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, answer contract.Answer, revision uint64, err error)
 }
 
@@ -60,6 +62,8 @@ type Options struct {
 	Subjects map[*model.Kind]Subject
 	Source   Source
 	Auth     Authenticator
+	// Resolver says what the scopes of nodes consist of; nil is [scopes.Each].
+	Resolver scopes.Resolver
 	// Allowed reports whether a node's configuration contains a plugin; nobody
 	// may ask about tokens otherwise.
 	Allowed func(node Node, plugin string) bool
@@ -165,6 +169,11 @@ type Revoker struct {
 	// knownOf counts the processes among them by node.
 	knownOf map[string]int
 	tally   tally // of known
+	// readers are the scopes of which filters were linked, over all processes, or are about to
+	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
+	// are published, at which one came to consist of others.
+	readers    map[string]bool
+	reshapedAt map[string]uint64
 	// writes have begun and have no position yet; queue waits for the publisher;
 	// rounds wait for filters; revokedAt is the position of the newest revocation.
 	writes    map[*pending]struct{}
@@ -221,12 +230,14 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	if o.Meter == nil {
 		o.Meter = unmetered{}
 	}
+	o.Resolver = scopes.OrEach(o.Resolver)
 	o.MaxNodeLinks = cmp.Or(o.MaxNodeLinks, 64)
 	r := &Revoker{
 		arrived: make(chan struct{}, 1),
 		o:       o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, places: places.New(o.Places), ofNode: map[string]map[*link]struct{}{},
 		known: map[string]*known{}, knownOf: map[string]int{}, written: map[string]int64{},
+		readers: map[string]bool{}, reshapedAt: map[string]uint64{},
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})
@@ -294,6 +305,13 @@ func (r *Revoker) load(tx store.Reader) error {
 		// What nobody has measured may not have passed for the filter.
 		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen).Add(r.gap), welcomed: true})
 		r.written[row.Name] = f.Seen
+	}
+	readerRows, err := tx.List(readers, store.Query{})
+	if err != nil {
+		return err
+	}
+	for _, row := range readerRows {
+		r.readers[row.Name] = true
 	}
 	r.forgetOld()
 	if r.before, err = storedEpoch(tx); err != nil {

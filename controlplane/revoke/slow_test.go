@@ -88,7 +88,7 @@ func TestFloorThatIsReadLateCounts(t *testing.T) {
 		if _, err := took(t, async(func() error { return w.write(w.touch(gateway.Applications, w.app)) })); err != nil {
 			t.Error(err)
 		}
-		if n := redis.floor(t, contract.RedisCredentialKey(w.app)); n != int(w.store.Revision()) {
+		if n := redis.floor(t, contract.RedisCredentialKey(scope, w.app)); n != int(w.store.Revision()) {
 			t.Errorf("floor %d at revision %d", n, w.store.Revision())
 		}
 		slow.take(0)
@@ -109,7 +109,7 @@ func TestSlowStoreIsNotAFailureOfRedis(t *testing.T) {
 		w.r.mu.Lock()
 		told := w.r.trustAt
 		w.r.mu.Unlock()
-		floor := func() int { return redis.floor(t, contract.RedisCredentialKey(w.app)) }
+		floor := func() int { return redis.floor(t, contract.RedisCredentialKey(scope, w.app)) }
 
 		slow.take(time.Second)
 		if _, err := took(t, async(func() error { return w.write(w.touch(gateway.Applications, w.app)) })); err != nil {

@@ -54,11 +54,16 @@ func (r *Revoker) Stage(tx store.Tx) error {
 			tx.Announce(c.Old.Key(), c.Op)
 		}
 	}
+	for _, scope := range r.reshaped(changes) {
+		if err := write(tx, &Tombstone{Subject: subjectScope, ID: scope, Expires: r.lasting(0)}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // tombstonesOf returns the tombstones of one change.
-func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) ([]*Tombstone, error) {
+func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[model.Key]bool) ([]*Tombstone, error) {
 	s, ok := r.o.Subjects[cmp.Or(c.Old, c.New).Kind]
 	switch {
 	case !ok:
@@ -71,18 +76,18 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]b
 	case r.ended(c.Old):
 		return nil, nil
 	case s.Is != contract.SubjectToken:
-		return []*Tombstone{r.ofOwner(s, c.Old.Name)}, nil
+		return []*Tombstone{r.ofOwner(s, c.Old.Scope, c.Old.Name)}, nil
 	case store.IsUnread(c.Old):
 		return r.unreadTombstones(c.Old)
-	case c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]:
+	case c.Op == store.Deleted && r.isCovered(s, c.Old, covered):
 		return nil, nil
 	}
 	return r.tokenTombstones(s, c), nil
 }
 
 // ofOwner is the tombstone of an application or a consumer.
-func (r *Revoker) ofOwner(s Subject, id string) *Tombstone {
-	return &Tombstone{Subject: s.Is, ID: id, Expires: r.lasting(0)}
+func (r *Revoker) ofOwner(s Subject, scope, id string) *Tombstone {
+	return &Tombstone{Subject: s.Is, Scope: scope, ID: id, Expires: r.lasting(0)}
 }
 
 // unreadTombstones are those of a token whose row cannot be decoded. Nobody knows its
@@ -93,7 +98,7 @@ func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err 
 	for _, to := range res.Spec.(*store.Unread).Targets {
 		for k, s := range r.o.Subjects {
 			if k.Name == to.Kind && s.Is != contract.SubjectToken {
-				rows = append(rows, r.ofOwner(s, to.Name))
+				rows = append(rows, r.ofOwner(s, res.Scope, to.Name))
 			}
 		}
 	}
@@ -108,7 +113,7 @@ func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err 
 func (r *Revoker) tokenTombstones(s Subject, c store.Change) []*Tombstone {
 	expires := r.lasting(s.Expires(c.Old))
 	hash := s.Token(c.Old.Spec)
-	gone := &Tombstone{Subject: s.Is, Token: hex.EncodeToString(hash[:]), Expires: expires}
+	gone := &Tombstone{Subject: s.Is, Token: hex.EncodeToString(hash[:]), Expires: expires, Scope: c.Old.Scope}
 	switch {
 	case c.New == nil:
 		return []*Tombstone{gone}
@@ -133,18 +138,24 @@ func (r *Revoker) ended(res *model.Resource) bool {
 	return !at.IsZero() && !r.o.Clock.Earliest().Before(at)
 }
 
-// covered lists credentials that are deleted by these changes.
-func (r *Revoker) covered(changes []store.Change) map[string]bool {
-	out := map[string]bool{}
+// covered lists credentials that are deleted by these changes, as they are named by their
+// tokens: by the scope that both are in, and the id.
+func (r *Revoker) covered(changes []store.Change) map[model.Key]bool {
+	out := map[model.Key]bool{}
 	for _, c := range changes {
 		if c.Op != store.Deleted {
 			continue
 		}
 		if s, ok := r.o.Subjects[c.Old.Kind]; ok && s.Is == contract.SubjectCredential {
-			out[c.Old.Name] = true
+			out[model.Key{Scope: c.Old.Scope, Name: c.Old.Name}] = true
 		}
 	}
 	return out
+}
+
+// isCovered reports whether the floor of its credential takes a token back.
+func (r *Revoker) isCovered(s Subject, token *model.Resource, covered map[model.Key]bool) bool {
+	return s.Under != nil && covered[model.Key{Scope: token.Scope, Name: s.Under(token.Spec)}]
 }
 
 // lasting is when no record of a token with that expiry (0 for never) can be used
@@ -209,9 +220,10 @@ func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made
 		}
 	}
 	made = slices.DeleteFunc(made, func(m minted) bool {
-		return slices.ContainsFunc(entries, func(e entry) bool { return e.again && e.inv.Token == m.hash })
+		return slices.ContainsFunc(entries, func(e entry) bool { return e.again && e.inv.Token == m.hash && e.scope == m.scope })
 	})
-	return entries, r.promises(c.Changes), made
+	entries = r.addReshaped(entries, c)
+	return entries, r.promises(c.Changes) || slices.ContainsFunc(entries, func(e entry) bool { return e.inv.Subject == subjectScope }), made
 }
 
 // promises reports whether changes take something away, and not only make.

@@ -44,12 +44,12 @@ func TestReplayedFloorOutlivesItsRecords(t *testing.T) {
 		w.must(w.touch(gateway.Applications, w.app))
 		time.Sleep(contract.RecordLife - time.Hour)
 		w.mint("a", false)
-		record := contract.RedisRecordKey(contract.HashToken([]byte("a")))
+		record := contract.RedisRecordKey(scope, contract.HashToken([]byte("a")))
 		w.r.keeper.fail()
 		w.settles(t)
 		redis.mu.Lock()
 		defer redis.mu.Unlock()
-		until, floor := redis.expiries[record], redis.expiries[contract.RedisCredentialKey(w.app)]
+		until, floor := redis.expiries[record], redis.expiries[contract.RedisCredentialKey(scope, w.app)]
 		if until == 0 || floor < until {
 			t.Errorf("the floor goes %v before the record", time.Duration(until-floor)*time.Millisecond)
 		}

@@ -125,6 +125,15 @@ func TestEpochs(t *testing.T) {
 			redis.mu.Unlock()
 			w.open(nil)
 		}, false},
+		{"a restart, of a release that writes otherwise", func(t *testing.T, w *world, _ *scripted) {
+			w.close(w.r)
+			former := w.r.keeper.stored
+			former.Clean, former.Layout = true, layout-1
+			if err := w.r.persistEpoch(t.Context(), former); err != nil {
+				t.Error(err)
+			}
+			w.open(nil)
+		}, false},
 		{"the row of an older release", func(t *testing.T, w *world, _ *scripted) {
 			w.close(w.r)
 			if err := w.r.persistEpoch(t.Context(), Epoch{Epoch: w.r.trust.Epoch, Clean: true}); err != nil {

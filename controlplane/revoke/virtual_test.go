@@ -46,6 +46,8 @@ type scripted struct {
 	// order is every key that was written, late what was written while frozen.
 	order []string
 	late  []cell
+	// most is how many keys were written at once.
+	most int
 }
 
 func newScripted(id string) *scripted {
@@ -162,6 +164,7 @@ func (s *scripted) shut() <-chan struct{} {
 func (s *scripted) carryOut(cells []cell) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.most = max(s.most, len(cells))
 	for _, c := range cells {
 		s.values[c.key], s.expiries[c.key] = c.value, c.expires
 		s.order = append(s.order, c.key)
@@ -219,7 +222,7 @@ func (s *scripted) clockNow(t *testing.T) contract.Clock {
 
 func (s *scripted) entry(t *testing.T, token string) (e contract.Entry) {
 	t.Helper()
-	data := s.get(contract.RedisRecordKey(contract.HashToken([]byte(token))))
+	data := s.get(contract.RedisRecordKey(scope, contract.HashToken([]byte(token))))
 	if data == nil {
 		return e
 	}

@@ -16,7 +16,9 @@ type Resolver interface {
 	// Resolve returns what a scope consists of in the state of r. Errors come from the store.
 	Resolve(r store.Reader, scope string) (Source, error)
 	// Shapes reports whether a change of a key may change what a scope consists of. It
-	// accepts any key, and does not depend on the state.
+	// accepts any key, and does not depend on the state. Such a change must be announced: it
+	// has a revision of its own, which separates what was read before it from what was read
+	// after it.
 	Shapes(scope string, key model.Key) bool
 	// ReadOnly reports whether nobody may write a key, because its scope consists of others.
 	// It is called only with keys of control planes.

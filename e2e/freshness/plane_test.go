@@ -85,7 +85,7 @@ func (p *plane) Record(ctx context.Context, scope string, hash contract.Hash) (r
 			return err
 		}
 		answer, rec = contract.Found, &contract.Record{
-			Version: 1, UserID: fmt.Sprint(rev), Credential: contract.Credential{ID: token.Credential},
+			Version: 1, Plane: scope, UserID: fmt.Sprint(rev), Credential: contract.Credential{ID: token.Credential},
 			Consumer: &contract.Consumer{ID: app.Spec.(*gateway.Application).Consumer},
 		}
 		return nil

@@ -54,7 +54,7 @@ func TestShippedConfiguration(t *testing.T) {
 	if diff := cmp.Diff(alice, identity(w.get(t, "/some/path", forged...).seen(t).Headers)); diff != "" {
 		t.Errorf("identity at the upstream (-want +got):\n%s", diff)
 	}
-	if err := w.db.Del(t.Context(), contract.RedisRecordKey(contract.HashToken([]byte(goodToken)))).Err(); err != nil {
+	if err := w.db.Del(t.Context(), contract.RedisRecordKey("", contract.HashToken([]byte(goodToken)))).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if a := w.get(t, "/", "Authorization", bearer); a.status != http.StatusUnauthorized {

@@ -296,7 +296,7 @@ func (w *world) put(t *testing.T, token string, r *contract.Record) {
 		t.Fatal(err)
 	}
 	presented := filtertest.Token{Value: token, Record: *r}
-	if err := w.db.Set(t.Context(), contract.RedisRecordKey(presented.Hash()), data, 0).Err(); err != nil {
+	if err := w.db.Set(t.Context(), contract.RedisRecordKey("", presented.Hash()), data, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 }

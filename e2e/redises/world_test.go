@@ -159,7 +159,7 @@ func (w *world) readable(token string) {
 		g.Expect(w.everywhere(token)).To(accepted())
 		current := w.epoch()
 		g.Expect(current).NotTo(BeEmpty())
-		g.Expect(epoch.FindString(w.get("meshgate:token:" + hex.EncodeToString(hash[:])))).To(Equal(current))
+		g.Expect(epoch.FindString(w.get("meshgate:token:default:" + hex.EncodeToString(hash[:])))).To(Equal(current))
 	}, patience, 50*time.Millisecond).Should(Succeed())
 }
 

@@ -25,6 +25,9 @@ const (
 	AcceptLevel2 = "level2"
 	// AcceptReasons says that the filter knows [Expired] and [Revoked].
 	AcceptReasons = "reasons"
+	// AcceptScopes says that the filter understands [FrameScopes], [Welcome].Scopes and
+	// [Record].Plane.
+	AcceptScopes = "scopes"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
 	LinkVersion = 3
 	// MaxFrame bounds a frame's length in bytes.
@@ -110,6 +113,7 @@ const (
 	FrameLevel2                          // S: where the second level is and which keys sign it; only if accepted
 	FrameInUse                           // F: tokens whose records Redis should hold
 	FrameRefilled                        // S: an InUse was dealt with
+	FrameScopes                          // S: whose credentials the gateway accepts from now on; only if accepted
 )
 
 // Hello opens a link.
@@ -137,6 +141,10 @@ type Welcome struct {
 	// matters: every record below that revision is void.
 	Floor uint64 `json:"floor,omitempty"`
 	Trust Trust  `json:"trust"`
+	// Scopes is whose credentials the gateway accepts; nil if the filter has not said that
+	// it understands that. When they change, [FrameScopes] with a Scopes comes before the
+	// Invalidate whose acknowledgement says that this has taken effect, too.
+	Scopes *Scopes `json:"scopes,omitempty"`
 }
 
 // Subject says what an invalidation is about.
@@ -262,7 +270,7 @@ func ReadFrame(r io.Reader) (FrameType, []byte, error) {
 	return FrameType(head[4]), body, nil
 }
 
-// EncodeJSON encodes the rare messages: Hello, Welcome, TrustChange.
+// EncodeJSON encodes the rare messages: Hello, Welcome, TrustChange, Scopes, Level2.
 func EncodeJSON(v any) ([]byte, error) { return json.Marshal(v) }
 
 // DecodeJSON decodes what [EncodeJSON] wrote, strictly.

@@ -99,20 +99,39 @@ const Level2File = "level2.json"
 // MaxEnded bounds [Ended].Processes.
 const MaxEnded = 64
 
-// Redis keys. Redis is a cache: the control plane alone writes, filters GET.
+// Redis keys. Redis is a cache: the control plane alone writes, filters GET. Who holds a
+// credential is part of its key: two control planes may hold the same one, which clients
+// choose, and neither must find out or disturb what the other has. An empty scope is an
+// authority that names none, in a static configuration.
 const (
 	redisRecordPrefix     = "meshgate:token:"
 	redisCredentialPrefix = "meshgate:credential:" //nolint:gosec // the name of a key, no credential
 	redisConsumerPrefix   = "meshgate:consumer:"
+	// In braces is what a cluster chooses the slot by: these are where the clock is, so
+	// that a look-up depends on no further server.
+	redisMembersPrefix = "meshgate:{" + RedisClockKey + "}:members:"
 	// RedisClockKey holds the [Clock].
 	RedisClockKey = "meshgate:clock"
 )
 
-// RedisRecordKey is where the record or tombstone of a token hash lives.
-func RedisRecordKey(hash Hash) string { return redisRecordPrefix + hex.EncodeToString(hash[:]) }
+// RedisRecordKey is where the record or tombstone of a token hash lives that a control
+// plane holds.
+func RedisRecordKey(scope string, hash Hash) string {
+	return redisRecordPrefix + within(scope) + hex.EncodeToString(hash[:])
+}
 
-// RedisCredentialKey is where the floor of a credential lives.
-func RedisCredentialKey(id string) string { return redisCredentialPrefix + id }
+// RedisCredentialKey is where the floor of a credential of a control plane lives.
+func RedisCredentialKey(scope, id string) string { return redisCredentialPrefix + within(scope) + id }
 
-// RedisConsumerKey is where the floor of a consumer lives.
-func RedisConsumerKey(id string) string { return redisConsumerPrefix + id }
+// RedisConsumerKey is where the floor of a consumer of a control plane lives.
+func RedisConsumerKey(scope, id string) string { return redisConsumerPrefix + within(scope) + id }
+
+// RedisMembersKey is where the [Members] of the scope of a gateway live.
+func RedisMembersKey(scope string) string { return redisMembersPrefix + scope }
+
+func within(scope string) string {
+	if scope == "" {
+		return ""
+	}
+	return scope + ":"
+}

@@ -62,10 +62,14 @@ func TestOAuthHeaders(t *testing.T) {
 // share one Redis. A token appears as its SHA-256 only.
 func TestRedisKeys(t *testing.T) {
 	hash := HashToken([]byte("secret-token"))
-	got := []string{RedisRecordKey(hash), RedisCredentialKey("c1"), RedisConsumerKey("u1"), RedisClockKey}
+	got := []string{
+		RedisRecordKey("", hash), RedisRecordKey("p1", hash), RedisCredentialKey("p1", "c1"), RedisConsumerKey("p1", "u1"),
+		RedisMembersKey("g1"), RedisClockKey,
+	}
 	want := []string{
 		"meshgate:token:930bbdc51b6aed5c2a5678fd6e28dee7a05e8a4b643cfc0b4427c3efb86c0d94",
-		"meshgate:credential:c1", "meshgate:consumer:u1", "meshgate:clock",
+		"meshgate:token:p1:930bbdc51b6aed5c2a5678fd6e28dee7a05e8a4b643cfc0b4427c3efb86c0d94",
+		"meshgate:credential:p1:c1", "meshgate:consumer:p1:u1", "meshgate:{meshgate:clock}:members:g1", "meshgate:clock",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

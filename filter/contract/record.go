@@ -63,6 +63,10 @@ type Record struct {
 	// looked up again. It bounds how long a revocation must be remembered. 0 means
 	// never, which only a static configuration accepts.
 	Until int64 `json:"until,omitempty"`
+	// Plane is the control plane that holds the credential. A filter uses records of those
+	// only that its gateway consists of ([Scopes]). It is empty in records of an authority
+	// that names none, and of control planes older than it.
+	Plane string `json:"plane,omitempty"`
 	// Service is the id of the service the token is bound to; empty for a
 	// global token.
 	Service string `json:"service,omitempty"`

@@ -10,8 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const plane = "plane-1"
+
 var wholeRecord = Record{
-	Version: RecordVersion, Epoch: 2, Revision: 3, Expires: 4000, Service: "service", Scope: "email phone", UserID: "user",
+	Version: RecordVersion, Epoch: 2, Revision: 3, Expires: 4000, Plane: plane, Service: "service", Scope: "email phone", UserID: "user",
 	Credential: Credential{ID: "credential", ClientID: "client"},
 	Consumer:   &Consumer{ID: "consumer", Username: "bob", CustomID: "c-1"},
 }
@@ -225,10 +227,10 @@ func TestClockRoundTrip(t *testing.T) {
 
 func TestRedisKeysHideTokens(t *testing.T) {
 	const want = "meshgate:token:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-	if got := RedisRecordKey(HashToken([]byte("hello"))); got != want {
+	if got := RedisRecordKey("", HashToken([]byte("hello"))); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if a, b := RedisCredentialKey("x"), RedisConsumerKey("x"); a != "meshgate:credential:x" || b != "meshgate:consumer:x" {
+	if a, b := RedisCredentialKey("", "x"), RedisConsumerKey("", "x"); a != "meshgate:credential:x" || b != "meshgate:consumer:x" {
 		t.Errorf("got %s and %s", a, b)
 	}
 }

@@ -18,6 +18,9 @@ type Settings struct {
 	// its own on the link. Records that none of them has signed count as absent.
 	// Without a control plane and without keys whoever writes Redis is believed.
 	RecordKeys []RecordKey `json:"record_keys,omitempty"`
+	// Scopes are the control planes whose records a static configuration uses; none means
+	// those of an authority that names none. Elsewhere the control plane says it.
+	Scopes []string `json:"scopes,omitempty"`
 	// ControlPlane is the authority; nil in a static configuration, where Redis
 	// is the only source and every request asks it.
 	ControlPlane *ControlPlaneSettings `json:"control_plane,omitempty"`
@@ -122,6 +125,12 @@ func (s *Settings) check() error {
 	}
 	if err := checkRecordKeys(s.RecordKeys); err != nil {
 		return err
+	}
+	if err := (&Scopes{Members: s.Scopes}).Check(); err != nil {
+		return fmt.Errorf("scopes: %w", err)
+	}
+	if s.ControlPlane != nil && len(s.Scopes) > 0 {
+		return errors.New("scopes are said by the control plane where there is one")
 	}
 	if cp := s.ControlPlane; cp != nil && (cp.Address == "" || cp.CAFile == "" || cp.TokenFile == "" || cp.Node == "") {
 		return errors.New("control_plane needs address, ca_file, token_file and node")

@@ -14,9 +14,9 @@ import (
 // good. So a record there is signed by the control plane (Ed25519, RFC 8032).
 // What stands under a token key is one line "meshgate1 <key id> <signature>", the
 // signature in base64 (RFC 4648 section 5, without padding), and behind its line
-// feed the record as JSON. Signed are a constant, the key it stands under, and
-// the JSON, which holds version, epoch, revision and expiry: a record is good for
-// nothing under another key.
+// feed the record as JSON. Signed are a constant, the key it stands under, which names
+// the control plane, and the JSON, which holds version, epoch, revision and expiry: a
+// record is good for nothing under another key.
 
 // Signatures.
 const (
@@ -66,14 +66,14 @@ func checkRecordKeys(keys []RecordKey) error {
 }
 
 // message is what is signed.
-func signedMessage(hash Hash, body []byte) []byte {
-	key := RedisRecordKey(hash)
+func signedMessage(scope string, hash Hash, body []byte) []byte {
+	key := RedisRecordKey(scope, hash)
 	m := make([]byte, 0, len(signedDomain)+len(key)+1+len(body))
 	m = append(append(append(m, signedDomain...), key...), 0)
 	return append(m, body...)
 }
 
-// Sign encodes a record as it stands in Redis under a token hash.
+// Sign encodes a record as it stands in Redis under a token hash and its control plane.
 func (r *Record) Sign(hash Hash, key ed25519.PrivateKey) ([]byte, error) {
 	body, err := r.Marshal()
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Record) Sign(hash Hash, key ed25519.PrivateKey) ([]byte, error) {
 	id := RecordKeyID(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // of an ed25519 key it is one
 	b := make([]byte, 0, signedHead+len(body))
 	b = append(append(append(b, signedPrefix...), id...), ' ')
-	b = base64.RawURLEncoding.AppendEncode(b, ed25519.Sign(key, signedMessage(hash, body)))
+	b = base64.RawURLEncoding.AppendEncode(b, ed25519.Sign(key, signedMessage(r.Plane, hash, body)))
 	return append(append(b, '\n'), body...), nil
 }
 
@@ -95,9 +95,9 @@ func Unsigned(data []byte) []byte {
 	return data[signedHead:]
 }
 
-// Verify checks that a key of the set has signed data for this token hash; any
-// failure is [ErrForeign].
-func Verify(keys []RecordKey, hash Hash, data []byte) error {
+// Verify checks that a key of the set has signed data for this token hash of a control
+// plane; any failure is [ErrForeign].
+func Verify(keys []RecordKey, scope string, hash Hash, data []byte) error {
 	body := Unsigned(data)
 	if len(body) == len(data) || len(data) > MaxSigned {
 		return ErrForeign
@@ -111,7 +111,7 @@ func Verify(keys []RecordKey, hash Hash, data []byte) error {
 		return ErrForeign
 	}
 	for i := range keys {
-		if keys[i].ID == string(id) && ed25519.Verify(keys[i].Key, signedMessage(hash, body), raw[:]) {
+		if keys[i].ID == string(id) && ed25519.Verify(keys[i].Key, signedMessage(scope, hash, body), raw[:]) {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestSignedRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify([]RecordKey{public(signer(2)), public(key)}, hash, data); err != nil {
+	if err := Verify([]RecordKey{public(signer(2)), public(key)}, plane, hash, data); err != nil {
 		t.Fatal(err)
 	}
 	e, err := ParseEntry(data)
@@ -47,34 +48,36 @@ func TestForeignRecords(t *testing.T) {
 	renamed := strings.Replace(string(own), public(signer(9)).ID, public(key).ID, 1)
 	keys := []RecordKey{public(key)}
 	for name, tc := range map[string]struct {
-		hash Hash
-		data []byte
-		keys []RecordKey
+		hash  Hash
+		data  []byte
+		keys  []RecordKey
+		plane string
 	}{
-		"unsigned":                {hash, plain, keys},
-		"of another key":          {hash, own, keys},
-		"that claims the key":     {hash, []byte(renamed), keys},
-		"under another token":     {HashToken([]byte("other")), data, keys},
-		"under an API key":        {HashKey([]byte("token")), data, keys},
-		"changed":                 {hash, []byte(wide), keys},
-		"longer":                  {hash, append(bytes.Clone(data), ' '), keys},
-		"before the key is known": {hash, data, []RecordKey{public(signer(2))}},
-		"without any key":         {hash, data, nil},
-		"a tombstone":             {hash, MarshalTombstone(4), keys},
-		"empty":                   {hash, nil, keys},
-		"only a head":             {hash, data[:signedHead], keys},
-		"with a wrong line":       {hash, bytes.Replace(data, []byte("\n"), []byte(" "), 1), keys},
-		"larger than any":         {hash, append(bytes.Clone(data), bytes.Repeat([]byte(" "), MaxRecord)...), keys},
-		"signature in upper case": {hash, append([]byte(strings.ToUpper(string(data[:signedHead]))), data[signedHead:]...), keys},
+		"unsigned":                 {hash, plain, keys, ""},
+		"of another key":           {hash, own, keys, ""},
+		"that claims the key":      {hash, []byte(renamed), keys, ""},
+		"under another token":      {HashToken([]byte("other")), data, keys, ""},
+		"under an API key":         {HashKey([]byte("token")), data, keys, ""},
+		"of another control plane": {hash, data, keys, "plane-2"},
+		"changed":                  {hash, []byte(wide), keys, ""},
+		"longer":                   {hash, append(bytes.Clone(data), ' '), keys, ""},
+		"before the key is known":  {hash, data, []RecordKey{public(signer(2))}, ""},
+		"without any key":          {hash, data, nil, ""},
+		"a tombstone":              {hash, MarshalTombstone(4), keys, ""},
+		"empty":                    {hash, nil, keys, ""},
+		"only a head":              {hash, data[:signedHead], keys, ""},
+		"with a wrong line":        {hash, bytes.Replace(data, []byte("\n"), []byte(" "), 1), keys, ""},
+		"larger than any":          {hash, append(bytes.Clone(data), bytes.Repeat([]byte(" "), MaxRecord)...), keys, ""},
+		"signature in upper case":  {hash, append([]byte(strings.ToUpper(string(data[:signedHead]))), data[signedHead:]...), keys, ""},
 	} {
-		if err := Verify(tc.keys, tc.hash, tc.data); err == nil {
+		if err := Verify(tc.keys, cmp.Or(tc.plane, plane), tc.hash, tc.data); err == nil {
 			t.Errorf("a record %s is believed", name)
 		}
 	}
 	for i := range data { // no bit of it is free
 		changed := bytes.Clone(data)
 		changed[i] ^= 1
-		if Verify(keys, hash, changed) == nil {
+		if Verify(keys, plane, hash, changed) == nil {
 			t.Fatalf("byte %d may be changed", i)
 		}
 	}
@@ -105,7 +108,7 @@ func BenchmarkVerify(b *testing.B) {
 	keys := []RecordKey{public(key)}
 	b.ReportAllocs()
 	for b.Loop() {
-		if Verify(keys, hash, data) != nil {
+		if Verify(keys, plane, hash, data) != nil {
 			b.Fatal("not verified")
 		}
 	}

@@ -94,11 +94,11 @@ func TestAgeInAStaticConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.store.set(contract.RedisRecordKey(hashOf(1)), plain) // by hand: no floors, no clock, no age
+		w.store.set(contract.RedisRecordKey(testPlane, hashOf(1)), plain) // by hand: no floors, no clock, no age
 		w.want("by hand", w.resolve(1), contract.Found)
-		w.store.set(contract.RedisCredentialKey("credential-1"), contract.Floor{Revision: 6}.Marshal())
+		w.store.set(contract.RedisCredentialKey(testPlane, "credential-1"), contract.Floor{Revision: 6}.Marshal())
 		w.want("revoked by hand", w.resolve(1), contract.Unknown)
-		delete(w.store.values, contract.RedisCredentialKey("credential-1"))
+		delete(w.store.values, contract.RedisCredentialKey(testPlane, "credential-1"))
 		r := testRecord(2, 5)
 		r.Until = time.Now().Add(time.Second).UnixMilli()
 		w.store.putRecord(t, 2, r)

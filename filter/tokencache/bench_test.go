@@ -14,7 +14,7 @@ func leasedCache(maxBytes int64) *Cache {
 	clock := systemClock{base: time.Now()}
 	c := &Cache{clock: clock, table: newTable(maxBytes, clock)}
 	c.lease.Store(&lease{end: 1 << 62, apart: clock.Now().apart()})
-	c.standing.Store(&standing{trust: testTrust})
+	c.standing.Store(&standing{trust: testTrust, scopes: testScopes})
 	return c
 }
 

@@ -82,6 +82,21 @@ type config struct {
 // Redis says is the truth.
 func (c *config) static() bool { return c.settings.ControlPlane == nil }
 
+// ownScopes are those of a static configuration that names none.
+var ownScopes = []string{""}
+
+// scopes are whose credentials a look-up accepts that began at a standing where it may
+// read Redis.
+func (c *config) scopes(began *standing) *contract.Scopes {
+	switch {
+	case !c.static():
+		return began.scopes
+	case len(c.settings.Scopes) == 0:
+		return &contract.Scopes{Members: ownScopes}
+	}
+	return &contract.Scopes{Members: c.settings.Scopes}
+}
+
 // Open starts a cache. It fails on settings that cannot be read or used, but
 // not because an authority cannot be reached: connections are made as needed.
 func Open(opts Options) (*Cache, error) {
@@ -108,8 +123,8 @@ func Open(opts Options) (*Cache, error) {
 	c.openDisk()
 	c.base, c.level2 = settings, c.recall(settings)
 	c.disk.onDisk = c.recallTrust(settings)
-	trust := c.recalled(c.disk.onDisk)
-	c.standing.Store(&standing{trust: trust})
+	trust, scopes := c.recalled(c.disk.onDisk)
+	c.standing.Store(&standing{trust: trust, scopes: scopes})
 	inForce := effective(c.base, c.level2)
 	err := c.checkRedis(inForce)
 	var initial *config

@@ -72,7 +72,7 @@ func (c *cluster) of(server int, key func(i int) string) int {
 	return 0
 }
 
-func recordKey(i int) string { return contract.RedisRecordKey(hashOf(i)) }
+func recordKey(i int) string { return contract.RedisRecordKey(testPlane, hashOf(i)) }
 
 // failOver has the replica take the place of the first server before it has heard of what
 // change does there, and then the first server the place that it had.
@@ -99,15 +99,15 @@ func TestClusterThatFailedOverAndBack(t *testing.T) {
 	c := startCluster(t)
 	ctx := t.Context()
 	token := c.of(0, recordKey)
-	credential := fmt.Sprint(c.of(1, func(i int) string { return contract.RedisCredentialKey(fmt.Sprint(i)) }))
+	credential := fmt.Sprint(c.of(1, func(i int) string { return contract.RedisCredentialKey(testPlane, fmt.Sprint(i)) }))
 	if err := errors.Join(c.db.Set(ctx, recordKey(token), "valid", 0).Err(), c.db.Set(ctx, contract.RedisClockKey, "clock", 0).Err()); err != nil {
 		t.Fatal(err)
 	}
 	gateway := c.gateway()
-	if entry, clock, err := gateway.record(ctx, hashOf(token), true); string(entry) != "valid" || string(clock) != "clock" || err != nil {
-		t.Fatalf("before: %q, %q, %v", entry, clock, err)
+	if at, err := gateway.record(ctx, testScopes, hashOf(token), true); err != nil || string(at.entries[0]) != "valid" || string(at.clock) != "clock" {
+		t.Fatalf("before: %q, %v", at, err)
 	}
-	if _, _, err := gateway.floors(ctx, credential, "", true); err != nil {
+	if _, _, err := gateway.floors(ctx, ownedBy(credential, ""), true); err != nil {
 		t.Fatalf("before: %v", err)
 	}
 	c.failOver(func(first *redistest.Server) {
@@ -115,17 +115,17 @@ func TestClusterThatFailedOverAndBack(t *testing.T) {
 			t.Fatal(said)
 		}
 	})
-	if entry, _, err := gateway.record(ctx, hashOf(token), false); string(entry) != "valid" || err != nil {
-		t.Errorf("nothing was lost, or no connection was left open: %q, %v", entry, err)
+	if at, err := gateway.record(ctx, testScopes, hashOf(token), false); err != nil || string(at.entries[0]) != "valid" {
+		t.Errorf("nothing was lost, or no connection was left open: %q, %v", at, err)
 	}
-	if entry, _, err := gateway.record(ctx, hashOf(token), true); !errors.Is(err, redisconn.ErrNotVouched) {
-		t.Errorf("a revoked token: %q, %v", entry, err)
+	if at, err := gateway.record(ctx, testScopes, hashOf(token), true); !errors.Is(err, redisconn.ErrNotVouched) {
+		t.Errorf("a revoked token: %q, %v", at, err)
 	}
-	if _, _, err := gateway.floors(ctx, credential, "", true); err != nil {
+	if _, _, err := gateway.floors(ctx, ownedBy(credential, ""), true); err != nil {
 		t.Errorf("floors on a server that was left alone: %v", err)
 	}
-	owner := fmt.Sprint(c.of(0, func(i int) string { return contract.RedisCredentialKey(fmt.Sprint(i)) }))
-	if _, _, err := gateway.floors(ctx, owner, "", true); !errors.Is(err, redisconn.ErrNotVouched) {
+	owner := fmt.Sprint(c.of(0, func(i int) string { return contract.RedisCredentialKey(testPlane, fmt.Sprint(i)) }))
+	if _, _, err := gateway.floors(ctx, ownedBy(owner, ""), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("floors on the one that was replaced: %v", err)
 	}
 }

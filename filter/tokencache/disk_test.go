@@ -79,7 +79,7 @@ func TestStalledDiskHoldsNothingUp(t *testing.T) {
 	c := d.open()
 	d.control.introspect = func(*contract.Introspect) *contract.Result { return found(1, 5) }
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog})
 	l.invalidate(1)
 	l.expectAck(1)
 	soon(t, "the first lease", func() bool { return c.Stats().Leased })
@@ -162,7 +162,7 @@ func TestTrustIsDurableUpToTheNext(t *testing.T) {
 func (d *directory) entrusted() *fakeLink {
 	d.t.Helper()
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 	l.invalidate(1)
 	l.expectAck(1)
 	soon(d.t, "the first lease is noted", func() bool { return d.file().Leased != 0 })

@@ -93,7 +93,7 @@ func TestRedisFillRacingWithRevoke(t *testing.T) {
 		w.store.putRecord(t, 1, testRecord(1, 5))
 		w.store.putClock(1)
 		w.store.reading = func(key string) {
-			if key == contract.RedisCredentialKey("credential-1") {
+			if key == contract.RedisCredentialKey(testPlane, "credential-1") {
 				l.invalidate(1, tokenGone(1, 6))
 				l.expectAck(1)
 			}
@@ -115,7 +115,7 @@ func TestLateWaiterGetsNoOlderRead(t *testing.T) {
 			}
 			// The record has been read. Now it is revoked, and then a request comes.
 			joined = true
-			w.store.set(contract.RedisRecordKey(hashOf(1)), contract.MarshalTombstone(6))
+			w.store.set(contract.RedisRecordKey(testPlane, hashOf(1)), contract.MarshalTombstone(6))
 			w.cache.Resolve(hashOf(1), testPlugin, func(a contract.Answer, _ []byte) { late <- a })
 		}
 		w.want("the request that overlaps", w.resolve(1), contract.Found)
@@ -188,7 +188,7 @@ func TestFloorInWelcomeVoidsOlderRecords(t *testing.T) {
 		w.want("look-up", w.resolve(1), contract.Found)
 		_ = l.conn.Close()
 		next := w.control.accept()
-		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Floor: 7})
+		next.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2", Floor: 7})
 		synctest.Wait()
 		w.want("below the floor", w.lookup(1), contract.Miss)
 		w.want("an answer below the floor", w.resolve(1), contract.Unavailable)
@@ -262,7 +262,7 @@ func TestUnlinked(t *testing.T) {
 		w.store.putClock(0)
 		w.want("in L2", w.resolve(1), contract.Found)
 		w.want("L1 stays bypassed", w.lookup(1), contract.Miss)
-		w.store.set(contract.RedisRecordKey(hashOf(1)), contract.MarshalTombstone(6))
+		w.store.set(contract.RedisRecordKey(testPlane, hashOf(1)), contract.MarshalTombstone(6))
 		w.want("revoked in L2", w.resolve(1), contract.Unavailable)
 		w.store.fail = errUnreachable
 		w.want("both away", w.resolve(1), contract.Unavailable)
@@ -311,7 +311,7 @@ func TestStatic(t *testing.T) {
 		w.want("a millisecond before its end", w.resolve(1), contract.Found)
 		w.advance(time.Millisecond)
 		w.want("expired", w.resolve(1), contract.Expired)
-		w.store.set(contract.RedisRecordKey(hashOf(1)), []byte("x"))
+		w.store.set(contract.RedisRecordKey(testPlane, hashOf(1)), []byte("x"))
 		w.want("a damaged record may be a good token", w.resolve(1), contract.Unavailable)
 	})
 }

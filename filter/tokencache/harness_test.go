@@ -35,6 +35,13 @@ const (
 	testLog   = contract.LogID("log-1")
 	testEpoch = contract.Epoch(1<<63 + 3)
 	testRunID = "run-1"
+	testPlane = "plane-1"
+)
+
+// testScopes is whose credentials a gateway of tests accepts, testMembers what Redis says.
+var (
+	testScopes  = &contract.Scopes{Of: testPlane, Members: []string{testPlane}}
+	testMembers = contract.Members{Epoch: testEpoch, Members: testScopes.Members}.Marshal()
 )
 
 var testTrust = contract.Trust{Epoch: testEpoch, Servers: []string{testRunID}}
@@ -180,7 +187,7 @@ func (l *fakeLink) trust(at contract.Position, t contract.Trust) {
 
 // welcome resumes where the filter is, or begins the log.
 func (l *fakeLink) welcome() {
-	w := contract.Welcome{Log: testLog, Trust: testTrust}
+	w := contract.Welcome{Log: testLog, Trust: testTrust, Scopes: testScopes}
 	if l.hello.Log == testLog {
 		w.From = l.hello.Applied
 	}
@@ -308,25 +315,30 @@ func (s *fakeStore) read(ctx context.Context, key string) ([]byte, error) {
 	return s.values[key], fail
 }
 
-func (s *fakeStore) record(ctx context.Context, h contract.Hash, alone bool) (entry, clock []byte, err error) {
+func (s *fakeStore) record(ctx context.Context, of *contract.Scopes, h contract.Hash, alone bool) (at stored, err error) {
 	s.mu.Lock()
 	s.alone = []bool{alone}
+	at.members = s.values[contract.RedisMembersKey(of.Of)]
 	s.mu.Unlock()
-	if entry, err = s.get(ctx, contract.RedisRecordKey(h)); err != nil {
-		return nil, nil, err
+	for _, plane := range of.Members {
+		entry, err := s.get(ctx, contract.RedisRecordKey(plane, h))
+		if err != nil {
+			return stored{}, err
+		}
+		at.entries = append(at.entries, entry)
 	}
-	clock, err = s.get(ctx, contract.RedisClockKey)
-	return entry, clock, err
+	at.clock, err = s.get(ctx, contract.RedisClockKey)
+	return at, err
 }
 
-func (s *fakeStore) floors(ctx context.Context, credential, consumer string, alone bool) (a, b []byte, err error) {
+func (s *fakeStore) floors(ctx context.Context, r *contract.Record, alone bool) (a, b []byte, err error) {
 	s.mu.Lock()
 	s.alone = append(s.alone, alone)
 	s.mu.Unlock()
-	if a, err = s.get(ctx, contract.RedisCredentialKey(credential)); err != nil {
-		return nil, nil, err
+	if a, err = s.get(ctx, contract.RedisCredentialKey(r.Plane, r.Credential.ID)); err != nil || r.Consumer == nil {
+		return a, nil, err
 	}
-	b, err = s.get(ctx, contract.RedisConsumerKey(consumer))
+	b, err = s.get(ctx, contract.RedisConsumerKey(r.Plane, r.Consumer.ID))
 	return a, b, err
 }
 
@@ -358,12 +370,12 @@ func (s *fakeStore) putRecord(t *testing.T, token int, r *contract.Record) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.set(contract.RedisRecordKey(hashOf(token)), b)
+	s.set(contract.RedisRecordKey(r.Plane, hashOf(token)), b)
 }
 
 // putFloors writes that nothing of the owners was revoked, unless something was.
 func (s *fakeStore) putFloors(r *contract.Record) {
-	for _, key := range []string{contract.RedisCredentialKey(r.Credential.ID), contract.RedisConsumerKey(r.Consumer.ID)} {
+	for _, key := range []string{contract.RedisCredentialKey(r.Plane, r.Credential.ID), contract.RedisConsumerKey(r.Plane, r.Consumer.ID)} {
 		s.mu.Lock()
 		f, _ := contract.ParseFloor(s.values[key]) // 0 if there is none
 		f.Epoch = storable(r).Epoch
@@ -374,6 +386,7 @@ func (s *fakeStore) putFloors(r *contract.Record) {
 
 func (s *fakeStore) putClock(at contract.Position) {
 	s.set(contract.RedisClockKey, contract.Clock{Epoch: testEpoch, Log: testLog, Position: at}.Marshal())
+	s.set(contract.RedisMembersKey(testPlane), testMembers)
 }
 
 // bubbleClock is the virtual time of a bubble, whose wall clock can step.
@@ -446,8 +459,8 @@ func inWorld(t *testing.T, wc worldConfig, test func(*world)) {
 		if !wc.static {
 			s.ControlPlane = &contract.ControlPlaneSettings{Address: "localhost:5678", CAFile: ca, TokenFile: w.token, Node: "cp/default/1"}
 		}
-		if !wc.static {
-			s.RecordKeys = testKeys(testKey)
+		if s.Scopes = testScopes.Members; !wc.static {
+			s.Scopes, s.RecordKeys = nil, testKeys(testKey)
 		}
 		w.settings = s
 		w.clock = &bubbleClock{base: time.Now()}
@@ -535,6 +548,15 @@ func (w *world) want(what string, got, want contract.Answer) {
 
 func found(token int, revision uint64) *contract.Result {
 	return &contract.Result{Answer: contract.Found, Revision: revision, Record: testRecord(token, revision)}
+}
+
+// ownedBy is a record of a credential and, unless empty, a consumer.
+func ownedBy(credential, consumer string) *contract.Record {
+	r := &contract.Record{Plane: testPlane, Credential: contract.Credential{ID: credential}}
+	if consumer != "" {
+		r.Consumer = &contract.Consumer{ID: consumer}
+	}
+	return r
 }
 
 func tokenGone(token int, revision uint64) contract.Invalidation {

@@ -90,7 +90,7 @@ func TestInUseAfterStartingAnew(t *testing.T) {
 		w.fillMemory(tokens)
 		_ = l.conn.Close()
 		l = w.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: "log-2"})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2"})
 		synctest.Wait()
 		if len(l.frames) != 0 {
 			t.Fatal("said while nobody writes Redis")
@@ -102,7 +102,7 @@ func TestInUseAfterStartingAnew(t *testing.T) {
 		}
 		_ = l.conn.Close()
 		l = w.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", From: 1, Trust: testTrust})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2", From: 1, Trust: testTrust})
 		l.expectAck(1)
 		if got := w.batches(l); len(got) != tokens {
 			t.Errorf("%d tokens on the next link, want %d", len(got), tokens)
@@ -118,7 +118,7 @@ func TestInUseSaysNothingWithoutRedis(t *testing.T) {
 		l.expectAck(1)
 		_ = l.conn.Close()
 		l = w.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2", Trust: testTrust})
 		if got := w.batches(l); len(got) != 0 {
 			t.Errorf("%d tokens", len(got))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,16 +26,24 @@ const (
 // control plane to tell it, gets an error if a server has taken over the data of another
 // one since its connections were opened.
 type store interface {
-	// record reads what stands under a token hash, and the clock. Where one server holds
-	// everything it leaves to floors to find out whether that is still the one.
-	record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error)
-	// floors reads those of a credential and, unless empty, of a consumer. With an error no
+	// record reads what stands under a token hash. Where one server holds everything it
+	// leaves to floors to find out whether that is still the one.
+	record(ctx context.Context, of *contract.Scopes, hash contract.Hash, alone bool) (stored, error)
+	// floors reads those of the credential and the consumer of a record. With an error no
 	// record holds that was read before either.
-	floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error)
+	floors(ctx context.Context, r *contract.Record, alone bool) (ofCredential, ofConsumer []byte, err error)
 	// byNodes reports whether each server that is read goes through the visit in the
 	// context, see [watchNode].
 	byNodes() bool
 	close() error
+}
+
+// stored is what stands under a token hash.
+type stored struct {
+	// entries are those of the members, in their order.
+	entries [][]byte
+	// clock and members are that of Redis and those that it knows of the scope.
+	clock, members []byte
 }
 
 // What is logged of a Redis, or of one server of a cluster.
@@ -182,26 +191,16 @@ func (c *Cache) patience() time.Duration {
 func (c *Cache) alone() bool { return !c.leased(c.clock.Now()) }
 
 func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
+	of := cfg.scopes(began)
 	first, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
-	raw, rawClock, err := cfg.l2.store.record(first, hash, c.alone())
-	if err != nil || raw == nil {
+	raw, err := cfg.l2.store.record(first, of, hash, c.alone())
+	if err != nil {
 		return nil, l2Absent, err
 	}
-	found, err := contract.ParseEntry(raw)
-	if err != nil {
-		c.log.Warn("redis holds an entry that cannot be decoded", "error", err)
-		return nil, l2Untrusted, nil
-	}
-	r := found.Record
-	switch {
-	case r == nil:
-		return nil, l2Revoked, nil
-	case !c.usable(cfg, began, r, rawClock):
-		return nil, l2Untrusted, nil
-	case cfg.verifier != nil && !cfg.verifier.genuine(hash, raw):
-		c.counters.l2Foreign.Add(1)
-		return nil, l2Absent, nil
+	r, outcome := c.choose(cfg, began, of, hash, &raw)
+	if outcome != l2Found {
+		return nil, outcome, nil
 	}
 	second, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
@@ -210,10 +209,67 @@ func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash 
 	}
 	// Trust may have been taken back during the second read, and the memory may
 	// have begun anew.
-	if now := c.standing.Load(); now.generation != began.generation || !c.usable(cfg, now, r, rawClock) {
+	if now := c.standing.Load(); now.generation != began.generation || !c.usable(cfg, now, r, raw.clock) {
 		return nil, l2Untrusted, nil
 	}
 	return r, l2Found, nil
+}
+
+// choose returns the record that one member has. What others have revoked says nothing
+// about it. What two have is nobody's: only the control plane knows when one gives way.
+func (c *Cache) choose(cfg *config, began *standing, of *contract.Scopes, hash contract.Hash, raw *stored) (chosen *contract.Record, outcome l2Outcome) {
+	outcome = l2Absent
+	for i, plane := range of.Members {
+		if raw.entries[i] == nil {
+			continue
+		}
+		r, is := c.judge(cfg, began, plane, hash, raw.entries[i], raw)
+		switch {
+		case is == l2Untrusted, is == l2Found && chosen != nil:
+			return nil, l2Untrusted
+		case is == l2Found:
+			chosen, outcome = r, l2Found
+		case is == l2Revoked && outcome == l2Absent:
+			outcome = l2Revoked
+		}
+	}
+	return chosen, outcome
+}
+
+// judge looks at what stands under a token hash of one member.
+func (c *Cache) judge(cfg *config, began *standing, plane string, hash contract.Hash, entry []byte, raw *stored) (*contract.Record, l2Outcome) {
+	is, err := contract.ParseEntry(entry)
+	if err != nil {
+		c.log.Warn("redis holds an entry that cannot be decoded", "error", err)
+		return nil, l2Untrusted
+	}
+	r := is.Record
+	switch {
+	case r == nil:
+		return nil, l2Revoked
+	case !c.usable(cfg, began, r, raw.clock):
+		return nil, l2Untrusted
+	case r.Plane != plane || cfg.verifier != nil && !cfg.verifier.genuine(hash, r, entry):
+		c.counters.l2Foreign.Add(1)
+		return nil, l2Absent
+	case !cfg.static():
+		return r, isMember(began, plane, raw.members)
+	}
+	return r, l2Found
+}
+
+// isMember says whether a control plane is still one of those that the gateway consists
+// of: a filter that is out of reach was told too many, if one has left since. Without
+// members of the epoch that is believed nobody knows.
+func isMember(began *standing, plane string, raw []byte) l2Outcome {
+	m, err := contract.ParseMembers(raw)
+	switch {
+	case raw == nil, err != nil, m.Epoch != began.trust.Epoch:
+		return l2Untrusted
+	case !slices.Contains(m.Members, plane):
+		return l2Absent
+	}
+	return l2Found
 }
 
 // usable applies rules 1 to 4 but for the signature. In a static configuration
@@ -228,16 +284,12 @@ func (c *Cache) usable(cfg *config, st *standing, r *contract.Record, rawClock [
 // readFloors applies rule 5. They are read after the record: a revocation that
 // was there before the record was read is seen.
 func (c *Cache) readFloors(ctx context.Context, cfg *config, r *contract.Record) (l2Outcome, error) {
-	consumer := ""
-	if r.Consumer != nil {
-		consumer = r.Consumer.ID
-	}
-	ofCredential, ofConsumer, err := cfg.l2.store.floors(ctx, r.Credential.ID, consumer, c.alone())
+	ofCredential, ofConsumer, err := cfg.l2.store.floors(ctx, r, c.alone())
 	if err != nil {
 		return l2Failed, err
 	}
 	outcome := underFloor(r, ofCredential, !cfg.static())
-	if consumer != "" && outcome == l2Found {
+	if r.Consumer != nil && outcome == l2Found {
 		outcome = underFloor(r, ofConsumer, !cfg.static())
 	}
 	return outcome, nil

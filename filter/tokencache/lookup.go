@@ -37,7 +37,7 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, l
 		}
 		r, l2 := c.readL2(ctx, cfg, began, hash)
 		if l2 == l2Found {
-			if out, ok := c.accept(cfg, began.generation, &hash, r, r.Until); ok {
+			if out, ok := c.accept(cfg, began, &hash, r, r.Until); ok {
 				return out
 			}
 		}
@@ -68,7 +68,8 @@ func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash
 			return c.withoutLink(cfg, hash, l2)
 		}
 		c.counters.introspections.Add(1)
-		generation, asked := c.table.generation.Load(), c.clock.Now()
+		// A generation that the table has left already keeps the answer out.
+		began, asked := c.standing.Load(), c.clock.Now()
 		res, err := s.ask(ctx, *hash, plugin)
 		if err != nil {
 			c.counters.introspectionErrors.Add(1)
@@ -79,12 +80,12 @@ func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash
 		}
 		switch res.Answer {
 		case contract.Found:
-			if out, ok := c.accept(cfg, generation, hash, res.Record, untilOf(res.Record, asked)); ok {
+			if out, ok := c.accept(cfg, began, hash, res.Record, untilOf(res.Record, asked)); ok {
 				return out
 			}
 			// An invalidation overtook the answer, or the memory began anew: ask again.
 		case contract.Unknown, contract.Expired, contract.Revoked:
-			return outcome{answer: c.table.remember(generation, hash, res.Answer, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)}
+			return outcome{answer: c.table.remember(began.generation, hash, res.Answer, res.Revision, c.clock.Now().Mono+cfg.negativeTTL)}
 		case contract.Miss, contract.Unavailable:
 			return outcome{answer: contract.Unavailable, pluginOnly: true}
 		}
@@ -118,11 +119,16 @@ func untilOf(r *contract.Record, asked Instant) int64 {
 	return min(own, r.Until)
 }
 
-// accept uses a record if the floors allow it, and leaves it in L1 for those
-// who come later, until it is too old. The look-up began at a generation. A record
-// that has expired answers Expired, and is remembered as such.
-func (c *Cache) accept(cfg *config, generation uint64, hash *contract.Hash, r *contract.Record, until int64) (outcome, bool) {
-	now := c.clock.Now()
+// accept uses a record if its control plane is one of those that the gateway consists of
+// and the floors allow it, and leaves it in L1 for those who come later, until it is too
+// old. The look-up began at a standing: what the gateway consists of since has another
+// generation, so nobody has to look again at a hit. A record that has expired answers
+// Expired, and is remembered as such.
+func (c *Cache) accept(cfg *config, began *standing, hash *contract.Hash, r *contract.Record, until int64) (outcome, bool) {
+	if !began.accepts(r) {
+		return outcome{}, false
+	}
+	generation, now := began.generation, c.clock.Now()
 	expired := over(r.Expires, now)
 	packed := r.Pack(nil)
 	if !c.table.admit(generation, hash, r, until, packed, !expired && !over(until, now)) {

@@ -40,7 +40,7 @@ func (c *cluster) filter(redis contract.RedisSettings, settings contract.CacheSe
 	}
 	c.Cleanup(f.Close)
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: contract.Trust{Epoch: testEpoch, Servers: c.vouched}})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: contract.Trust{Epoch: testEpoch, Servers: c.vouched}})
 	soon(c.T, "the filter has had a lease", func() bool { return f.Stats().Leased })
 	d.control.down.Store(true)
 	_ = l.conn.Close()
@@ -68,8 +68,8 @@ func (c *cluster) put(server int) (token int) {
 	c.Helper()
 	token = c.of(server, recordKey)
 	r := storable(testRecord(token, 5))
-	r.Credential.ID = fmt.Sprint(c.of(server, func(i int) string { return contract.RedisCredentialKey(fmt.Sprint(i)) }))
-	r.Consumer.ID = fmt.Sprint(c.of(server, func(i int) string { return contract.RedisConsumerKey(fmt.Sprint(i)) }))
+	r.Credential.ID = fmt.Sprint(c.of(server, func(i int) string { return contract.RedisCredentialKey(testPlane, fmt.Sprint(i)) }))
+	r.Consumer.ID = fmt.Sprint(c.of(server, func(i int) string { return contract.RedisConsumerKey(testPlane, fmt.Sprint(i)) }))
 	signed, err := r.Sign(hashOf(token), testKey)
 	if err != nil {
 		c.Fatal(err)
@@ -77,8 +77,8 @@ func (c *cluster) put(server int) (token int) {
 	floor, ctx := contract.Floor{Epoch: testEpoch}.Marshal(), c.Context()
 	if err := errors.Join(
 		c.db.Set(ctx, recordKey(token), signed, 0).Err(),
-		c.db.Set(ctx, contract.RedisCredentialKey(r.Credential.ID), floor, 0).Err(),
-		c.db.Set(ctx, contract.RedisConsumerKey(r.Consumer.ID), floor, 0).Err(),
+		c.db.Set(ctx, contract.RedisCredentialKey(testPlane, r.Credential.ID), floor, 0).Err(),
+		c.db.Set(ctx, contract.RedisConsumerKey(testPlane, r.Consumer.ID), floor, 0).Err(),
 	); err != nil {
 		c.Fatal(err)
 	}
@@ -101,6 +101,9 @@ func startFailing(t *testing.T, replace func(c *cluster)) *failing {
 	}
 	f := &failing{cluster: c, replaced: c.put(0), frozen: c.put(1), good: c.put(2)}
 	clock := contract.Clock{Epoch: testEpoch, Log: testLog, Position: 9}.Marshal()
+	if err := c.db.Set(t.Context(), contract.RedisMembersKey(testPlane), testMembers, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.db.Set(t.Context(), contract.RedisClockKey, clock, 0).Err(); err != nil || c.servers[2].CLI(t, "EXISTS", contract.RedisClockKey) != "1" {
 		t.Fatalf("the clock is not where the good token is: %v", err)
 	}
@@ -183,6 +186,9 @@ func TestFilterBeginsBesideAFrozenServer(t *testing.T) {
 		s.CLI(t, "CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}
 	good := c.put(2)
+	if err := c.db.Set(t.Context(), contract.RedisMembersKey(testPlane), testMembers, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
 	clock := contract.Clock{Epoch: testEpoch, Log: testLog, Position: 9}.Marshal()
 	if err := c.db.Set(t.Context(), contract.RedisClockKey, clock, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -210,6 +216,9 @@ func TestATombstoneLeavesNoRoomForGrace(t *testing.T) {
 			}
 			token := c.put(0)
 			clock := contract.Clock{Epoch: testEpoch, Log: testLog, Position: 9}.Marshal()
+			if err := c.db.Set(t.Context(), contract.RedisMembersKey(testPlane), testMembers, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
 			if err := c.db.Set(t.Context(), contract.RedisClockKey, clock, 0).Err(); err != nil || c.servers[2].CLI(t, "EXISTS", contract.RedisClockKey) != "1" {
 				t.Fatal("the clock is elsewhere", err)
 			}

@@ -81,8 +81,8 @@ func TestResumedLinkKeepsTheMemory(t *testing.T) {
 // neither the records nor the revocations, before anything else is read.
 func TestStartsAnew(t *testing.T) {
 	for name, welcome := range map[string]contract.Welcome{
-		"another log":                {Log: "log-2", Trust: testTrust},
-		"the same log from its root": {Log: testLog, Trust: testTrust},
+		"another log":                {Log: "log-2", Trust: testTrust, Scopes: testScopes},
+		"the same log from its root": {Log: testLog, Trust: testTrust, Scopes: testScopes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, worldConfig{}, func(w *world) {
@@ -124,7 +124,7 @@ func TestWelcomeFromElsewhereIsRefused(t *testing.T) {
 		l := w.live()
 		_ = l.conn.Close()
 		next := w.control.accept()
-		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", From: 7})
+		next.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2", From: 7})
 		last := w.control.accept()
 		if last.hello.Log != "log-2" || last.hello.Applied != 0 {
 			t.Errorf("hello %+v", last.hello)
@@ -150,7 +150,7 @@ func (w *world) startsAnewBeforeReading(at string, then func()) {
 		w.store.reading = nil
 		_ = l.conn.Close()
 		next := w.control.accept()
-		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2", Trust: testTrust})
+		next.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2", Trust: testTrust})
 		synctest.Wait()
 		then()
 	}
@@ -163,8 +163,8 @@ func TestLookUpUnderWayLeavesNothing(t *testing.T) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
 			return &contract.Result{Answer: contract.Unknown, Revision: 3}
 		}
-		w.startsAnewBeforeReading(contract.RedisConsumerKey("consumer-1"), func() {
-			w.store.set(contract.RedisRecordKey(hashOf(1)), nil)
+		w.startsAnewBeforeReading(contract.RedisConsumerKey(testPlane, "consumer-1"), func() {
+			w.store.set(contract.RedisRecordKey(testPlane, hashOf(1)), nil)
 		})
 		w.want("look-up", w.resolve(1), contract.Unknown)
 		w.want("in memory", w.lookup(1), contract.Unknown)
@@ -179,7 +179,7 @@ func TestLookUpIsRepeatedUnderAnotherLog(t *testing.T) {
 		w.control.introspect = func(*contract.Introspect) *contract.Result {
 			return &contract.Result{Answer: contract.Unavailable}
 		}
-		w.startsAnewBeforeReading(contract.RedisCredentialKey("credential-1"), func() {})
+		w.startsAnewBeforeReading(contract.RedisCredentialKey(testPlane, "credential-1"), func() {})
 		w.want("look-up", w.resolve(1), contract.Found)
 		w.want("in memory", w.lookup(1), contract.Found)
 		if asked := w.control.asked.Load(); asked != 0 {
@@ -211,7 +211,7 @@ func TestRedisIsAskedAgainAfterAChange(t *testing.T) {
 				}
 				w.control.auto = true
 				l = w.control.accept()
-				l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: tc.trust})
+				l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: tc.trust})
 				if tc.trust.Epoch != 0 {
 					l.invalidate(1)
 				}

@@ -67,7 +67,7 @@ func TestRecalledTrustIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	d.files = func(string) files { return disk }
 	d.open()
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 	l.invalidate(1)
 	l.expectAck(1)
 	if r, err := parseTrust(disk.afterPowerFailure()); err != nil || r.Trust.Epoch != testEpoch {
@@ -85,7 +85,7 @@ func TestRecalledTrustThatIsNotOnDiskIsNotAcknowledged(t *testing.T) {
 	d.files = func(string) files { return disk }
 	c := d.open()
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 	l.invalidate(1)
 	if got, want := l.ack(), (contract.Ack{Applied: 1}); got != want {
 		t.Errorf("acknowledged %+v, want %+v", got, want)

@@ -20,6 +20,8 @@ const (
 	redisDialTimeout = time.Second
 	// maxSmall bounds clocks and floors in bytes.
 	maxSmall = 1 << 10
+	// maxMembers bounds the members of a group in bytes.
+	maxMembers = 16 << 10
 )
 
 // errUnusable says that something stands under a key which nobody who may
@@ -52,16 +54,31 @@ func openRedis(s *contract.RedisSettings, servers []string, dial Dial, timeout t
 	return &redisStore{client: c, servers: servers, several: redisconn.OnSeveral(c)}, nil
 }
 
-func (s *redisStore) record(ctx context.Context, hash contract.Hash, alone bool) (entry, clock []byte, err error) {
-	return s.get(ctx, alone && s.several, key{contract.RedisRecordKey(hash), contract.MaxSigned}, key{contract.RedisClockKey, maxSmall})
+func (s *redisStore) record(ctx context.Context, of *contract.Scopes, hash contract.Hash, alone bool) (stored, error) {
+	keys := append(make([]key, 0, len(of.Members)+2), key{contract.RedisClockKey, maxSmall}, key{contract.RedisMembersKey(of.Of), maxMembers})
+	for _, plane := range of.Members {
+		keys = append(keys, key{contract.RedisRecordKey(plane, hash), contract.MaxSigned})
+	}
+	values, err := s.get(ctx, alone && s.several, keys)
+	if err != nil {
+		return stored{}, err
+	}
+	return stored{clock: values[0], members: values[1], entries: values[2:]}, nil
 }
 
-func (s *redisStore) floors(ctx context.Context, credential, consumer string, alone bool) (ofCredential, ofConsumer []byte, err error) {
-	second := key{}
-	if consumer != "" {
-		second = key{contract.RedisConsumerKey(consumer), maxSmall}
+func (s *redisStore) floors(ctx context.Context, r *contract.Record, alone bool) (ofCredential, ofConsumer []byte, err error) {
+	keys := append(make([]key, 0, 2), key{contract.RedisCredentialKey(r.Plane, r.Credential.ID), maxSmall})
+	if r.Consumer != nil {
+		keys = append(keys, key{contract.RedisConsumerKey(r.Plane, r.Consumer.ID), maxSmall})
 	}
-	return s.get(ctx, alone, key{contract.RedisCredentialKey(credential), maxSmall}, second)
+	values, err := s.get(ctx, alone, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Consumer != nil {
+		ofConsumer = values[1]
+	}
+	return values[0], ofConsumer, nil
 }
 
 // key is what to read, and how many bytes of it at most.
@@ -70,29 +87,29 @@ type key struct {
 	limit int
 }
 
-// get reads one or two keys in one pipeline of commands on single keys, which
+// get reads some keys in one pipeline of commands on single keys, which
 // behaves alike on a single node, behind Sentinel and in a cluster. It asks for a
 // byte more than it takes: whoever can write Redis must not be able to make Envoy
 // allocate what stands there. again has it made sure of, behind them, that the data are still
 // those of servers that may be read.
-func (s *redisStore) get(ctx context.Context, again bool, first, second key) (a, b []byte, err error) {
+func (s *redisStore) get(ctx context.Context, again bool, keys []key) ([][]byte, error) {
 	if again && len(s.servers) > 0 {
 		ctx = redisconn.Again(ctx, s.servers)
 	}
 	pipe := s.client.Pipeline()
-	one := pipe.GetRange(ctx, first.name, 0, int64(first.limit))
-	var two *redis.StringCmd
-	if second.name != "" {
-		two = pipe.GetRange(ctx, second.name, 0, int64(second.limit))
+	commands := make([]*redis.StringCmd, len(keys))
+	for i, k := range keys {
+		commands[i] = pipe.GetRange(ctx, k.name, 0, int64(k.limit))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	if a, err = value(one, first.limit); err != nil {
-		return nil, nil, err
+	values := make([][]byte, len(keys))
+	for i, k := range keys {
+		var err error
+		if values[i], err = value(commands[i], k.limit); err != nil {
+			return nil, err
+		}
 	}
-	if two != nil {
-		b, err = value(two, second.limit)
-	}
-	return a, b, err
+	return values, nil
 }
 
 // value is what stands under a key; an absent one reads as empty.

@@ -29,7 +29,7 @@ const patient = 900 * time.Millisecond
 func staticCache(t *testing.T, s *contract.RedisSettings, dial Dial, timeout time.Duration) *Cache {
 	t.Helper()
 	c, err := Open(Options{
-		Settings: &contract.Settings{Redis: s, Cache: contract.CacheSettings{MaxBytes: 1 << 20}},
+		Settings: &contract.Settings{Redis: s, Scopes: testScopes.Members, Cache: contract.CacheSettings{MaxBytes: 1 << 20}},
 		Logger:   slog.New(slog.DiscardHandler), DialRedis: dial, RedisTimeout: timeout,
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestRedisStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, tc.server, contract.RedisRecordKey(hashOf(1)), record)
+			put(t, tc.server, contract.RedisRecordKey(testPlane, hashOf(1)), record)
 			expect := func(what string, want contract.Answer) {
 				t.Helper()
 				if got := ask(t, c, 1); got != want {
@@ -98,9 +98,9 @@ func TestRedisStore(t *testing.T) {
 				}
 			}
 			expect("a record", contract.Found)
-			put(t, tc.server, contract.RedisConsumerKey("consumer-1"), contract.Floor{Revision: 6}.Marshal())
+			put(t, tc.server, contract.RedisConsumerKey(testPlane, "consumer-1"), contract.Floor{Revision: 6}.Marshal())
 			expect("consumer revoked", contract.Unknown)
-			tc.server.Del(contract.RedisConsumerKey("consumer-1"))
+			tc.server.Del(contract.RedisConsumerKey(testPlane, "consumer-1"))
 			expect("floor gone", contract.Found)
 			tc.server.SetError("LOADING")
 			expect("redis is loading", contract.Unavailable)
@@ -123,7 +123,7 @@ func TestRedisThatRefusesThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.floors(t.Context(), "credential-1", "consumer-1", false); err == nil {
+	if _, _, err := s.floors(t.Context(), ownedBy("credential-1", "consumer-1"), false); err == nil {
 		t.Error("floors are absent")
 	}
 	if err := s.close(); err != nil {

@@ -24,13 +24,13 @@ func TestRulesOfReadingRedis(t *testing.T) {
 			if err != nil {
 				panic(err)
 			}
-			s.set(contract.RedisRecordKey(hashOf(1)), b)
+			s.set(contract.RedisRecordKey(testPlane, hashOf(1)), b)
 		}
 	}
 	floor := func(revision uint64, epoch contract.Epoch) []byte {
 		return contract.Floor{Revision: revision, Epoch: epoch}.Marshal()
 	}
-	key, credential, consumer := contract.RedisRecordKey(hashOf(1)), contract.RedisCredentialKey("credential-1"), contract.RedisConsumerKey("consumer-1")
+	key, credential, consumer := contract.RedisRecordKey(testPlane, hashOf(1)), contract.RedisCredentialKey(testPlane, "credential-1"), contract.RedisConsumerKey(testPlane, "consumer-1")
 	for name, tc := range map[string]struct {
 		set func(*fakeStore)
 		hit bool
@@ -118,7 +118,7 @@ func TestChangesDuringARead(t *testing.T) {
 		"trust taken back": func(_ *world, l *fakeLink) { l.trust(1, contract.Trust{}) },
 		"another epoch":    func(_ *world, l *fakeLink) { l.trust(1, contract.Trust{Epoch: 77, Servers: testTrust.Servers}) },
 		"other servers": func(w *world, l *fakeLink) {
-			w.store.set(contract.RedisRecordKey(hashOf(1)), nil) // it is not there
+			w.store.set(contract.RedisRecordKey(testPlane, hashOf(1)), nil) // it is not there
 			l.trust(1, contract.Trust{Epoch: testEpoch, Servers: []string{"run-2"}})
 		},
 		"a later place": func(_ *world, l *fakeLink) {
@@ -135,7 +135,7 @@ func TestChangesDuringARead(t *testing.T) {
 				w.store.putRecord(t, 1, testRecord(1, 5))
 				w.store.putClock(1) // behind what comes only if that is a later place
 				w.store.reading = func(key string) {
-					if key == contract.RedisCredentialKey("credential-1") {
+					if key == contract.RedisCredentialKey(testPlane, "credential-1") {
 						w.store.reading = nil
 						change(w, l)
 						l.expect(contract.FrameAck)

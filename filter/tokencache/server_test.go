@@ -48,44 +48,44 @@ func TestConnectionsLeadToTheServersVouchedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := openServer(t, server, first)
-	if _, clock, err := old.record(ctx, hashOf(1), true); err != nil || clock == nil {
-		t.Errorf("the server: %q %v", clock, err)
+	if at, err := old.record(ctx, testScopes, hashOf(1), true); err != nil || at.clock == nil {
+		t.Errorf("the server: %q %v", at.clock, err)
 	}
-	if _, _, err := old.floors(ctx, "a", "b", true); err != nil {
+	if _, _, err := old.floors(ctx, ownedBy("a", "b"), true); err != nil {
 		t.Errorf("the server, asked again: %v", err)
 	}
-	if _, _, err := openServer(t, server, []string{"another"}).record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, err := openServer(t, server, []string{"another"}).record(ctx, testScopes, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("another server: %v", err)
 	}
 	if err := db.Do(ctx, "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openServer(t, server, first).record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, err := openServer(t, server, first).record(ctx, testScopes, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a replica: %v", err)
 	}
 	// Redis leaves open what is open: the first client reads on, from a server that takes
 	// over what another one holds.
-	if _, _, err := old.floors(ctx, "a", "b", true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := old.floors(ctx, ownedBy("a", "b"), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a replica, through a connection to the primary that it was: %v", err)
 	}
-	if _, _, err := old.floors(ctx, "a", "b", false); err != nil {
+	if _, _, err := old.floors(ctx, ownedBy("a", "b"), false); err != nil {
 		t.Errorf("with a lease, when the control plane tells: %v", err)
 	}
 	if err := db.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := old.floors(ctx, "a", "b", true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, _, err := old.floors(ctx, ownedBy("a", "b"), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a primary again, with what it took over: %v", err)
 	}
 	server.Restart(t)
-	if _, _, err := old.record(ctx, hashOf(1), true); err == nil {
+	if _, err := old.record(ctx, testScopes, hashOf(1), true); err == nil {
 		// The connection had ended; the next one finds another server.
 		t.Error("a server that was started anew is read")
 	}
-	if _, _, err := old.record(ctx, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
+	if _, err := old.record(ctx, testScopes, hashOf(1), true); !errors.Is(err, redisconn.ErrNotVouched) {
 		t.Errorf("a server that was started anew: %v", err)
 	}
-	if _, _, err := openServer(t, server, nil).record(ctx, hashOf(1), true); err != nil {
+	if _, err := openServer(t, server, nil).record(ctx, testScopes, hashOf(1), true); err != nil {
 		t.Errorf("any server: %v", err)
 	}
 }
@@ -147,14 +147,14 @@ func TestLargeValuesAreNotRead(t *testing.T) {
 	const size = 64 << 20
 	server := redistest.Start(t)
 	ctx, db, st := context.Background(), admin(t, server), openServer(t, server, nil)
-	record := func() error { _, _, err := st.record(ctx, hashOf(1), true); return err }
-	floors := func() error { _, _, err := st.floors(ctx, "a", "b", true); return err }
+	record := func() error { _, err := st.record(ctx, testScopes, hashOf(1), true); return err }
+	floors := func() error { _, _, err := st.floors(ctx, ownedBy("a", "b"), true); return err }
 	for name, tc := range map[string]struct {
 		key  string
 		read func() error
 	}{
-		"clock": {contract.RedisClockKey, record}, "record": {contract.RedisRecordKey(hashOf(1)), record},
-		"credential": {contract.RedisCredentialKey("a"), floors}, "consumer": {contract.RedisConsumerKey("b"), floors},
+		"clock": {contract.RedisClockKey, record}, "members": {contract.RedisMembersKey(testPlane), record}, "record": {contract.RedisRecordKey(testPlane, hashOf(1)), record},
+		"credential": {contract.RedisCredentialKey(testPlane, "a"), floors}, "consumer": {contract.RedisConsumerKey(testPlane, "b"), floors},
 	} {
 		if err := tc.read(); err != nil {
 			t.Errorf("%s, absent: %v", name, err)
@@ -181,7 +181,7 @@ func TestLargeValuesAreNotRead(t *testing.T) {
 	}
 	// The largest value that is written fits, a byte more does not.
 	for size, want := range map[int]error{contract.MaxSigned: nil, contract.MaxSigned + 1: errUnusable} {
-		if err := db.Set(ctx, contract.RedisRecordKey(hashOf(1)), bytes.Repeat([]byte("x"), size), 0).Err(); err != nil {
+		if err := db.Set(ctx, contract.RedisRecordKey(testPlane, hashOf(1)), bytes.Repeat([]byte("x"), size), 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if err := record(); !errors.Is(err, want) {

@@ -204,6 +204,12 @@ func (s *session) apply(t contract.FrameType, body []byte) error {
 			return fmt.Errorf("decode level2: %w", err)
 		}
 		s.cache.told(&s.cp, &m)
+	case contract.FrameScopes:
+		var m contract.Scopes
+		if err := contract.DecodeJSON(body, &m); err != nil {
+			return fmt.Errorf("decode scopes: %w", err)
+		}
+		return s.cache.rescoped(&s.cp, &m)
 	case contract.FrameResult:
 		m, err := contract.DecodeResult(body)
 		if err != nil {

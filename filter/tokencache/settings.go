@@ -152,7 +152,8 @@ func (c *Cache) moveTo(s *contract.Settings, to *remembered) error {
 		return err
 	}
 	c.base, c.level2 = s, to.level2
-	c.recalled(to.trust)
+	_, scopes := c.recalled(to.trust)
+	c.rescope(scopes)
 	c.amend(func(st *standing) { st.trust = next })
 	c.logConfig()
 	return nil

@@ -38,7 +38,7 @@ func TestSettingsAreReadAgainWhenTheyChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "settings.json")
 	settings := func(url string, ttl int64) *contract.Settings {
 		return &contract.Settings{
-			Redis: &contract.RedisSettings{URL: url},
+			Redis: &contract.RedisSettings{URL: url}, Scopes: testScopes.Members,
 			Cache: contract.CacheSettings{MaxBytes: 1 << 20, NegativeTTL: ttl},
 		}
 	}
@@ -150,7 +150,7 @@ func TestSettingsMoveTheLink(t *testing.T) {
 	writeSettings(t, path, settings(newAddress))
 	first.expect(contract.FrameBye)
 	second := newControl.accept()
-	second.json(contract.FrameWelcome, contract.Welcome{Log: "log-2"})
+	second.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2"})
 	second.invalidate(1, tokenGone(1, 9))
 	second.expectAck(1)
 	if got := c.Stats(); got.Log != "log-2" || got.Applied != 1 || got.LinkConnects != 2 {

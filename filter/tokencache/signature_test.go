@@ -25,7 +25,7 @@ func (s *fakeStore) put(t *testing.T, token int, make func() ([]byte, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.set(contract.RedisRecordKey(hashOf(token)), b)
+	s.set(contract.RedisRecordKey(testPlane, hashOf(token)), b)
 }
 
 // Whoever writes Redis cannot make a token good: what no known key has signed for
@@ -203,7 +203,7 @@ func BenchmarkFill(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			st.set(contract.RedisRecordKey(hashOf(1)), data)
+			st.set(contract.RedisRecordKey(testPlane, hashOf(1)), data)
 			hash := hashOf(1)
 			b.ReportAllocs()
 			place := -1
@@ -218,7 +218,7 @@ func BenchmarkFill(b *testing.B) {
 				if out != l2Found {
 					b.Fatal(out)
 				}
-				if _, ok := c.accept(cfg, 0, &hash, got, got.Until); !ok {
+				if _, ok := c.accept(cfg, c.standing.Load(), &hash, got, got.Until); !ok {
 					b.Fatal("not admitted")
 				}
 			}

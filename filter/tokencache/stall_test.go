@@ -70,7 +70,7 @@ func TestTrustWaitsForNoFile(t *testing.T) {
 	stallFile(t, ca)
 	l := d.control.accept()
 	inTime(t, "the link goes on", func() {
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog})
 		l.trust(1, testTrust)
 		l.expectAck(1)
 		l.json(contract.FrameLevel2, contract.Level2{Keys: testKeys(testKey)})

@@ -21,6 +21,17 @@ type standing struct {
 	applied contract.Position
 	// trust has its servers in order; an epoch of 0 is none.
 	trust contract.Trust
+	// scopes is whose credentials the gateway accepts; nil if nobody has told.
+	scopes *contract.Scopes
+}
+
+// accepts reports whether a record is of those that the gateway accepts. A control plane
+// that does not tell whose they are puts none into records, and answers for its own.
+func (s *standing) accepts(r *contract.Record) bool {
+	if s.scopes == nil {
+		return r.Plane == ""
+	}
+	return s.scopes.Has(r.Plane)
 }
 
 var (
@@ -79,8 +90,13 @@ func (c *Cache) follow(s *session, w *contract.Welcome) (number uint64, moved bo
 			return 0, false, fmt.Errorf("welcomed from position %d: %w", w.From, errGap)
 		}
 	}
+	if w.Scopes != nil {
+		if err := w.Scopes.Check(); err != nil {
+			return 0, false, err
+		}
+	}
 	raise(&c.table.floors.global, w.Floor)
-	number, err = c.adopt(&s.cp, w.Trust, true)
+	number, err = c.adopt(&s.cp, w.Trust, w.Scopes, true)
 	if moved = errors.Is(err, errMoved); err != nil && !moved {
 		return 0, false, err
 	}
@@ -124,11 +140,28 @@ func (c *Cache) entrusted(cp *contract.ControlPlaneSettings, m *contract.TrustCh
 	if at := c.standing.Load().applied; m.At != at+1 {
 		return 0, fmt.Errorf("trust at position %d after %d: %w", m.At, at, errGap)
 	}
-	if number, err = c.adopt(cp, m.Trust, false); err != nil {
+	if number, err = c.adopt(cp, m.Trust, c.standing.Load().scopes, false); err != nil {
 		return 0, err
 	}
 	c.amend(func(st *standing) { st.applied = m.At })
 	return number, nil
+}
+
+// rescoped applies a [contract.Scopes]. What acknowledges it comes behind, so nothing that
+// was judged before may be left then, whoever the settings name by now.
+func (c *Cache) rescoped(cp *contract.ControlPlaneSettings, of *contract.Scopes) error {
+	if err := of.Check(); err != nil {
+		return err
+	}
+	c.believing.Lock()
+	defer c.believing.Unlock()
+	_, err := c.adopt(cp, c.standing.Load().trust, of, false)
+	if errors.Is(err, errMoved) {
+		c.rescope(c.standing.Load().scopes)
+		return nil
+	}
+	c.log.Info("whose credentials are accepted changed", "control_planes", len(of.Members))
+	return err
 }
 
 // sameTrust compares two that have their servers in order.

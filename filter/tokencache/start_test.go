@@ -61,7 +61,7 @@ func TestWelcomeAndLinkAreOne(t *testing.T) {
 		_ = w.live().conn.Close()
 		next := w.control.accept()
 		armed.Store(true)
-		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2"})
+		next.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2"})
 		w.want("while the link is taken into use", <-answer, contract.Found)
 		if armed.Load() {
 			t.Error("nobody asked in that moment")
@@ -104,7 +104,7 @@ func TestLookUpWaitsForTheWelcome(t *testing.T) {
 		if len(answer) != 0 {
 			t.Fatalf("answered %d before the welcome", <-answer)
 		}
-		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2"})
+		next.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2"})
 		w.want("once welcomed", <-answer, contract.Found)
 		// One that ends instead of saying it keeps nobody.
 		w.control.down.Store(true)
@@ -154,7 +154,7 @@ func TestWhoWaitsForTheWelcomeHoldsNobodyUp(t *testing.T) {
 		if len(answers) != 0 {
 			t.Fatalf("answered %d before the welcome", <-answers)
 		}
-		next.json(contract.FrameWelcome, contract.Welcome{Log: "log-2"})
+		next.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: "log-2"})
 		w.want("once welcomed", <-answers, contract.Found)
 		synctest.Wait()
 		// Of the flood, one row's length was kept.

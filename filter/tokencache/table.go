@@ -35,6 +35,15 @@ func newTable(maxBytes int64, clock Clock) *table {
 // record that only a floor voids must not be met without it, so the floors go
 // last; whoever has found a record looks at the floors inside its shard's lock.
 func (t *table) restart() uint64 {
+	generation := t.outdate()
+	t.floors.clear()
+	return generation
+}
+
+// outdate empties the table but for the floors, and returns the new generation. Whoever
+// puts something in looks at the generation inside its shard's lock: it finds the new one,
+// or what it puts there is emptied.
+func (t *table) outdate() uint64 {
 	generation := t.generation.Add(1)
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -42,7 +51,6 @@ func (t *table) restart() uint64 {
 		s.clear()
 		s.mu.Unlock()
 	}
-	t.floors.clear()
 	return generation
 }
 

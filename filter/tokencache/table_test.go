@@ -33,7 +33,7 @@ func hashOf(i int) contract.Hash {
 // testRecord returns a record whose packed form is of a usual size.
 func testRecord(token int, revision uint64) *contract.Record {
 	return &contract.Record{
-		Version: contract.RecordVersion, Revision: revision,
+		Version: contract.RecordVersion, Revision: revision, Plane: testPlane,
 		Service:    "0f1c4b52-7a75-4a3f-8f0e-6d7c1c1f1a11",
 		Credential: contract.Credential{ID: fmt.Sprintf("credential-%d", token%7), ClientID: fmt.Sprintf("client-%d", token)},
 		Consumer:   &contract.Consumer{ID: fmt.Sprintf("consumer-%d", token%3), Username: "alice"},

@@ -67,7 +67,7 @@ func TestSuccessorKeepsItsTrust(t *testing.T) {
 		d.open()
 		d.t.Cleanup(f.release)
 		l = d.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: next})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: next})
 		l.invalidate(1)
 		return closed, l
 	}
@@ -120,7 +120,7 @@ func TestLastToldAnswersForTheFile(t *testing.T) {
 			t.Errorf("%s: on disk %+v, want epoch %d", when, r, epoch)
 		}
 	}
-	l2.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: says(2)})
+	l2.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: says(2)})
 	l2.invalidate(1)
 	l2.expectAck(1)
 	stands("the second was told", 2)

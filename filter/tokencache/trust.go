@@ -11,11 +11,11 @@ import (
 // become. It only makes a restarted filter believe Redis for less long.
 const leaseNoted = time.Hour
 
-// adopt puts in force what the control plane vouches for in Redis, and has it
-// brought to the disk; the number is that of the wish. A session that has said
-// goodbye puts nothing there any more: a filter that starts later would believe it,
-// and nobody would know of that filter.
-func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, welcome bool) (number uint64, err error) {
+// adopt puts in force what the control plane vouches for in Redis and whose credentials
+// the gateway accepts, and has both brought to the disk; the number is that of the wish.
+// A session that has said goodbye puts nothing there any more: a filter that starts later
+// would believe it, and nobody would know of that filter.
+func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, of *contract.Scopes, welcome bool) (number uint64, err error) {
 	if len(t.Servers) > contract.MaxServers {
 		return 0, errServers
 	}
@@ -26,11 +26,22 @@ func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, welco
 		return 0, errMoved
 	}
 	c.departed = false
+	if !c.standing.Load().scopes.Equal(of) {
+		c.rescope(of)
+	}
 	if known := c.standing.Load().trust; !sameTrust(known, t) {
 		c.entrust(t)
 		c.log.Info("trust in redis changed", "trusted", t.Epoch != 0, "servers", len(t.Servers))
 	}
-	return c.rememberTrust(cp, t), nil
+	return c.rememberTrust(cp, t, of), nil
+}
+
+// rescope puts in force whose credentials the gateway accepts. All that is remembered was
+// judged by others, also that a token is unknown, or in one hand only. What is looked up
+// meanwhile is kept out by the generation.
+func (c *Cache) rescope(of *contract.Scopes) {
+	generation := c.table.outdate()
+	c.amend(func(st *standing) { st.generation, st.scopes = generation, of })
 }
 
 // entrust puts a trust in force. Clients of other servers are closed; meanwhile
@@ -46,9 +57,9 @@ func (c *Cache) entrust(t contract.Trust) {
 
 // trusted applies rules 1 and 2 of "Trust" in docs/adr/0003-freshness.md: the
 // control plane vouches for the servers that the client of cfg connects to, and
-// has not forgotten this filter.
+// has not forgotten this filter. Whoever was not told whose credentials count reads none.
 func (c *Cache) trusted(cfg *config, st *standing) bool {
-	if st.trust.Epoch == 0 || !slices.Equal(cfg.l2.servers, st.trust.Servers) {
+	if st.scopes == nil || st.trust.Epoch == 0 || !slices.Equal(cfg.l2.servers, st.trust.Servers) {
 		return false
 	}
 	now := c.clock.Now()

@@ -28,7 +28,7 @@ func TestRedisIsNotReadWithoutTrust(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
 		w.control.auto = true
 		l := w.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog})
 		synctest.Wait()
 		w.cutOff(l)
 		w.want("no trust yet", w.resolve(1), contract.Unavailable)

@@ -22,6 +22,8 @@ type rememberedTrust struct {
 	Address string         `json:"address"`
 	Node    string         `json:"node"`
 	Trust   contract.Trust `json:"trust"`
+	// Scopes is whose credentials the gateway accepts; nil was never told.
+	Scopes *contract.Scopes `json:"scopes,omitempty"`
 	// Leased is when the filter last had a lease, in milliseconds of Unix time,
 	// or up to an hour earlier; 0 is never.
 	Leased int64 `json:"leased_ms,omitempty"`
@@ -37,6 +39,11 @@ func parseTrust(data []byte) (*rememberedTrust, error) {
 	if err := contract.DecodeJSON(data, &r); err != nil {
 		return nil, err
 	}
+	if r.Scopes != nil {
+		if err := r.Scopes.Check(); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case len(r.Trust.Servers) > contract.MaxServers:
 		return nil, errServers
@@ -50,7 +57,7 @@ func parseTrust(data []byte) (*rememberedTrust, error) {
 
 // agrees says whether both say the same but for the time of the last lease.
 func (r *rememberedTrust) agrees(o *rememberedTrust) bool {
-	return r != nil && r.Address == o.Address && r.Node == o.Node && sameTrust(r.Trust, o.Trust)
+	return r != nil && r.Address == o.Address && r.Node == o.Node && sameTrust(r.Trust, o.Trust) && r.Scopes.Equal(o.Scopes)
 }
 
 // recallTrust reads what an earlier process was told; nil if there is nothing
@@ -92,10 +99,10 @@ func writeTrust(to files, r *rememberedTrust) error {
 
 // recalled makes what was read the trust in force; nil is none. configuring is
 // held, or nobody else has the cache yet.
-func (c *Cache) recalled(r *rememberedTrust) contract.Trust {
+func (c *Cache) recalled(r *rememberedTrust) (contract.Trust, *contract.Scopes) {
 	c.lastLease.Store(nil)
 	if r == nil {
-		return contract.Trust{}
+		return contract.Trust{}, nil
 	}
 	if r.Leased != 0 {
 		now := c.clock.Now()
@@ -104,7 +111,7 @@ func (c *Cache) recalled(r *rememberedTrust) contract.Trust {
 		c.lastLease.Store(&Instant{Wall: wall, Mono: now.Mono - max(0, time.Duration(now.Wall-wall))})
 	}
 	c.lastEpoch = r.Trust.Epoch
-	return r.Trust
+	return r.Trust, r.Scopes
 }
 
 // forgetTrust takes back what one control plane said: in memory at once, on the
@@ -121,8 +128,8 @@ func (c *Cache) forgetTrust(cp *contract.ControlPlaneSettings) (number uint64) {
 
 // rememberTrust has the file say this, with the time of the last lease. configuring
 // is held.
-func (c *Cache) rememberTrust(cp *contract.ControlPlaneSettings, t contract.Trust) (number uint64) {
-	r := &rememberedTrust{Address: cp.Address, Node: cp.Node, Trust: t}
+func (c *Cache) rememberTrust(cp *contract.ControlPlaneSettings, t contract.Trust, of *contract.Scopes) (number uint64) {
+	r := &rememberedTrust{Address: cp.Address, Node: cp.Node, Trust: t, Scopes: of}
 	if last := c.lastLease.Load(); last != nil {
 		r.Leased = last.millis()
 	}

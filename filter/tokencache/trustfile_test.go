@@ -117,7 +117,7 @@ func (d *directory) write(r *rememberedTrust) {
 
 // leased is a file of which everything is as it should be.
 func (d *directory) leased() *rememberedTrust {
-	return &rememberedTrust{Address: d.cp.Address, Node: d.cp.Node, Trust: testTrust, Leased: d.clock.Now().millis()}
+	return &rememberedTrust{Address: d.cp.Address, Node: d.cp.Node, Trust: testTrust, Scopes: testScopes, Leased: d.clock.Now().millis()}
 }
 
 // When the control plane has the acknowledgement, a filter that starts again
@@ -126,7 +126,7 @@ func TestTrustIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	d := newDirectory(t)
 	d.open()
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog})
 	for at, trust := range []contract.Trust{testTrust, {}, {Epoch: 5, Servers: []string{"a", "b"}}} {
 		l.trust(contract.Position(at+1), trust)
 		l.expectAck(contract.Position(at + 1))
@@ -156,7 +156,7 @@ func TestTrustThatCannotBeWritten(t *testing.T) {
 	full.Store(true)
 	c := d.open()
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 	l.invalidate(1)
 	l.expectAck(1)
 	if d.file() != nil {
@@ -229,7 +229,7 @@ func TestWelcomeReplacesWhatWasRecalled(t *testing.T) {
 	if got := ask(t, c, 1); got != contract.Found {
 		t.Errorf("before the welcome: %d", got)
 	}
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog})
 	l.invalidate(1)
 	l.expectAck(1)
 	if got := ask(t, c, 1); got != contract.Unknown {
@@ -249,7 +249,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 			d := newDirectory(t)
 			c := d.open()
 			l := d.control.accept()
-			l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+			l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 			l.invalidate(1)
 			l.expectAck(1)
 			d.control.down.Store(true)
@@ -270,7 +270,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		d := newDirectory(t)
 		c := d.open()
 		l := d.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
 		soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
@@ -287,7 +287,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		d := newDirectory(t)
 		c := d.open()
 		l := d.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
 		cp := c.config.Load().settings.ControlPlane
@@ -307,7 +307,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		d := newDirectory(t)
 		c := d.open()
 		l := d.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
 		d.control.down.Store(true)
@@ -323,7 +323,7 @@ func TestGoodbyeForgetsTrust(t *testing.T) {
 		d := newDirectory(t)
 		d.open()
 		l := d.control.accept()
-		l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+		l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 		l.invalidate(1)
 		l.expectAck(1)
 		soon(t, "the first lease is noted", func() bool { return d.file().Leased != 0 })
@@ -375,7 +375,7 @@ func TestLastLeaseIsNotedHourly(t *testing.T) {
 	d := newDirectory(t)
 	c := d.open()
 	l := d.control.accept()
-	l.json(contract.FrameWelcome, contract.Welcome{Log: testLog, Trust: testTrust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 	l.invalidate(1)
 	l.expectAck(1)
 	_ = l.conn.Close() // leases are the test's from here on

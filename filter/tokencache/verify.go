@@ -22,8 +22,9 @@ type verifier struct {
 	seen [][sha256.Size]byte // by a part of the digest; nil until the first
 }
 
-// genuine says whether a known key has signed data for this token.
-func (v *verifier) genuine(hash contract.Hash, data []byte) bool {
+// genuine says whether a known key has signed data, which is of that record, for this
+// token. The control plane of the record is a part of data.
+func (v *verifier) genuine(hash contract.Hash, r *contract.Record, data []byte) bool {
 	h := sha256.New()
 	h.Write(hash[:])
 	h.Write(data)
@@ -36,7 +37,7 @@ func (v *verifier) genuine(hash contract.Hash, data []byte) bool {
 	if known {
 		return true
 	}
-	if contract.Verify(v.keys, hash, data) != nil {
+	if contract.Verify(v.keys, r.Plane, hash, data) != nil {
 		return false
 	}
 	v.mu.Lock()

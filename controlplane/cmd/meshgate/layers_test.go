@@ -114,7 +114,7 @@ var layers = map[string]string{
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
 	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm",
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
-	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
+	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
 
@@ -177,8 +177,8 @@ var layers = map[string]string{
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
 	// Both halves of the freshness protocol, and nothing of their processes.
-	"e2e/freshness": "controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/steady/steadytest controlplane/store controlplane/store/memstore " +
-		"filter/contract filter/redisconn filter/tokencache",
+	"e2e/freshness": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/scopes/scopestest controlplane/steady/steadytest " +
+		"controlplane/store controlplane/store/memstore filter/contract filter/redisconn filter/redisconn/redistest filter/tokencache",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/extauthz filter/filtertest",
 }
