@@ -167,10 +167,10 @@ func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string
 
 // Known implements the ADS server's Authenticator: a token of a node of either kind.
 func (a adsAuthenticator) Known(ctx context.Context, token string) error {
-	_, err := a.cp.tokens.Check(ctx, strings.TrimPrefix(token, "Bearer "))
-	if fault.Is(err, fault.Denied) && !identity.ClaimsGateway(token) {
-		_, err = a.cp.mesh.tokens.Check(ctx, token)
+	if !identity.ClaimsGateway(token) { // which all tokens of gateways do
+		return refusal(a.cp.mesh.tokens.CheckToken(ctx, token))
 	}
+	_, err := a.cp.tokens.Check(ctx, strings.TrimPrefix(token, "Bearer "))
 	return refusal(err)
 }
 

@@ -38,7 +38,10 @@ var listedSettings = map[string][]string{
 // shells all the same, so they are hidden only here.
 func BriefHelp(root *cobra.Command) {
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", HelpWidth)))
+	root.SetUsageTemplate(strings.NewReplacer(
+		"Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", HelpWidth),
+		`(or .IsAvailableCommand (eq .Name "help"))`, ".IsAvailableCommand", // the last line says it
+	).Replace(root.UsageTemplate()))
 	whole := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		for _, k := range config.Table {

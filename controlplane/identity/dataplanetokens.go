@@ -64,6 +64,10 @@ type DataplaneTokens struct {
 	// from: the version will not do, for it begins again when a secret is deleted
 	// and created anew.
 	parsed map[model.Key]parsedKey
+	rings  map[string]*ring // by mesh
+
+	// rs256 verifies signatures.
+	rs256 jwt.SigningMethod
 }
 
 // maxNodeID bounds the ids of nodes: two names with a dot between.
@@ -71,7 +75,10 @@ const maxNodeID = 2*253 + 1
 
 // NewDataplaneTokens returns the tokens of a store's meshes.
 func NewDataplaneTokens(s store.Store, now func() time.Time) *DataplaneTokens {
-	return &DataplaneTokens{store: s, now: now, parsed: map[model.Key]parsedKey{}}
+	return &DataplaneTokens{
+		store: s, now: now, parsed: map[model.Key]parsedKey{}, rings: map[string]*ring{},
+		rs256: remembering{jwt.SigningMethodRS256, &verified{}},
+	}
 }
 
 func (r *DataplaneTokenRequest) check() (life time.Duration, err error) {
@@ -152,7 +159,7 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	var withdrawn *withdrawnKey
 	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (key any, err error) {
 		key, withdrawn, err = t.keyOf(r, &c, j.Header["kid"])
-		noKey = err
+		noKey, j.Method = err, t.rs256 // it is the one that is valid
 		return key, err
 	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
 	if noKey != nil && !fault.Is(noKey, fault.Denied) && !fault.Is(noKey, fault.NotFound) {
@@ -168,18 +175,18 @@ func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims,
 	case err != nil || withdrawn != nil:
 		return nil, c.proven(told("dataplane", token, &c.RegisteredClaims, err))
 	}
-	if err := c.counts(r); err != nil {
+	if err := t.counts(r, &c); err != nil {
 		return nil, c.proven(err)
 	}
 	return &c, nil
 }
 
 // counts judges a token whose signature is good.
-func (c *DataplaneClaims) counts(r store.Reader) error {
+func (t *DataplaneTokens) counts(r store.Reader, c *DataplaneClaims) error {
 	if c.ID == "" {
 		return fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
 	}
-	revoked, err := isRevoked(r, mesh.Secrets, c.Mesh, mesh.TokenRevocations+c.Mesh, c.ID)
+	revoked, err := t.isRevoked(r, c.Mesh, c.ID)
 	if err == nil && revoked {
 		err = fault.New(fault.Denied, "the dataplane token was revoked")
 	}
@@ -189,14 +196,20 @@ func (c *DataplaneClaims) counts(r store.Reader) error {
 // isRevoked looks a token id up in a secret that lists some: ids with commas
 // between.
 func isRevoked(r store.Reader, k *model.Kind, scope, name, id string) (bool, error) {
+	ids, err := revokedOf(r, k, scope, name)
+	return slices.Contains(ids, id), err
+}
+
+// revokedOf reads the ids that a secret lists; none if there is no such secret.
+func revokedOf(r store.Reader, k *model.Kind, scope, name string) ([]string, error) {
 	res, err := r.Get(k, scope, name)
 	if fault.Is(err, fault.NotFound) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return slices.Contains(revokedIDs(res.Spec.(*mesh.Secret).Data), id), nil
+	return revokedIDs(res.Spec.(*mesh.Secret).Data), nil
 }
 
 // Authenticate checks that a token permits a proxy to be a node, whose dataplane

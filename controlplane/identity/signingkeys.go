@@ -135,6 +135,18 @@ func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*r
 	if model.ValidateName(c.Mesh, false) != nil {
 		return nil, nil, fault.New(fault.Denied, "the token names no mesh")
 	}
+	if k, ok := t.remembered(r, c.Mesh, serial); ok {
+		return k.key, k.withdrawn, nil
+	}
+	key, withdrawn, err := t.find(r, c, serial)
+	if err == nil {
+		t.note(r, c.Mesh, func(k *ring) { k.keys[serial] = ringKey{key, withdrawn} })
+	}
+	return key, withdrawn, err
+}
+
+// find reads the key of a serial from the store.
+func (t *DataplaneTokens) find(r store.Reader, c *DataplaneClaims, serial string) (*rsa.PublicKey, *withdrawnKey, error) {
 	mark, err := r.Get(mesh.Secrets, c.Mesh, mesh.TokenWithdrawnKey+c.Mesh+"-"+serial)
 	if err == nil {
 		t.forget(c.Mesh, mesh.TokenSigningKey+c.Mesh+"-"+serial)

@@ -137,6 +137,9 @@ func newWorld(t *testing.T, o options) *world {
 	if o.oauth != nil {
 		addOAuth(config, portOf(server(t, o.oauth)))
 	}
+	if o.oauth != nil && o.authz {
+		at(manager(config), "http_filters", 1, "typed_config").(object)["clear_route_cache"] = true
+	}
 	if o.edit != nil {
 		o.edit(config)
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/meshgate/meshgate/filter/host/hosttest"
 )
 
-const chain = `{"route":"r","service":"s","issues":true,"plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true,"in_body":true}}]}`
-
 // fixture is a host with one listener and one route.
 type fixture struct {
 	*host.Host
@@ -29,7 +27,7 @@ func newFixture(t testing.TB) *fixture {
 	if f.source, _, err = f.AcquireSource(nil); err != nil {
 		t.Fatal(err)
 	}
-	if f.route, _, err = f.AcquireProgram([]byte(chain)); err != nil {
+	if f.route, _, err = f.AcquireProgram([]byte(hosttest.Chain)); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -36,7 +36,7 @@ func TestFigures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := h.AcquireProgram([]byte(chain)); err != nil {
+	if _, _, err := h.AcquireProgram([]byte(hosttest.Chain)); err != nil {
 		t.Fatal(err)
 	}
 	out := make([]uint64, len(names))

@@ -44,7 +44,7 @@ func (s *protocolStep) run(req *Request, v *Verdict) (done bool) {
 		return refuse(v, refuseNotWebSocket)
 	case s.webSocket:
 		return false
-	case !isGRPC(req.Headers[s.contentType]):
+	case !IsGRPC(req.Headers[s.contentType]):
 		return refuse(v, refuseNotGRPC)
 	case !req.HTTP2:
 		return refuse(v, refuseOldHTTP)
@@ -94,10 +94,10 @@ func nonce(key []byte) bool {
 	return true
 }
 
-// isGRPC recognises application/grpc, alone or followed by + or ;. Source: the
+// IsGRPC recognises a content type of gRPC: application/grpc, alone or followed by + or ;. Source: the
 // gRPC project's protocol over HTTP/2, "Requests". It is what the proxy takes
 // for gRPC when it answers.
-func isGRPC(contentType []byte) bool {
+func IsGRPC(contentType []byte) bool {
 	const t = "application/grpc"
 	if len(contentType) < len(t) || string(contentType[:len(t)]) != t {
 		return false

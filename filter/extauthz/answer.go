@@ -50,7 +50,7 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 		e.put(":path", string(path))
 	}
 	if v.Action == engine.Issue {
-		for _, h := range p.HandOver(v, m.http.GetScheme(), m.source) {
+		for _, h := range p.HandOver(v, m.scheme(), m.source) {
 			e.put(h.Name, h.Value)
 		}
 	} else {
@@ -59,7 +59,7 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 		}
 	}
 	for name := range m.headers {
-		if contract.IsReserved([]byte(name), v.Action == engine.Issue) && !e.names[name] {
+		if contract.IsReserved([]byte(name), false) && !e.names[name] {
 			e.remove = append(e.remove, name)
 		}
 	}
@@ -89,7 +89,7 @@ func (m *message) refuse(r *engine.Refusal) *authv3.CheckResponse {
 			Header: &corev3.HeaderValue{Key: h[0], Value: h[1]}, AppendAction: corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD,
 		})
 	}
-	if m.grpc() {
+	if engine.IsGRPC(m.first("content-type")) {
 		denied.Body = ""
 		denied.Headers = append(denied.Headers, option("grpc-status", strconv.Itoa(r.GRPCStatus)), option("grpc-message", r.GRPCMessage()))
 	}

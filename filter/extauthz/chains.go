@@ -15,6 +15,10 @@ const (
 	ChainExtension = "meshgate.chain"
 	// BodyExtension is "true" where Envoy sends bodies.
 	BodyExtension = "meshgate.body"
+	// IssueExtension is "true" where the virtual host has a route to the OAuth server for
+	// requests with contract.HeaderOAuthPlugin, and Envoy routes anew. The service cannot
+	// see that.
+	IssueExtension = "meshgate.issue"
 )
 
 // maxChains bounds the chains that are kept compiled. Envoy's configuration has one for
@@ -25,6 +29,7 @@ var (
 	errNoChain   = errors.New("the route has no context extension " + ChainExtension)
 	errLongChain = errors.New("the chain is longer than a chain may be")
 	errHides     = errors.New("the chain hides credentials in bodies, which an authorization service cannot do")
+	errNoIssuer  = errors.New("the chain issues tokens, and the route does not say that there is a route to the OAuth server: set the context extension " + IssueExtension)
 	errNoBodies  = errors.New("the chain looks for credentials in bodies, and the route does not send any: set with_request_body and the context extension " + BodyExtension)
 )
 
@@ -37,8 +42,8 @@ type chain struct {
 
 // chainKey tells chains apart by their content.
 type chainKey struct {
-	text   string
-	bodies bool
+	text           string
+	bodies, issues bool
 }
 
 // chains keeps programs of the chains that are in use.
@@ -51,7 +56,7 @@ type chains struct {
 // get returns the program of a chain. One that cannot be honoured is a program that
 // refuses, and is logged when it is first met.
 func (c *chains) get(extensions map[string]string) *engine.Program {
-	key := chainKey{extensions[ChainExtension], extensions[BodyExtension] == "true"}
+	key := chainKey{extensions[ChainExtension], extensions[BodyExtension] == "true", extensions[IssueExtension] == "true"}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.of[key]; known != nil {
@@ -93,6 +98,9 @@ func honoured(key chainKey) error {
 	parsed, err := contract.ParseChain([]byte(key.text))
 	if err != nil {
 		return nil
+	}
+	if parsed.Issues && !key.issues {
+		return errNoIssuer // a workload would get the request, past its plugins
 	}
 	for _, p := range parsed.Plugins {
 		inBody, hides := false, false

@@ -6,11 +6,13 @@
 // # What Envoy must be told
 //
 // The ext_authz filter fails closed (failure_mode_allow false), sends raw headers
-// (encode_raw_headers), clears the route cache (clear_route_cache, for routes that issue
-// tokens), and validates mutations. Each route says by its context extensions what applies
+// (encode_raw_headers), all of them, and validates mutations. Each route says by its context extensions what applies
 // to it: [ChainExtension] is its chain, and [BodyExtension] is "true" where Envoy sends
 // bodies (with_request_body with max_request_bytes [MaxBody], allow_partial_message and
-// pack_as_bytes). A route without a chain must disable the filter: a request without one
+// pack_as_bytes). [IssueExtension] is
+// "true" where there is a route to the OAuth server and clear_route_cache has it found. With that
+// every request that is accepted is routed again, so no route may match on what a chain hides. include_tls_session tells how the client
+// came; one that sends no server name (SNI) counts as not encrypted. A route without a chain must disable the filter: a request without one
 // is refused.
 //
 // # What it cannot do

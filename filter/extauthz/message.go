@@ -16,18 +16,27 @@ import (
 // reads, by which a body that is too long is told from one that just fits.
 const MaxBody = engine.MaxBody + 1
 
+// partialHeader says, with the value true, that Envoy has sent a part of the body only.
+const partialHeader = "x-envoy-auth-partial-body"
+
 // message is a request as Envoy shows it. It implements [engine.Reader].
 type message struct {
 	server *Server
 	ctx    context.Context // of the call, which Resolve waits for
 	http   *authv3.AttributeContext_HttpRequest
+	// tls says that the client's connection is encrypted. Envoy sends a session for every
+	// connection, and a server name for encrypted ones whose client has sent one.
+	tls bool
 	// headers are those of the request by lower-case name, pseudo headers among them.
 	headers map[string][][]byte
 	source  string // address of the client, with its port
 }
 
 func newMessage(ctx context.Context, s *Server, attributes *authv3.AttributeContext) *message {
-	m := &message{server: s, ctx: ctx, http: attributes.GetRequest().GetHttp(), headers: map[string][][]byte{}}
+	m := &message{
+		server: s, ctx: ctx, http: attributes.GetRequest().GetHttp(), headers: map[string][][]byte{},
+		tls: attributes.GetTlsSession().GetSni() != "", // with include_tls_session
+	}
 	for _, h := range m.http.GetHeaderMap().GetHeaders() {
 		name := strings.ToLower(h.GetKey())
 		m.headers[name] = append(m.headers[name], valueOf(h))
@@ -67,12 +76,12 @@ func (m *message) Headers(names []string) (values [][]byte, repeated uint32) {
 // Body implements [engine.Reader]. A chain that reads bodies is refused where the route
 // sends none, so what is not here was not sent by the client.
 func (m *message) Body() (engine.BodyState, []byte) {
+	if string(m.first(partialHeader)) == "true" {
+		return engine.BodyTooLarge, nil
+	}
 	body := m.http.GetRawBody()
 	if len(body) == 0 {
 		body = []byte(m.http.GetBody())
-	}
-	if len(body) > engine.MaxBody {
-		return engine.BodyTooLarge, nil
 	}
 	return engine.BodyRead, body
 }
@@ -82,14 +91,16 @@ func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
 	return m.server.host.Ask(m.ctx, m.server.source, host.SourceOf([]byte(m.source)), hash, plugin)
 }
 
+// scheme is that of the client's connection, whatever the request says of itself.
+func (m *message) scheme() string {
+	if m.tls {
+		return "https"
+	}
+	return "http"
+}
+
 // http2 reports whether the client speaks HTTP/2 or later.
 func (m *message) http2() bool {
 	p := m.http.GetProtocol()
 	return strings.HasPrefix(p, "HTTP/2") || strings.HasPrefix(p, "HTTP/3")
-}
-
-// grpc reports whether the client expects the answers of gRPC.
-func (m *message) grpc() bool {
-	rest, ok := strings.CutPrefix(string(m.first("content-type")), "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }

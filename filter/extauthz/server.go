@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -21,6 +22,7 @@ type Server struct {
 	host   *host.Host
 	source uint32
 	chains chains
+	bare   sync.Once // a request without raw headers was logged
 }
 
 // New returns a server whose token cache open makes. The cache is opened at once, so that it
@@ -45,11 +47,22 @@ func (s *Server) Close() {
 // Check implements the authorization service. It refuses whatever it cannot decide, and
 // never returns an error.
 func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	if r := s.check(ctx, q); r != nil {
+		return r, nil
+	}
+	return new(message).refuse(unavailable), nil
+}
+
+// check is Check; nil if that panics.
+func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.CheckResponse {
+	defer s.host.Recovered("check")
 	attributes := q.GetAttributes()
 	m := newMessage(ctx, s, attributes)
 	if m.http.GetHeaderMap() == nil {
-		s.host.Log().Error("request refused: Envoy does not send raw headers, set encode_raw_headers")
-		return m.refuse(unavailable), nil
+		s.bare.Do(func() {
+			s.host.Log().Error("requests are refused: Envoy does not send raw headers, set encode_raw_headers")
+		})
+		return m.refuse(unavailable)
 	}
 	program := s.chains.get(attributes.GetContextExtensions())
 	request := &engine.Request{Path: m.first(":path"), HTTP2: m.http2()}
@@ -58,13 +71,13 @@ func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.Che
 	switch {
 	case v.Action == engine.Issue:
 		s.host.Hasten() // the token that is issued is used next
-		return m.pass(program, &v, buf), nil
+		return m.pass(program, &v, buf)
 	case v.Action == engine.Continue:
-		return m.pass(program, &v, buf), nil
+		return m.pass(program, &v, buf)
 	case v.Refusal != nil:
-		return m.refuse(v.Refusal), nil
+		return m.refuse(v.Refusal)
 	}
-	return m.refuse(unavailable), nil
+	return m.refuse(unavailable)
 }
 
 // addressOf is the address and the port of a client, "" if there is none.

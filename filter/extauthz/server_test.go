@@ -55,6 +55,12 @@ func statusOf(t *testing.T, s *Server, q *authv3.CheckRequest) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.GetOkResponse() != nil {
+		return 0
+	}
+	if r.GetDeniedResponse() == nil {
+		t.Fatal("neither passed nor refused")
+	}
 	return int(r.GetDeniedResponse().GetStatus().GetCode())
 }
 
@@ -71,6 +77,7 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 		{"too long", plain + strings.Repeat(" ", contract.MaxChain), "", "longer", 503},
 		{"looks into bodies that are not sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "", BodyExtension, 503},
 		{"looks into bodies that are sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "true", "", 0},
+		{"issues without a route for that", strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), "", IssueExtension, 503},
 		{"hides in bodies", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true,"hide_credentials":true`, 1), "true", "hides credentials", 503},
 		{"hides a key in bodies", `{"route":"r","service":"s","plugins":[{"id":"p","key_auth":{"names":["k"],"in_body":true,"hide_credentials":true}}]}`, "true", "hides credentials", 503},
 	} {
@@ -88,6 +95,29 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 				t.Errorf("log: %s", log.Text())
 			}
 		})
+	}
+}
+
+// Whether the client's connection is encrypted says Envoy, and not the request: tokens are
+// issued over TLS only.
+func TestSchemeIsThatOfTheConnection(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token", ":scheme", "https")
+	q.Attributes.ContextExtensions[IssueExtension] = "true"
+	q.Attributes.Request.Http.Scheme = "https"
+	for want, session := range map[string]*authv3.AttributeContext_TLSSession{"http": {}, "https": {Sni: "x"}} {
+		q.Attributes.TlsSession = session
+		r, err := s.Check(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := map[string]string{}
+		for _, h := range r.GetOkResponse().GetHeaders() {
+			set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+		}
+		if set[contract.HeaderOAuthScheme] != want || set[contract.HeaderOAuthPlugin] != "plugin-1" {
+			t.Errorf("want %s, handed over with %v", want, set)
+		}
 	}
 }
 
@@ -160,6 +190,26 @@ func TestFaultsRefuse(t *testing.T) {
 	}
 	if !strings.Contains(log.Text(), "injected") {
 		t.Errorf("log: %s", log.Text())
+	}
+	known := s.chains.of
+	s.chains.of = nil // writing there panics, outside of the decision
+	if got := statusOf(t, s, q); got != 503 || !strings.Contains(log.Text(), "where=check") {
+		t.Errorf("status %d, log %s", got, log.Text())
+	}
+	s.chains.of = known
+}
+
+// A body of which Envoy has sent a part has no credential in it.
+func TestPartsOfBodies(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	chain := strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1)
+	for partial, want := range map[string]int{"false": 0, "true": 401} {
+		q := request(chain, ":path", "/", ":method", "POST", "content-type", "application/x-www-form-urlencoded", partialHeader, partial)
+		q.Attributes.ContextExtensions[BodyExtension] = "true"
+		q.Attributes.Request.Http.RawBody = []byte("access_token=good")
+		if got := statusOf(t, s, q); got != want {
+			t.Errorf("partial %s: status %d, want %d", partial, got, want)
+		}
 	}
 }
 

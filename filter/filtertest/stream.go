@@ -41,7 +41,7 @@ func (s *Stream) Run(c *Case) (*Observed, error) {
 		return nil, err
 	}
 	if verdict.Action == engine.Refuse {
-		return refused(verdict.Refusal, isGRPC(headers)), nil
+		return refused(verdict.Refusal, engine.IsGRPC([]byte(headers.Get("content-type")))), nil
 	}
 	o := &Observed{Outcome: Proxied, Status: http.StatusOK}
 	path, body := program.Rewrite(&verdict, req.Path, []byte(headers.Get("content-type")), []byte(c.Request.Body))
@@ -152,11 +152,6 @@ func set(h http.Header, name, value string) {
 		return
 	}
 	h.Set(name, value)
-}
-
-func isGRPC(h http.Header) bool {
-	rest, ok := strings.CutPrefix(h.Get("content-type"), "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 func refused(r *engine.Refusal, grpc bool) *Observed {

@@ -42,7 +42,7 @@ func TestOpenCachesAreTold(t *testing.T) {
 	if h.Hasten(); l.hastened != 0 || hits() != 0 {
 		t.Errorf("a cache that is not open was told")
 	}
-	if _, _, err := h.AcquireProgram([]byte(chain)); err != nil {
+	if _, _, err := h.AcquireProgram([]byte(hosttest.Chain)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := h.AcquireSource([]byte(`{"settings":{"redis":{"url":"redis://a"},"cache":{}}}`)); err != nil || opened != 2 {

@@ -14,8 +14,6 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-const chain = `{"route":"r","service":"s","issues":true,"plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true,"in_body":true}}]}`
-
 // fixture is a host with one listener and one route.
 type fixture struct {
 	*Host
@@ -33,7 +31,7 @@ func newFixture(t testing.TB) *fixture {
 	if f.source, _, err = f.AcquireSource(nil); err != nil {
 		t.Fatal(err)
 	}
-	if f.route, _, err = f.AcquireProgram([]byte(chain)); err != nil {
+	if f.route, _, err = f.AcquireProgram([]byte(hosttest.Chain)); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -76,7 +74,7 @@ func TestSourcesAreSharedAndClosedOnce(t *testing.T) {
 
 func TestProgramsAreInterned(t *testing.T) {
 	f := newFixture(t)
-	second, program, err := f.AcquireProgram([]byte(chain))
+	second, program, err := f.AcquireProgram([]byte(hosttest.Chain))
 	if err != nil || strings.Join(program.Headers(), " ") != "authorization :method content-type content-length upgrade" || f.interner.Len() != 1 {
 		t.Fatalf("headers %q, %d programs (%v)", program.Headers(), f.interner.Len(), err)
 	}
@@ -146,7 +144,7 @@ func TestNoCacheWithoutAChain(t *testing.T) {
 	if opened != 0 {
 		t.Error("a token cache was opened although no route has a chain")
 	}
-	if _, _, err := m.AcquireProgram([]byte(chain)); err != nil {
+	if _, _, err := m.AcquireProgram([]byte(hosttest.Chain)); err != nil {
 		t.Fatal(err)
 	}
 	if _, a := m.sources.get(first).tokens.Lookup(hosttest.NewTokens("good").Hash, make([]byte, contract.MaxPacked)); opened != 1 || a != contract.Found {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"sync"
 	"time"
 )
@@ -22,6 +23,8 @@ type round struct {
 	// Window is how long CPU and traffic were counted, in seconds: from before
 	// the change until no message had come for the time of quiet.
 	Window float64 `json:"window_s"`
+	// Turned is who had to come back before it was let in.
+	Turned turned `json:"turned_away"`
 	traffic
 }
 
@@ -79,7 +82,7 @@ func (b *bench) run(ctx context.Context, s *scenario) result {
 	var profiled error
 	if b.profile != "" {
 		res.Profiled = true
-		wg.Go(func() { profiled = b.plane.profile(ctx, filepath.Join(b.profile, s.name+".pprof"), b.length) })
+		wg.Go(func() { profiled = b.profileBoth(ctx, filepath.Join(b.profile, s.name)) })
 	}
 	for i := range n {
 		limited, cancel := context.WithTimeout(ctx, b.timeout)
@@ -95,10 +98,29 @@ func (b *bench) run(ctx context.Context, s *scenario) result {
 		res.Rounds = append(res.Rounds, r)
 	}
 	wg.Wait()
+	if b.profile != "" && profiled == nil {
+		// What has been allocated since the start, and what is in use.
+		profiled = b.plane.fetch(ctx, filepath.Join(b.profile, s.name+"-memory.pprof"), "allocs")
+	}
 	if profiled != nil {
 		return fail(fmt.Errorf("profile: %w", profiled))
 	}
 	return res
+}
+
+// profileBoth profiles the control plane and, into a file of its own, this program: the
+// two share the machine.
+func (b *bench) profileBoth(ctx context.Context, path string) error {
+	own, err := os.Create(path + "-clients.pprof")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := pprof.StartCPUProfile(own); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return b.plane.profile(ctx, path+".pprof", b.length)
 }
 
 // measure does something and waits until all who take part have got there, and
@@ -114,6 +136,7 @@ func (b *bench) measure(ctx context.Context, g *goal, window time.Duration, do f
 	if err != nil {
 		return r, err
 	}
+	_ = b.fleet.turns()
 	own, sent, start := ownCPU(), b.fleet.traffic(), time.Now()
 	if err := do(); err != nil {
 		return r, errors.Join(err, b.fleet.breakage())
@@ -134,6 +157,7 @@ func (b *bench) measure(ctx context.Context, g *goal, window time.Duration, do f
 	if err := b.fleet.breakage(); err != nil {
 		return r, err
 	}
+	r.Turned = b.fleet.turns()
 	r.CPU, r.HarnessCPU, r.traffic = after-before, ownCPU()-own, b.fleet.traffic().sub(sent)
 	if g != nil {
 		r.spread = spreadOf(g.latencies(start))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,9 +12,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
 )
 
 // probe is a name that no control plane has. Asking for it must be answered,
@@ -83,42 +80,6 @@ func (c *client) forget() {
 		c.table[k], c.names[k] = map[string]held{}, map[string]bool{}
 	}
 	c.answered, c.asked = [kinds]bool{}, false
-}
-
-// open connects and sends the first requests. What the client holds from an
-// earlier connection is listed, as an Envoy does. The context bounds the opening;
-// the stream lives until close.
-func (c *client) open(opening context.Context) error {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.WithoutCancel(opening), "authorization", c.token))
-	defer context.AfterFunc(opening, cancel)()
-	conn, err := grpc.NewClient("passthrough:///"+c.fleet.address,
-		grpc.WithTransportCredentials(credentials.NewTLS(c.fleet.tls)),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(256<<20)),
-		// Fixed windows switch bandwidth probing off, which costs pings.
-		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(1<<20),
-		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
-		grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0), grpc.WithUserAgent("meshgate-fleet-bench"))
-	if err != nil {
-		cancel()
-		return err
-	}
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true},
-		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources", grpc.WaitForReady(true))
-	if err == nil {
-		c.mu.Lock()
-		c.cancel, c.conn, c.stream, c.done = cancel, conn, stream, make(chan struct{})
-		c.closing, c.err, c.probed = false, nil, false
-		if err = c.begin(); err != nil {
-			c.conn = nil
-		}
-		c.mu.Unlock()
-	}
-	if err != nil {
-		cancel()
-		return errors.Join(err, conn.Close())
-	}
-	go c.read(c.done)
-	return nil
 }
 
 // begin sends the first requests; c.mu is held.

@@ -63,6 +63,7 @@ type fleet struct {
 	mu     sync.Mutex
 	reason error // why the first stream broke
 	breaks int
+	turned turned
 }
 
 func newFleet(address, mesh string, t *tls.Config) *fleet {
@@ -121,6 +122,32 @@ func (f *fleet) traffic() traffic {
 		t.Bytes[name] = f.counters.bytes[k].Load()
 		t.Resources[name] = f.counters.resources[k].Load()
 	}
+	return t
+}
+
+// turned is who had to come back.
+type turned struct {
+	// Times is how often clients were turned away before they were let in.
+	Times int `json:"times"`
+	// First is why, the first time.
+	First string `json:"first,omitempty"`
+}
+
+// turnedAway is told by a client that it has to come back.
+func (f *fleet) turnedAway(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.turned.Times++; f.turned.Times == 1 {
+		f.turned.First = err.Error()
+	}
+}
+
+// turns returns who had to come back, and forgets it.
+func (f *fleet) turns() turned {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.turned
+	f.turned = turned{}
 	return t
 }
 

@@ -61,7 +61,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.only, "only", "", "scenarios to run, with commas between; connect always runs")
 	f.StringVar(&o.binary, "binary", "", "the program to measure (default bin/meshgate of this checkout)")
 	f.StringVar(&o.dir, "dir", "", "keep state and log of the control plane in this directory")
-	f.StringVar(&o.profile, "profile", "", "directory for a CPU profile of the control plane during each scenario")
+	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the control plane and of this program during each scenario")
 	f.DurationVar(&o.length, "profile-length", 10*time.Second, "how long to profile each scenario")
 	if err := f.Parse(args); err != nil {
 		return nil, err

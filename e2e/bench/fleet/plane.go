@@ -108,7 +108,12 @@ func (p *plane) call(ctx context.Context, method, path string, doc any) ([]byte,
 
 // profile fetches a CPU profile that lasts a while.
 func (p *plane) profile(ctx context.Context, file string, length time.Duration) error {
-	u := fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/profile?seconds=%d", p.Diagnostics, int(length.Seconds()))
+	return p.fetch(ctx, file, fmt.Sprintf("profile?seconds=%d", int(length.Seconds())))
+}
+
+// fetch writes a profile into a file.
+func (p *plane) fetch(ctx context.Context, file, kind string) error {
+	u := fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/%s", p.Diagnostics, kind)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func (r *report) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Averages of the rounds. CPU is that of the control plane from before the change until %s without a message; \"idle in it\" is what idling for that long costs.\n\n", quiet)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\tok\tclients\tp50 ms\tp99 ms\tlast ms\tworst ms\tCPU s\tidle in it\twindow s\tharness s\tmessages\tKiB\t")
+	fmt.Fprintln(t, "scenario\tok\tclients\tp50 ms\tp99 ms\tlast ms\tworst ms\tCPU s\tidle in it\twindow s\tharness s\tturned away\tmessages\tKiB\t")
 	for i := range r.Results {
 		r.line(t, &r.Results[i], idle)
 	}
@@ -114,8 +114,11 @@ func (r *report) print(w io.Writer) {
 	for i := range r.Results {
 		s := &r.Results[i]
 		if len(s.Rounds) > 0 {
-			last := s.Rounds[len(s.Rounds)-1].traffic
+			last := &s.Rounds[len(s.Rounds)-1]
 			fmt.Fprintf(w, "%s: %s. Messages of the last round: %s; resources: %s; removed: %d\n", s.Name, s.What, perType(last.Messages), perType(last.Resources), last.Removed)
+			if last.Turned.Times > 0 {
+				fmt.Fprintf(w, "%s: %d times in the last round a client had to come back; the first was told: %s\n", s.Name, last.Turned.Times, last.Turned.First)
+			}
 		}
 		if s.Failed != "" {
 			fmt.Fprintf(w, "%s: FAILED: %s\n", s.Name, s.Failed)
@@ -129,14 +132,15 @@ func (r *report) line(w io.Writer, s *result, idle float64) {
 		ok = "FAILED"
 	}
 	if len(s.Rounds) == 0 {
-		fmt.Fprintf(w, "%s\t%s\t\t\t\t\t\t\t\t\t\t\t\t\n", s.Name, ok)
+		fmt.Fprintf(w, "%s\t%s\t\t\t\t\t\t\t\t\t\t\t\t\t\n", s.Name, ok)
 		return
 	}
 	of := func(f func(*round) float64) float64 { return mean(s.Rounds, f) }
 	last := func(x *round) float64 { return x.Last }
 	window := of(func(x *round) float64 { return x.Window })
-	fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.3f\t%.3f\t%.1f\t%.2f\t%.0f\t%.0f\t\n", s.Name, ok, s.Rounds[0].Clients,
+	fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.3f\t%.3f\t%.1f\t%.2f\t%.0f\t%.0f\t%.0f\t\n", s.Name, ok, s.Rounds[0].Clients,
 		of(func(x *round) float64 { return x.P50 }), of(func(x *round) float64 { return x.P99 }), of(last), worst(s.Rounds, last),
 		of(func(x *round) float64 { return x.CPU }), idle*window, window, of(func(x *round) float64 { return x.HarnessCPU }),
+		of(func(x *round) float64 { return float64(x.Turned.Times) }),
 		of(func(x *round) float64 { return float64(total(x.Messages)) }), of(func(x *round) float64 { return float64(total(x.Bytes)) / 1024 }))
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
+// Chain is a chain of the service s that issues tokens.
+const Chain = `{"route":"r","service":"s","issues":true,"plugins":[{"id":"plugin-1","oauth2":{"header":"authorization","hide_credentials":true,"in_body":true}}]}`
+
 // Log is a log that tests can read. It has lines of level 2 (info) and above.
 type Log struct {
 	mu    sync.Mutex
