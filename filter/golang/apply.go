@@ -1,4 +1,4 @@
-package main
+package golang
 
 import (
 	"strconv"
@@ -13,12 +13,8 @@ import (
 // detailsPrefix begins the response code details of every refusal.
 const detailsPrefix = "meshgate_"
 
-// unavailable is the answer where there is no decision.
-var unavailable = &engine.Refusal{
-	Status: 503, GRPCStatus: 14, Reason: "undecided",
-	Headers: [][2]string{{"content-type", "application/json; charset=utf-8"}},
-	Body:    `{"message":"The request cannot be authorized at the moment"}`,
-}
+// noGRPC is the status of gRPC of an answer that has none.
+const noGRPC = -1
 
 // apply carries a verdict out. It may run off the worker: Envoy then makes the edits in
 // their order before the request goes on.
@@ -84,40 +80,48 @@ func (s *stream) rewrite(v *engine.Verdict) {
 // that server would send it to a workload, past its plugins and with headers that speak
 // for the gateway.
 func (s *stream) issue(v *engine.Verdict) api.StatusType {
-	s.config.host.Hasten() // the token that is issued is used next
-	for _, h := range s.program.HandOver(v, s.first(":scheme"), s.callbacks.StreamInfo().DownstreamRemoteAddress()) {
+	s.host.Hasten() // the token that is issued is used next
+	info := s.callbacks.StreamInfo()
+	for _, h := range s.program.HandOver(v, scheme(info), info.DownstreamRemoteAddress()) {
 		s.set(h.Name, strings.Clone(h.Value))
 	}
 	s.callbacks.RefreshRouteCache()
 	cluster, err := s.callbacks.GetProperty("xds.cluster_name")
 	if err != nil || cluster != contract.OAuthCluster {
-		s.config.host.Log().Error("request for a token refused: its route leads to no OAuth server", "cluster", cluster)
-		return s.refuse(unavailable)
+		s.host.Log().Error("request for a token refused: its route leads to no OAuth server", "cluster", cluster)
+		return s.refuse(nil)
 	}
 	return api.Continue
 }
 
-// refuse answers in the place of the upstream. A nil refusal is that of a fault.
+// scheme is that of the client's connection, whatever the request says of itself.
+func scheme(info api.StreamInfo) string {
+	if info.DownstreamSslConnection() != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// refuse answers in the place of the upstream. Without a refusal the answer is that of a
+// request about which nothing was decided.
 func (s *stream) refuse(r *engine.Refusal) api.StatusType {
-	defer s.recovered("refuse") // the stream is gone
+	defer func() {
+		if p := recover(); p != nil && !s.gone() {
+			s.host.LogPanic("refuse", p)
+		}
+	}()
 	if r == nil {
-		r = unavailable
+		r = engine.Undecided
 	}
 	headers := map[string][]string{}
 	for _, h := range r.Headers {
 		headers[h[0]] = append(headers[h[0]], h[1])
 	}
-	body, status := r.Body, int64(-1)
-	if s.grpc() {
+	body, status := r.Body, int64(noGRPC)
+	if engine.IsGRPC([]byte(s.first("content-type"))) {
 		body, status = "", int64(r.GRPCStatus)
 		headers["grpc-status"], headers["grpc-message"] = []string{strconv.Itoa(r.GRPCStatus)}, []string{r.GRPCMessage()}
 	}
 	s.callbacks.DecoderFilterCallbacks().SendLocalReply(r.Status, body, headers, status, detailsPrefix+string(r.Reason))
 	return api.LocalReply
-}
-
-// grpc reports whether the client expects the answers of gRPC.
-func (s *stream) grpc() bool {
-	rest, ok := strings.CutPrefix(s.first("content-type"), "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }

@@ -1,101 +1,64 @@
-package main
+package golang
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
-	xdsv3 "github.com/cncf/xds/go/xds/type/v3"
 	"github.com/envoyproxy/envoy/contrib/golang/common/go/api"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// document is the configuration of the filter, in a listener or on a route.
-type document struct {
-	// Chain says what applies to a route ([contract.Chain]).
-	Chain json.RawMessage `json:"chain,omitempty"`
-	// Disabled takes a chain of an outer level away.
-	Disabled bool `json:"disabled,omitempty"`
-	// Listener is a [contract.FilterConfig]. Routes have none.
-	Listener json.RawMessage `json:"listener,omitempty"`
-}
-
 // config is a document that is in use. It refuses every request that it applies to if it
-// could not be made. Envoy may destroy it more than once.
+// could not be made.
 type config struct {
 	document
 	host            *host.Host
 	source, program uint32
 	strips          bool // the listener removes what clients may not say
-	once            sync.Once
+	// uses counts Envoy's own and those of requests. Handles are given back with the last.
+	uses      atomic.Int64
+	destroyed atomic.Bool
 }
 
-var errRouteSettings = errors.New("the listener's part of the configuration is not for routes")
+var (
+	errPanicked      = errors.New("reading the configuration panicked")
+	errRouteSettings = errors.New("the listener's part of the configuration is not for routes")
+)
 
-// parser makes configurations. It implements [api.StreamFilterConfigParser].
-type parser struct{ host *host.Host }
-
-// Parse reads the configuration of a listener, or of a route if callbacks is nil.
-func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (parsed any, err error) {
-	err = errors.New("reading the configuration panicked")
-	defer p.host.Recovered("parse")
-	d, err := read(message)
-	if err != nil {
-		return nil, fmt.Errorf("configuration of the filter: %w", err)
-	}
-	if callbacks == nil && len(d.Listener) > 0 {
-		return nil, errRouteSettings
-	}
-	c := &config{document: *d, host: p.host}
-	if callbacks != nil {
-		if err := c.acquireSource(); err != nil {
-			return nil, err
-		}
-	}
-	c.acquireProgram()
-	return c, nil
+func newConfig(d *document, h *host.Host) *config {
+	c := &config{document: *d, host: h}
+	c.uses.Store(1)
+	return c
 }
 
-// read takes a document out of a message: a TypedStruct, a Struct, or a StringValue of JSON.
-func read(message *anypb.Any) (*document, error) {
-	text := []byte("{}")
-	var err error
-	var typed xdsv3.TypedStruct
-	var object structpb.Struct
-	var value wrapperspb.StringValue
-	switch {
-	case message == nil || message.GetTypeUrl() == "":
-	case message.MessageIs(&typed):
-		if err = message.UnmarshalTo(&typed); err == nil {
-			text, err = protojson.Marshal(typed.GetValue())
+// take begins a use. It is false for a configuration that nobody uses any more.
+func (c *config) take() bool {
+	for n := c.uses.Load(); n > 0; n = c.uses.Load() {
+		if c.uses.CompareAndSwap(n, n+1) {
+			return true
 		}
-	case message.MessageIs(&object):
-		if err = message.UnmarshalTo(&object); err == nil {
-			text, err = protojson.Marshal(&object)
-		}
-	case message.MessageIs(&value):
-		err = message.UnmarshalTo(&value)
-		text = []byte(value.GetValue())
-	default:
-		err = fmt.Errorf("it is a %s", message.GetTypeUrl())
 	}
-	if err != nil {
-		return nil, err
+	return false
+}
+
+// release ends a use.
+func (c *config) release() {
+	if c.uses.Add(-1) == 0 {
+		c.host.ReleaseSource(c.source)
+		c.host.ReleaseProgram(c.program)
 	}
-	var d document
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
-		return nil, err
+}
+
+// Destroy implements [api.Config]. Envoy may call it more than once.
+func (c *config) Destroy() {
+	defer c.host.Recovered("destroy")
+	if c.destroyed.CompareAndSwap(false, true) {
+		c.release()
 	}
-	return &d, nil
 }
 
 func (c *config) acquireSource() error {
@@ -113,44 +76,73 @@ func (c *config) acquireProgram() {
 	if !c.checks() {
 		return
 	}
-	if program, _, err := c.host.AcquireProgram(c.Chain); err == nil {
-		c.program = program
-	} else {
+	program, _, err := c.host.AcquireProgram(c.Chain)
+	if err != nil {
 		c.host.Log().Error("route refused", "error", err)
+		return
 	}
+	c.program = program
 }
 
 // checks reports whether requests are decided.
 func (c *config) checks() bool { return len(c.Chain) > 0 && !c.Disabled }
 
+// parser makes configurations.
+type parser struct{ host *host.Host }
+
+// NewParser returns what reads and merges configurations for the filters of [NewFactory].
+func NewParser(h *host.Host) api.StreamFilterConfigParser { return &parser{h} }
+
+// Parse reads the configuration of a listener, or of a route if callbacks is nil.
+func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (parsed any, err error) {
+	err = errPanicked
+	defer p.host.Recovered("parse")
+	c, err := p.parse(message, callbacks == nil)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of the filter: %w", err)
+	}
+	return c, nil
+}
+
+func (p *parser) parse(message *anypb.Any, route bool) (*config, error) {
+	d, err := read(message)
+	if err != nil {
+		return nil, err
+	}
+	if route && len(d.Listener) > 0 {
+		return nil, errRouteSettings
+	}
+	c := newConfig(d, p.host)
+	if !route {
+		if err := c.acquireSource(); err != nil {
+			return nil, err
+		}
+	}
+	c.acquireProgram()
+	return c, nil
+}
+
 // Merge makes the configuration of a route within a listener, or within a virtual host. It
 // runs on a worker.
 func (p *parser) Merge(parent, child any) (merged any) {
-	broken := &config{document: document{Chain: json.RawMessage("{}")}, host: p.host}
-	merged = broken // its handles name nothing, so it refuses
+	// Its handles name nothing, so it refuses.
+	merged = newConfig(&document{Chain: json.RawMessage("{}")}, p.host)
 	defer p.host.Recovered("merge")
 	outer, ok := parent.(*config)
 	inner, also := child.(*config)
 	if !ok || !also {
+		p.host.Log().Error("route refused: its configuration was not read")
 		return merged
 	}
-	c := &config{document: document{Listener: outer.Listener, Chain: outer.Chain, Disabled: outer.Disabled}, host: p.host}
+	d := document{Listener: outer.Listener, Chain: outer.Chain, Disabled: outer.Disabled}
 	if len(inner.Chain) > 0 || inner.Disabled {
-		c.Chain, c.Disabled = inner.Chain, inner.Disabled
+		d.Chain, d.Disabled = inner.Chain, inner.Disabled
 	}
+	c := newConfig(&d, p.host)
 	if err := c.acquireSource(); err != nil {
 		p.host.Log().Error("route refused", "error", err)
 		return merged
 	}
 	c.acquireProgram()
 	return c
-}
-
-// Destroy implements [api.Config].
-func (c *config) Destroy() {
-	defer c.host.Recovered("destroy")
-	c.once.Do(func() {
-		c.host.ReleaseSource(c.source)
-		c.host.ReleaseProgram(c.program)
-	})
 }

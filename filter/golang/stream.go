@@ -1,8 +1,7 @@
-package main
+package golang
 
 import (
 	"context"
-	"strings"
 
 	"github.com/envoyproxy/envoy/contrib/golang/common/go/api"
 
@@ -15,8 +14,9 @@ import (
 // that: never both.
 type stream struct {
 	api.PassThroughStreamFilter
+	host      *host.Host
 	callbacks api.FilterCallbackHandler
-	config    *config
+	config    *config // nil if there is none that could be used
 
 	headers api.RequestHeaderMap
 	sent    map[string][]string // the headers as they came, by lower-case name
@@ -31,19 +31,23 @@ type stream struct {
 	end        context.CancelFunc
 }
 
-// newStream makes the filter of a request. It must not panic: Envoy would end.
-func newStream(c any, callbacks api.FilterCallbackHandler) api.StreamFilter {
-	s := &stream{callbacks: callbacks}
-	s.config, _ = c.(*config)
-	s.ctx, s.end = context.WithCancel(context.Background())
-	return s
+// NewFactory returns what makes the filters of requests. Configurations are those of
+// [NewParser].
+func NewFactory(h *host.Host) api.StreamFilterFactory {
+	return func(c any, callbacks api.FilterCallbackHandler) api.StreamFilter {
+		s := &stream{host: h, callbacks: callbacks}
+		if c, ok := c.(*config); ok && c != nil && c.take() {
+			s.config = c
+		}
+		s.ctx, s.end = context.WithCancel(context.Background())
+		return s
+	}
 }
 
 // DecodeHeaders decides the request, unless that needs more than headers.
 func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api.StatusType {
-	s.headers = headers
-	return s.guarded(func() api.StatusType {
-		s.sent = headers.GetAllHeaders()
+	return s.guard("headers", func() api.StatusType {
+		s.headers, s.sent = headers, headers.GetAllHeaders()
 		if s.config == nil {
 			return s.refuse(nil)
 		}
@@ -51,7 +55,7 @@ func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api
 			s.strip(false)
 			return api.Continue
 		}
-		if s.program = s.config.host.Program(s.config.program); s.program == nil {
+		if s.program = s.host.Program(s.config.program); s.program == nil {
 			return s.refuse(nil)
 		}
 		s.buf = make([]byte, engine.BufferSize)
@@ -73,18 +77,18 @@ func (s *stream) DecodeData(buffer api.BufferInstance, _ bool) api.StatusType {
 	if !s.collecting {
 		return api.Continue
 	}
-	return s.guarded(func() api.StatusType {
+	return s.guard("body", func() api.StatusType {
 		s.body = buffer
-		return s.gotBody(buffer.Bytes())
+		return s.decideWithBody(buffer)
 	})
 }
 
 // DecodeTrailers removes what clients may not say. A body that is waited for is empty if
 // trailers come first.
 func (s *stream) DecodeTrailers(trailers api.RequestTrailerMap) api.StatusType {
-	return s.guarded(func() api.StatusType {
+	return s.guard("trailers", func() api.StatusType {
 		var reserved []string
-		trailers.RangeWithCopy(func(name, _ string) bool {
+		trailers.Range(func(name, _ string) bool {
 			if contract.IsReservedTrailer([]byte(name)) {
 				reserved = append(reserved, name)
 			}
@@ -94,45 +98,36 @@ func (s *stream) DecodeTrailers(trailers api.RequestTrailerMap) api.StatusType {
 			trailers.Del(name)
 		}
 		if s.collecting {
-			return s.gotBody(nil)
+			return s.decideWithBody(nil)
 		}
 		return api.Continue
 	})
 }
 
 // OnDestroy ends the look-up that is on its way.
-func (s *stream) OnDestroy(api.DestroyReason) { s.end() }
-
-func (s *stream) gotBody(body []byte) api.StatusType {
-	s.collecting = false
-	s.request.BodyState, s.request.Body = engine.BodyRead, body
-	if len(body) > engine.MaxBody {
-		s.request.BodyState, s.request.Body = engine.BodyTooLarge, nil
+func (s *stream) OnDestroy(api.DestroyReason) {
+	if s.gone() {
+		return
 	}
-	return s.decide()
+	s.end()
+	if s.config != nil {
+		s.config.release()
+	}
 }
 
-// guarded refuses the request if the work panics. A stream that is gone has nothing that
-// could be refused.
-func (s *stream) guarded(work func() api.StatusType) (status api.StatusType) {
-	done := false
+// gone reports whether Envoy has destroyed the stream.
+func (s *stream) gone() bool { return s.ctx.Err() != nil }
+
+// guard refuses the request if work panics.
+func (s *stream) guard(where string, work func() api.StatusType) (status api.StatusType) {
 	defer func() {
-		if !done {
+		if p := recover(); p != nil && !s.gone() {
+			s.host.LogPanic(where, p)
 			status = s.refuse(nil)
 		}
 	}()
-	defer s.recovered("stream")
-	status = work()
-	done = true
-	return status
-}
-
-func (s *stream) recovered(where string) {
-	if s.config != nil {
-		s.config.host.Recovered(where)
-		return
-	}
-	library.Recovered(where)
+	status = api.LocalReply // of a stream that is gone, about which nothing can be done
+	return work()
 }
 
 // first is the first value of a header, "" if there is none.
@@ -154,63 +149,5 @@ func (s *stream) read(names []string) {
 		if len(values) > 1 {
 			s.request.Repeated |= 1 << i
 		}
-	}
-}
-
-// decide runs the chain on the worker. A look-up goes on in a goroutine.
-func (s *stream) decide() api.StatusType {
-	v := s.verdict()
-	switch v.Action {
-	case engine.NeedBody:
-		s.collecting = true
-		return api.StopAndBuffer
-	case engine.Lookup:
-		go s.lookUp(v)
-		return api.Running
-	default:
-		return s.apply(&v)
-	}
-}
-
-// verdict decides with what is there, all headers included.
-func (s *stream) verdict() engine.Verdict {
-	for range 2 {
-		v := s.config.host.Decide(s.config.source, s.config.program, &s.request, s.known, s.buf)
-		if v.Action != engine.NeedHeaders || len(s.request.Headers) == len(s.program.Headers()) {
-			return v
-		}
-		s.read(s.program.Headers())
-	}
-	return engine.Verdict{}
-}
-
-// lookUp waits for the deeper levels, decides again, and has the worker go on.
-func (s *stream) lookUp(v engine.Verdict) {
-	defer s.recovered("look-up")
-	done := false
-	defer func() {
-		if !done {
-			s.refuse(nil)
-		}
-	}()
-	decoder := s.callbacks.DecoderFilterCallbacks()
-	for v.Action == engine.Lookup && len(s.known) <= contract.MaxCredentialNames {
-		from := host.SourceOf([]byte(s.callbacks.StreamInfo().DownstreamRemoteAddress()))
-		s.known = append(s.known, s.config.host.Ask(s.ctx, s.config.source, from, v.Hash, strings.Clone(v.Plugin)))
-		if s.ctx.Err() != nil {
-			done = true
-			return
-		}
-		v = s.verdict()
-	}
-	status := api.StopAndBuffer
-	if v.Action == engine.NeedBody {
-		s.collecting = true
-	} else {
-		status = s.apply(&v)
-	}
-	done = true
-	if status != api.LocalReply {
-		decoder.Continue(status)
 	}
 }

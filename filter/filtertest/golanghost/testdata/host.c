@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "host.h"
+#include "text.h"
 
 // ---- the library ----
 
@@ -26,6 +27,7 @@ static uint64_t (*on_data)(processState *, uint64_t, uint64_t, uint64_t);
 static void (*on_complete)(httpRequest *);
 static void (*on_destroy)(httpRequest *, uint64_t);
 static void (*sema_dec)(httpRequest *);
+static void (*clean_up)(void);
 
 static void *symbol(void *lib, const char *name) {
   void *s = dlsym(lib, name);
@@ -51,59 +53,7 @@ static void load(const char *path) {
   on_destroy = symbol(lib, "envoyGoFilterOnHttpDestroy");
   sema_dec = symbol(lib, "envoyGoRequestSemaDec");
   symbol(lib, "envoyGoFilterOnHttpLog");
-  symbol(lib, "envoyGoFilterCleanUp");
-}
-
-// ---- text ----
-
-static text copy(const void *p, size_t n) {
-  text t = {malloc(n + 1), n};
-  if (n > 0) memcpy(t.p, p, n);
-  t.p[n] = 0;
-  return t;
-}
-
-static int same(text a, const char *p, size_t n) { return a.n == n && memcmp(a.p, p, n) == 0; }
-
-static int digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
-
-static text unhex(const char *s) {
-  if (strcmp(s, "-") == 0) return copy("", 0);
-  size_t n = strlen(s) / 2;
-  text t = {malloc(n + 1), n};
-  for (size_t i = 0; i < n; i++) t.p[i] = (char)(digit(s[2 * i]) << 4 | digit(s[2 * i + 1]));
-  t.p[n] = 0;
-  return t;
-}
-
-static void hex(text t) {
-  if (t.n == 0) putchar('-');
-  for (size_t i = 0; i < t.n; i++) printf("%02x", (unsigned char)t.p[i]);
-}
-
-// ---- headers ----
-
-static void headers_remove(headers *h, const char *p, size_t n) {
-  size_t kept = 0;
-  for (size_t i = 0; i < h->n; i++)
-    if (same(h->of[i].name, p, n)) {
-      free(h->of[i].name.p);
-      free(h->of[i].value.p);
-    } else {
-      h->of[kept++] = h->of[i];
-    }
-  h->n = kept;
-}
-
-static void headers_add(headers *h, text name, text value) {
-  if (h->n == MAX_HEADERS) abort();
-  h->of[h->n++] = (header){name, value};
-}
-
-static header *headers_find(headers *h, const char *p, size_t n) {
-  for (size_t i = 0; i < h->n; i++)
-    if (same(h->of[i].name, p, n)) return &h->of[i];
-  return NULL;
+  clean_up = symbol(lib, "envoyGoFilterCleanUp");
 }
 
 // ---- the worker: one thread, with a queue of what others want it to do ----
@@ -114,12 +64,34 @@ static event *first, **last = &first;
 static pthread_t worker;
 static long late_calls;
 
+// An event of a stream that has been destroyed in between is dropped.
 static void post(event *e) {
   pthread_mutex_lock(&lock);
-  e->next = NULL;
-  *last = e;
-  last = &e->next;
-  pthread_cond_signal(&more);
+  if (e->s->destroyed) {
+    free(e);
+  } else {
+    e->next = NULL;
+    *last = e;
+    last = &e->next;
+    pthread_cond_signal(&more);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+// Marks a stream as destroyed and drops what was to be done about it.
+static void forget(stream *s) {
+  pthread_mutex_lock(&lock);
+  __atomic_store_n(&s->destroyed, 1, __ATOMIC_SEQ_CST);
+  event **at = &first;
+  while (*at != NULL)
+    if ((*at)->s == s) {
+      event *e = *at;
+      *at = e->next;
+      free(e);
+    } else {
+      at = &(*at)->next;
+    }
+  last = at;
   pthread_mutex_unlock(&lock);
 }
 
@@ -370,8 +342,11 @@ CAPIStatus envoyGoFilterHttpGetIntegerValue(void *r, int id, uint64_t *value) {
   stream *s = r;
   CAPIStatus status = refused(s);
   if (status != CAPIOK) return status;
-  if (id != VALUE_PROTOCOL) abort();
-  *value = s->http2 ? 2 : 1;
+  switch (id) {
+    case VALUE_PROTOCOL: *value = s->http2 ? 2 : 1; break;
+    case VALUE_TLS: *value = (uint64_t)s->tls; break;
+    default: abort();
+  }
   return CAPIOK;
 }
 
@@ -487,16 +462,19 @@ static void tell(stream *s) {
   putchar('\n');
 }
 
-// request CONFIG HTTP2 OAUTH_ROUTE CANCEL BODY N HEADERS.. N TRAILERS..: runs a request and tells what
-// came of it. BODY is "none" for none. CANCEL resets it as soon as it waits.
-static void request(void) {
+static stream *streams[16]; // those that were begun, by the number that the test gives them
+
+// begin N CONFIG HTTP2 TLS OAUTH_ROUTE BODY N HEADERS.. N TRAILERS..: shows a request to the
+// library, and tells whether it waits or is over. BODY is "none" for none.
+static void begin(void) {
   stream *s = calloc(1, sizeof(*s));
+  streams[number() % 16] = s;
   s->request.plugin_name = (Cstring){plugin, strlen(plugin)};
   s->request.configId = (uint64_t)number();
   s->state.req = &s->request;
   s->http2 = (int)number();
+  s->tls = (int)number();
   s->oauth_route = (int)number();
-  int cancel = (int)number();
   char *body = word();
   s->has_body = strcmp(body, "none") != 0;
   s->body = s->has_body ? unhex(body) : copy("", 0);
@@ -507,16 +485,46 @@ static void request(void) {
   for (size_t i = 0; i < s->headers.n; i++) bytes += s->headers.of[i].name.n + s->headers.of[i].value.n;
   s->state.state = PROCESSING_HEADER;
   handle(s, on_header(&s->state, !s->has_body, s->headers.n, bytes));
-  while (!s->over && !cancel) {
+  puts(s->over ? "over" : "waits");
+}
+
+// Ends a stream as Envoy does. A second end does nothing, so the library must bear it.
+static void end(stream *s, uint64_t reason) {
+  on_complete(&s->request);
+  forget(s);
+  on_destroy(&s->request, reason);
+  on_destroy(&s->request, reason);
+}
+
+// finish N: lets a request go on until it is over, tells what came of it, and destroys it.
+static void finish(void) {
+  stream *s = streams[number() % 16];
+  while (!s->over) {
     event *e = take(20);
     if (e == NULL) break;
     carry_out(e);
   }
   tell(s);
-  on_complete(&s->request);
-  __atomic_store_n(&s->destroyed, 1, __ATOMIC_SEQ_CST);
-  on_destroy(&s->request, 0);
-  for (event *e; (e = take(0)) != NULL;) free(e); // what was asked before finds nobody
+  end(s, 0);
+}
+
+// cancel N: destroys a request that waits.
+static void cancel(void) {
+  end(streams[number() % 16], 1);
+  puts("done");
+}
+
+// destroy ID: destroys a configuration.
+static void destroy(void) {
+  destroy_config((uint64_t)number(), 0);
+  puts("done");
+}
+
+// collect: has the library finalise what it does not use any more, and tells how many
+// calls were about a stream that had been destroyed.
+static void collect(void) {
+  clean_up();
+  printf("late %ld\n", __atomic_load_n(&late_calls, __ATOMIC_RELAXED));
 }
 
 int main(int argc, char **argv) {
@@ -531,8 +539,11 @@ int main(int argc, char **argv) {
     if (what == NULL) continue;
     if (strcmp(what, "config") == 0) config();
     else if (strcmp(what, "merge") == 0) merge();
-    else if (strcmp(what, "request") == 0) request();
-    else if (strcmp(what, "destroy") == 0) destroy_config((uint64_t)number(), 0);
+    else if (strcmp(what, "begin") == 0) begin();
+    else if (strcmp(what, "finish") == 0) finish();
+    else if (strcmp(what, "cancel") == 0) cancel();
+    else if (strcmp(what, "destroy") == 0) destroy();
+    else if (strcmp(what, "collect") == 0) collect();
     else return 2;
     fflush(stdout);
   }

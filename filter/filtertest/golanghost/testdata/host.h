@@ -44,7 +44,7 @@ typedef enum { CAPIOK = 0, CAPIFilterIsDestroy = -2, CAPINotInGo = -3, CAPIInval
 
 enum { PROCESSING_HEADER = 1, WAITING_DATA = 2, WAITING_ALL_DATA = 3, PROCESSING_DATA = 4, PROCESSING_TRAILER = 6, DONE = 7 };
 enum { STATUS_RUNNING = 0, STATUS_LOCAL_REPLY = 1, STATUS_CONTINUE = 2, STATUS_STOP_AND_BUFFER = 3 };
-enum { VALUE_PROTOCOL = 3, VALUE_REMOTE_ADDRESS = 8 };
+enum { VALUE_PROTOCOL = 3, VALUE_REMOTE_ADDRESS = 8, VALUE_TLS = 100 };
 #define MAX_HEADERS 128
 
 typedef struct {
@@ -84,7 +84,7 @@ typedef struct stream {
   headers headers, trailers;
   text body;
   event reply;
-  int http2, oauth_route, has_body, has_trailers, trailers_shown, showing, refreshed, destroyed, over, passed, replied;
+  int http2, tls, oauth_route, has_body, has_trailers, trailers_shown, showing, refreshed, destroyed, over, passed, replied;
 } stream;
 
 void handle(stream *s, uint64_t status);

@@ -3,26 +3,23 @@ package golanghost
 import (
 	"bufio"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/filtertest"
-	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
 // envoy is the host of testdata in the place of Envoy, with the library.
@@ -30,20 +27,31 @@ type envoy struct {
 	t   *testing.T
 	in  io.Writer
 	out *bufio.Reader
+	log *lines
+	// trailers are those of the last request that was passed on.
+	trailers http.Header
 }
 
-// startEnvoy builds the library and its host, with flags of the compiler, and runs them.
-func startEnvoy(t *testing.T, flags ...string) *envoy {
+// The library, and one whose token cache panics.
+const (
+	plugin = "../../golang/plugin"
+	faulty = "./testdata/faulty"
+)
+
+// startEnvoy builds a library and its host, which has AddressSanitizer watch what both do
+// with memory of C, and runs them.
+func startEnvoy(t *testing.T, from string) *envoy {
 	t.Helper()
 	dir := t.TempDir()
 	library, host := filepath.Join(dir, "libmeshgate-golang.so"), filepath.Join(dir, "host")
-	build(t, "go", "build", "-buildmode=c-shared", "-o", library, "../../golang")
-	build(t, "gcc", slices.Concat([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-rdynamic", "-o", host}, flags,
-		[]string{filepath.Join("testdata", "host.c"), "-ldl", "-lpthread"})...)
+	build(t, "go", "build", "-buildmode=c-shared", "-o", library, from)
+	build(t, "gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-rdynamic", "-fsanitize=address", "-o", host,
+		filepath.Join("testdata", "host.c"), "-ldl", "-lpthread")
 	cmd := exec.Command(host, library) // it ends when its input does
 	// Leaks are looked for by other means: a Go runtime keeps what it has.
 	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0", contract.SettingsEnv+"=")
-	cmd.Stderr = &lines{t: t}
+	log := &lines{t: t}
+	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +69,7 @@ func startEnvoy(t *testing.T, flags ...string) *envoy {
 			t.Errorf("the host: %v", err)
 		}
 	})
-	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20)}
+	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log}
 }
 
 func build(t *testing.T, name string, args ...string) {
@@ -71,10 +79,17 @@ func build(t *testing.T, name string, args ...string) {
 	}
 }
 
-// lines logs what the host says beside its answers.
-type lines struct{ t *testing.T }
+// lines keeps and logs what the host says beside its answers.
+type lines struct {
+	t    *testing.T
+	mu   sync.Mutex
+	said strings.Builder
+}
 
 func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said.Write(p)
 	l.t.Log(strings.TrimSpace(string(p)))
 	return len(p), nil
 }
@@ -157,21 +172,42 @@ func (e *envoy) plain(word string) string {
 
 // asked is how a request is sent.
 type asked struct {
-	config                 int
-	http2, noOAuth, cancel bool
-	body                   string
-	hasBody                bool
-	headers, trailers      [][2]string
+	config              int
+	http2, tls, noOAuth bool
+	body                string
+	hasBody             bool
+	headers, trailers   [][2]string
 }
 
-// run sends a request and returns what came of it.
-func (e *envoy) run(a *asked) *filtertest.Observed {
+// begin sends a request under a number, and reports whether it waits for something.
+func (e *envoy) begin(n int, a *asked) (waits bool) {
 	e.t.Helper()
 	body := "none"
 	if a.hasBody {
 		body = dashed(a.body)
 	}
-	return e.observe(e.say("request %d %d %d %d %s%s%s", a.config, digit(a.http2), digit(!a.noOAuth), digit(a.cancel), body, list(a.headers), list(a.trailers)))
+	answer := e.say("begin %d %d %d %d %d %s%s%s", n, a.config, digit(a.http2), digit(a.tls), digit(!a.noOAuth), body, list(a.headers), list(a.trailers))
+	return answer[0] == "waits"
+}
+
+// finish lets a request go on, and returns what came of it.
+func (e *envoy) finish(n int) *filtertest.Observed {
+	e.t.Helper()
+	return e.observe(e.say("finish %d", n))
+}
+
+// run sends a request and returns what came of it.
+func (e *envoy) run(a *asked) *filtertest.Observed {
+	e.t.Helper()
+	e.begin(0, a)
+	return e.finish(0)
+}
+
+// late has what is not used any more finalised, and returns how many calls were about a
+// stream that had ended.
+func (e *envoy) late() int {
+	e.t.Helper()
+	return e.number(e.say("collect")[1])
 }
 
 func list(headers [][2]string) string {
@@ -190,7 +226,8 @@ func (e *envoy) observe(words []string) *filtertest.Observed {
 		header, _ := e.headers(words[5:])
 		return &filtertest.Observed{Outcome: filtertest.Refused, Status: e.number(words[1]), Body: e.plain(words[3]), Header: header}
 	case "pass":
-		header, _ := e.headers(words[3:])
+		header, rest := e.headers(words[3:])
+		e.trailers, _ = e.headers(rest)
 		o := &filtertest.Observed{Outcome: filtertest.Proxied, Status: http.StatusOK, Sent: e.plain(words[2]), Upstream: header, Path: header.Get(":path")}
 		if words[1] == "1" {
 			o.Outcome = filtertest.Issued
@@ -214,69 +251,4 @@ func (e *envoy) headers(words []string) (h http.Header, rest []string) {
 		h.Add(e.plain(words[0]), e.plain(words[1]))
 	}
 	return h, words
-}
-
-// listener is the configuration of a listener that reads records in a Redis.
-func listener(redisURL string) string {
-	settings, err := json.Marshal(contract.FilterConfig{Settings: &contract.Settings{Redis: &contract.RedisSettings{URL: redisURL}}})
-	if err != nil {
-		panic(err)
-	}
-	return `{"listener":` + string(settings) + `}`
-}
-
-// The behaviour that all adapters share, also with an authority that is away.
-func TestBehaviourTable(t *testing.T) {
-	server := redistest.Start(t)
-	db := redis.NewClient(&redis.Options{Addr: server.Address()})
-	t.Cleanup(func() { _ = db.Close() })
-	e := startEnvoy(t, "-fsanitize=address")
-	listeners := map[bool]int{false: e.config(false, listener("redis://"+server.Address())), true: e.config(false, listener("redis://127.0.0.1:1"))}
-	for _, c := range filtertest.Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			for i := range c.Tokens {
-				data, err := c.Tokens[i].Record.Marshal()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := db.Set(t.Context(), contract.RedisRecordKey(c.Tokens[i].Hash()), data, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			e.t = t
-			o := e.run(requestOf(&c, e.routeOf(listeners[c.Down], c.Chain)))
-			for _, d := range c.Check(o) {
-				t.Error(d)
-			}
-		})
-	}
-}
-
-// routeOf is the configuration of a route with a chain, which may be no JSON at all.
-func (e *envoy) routeOf(listener int, chain string) int {
-	e.t.Helper()
-	text := `{"chain":` + chain + `}`
-	if !json.Valid([]byte(chain)) {
-		quoted, err := json.Marshal(chain)
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		text = `{"chain":` + string(quoted) + `}`
-	}
-	return e.merge(listener, e.config(true, text))
-}
-
-// requestOf is the request of a case as Envoy shows it to a filter.
-func requestOf(c *filtertest.Case, config int) *asked {
-	a := &asked{config: config, http2: c.Request.HTTP2, body: c.Request.Body, hasBody: c.Request.Body != "" || c.Request.Trailers}
-	for name, values := range filtertest.Received(c) {
-		for _, v := range values {
-			a.headers = append(a.headers, [2]string{strings.ToLower(name), v})
-		}
-	}
-	a.headers = append(a.headers, [2]string{":path", filtertest.Normalise(c.Request.Path)}, [2]string{":scheme", "http"}, [2]string{":authority", c.Name})
-	if c.Request.Trailers {
-		a.trailers = [][2]string{{"x-trailer", "behind"}}
-	}
-	return a
 }

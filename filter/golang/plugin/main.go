@@ -1,18 +1,5 @@
-// Command golang is the filter as a library of Envoy's contrib build: libmeshgate-golang.so
-// for its filter envoy.filters.http.golang, through the official interface for Go.
-//
-// # Shape
-//
-// A request whose token is known is decided on Envoy's worker thread. One that needs a
-// look-up goes on in a goroutine of its own, which waits, decides, and has the worker
-// continue. The body of a request is read where the decision asks for it: Envoy then
-// collects it and shows it as a whole.
-//
-// # Failures
-//
-// Nothing panics where Envoy does not recover: the parser and the factory recover by
-// themselves, and what they could not make refuses. A stream that is gone makes calls of
-// its goroutine fail, which is no fault.
+// Command plugin is the filter as a library of Envoy's contrib build, libmeshgate-golang.so.
+// Package golang describes it.
 package main
 
 import (
@@ -23,6 +10,7 @@ import (
 	"github.com/envoyproxy/envoy/contrib/golang/filters/http/source/go/pkg/http"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/golang"
 	"github.com/meshgate/meshgate/filter/host"
 )
 
@@ -47,7 +35,8 @@ func (envoyLog) Write(level int, line []byte) {
 func init() {
 	runtime.GOMAXPROCS(max(minProcs, runtime.GOMAXPROCS(0)))
 	host.BoundGarbage(library, os.Getenv)
-	http.RegisterHttpFilterFactoryAndConfigParser(contract.FilterName, newStream, &parser{library})
+	host.CaptureStandardLog(library.Log())
+	http.RegisterHttpFilterFactoryAndConfigParser(contract.FilterName, golang.NewFactory(library), golang.NewParser(library))
 }
 
 // main is demanded by -buildmode=c-shared and never runs.
