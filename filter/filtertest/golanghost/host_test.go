@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -27,7 +26,7 @@ type envoy struct {
 	t   *testing.T
 	in  io.Writer
 	out *bufio.Reader
-	log *lines
+	log string // the file of what it says beside its answers
 	// trailers are those of the last request that was passed on.
 	trailers http.Header
 }
@@ -38,19 +37,53 @@ const (
 	faulty = "./testdata/faulty"
 )
 
-// startEnvoy builds a library and its host, which has AddressSanitizer watch what both do
-// with memory of C, and runs them.
+// built has what was built for the tests of this package.
+var built string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "golanghost")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	built = dir
+	return m.Run()
+}
+
+// library builds a library, once, and returns its path.
+func library(t *testing.T, from string) string {
+	t.Helper()
+	path := filepath.Join(built, filepath.Base(from)+".so")
+	if _, err := os.Stat(path); err != nil {
+		build(t, "go", "build", "-buildmode=c-shared", "-o", path, from)
+	}
+	return path
+}
+
+// host builds the host, once, and returns its path. AddressSanitizer watches what it and
+// the library do with memory of C.
+func host(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(built, "host")
+	if _, err := os.Stat(path); err != nil {
+		build(t, "gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-rdynamic", "-fsanitize=address", "-o", path,
+			filepath.Join("testdata", "host.c"), "-ldl", "-lpthread")
+	}
+	return path
+}
+
+// startEnvoy runs the host with a library.
 func startEnvoy(t *testing.T, from string) *envoy {
 	t.Helper()
-	dir := t.TempDir()
-	library, host := filepath.Join(dir, "libmeshgate-golang.so"), filepath.Join(dir, "host")
-	build(t, "go", "build", "-buildmode=c-shared", "-o", library, from)
-	build(t, "gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-rdynamic", "-fsanitize=address", "-o", host,
-		filepath.Join("testdata", "host.c"), "-ldl", "-lpthread")
-	cmd := exec.Command(host, library) // it ends when its input does
+	cmd := exec.Command(host(t), library(t, from)) // it ends when its input does
 	// Leaks are looked for by other means: a Go runtime keeps what it has.
 	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0", contract.SettingsEnv+"=")
-	log := &lines{t: t}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -65,11 +98,15 @@ func startEnvoy(t *testing.T, from string) *envoy {
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
+		err := cmd.Wait()
+		text, _ := os.ReadFile(log.Name())
+		t.Logf("the host says: %s", text)
+		if err != nil {
 			t.Errorf("the host: %v", err)
 		}
+		_ = log.Close()
 	})
-	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log}
+	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log.Name()}
 }
 
 func build(t *testing.T, name string, args ...string) {
@@ -79,19 +116,14 @@ func build(t *testing.T, name string, args ...string) {
 	}
 }
 
-// lines keeps and logs what the host says beside its answers.
-type lines struct {
-	t    *testing.T
-	mu   sync.Mutex
-	said strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.said.Write(p)
-	l.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
+// said is what the host has said beside its answers. It is there before the answer is.
+func (e *envoy) said() string {
+	e.t.Helper()
+	text, err := os.ReadFile(e.log)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // say sends a line and returns the words of the answer.
