@@ -103,8 +103,10 @@ func scheme(info api.StreamInfo) string {
 }
 
 // refuse answers in the place of the upstream. Without a refusal the answer is that of a
-// request about which nothing was decided.
-func (s *stream) refuse(r *engine.Refusal) api.StatusType {
+// request about which nothing was decided. A request that cannot even be answered does not
+// go on either.
+func (s *stream) refuse(r *engine.Refusal) (status api.StatusType) {
+	status = api.LocalReply
 	defer func() {
 		if p := recover(); p != nil && !s.gone() {
 			s.host.LogPanic("refuse", p)
@@ -117,11 +119,11 @@ func (s *stream) refuse(r *engine.Refusal) api.StatusType {
 	for _, h := range r.Headers {
 		headers[h[0]] = append(headers[h[0]], h[1])
 	}
-	body, status := r.Body, int64(noGRPC)
+	body, code := r.Body, int64(noGRPC)
 	if engine.IsGRPC([]byte(s.first("content-type"))) {
-		body, status = "", int64(r.GRPCStatus)
+		body, code = "", int64(r.GRPCStatus)
 		headers["grpc-status"], headers["grpc-message"] = []string{strconv.Itoa(r.GRPCStatus)}, []string{r.GRPCMessage()}
 	}
-	s.callbacks.DecoderFilterCallbacks().SendLocalReply(r.Status, body, headers, status, detailsPrefix+string(r.Reason))
-	return api.LocalReply
+	s.callbacks.DecoderFilterCallbacks().SendLocalReply(r.Status, body, headers, code, detailsPrefix+string(r.Reason))
+	return status
 }

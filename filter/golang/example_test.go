@@ -60,7 +60,9 @@ func TestExample(t *testing.T) {
 	if filter.GetPluginName() != contract.FilterName {
 		t.Errorf("the library has no plugin %q", filter.GetPluginName())
 	}
-	h := host.New(host.NewLogger(&hosttest.Log{}), func(*host.Host, *contract.Settings, string) (host.Tokens, error) { return hosttest.NewTokens("good"), nil })
+	h := host.New(host.NewLogger(&hosttest.Log{}), func(*host.Host, *contract.Settings, string) (host.Tokens, error) {
+		return hosttest.NewTokens("good"), nil
+	})
 	p := NewParser(h)
 	listener, err := p.Parse(filter.GetPluginConfig(), noCallbacks{})
 	if err != nil {
