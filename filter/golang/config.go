@@ -95,8 +95,12 @@ func NewParser(h *host.Host) api.StreamFilterConfigParser { return &parser{h} }
 
 // Parse reads the configuration of a listener, or of a route if callbacks is nil.
 func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (parsed any, err error) {
-	err = errPanicked
-	defer p.host.Recovered("parse")
+	defer func() {
+		if fault := recover(); fault != nil {
+			p.host.LogPanic("parse", fault)
+			parsed, err = nil, errPanicked
+		}
+	}()
 	c, err := p.parse(message, callbacks == nil)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the filter: %w", err)
