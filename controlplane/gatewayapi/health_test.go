@@ -122,6 +122,23 @@ func TestHealthOfTargets(t *testing.T) {
 	}
 }
 
+// TestTagsBesideAnotherFilter: who asks for a consumer by a unique value and by tags gets
+// one that has both, and a faulty filter is refused: a tool may delete what it gets.
+func TestTagsBesideAnotherFilter(t *testing.T) {
+	f := setup(t, nil)
+	f.do("POST", "/consumers", `{"username":"jo","custom_id":"c-1","tags":["mine","ours"]}`)
+	for query, want := range map[string]int{"": 1, "&tags=mine": 1, "&tags=mine,ours": 1, "&tags=other/ours": 1, "&tags=other": 0, "&tags=mine,other": 0} {
+		if got := f.page(t, "/consumers?custom_id=c-1"+query); len(got.Data) != want {
+			t.Errorf("%q: %d consumers, want %d", query, len(got.Data), want)
+		}
+	}
+	for _, query := range []string{"&tags=", "&tags=a,b/c"} {
+		if w := f.do("GET", "/consumers?custom_id=c-1"+query, ""); w.Code != 400 {
+			t.Errorf("%q: %d", query, w.Code)
+		}
+	}
+}
+
 // TestTagPages: every tag of every entity is listed once, whatever the size of the pages.
 func TestTagPages(t *testing.T) {
 	f := setup(t, nil)

@@ -84,15 +84,15 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if err != nil {
 		return got, err
 	}
-	for _, name := range p.collection.Filters {
-		if query.Has(name) && !p.nested {
-			return p.filtered(r, name, query.Get(name))
-		}
-	}
 	kind := p.collection.Kind
 	tags, err := readTags(kind, query)
 	if err != nil {
 		return got, err
+	}
+	for _, name := range p.collection.Filters {
+		if query.Has(name) && !p.nested {
+			return p.filtered(r, name, query.Get(name), tags)
+		}
 	}
 	size, err := pageSize(query)
 	if err != nil {
@@ -221,8 +221,8 @@ func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) 
 	return first, nil
 }
 
-// filtered returns a page with the resource that has a unique value.
-func (p place) filtered(r store.Reader, index, value string) (page, error) {
+// filtered returns a page with the resource that has a unique value, if it has the tags.
+func (p place) filtered(r store.Reader, index, value string, tags tagFilter) (page, error) {
 	if value == "" {
 		return page{}, &httpkit.BodyError{Status: http.StatusBadRequest, Message: index + " must be an unempty string"}
 	}
@@ -232,6 +232,9 @@ func (p place) filtered(r store.Reader, index, value string) (page, error) {
 	}
 	if err != nil {
 		return page{}, err
+	}
+	if !tags.admits(p.collection.Kind, res) {
+		return page{}, nil
 	}
 	return page{resources: []*model.Resource{res}, total: 1}, nil
 }

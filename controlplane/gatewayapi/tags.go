@@ -68,8 +68,7 @@ func (f tagFilter) narrow(r store.Reader, k *model.Kind, s source) (source, erro
 	if len(f.names) == 0 {
 		return s, nil
 	}
-	values := tagsOf(k).Values
-	s.keep = func(r *model.Resource) bool { return f.matches(values(r.Spec)) }
+	s.keep = func(r *model.Resource) bool { return f.admits(k, r) }
 	if len(s.queries) != 1 || s.queries[0].Index != "" {
 		return s, nil
 	}
@@ -94,6 +93,11 @@ func (f tagFilter) narrow(r store.Reader, k *model.Kind, s source) (source, erro
 		s.keep = nil // the queries return nothing else
 	}
 	return s, nil
+}
+
+// admits reports whether a resource has the tags.
+func (f tagFilter) admits(k *model.Kind, r *model.Resource) bool {
+	return len(f.names) == 0 || f.matches(tagsOf(k).Values(r.Spec))
 }
 
 func (f tagFilter) matches(tags []string) bool {

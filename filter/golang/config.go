@@ -1,0 +1,152 @@
+package golang
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/envoyproxy/envoy/contrib/golang/common/go/api"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/meshgate/meshgate/filter/host"
+)
+
+// config is a document that is in use. It refuses every request that it applies to if it
+// could not be made.
+type config struct {
+	document
+	host            *host.Host
+	source, program uint32
+	strips          bool // the listener removes what clients may not say
+	// uses counts Envoy's own and those of requests. Handles are given back with the last.
+	uses      atomic.Int64
+	destroyed atomic.Bool
+}
+
+var (
+	errPanicked      = errors.New("reading the configuration panicked")
+	errRouteSettings = errors.New("the listener's part of the configuration is not for routes")
+)
+
+func newConfig(d *document, h *host.Host) *config {
+	c := &config{document: *d, host: h}
+	c.uses.Store(1)
+	return c
+}
+
+// take begins a use. It is false for a configuration that nobody uses any more.
+func (c *config) take() bool {
+	for n := c.uses.Load(); n > 0; n = c.uses.Load() {
+		if c.uses.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// release ends a use.
+func (c *config) release() {
+	if c.uses.Add(-1) == 0 {
+		c.host.ReleaseSource(c.source)
+		c.host.ReleaseProgram(c.program)
+	}
+}
+
+// Destroy implements [api.Config]. Envoy may call it more than once.
+func (c *config) Destroy() {
+	defer c.host.Recovered("destroy")
+	if c.destroyed.CompareAndSwap(false, true) {
+		c.release()
+	}
+}
+
+func (c *config) acquireSource() error {
+	source, parsed, err := c.host.AcquireSource(c.Listener)
+	if err != nil {
+		return err
+	}
+	c.source, c.strips = source, parsed.ListenerStrips
+	return nil
+}
+
+// acquireProgram compiles the chain. A chain that cannot be used is a program that
+// refuses, and so is no program at all.
+func (c *config) acquireProgram() {
+	if !c.checks() {
+		return
+	}
+	program, _, err := c.host.AcquireProgram(c.Chain)
+	if err != nil {
+		c.host.Log().Error("route refused", "error", err)
+		return
+	}
+	c.program = program
+}
+
+// checks reports whether requests are decided.
+func (c *config) checks() bool { return len(c.Chain) > 0 && !c.Disabled }
+
+// parser makes configurations.
+type parser struct{ host *host.Host }
+
+// NewParser returns what reads and merges configurations for the filters of [NewFactory].
+func NewParser(h *host.Host) api.StreamFilterConfigParser { return &parser{h} }
+
+// Parse reads the configuration of a listener, or of a route if callbacks is nil.
+func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (parsed any, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			p.host.LogPanic("parse", fault)
+			parsed, err = nil, errPanicked
+		}
+	}()
+	c, err := p.parse(message, callbacks == nil)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of the filter: %w", err)
+	}
+	return c, nil
+}
+
+func (p *parser) parse(message *anypb.Any, route bool) (*config, error) {
+	d, err := read(message)
+	if err != nil {
+		return nil, err
+	}
+	if route && len(d.Listener) > 0 {
+		return nil, errRouteSettings
+	}
+	c := newConfig(d, p.host)
+	if !route {
+		if err := c.acquireSource(); err != nil {
+			return nil, err
+		}
+	}
+	c.acquireProgram()
+	return c, nil
+}
+
+// Merge makes the configuration of a route within a listener, or within a virtual host. It
+// runs on a worker.
+func (p *parser) Merge(parent, child any) (merged any) {
+	// Its handles name nothing, so it refuses.
+	merged = newConfig(&document{Chain: json.RawMessage("{}")}, p.host)
+	defer p.host.Recovered("merge")
+	outer, ok := parent.(*config)
+	inner, also := child.(*config)
+	if !ok || !also {
+		p.host.Log().Error("route refused: its configuration was not read")
+		return merged
+	}
+	d := document{Listener: outer.Listener, Chain: outer.Chain, Disabled: outer.Disabled}
+	if len(inner.Chain) > 0 || inner.Disabled {
+		d.Chain, d.Disabled = inner.Chain, inner.Disabled
+	}
+	c := newConfig(&d, p.host)
+	if err := c.acquireSource(); err != nil {
+		p.host.Log().Error("route refused", "error", err)
+		return merged
+	}
+	c.acquireProgram()
+	return c
+}
