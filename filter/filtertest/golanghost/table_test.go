@@ -35,7 +35,7 @@ func TestBehaviourTable(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := db.Set(t.Context(), contract.RedisRecordKey(c.Tokens[i].Hash()), data, 0).Err(); err != nil {
+				if err := db.Set(t.Context(), contract.RedisRecordKey("", c.Tokens[i].Hash()), data, 0).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
