@@ -42,11 +42,12 @@ const (
 	// would otherwise create a new refusal each time.
 	linkVersions = "its filter speaks another version of the link than the control plane"
 	// planLimit bounds how long a filter waits for its Welcome because its node is not
-	// planned or Redis is not in order.
+	// planned or Redis is not in order. It is welcomed after that all the same, so that it
+	// gets revocations.
 	planLimit = time.Second
-	// planMargin is how long before the end of a predecessor's leases the wait ends. The
-	// wait then began with the start of this process. A filter gives up a link whose
-	// Welcome takes as long as a lease.
+	// A filter that links right after the start of this process waits for its Welcome
+	// until planMargin before the leases of a predecessor end. A filter gives up a link
+	// whose Welcome takes as long as a lease.
 	planMargin = 250 * time.Millisecond
 )
 
