@@ -2,9 +2,6 @@ package meshca
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 
@@ -201,23 +198,21 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// check refuses a pair that could not sign what proxies accept. later is when it
-// can, for one that is not valid yet.
+// check refuses a pair with which no certificate could be signed now that proxies accept. later
+// is when one can be, for a pair that is not valid yet.
 func (r *Rotations) check(pair *identity.KeyPair) (later time.Time, err error) {
 	if vs := mesh.CheckAuthority(pair.Certificate, pair.Key); len(vs) > 0 {
 		return later, fault.Violated(vs)
 	}
-	block, _ := pem.Decode(pair.Certificate)
-	c, err := x509.ParseCertificate(block.Bytes)
-	switch now := r.Now(); {
-	case err != nil:
+	p, err := parseAuthority(pair)
+	if err != nil {
 		return later, err
-	case !c.NotAfter.After(now):
-		return later, errors.New("its certificate has expired")
-	case c.NotBefore.After(now):
-		return c.NotBefore, errors.New("its certificate is not valid yet")
 	}
-	return later, nil
+	now := r.Now()
+	if p.notBefore.After(now) {
+		later = p.notBefore
+	}
+	return later, p.valid(now)
 }
 
 // refuse logs once why a pair is not taken.
