@@ -19,6 +19,7 @@
 // The parser, the entries of a stream and its goroutine recover panics, log them and refuse.
 // The factory does nothing that could panic, because Envoy's side does not recover there.
 // Whatever is called about a stream that is gone panics: that is no fault, and is not logged.
+// A pipe without a reader ends nothing, see [host.Prepare].
 //
 // # What Envoy's filter does not do
 //

@@ -27,6 +27,7 @@ type envoy struct {
 	in  io.Writer
 	out *bufio.Reader
 	log string // the file of what it says beside its answers
+	pid int
 	// trailers are those of the last request that was passed on.
 	trailers http.Header
 }
@@ -106,7 +107,7 @@ func startEnvoy(t *testing.T, from string) *envoy {
 		}
 		_ = log.Close()
 	})
-	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log.Name()}
+	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log.Name(), pid: cmd.Process.Pid}
 }
 
 func build(t *testing.T, name string, args ...string) {
