@@ -105,7 +105,7 @@ func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plug
 	var h contract.Hash
 	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
 	asker := C.front_asker()
-	return C.uint32_t(library.Resolve(uint32(source), host.SourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), host.LookupDeadline,
+	return C.uint32_t(library.Resolve(uint32(source), host.AskerOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), host.LookupDeadline,
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
 		}))

@@ -56,7 +56,7 @@ func (s *stream) verdict() engine.Verdict {
 func (s *stream) lookUp(v engine.Verdict, client string) {
 	s.guard("look-up", func() api.StatusType {
 		for v.Action == engine.Lookup && len(s.known) <= contract.MaxCredentialNames {
-			found := s.host.Ask(s.ctx, s.config.source, host.SourceOf([]byte(client)), v.Hash, strings.Clone(v.Plugin))
+			found := s.host.Ask(s.ctx, s.config.source, host.AskerOf([]byte(client)), v.Hash, strings.Clone(v.Plugin))
 			if s.gone() {
 				return api.LocalReply
 			}
