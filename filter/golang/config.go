@@ -70,8 +70,8 @@ func (c *config) acquireSource() error {
 	return nil
 }
 
-// acquireProgram compiles the chain. A chain that cannot be used is a program that
-// refuses, and so is no program at all.
+// acquireProgram compiles the chain. A chain that cannot be used leaves no program or one that
+// refuses. Without a program every request is refused.
 func (c *config) acquireProgram() {
 	if !c.checks() {
 		return

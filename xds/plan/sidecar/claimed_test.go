@@ -44,7 +44,7 @@ func TestClaimedHeadersAreReserved(t *testing.T) {
 		}
 		for _, spelling := range spellings(name) {
 			if lets := slices.Contains(passed, r.Name); isClaimed(spelling) == lets {
-				t.Errorf("%s is removed: %t, or let through: %t", spelling, !lets, lets)
+				t.Errorf("%s is removed: %t, want %t", spelling, lets, !lets)
 			}
 		}
 	}
