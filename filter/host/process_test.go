@@ -1,7 +1,7 @@
 package host
 
 import (
-	"log"
+	"log" //nolint:depguard // it is what libraries write with
 	"os"
 	"os/signal"
 	"runtime"
