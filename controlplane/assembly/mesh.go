@@ -263,6 +263,12 @@ func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision u
 	return err
 }
 
+// Shown implements meshca.Progress.
+func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, publish.MeshScope(meshName), nil)
+	return err
+}
+
 // Lacking implements meshca.Progress.
 func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
 	got := p.cp.snapshots.Progress(revision, publish.MeshScope(meshName))

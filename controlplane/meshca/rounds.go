@@ -22,8 +22,8 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	if err != nil {
 		return false, err
 	}
-	due = r.patient(w, at, due)
-	r.judge(name, at, w)
+	unseen := r.patient(w, at)
+	due = r.judge(name, at, w, due)
 	resting := at == nil || at.state.Phase == ""
 	if resting && due.IsZero() {
 		return true, nil
@@ -34,12 +34,18 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 		defer cancel()
 	}
 	confirmed := false
-	if !resting {
+	switch {
+	case unseen:
+		err = r.Progress.Shown(wait, name, at.revision)
+	case !resting:
 		confirmed, err = r.confirmed(wait, name, at, w)
 	}
 	switch {
 	case wait.Err() != nil:
 		// The error, if any, says no more than that the wait was ended.
+		return false, nil
+	case err == nil && unseen:
+		w.trusting, w.patience = at.revision, r.Now().Add(r.Grace)
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("wait for proxies: %w", err)
@@ -50,27 +56,21 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	return false, nil
 }
 
-// patient begins the grace of a phase in which proxies learn a root, and returns
-// the earliest of its end, that of the wait for silent proxies, and due.
-func (r *Rotations) patient(w *rotation, at *position, due time.Time) time.Time {
-	if at == nil || at.state.Phase != PhaseTrusting {
-		return due
+// patient reports whether the grace of a phase in which proxies learn a root has not begun.
+// It begins when the root is shown to them, because nobody can answer before that.
+func (r *Rotations) patient(w *rotation, at *position) (unseen bool) {
+	trusting := at != nil && at.state.Phase == PhaseTrusting
+	if !trusting || w.trusting != at.revision {
+		w.trusting, w.patience = 0, time.Time{}
 	}
-	if w.trusting != at.version || w.patience.IsZero() {
-		w.trusting, w.patience = at.version, r.Now().Add(r.Grace)
-	}
-	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
-		if end.After(r.Now()) {
-			return sooner(due, end)
-		}
-	}
-	return due
+	return trusting && w.patience.IsZero()
 }
 
-// judge has it told whether connected proxies hold up a mesh whose grace is over.
-func (r *Rotations) judge(name string, at *position, w *rotation) {
+// judge has it told whether connected proxies hold up a mesh whose grace is over. It returns
+// the earliest of the end of the grace, that of the wait for silent proxies, and due.
+func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time) time.Time {
 	held := false
-	if at != nil && at.state.Phase == PhaseTrusting && !w.patience.After(r.Now()) {
+	if !w.patience.IsZero() && !w.patience.After(r.Now()) {
 		silent, refusing := r.Progress.Lacking(name, at.revision)
 		held = len(silent)+len(refusing) > 0
 	}
@@ -81,6 +81,12 @@ func (r *Rotations) judge(name string, at *position, w *rotation) {
 		r.Held(name, 0)
 	}
 	w.held = held
+	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
+		if !w.patience.IsZero() && end.After(r.Now()) {
+			return sooner(due, end)
+		}
+	}
+	return due
 }
 
 // answered waits until no connected proxy refuses what it is told to trust. Those that
