@@ -23,15 +23,19 @@ type Progress interface {
 	// revision of the store or a newer one says, its identity included, or with
 	// an error when ctx ends.
 	Confirmed(ctx context.Context, mesh string, revision uint64) error
-	// Unrefused is like Confirmed, but waits only for connected proxies that have
-	// answered, and refuse a secret of the revision.
+	// Unrefused is like Confirmed, but waits only for connected proxies that refuse a
+	// secret of the revision, or did before they came back and have not answered since.
 	Unrefused(ctx context.Context, mesh string, revision uint64) error
 	// Shown returns once the proxies of a mesh are told what the revision says, or with an
 	// error when ctx ends.
 	Shown(ctx context.Context, mesh string, revision uint64) error
 	// Lacking returns the connected dataplanes of a mesh that Confirmed would wait for, in
-	// order: those that have not answered, and those that refuse.
+	// order: those that have not answered, and those that refuse. A refusal outlives its
+	// stream, and stands until the dataplane answers otherwise.
 	Lacking(mesh string, revision uint64) (silent, refusing []string)
+	// Left returns when the last of those dataplanes left that refused and are away; zero if
+	// there are none.
+	Left(mesh string, revision uint64) time.Time
 	// Settled returns, of one moment, the dataplanes of a mesh that a step need not wait
 	// for, by name: those that run with the revision and have a stream, and those that hold
 	// no certificate. life is the longest that certificates of the mesh live.

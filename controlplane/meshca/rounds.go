@@ -91,8 +91,8 @@ func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time)
 
 // answered waits until no connected proxy refuses what it is told to trust. Those that
 // have not answered get certificates that they may not trust, and are named.
-func (r *Rotations) answered(wait context.Context, name string, at *position) (bool, error) {
-	if err := r.Progress.Unrefused(wait, name, at.revision); err != nil {
+func (r *Rotations) answered(wait context.Context, name string, at *position, w *rotation) (bool, error) {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Unrefused); err != nil {
 		return false, err
 	}
 	if silent, _ := r.Progress.Lacking(name, at.revision); len(silent) > 0 {
@@ -101,22 +101,47 @@ func (r *Rotations) answered(wait context.Context, name string, at *position) (b
 	return true, nil
 }
 
+// unopposed waits for connected proxies by one of the functions of [Progress]. Of those that
+// refuse a root that does not sign yet, a broken stream ends no more than the wait of that
+// function: they have the grace to come back, in which they are waited for again.
+func (r *Rotations) unopposed(wait context.Context, name string, at *position, w *rotation, proxies func(context.Context, string, uint64) error) error {
+	for {
+		if err := proxies(wait, name, at.revision); err != nil || at.state.Phase != PhaseTrusting {
+			return err
+		}
+		left := r.Progress.Left(name, at.revision)
+		rest := left.Add(r.Grace).Sub(r.Now())
+		if left.IsZero() || rest <= 0 {
+			return nil
+		}
+		r.minds(w)
+		if pause(wait, rest); wait.Err() != nil {
+			return wait.Err()
+		}
+	}
+}
+
+// minds has a rotation interrupted when a proxy connects or a dataplane is deleted.
+func (r *Rotations) minds(w *rotation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.absent = true
+}
+
 // confirmed waits for the connected proxies and reports whether the next step can
 // be taken, which may need proxies that are away.
 func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	trusting := at.state.Phase == PhaseTrusting
 	if trusting && !w.patience.Add(r.Silence).After(r.Now()) {
-		return r.answered(wait, name, at)
+		return r.answered(wait, name, at, w)
 	}
-	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil || trusting && !w.patience.After(r.Now()) {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil || trusting && !w.patience.After(r.Now()) {
 		return err == nil, err
 	}
-	r.mu.Lock()
-	w.absent = true
-	r.mu.Unlock()
+	r.minds(w)
 	// The first wait may have been long. Whoever connects from here on interrupts, so
 	// that a second one hears of all before.
-	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil {
 		return false, err
 	}
 	settled := r.Progress.Settled(name, at.revision, at.state.longest())
