@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // round does what can be done for a mesh now, waits for what the next step needs
@@ -49,7 +50,7 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("wait for proxies: %w", err)
-	case confirmed:
+	case confirmed && r.signs(name, at):
 		return false, r.next(ctx, name, at)
 	}
 	<-wait.Done()
@@ -156,6 +157,20 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 	return all && err == nil, err
 }
 
+// signs reports whether the authority that signs after the next step can, which may have
+// expired while proxies held it up.
+func (r *Rotations) signs(name string, at *position) bool {
+	if at.state.Phase != PhaseTrusting {
+		return true
+	}
+	later, err := r.check(at.state.Pending)
+	if err == nil || !later.IsZero() {
+		return true // a clock that is behind ends no step
+	}
+	r.refuse(name, err)
+	return false
+}
+
 // next takes the step after a phase whose proxies have confirmed.
 func (r *Rotations) next(ctx context.Context, name string, at *position) error {
 	_, err := r.apply(ctx, name, func(a *Authority, life time.Duration, version uint64) *Authority {
@@ -201,6 +216,10 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	}
 	if refusal == nil && pair != nil {
 		due, refusal = r.check(pair)
+		if refusal != nil {
+			// The wall clock, by which it may be out of time, may be set.
+			due = sooner(due, r.Now().Add(alarm.Slice))
+		}
 	}
 	at, err = r.apply(ctx, name, func(a *Authority, life time.Duration, _ uint64) *Authority {
 		// Certificates of a longer life are signed whether or not the pair is taken.
