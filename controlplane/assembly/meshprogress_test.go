@@ -159,6 +159,7 @@ func TestDataplaneWithoutARecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rotate(t, memstore.NewStatus(), []string{"here", "away"}, func(r *rotating) {
 				if created {
+					r.cp.mesh.insights.Forget("m", "away")
 					r.cp.mesh.insights.Created("m", "away")
 				}
 				sub := r.cp.snapshots.Subscribe("m.here")

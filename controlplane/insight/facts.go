@@ -100,13 +100,17 @@ func (s *Insights) Forget(mesh, dataplane string) {
 }
 
 // Created records that the dataplane of a node was created while this process ran. The node
-// is expected from now on. See [Insights.MayHold].
+// is expected from now on. One that was seen before counts as created no more than before,
+// because what its proxy was given may have no record. See [Insights.MayHold].
 func (s *Insights) Created(mesh, dataplane string) {
 	at := id{mesh, dataplane}
+	s.mu.Lock()
+	seen := s.proxies[at] != nil
+	s.mu.Unlock()
 	s.Expect(at.node())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.proxies[at]; p != nil {
+	if p := s.proxies[at]; p != nil && !seen {
 		p.created = true
 	}
 }

@@ -140,3 +140,24 @@ func TestEarlierCertificateMayBeHeld(t *testing.T) {
 		expect(false)
 	})
 }
+
+// TestCreatedIsOnlyWhoWasNeverSeen: of a Dataplane that was there at the start, a creation
+// that is told late says nothing of what its proxy was given before.
+func TestCreatedIsOnlyWhoWasNeverSeen(t *testing.T) {
+	in, err := insight.Open(t.Context(), insight.Options{Store: memstore.NewStatus(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(context.Background()) }()
+	in.Expect("m.there")
+	in.Created("m", "there")
+	in.Created("m", "new")
+	if !in.MayHold("m", "there", time.Hour) || in.MayHold("m", "new", time.Hour) {
+		t.Error("who was there counts as created, or who was created does not")
+	}
+	in.Forget("m", "there")
+	in.Created("m", "there")
+	if in.MayHold("m", "there", time.Hour) {
+		t.Error("who was deleted and created again does not count as created")
+	}
+}
