@@ -146,6 +146,11 @@ func (e *envoy) config(route bool, text string) int {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	return e.message(route, message)
+}
+
+func (e *envoy) message(route bool, message *anypb.Any) int {
+	e.t.Helper()
 	data, err := proto.Marshal(message)
 	if err != nil {
 		e.t.Fatal(err)

@@ -418,7 +418,8 @@ static char *word(void) { return strtok(NULL, " \n"); }
 
 static long number(void) { return atol(word()); }
 
-// config ROUTE CONCURRENCY BYTES: tells the id, 0 for one that is refused.
+// config ROUTE BYTES: tells the id, 0 for one of a listener that is refused. Envoy ends where
+// one of a route is refused, RELEASE_ASSERT in RoutePluginConfig::getMergedConfigId.
 static void config(void) {
   httpConfig *c = calloc(1, sizeof(*c)); // Go may keep it
   c->plugin_name_ptr = (uint64_t)(uintptr_t)plugin;
@@ -428,7 +429,12 @@ static void config(void) {
   text bytes = unhex(word());
   c->config_ptr = (uint64_t)(uintptr_t)bytes.p;
   c->config_len = bytes.n;
-  printf("config %lu\n", (unsigned long)new_config(c));
+  unsigned long id = (unsigned long)new_config(c);
+  if (id == 0 && c->is_route_config) {
+    fprintf(stderr, "the configuration of a route is refused\n");
+    abort();
+  }
+  printf("config %lu\n", id);
 }
 
 // merge PARENT CHILD: tells the id.
