@@ -22,7 +22,7 @@ func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	if v.Action != engine.Continue && v.Action != engine.Issue {
 		return s.refuse(v.Refusal)
 	}
-	s.strip(v.Action == engine.Issue)
+	s.strip()
 	if v.HideQuery != 0 || v.HideBody != 0 {
 		s.rewrite(v)
 	}
@@ -40,13 +40,14 @@ func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	return api.Continue
 }
 
-// strip removes what clients may not say of themselves, unless the listener has.
-func (s *stream) strip(handingOver bool) {
+// strip removes what clients may not say of themselves, unless the listener has. No header of
+// the hand-over stays either: a listener that does not remove them has not written them.
+func (s *stream) strip() {
 	if s.config.strips {
 		return
 	}
 	for name := range s.sent {
-		if contract.IsReserved([]byte(name), handingOver) {
+		if contract.IsReserved([]byte(name), false) {
 			s.headers.Del(name)
 		}
 	}

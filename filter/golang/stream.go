@@ -52,7 +52,7 @@ func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api
 			return s.refuse(nil)
 		}
 		if !s.config.checks() {
-			s.strip(false)
+			s.strip()
 			return api.Continue
 		}
 		if s.program = s.host.Program(s.config.program); s.program == nil {

@@ -116,7 +116,11 @@ func TestTokensAreIssuedByTheOAuthServerAlone(t *testing.T) {
 		a := post(at, "grant_type=client_credentials")
 		a.tls, a.noOAuth, a.http2 = c.tls, c.noOAuth, true
 		a.headers[0][1], a.headers[2][1] = "/oauth2/token", c.scheme
+		a.headers = append(a.headers, [2]string{contract.HeaderOAuthProto, "https"})
 		o := f.run(a)
+		if said := o.Upstream.Get(contract.HeaderOAuthProto); said != "" {
+			t.Errorf("the client says %q of a proxy before it", said)
+		}
 		if c.noOAuth {
 			f.refused(o, http.StatusServiceUnavailable)
 		} else if got := o.Upstream.Get(contract.HeaderOAuthScheme); o.Outcome != filtertest.Issued || got != c.want {
