@@ -37,6 +37,7 @@ func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	for i, at := range v.Headers {
 		s.set(contract.IdentityHeaders[i], string(s.buf[at.Off:at.Off+at.Len]))
 	}
+	s.body.held.Release()
 	return api.Continue
 }
 
@@ -66,10 +67,10 @@ func (s *stream) set(name, value string) {
 func (s *stream) rewrite(v *engine.Verdict) {
 	path, body := s.program.Rewrite(v, []byte(s.first(":path")), []byte(s.first("content-type")), s.request.Body)
 	s.headers.SetPath(string(path))
-	if v.HideBody == 0 || s.body == nil || len(body) == s.body.Len() {
+	if v.HideBody == 0 || len(body) == s.body.size {
 		return
 	}
-	if err := s.body.Set(body); err != nil {
+	if err := s.body.set(body); err != nil {
 		panic(err) // refused by whoever recovers
 	}
 	if len(s.sent["content-length"]) > 0 {
@@ -92,6 +93,7 @@ func (s *stream) issue(v *engine.Verdict) api.StatusType {
 		s.host.Log().Error("request for a token refused: its route leads to no OAuth server", "cluster", cluster)
 		return s.refuse(nil)
 	}
+	s.body.held.Release()
 	return api.Continue
 }
 
@@ -108,6 +110,7 @@ func scheme(info api.StreamInfo) string {
 // go on either.
 func (s *stream) refuse(r *engine.Refusal) (status api.StatusType) {
 	status = api.LocalReply
+	s.body.held.Release()
 	defer func() {
 		if p := recover(); p != nil && !s.gone() {
 			s.host.LogPanic("refuse", p)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/filtertest"
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
@@ -206,16 +205,6 @@ func TestTrailers(t *testing.T) {
 		}
 	}
 	f.refused(f.run(post(at, "", said)), http.StatusUnauthorized) // trailers come where a body was waited for
-}
-
-// There is no credential in a body that is longer than a decision reads.
-func TestLongBodies(t *testing.T) {
-	f := newFixture(t)
-	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
-	fits := "access_token=good&x="
-	fits += strings.Repeat("a", engine.MaxBody-len(fits))
-	f.passes(f.run(post(at, fits)))
-	f.refused(f.run(post(at, fits+"a")), http.StatusUnauthorized)
 }
 
 // A request that its client has given up is not touched any more, and the same token is
