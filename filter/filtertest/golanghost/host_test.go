@@ -147,6 +147,11 @@ func (e *envoy) config(route bool, text string) int {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	return e.message(route, message)
+}
+
+func (e *envoy) message(route bool, message *anypb.Any) int {
+	e.t.Helper()
 	data, err := proto.Marshal(message)
 	if err != nil {
 		e.t.Fatal(err)
@@ -209,6 +214,8 @@ type asked struct {
 	http2, tls, noOAuth bool
 	body                string
 	hasBody             bool
+	open                bool // more of the body is to come, and does not
+	connection          int
 	headers, trailers   [][2]string
 }
 
@@ -219,7 +226,7 @@ func (e *envoy) begin(n int, a *asked) (waits bool) {
 	if a.hasBody {
 		body = dashed(a.body)
 	}
-	answer := e.say("begin %d %d %d %d %d %s%s%s", n, a.config, digit(a.http2), digit(a.tls), digit(!a.noOAuth), body, list(a.headers), list(a.trailers))
+	answer := e.say("begin %d %d %d %d %d %d %d %s%s%s", n, a.config, digit(a.http2), digit(a.tls), digit(!a.noOAuth), a.connection, digit(a.open), body, list(a.headers), list(a.trailers))
 	return answer[0] == "waits"
 }
 
