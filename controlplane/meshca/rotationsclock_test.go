@@ -1,6 +1,7 @@
 package meshca
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +17,16 @@ func TestRotationOfClockThatIsCorrected(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"behind": -100 * time.Hour, "ahead": 100 * 365 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			rotationBubble(t, func(rt *rotationTest) {
-				var off time.Duration
-				rt.now = func() time.Time { return time.Now().Add(off) }
+				var off atomic.Int64
+				rt.now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 				old, next := rt.pair(), rt.pair()
 				rt.builtin("m", "a")
 				rt.ask("m", old)
 				rt.confirmAll("m", "a")
-				off = wrong
+				off.Store(int64(wrong))
 				rt.ask("m", next)
 				rt.expect("m", old, old)
-				off = 0
+				off.Store(0)
 				time.Sleep(alarm.Slice)
 				synctest.Wait()
 				rt.expect("m", old, old, next)
