@@ -37,7 +37,7 @@ help: ## list the targets
 run: build ## build everything and run the demo
 	./bin/meshgate demo --state-dir .state
 
-build: tools bin/meshgate bin/libmeshgate.so ## build bin/meshgate and bin/libmeshgate.so
+build: tools bin/meshgate bin/libmeshgate.so bin/libmeshgate-golang.so ## build bin/meshgate and both libraries of the filter
 
 tools:
 	@.ci/install-envoy
@@ -52,6 +52,11 @@ bin/libmeshgate.so: $(GO_FILES) $(C_FILES)
 	@echo "building bin/libmeshgate.so"
 	@go build -buildmode=c-shared -ldflags '-s -w -X=runtime.godebugDefault=cgocheck=0' -o $@.new ./filter/dynamicmodule
 	@rm -f bin/libmeshgate.so.h && mv $@.new $@
+
+bin/libmeshgate-golang.so: $(GO_FILES)
+	@echo "building bin/libmeshgate-golang.so"
+	@go build -buildmode=c-shared -ldflags '-s -w' -o $@.new ./filter/golang/plugin
+	@rm -f $@.h && mv $@.new $@
 
 # The whole of vet runs once, on its own: go test would repeat a part of it for each set
 # of flags.

@@ -6,6 +6,7 @@
 //	redisconn     connections to Redis
 //	host          token caches, programs and look-ups of one process
 //	dynamicmodule the adapter for stock Envoy: a library in its process
+//	golang        the adapter for Envoy's contrib build: a library for its filter for Go
 //	extauthz      the adapter for any Envoy: a server that its ext_authz filter asks
 //	filtertest    the table of behaviour that every adapter passes
 //

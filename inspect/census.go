@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,30 +13,47 @@ import (
 // census describes who is in a mesh, as policies select them. Replicas count once, so that
 // policies are compared with as many tag sets as there are services, not proxies.
 type census struct {
-	// inbounds and sources are tag sets by their text form: those of inbounds, and those that
-	// proxies have as callers.
-	inbounds, sources map[string]mesh.Tags
+	// inbounds, sources and beyond are tag sets by their text form: those of inbounds, those
+	// that proxies have as callers, and those of places outside the mesh that callers reach.
+	inbounds, sources, beyond map[string]mesh.Tags
 	// counts is the number of inbounds with a tag set.
 	counts map[string]int
 	// proxies are the values of each tag in the certificates of proxies.
 	proxies map[string]map[string]map[string]bool
-	// outbounds are the services that outbounds name; services are those that are served.
+	// outbounds are the services that outbounds name.
 	outbounds map[string]bool
-	services  []string
+	// served are the services of inbounds, reachable these and those of beyond, and callers
+	// those of sources, in order.
+	served, reachable, callers []string
 }
 
 // take makes the census of a mesh in one pass over its proxies.
 func take(m *view.Mesh) *census {
 	c := &census{
-		inbounds: map[string]mesh.Tags{}, sources: map[string]mesh.Tags{}, counts: map[string]int{},
-		proxies: map[string]map[string]map[string]bool{}, outbounds: map[string]bool{}, services: servicesOf(m),
+		inbounds: map[string]mesh.Tags{}, sources: map[string]mesh.Tags{}, beyond: map[string]mesh.Tags{}, counts: map[string]int{},
+		proxies: map[string]map[string]map[string]bool{}, outbounds: map[string]bool{},
 	}
 	for d := range m.Dataplanes() {
 		if d.Spec.Networking != nil {
 			c.add(d.Spec.Networking)
 		}
 	}
+	for _, l := range m.Beyond() {
+		for _, e := range l.Members() {
+			c.beyond[e.Tags.String()] = e.Tags
+		}
+	}
+	c.served, c.reachable, c.callers = servicesOf(c.inbounds), slices.Sorted(m.Destinations()), servicesOf(c.sources)
 	return c
+}
+
+// servicesOf names the services of tag sets.
+func servicesOf(sets map[string]mesh.Tags) []string {
+	names := map[string]bool{}
+	for _, tags := range sets {
+		names[tags.Service()] = true
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 func (c *census) add(n *mesh.Networking) {

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,10 +15,10 @@ import (
 // adviceTimeout is how long a write may wait for the view that shows it.
 const adviceTimeout = time.Second
 
-// leading is implemented by specs of policies that lead traffic to inbounds of their own
+// leading is implemented by specs of policies that lead traffic to places of their own
 // choice.
 type leading interface {
-	// LeadsTo returns the tags of those inbounds.
+	// LeadsTo returns the tags of those places.
 	LeadsTo() []mesh.Tags
 }
 
@@ -67,42 +66,42 @@ func everybody(selector map[string]string) bool {
 
 // judge returns which selectors of a policy select nobody.
 func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
-	warn := func(tags mesh.Tags, text string) {
+	s, ok := spec.(model.Selecting)
+	if !ok {
+		return nil
+	}
+	warn := func(tags mesh.Tags, known []string, text string) {
 		v := fault.Violation{Path: tags.String(), Message: text}
-		if s := tags.Service(); !slices.Contains(c.services, s) {
-			v.Message += fault.Meant(s, c.services)
+		if s := tags.Service(); !slices.Contains(known, s) {
+			v.Message += fault.Meant(s, known)
 		}
 		if !slices.Contains(out, v) {
 			out = append(out, v)
 		}
-	}
-	s, ok := spec.(model.Selecting)
-	if !ok {
-		return nil
 	}
 	inbound := pol.Kind.Document.Inbound
 	for _, tags := range s.SelectedSources() {
 		switch {
 		case everybody(tags):
 		case inbound && !c.member(tags):
-			warn(tags, "no proxy of the mesh has this, so the policy is about nobody by it")
+			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is about nobody by it")
 		case !inbound && !matched(tags, c.sources):
-			warn(tags, "no proxy of the mesh has this, so the policy is in force nowhere by it")
+			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is in force nowhere by it")
 		}
 	}
 	for _, tags := range s.SelectedDestinations() {
 		switch {
 		case everybody(tags):
 		case inbound && !matched(tags, c.inbounds):
-			warn(tags, "no inbound of the mesh has this, so the policy is in force nowhere by it")
+			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
 		case !inbound && !c.reached(mesh.Tags(tags).Service()):
-			warn(tags, "no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it")
+			warn(tags, c.reachable, "no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it")
 		}
 	}
 	if l, ok := spec.(leading); ok {
 		for _, tags := range l.LeadsTo() {
-			if !everybody(tags) && !matched(tags, c.inbounds) {
-				warn(tags, "no inbound of the mesh has this, so what is led here is not served")
+			if !everybody(tags) && !matched(tags, c.inbounds) && !matched(tags, c.beyond) {
+				warn(tags, c.reachable, "no inbound of the mesh has this, so what is led here is not served")
 			}
 		}
 	}
@@ -119,10 +118,10 @@ func matched(selector mesh.Tags, sets map[string]mesh.Tags) bool {
 	return false
 }
 
-// reached reports whether a service is served, or named by an outbound. The service * always
-// is.
+// reached reports whether callers can reach a service, or an outbound names it. The service
+// * always is.
 func (c *census) reached(service string) bool {
-	return service == "" || service == mesh.AnyValue || c.outbounds[service] || slices.Contains(c.services, service)
+	return service == "" || service == mesh.AnyValue || c.outbounds[service] || slices.Contains(c.reachable, service)
 }
 
 // member reports whether the certificate of some proxy has all tags of a selector. The one
@@ -139,13 +138,4 @@ next:
 		return true
 	}
 	return false
-}
-
-// servicesOf returns the names of the services of a mesh.
-func servicesOf(m *view.Mesh) []string {
-	names := map[string]bool{}
-	for s := range m.Services() {
-		names[s.Name] = true
-	}
-	return slices.Sorted(maps.Keys(names))
 }

@@ -64,7 +64,13 @@ func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
 			}
 		}
 	}
-	views := view.New(db, all.Kinds(), slog.New(slog.DiscardHandler))
+	return over(t, db, all.Kinds())
+}
+
+// over are the policies of the program over what is in a store.
+func over(t *testing.T, db store.Store, kinds []*model.Kind) *Policies {
+	t.Helper()
+	views := view.New(db, kinds, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
 	return &Policies{Views: views, Policies: all.Policies(), Latest: db.Revision, Turns: turns.Sized(1, 0)}
 }

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// Client is the agent's half.
+// Client is the agent's side of a link.
 type Client struct {
-	// Address is host:port of the data-plane server, TLS pins it.
+	// Address is host:port of the data-plane server. TLS verifies that server.
 	Address string
 	TLS     *tls.Config
-	// Node is the node id; Token is read for every connection.
+	// Node is the node id. Token is called for every connection.
 	Node  string
 	Token func() (string, error)
-	// Fetch asks the local Envoy; ctx bounds reading of the body as well. It is
-	// called with allowed paths only.
+	// Fetch requests a path from the local Envoy. ctx also bounds the reading of the body.
+	// It is called only with allowed paths.
 	Fetch func(ctx context.Context, path string) (io.ReadCloser, error)
-	// Trust keeps the roots that the control plane brings, by a connection in this
-	// state; nil refuses them.
+	// Trust stores the roots that the control plane sends. by is the state of the
+	// connection. If Trust is nil, roots are refused.
 	Trust func(roots []byte, by tls.ConnectionState) error
-	// Report says how it is with the local proxy; nil says nothing. It returns within a few
-	// seconds.
+	// Report returns the state of the local proxy. It must return within a few seconds. If
+	// it is nil, nothing is reported.
 	Report func(ctx context.Context) Report
 	Log    *slog.Logger
 
@@ -38,23 +38,23 @@ type Client struct {
 	conn net.Conn // of the open link
 }
 
-// Again ends the link that is open; the next one shows the token that there is then.
+// Again ends the open link. The next link presents the token of that time.
 func (c *Client) Again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {
-		_ = c.conn.Close() // it is given up, whatever Close says
+		_ = c.conn.Close() // the connection is given up, whatever Close returns
 	}
 }
 
-// hold makes a connection the one that Again ends.
+// hold sets the connection that Again ends.
 func (c *Client) hold(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn = conn
 }
 
-// Back-off between connections; a link that was up starts it over.
+// Pauses between connections. A link that was accepted resets the pause to firstPause.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -63,8 +63,8 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// Run keeps a link open until ctx ends. A control plane without links, or one
-// that is away, does no harm to the proxy: it is tried again.
+// Run keeps a link open until ctx ends. A control plane that is away or does not support
+// links does not affect the proxy; Run tries again.
 func (c *Client) Run(ctx context.Context) {
 	pause := firstPause
 	for {
@@ -87,7 +87,7 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// once holds one link; up reports whether it was accepted.
+// once runs one link. up reports whether it was accepted.
 func (c *Client) once(ctx context.Context) (up bool, err error) {
 	config := c.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"} // HTTP/2 has no such upgrade
@@ -100,8 +100,8 @@ func (c *Client) once(ctx context.Context) (up bool, err error) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	// The token is read once Again can end the connection that shows it: one that is
-	// replaced in between would stay on the link otherwise.
+	// The token is read after hold, so that Again can end this connection. Otherwise a
+	// token that is replaced in between would stay on the link.
 	c.hold(conn)
 	defer c.hold(nil)
 	token, err := c.Token()
@@ -168,7 +168,7 @@ func (c *Client) serve(ctx context.Context, conn net.Conn, in io.Reader) error {
 	}
 }
 
-// report is the body of the pong to a ping.
+// report returns the body of the pong for a ping.
 func (c *Client) report(ctx context.Context, ping []byte) []byte {
 	if c.Report == nil {
 		return nil
@@ -177,7 +177,7 @@ func (c *Client) report(ctx context.Context, ping []byte) []byte {
 	return r.encode(ping)
 }
 
-// refused is the error of a question without an answer; the link lives on.
+// refused is the error of a question that gets no answer. The link continues.
 type refused struct{ error }
 
 func (c *Client) answer(ctx context.Context, conn net.Conn, f frame) error {
@@ -192,7 +192,7 @@ func (c *Client) answer(ctx context.Context, conn net.Conn, f frame) error {
 	return write(conn, frame{kind: end, id: f.id})
 }
 
-// learn answers a question that brings roots.
+// learn answers a question that carries roots.
 func (c *Client) learn(conn net.Conn, roots []byte) error {
 	secured, ok := conn.(*tls.Conn)
 	if !ok || c.Trust == nil {
@@ -234,7 +234,7 @@ func (c *Client) stream(ctx context.Context, conn net.Conn, f frame) error {
 			}
 		}
 		switch {
-		case err == io.EOF: // a wrapped one is an answer cut short
+		case err == io.EOF: // a wrapped EOF means that the answer was cut short
 			return nil
 		case err != nil:
 			return refused{err}

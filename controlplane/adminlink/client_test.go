@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// anyToken lets all tokens in, and says which came.
+// anyToken accepts all tokens and reports which came.
 type anyToken chan string
 
 func (a anyToken) Authenticate(_ context.Context, _, token string) (time.Time, error) {
@@ -24,8 +24,8 @@ func (a anyToken) Authenticate(_ context.Context, _, token string) (time.Time, e
 	return time.Time{}, nil
 }
 
-// TestAgainWhileALinkIsMade: a token that is replaced just when a link is opened with it
-// does not stay on that link.
+// TestAgainWhileALinkIsMade: a token that is replaced while a link is opened with it does
+// not stay on that link.
 func TestAgainWhileALinkIsMade(t *testing.T) {
 	came := make(anyToken, 16)
 	w := newWorld(t, Options{Auth: came})
@@ -33,7 +33,7 @@ func TestAgainWhileALinkIsMade(t *testing.T) {
 	var read atomic.Int32
 	c.Token = func() (string, error) {
 		if read.Add(1) == 1 {
-			c.Again() // it was replaced after it was read
+			c.Again() // the token is replaced after it was read
 			return "old", nil
 		}
 		return "new", nil
@@ -49,8 +49,8 @@ func TestAgainWhileALinkIsMade(t *testing.T) {
 	}
 }
 
-// TestEnvoyThatHangs: an agent whose Envoy does not answer says so before the control
-// plane gives it up, so that its link stays for other questions.
+// TestEnvoyThatHangs: an agent whose Envoy does not answer reports this before the control
+// plane gives up, so that the link stays for other questions.
 func TestEnvoyThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Options{})
@@ -79,8 +79,8 @@ func TestEnvoyThatHangs(t *testing.T) {
 	})
 }
 
-// TestGivenUp: a caller that no longer waits costs nobody else the link. The next question
-// has its turn once the answer to the one before has come, which nobody sees.
+// TestGivenUp: a caller that stops waiting does not cost others the link. The next question
+// gets its turn once the previous answer, which no caller reads, has arrived.
 func TestGivenUp(t *testing.T) {
 	w := newWorld(t, Options{})
 	asked, answer := make(chan struct{}), make(chan struct{})

@@ -21,16 +21,16 @@ const (
 const (
 	// MaxBody bounds an answer in bytes.
 	MaxBody = 64 << 20
-	// AskTimeout bounds a question from its turn to the last chunk.
+	// AskTimeout bounds a question from its turn to the last chunk of the answer.
 	AskTimeout = 10 * time.Second
-	// fetchTimeout bounds what the agent does for one. It is shorter, so that an Envoy
-	// that hangs costs an answer and not the link.
+	// fetchTimeout bounds the work of the agent for one question. It is shorter than
+	// AskTimeout, so that an Envoy that hangs costs an answer and not the link.
 	fetchTimeout = AskTimeout - 2*time.Second
 
 	maxFrame  = 1 << 16
 	frameHead = 1 + 8
 	maxChunk  = maxFrame - frameHead
-	// idle ends a link whose other side is silent; pings come three times as often.
+	// idle ends a link whose other side is silent. Pings come three times as often.
 	idle      = 45 * time.Second
 	pingEvery = idle / 3
 	// maxReason bounds the text of a failure in bytes.
@@ -45,8 +45,8 @@ const (
 	data                 // A: a chunk of the answer
 	end                  // A: the answer is complete
 	fail                 // A: there is no answer; the body says why
-	ping                 // C: are you there; the body says in which form to answer
-	pong                 // A: yes; the body is a [Report], or the trouble alone
+	ping                 // C: requests a pong; the body says in which form
+	pong                 // A: the body is a [Report], or only the trouble
 )
 
 type frame struct {
@@ -60,21 +60,21 @@ type question struct {
 	Path string `json:"path"`
 	// Max bounds the answer in bytes.
 	Max int64 `json:"max"`
-	// Roots comes with [RootsPath] only.
+	// Roots is set only with [RootsPath].
 	Roots []byte `json:"roots,omitempty"`
 }
 
-// RenewPath is no path of Envoy's: it asks the agent to take a new token, because the
-// key of the one that it has is to go. The answer is empty and comes at once.
+// RenewPath is not a path of Envoy. It asks the agent to take a new token, because the key
+// that signed the present one is being removed. The answer is empty and comes at once.
 const RenewPath = "/token"
 
-// RootsPath is no path of Envoy's either: the question brings the certificates that the
-// agent is to verify the control plane against from now on. The answer, which is empty,
-// comes once they are stored.
+// RootsPath is not a path of Envoy either. The question carries the certificates by which
+// the agent has to verify the control plane from now on. The answer is empty and comes once
+// they are stored.
 const RootsPath = "/roots"
 
-// allowed are the paths that may be asked for: but for [RenewPath] and [RootsPath] they
-// only read.
+// allowed are the paths that may be requested. All except [RenewPath] and [RootsPath] only
+// read.
 var allowed = []string{
 	RenewPath, RootsPath,
 	"/ready", "/server_info", "/listeners", "/listeners?format=json",
@@ -83,10 +83,10 @@ var allowed = []string{
 	"/stats", "/stats?format=json", "/stats/prometheus", "/stats/prometheus?usedonly",
 }
 
-// Allowed reports whether a path may be asked for.
+// Allowed reports whether a path may be requested.
 func Allowed(path string) bool { return slices.Contains(allowed, path) }
 
-// write writes one frame in one call. Callers set deadlines.
+// write writes one frame with one call. Callers set deadlines.
 func write(w io.Writer, f frame) error {
 	if len(f.body) > maxChunk {
 		return fmt.Errorf("frame of %d bytes exceeds the limit", len(f.body))

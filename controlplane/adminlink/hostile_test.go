@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hostile opens a link whose other end is in the hands of the test; ended has why it ended.
+// hostile opens a link whose agent side the test controls. ended yields why the link ended.
 func hostile(t *testing.T, s *Server, node string) (agent net.Conn, ended <-chan error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -23,8 +23,8 @@ func hostile(t *testing.T, s *Server, node string) (agent net.Conn, ended <-chan
 	return there, done
 }
 
-// TestUnaskedPongs: an agent says what is the matter with its Envoy once for each ping. One
-// that says so unasked loses its link, and nobody hears of it.
+// TestUnaskedPongs: an agent reports once for each ping. An agent that reports without a
+// ping loses its link, and the report is ignored.
 func TestUnaskedPongs(t *testing.T) {
 	for name, test := range map[string]struct{ pings, pongs, heard int }{
 		"none was asked for":         {0, 1, 0},
@@ -72,7 +72,8 @@ func TestUnaskedPongs(t *testing.T) {
 	}
 }
 
-// TestUnaskedFrames: nothing else that an agent sends unasked is taken either.
+// TestUnaskedFrames: other frames that an agent sends without a question are not accepted
+// either.
 func TestUnaskedFrames(t *testing.T) {
 	for _, k := range []kind{0, ask, data, end, fail, ping, pong + 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestUnaskedFrames(t *testing.T) {
 	}
 }
 
-// TestManyLinks: an agent that opens one link after the other fills no log.
+// TestManyLinks: an agent that opens one link after the other does not fill the log.
 func TestManyLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -66,7 +66,7 @@ func (w *world) client(node string, fetch func(context.Context, string) (io.Read
 	}
 }
 
-// run runs a client for the length of the test.
+// run runs a client until the test ends.
 func run(t *testing.T, c *Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -75,7 +75,7 @@ func run(t *testing.T, c *Client) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// ask asks until the node is connected.
+// ask repeats a question until the node is connected.
 func (w *world) ask(t *testing.T, node, path string) ([]byte, error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -100,7 +100,7 @@ func text(s string) func(context.Context, string) (io.ReadCloser, error) {
 	}
 }
 
-// TestAsk answers small and large questions, in many chunks.
+// TestAsk: small and large answers arrive, also in many chunks.
 func TestAsk(t *testing.T) {
 	w := newWorld(t, Options{})
 	large := strings.Repeat("0123456789abcdef", 1<<16)
@@ -116,7 +116,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAllowed refuses at both ends what could change the proxy.
+// TestAllowed: both ends refuse paths that could change the proxy.
 func TestAllowed(t *testing.T) {
 	w := newWorld(t, Options{})
 	run(t, w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
@@ -142,7 +142,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestFailure keeps the link when Envoy does not answer, or not to the end.
+// TestFailure: the link stays when Envoy does not answer, or does not complete its answer.
 func TestFailure(t *testing.T) {
 	w := newWorld(t, Options{})
 	run(t, w.client("m.a", func(_ context.Context, path string) (io.ReadCloser, error) {
@@ -168,7 +168,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// TestSlow gives up an agent that does not answer, and takes it back.
+// TestSlow: an agent that does not answer in time loses its link, and can reconnect.
 func TestSlow(t *testing.T) {
 	w := newWorld(t, Options{})
 	run(t, w.client("m.a", func(ctx context.Context, path string) (io.ReadCloser, error) {
@@ -188,7 +188,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// hostile opens a link by hand and plays an agent that keeps no rule.
+// hostile opens a link for an agent that breaks the rules as play says.
 func (w *world) hostile(t *testing.T, node string, play func(io.ReadWriter)) {
 	t.Helper()
 	c := w.client(node, nil)
@@ -252,7 +252,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestRefused is about who may open a link, and how many.
+// TestRefused checks which nodes may open a link, and how many.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, Options{Places: places.Limits{All: 1}})
 	for _, test := range []struct {
@@ -290,8 +290,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPlacesOfGateways: whoever makes nodes up with the token of a mesh takes no place of a
-// gateway. A node that comes back has the place of its link before.
+// TestPlacesOfGateways: a client that invents nodes with the token of a mesh takes no place
+// of a gateway. A node that reconnects gets the place of its former link.
 func TestPlacesOfGateways(t *testing.T) {
 	s := newServer(t, Options{Places: places.Limits{All: 10, Kept: 2, Mesh: 6, Token: 4}})
 	proxy, gateway := places.Owner{Token: "stolen", Mesh: "m"}, places.Owner{Token: "g"}
@@ -333,7 +333,7 @@ func TestPlacesOfGateways(t *testing.T) {
 	}
 }
 
-// TestExpiry ends a link with the token that opened it.
+// TestExpiry: a link ends with the token that opened it.
 func TestExpiry(t *testing.T) {
 	w := newWorld(t, Options{Auth: auth{time.Now().Add(100 * time.Millisecond)}})
 	ended := make(chan struct{})
@@ -365,13 +365,13 @@ func newServer(t *testing.T, o Options) *Server {
 	return s
 }
 
-// pipeLink is the link of an agent at the other end of a connection.
+// pipeLink returns the link to an agent at the other end of a connection.
 func pipeLink(node string, conn net.Conn) *link {
 	return &link{node: node, token: "token of " + node, conn: conn, in: bufio.NewReader(conn), turn: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// pipe opens the link of an agent without a network, so that a test can run in a
-// bubble; what comes back says how it ended.
+// pipe opens the link of an agent without a network, so that a test can use virtual time.
+// The returned channel yields why the link ended.
 func pipe(t *testing.T, s *Server, node string, until time.Time) <-chan error {
 	conn, agent := net.Pipe()
 	l := pipeLink(node, conn)
@@ -383,7 +383,7 @@ func pipe(t *testing.T, s *Server, node string, until time.Time) <-chan error {
 	return ended
 }
 
-// pipeTo is pipe with a given agent; end ends the link.
+// pipeTo does what pipe does with a given agent. end ends the link.
 func pipeTo(t *testing.T, s *Server, c *Client, node string) (end func()) {
 	conn, agent := net.Pipe()
 	l := pipeLink(node, conn)
@@ -395,9 +395,8 @@ func pipeTo(t *testing.T, s *Server, c *Client, node string) (end func()) {
 	return end
 }
 
-// TestExpiryAfterSleep: a token that ended while the host slept, or while its clock
-// was behind, ends its link soon after. Timers count the time that the host was
-// awake.
+// TestExpiryAfterSleep: if a token expired while the host slept, or while its clock was
+// behind, its link ends soon after. Timers count only the time that the host was awake.
 func TestExpiryAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
@@ -418,7 +417,7 @@ func TestExpiryAfterSleep(t *testing.T) {
 	})
 }
 
-// TestReplaced lets the newest link of a node answer.
+// TestReplaced: the newest link of a node answers.
 func TestReplaced(t *testing.T) {
 	w := newWorld(t, Options{})
 	ended := make(chan struct{})
@@ -455,8 +454,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// TestRenewIsAskedFor: whoever hears of a link may ask its agent to take a new token,
-// and sees the new one when the agent comes again.
+// TestRenewIsAskedFor: the Connected callback may ask the agent to take a new token, and
+// gets the new token when the agent reconnects.
 func TestRenewIsAskedFor(t *testing.T) {
 	var w *world
 	seen, answered := make(chan string, 10), make(chan struct{})
@@ -481,11 +480,11 @@ func TestRenewIsAskedFor(t *testing.T) {
 		return http.NoBody, nil
 	})
 	c.Token = func() (string, error) { return token.Load().(string), nil }
-	c.Again() // while there is no link there is nothing to do
+	c.Again() // without a link this does nothing
 	run(t, c)
 	wait(t, seen, "token of m.a")
 	<-asked
-	<-answered // a link that ends takes the answers on their way with it
+	<-answered // a link that ends loses the answers on their way
 	token.Store("another")
 	c.Again()
 	wait(t, seen, "another")
@@ -512,8 +511,8 @@ func wait(t *testing.T, c <-chan string, want string) {
 	}
 }
 
-// TestTrust: what the control plane brings is handed on with the connection it came by,
-// and the answer says whether it was taken.
+// TestTrust: the roots from the control plane are passed on with the state of their
+// connection, and the answer says whether they were accepted.
 func TestTrust(t *testing.T) {
 	w := newWorld(t, Options{})
 	c := w.client("m.a", text("LIVE"))

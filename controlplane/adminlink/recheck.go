@@ -9,10 +9,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Recheck authenticates links again with the tokens they came with and ends those
-// whose token no longer counts: the links of the named nodes, or all if none is
-// named. A failure that says nothing of the token ends nobody; the server tries
-// again until it is judged, because nobody else will.
+// Recheck authenticates links again with the tokens they came with, and ends those whose
+// token is no longer valid. It checks the links of the named nodes, or all links if no node
+// is named. A failure that says nothing about the token does not end the link. The server
+// repeats such a check until it succeeds, because no other event would trigger it.
 func (s *Server) Recheck(ctx context.Context, nodes ...string) {
 	for _, l := range s.linksOf(nodes) {
 		s.recheck(ctx, l)
@@ -34,7 +34,7 @@ func (s *Server) linksOf(nodes []string) []*link {
 	return out
 }
 
-// recheck judges a link, later if it cannot be judged now.
+// recheck judges a link now, or later if it cannot be judged now.
 func (s *Server) recheck(ctx context.Context, l *link) {
 	err := s.judge(ctx, l)
 	if err == nil || ctx.Err() != nil {
@@ -48,8 +48,8 @@ func (s *Server) recheck(ctx context.Context, l *link) {
 	}
 }
 
-// judge ends a link whose token no longer counts. The error says why it could not
-// be judged.
+// judge ends a link whose token is no longer valid. The error says why this could not be
+// judged.
 func (s *Server) judge(ctx context.Context, l *link) error {
 	_, err := s.o.Auth.Authenticate(ctx, l.node, l.token)
 	switch fault.CodeOf(err) {

@@ -19,7 +19,7 @@ func (f *fickle) Authenticate(context.Context, string, string) (time.Time, error
 	return time.Time{}, err
 }
 
-// open is how many links there are when all that happens now has happened.
+// open returns the number of links when all goroutines wait.
 func open(s *Server) int {
 	synctest.Wait()
 	s.mu.Lock()
@@ -27,7 +27,7 @@ func open(s *Server) int {
 	return len(s.links)
 }
 
-// TestRecheck ends the links whose token no longer counts, and no others.
+// TestRecheck: the links whose token is no longer valid end, and no others.
 func TestRecheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		auth := &fickle{}
@@ -54,8 +54,8 @@ func TestRecheck(t *testing.T) {
 	})
 }
 
-// TestRecheckThatFailedIsTriedUntilItIsJudged: nobody asks a second time about a
-// token that was revoked while the store was away.
+// TestRecheckThatFailedIsTriedUntilItIsJudged: no other event repeats the check of a token
+// that was revoked while the store was away.
 func TestRecheckThatFailedIsTriedUntilItIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		auth := &fickle{}

@@ -8,25 +8,25 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// Report is what an agent says of its proxy, as its status tells it to everybody there.
+// Report is what an agent reports about its proxy. Its local status says the same.
 type Report struct {
-	// Trouble says what is the matter with its Envoy if that serves nobody, "" otherwise.
+	// Trouble describes the problem of an Envoy that does not serve, "" otherwise.
 	Trouble string `json:"trouble,omitempty"`
-	// NotReady is the message of its /ready while that is not 200, "" otherwise.
+	// NotReady is the message of /ready while that is not 200, "" otherwise.
 	NotReady string `json:"notReady,omitempty"`
-	// Conditions are those that are not in order.
+	// Conditions are the conditions that are not in order.
 	Conditions conditions `json:"conditions,omitempty"`
 }
 
-// conditions are read as far as they are listened to: what a few bytes each become is
-// kept for as long as the link lives.
+// conditions are decoded only up to maxConditions. Otherwise a few bytes for each condition
+// could occupy far more memory for as long as the link lives.
 type conditions []health.Condition
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (c *conditions) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if start, err := d.Token(); err != nil || start != json.Delim('[') {
-		return err // null is none
+		return err // null stands for none
 	}
 	for d.More() && len(*c) < maxConditions {
 		var one health.Condition
@@ -39,16 +39,16 @@ func (c *conditions) UnmarshalJSON(text []byte) error {
 }
 
 // reports is the body of a ping that asks for a report. Agents that do not know it, and
-// those that are asked by a ping without a body, say the trouble alone, as plain text.
+// agents that get a ping without a body, answer only with the trouble, as plain text.
 var reports = []byte("report")
 
-// Bounds of a report: how many conditions it has, and the length of each text in bytes.
+// Limits of a report: the number of its conditions, and the length of each text in bytes.
 const (
 	maxConditions = 16
 	maxName       = 64
 )
 
-// encode is the body of the pong to a ping.
+// encode returns the body of the pong for a ping.
 func (r *Report) encode(ping []byte) []byte {
 	r.bound()
 	if bytes.Equal(ping, reports) {
@@ -59,7 +59,7 @@ func (r *Report) encode(ping []byte) []byte {
 	return []byte(r.Trouble)
 }
 
-// parseReport reads the body of a pong. What is no report is the trouble itself.
+// parseReport reads the body of a pong. A body that is not a report is the trouble itself.
 func parseReport(body []byte) (r Report) {
 	if !bytes.HasPrefix(body, []byte("{")) || json.Unmarshal(body, &r) != nil {
 		r = Report{Trouble: string(body)}
@@ -68,11 +68,11 @@ func parseReport(body []byte) (r Report) {
 	return r
 }
 
-// bound cuts a report to what is said and heard of it.
+// bound cuts a report to its limits.
 func (r *Report) bound() {
 	cut := func(text *string, n int) {
 		if len(*text) > n {
-			*text = strings.Clone((*text)[:n]) // the rest is not kept
+			*text = strings.Clone((*text)[:n]) // so that the rest is not kept in memory
 		}
 		*text = strings.ToValidUTF8(*text, "?")
 	}

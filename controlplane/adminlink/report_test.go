@@ -6,7 +6,7 @@ import (
 )
 
 // TestReportsAreKeptInPart: what is kept of a pong, for as long as its link lives, is not
-// many times what was sent.
+// many times as large as what was sent.
 func TestReportsAreKeptInPart(t *testing.T) {
 	for name, body := range map[string]string{
 		"many conditions":  `{"conditions":[` + strings.Repeat(`{},`, 20_000) + `{}]}`,

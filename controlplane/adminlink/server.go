@@ -23,28 +23,29 @@ import (
 	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
-// Authenticator checks who opens a link.
+// Authenticator checks the token of a node that opens a link.
 type Authenticator interface {
-	// Authenticate checks that a token was issued for a node; until is when it
-	// ends, zero if never.
+	// Authenticate checks that a token was issued for a node. until is when the token
+	// expires, zero if never.
 	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
 }
 
 // Options of a server.
 type Options struct {
 	Auth Authenticator
-	// Connected, if set, hears of each link that was accepted, with the token that it
-	// came with, and may ask at once. ctx ends with the link, which waits for it.
+	// Connected, if set, is called for each link that was accepted, with the token that it
+	// came with. It may ask questions at once. ctx ends with the link, and the link waits
+	// for Connected to return.
 	Connected func(ctx context.Context, node, token string, until time.Time)
-	// Report, if set, hears what the agent of a node says of its proxy, at each pong; the
-	// zero value if nothing is the matter, or nobody says so any more because the link has
-	// ended. It must not block.
+	// Report, if set, is called with the report of a node's agent, at each pong. It is
+	// called with the zero value if there is no problem, or if there are no more reports
+	// because the link has ended. It must not block.
 	Report func(node string, r Report)
-	// Places is how many nodes have a link at once, and whose they are. Owner says whose a
-	// token is that Auth has let in; with a nil function all are of gateways.
+	// Places limits how many nodes have a link at once, by owner. Owner returns the owner
+	// of a token that Auth has accepted. If it is nil, all tokens belong to gateways.
 	Places places.Limits
 	Owner  func(token string) places.Owner
-	// MaxBody bounds an answer in bytes; 0 means [MaxBody], which is also the most.
+	// MaxBody bounds an answer in bytes. 0 means [MaxBody], which is also the maximum.
 	MaxBody int64
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -55,8 +56,7 @@ const (
 	maxNode      = 512
 )
 
-// ErrNotConnected is in the chain of the Unavailable fault of a node without a
-// link.
+// ErrNotConnected is wrapped by the Unavailable fault for a node without a link.
 var ErrNotConnected = errors.New("the proxy has no link to this control plane")
 
 var (
@@ -73,12 +73,12 @@ var (
 type Server struct {
 	o  Options
 	mu sync.Mutex
-	// links has the newest link of each node: two are normal while an old
-	// connection has not been noticed to be dead.
+	// links holds the newest link of each node. Two links of one node are normal while a
+	// dead connection has not been noticed.
 	links    map[string]*link
 	places   *places.Places      // of links
-	unjudged *rejudge.Set[*link] // whose recheck failed
-	brief    brief               // links that end as soon as they came
+	unjudged *rejudge.Set[*link] // links whose recheck failed
+	brief    brief               // links that end right after they were opened
 	closing  bool
 	owned    sync.WaitGroup
 }
@@ -93,21 +93,21 @@ func NewServer(o Options) *Server {
 
 // link is one connection.
 type link struct {
-	node, token string // what it came with; see Recheck
+	node, token string // what the link came with; see Recheck
 	owner       places.Owner
 	conn        net.Conn
 	in          *bufio.Reader
-	turn        chan struct{} // holds a token while a question is open; see take
+	turn        chan struct{} // holds an entry while a question is open; see take
 	quit        chan struct{} // closed when the link has ended
 	once        sync.Once
-	err         error // why; set before quit is closed
+	err         error // why it ended; set before quit is closed
 
 	write sync.Mutex // frames are written whole
 
 	mu     sync.Mutex
 	next   uint64
 	answer *answer // of the open question
-	pings  int     // that are not answered yet
+	pings  int     // pings without an answer so far
 }
 
 // answer collects the chunks of one question.
@@ -118,8 +118,8 @@ type answer struct {
 	body []byte
 	err  error
 	done chan struct{}
-	// unwanted says that nobody waits for it any more; slow ends the link if it does
-	// not come.
+	// unwanted says that no caller waits for the answer any more. slow ends the link if the
+	// answer does not come in time.
 	unwanted bool
 	slow     *time.Timer
 }
@@ -128,7 +128,7 @@ func (l *link) close(err error) {
 	l.once.Do(func() {
 		l.err = err
 		close(l.quit)
-		_ = l.conn.Close() // it is given up, whatever Close says
+		_ = l.conn.Close() // the connection is given up, whatever Close returns
 	})
 }
 
@@ -203,12 +203,12 @@ func (s *Server) register(l *link) error {
 		return errClosing
 	}
 	old := s.links[l.node]
-	if old != nil { // whose place is free for it
+	if old != nil { // the new link takes over its place
 		s.places.Give(old.owner)
 	}
 	if err := s.places.Take(l.owner); err != nil {
 		if old != nil {
-			_ = s.places.Take(old.owner) // it has just been free
+			_ = s.places.Take(old.owner) // the place has just become free
 		}
 		return fmt.Errorf("too many links: %w", err)
 	}
@@ -231,10 +231,9 @@ func (s *Server) unregister(l *link) {
 	}
 }
 
-// told takes what an agent says of its Envoy. The word of a link whose place is taken
-// counts no more.
+// told handles a report of an agent. It ignores a link that was replaced.
 func (s *Server) told(l *link, body []byte) {
-	r := parseReport(body) // nobody waits for the reading
+	r := parseReport(body) // parsed outside the lock, so that nobody waits for it
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.links[l.node] == l {
@@ -242,7 +241,7 @@ func (s *Server) told(l *link, body []byte) {
 	}
 }
 
-// say passes on how it is with the proxy of a node. s.mu is held.
+// say passes on the report about a node's proxy. s.mu is held.
 func (s *Server) say(node string, r Report) {
 	if s.o.Report != nil {
 		s.o.Report(node, r)
@@ -268,10 +267,10 @@ func (s *Server) Close() {
 	s.owned.Wait()
 }
 
-// Ask returns what a node's Envoy answers at an allowed path. It returns a
-// Forbidden fault for another path, and Unavailable if the node is not connected,
-// is too slow, goes away or has more to say than MaxBody. Questions to one node
-// wait for each other until ctx ends.
+// Ask returns the answer of a node's Envoy at an allowed path. It returns a Forbidden fault
+// for another path. It returns Unavailable if the node is not connected, is too slow,
+// disconnects, or answers with more than MaxBody. Questions to one node wait for each other
+// until ctx ends.
 func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	if !Allowed(path) {
 		return nil, fault.New(fault.Forbidden, "the administration interface is not asked for %q", path)
@@ -279,8 +278,8 @@ func (s *Server) Ask(ctx context.Context, node, path string) ([]byte, error) {
 	return s.ask(ctx, node, question{Path: path, Max: s.o.MaxBody})
 }
 
-// Trust has the agent of a node verify the control plane against these roots from now
-// on, and returns once it has stored them. Errors are those of Ask.
+// Trust makes the agent of a node verify the control plane with these roots from now on. It
+// returns once the agent has stored them. Errors are those of Ask.
 func (s *Server) Trust(ctx context.Context, node string, roots []byte) error {
 	_, err := s.ask(ctx, node, question{Path: RootsPath, Max: s.o.MaxBody, Roots: roots})
 	return err
@@ -307,9 +306,10 @@ func (s *Server) ask(ctx context.Context, node string, q question) ([]byte, erro
 	return body, err
 }
 
-// ask asks; the caller has the turn, which ends with the answer and not with the wait for
-// it: the chunks of a question that is given up are still on the way, and are dropped as
-// they come. An agent that does not answer in time loses its link, and comes back at once.
+// ask sends a question. The caller has the turn. The turn ends with the answer and not with
+// the wait for it: the chunks of an answer that is no longer wanted are still on the way,
+// and are dropped as they arrive. An agent that does not answer in time loses its link, and
+// reconnects at once.
 func (l *link) ask(ctx context.Context, q question) ([]byte, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -361,7 +361,7 @@ func (l *link) ping() {
 			return
 		case <-tick.C:
 			l.mu.Lock()
-			l.pings++ // before an answer can be there
+			l.pings++ // counted before the answer can arrive
 			l.mu.Unlock()
 			if l.send(frame{kind: ping, body: reports}) != nil {
 				return
@@ -370,8 +370,8 @@ func (l *link) ping() {
 	}
 }
 
-// ponged takes the answer to a ping. Each ping has one: what comes with a pong is said to
-// whoever watches, who would not rest if agents could send as many as they liked.
+// ponged counts the answer to a ping. Each ping has one answer. Every pong is reported to
+// the watchers, so an agent that could send any number of pongs would keep them busy.
 func (l *link) ponged() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -382,7 +382,7 @@ func (l *link) ponged() error {
 	return nil
 }
 
-// read takes what the agent sends until the link ends; told takes its pongs.
+// read handles what the agent sends until the link ends. told is called with its pongs.
 func (l *link) read(told func(*link, []byte)) error {
 	for {
 		if err := l.conn.SetReadDeadline(time.Now().Add(idle)); err != nil {
@@ -405,7 +405,7 @@ func (l *link) read(told func(*link, []byte)) error {
 	}
 }
 
-// take adds a frame to the open answer. With its last one the turn is the next one's.
+// take adds a frame to the open answer. The last frame passes the turn on.
 func (l *link) take(f frame) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

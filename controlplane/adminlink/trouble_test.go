@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// TestTrouble: what the agent says of its Envoy is heard within the time between two
-// pings, and nothing is the matter any more, as far as anybody says, when the link ends.
+// TestTrouble: a report about Envoy arrives within the time between two pings. When the
+// link ends, the problem is no longer reported.
 func TestTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -65,8 +65,8 @@ func TestTrouble(t *testing.T) {
 	})
 }
 
-// TestReport: all that an agent says is heard, bounded; those of before are understood as
-// they were, in both directions.
+// TestReport: everything that an agent reports arrives, within bounds. Older agents and
+// older control planes are understood as before.
 func TestReport(t *testing.T) {
 	long := strings.Repeat("x", 2*maxReason)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// TestWriteNeedsActor: nobody writes without saying who it is; the context's
-// actor comes before the gate's.
+// TestWriteNeedsActor: no write succeeds without an actor. The context's actor takes
+// precedence over the gate's.
 func TestWriteNeedsActor(t *testing.T) {
 	s := memstore.New()
 	var actors []string

@@ -1,10 +1,9 @@
-// Package admit is the one way by which anything is written: APIs, declarative
-// sync, the OAuth server. It completes and validates entities, checks them
-// against others, and compares-and-swaps inside one transaction; and it lets
-// revocations be staged in that transaction and published after it, so that no
-// writer can forget to revoke.
+// Package admit is the only write path: APIs, declarative sync and the OAuth server use it.
+// It completes and validates entities, checks them against others, and compares and swaps
+// inside one transaction. It stages revocations in that transaction and publishes them
+// afterwards, so that no writer can forget to revoke.
 //
-// Slow work (hashing) happens before the transaction opens.
+// Slow work, such as hashing, happens before the transaction.
 package admit
 
 import (
@@ -19,45 +18,45 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Revoker makes revocations known; see docs/adr/0003-freshness.md.
+// Revoker publishes revocations; see docs/adr/0003-freshness.md.
 type Revoker interface {
-	// Stage adds to a transaction what its changes call for, such as
-	// tombstones. Like the transaction it may run more than once.
+	// Stage adds to a transaction what its changes require, such as tombstones. Like the
+	// transaction, it may run more than once.
 	Stage(tx store.Tx) error
-	// Begin announces a write, before its transaction: whoever finds its work done
-	// by that transaction can then wait for its publication. One of the two
-	// functions must be called, once; neither is if it is not known whether the
-	// transaction was committed ([store.ErrUndecided]).
+	// Begin announces a write before its transaction. Another writer that finds its own work
+	// done by that transaction can then wait for the publication. The caller must call one of
+	// the two functions, once. It calls neither if it is not known whether the transaction
+	// was committed ([store.ErrUndecided]).
 	//
-	// publish returns once no filter answers from the state before the commit. A
-	// fault of code Unavailable says that this cannot be claimed; the commit stands
-	// nevertheless. It bounds its own duration: its context is not cancelled when
-	// the caller goes away, because a revocation must not depend on the patience of
-	// its client. abandon says that nothing was committed.
+	// publish returns when no filter answers from the state before the commit. A fault of
+	// code Unavailable says that this is not certain; the commit stands nevertheless. publish
+	// bounds its own duration. Its context is not cancelled when the caller leaves, because a
+	// revocation must not depend on the patience of its client. abandon says that nothing was
+	// committed.
 	Begin() (publish func(ctx context.Context, c store.Commit) error, abandon func())
-	// Settle returns once every write that had begun is published and no
-	// revocation is unconfirmed. It is what "there is nothing to revoke" waits for:
-	// somebody else may have removed it a moment ago, and a filter may not know.
-	// Unavailable says that this cannot be claimed.
+	// Settle returns when every write that had begun is published and no revocation is
+	// unconfirmed. Callers wait for it before they answer "there is nothing to revoke":
+	// somebody else may have just removed it, and a filter may not know yet. Unavailable says
+	// that this is not certain.
 	Settle(ctx context.Context) error
 }
 
-// Gate admits writes. It is safe for concurrent use.
+// Gate is the write path. It is safe for concurrent use.
 type Gate struct {
 	store   store.Store
 	revoker Revoker
 	kinds   map[string]*model.Kind
 	now     func() time.Time
-	// actor is whose writes these are where the context names nobody.
+	// actor is the author of writes whose context has none.
 	actor model.Actor
-	// resolver says which scopes nobody writes; never changed once the gate is used.
+	// resolver tells which scopes are read-only. It does not change once the gate is used.
 	resolver scopes.Resolver
-	// hooks accompany documents; never changed once the gate is used.
+	// hooks are called for documents. They do not change once the gate is used.
 	hooks map[*model.Kind][]Hook
 }
 
-// New returns a gate. kinds are those that typed operations and references
-// know; now is the clock that creation times and lifetimes are taken from.
+// New returns a gate. kinds are the kinds for typed operations and references. now is the
+// clock for creation times and lifetimes.
 func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
 	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}}
 	for _, k := range kinds {
@@ -66,21 +65,20 @@ func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *G
 	return g
 }
 
-// Resolve has the gate refuse what a resolver says is read-only. It must be called before
-// the gate is used.
+// Resolve makes the gate refuse writes to scopes that a resolver declares read-only. It must
+// be called before the gate is used.
 func (g *Gate) Resolve(r scopes.Resolver) { g.resolver = r }
 
-// As returns the gate for a part of the control plane that writes by itself: its
-// writes are those of the actor, unless their context names another one. Hooks are
-// shared with g.
+// As returns the gate for a part of the control plane that writes by itself. The actor is the
+// author of its writes, unless their context has another one. Hooks are shared with g.
 func (g *Gate) As(a model.Actor) *Gate {
 	own := *g
 	own.actor = a
 	return &own
 }
 
-// by returns the context of a write, with the actor in it. A write that nobody
-// makes is a mistake in the program.
+// by returns the context of a write with its actor. A write without an actor is a mistake in
+// the program.
 func (g *Gate) by(ctx context.Context) (context.Context, error) {
 	if _, ok := model.ActorOf(ctx); ok {
 		return ctx, nil
@@ -91,31 +89,30 @@ func (g *Gate) by(ctx context.Context) (context.Context, error) {
 	return model.WithActor(ctx, g.actor), nil
 }
 
-// errStricter rolls a transaction back that turned out to be a revocation.
+// errStricter rolls back a transaction that turned out to be a revocation.
 var errStricter = errors.New("the transaction revokes and needs a stricter durability")
 
-// Write runs fn in a transaction, stages what its changes revoke, commits, and
-// publishes. A transaction that changes or removes credentials is committed
-// with the durability of [model.Config] whatever class says: a revocation that
-// a power failure undoes was none. fn may run more than once.
+// Write runs fn in a transaction, stages what its changes revoke, commits, and publishes. A
+// transaction that changes or removes credentials is committed with the durability of
+// [model.Config], whatever class says: a power failure must not undo a revocation. fn may run
+// more than once.
 //
-// The context says who writes (see [model.WithActor]); what is staged, stored and
-// published sees it there. Internal without an actor.
+// The context has the author of the write (see [model.WithActor]), which is visible while
+// changes are staged, stored and published. Without an actor, the error is Internal.
 //
-// [store.ErrUndecided] if the process ends before it is known whether the transaction
-// was committed. ctx does not end the wait for that.
+// It returns [store.ErrUndecided] if the process ends before it is known whether the
+// transaction was committed. The end of ctx does not end the wait for that.
 //
-// If the returned commit has changes although there is an error, the commit
-// stands and only its publication failed.
+// If the returned commit has changes although there is an error, the commit stands, and only
+// its publication has failed.
 //
-// What administrators should see of it is recorded in the same transaction; see
-// package changes.
+// Changes for administrators are recorded in the same transaction; see package changes.
 func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	return g.write(ctx, class, func(tx store.Tx) (subject model.Key, err error) { return subject, fn(tx) })
 }
 
-// work is what a transaction does. It returns which resource was asked for, whose
-// coming and going is the cause of all others.
+// work is the content of a transaction. It returns the requested resource, whose creation or
+// deletion is the cause of all others.
 type work func(store.Tx) (subject model.Key, err error)
 
 func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Commit, error) {
@@ -124,7 +121,7 @@ func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Com
 		return store.Commit{}, err
 	}
 	publish, abandon := g.revoker.Begin()
-	abandoned := true // unless something else becomes known; a panic commits nothing
+	abandoned := true // unless it turns out otherwise; a panic commits nothing
 	defer func() {
 		if abandoned {
 			abandon()
@@ -134,9 +131,9 @@ func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Com
 	if errors.Is(err, errStricter) {
 		commit, err = g.update(ctx, model.Config, fn)
 	}
-	// One that may have been committed is neither published nor abandoned: what it
-	// may have revoked is unconfirmed for as long as this process lives, and the next
-	// one publishes what it finds.
+	// A write that may have been committed is neither published nor abandoned. What it may
+	// have revoked stays unconfirmed as long as this process lives. The next process
+	// publishes what it finds.
 	abandoned = err != nil && !errors.Is(err, store.ErrUndecided)
 	if err != nil {
 		return store.Commit{}, err
@@ -144,9 +141,9 @@ func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Com
 	return commit, publish(context.WithoutCancel(ctx), commit)
 }
 
-// Settle returns once nothing that was revoked before can still be accepted, or
-// says that this cannot be claimed (Unavailable). Whoever finds that there is
-// nothing to revoke calls it before saying so.
+// Settle returns when nothing that was revoked before can still be accepted, or an error that
+// says that this is not certain (Unavailable). Callers that find nothing to revoke must call
+// it before they say so.
 func (g *Gate) Settle(ctx context.Context) error {
 	return g.revoker.Settle(context.WithoutCancel(ctx))
 }
@@ -170,7 +167,7 @@ func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Co
 	})
 }
 
-// writable refuses a transaction that writes into a scope which is made of others.
+// writable refuses a transaction that writes into a scope which consists of others.
 func (g *Gate) writable(tx store.Tx) error {
 	for _, c := range tx.Changes() {
 		res := c.New
@@ -192,8 +189,8 @@ func (g *Gate) writable(tx store.Tx) error {
 	return nil
 }
 
-// record keeps what a transaction has changed. There is no change without it: who
-// cannot be told of a change must not find it made.
+// record adds the change records of a transaction. If they cannot be made, the transaction
+// fails, because no change may happen without its record.
 func record(ctx context.Context, tx store.Tx, subject model.Key) error {
 	who, _ := model.ActorOf(ctx)
 	list, err := changes.Records(tx.Changes(), who, model.OriginOf(ctx), subject)
@@ -216,13 +213,13 @@ func revokes(changes []store.Change) bool {
 	return false
 }
 
-// revocable reports whether something that gateways accept hangs on a kind.
+// revocable reports whether gateways accept something because of resources of a kind.
 func revocable(k *model.Kind) bool {
 	return k.Class == model.Credential && k.Announce != model.AnnounceNone
 }
 
-// takesCredentials reports whether a resource of a kind takes something along that gateways
-// accept when it is deleted, or is that itself.
+// takesCredentials reports whether the deletion of a resource of a kind deletes something
+// that gateways accept.
 func (g *Gate) takesCredentials(k *model.Kind) bool {
 	if revocable(k) {
 		return true

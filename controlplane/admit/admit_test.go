@@ -150,8 +150,8 @@ func TestRevocationsAreDurable(t *testing.T) {
 	}
 }
 
-// TestGivenTokensAreAnnounced: negative caches may know a value that a caller
-// chose; they cannot know one that was just generated.
+// TestGivenTokensAreAnnounced: negative caches may contain a value that a caller chose; they
+// cannot contain one that was just generated.
 func TestGivenTokensAreAnnounced(t *testing.T) {
 	g, s, _ := setup(t)
 	app := application(t, g)
@@ -205,14 +205,14 @@ func TestPublishFailureKeepsTheOutcome(t *testing.T) {
 	}
 }
 
-// TestAlreadyGoneIsSaidWhenItIsTrue: a deletion that finds nothing says so after
-// what somebody else revoked is confirmed, and not at all if it is not.
+// TestAlreadyGoneIsSaidWhenItIsTrue: a deletion that finds nothing says so only after
+// revocations by others are confirmed. If they are not, it returns their error.
 func TestAlreadyGoneIsSaidWhenItIsTrue(t *testing.T) {
 	g, _, r := setup(t)
 	settled := 0
 	var unsettled error
 	r.OnSettle = func(context.Context) error { settled++; return unsettled }
-	// With a service go the tokens that are bound to it.
+	// The deletion of a service deletes the tokens that are bound to it.
 	for _, k := range []*model.Kind{gateway.Tokens, gateway.Applications, gateway.Consumers, gateway.Keys, gateway.Services} {
 		settled, unsettled = 0, nil
 		if _, err := g.Delete(t.Context(), at(k, "gone")); !fault.Is(err, fault.NotFound) || settled != 1 {
@@ -229,7 +229,8 @@ func TestAlreadyGoneIsSaidWhenItIsTrue(t *testing.T) {
 	}
 }
 
-// TestPatchesMergeConcurrently has writers of different fields: none may be lost.
+// TestPatchesMergeConcurrently patches different fields at the same time. No patch may be
+// lost.
 func TestPatchesMergeConcurrently(t *testing.T) {
 	g, s, _ := setup(t)
 	create(t, g, gateway.Services, map[string]any{"name": "s", "host": "h"})
@@ -273,7 +274,7 @@ func TestReferencesBySecretsAreRefused(t *testing.T) {
 	}
 }
 
-// without drops a member of a body.
+// without removes a member of a body.
 func without(body map[string]any, name string) map[string]any {
 	delete(body, name)
 	return body

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// BenchmarkWrite measures the write path without a disk: tokens as gateways ask for
-// them, of which nothing is recorded, and as administrators make them.
+// BenchmarkWrite measures the write path without a disk: tokens as gateways request them,
+// which are not recorded, and tokens that administrators create.
 func BenchmarkWrite(b *testing.B) {
 	for name, who := range map[string]model.Actor{"node": model.Node("cp/default/gateway-1"), "administrator": model.Administrator()} {
 		b.Run(name, func(b *testing.B) {

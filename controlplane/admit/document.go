@@ -10,17 +10,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Hook is what accompanies the documents of a kind: resources that come and go
-// with them, and rules that need more than a read. Its transactional methods may
-// run more than once, like the transaction. An Invalid fault from any method
-// refuses the write.
+// Hook accompanies the documents of a kind. It creates and deletes resources together with
+// them, and checks rules that need more than a read. Its transactional methods may run more
+// than once, like the transaction. An Invalid fault from any method refuses the write.
 type Hook interface {
-	// Prepare does slow work, such as making keys, ahead of the transaction; what
-	// r shows may be outdated when that runs. Its result is handed to Stored.
+	// Prepare does slow work, such as making keys, before the transaction. The state of r may
+	// be outdated when the transaction runs. Its result is passed to Stored.
 	Prepare(ctx context.Context, r store.Reader, name string, spec any) (any, error)
 	// Stored runs after the document was written; old is nil at a creation.
 	Stored(tx store.Tx, old, stored *model.Resource, prepared any) error
-	// Deleting runs before the document is deleted, whose spec may be a [store.Unread].
+	// Deleting runs before the document is deleted. Its spec may be a [store.Unread].
 	Deleting(tx store.Tx, r *model.Resource) error
 }
 
@@ -30,8 +29,9 @@ func (g *Gate) Hook(k *model.Kind, h Hook) {
 	g.hooks[k] = append(g.hooks[k], h)
 }
 
-// CheckDocument completes a spec, which it may change, and returns every
-// violation of it by itself as one Invalid fault. Completing twice does nothing.
+// CheckDocument completes a spec, which it may change, and returns all violations of the spec
+// as one Invalid fault. It does not look at other resources. Completing twice has no further
+// effect.
 func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
 	if k.Document == nil {
 		return fault.New(fault.Internal, "%s is not written as documents", k.Name)
@@ -45,29 +45,30 @@ func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
 	return fault.Violated(k.Document.Validate(spec))
 }
 
-// PutDocument checks a document and stores it under its name, whether it exists
-// or not, with what accompanies it, in one transaction. In it the mesh of a
-// mesh-scoped document is read, so that nothing is stored in a mesh that is being
-// deleted: NotFound then, with [Missing] of the mesh as subject.
+// PutDocument checks a document and creates or replaces it, together with the resources of
+// its hooks, in one transaction. The transaction reads the mesh of a mesh-scoped document, so
+// that nothing is stored in a mesh that is being deleted: the error is then NotFound with
+// [Missing] of the mesh as subject.
 //
-// What a node sends again is not written again: in a loop it would cost everybody a
-// revision and a round of planning each time.
+// A document that a node sends again unchanged is not written again. A node that repeats it
+// in a loop would otherwise cause a revision and a round of planning each time.
 func (g *Gate) PutDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (out Outcome, created bool, err error) {
 	return g.putDocument(ctx, documentWrite{kind: k, scope: scope, name: name, spec: spec})
 }
 
-// Allowed decides in the transaction of a write whether what is stored may be
-// replaced or deleted; stored is nil if there is nothing, and r shows what else there
-// is. What is deleted may have a [store.Unread] as its spec. Like the transaction it may run more than once. Its error refuses the write.
+// Allowed decides in the transaction of a write whether the stored document may be replaced
+// or deleted. stored is nil if there is none, and r shows the rest of the state. A document
+// that is deleted may have a [store.Unread] as its spec. Like the transaction, it may run
+// more than once. Its error refuses the write.
 type Allowed func(r store.Reader, stored *model.Resource) error
 
-// PutDocumentIf is PutDocument for those who may replace some documents only.
+// PutDocumentIf is PutDocument for callers that may replace only some documents.
 func (g *Gate) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed Allowed) (out Outcome, created bool, err error) {
 	return g.putDocument(ctx, documentWrite{kind: k, scope: scope, name: name, spec: spec, allowed: allowed})
 }
 
-// EnsureDocument creates a document unless there is one of its name, and reports
-// whether it did. What exists is left as it is.
+// EnsureDocument creates a document unless one of its name exists, and reports whether it
+// did. An existing document is left as it is.
 func (g *Gate) EnsureDocument(ctx context.Context, k *model.Kind, scope, name string, spec any) (created bool, err error) {
 	err = g.store.View(ctx, func(r store.Reader) error {
 		_, err := r.Get(k, scope, name)
@@ -87,7 +88,7 @@ type documentWrite struct {
 	spec        any
 	// keep leaves an existing document as it is.
 	keep bool
-	// once leaves an existing document as it is if it is the same.
+	// once leaves an existing document as it is if it is equal.
 	once bool
 	// allowed, if set, may refuse the write.
 	allowed Allowed
@@ -184,14 +185,14 @@ func (g *Gate) storeDocument(tx store.Tx, d documentWrite, prepared []any) (stor
 	return stored, created, nil
 }
 
-// same reports whether two specs are stored alike.
+// same reports whether two specs have the same stored form.
 func same(a, b any) bool {
 	x, err := json.Marshal(a)
 	y, other := json.Marshal(b)
 	return err == nil && other == nil && bytes.Equal(x, y)
 }
 
-// inMesh demands that the mesh of a mesh-scoped document exists.
+// inMesh checks that the mesh of a mesh-scoped document exists.
 func (g *Gate) inMesh(r store.Reader, k *model.Kind, scope string) error {
 	if k.Scoping != model.Mesh {
 		return nil
@@ -213,14 +214,14 @@ func existing(r store.Reader, k *model.Kind, scope, name string) (*model.Resourc
 	return res, err
 }
 
-// DeleteDocument deletes a document and what its hooks take along, also if it, or its
-// mesh, cannot be decoded. NotFound has
-// [Missing] of the mesh or of the document as subject.
+// DeleteDocument deletes a document and what its hooks delete with it, even if the document
+// or its mesh cannot be decoded. NotFound has [Missing] of the mesh or of the document as
+// subject.
 func (g *Gate) DeleteDocument(ctx context.Context, k *model.Kind, scope, name string) (store.Commit, error) {
 	return g.DeleteDocumentIf(ctx, k, scope, name, func(store.Reader, *model.Resource) error { return nil })
 }
 
-// DeleteDocumentIf is DeleteDocument for those who may delete some documents only.
+// DeleteDocumentIf is DeleteDocument for callers that may delete only some documents.
 func (g *Gate) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed Allowed) (store.Commit, error) {
 	subject := model.Key{Kind: k.Name, Scope: scope, Name: name}
 	return g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {

@@ -58,7 +58,7 @@ func TestPutDocument(t *testing.T) {
 	}
 }
 
-// TestDocumentsOfAbsentMeshes: both directions say what is missing.
+// TestDocumentsOfAbsentMeshes: creation and deletion both say what is missing.
 func TestDocumentsOfAbsentMeshes(t *testing.T) {
 	g, _ := documents(t)
 	_, _, putErr := g.PutDocument(t.Context(), mesh.Dataplanes, "m", "d", proxy(1))
@@ -117,7 +117,7 @@ func TestPutDocumentRefuses(t *testing.T) {
 	}
 }
 
-// hook records its calls and fails where it is told to.
+// hook records its calls and can fail at one of them.
 type hook struct {
 	calls []string
 	fail  string

@@ -11,9 +11,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// inline makes the referrers of a resource those that its inlined fields list:
-// what is not in a list goes, what is new is made, and what stays is touched only
-// where its spelling differs. A field that was not given changes nothing.
+// inline makes the referrers of a resource agree with the lists of its inlined fields. It
+// deletes what is not in a list, creates what is new, and changes the rest only if its
+// spelling differs. A field that was not given changes nothing.
 func (g *Gate) inline(tx store.Tx, r *model.Resource, w *model.Write) error {
 	for i := range r.Kind.Schema.Fields {
 		f := &r.Kind.Schema.Fields[i]
@@ -78,7 +78,7 @@ func respell(tx store.Tx, res *model.Resource, entity map[string]any, name any) 
 	return err
 }
 
-// refer creates a resource of a kind that refers to r and is known by name.
+// refer creates a resource that refers to r and has a name as its key.
 func (g *Gate) refer(tx store.Tx, r *model.Resource, kind *model.Kind, ref string, name any) error {
 	values := map[string]any{kind.Schema.Key: name, ref: map[string]any{model.FieldID: r.Name}}
 	w, err := g.Prepare(kind, model.OpCreate, Input{Values: values}, nil)
@@ -89,7 +89,7 @@ func (g *Gate) refer(tx store.Tx, r *model.Resource, kind *model.Kind, ref strin
 	return err
 }
 
-// fold is the value of a kind's key as its index has it.
+// fold returns the value of a kind's key in the form of its index.
 func fold(k *model.Kind, key any) string {
 	text, _ := key.(string)
 	if k.Schema.KeyIndex == nil {
@@ -98,13 +98,13 @@ func fold(k *model.Kind, key any) string {
 	return k.Schema.KeyIndex(text)
 }
 
-// HasInlined reports whether entities of a kind show what refers to them.
+// HasInlined reports whether entities of a kind show their referrers.
 func HasInlined(k *model.Kind) bool {
 	return slices.ContainsFunc(k.Schema.Fields, func(f model.Field) bool { return f.Inline != nil })
 }
 
-// Inlined completes the entity of a resource by what refers to it. What of that cannot
-// be decoded is left out and returned.
+// Inlined adds the referrers of a resource to its entity. Referrers that cannot be decoded
+// are left out and returned.
 func (g *Gate) Inlined(r store.Reader, res *model.Resource, out map[string]any) (unread []*model.Resource, err error) {
 	for i := range res.Kind.Schema.Fields {
 		f := &res.Kind.Schema.Fields[i]

@@ -31,7 +31,7 @@ func recorded(t *testing.T, s store.Store) (list []store.ChangeRecord) {
 	return list
 }
 
-// told is a record in short.
+// told returns a record in short form.
 func told(r *store.ChangeRecord) string {
 	out := fmt.Sprintf("%s %s %s", r.Actor.ID(), r.Op, r.Key.Kind)
 	if r.Origin != "" {
@@ -53,11 +53,12 @@ func allTold(list []store.ChangeRecord) (out []string) {
 	return out
 }
 
-// TestRecords: whoever writes, what goes along and what is no change of anybody.
+// TestRecords: records name the author of a change and include its consequences. Traffic
+// leaves no records.
 func TestRecords(t *testing.T) {
 	g, s, _ := setup(t)
 	as := func(a model.Actor) context.Context { return model.WithActor(t.Context(), a) }
-	app := application(t, g) // by the part of the control plane that the gate is for
+	app := application(t, g) // written by the part of the control plane that the gate belongs to
 	ann := as(model.User("ann", "ops"))
 	if _, err := g.Patch(ann, at(gateway.Applications, app.Name), admit.Input{Values: map[string]any{"name": "shop"}}); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestRecords(t *testing.T) {
 	if _, err := g.Create(holder, at(gateway.Tokens, ""), admit.Input{Values: token(app, "a-token")}); err != nil {
 		t.Fatal(err)
 	}
-	// What a client obtains by way of a gateway is traffic.
+	// What a client obtains through a gateway is traffic and not recorded.
 	node := as(model.Node("cp/default/gateway-1"))
 	if _, err := g.Create(node, at(gateway.Tokens, ""), admit.Input{Values: token(app, "of a client")}); err != nil {
 		t.Fatal(err)
@@ -109,8 +110,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestNodesThatChangeNothing leave no record, whatever they write; of others it is told
-// that they wrote.
+// TestNodesThatChangeNothing: writes of nodes without changes leave no record. Such writes of
+// others are recorded.
 func TestNodesThatChangeNothing(t *testing.T) {
 	g, s, _ := setup(t)
 	write := func(a model.Actor, host string) {
@@ -137,7 +138,8 @@ func TestNodesThatChangeNothing(t *testing.T) {
 	}
 }
 
-// TestRecordsOfInlined: server names that come and go with a certificate say so.
+// TestRecordsOfInlined: server names that are created or deleted with a certificate are
+// recorded as such.
 func TestRecordsOfInlined(t *testing.T) {
 	g, s, _ := setup(t)
 	cert, key := admittest.Certificate(t)
@@ -153,8 +155,8 @@ func TestRecordsOfInlined(t *testing.T) {
 	}
 }
 
-// TestManyTokensAreCounted: who deletes an application with a thousand tokens pushes
-// nothing else out of what is kept.
+// TestManyTokensAreCounted: the deletion of an application with a thousand tokens makes few
+// records, so that it pushes out no others.
 func TestManyTokensAreCounted(t *testing.T) {
 	g, s, _ := setup(t)
 	app := application(t, g)
@@ -178,7 +180,8 @@ func TestManyTokensAreCounted(t *testing.T) {
 	}
 }
 
-// TestExpiredRowsAreNoChange: nobody deleted what had ended.
+// TestExpiredRowsAreNoChange: the removal of expired rows is not recorded, because nobody
+// deleted them.
 func TestExpiredRowsAreNoChange(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := memstore.Open(memstore.Options{Now: func() time.Time { return now }})

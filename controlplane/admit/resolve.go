@@ -8,18 +8,18 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Unresolved is the subject of Dangling errors of references that were given
-// by a unique field and not by id.
+// Unresolved is the subject of Dangling errors of references that were given by a unique
+// field instead of an id.
 type Unresolved struct {
-	// Field is the reference, such as service.
+	// Field is the name of the reference, such as service.
 	Field string
 	To    *model.Kind
-	// Index and Value are what the caller named the target by.
+	// Index and Value are the unique field and its value.
 	Index, Value string
 }
 
-// resource builds what is stored from an admitted entity, with references
-// resolved to ids. Name is left to the caller.
+// resource makes the stored form of an admitted entity, with references resolved to ids. The
+// caller sets Name.
 func (g *Gate) resource(r store.Reader, a Address, w *model.Write) (*model.Resource, error) {
 	entity := maps.Clone(w.New)
 	s := a.Kind.Schema
@@ -46,7 +46,7 @@ func (g *Gate) resource(r store.Reader, a Address, w *model.Write) (*model.Resou
 	return res, nil
 }
 
-// resolve finds the target that a reference names by a unique field.
+// resolve finds the target of a reference by a unique field.
 func (g *Gate) resolve(r store.Reader, scope string, f *model.Field, ref map[string]any) (string, error) {
 	for name, value := range ref {
 		text, _ := value.(string)
@@ -67,8 +67,8 @@ func (g *Gate) resolve(r store.Reader, scope string, f *model.Field, ref map[str
 	return "", fault.New(fault.Internal, "a reference without content was admitted")
 }
 
-// Resolvable reports whether resources of a kind may be named by an index: it
-// must be a field that is no secret.
+// Resolvable reports whether an index can identify resources of a kind in a reference. It
+// must be a field that is not secret.
 func Resolvable(k *model.Kind, index string) bool {
 	for i := range k.Unique {
 		if k.Unique[i].Name == index {

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// ending is a store that ends before it knows what became of its commits.
+// ending is a store that ends before the outcome of its commits is known.
 type ending struct{ store.Store }
 
 // Update implements store.Store.
@@ -26,9 +26,8 @@ func (s ending) Update(ctx context.Context, class model.Class, fn func(store.Tx)
 	return store.Commit{}, fmt.Errorf("%w (disk I/O error)", store.ErrUndecided)
 }
 
-// TestUndecidedWrite: a write of which nobody knows whether it was made stays begun.
-// Whoever finds its work done by it waits, and is not told that there is nothing to
-// wait for.
+// TestUndecidedWrite: a write with an unknown outcome stays begun. Another writer that finds
+// its own work done by it waits, and is not told that there is nothing to wait for.
 func TestUndecidedWrite(t *testing.T) {
 	s := memstore.New()
 	defer func() { _ = s.Close() }()

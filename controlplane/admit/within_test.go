@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TestKeysWithinAnOwner: targets are unique within their upstreams, and are
-// addressed by their addresses below them alone.
+// TestKeysWithinAnOwner: targets are unique within their upstream, and only there can they be
+// addressed by their address.
 func TestKeysWithinAnOwner(t *testing.T) {
 	g, s, _ := setup(t)
 	for _, name := range []string{"one.test", "two.test"} {
@@ -50,7 +50,8 @@ func TestKeysWithinAnOwner(t *testing.T) {
 	}
 }
 
-// TestKindsWithoutKeyAreNotCreatedByOne: an id that is none names nothing.
+// TestKindsWithoutKeyAreNotCreatedByOne: for kinds without a key, a name that is not an id
+// identifies nothing.
 func TestKindsWithoutKeyAreNotCreatedByOne(t *testing.T) {
 	g, _, _ := setup(t)
 	_, err := g.Replace(t.Context(), at(gateway.CACertificates, "x"), admit.Input{Values: map[string]any{"cert": admittest.Authority(t)}})

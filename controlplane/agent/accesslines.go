@@ -10,19 +10,18 @@ import (
 )
 
 const (
-	// maxAccessLine bounds one line of the access log in bytes; a longer one is left
-	// out.
+	// maxAccessLine bounds one line of the access log in bytes. A longer line is left out.
 	maxAccessLine = 64 << 10
-	// accessChunks bounds what waits for whoever reads our standard output. Envoy holds
-	// what it cannot write in memory, without an end: so it is always read, and what
-	// nobody takes from us is left out and counted.
+	// accessChunks bounds what waits for the reader of this process's standard output.
+	// Envoy keeps what it cannot write in memory, without a limit. So the agent always
+	// reads it, and leaves out and counts the lines that it cannot pass on.
 	accessChunks = 64
-	// accessPatience is how long an end waits for that reader.
+	// accessPatience is how long the end of a proxy waits for that reader.
 	accessPatience = 2 * time.Second
 )
 
-// accessPipe carries Envoy's standard output, which is the access log, to ours, line
-// by line and unchanged.
+// accessPipe copies Envoy's standard output, which is the access log, to this process's
+// standard output, line by line and unchanged.
 type accessPipe struct {
 	log  *slog.Logger
 	to   io.Writer
@@ -43,7 +42,7 @@ func (a *accessPipe) abandon() {
 	_ = a.r.Close()
 }
 
-// follow starts reading; the write end now belongs to Envoy alone.
+// follow starts reading. The write end now belongs to Envoy alone.
 func (a *accessPipe) follow() {
 	_ = a.w.Close()
 	go func() {
@@ -53,7 +52,7 @@ func (a *accessPipe) follow() {
 	}()
 }
 
-// wait returns when everything is written, or when its reader has had its time.
+// wait returns when everything is written, or when accessPatience is over.
 func (a *accessPipe) wait() {
 	t := time.NewTimer(accessPatience)
 	defer t.Stop()
@@ -64,7 +63,7 @@ func (a *accessPipe) wait() {
 	}
 }
 
-// copyLines copies whole lines. It reads as fast as it can, whatever to does.
+// copyLines copies whole lines. It reads as fast as it can, even if to blocks.
 func copyLines(r io.Reader, to io.Writer, log *slog.Logger) {
 	chunks := make(chan []byte, accessChunks)
 	var writing sync.WaitGroup
@@ -72,7 +71,7 @@ func copyLines(r io.Reader, to io.Writer, log *slog.Logger) {
 		for c := range chunks {
 			if _, err := to.Write(c); err != nil {
 				log.Warn("the access log cannot be written", "error", err)
-				for range chunks { // it is read all the same
+				for range chunks { // reading must go on
 				}
 				return
 			}
@@ -106,13 +105,13 @@ func copyLines(r io.Reader, to io.Writer, log *slog.Logger) {
 // splitter cuts a stream into pieces of whole lines.
 type splitter struct {
 	rest []byte
-	// skip says that the rest of an overlong line is being read over.
+	// skip says that the rest of an overlong line is being skipped.
 	skip    bool
 	dropped int
 }
 
-// next reads once and returns the lines that are complete. At the end a line without
-// its end is one.
+// next reads once and returns the complete lines. At the end of the stream, a last line
+// without a line end counts as complete.
 func (s *splitter) next(r io.Reader) (lines []byte, err error) {
 	buf := make([]byte, len(s.rest)+maxAccessLine)
 	n := copy(buf, s.rest)

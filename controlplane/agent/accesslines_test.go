@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// Lines come out as they went in, however they are cut into reads.
+// TestCopyLines: lines come out as they went in, however reads cut them.
 func TestCopyLines(t *testing.T) {
 	long := strings.Repeat("x", 2*maxAccessLine+5)
 	for name, test := range map[string]struct{ in, want string }{
@@ -34,7 +34,7 @@ func TestCopyLines(t *testing.T) {
 	}
 }
 
-// stuck takes nothing until it is let go.
+// stuck blocks all writes until it is released.
 type stuck struct {
 	free  chan struct{}
 	lines bytes.Buffer
@@ -45,7 +45,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.lines.Write(p)
 }
 
-// A reader that takes nothing holds nobody up: Envoy is always read.
+// A reader that takes nothing does not block the copying: Envoy's output is always read.
 func TestCopyLinesNeverWaits(t *testing.T) {
 	r, w := io.Pipe()
 	to := &stuck{free: make(chan struct{})}
@@ -67,7 +67,7 @@ func TestCopyLinesNeverWaits(t *testing.T) {
 	}
 }
 
-// One that has gone ends nothing either.
+// A reader that has gone does not stop it either.
 func TestCopyLinesWithoutReader(t *testing.T) {
 	records := newRecorder()
 	copyLines(strings.NewReader("a\nb\n"), iotestErr{}, slog.New(records))

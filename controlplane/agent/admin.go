@@ -55,7 +55,7 @@ func (a *Admin) Do(ctx context.Context, method, path string) (string, error) {
 	return string(body), nil
 }
 
-// statusError is an answer other than a 200. An Envoy that gives one is there.
+// statusError is an answer other than 200. It shows that an Envoy is there.
 type statusError struct {
 	method, path string
 	status       int
@@ -69,8 +69,7 @@ func (e *statusError) Error() string {
 // fetchTimeout bounds a whole answer, which may be large.
 const fetchTimeout = 10 * time.Second
 
-// Fetch asks for a path and returns the body of a 200 unread. The caller closes
-// it.
+// Fetch requests a path and returns the body of a 200 as a stream. The caller closes it.
 func (a *Admin) Fetch(ctx context.Context, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy"+path, nil)
 	if err != nil {
@@ -88,14 +87,15 @@ func (a *Admin) Fetch(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// Statistics returns what Envoy and the filter have counted, in Prometheus' text
-// format; what was never used is left out, which is most of it. The caller closes it.
+// Statistics returns the metrics of Envoy and the filter in Prometheus' text format.
+// Metrics that were never used, which are most of them, are left out. The caller closes the
+// stream.
 func (a *Admin) Statistics(ctx context.Context) (io.ReadCloser, error) {
 	return a.Fetch(ctx, "/stats/prometheus?usedonly")
 }
 
-// readyTick is how often a starting Envoy is asked whether it is live. It has no
-// event for that either.
+// readyTick is how often the agent asks a starting Envoy whether it is ready. Envoy has no
+// event for that.
 const readyTick = 50 * time.Millisecond
 
 // WaitReady returns nil once Envoy serves, or the error of ctx.

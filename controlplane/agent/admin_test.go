@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// fakeAdmin is the admin interface of an Envoy that nobody uses; it remembers what
-// it was asked.
+// fakeAdmin is the admin interface of an Envoy without traffic. It records the requests.
 type fakeAdmin struct {
 	mu    sync.Mutex
 	asked []string
@@ -22,7 +21,7 @@ func (f *fakeAdmin) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	f.asked = append(f.asked, r.Method+" "+r.URL.RequestURI())
 }
 
-// serve serves on a Unix socket and returns its client.
+// serve serves on a Unix socket and returns a client.
 func (f *fakeAdmin) serve(t *testing.T) *Admin {
 	t.Helper()
 	socket := filepath.Join(shortDir(t), "admin.sock")
@@ -38,7 +37,7 @@ func (f *fakeAdmin) serve(t *testing.T) *Admin {
 	return NewAdmin(socket)
 }
 
-// TestPortAdmin asks over a port on loopback.
+// TestPortAdmin sends requests to a port on loopback.
 func TestPortAdmin(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Method + " " + r.URL.Path)) }))
 	defer s.Close()

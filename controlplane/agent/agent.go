@@ -30,52 +30,55 @@ import (
 	"github.com/meshgate/meshgate/xds/relay"
 )
 
-// Options of an agent.
+// Options configure an agent.
 type Options struct {
 	// StateDir holds the run directory.
 	StateDir string
 	// ControlPlane and Name say which gateway instance this is.
 	ControlPlane, Name string
-	// Sidecar makes it the proxy of a Dataplane called Name; nil means an
-	// oauth-gateway.
+	// Sidecar makes the agent run the proxy of a Dataplane called Name. If it is nil, the
+	// agent runs an oauth-gateway.
 	Sidecar *Sidecar
 	// Address is the https:// base URL of the data-plane server.
 	Address string
-	// CAFile is the PEM bundle its certificate is pinned to.
+	// CAFile is a PEM bundle. The certificate of the data-plane server must be signed by
+	// one of its authorities.
 	CAFile string
-	// TokenFile holds the node token; it is read again for every connection.
+	// TokenFile holds the node token. It is read again for every connection.
 	TokenFile string
-	// Instance is what the gateway listens on; the rest is filled in.
+	// Instance says what the gateway listens on. The agent fills in the rest.
 	Instance gateway.Instance
-	// EnvoyPath and ModuleDir say what runs.
+	// EnvoyPath is the binary of Envoy, ModuleDir the directory of the filter's library.
 	EnvoyPath, ModuleDir string
-	// Versions are what runs, for the control plane's overview.
+	// Versions are the versions that run, for the control plane's overview.
 	Versions    Versions
 	Concurrency int
 	LogLevel    string
-	// AdminPort opens Envoy's admin interface on that loopback port instead of
-	// a Unix socket in the run directory.
+	// AdminPort, unless 0, opens Envoy's admin interface on that loopback port instead of a
+	// Unix socket in the run directory.
 	AdminPort int
-	// StatusAddress is where /ready, /live and /metrics are served; empty: nowhere.
+	// StatusAddress is the address of /ready, /live and /metrics. If it is empty, they are
+	// not served.
 	StatusAddress string
-	// WorkloadAddresses are where workloads of a sidecar may be beside this machine, and
-	// which link-local addresses any proxy may lead to.
+	// WorkloadAddresses are the addresses beyond this machine where workloads of a sidecar
+	// may be. They also are the link-local addresses that configuration of any proxy may
+	// lead to.
 	WorkloadAddresses []netip.Prefix
-	// Metrics serves the metrics of the node; may be nil.
+	// Metrics serves the metrics of the node. It may be nil.
 	Metrics http.Handler
 	Drain   Drain
-	// Abort, when closed, kills Envoy instead of draining it; may be nil.
+	// Abort, when closed, kills Envoy instead of draining it. It may be nil.
 	Abort <-chan struct{}
 	Cache contract.CacheSettings
-	// AccessLog is where the access log goes, and Access is our standard output, for
-	// one without a path.
+	// AccessLog says where the access log goes. If it has no path, the access log goes to
+	// Access, which is this process's standard output.
 	AccessLog AccessLog
 	Access    io.Writer
 	Log       *slog.Logger
 }
 
-// Versions are those of the agent, of Envoy and of the filter's library; empty where
-// they are not known.
+// Versions are the versions of the agent, of Envoy and of the filter's library. A version
+// is empty if it is not known.
 type Versions struct{ Agent, Envoy, Module string }
 
 // Agent runs one Envoy.
@@ -85,42 +88,42 @@ type Agent struct {
 	trust *trust
 	tls   *tls.Config
 	host  string
-	// instance tells this agent from others of the same name.
+	// instance distinguishes this agent from others with the same name.
 	instance string
-	// running says that this agent has begun: who is connected by its name is itself.
+	// running says that this agent has enrolled. A proxy that is connected with this name
+	// is then its own.
 	running bool
 	ready   chan struct{}
-	// lost is since when the control plane cannot be reached, nil while it can; looked is
-	// when tokens were looked after last.
+	// lost is the time since when the control plane cannot be reached, nil while it can.
+	// looked is the time of the last check of tokens.
 	lost   atomic.Pointer[time.Time]
 	looked atomic.Pointer[time.Time]
-	// unrenewed is why the node token could not be renewed, nil if it was.
+	// unrenewed is the reason why the node token could not be renewed, nil if it was.
 	unrenewed atomic.Pointer[string]
-	// reached says that the control plane answered this agent once.
+	// reached says that the control plane has answered this agent at least once.
 	reached atomic.Bool
 	Envoy   *Process
-	// link is how the control plane asks questions, and renewNow has one entry when it
-	// wants the token renewed.
+	// link carries the questions of the control plane. renewNow has one entry when the
+	// control plane wants the token renewed.
 	link     *adminlink.Client
 	renewNow chan struct{}
 	// processes are the Envoys of this run directory.
 	processes *processes
-	// state is what Run has come to, nil before it.
+	// state is the status of a running agent, nil before Run.
 	state atomic.Pointer[status]
-	// conditions are what is the matter; transport knows why the relay's last
+	// conditions are the problems of the proxy. transport knows why the relay's last
 	// connection could not be made.
 	conditions *health.Board
 	transport  transport
-	// statusPort is where the status is served, 0 for nowhere.
+	// statusPort is the port of the status server, 0 if there is none.
 	statusPort uint16
 	// held are the certificates that Envoy is served.
 	held *held
-	// relay is set once there is one.
+	// relay is set once the relay exists.
 	relay atomic.Pointer[relay.Relay]
 }
 
-// New checks what can be checked before anything is started, and makes the run
-// directory.
+// New checks the options before anything is started, and creates the run directory.
 func New(o Options) (*Agent, error) {
 	u, err := url.Parse(o.Address)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" {
@@ -158,8 +161,8 @@ func New(o Options) (*Agent, error) {
 	}
 	a.tls = &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: u.Hostname(),
-		// What is trusted changes while the agent runs, so it is looked up for each
-		// connection; nothing is skipped.
+		// The trusted authorities may change while the agent runs, so VerifyConnection
+		// looks them up for each connection. No check is skipped.
 		InsecureSkipVerify: true, VerifyConnection: a.trust.verifyConnection, //nolint:gosec // see above
 	}
 	if err := dir.noteAdmin(o.AdminPort); err != nil {
@@ -182,11 +185,11 @@ func (a *Agent) token() (string, error) {
 	return readToken(a.TokenFile)
 }
 
-// Ready is closed once Envoy serves for the first time, with every listener.
+// Ready is closed once Envoy serves for the first time with every listener.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Run enrols, then runs relay and Envoy until ctx ends. A control plane that is
-// away does not hinder the start of a node that has run before.
+// Run enrols the node, then runs the relay and Envoy until ctx ends. A node that has run
+// before starts even if the control plane is away.
 func (a *Agent) Run(ctx context.Context) error {
 	configured := make(chan struct{})
 	state := &status{conditions: a.conditions, envoy: a.Envoy, admin: a.Envoy.Admin, leaving: ctx, configured: configured, metrics: a.Metrics, blind: a.blind}
@@ -199,14 +202,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	enrolled, err := a.enrolFirst(ctx)
 	switch {
 	case err != nil && enrolled:
-		a.leave() // what was registered must not stay there
+		a.leave() // the registration must not stay behind
 		return err
 	case err != nil:
 		a.tellGone()
 		return err
 	}
 	a.running = true
-	// Envoy drains after ctx has ended and still needs the relay for that.
+	// Envoy drains after ctx has ended and needs the relay until it has drained.
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRelay()
 	stream, err := a.newRelay(ctx)
@@ -233,7 +236,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return a.runEnvoy(ctx, relayCtx, stream, configured)
 	})
 	g.Go(func() error { a.renewal().run(ctx); return nil })
-	// While Envoy drains it still writes.
+	// Envoy still writes its access log while it drains.
 	g.Go(func() error {
 		(&rotation{AccessLog: a.AccessLog, admin: a.Envoy.Admin, log: a.Log}).run(relayCtx)
 		return nil
@@ -249,11 +252,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// runEnvoy runs Envoy and what depends on it. It closes configured when there is
-// something to serve.
+// runEnvoy runs Envoy and what depends on it. It closes configured when there is a
+// configuration to serve.
 func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, configured chan<- struct{}) error {
-	// An Envoy that starts before there is something to serve would open no port
-	// for the whole of its fetch timeout.
+	// An Envoy that starts before there is a configuration would open no port until its
+	// fetch timeout is over.
 	select {
 	case <-stream.Ready():
 		close(configured)
@@ -275,20 +278,20 @@ func (a *Agent) runEnvoy(ctx, relayCtx context.Context, stream *relay.Relay, con
 	return errors.Join(err, g.Wait())
 }
 
-// lacks says why a proxy whose Envoy serves is not ready.
+// lacks logs why a proxy whose Envoy serves is not ready.
 func (a *Agent) lacks(refused map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
 		a.Log.Warn("proxy is not ready: envoy refused a listener", "node", a.NodeID(), "listener", name, "error", refused[name])
 	}
 }
 
-// newRelay makes the relay between Envoy and the control plane. Once leaving has
-// ended, the agent drains and must not register again: its place may be taken.
+// newRelay makes the relay between Envoy and the control plane. Once leaving has ended, the
+// agent drains and must not register again, because another agent may have taken its place.
 func (a *Agent) newRelay(leaving context.Context) (*relay.Relay, error) {
 	return a.newRelayTo(leaving, a.report)
 }
 
-// newRelayTo is newRelay with somebody else who hears how the control plane is reached.
+// newRelayTo does what newRelay does, but passes the state of the connection to report.
 func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.Relay, error) {
 	about, err := structpb.NewStruct(map[string]any{"version": a.versions()})
 	if err != nil {
@@ -309,8 +312,8 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 	})
 }
 
-// systemRoots finds this machine's bundle of public authorities, against which
-// Envoy checks upstream servers.
+// systemRoots returns this machine's bundle of public authorities, by which Envoy verifies
+// upstream servers.
 func systemRoots() string {
 	for _, f := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"} {
 		if _, err := os.Stat(f); err == nil {
@@ -320,16 +323,17 @@ func systemRoots() string {
 	return ""
 }
 
-// NodeID is the node id of the agent's Envoy.
+// NodeID returns the node id of the agent's Envoy.
 func (a *Agent) NodeID() string { return a.proxy().node() }
 
-// Connected reports whether the stream of configuration to the control plane is open.
+// Connected reports whether the configuration stream to the control plane is open.
 func (a *Agent) Connected() bool {
 	r := a.relay.Load()
 	return r != nil && r.Status().Connected
 }
 
-// TokenEnds is when the node token ends by its own word; zero if it does not say.
+// TokenEnds returns when the node token expires according to its exp claim. It is zero if
+// the token has none.
 func (a *Agent) TokenEnds() time.Time {
 	token, err := a.token()
 	if err != nil {

@@ -26,12 +26,12 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// controlPlane is the enrolment half of a control plane, over TLS. While refuse
-// is set, that answers instead.
+// controlPlane is the enrolment part of a control plane, over TLS. While refuse is set, it
+// answers instead.
 type controlPlane struct {
 	*httptest.Server
 	tokens *identity.Tokens
-	// enrolment is what answers.
+	// enrolment answers by default.
 	enrolment *enrol.Server
 	refuse    atomic.Pointer[http.HandlerFunc]
 }
@@ -41,7 +41,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	return controlPlaneAs(t, contract.DataPlaneURI())
 }
 
-// controlPlaneAs is one that shows a certificate with an identity.
+// controlPlaneAs returns a control plane whose certificate has an identity.
 func controlPlaneAs(t *testing.T, shown *url.URL) *controlPlane {
 	t.Helper()
 	s := memstore.New()
@@ -67,7 +67,7 @@ func controlPlaneAs(t *testing.T, shown *url.URL) *controlPlane {
 	return cp
 }
 
-// options are those of an agent of this control plane, with a token for node.
+// options returns the options of an agent of this control plane, with a token for node.
 func (cp *controlPlane) options(t *testing.T, node string) (Options, *recorder) {
 	t.Helper()
 	token, err := cp.tokens.Gateway("default", node, time.Hour)
@@ -97,7 +97,7 @@ func newAgent(t *testing.T, o Options) *Agent {
 	return a
 }
 
-// TestNew refuses what cannot work before anything is started.
+// TestNew: options that cannot work are refused before anything is started.
 func TestNew(t *testing.T) {
 	cp := newControlPlane(t)
 	for _, test := range []struct {
@@ -123,8 +123,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestEnrolment waits for a control plane that is away, says so once, and goes on
-// when it is back.
+// TestEnrolment: an agent waits for a control plane that is away, logs it once, and
+// continues when it is back.
 func TestEnrolment(t *testing.T) {
 	cp := newControlPlane(t)
 	failures := 0
@@ -164,7 +164,7 @@ func TestEnrolment(t *testing.T) {
 	}
 }
 
-// TestEnrolmentAway has no control plane at all.
+// TestEnrolmentAway: there is no control plane at all.
 func TestEnrolmentAway(t *testing.T) {
 	cp := newControlPlane(t)
 	o, r := cp.options(t, "gw")
@@ -205,8 +205,8 @@ func TestEnrolmentAway(t *testing.T) {
 	}
 }
 
-// TestEnrolmentFinal ends where waiting would not help, also with earlier
-// settings: a node that was turned down must not serve.
+// TestEnrolmentFinal: the agent gives up if waiting would not help, even with settings of
+// an earlier run, because a node that was refused must not serve.
 func TestEnrolmentFinal(t *testing.T) {
 	cp := newControlPlane(t)
 	for _, test := range []struct {
@@ -240,7 +240,7 @@ func TestEnrolmentFinal(t *testing.T) {
 			test.change(t, a)
 			_, err := a.enrolFirst(t.Context())
 			_, refused := errors.AsType[*enrol.Refused](err)
-			var named string // the file is, wherever its token may be what is wrong
+			var named string // the token file, in cases in which its token may be wrong
 			if test.refused {
 				named = ". The token is read from " + a.TokenFile
 			}
@@ -251,8 +251,8 @@ func TestEnrolmentFinal(t *testing.T) {
 	}
 }
 
-// TestPinned talks to no control plane but the one whose CA it was given, even
-// though the address is right.
+// TestPinned: an agent talks only to the control plane whose CA it was given, even if the
+// address is right.
 func TestPinned(t *testing.T) {
 	cp := newControlPlane(t)
 	o, r := cp.options(t, "gw")
@@ -289,7 +289,7 @@ func newAuthorityFile(t *testing.T, dir string) string {
 	return file
 }
 
-// TestNodeID holds that agent and control plane agree on the name of a node.
+// TestNodeID: agent and control plane agree on the name of a node.
 func TestNodeID(t *testing.T) {
 	a := &Agent{Options: Options{ControlPlane: "default", Name: "gw"}}
 	if diff := cmp.Diff(identity.GatewayNode("default", "gw"), a.NodeID()); diff != "" {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestRedirectsAreNotFollowed: an answer of the control plane sends an agent nowhere, for
-// on its machine listen others that trust whoever is on it.
+// TestRedirectsAreNotFollowed: the control plane cannot redirect an agent, because other
+// services on its machine trust local clients.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	asked := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -31,8 +31,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestOnlyATokenReplacesAToken: what an answer holds instead is not stored, for with it
-// the node could never ask again.
+// TestOnlyATokenReplacesAToken: an answer that is not a token is not stored, because the
+// node could never ask again with it.
 func TestOnlyATokenReplacesAToken(t *testing.T) {
 	for name, sidecar := range map[string]*Sidecar{"gateway": nil, "sidecar": {Mesh: "m"}} {
 		file := filepath.Join(t.TempDir(), "token")

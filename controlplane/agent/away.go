@@ -23,10 +23,10 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// meanwhile says what works without the control plane.
+// meanwhile is the part of a text that says what works without the control plane.
 const meanwhile = "A proxy that has its configuration goes on with it; the condition token_checks says whether tokens are still checked"
 
-// report notes why the control plane could not be reached, or with nil that it was.
+// report notes why the control plane could not be reached, or with nil that it was reached.
 func (a *Agent) report(err error) {
 	if err == nil {
 		a.reached.Store(true)
@@ -39,10 +39,10 @@ func (a *Agent) report(err error) {
 	a.conditions.Set(conditionControlPlane, a.away(err))
 	now := time.Now()
 	a.lost.CompareAndSwap(nil, &now)
-	a.watchTokenChecks(context.Background()) // nobody may be there who looks
+	a.watchTokenChecks(context.Background()) // checked here because nobody may request the conditions
 }
 
-// away says why the control plane cannot be reached, and what to do about it.
+// away says why the control plane cannot be reached, and what the operator can do.
 func (a *Agent) away(err error) health.Finding {
 	f := a.awayCause(err)
 	f.State = health.Degraded
@@ -56,7 +56,7 @@ func (a *Agent) away(err error) health.Finding {
 
 func (a *Agent) awayCause(err error) health.Finding {
 	if code := rpc.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
-		// gRPC keeps the text alone of what went wrong below it.
+		// gRPC passes on only the text of an error below it.
 		if cause := a.transport.get(); cause != nil {
 			err = cause
 		}
@@ -102,7 +102,7 @@ func (a *Agent) awayCause(err error) health.Finding {
 	return found("failed", "%s cannot be used: %v", a.Address, err)
 }
 
-// names are those of a certificate.
+// names lists the names of a certificate.
 func names(c *x509.Certificate) string {
 	if c == nil {
 		return "other names"
@@ -117,7 +117,8 @@ func names(c *x509.Certificate) string {
 	return strings.Join(list, ", ")
 }
 
-// trustedInstead says which authorities are trusted where the control plane's is not.
+// trustedInstead says which authorities are trusted when the control plane's authority is
+// not.
 func (a *Agent) trustedInstead() string {
 	text, learned, err := a.trust.trusted()
 	switch {
@@ -129,7 +130,7 @@ func (a *Agent) trustedInstead() string {
 	return fmt.Sprintf("--ca-cert-file %s does not have. That file has %s", a.CAFile, fingerprints(text))
 }
 
-// fingerprints shows certificates as openssl x509 -fingerprint -sha256 does.
+// fingerprints formats certificates as openssl x509 -fingerprint -sha256 does.
 func fingerprints(text []byte) string {
 	var list []string
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -157,7 +158,7 @@ func (t *transport) get() error {
 	return t.err
 }
 
-// dial connects for gRPC.
+// dial opens connections for gRPC.
 func (t *transport) dial(ctx context.Context, address string) (net.Conn, error) {
 	t.set(nil)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -167,7 +168,7 @@ func (t *transport) dial(ctx context.Context, address string) (net.Conn, error) 
 	return conn, err
 }
 
-// noted are credentials of which the failures are remembered.
+// noted are credentials whose failures are remembered.
 type noted struct {
 	credentials.TransportCredentials
 	to *transport
@@ -187,14 +188,14 @@ func (n noted) Clone() credentials.TransportCredentials {
 	return noted{n.TransportCredentials.Clone(), n.to}
 }
 
-// tokenError says what is wrong with the file of a token.
+// tokenError describes what is wrong with a token file.
 type tokenError struct{ reason, text string }
 
 // Error implements error.
 func (e *tokenError) Error() string { return e.text }
 
-// readToken reads a token from its file. One that is not even in the form of a token is
-// not sent to anybody.
+// readToken reads a token from its file. It refuses a text that does not have the form of a
+// token, so that such a text is never sent.
 func readToken(path string) (string, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -210,14 +211,14 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// isToken reports whether a text is in the form of a token (RFC 7519): three parts, and
-// no blanks.
+// isToken reports whether a text has the form of a token (RFC 7519): three parts and no
+// white space.
 func isToken(text string) bool {
 	return strings.Count(text, ".") == 2 && !strings.ContainsAny(text, " \t\r\n")
 }
 
-// client speaks HTTP with the control plane, and with nobody that it names: a redirect
-// would send this machine's requests to whoever listens on it.
+// client returns an HTTP client for the control plane. It does not follow redirects: the
+// control plane could otherwise send requests to any service that listens on this machine.
 func (a *Agent) client() *http.Client {
 	over := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
 	return &http.Client{

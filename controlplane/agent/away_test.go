@@ -31,7 +31,7 @@ const someToken = "some.token.x"
 // place is where an agent looks for its control plane.
 type place struct {
 	address, ca string
-	// authority signs what a server here shows.
+	// authority signs the certificates of servers here.
 	authority *x509.Certificate
 	key       *ecdsa.PrivateKey
 }
@@ -59,7 +59,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// serve runs a server with a certificate that change may change.
+// serve runs a server with a certificate that change may modify.
 func (p *place) serve(t *testing.T, h http.HandlerFunc, change func(*x509.Certificate)) {
 	t.Helper()
 	cert := &x509.Certificate{
@@ -82,7 +82,7 @@ func (p *place) serve(t *testing.T, h http.HandlerFunc, change func(*x509.Certif
 	p.address = s.URL
 }
 
-// agent is one that looks there, with what it logs.
+// agent returns an agent that looks there, and its log.
 func (p *place) agent(t *testing.T, token string) (*Agent, *recorder) {
 	t.Helper()
 	dir, r := shortDir(t), newRecorder()
@@ -96,9 +96,9 @@ func (p *place) agent(t *testing.T, token string) (*Agent, *recorder) {
 	}), r
 }
 
-// TestAway: each way in which the control plane can be out of reach reads differently
-// and says what to do, whether an enrolment met it or the stream did, and is logged in
-// one line however often it is tried.
+// TestAway: each way in which the control plane can be out of reach has its own text that
+// says what to do, both for an enrolment and for the stream. It is logged in one line
+// however often it is tried.
 func TestAway(t *testing.T) {
 	nobody := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }
 	for _, tc := range []struct {
@@ -203,7 +203,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// reports runs the relay of an agent, and returns what its attempts come to.
+// reports runs the relay of an agent, and returns a function that yields the results of its
+// attempts.
 func reports(t *testing.T, a *Agent) func(*testing.T) error {
 	t.Helper()
 	met := make(chan error, 100)
@@ -233,7 +234,7 @@ func reports(t *testing.T, a *Agent) func(*testing.T) error {
 	}
 }
 
-// TestTurnedDown: what the control plane says about a token reaches the operator.
+// TestTurnedDown: the operator gets what the control plane says about a token.
 func TestTurnedDown(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")
@@ -285,8 +286,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestClock: a control plane of which the clock is far off is noticed, and one that
-// takes its time is not.
+// TestClock: the agent notices a control plane whose clock is far off. A slow control plane
+// is not mistaken for one.
 func TestClock(t *testing.T) {
 	off := time.Duration(0)
 	p := newPlace(t)

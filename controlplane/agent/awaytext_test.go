@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTextOfSilence: a question ends with its own mark.
+// TestTextOfSilence: a text that ends with a question mark gets no full stop.
 func TestTextOfSilence(t *testing.T) {
 	f := (&Agent{}).away(context.DeadlineExceeded)
 	if want := "overloaded? " + meanwhile; !strings.HasSuffix(f.Text, want) {

@@ -10,18 +10,18 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Why a gateway is not ready that could answer every token only with 503.
+// Reasons why a gateway is not ready that could only answer 503 to every token.
 const (
 	statusBlind      = "no token can be decided: the control plane has been away since the start, and nothing on disk says what to believe in Redis. Start the control plane"
 	statusBlindRedis = "no token can be decided: the control plane has been away since the start, and the Redis that stands in for it cannot be read (the embedded one ends with the control plane). Start the control plane"
 )
 
-// blind says why a gateway can decide no token, or "": since this agent began nobody
-// could reach the control plane, and its last filter left nothing to believe, or there
-// is no Redis any more of which that could be believed. A load
-// balancer that sent requests there would have each token refused. A gateway that has
-// reached the control plane once stays ready when that goes away, for it still serves
-// what needs no token. Sidecars may have no filter.
+// blind returns why a gateway can decide no token, or "". This is so if the agent has not
+// reached the control plane since its start, and its last filter left nothing to believe or
+// the Redis to believe is gone. A load balancer that sent requests to such a gateway would
+// have every token refused. A gateway that has reached the control plane once stays ready
+// when the control plane goes away, because it still serves requests that need no token.
+// Sidecars are never blind, because they may have no filter.
 func (a *Agent) blind(ctx context.Context) string {
 	switch {
 	case a.Sidecar != nil || a.reached.Load():
@@ -34,8 +34,9 @@ func (a *Agent) blind(ctx context.Context) string {
 	return ""
 }
 
-// controlPlane is the one that the filter's settings name: that of the last enrolment,
-// whatever this agent was told since. It is nil if there are none.
+// controlPlane returns the control plane in the filter's settings. It is the control plane
+// of the last enrolment, whatever options this agent has. It is nil if there are no
+// settings.
 func (d *runDir) controlPlane() *contract.ControlPlaneSettings {
 	data, err := os.ReadFile(d.settings)
 	if err != nil {
@@ -48,9 +49,10 @@ func (d *runDir) controlPlane() *contract.ControlPlaneSettings {
 	return s.ControlPlane
 }
 
-// believes reports whether a filter that starts with a trust file, and the settings by,
-// can use Redis without the control plane. One that cannot be read gives the filter
-// nothing either, and neither does what another control plane said, or to another node.
+// believes reports whether a filter that starts with the trust file at path, and with the
+// settings by, can use Redis without the control plane. A file that cannot be read gives
+// the filter nothing, and neither does trust from another control plane or for another
+// node.
 func believes(path string, by *contract.ControlPlaneSettings, now time.Time) bool {
 	data, err := os.ReadFile(path) //nolint:gosec // below the state directory
 	if err != nil || by == nil {

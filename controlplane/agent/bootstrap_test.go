@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-// TestBootstrapIsTheAgents: of the control plane's answer a sidecar takes what its node
-// is. Sockets, and where files would be written, are the agent's own.
+// TestBootstrapIsTheAgents: a sidecar takes from the control plane's answer only the
+// description of its node. The agent itself chooses sockets and the places of files.
 func TestBootstrapIsTheAgents(t *testing.T) {
 	p := newJoinPlane(t)
 	o, _ := p.options(t)

@@ -15,18 +15,18 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// held are the certificates that Envoy is served at present.
+// held are the certificates that Envoy is served now.
 type held struct {
 	mu   sync.Mutex
 	list []health.Certificate
-	// moved has room for one change that nobody has looked at.
+	// moved has one entry while there is a change that was not looked at.
 	moved chan struct{}
 }
 
 func newHeld() *held { return &held{moved: make(chan struct{}, 1)} }
 
-// set takes the secrets of Envoy. What is no certificate of a server or client of its
-// own is passed over.
+// set takes Envoy's secrets. It ignores secrets that are not the certificate of a server or
+// client of this proxy.
 func (h *held) set(secrets []*resource.Resource) {
 	var list []health.Certificate
 	for _, r := range secrets {
@@ -47,7 +47,7 @@ func (h *held) set(secrets []*resource.Resource) {
 	h.ring()
 }
 
-// ring has the certificates looked at.
+// ring triggers a check of the certificates.
 func (h *held) ring() {
 	select {
 	case h.moved <- struct{}{}:
@@ -61,7 +61,7 @@ func (h *held) all() []health.Certificate {
 	return append([]health.Certificate{}, h.list...)
 }
 
-// first is the first certificate of a PEM text, nil if there is none.
+// first returns the first certificate of a PEM text, nil if there is none.
 func first(text []byte) *x509.Certificate {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -74,12 +74,12 @@ func first(text []byte) *x509.Certificate {
 	return c
 }
 
-// authorities are those by which the control plane is known: the ones that are trusted,
-// which need not be those of the operator's file any more.
+// authorities returns the authorities by which the control plane is verified. These are the
+// authorities that are trusted now, which may differ from those in the operator's file.
 func (a *Agent) authorities() (list []health.Certificate) {
 	text, learned, err := a.trust.trusted()
 	if err != nil {
-		return nil // the next connection says so
+		return nil // the next connection reports the error
 	}
 	what := "the authority in --ca-cert-file " + a.CAFile
 	if learned {
@@ -97,15 +97,16 @@ func (a *Agent) authorities() (list []health.Certificate) {
 	return list
 }
 
-// judgeCertificates says how it is with them, and when to look again.
+// judgeCertificates sets the condition of the certificates, and returns when to check
+// again.
 func (a *Agent) judgeCertificates() time.Time {
 	f, next := health.Certificates(time.Now(), append(a.authorities(), a.held.all()...))
 	a.conditions.Set(conditionCertificates, f)
 	return next
 }
 
-// watchCertificates looks at the certificates whenever they change and whenever one
-// comes near its end, until ctx ends.
+// watchCertificates checks the certificates when they change and when one of them nears its
+// end, until ctx ends.
 func (a *Agent) watchCertificates(ctx context.Context) {
 	bell := alarm.New(time.Now)
 	defer bell.Set(time.Time{})

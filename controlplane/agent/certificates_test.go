@@ -21,7 +21,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// secretUntil is a secret of Envoy with a certificate that ends at a moment.
+// secretUntil returns a secret for Envoy with a certificate that expires at a given time.
 func secretUntil(t *testing.T, name string, end time.Time) *resource.Resource {
 	t.Helper()
 	p := newPlace(t)
@@ -39,8 +39,8 @@ func secretUntil(t *testing.T, name string, end time.Time) *resource.Resource {
 	return resource.New(resource.Secret, name, body)
 }
 
-// TestCertificates: what Envoy is served and what the control plane is known by is looked
-// at, when it changes and when its time comes.
+// TestCertificates: Envoy's certificates and the control plane's authorities are checked
+// when they change and when they near their end.
 func TestCertificates(t *testing.T) {
 	p := newPlace(t)
 	p.address = "https://127.0.0.1:1"
@@ -60,7 +60,7 @@ func TestCertificates(t *testing.T) {
 	r.wait(t, "no certificate ends soon")
 	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(5*time.Second))})
 	r.wait(t, "reason=ends_soon")
-	r.wait(t, "reason=expired") // by itself
+	r.wait(t, "reason=expired") // without a further event
 	cancel()
 	<-ended
 	if list := a.authorities(); len(list) != 1 || list[0].What != "the authority in --ca-cert-file "+p.ca {
@@ -68,8 +68,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestFullDisk: on a disk that is full a proxy that has run before starts, since what it
-// would write is there already; what cannot be kept is said once.
+// TestFullDisk: a proxy that has run before starts on a full disk, because the files that
+// it would write exist already. What cannot be stored is reported once.
 func TestFullDisk(t *testing.T) {
 	cp := newControlPlane(t)
 	o, r := cp.options(t, "gw")
@@ -121,10 +121,10 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestTrustedAuthoritiesAreJudged: what counts is what the control plane has said since
-// the operator's file was given. An authority that was replaced alarms nobody once the
-// node has heard of the next one, without a restart, and the text that says why the
-// control plane is not trusted shows what is.
+// TestTrustedAuthoritiesAreJudged: the authorities that the control plane has named since
+// the operator's file was given are the ones that count. A replaced authority causes no
+// alarm once the node has heard of the next one, without a restart. The text that says why
+// the control plane is not trusted shows the authorities in force.
 func TestTrustedAuthoritiesAreJudged(t *testing.T) {
 	old, next := newPlace(t), newPlace(t)
 	ended := &x509.Certificate{SerialNumber: old.authority.SerialNumber, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-time.Hour), IsCA: true, BasicConstraintsValid: true}
@@ -172,7 +172,7 @@ func TestTrustedAuthoritiesAreJudged(t *testing.T) {
 			t.Errorf("%s in %s: %t", text, got, !want)
 		}
 	}
-	// Another file of the operator's begins anew.
+	// Another operator's file starts anew.
 	if err := os.WriteFile(old.ca, append(given, '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}

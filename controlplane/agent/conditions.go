@@ -16,7 +16,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// The conditions of a proxy. None of them fails it: Envoy goes on with what it has.
+// The conditions of a proxy. None of them makes the proxy fail: Envoy continues with what
+// it has.
 const (
 	conditionControlPlane = "control_plane"
 	conditionClock        = "clock"
@@ -39,7 +40,7 @@ func newConditions(log *slog.Logger) *health.Board {
 	)
 }
 
-// saved notes what came of keeping Envoy's configuration on disk.
+// saved notes whether Envoy's configuration could be stored on disk.
 func (a *Agent) saved(err error) {
 	if err == nil {
 		a.conditions.Good(conditionDisk)
@@ -50,7 +51,8 @@ func (a *Agent) saved(err error) {
 		filepath.Dir(a.dir.cache), err)})
 }
 
-// heardClock compares a time that the control plane said between two moments.
+// heardClock compares a time that the control plane stated with the local times before and
+// after.
 func (a *Agent) heardClock(said, before, after time.Time) {
 	ahead := contract.Ahead(said, before, after, time.Second)
 	if ahead.Abs() <= contract.ClocksApart {
@@ -66,7 +68,7 @@ func (a *Agent) heardClock(said, before, after time.Time) {
 		after.UTC().Format(time.RFC3339), said.UTC().Format(time.RFC3339))})
 }
 
-// dated tells of the time that answers of the control plane carry.
+// dated passes on the Date header of the control plane's answers.
 type dated struct {
 	http.RoundTripper
 	tell func(said, before, after time.Time)
@@ -84,9 +86,9 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// serveReady answers 503 with the reason while the proxy cannot be sent requests, and
-// says in either case what is the matter. Load balancers ask from elsewhere: texts, which
-// name files and addresses, are for this machine.
+// serveReady answers 503 with the reason while the proxy cannot serve requests. It lists
+// the conditions in either case. Load balancers ask from other machines, so only local
+// requests get the texts, which contain names of files and addresses.
 func (s *status) serveReady(w http.ResponseWriter, r *http.Request) {
 	status, a := http.StatusOK, health.Answer{Message: s.missing(r.Context()), Conditions: s.conditions.Conditions(r.Context())}
 	stopped := slices.ContainsFunc(a.Conditions, func(c health.Condition) bool { return c.Name == conditionTokenChecks && c.State != health.OK })
@@ -99,13 +101,13 @@ func (s *status) serveReady(w http.ResponseWriter, r *http.Request) {
 	case a.Message != "":
 		status = http.StatusServiceUnavailable
 	case stopped:
-		// All gateways lose their tokens at the same time: who took them out of service for
-		// that would end what needs none as well.
+		// All gateways lose their token checks at the same time. If load balancers took
+		// them out of service for that, requests that need no token would fail as well.
 		a.Message = statusUnchecked
 	default:
 		a.Message = health.Ready
 	}
-	_ = httpkit.WriteJSON(w, status, a) // whoever is gone asks again
+	_ = httpkit.WriteJSON(w, status, a) // a client that is gone will ask again
 }
 
 // local reports whether a request comes from this machine.
@@ -114,5 +116,5 @@ func local(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// Conditions is the metric of what is the matter with the proxy.
+// Conditions returns the metric of the proxy's conditions.
 func (a *Agent) Conditions() prometheus.Collector { return a.conditions.Collector() }

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// TestReadySaysWhatIsTheMatter: a trouble with which Envoy serves leaves the proxy ready.
-// Its text, with files and addresses, is for the machine itself.
+// TestReadySaysWhatIsTheMatter: a problem with which Envoy serves leaves the proxy ready.
+// Its text, with files and addresses, is only for the machine itself.
 func TestReadySaysWhatIsTheMatter(t *testing.T) {
 	configured := make(chan struct{})
 	close(configured)
@@ -34,8 +34,8 @@ func TestReadySaysWhatIsTheMatter(t *testing.T) {
 	}
 }
 
-// TestTells: the control plane is told what the status says here, of conditions those that
-// are not in order.
+// TestTells: the control plane is told what the status says on this machine. Of the
+// conditions it gets those that are not in order.
 func TestTells(t *testing.T) {
 	a := &Agent{conditions: newConditions(slog.New(slog.DiscardHandler))}
 	a.conditions.Set(conditionToken, health.Finding{State: health.Degraded, Reason: "ends_soon", Text: "put one there"})

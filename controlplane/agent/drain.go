@@ -10,39 +10,40 @@ import (
 	"time"
 )
 
-// Drain says how Envoy leaves. SIGTERM alone would cut what is in flight.
+// Drain says how Envoy is ended. SIGTERM alone would cut off requests in flight.
 type Drain struct {
-	// Delay is how long Envoy goes on as if nothing were, so that load balancers
-	// can see at /ready that it leaves.
+	// Delay is how long Envoy first continues unchanged, so that load balancers can see at
+	// /ready that it leaves.
 	Delay time.Duration
-	// Timeout bounds what follows: how long clients are sent away, and requests may
-	// finish.
+	// Timeout bounds the time after the delay, in which clients are sent away and requests
+	// may finish.
 	Timeout time.Duration
 }
 
 const (
-	// drainTick is how often a draining Envoy is asked what is left. It has no event
-	// for that.
+	// drainTick is how often a draining Envoy is asked what is left. Envoy has no event for
+	// that.
 	drainTick = 50 * time.Millisecond
-	// quietTime is for how long nobody may have come until nobody is believed to come.
+	// quietTime is how long no client may have come before a drain assumes that no client
+	// will come.
 	quietTime = time.Second
-	// reportTime bounds the question what a second signal cuts off.
+	// reportTime bounds the request that finds out what a second signal cuts off.
 	reportTime = 500 * time.Millisecond
 )
 
-// asker is what a drain needs of [Admin].
+// asker is what a drain needs from [Admin].
 type asker interface {
 	Do(ctx context.Context, method, path string) (string, error)
 }
 
-// traffic is what clients have open, and what has come of them so far.
+// traffic is what clients have open, and the total of requests and connections so far.
 type traffic struct{ requests, connections, come int }
 
-// trafficPath asks for the numbers of [readTraffic].
+// trafficPath requests the numbers for [readTraffic].
 const trafficPath = `/stats?filter=^(http|listener)\..*downstream_(rq|cx)_(active|total)$`
 
-// readTraffic reads what clients have open; the admin interface's own is not among
-// it.
+// readTraffic reads what clients have open, without the traffic of the admin interface
+// itself.
 func readTraffic(ctx context.Context, admin asker) (traffic, error) {
 	var t traffic
 	text, err := admin.Do(ctx, http.MethodGet, trafficPath)
@@ -68,38 +69,39 @@ func readTraffic(ctx context.Context, admin asker) (traffic, error) {
 	return t, nil
 }
 
-// draining is one Envoy that leaves.
+// draining is the drain of one Envoy.
 type draining struct {
 	Drain
 	admin asker
 	log   *slog.Logger
-	// gone, if set, reports that Envoy has ended, where ctx does not say so.
+	// gone, if set, reports that Envoy has ended. It is needed if ctx does not end with
+	// Envoy.
 	gone func() bool
-	// last is what was seen last, moved when it was seen that somebody had come, or
-	// could not be seen that nobody had.
+	// last is the last traffic seen. moved is when the agent last saw that a client had
+	// come, or could not find out.
 	last  traffic
 	moved time.Time
-	// blind is why Envoy does not say what is in flight; nil while it does.
+	// blind is why Envoy does not report what is in flight, nil while it does.
 	blind error
 }
 
-// run lets Envoy leave, and returns when nothing is left or ctx ends.
+// run drains Envoy, and returns when nothing is left or ctx ends.
 //
 //  1. Nothing changes for the delay.
 //  2. Clients are sent away with their next answer, by "connection: close" or
-//     GOAWAY, while new connections are still accepted: until nobody comes any more,
-//     and for half of the time at most.
+//     GOAWAY. New connections are still accepted. This lasts until no client comes any
+//     more, at most for half of the time.
 //  3. New connections are refused, so that clients which never stop cannot keep a
-//     request in flight for ever: whoever is refused has lost nothing and can go
-//     elsewhere. What is in flight finishes.
+//     request in flight for ever. A refused client has lost nothing and can go
+//     elsewhere. Requests in flight finish.
 //
-// A question or an order that fails is tried again, and the rest is carried out all
-// the same: an Envoy that is too busy to answer has requests in flight, and they
-// would be cut off.
+// A request to Envoy that fails is repeated, and the other steps are carried out all the
+// same. An Envoy that is too busy to answer has requests in flight, which would otherwise
+// be cut off.
 func (d *draining) run(ctx context.Context) {
 	d.moved = time.Now()
 	if d.look(ctx); d.blind == nil && d.last.connections == 0 {
-		d.moved = time.Time{} // it has been quiet
+		d.moved = time.Time{} // no client was there before
 	}
 	if rest(ctx, d.Delay) != nil {
 		return
@@ -121,8 +123,8 @@ func (d *draining) run(ctx context.Context) {
 	}
 }
 
-// step tells Envoy something and returns when no request is in flight and nobody
-// comes any more, or ctx ends.
+// step gives Envoy an order. It returns when no request is in flight and no client has come
+// for quietTime, or when ctx ends.
 func (d *draining) step(ctx context.Context, order string) {
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
@@ -155,7 +157,7 @@ func (d *draining) look(ctx context.Context) {
 		d.log.Warn("envoy does not say whether requests are in flight, and is asked again", "error", err)
 	}
 	if d.blind = err; err != nil {
-		d.moved = time.Now() // it is not known that nobody has come
+		d.moved = time.Now() // a client may have come
 		return
 	}
 	if now.come != d.last.come || now.requests > 0 {
@@ -164,7 +166,7 @@ func (d *draining) look(ctx context.Context) {
 	d.last = now
 }
 
-// reportCut says what an end at once cuts off.
+// reportCut logs what an immediate end cuts off.
 func reportCut(admin asker, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
 	defer cancel()

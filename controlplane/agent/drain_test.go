@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// player is an Envoy that plays traffic: what it has open after a time. It notes
-// when it was told something.
+// player is an Envoy that plays traffic: what it has open at each time. It records when it
+// got which order.
 type player struct {
 	start time.Time
 	plays func(since time.Duration) traffic
@@ -41,7 +41,7 @@ func (p *player) Do(ctx context.Context, method, path string) (string, error) {
 		"listener.0.0.0.0_8000.worker_0.downstream_cx_active: %[2]d\nlistener.admin.downstream_cx_active: 1\n", t.requests, t.connections, t.come, since), nil
 }
 
-// TestDrain is what an Envoy is told, when, and when it may end.
+// TestDrain checks which orders Envoy gets, when, and when it may end.
 func TestDrain(t *testing.T) {
 	idle := func(time.Duration) traffic { return traffic{connections: 2, come: 7} }
 	for _, test := range []struct {
@@ -49,7 +49,7 @@ func TestDrain(t *testing.T) {
 		plays func(time.Duration) traffic
 		delay time.Duration
 		fails map[string]error
-		// heals is when that is over; 0: never.
+		// heals is when the failures end; 0 is never.
 		heals time.Duration
 		told  []string
 		ended time.Duration
@@ -98,7 +98,7 @@ func TestDrain(t *testing.T) {
 				if diff := cmp.Diff(test.told, p.told); diff != "" {
 					t.Error(diff)
 				}
-				// What has happened is seen at the next question.
+				// The drain notices an event at its next question.
 				if took := time.Since(p.start); took < test.ended-drainTick || took > test.ended+drainTick {
 					t.Errorf("took %s, not %s", took, test.ended)
 				}
@@ -110,7 +110,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// until is nothing in flight after a time.
+// until returns the traffic, with nothing in flight after a time.
 func (t traffic) until(since, end time.Duration) traffic {
 	if since >= end {
 		t.requests = 0
@@ -118,8 +118,8 @@ func (t traffic) until(since, end time.Duration) traffic {
 	return t
 }
 
-// TestDrainIsCutShort returns at once where Envoy has ended, or must, and says
-// nothing by itself.
+// TestDrainIsCutShort: a drain returns at once when Envoy has ended or must end, and logs
+// nothing.
 func TestDrainIsCutShort(t *testing.T) {
 	for _, delay := range []time.Duration{time.Hour, 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestDrainIsCutShort(t *testing.T) {
 	}
 }
 
-// TestDrainOfOneThatEnds does not wait for an Envoy that has ended, which an agent that
-// did not start it is not told.
+// TestDrainOfOneThatEnds: a drain does not wait for an Envoy that has ended. An agent that
+// did not start that Envoy is not told of its end.
 func TestDrainOfOneThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")

@@ -14,15 +14,15 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Pauses between attempts to say that an Envoy has ended.
+// Pauses between attempts to report that an Envoy has ended.
 const (
 	tellFirst = 200 * time.Millisecond
 	tellMax   = 10 * time.Second
 )
 
-// tellEnded tells the control plane of every Envoy that has ended, until ctx ends.
-// While Redis is away, a revocation cannot be confirmed as long as a filter that
-// is out of reach may read there; this is how one is known to be gone.
+// tellEnded reports every Envoy that has ended to the control plane, until ctx ends. While
+// Redis is away, a revocation cannot be confirmed as long as a filter out of reach may read
+// Redis. These reports tell the control plane that such a filter is gone.
 func (a *Agent) tellEnded(ctx context.Context) {
 	pause := tellFirst
 	for {
@@ -49,16 +49,16 @@ func (a *Agent) tellEnded(ctx context.Context) {
 	}
 }
 
-// errTooEarly says that the Envoy that follows the one which has ended is not known to
-// the control plane yet. It starts with what that one believed of Redis, so until then
-// the control plane must go on counting on that one.
+// errTooEarly says that the control plane does not know the next Envoy yet. That Envoy
+// starts with what the ended Envoy believed about Redis, so until then the control plane
+// must keep counting the ended one.
 var errTooEarly = errors.New("the next envoy is not linked yet")
 
-// tellNow tells what is untold. gone says that no Envoy follows: what the last one
-// was told to believe is removed first, unless an Envoy that cannot be stopped has
-// read it, or the control plane does not answer: it then counts on that Envoy all the
-// same, and a gateway that is started again meanwhile would have nothing to decide
-// tokens by.
+// tellNow reports the ends that were not reported yet. gone says that no Envoy follows. The
+// trust of the last Envoy is then removed first, with two exceptions. If an Envoy that
+// cannot be stopped has read the trust, that Envoy still counts. If the control plane does
+// not answer, it keeps counting the Envoy anyway, and a gateway that is started again
+// meanwhile would have nothing to decide tokens by.
 func (a *Agent) tellNow(ctx context.Context, gone bool) error {
 	round := a.processes.rounds()
 	ended := a.processes.untold(gone)
@@ -66,8 +66,8 @@ func (a *Agent) tellNow(ctx context.Context, gone bool) error {
 		return nil
 	}
 	if ended.Gone {
-		// An agent that names no successor and does not say gone has nothing forgotten that
-		// is still counted on.
+		// This report only tests whether the control plane answers. It names no successor
+		// and does not set Gone, so no filter that still counts is forgotten.
 		if err := a.postEnded(ctx, contract.Ended{Processes: ended.Processes}); err != nil && !answered(err) {
 			return fmt.Errorf("what is believed in redis is kept for the next start: %w", err)
 		}
@@ -101,7 +101,7 @@ func (a *Agent) postEnded(ctx context.Context, ended contract.Ended) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // its text is of no use
+	defer func() { _ = resp.Body.Close() }() // its text is not used
 	if resp.StatusCode == http.StatusTooEarly {
 		return errTooEarly
 	}
@@ -112,7 +112,7 @@ func (a *Agent) postEnded(ctx context.Context, ended contract.Ended) error {
 	return nil
 }
 
-// notTaken is an answer that is none of those the control plane gives to what it can use.
+// notTaken is an answer that refuses the report.
 type notTaken struct {
 	status int
 	text   string
@@ -121,8 +121,8 @@ type notTaken struct {
 // Error implements error.
 func (e *notTaken) Error() string { return fmt.Sprintf("it answered %d: %s", e.status, e.text) }
 
-// answered reports whether the control plane was there to hear, whatever it said. A 5xx
-// says that it is not, or cannot note anything now.
+// answered reports whether the control plane has answered, whatever it said. A 5xx does not
+// count: the control plane is not there, or cannot store anything now.
 func answered(err error) bool {
 	e, ok := errors.AsType[*notTaken](err)
 	return errors.Is(err, errTooEarly) || ok && e.status < http.StatusInternalServerError

@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// heard notes the bodies of the first n posts, after as many as refused are
-// answered with 503.
+// heard records the bodies of posts. The first ones, as many as refused says, are answered
+// with 503.
 func heard(t *testing.T, cp *controlPlane, refused int) <-chan contract.Ended {
 	t.Helper()
 	bodies := make(chan contract.Ended, 16)
@@ -45,8 +45,8 @@ func heard(t *testing.T, cp *controlPlane, refused int) <-chan contract.Ended {
 	return bodies
 }
 
-// TestEndOfEnvoyIsTold: whatever ends an Envoy, the control plane hears of it, as
-// soon as it listens; and of those that an agent left behind when it was killed.
+// TestEndOfEnvoyIsTold: whatever ends an Envoy, the control plane is told as soon as it
+// answers. It is also told of Envoys that a killed agent has left behind.
 func TestEndOfEnvoyIsTold(t *testing.T) {
 	cp := newControlPlane(t)
 	bodies := heard(t, cp, 2)
@@ -78,8 +78,8 @@ func TestEndOfEnvoyIsTold(t *testing.T) {
 	<-done
 }
 
-// TestProcessesThatRunAreNotEnded: an Envoy that a dead agent left behind and that
-// still runs is not said to have ended, until it has.
+// TestProcessesThatRunAreNotEnded: an Envoy that a dead agent left behind is not reported
+// as ended while it runs.
 func TestProcessesThatRunAreNotEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "processes.json")
 	p, err := openProcesses(path)
@@ -119,8 +119,8 @@ func TestProcessesThatRunAreNotEnded(t *testing.T) {
 }
 
 // TestEndIsToldToARestoredControlPlane: a control plane that was restored from a backup
-// counts on Envoys of which it had heard that they ended. The agent says so again, when it
-// reaches the control plane anew and at its own next start.
+// counts Envoys whose end it had been told of. The agent reports the end again when it
+// reaches the control plane anew, and at its own next start.
 func TestEndIsToldToARestoredControlPlane(t *testing.T) {
 	cp := newControlPlane(t)
 	bodies := heard(t, cp, 0)
@@ -157,15 +157,15 @@ func TestEndIsToldToARestoredControlPlane(t *testing.T) {
 	if err := a.tellNow(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	<-bodies // whether anybody hears
+	<-bodies // whether the control plane answers
 	<-bodies // what is removed now
 	a = newAgent(t, o)
 	next := begun(t, a.processes)
 	tell("after a clean end", &contract.Ended{Processes: []string{ended, heir}, Successor: next})
 }
 
-// What one control plane has heard while another one was reached is untold to that: an
-// answer that is older than the link to it counts no more.
+// If one control plane answers a report after another one was reached, the other one still
+// has to be told: an answer that is older than the present link does not count.
 func TestAnswerFromBeforeTheNextControlPlane(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")

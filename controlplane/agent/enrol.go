@@ -10,29 +10,30 @@ import (
 	"github.com/meshgate/meshgate/controlplane/enrol"
 )
 
-// Back-off of enrolments while the control plane cannot be reached.
+// Limits of enrolments. The pause between two attempts starts with enrolFirst and grows to
+// enrolMax.
 const (
 	enrolFirst = 100 * time.Millisecond
 	enrolMax   = 2 * time.Second
-	// leaveTimeout bounds the deregistration at a stop, goneTimeout what is said of
-	// Envoys before it: the next agent can say that, too.
+	// leaveTimeout bounds the deregistration at a stop. goneTimeout bounds the report of
+	// ended Envoys before it; the next agent can repeat that report.
 	leaveTimeout = 5 * time.Second
 	goneTimeout  = 2 * time.Second
 	// withdrawTimeout bounds the wait for the other proxies before a drain.
 	withdrawTimeout = 3 * time.Second
-	// askControlPlane bounds one question.
+	// askControlPlane bounds one request to the control plane.
 	askControlPlane = 10 * time.Second
 )
 
-// enrolFirst enrols before the first start. A node that has settings from an
-// earlier run starts with those when the control plane is away; enrolled is false
-// then.
+// enrolFirst enrols before the first start of Envoy. If the control plane is away, a node
+// that has settings from an earlier run starts with those, and enrolled is false.
 func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 	pause := enrolFirst
 	for {
 		answer, err := a.enrol(ctx)
 		if err == nil && answer.Unknown {
-			// The control plane counts on nobody who read this, and no Envoy runs yet.
+			// The control plane counts no filter that has read the trust file, and no Envoy
+			// runs yet.
 			err = a.dir.removeTrust()
 		}
 		if err == nil {
@@ -53,14 +54,15 @@ func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 	}
 }
 
-// final reports whether asking again would not help.
+// final reports whether another attempt would not help.
 func final(err error) bool {
 	_, refused := errors.AsType[*enrol.Refused](err)
 	_, unusable := errors.AsType[*tokenError](err)
 	return refused || unusable
 }
 
-// tokenRead adds to a refusal which file the token came from, which may be what is wrong.
+// tokenRead adds the name of the token file to a refusal, because the file may be the wrong
+// one.
 func (a *Agent) tokenRead(err error) error {
 	if _, refused := errors.AsType[*enrol.Refused](err); !refused {
 		return err
@@ -68,9 +70,8 @@ func (a *Agent) tokenRead(err error) error {
 	return fmt.Errorf("%w. The token is read from %s", err, a.TokenFile)
 }
 
-// enrolLater makes up for an enrolment that was not possible at the start, so
-// that the control plane knows of this node. What it answers is for the next
-// start.
+// enrolLater repeats an enrolment that was not possible at the start, so that the control
+// plane knows the node. The answer is stored for the next start.
 func (a *Agent) enrolLater(ctx context.Context) {
 	pause := enrolFirst
 	for {
@@ -93,10 +94,10 @@ func (a *Agent) enrolLater(ctx context.Context) {
 	}
 }
 
-// registerAgain brings a Dataplane back that the control plane has removed while
-// this agent was cut off, or that another agent of this name took along; or the
-// enrolment of a gateway that was removed, and is still there. What is answered is known
-// already.
+// registerAgain registers the proxy again. It brings back a Dataplane that the control
+// plane has removed while this agent was cut off, or that another agent of the same name
+// has deregistered. It also brings back the enrolment of a gateway that was removed but
+// still runs. The answer is not needed.
 func (a *Agent) registerAgain(ctx context.Context) {
 	if a.Sidecar != nil && a.Sidecar.Dataplane == "" || ctx.Err() != nil {
 		return
@@ -120,7 +121,7 @@ func rest(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// enrol asks the control plane once.
+// enrol sends one enrolment.
 func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
 	token, err := a.token()
 	if err != nil {
@@ -136,8 +137,9 @@ func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
 	return answer, nil
 }
 
-// withdraw has other proxies stop sending here, before Envoy is drained: they would go
-// on until it refuses them. A control plane that is away is not waited for.
+// withdraw makes other proxies stop sending requests here before Envoy is drained.
+// Otherwise they would continue until Envoy refuses them. It does not wait for a control
+// plane that is away.
 func (a *Agent) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
@@ -150,8 +152,8 @@ func (a *Agent) withdraw(ctx context.Context) {
 	}
 }
 
-// leave takes away what the proxy has registered, after Envoy has been drained. An
-// end that must come at once does not wait for it.
+// leave removes the registration of the proxy after Envoy has been drained. It does nothing
+// if the agent must end at once.
 func (a *Agent) leave() {
 	if a.aborted() {
 		return
@@ -177,7 +179,7 @@ func (a *Agent) aborted() bool {
 	}
 }
 
-// tellGone says that this agent starts no Envoy any more.
+// tellGone reports that this agent starts no Envoy any more.
 func (a *Agent) tellGone() {
 	if a.aborted() {
 		return

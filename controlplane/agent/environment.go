@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// ownPrefixes begin the names, in any case, of the variables that settings of this program
-// may be in, and those of its traces: OTEL_EXPORTER_OTLP_HEADERS is a credential.
+// ownPrefixes are prefixes, in any case, of environment variables that may hold settings of
+// this program or of its tracing. OTEL_EXPORTER_OTLP_HEADERS, for example, is a credential.
 var ownPrefixes = []string{"MESHGATE_", "OTEL_"}
 
-// environment is what Envoy inherits. It talks to strangers: whoever takes it over must not
-// find the passwords and keys there that this process was given, which in a single process
-// with the control plane are those of everything.
+// environment returns the environment for Envoy. Envoy handles untrusted traffic, so an
+// attacker who takes it over must not find the passwords and keys of this process. In a
+// single process with the control plane these give access to everything.
 func (p *Process) environment() []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return slices.ContainsFunc(ownPrefixes, func(prefix string) bool {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// dataPlaneTLS is what a server shows: a certificate that is its own authority, for
-// this machine, with an identity if not nil.
+// dataPlaneTLS returns TLS settings of a server with a self-signed certificate for this
+// machine, with an identity if not nil.
 func dataPlaneTLS(t *testing.T, identity *url.URL) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -37,9 +37,9 @@ func dataPlaneTLS(t *testing.T, identity *url.URL) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
 }
 
-// TestImpostorsGetNoToken: a server with a certificate of the right authority and
-// the right host name, as any gateway has one for its listener, is not taken for
-// the control plane, and is told nothing.
+// TestImpostorsGetNoToken: a server may have a certificate of the right authority and the
+// right host name, as every gateway has for its listener. It is not taken for the control
+// plane, and gets no token.
 func TestImpostorsGetNoToken(t *testing.T) {
 	for name, identity := range map[string]*url.URL{"a listener": nil, "a gateway": {Scheme: "spiffe", Host: "meshgate", Path: "/cp/default/gw"}} {
 		t.Run(name, func(t *testing.T) {

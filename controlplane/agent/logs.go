@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// logFormat makes Envoy's lines easy to take apart: level, logger, message.
+// logFormat makes Envoy's lines easy to parse: level, logger, message.
 const logFormat = "%l\t%n\t%v"
 
 const maxLogLine = 16 << 10
@@ -22,14 +22,14 @@ var logLevels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// logPipe carries Envoy's log lines into our log until Envoy has closed it.
+// logPipe copies Envoy's log lines into this process's log until Envoy closes the pipe.
 type logPipe struct {
 	log *slog.Logger
-	// ending tells that Envoy was told to end.
+	// ending reports whether Envoy was told to end.
 	ending func() bool
 	r, w   *os.File
 	done   sync.WaitGroup
-	// access is nil where standard output holds no access log.
+	// access is nil if standard output holds no access log.
 	access *accessPipe
 }
 
@@ -59,7 +59,7 @@ func (l *logPipe) abandon() {
 	}
 }
 
-// follow starts reading; the write end now belongs to Envoy alone.
+// follow starts reading. The write end now belongs to Envoy alone.
 func (l *logPipe) follow() {
 	if l.access != nil {
 		l.access.follow()
@@ -78,12 +78,12 @@ func (l *logPipe) wait() {
 	}
 }
 
-// expected are the beginnings of what Envoy warns of when it is told to end: the signal,
-// and the end of its stream of configuration. Whoever ends a proxy and sees warnings in
-// the last lines takes a clean end for a failure.
+// expected are the beginnings of warnings that Envoy logs when it is told to end: about the
+// signal, and about the end of its configuration stream. An operator who stops a proxy and
+// sees warnings in the last lines would take a clean end for a failure.
 var expected = []string{"caught ENVOY_SIGTERM", "DeltaAggregatedResources gRPC config stream to "}
 
-// levelOf is the level of a line that Envoy has warned of.
+// levelOf returns the level at which a line of Envoy is logged.
 func levelOf(level slog.Level, text string, ending func() bool) slog.Level {
 	begins := func(with string) bool { return strings.HasPrefix(text, with) }
 	if level == slog.LevelWarn && ending() && slices.ContainsFunc(expected, begins) {
@@ -92,7 +92,7 @@ func levelOf(level slog.Level, text string, ending func() bool) slog.Level {
 	return level
 }
 
-// copyLog logs each line of r at the level it carries, without credentials.
+// copyLog logs each line of r at the level that it states, with credentials masked.
 // Overlong lines are cut.
 func copyLog(r io.Reader, log *slog.Logger, ending func() bool) {
 	b := bufio.NewReaderSize(r, maxLogLine)
@@ -109,7 +109,7 @@ func copyLog(r io.Reader, log *slog.Logger, ending func() bool) {
 					level, source, text = levelOf(lv, f[2], ending), f[1], f[2]
 				}
 			}
-			// A line without a level continues the one before.
+			// A line without a level continues the line before it.
 			log.Log(context.Background(), level, "envoy: "+mask(text), "logger", source)
 		}
 		if err != nil {

@@ -44,8 +44,8 @@ func TestCopyLog(t *testing.T) {
 	}
 }
 
-// TestLastWordsOfEnvoy: what Envoy warns of because it was told to end is no warning;
-// the same at another time, and anything else, is.
+// TestLastWordsOfEnvoy: warnings that Envoy logs because it was told to end are not logged
+// as warnings. The same lines at another time, and all others, are.
 func TestLastWordsOfEnvoy(t *testing.T) {
 	const in = "warning\tmain\tcaught ENVOY_SIGTERM\n" +
 		"warning\tconfig\tDeltaAggregatedResources gRPC config stream to @ads_cluster closed: 13, reset\n" +

@@ -2,8 +2,8 @@ package agent
 
 import "github.com/meshgate/meshgate/xds/machine"
 
-// machine are the files and addresses to which configuration may lead. Only sidecars have
-// workloads.
+// machine returns the files and addresses that configuration may lead to. Only sidecars
+// have workloads.
 func (a *Agent) machine() machine.Bounds {
 	return machine.Bounds{
 		AccessLog: a.AccessLog.Path, Roots: systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// workloadAt is the cluster of a workload.
+// workloadAt returns the cluster of a workload.
 func workloadAt(t *testing.T, address string, port uint32) []byte {
 	t.Helper()
 	body, err := proto.Marshal(&clusterv3.Cluster{LoadAssignment: &endpointv3.ClusterLoadAssignment{Endpoints: []*endpointv3.LocalityLbEndpoints{{
@@ -31,8 +31,8 @@ func workloadAt(t *testing.T, address string, port uint32) []byte {
 	return body
 }
 
-// TestWorkloadsAreNotTheAgents: whoever has the token of a proxy says where its workload
-// is, but it is not at the ports of the agent and of Envoy, and not on other machines.
+// TestWorkloadsAreNotTheAgents: the holder of a proxy's token chooses where its workload
+// is, but not at the ports of the agent and of Envoy, nor on other machines.
 func TestWorkloadsAreNotTheAgents(t *testing.T) {
 	p := newJoinPlane(t)
 	o, _ := p.options(t)

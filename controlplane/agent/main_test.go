@@ -16,10 +16,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleEnv makes the test binary play a part instead of testing.
+// roleEnv makes the test binary play a role instead of testing.
 const roleEnv = "MESHGATE_AGENT_TEST_ROLE"
 
-// TestMain plays Envoy where a test has started this binary as one.
+// TestMain plays Envoy if a test has started this binary as one.
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "envoy": // stays until SIGTERM
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		signal.Notify(end, syscall.SIGTERM)
 		fmt.Fprintln(os.Stderr, "info\tmain\tup")
 		<-end
-	case "sleeper": // stays until its standard input closes, with the test at the latest
+	case "sleeper": // stays until its standard input closes, at the latest with the test
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "crash":
 		fmt.Fprintln(os.Stderr, "critical\tmain\tcannot go on")
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// settingsOf are the names of the variables that are Meshgate's and its traces'.
+// settingsOf returns the names of the variables of Meshgate and of its tracing.
 func settingsOf(environment []string) (names []string) {
 	for _, v := range environment {
 		if name, _, _ := strings.Cut(strings.ToUpper(v), "="); strings.HasPrefix(name, "MESHGATE_") || strings.HasPrefix(name, "OTEL_") {
@@ -99,7 +99,7 @@ func (r *recorder) all() []string {
 	}
 }
 
-// shortDir is a directory whose path leaves room for the name of a socket.
+// shortDir returns a directory whose path leaves room for the name of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	d, err := os.MkdirTemp("", "mg")

@@ -2,12 +2,11 @@ package agent
 
 import "strings"
 
-// masked stands for what nobody may read in a log.
+// masked replaces what must not appear in a log.
 const masked = "[masked]"
 
-// plainHeaders are the headers whose values Envoy's lines may show. All others are
-// masked: under which names clients send credentials is configured elsewhere, and
-// tomorrow there may be another.
+// plainHeaders are the headers whose values may be logged. All others are masked, because
+// clients may send credentials in headers that are configured elsewhere and may change.
 var plainHeaders = map[string]bool{
 	":method": true, ":authority": true, ":scheme": true, ":status": true, ":protocol": true, "host": true, "accept": true,
 	"accept-encoding": true, "accept-language": true, "allow": true, "cache-control": true, "connection": true, "content-encoding": true,
@@ -18,17 +17,19 @@ var plainHeaders = map[string]bool{
 	"x-forwarded-for": true, "x-forwarded-host": true, "x-forwarded-port": true, "x-forwarded-proto": true, "x-real-ip": true, "x-request-id": true,
 }
 
-// pathHeaders hold a path, which is shown without its query.
+// pathHeaders contain a path, which is logged without its query.
 var pathHeaders = map[string]bool{":path": true, "x-forwarded-path": true, "x-forwarded-prefix": true, "x-envoy-original-path": true}
 
-// schemes stand before a credential, names and a sign before another one. Names
-// count at the end of longer ones, too: client_secret, x-token.
+// schemes are words that precede a credential directly. secrets are names that precede a
+// credential with a sign in between. A name also counts as the end of a longer name, such
+// as client_secret or x-token.
 var (
 	schemes = []string{"bearer", "basic", "token", "negotiate", "digest"}
 	secrets = []string{
 		"authorization", "auth", "apikey", "api-key", "api_key", "-key", "_key", "assertion", "cookie", "code_verifier", "secret", "password", "passwd", "token",
 	}
-	// begins tells by two letters, in any case, whether a word may stand there.
+	// begins tells, by the first two letters in any case, whether one of these words may
+	// start.
 	begins = func() (out [1 << 10]bool) {
 		for _, w := range append(schemes[:len(schemes):len(schemes)], secrets...) {
 			out[pair(w[0], w[1])] = true
@@ -39,15 +40,15 @@ var (
 
 func pair(a, b byte) int { return int(a&31)<<5 | int(b&31) }
 
-// How Envoy's codecs tell of a header.
+// Texts by which Envoy's codecs log a header.
 const (
 	completed = "completed header: key="
 	onHeader  = "OnHeaderForStream("
 )
 
-// mask removes credentials from a line of Envoy's log. At levels that show requests
-// Envoy prints all headers, and paths with their queries. What is put in may be
-// longer than what was there: the bound of lines holds for the outcome, too.
+// mask removes credentials from a line of Envoy's log. At log levels that show requests,
+// Envoy logs all headers, and paths with their queries. The replacement may be longer than
+// the original, so the result is cut to maxLogLine as well.
 func mask(line string) string {
 	switch {
 	case strings.HasPrefix(line, "'"):
@@ -75,7 +76,7 @@ func maskHeader(line string) string {
 	return "'" + name + "', '" + masked + "'"
 }
 
-// maskCompleted masks the header that a codec has read.
+// maskCompleted masks a header that a codec has read.
 func maskCompleted(line string) string {
 	before, rest, _ := strings.Cut(line, completed)
 	name, value, ok := strings.Cut(rest, " value=")
@@ -111,8 +112,8 @@ func maskText(text string) string {
 	return out.String()
 }
 
-// credential finds the credential that a word at i announces; an empty one if there
-// is none.
+// credential finds the credential after a word at i. It returns an empty range if there is
+// none.
 func credential(text string, i int) (start, end int) {
 	if text[i] == '?' {
 		return queryAt(text, i+1)
@@ -139,10 +140,10 @@ func credential(text string, i int) (start, end int) {
 	return 0, 0
 }
 
-// maxWord is longer than a word and what may stand before its credential.
+// maxWord is longer than any word together with what may stand before its credential.
 const maxWord = 32
 
-// extended adds the credential that the end of another one announces.
+// extended adds to a credential another credential that its end announces.
 func extended(text string, start, end int) int {
 	for p := max(start, end-maxWord); p < end; p++ {
 		if p+1 >= len(text) || !begins[pair(text[p], text[p+1])] {
@@ -156,7 +157,7 @@ func extended(text string, start, end int) int {
 	return end
 }
 
-// queryAt finds the rest of an address that has a value in its query.
+// queryAt finds the rest of a URL if its query contains a value.
 func queryAt(text string, i int) (start, end int) {
 	end = i
 	for end < len(text) && !isBlank(text[end]) && text[end] != '\'' && text[end] != '"' {
@@ -190,8 +191,7 @@ func behindScheme(text string, i int) int {
 	return i
 }
 
-// behindName returns where the value begins, 0 if there is none, and whether it is
-// quoted.
+// behindName returns where the value begins, 0 if there is none, and whether it is quoted.
 func behindName(text string, i int) (start int, quoted bool) {
 	at := func(set string) bool { return i < len(text) && strings.IndexByte(set, text[i]) >= 0 }
 	signs := "=:"
@@ -235,7 +235,7 @@ func endsValue(c byte) bool { return isBlank(c) || strings.IndexByte(`'"&,;)]}`,
 
 func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
-// foldedAt reports whether a word of small letters stands at i, in any case.
+// foldedAt reports whether a lower-case word stands at i, in any case.
 func foldedAt(text string, i int, word string) bool {
 	if len(text)-i < len(word) {
 		return false

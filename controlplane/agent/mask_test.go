@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Lines as Envoy writes them at the levels debug and trace.
+// TestMask uses lines as Envoy writes them at the levels debug and trace.
 func TestMask(t *testing.T) {
 	for in, want := range map[string]string{
 		"starting main dispatch loop":                                            "starting main dispatch loop",
@@ -41,8 +41,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// Whatever stands around it, a token behind its scheme and a value under a name of
-// credentials do not get through; and lines do not grow without bound.
+// FuzzMask: whatever surrounds it, a token after its scheme and a value after a name of
+// credentials are masked. Lines do not grow without bound.
 func FuzzMask(f *testing.F) {
 	for _, s := range [][3]string{
 		{"'authorization', '", "abcdefgh1234", "'"}, {"x", "abcdefgh1234", "\xff"}, {"?a=", "abcdefgh1234", "&b"}, {"[C1] completed header: key=a value=", "abcdefgh1234", ""},

@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EndPredecessor stops an Envoy that a supervisor which died left behind: it
-// would hold the ports and serve an old configuration for ever. It is known by its
-// name, which was written down before it was started, so that none is missed whenever
-// its supervisor died; and nobody else's is touched, as the names are random. The
-// caller holds the claim on the state directory, so the supervisor is known to be dead,
-// and no child of it is on its way to become an Envoy: it would hold the claim, too.
+// EndPredecessor stops an Envoy that a dead supervisor has left behind. Such an Envoy would
+// hold the ports and serve an old configuration for ever. It is recognised by its name,
+// which was stored before it was started, so none is missed whenever its supervisor died.
+// Names are random, so no other process is touched. The caller holds the claim on the state
+// directory. So the supervisor is known to be dead, and no child of it is about to become
+// an Envoy, because that child would hold the claim, too.
 //
-// The kernel could end an Envoy together with its supervisor (PR_SET_PDEATHSIG). That
-// would cut off every request because the process beside it died, which a new
-// supervisor makes up for without a loss; and the kernel does it when the thread ends
-// that started Envoy, which in Go may be any and end at any time.
+// The kernel could end an Envoy together with its supervisor (PR_SET_PDEATHSIG). That would
+// cut off every request because the supervisor died, while a new supervisor can take over
+// without loss. Moreover the kernel does it when the thread ends that started Envoy; in Go
+// that may be any thread, which may end at any time.
 func EndPredecessor(ctx context.Context, stateDir, name string, timeout time.Duration, log *slog.Logger) error {
 	d, err := runDirOf(stateDir, name)
 	if err != nil {
@@ -44,8 +44,8 @@ func EndPredecessor(ctx context.Context, stateDir, name string, timeout time.Dur
 	return nil
 }
 
-// left finds the processes that may be Envoys of this run directory: those with one of
-// its names, and the one that was started last if its environment cannot be read.
+// left finds the processes that may be Envoys of this run directory: those with one of its
+// names, and the process that was started last, whose environment may be unreadable.
 func (d *runDir) left() (pids []int, err error) {
 	known, err := readProcesses(d.processes)
 	if err != nil {
@@ -69,9 +69,9 @@ func (d *runDir) left() (pids []int, err error) {
 	return pids, nil
 }
 
-// owns reports whether a process is an Envoy of this run directory. The environment of
-// one whose file has capabilities, such as that to open port 80, can be read by root
-// alone: then its arguments say what it is.
+// owns reports whether a process is an Envoy of this run directory. If the binary has
+// capabilities, such as the one to open port 80, only root can read the environment of its
+// process. The arguments then show what it is.
 func (d *runDir) owns(pid int) bool {
 	name, err := nameOf(pid)
 	if errors.Is(err, fs.ErrPermission) {
@@ -82,9 +82,9 @@ func (d *runDir) owns(pid int) bool {
 	return err == nil && slices.ContainsFunc(known, func(k process) bool { return k.Name == name })
 }
 
-// endLeft drains and stops a process, if it is an Envoy of this run directory.
+// endLeft drains and stops a process if it is an Envoy of this run directory.
 func (d *runDir) endLeft(ctx context.Context, pid int, timeout time.Duration, log *slog.Logger) error {
-	// The descriptor pins the process, so the id cannot be reused in between.
+	// The descriptor pins the process, so its id cannot be reused in the meantime.
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil //nolint:nilerr // it has ended
@@ -111,7 +111,7 @@ func (d *runDir) endLeft(ctx context.Context, pid int, timeout time.Duration, lo
 	return nil
 }
 
-// exited waits until the process behind a pidfd has ended.
+// exited waits until the process of a pidfd has ended. It returns false on timeout.
 func exited(fd int, timeout time.Duration) bool {
 	deadline := time.Now().Add(timeout)
 	for {

@@ -15,13 +15,13 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// start runs this binary in a role; the process ends with the test.
+// start runs this binary in a role. The process ends with the test.
 func start(t *testing.T, role string, args ...string) (cmd *exec.Cmd, exited <-chan error) {
 	t.Helper()
 	return startNamed(t, "", role, args...)
 }
 
-// startNamed runs it with a name as an agent gives it to an Envoy.
+// startNamed does so with a name as agents give it to Envoys.
 func startNamed(t *testing.T, name, role string, args ...string) (cmd *exec.Cmd, exited <-chan error) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
@@ -70,8 +70,8 @@ func newRunDir(t *testing.T) (stateDir string, d *runDir) {
 	return stateDir, d
 }
 
-// TestEndPredecessor stops what has a name of this instance, though its supervisor
-// died before it could write down which process it is.
+// TestEndPredecessor: a process with a name of this instance is stopped, even if its
+// supervisor died before it could store the process id.
 func TestEndPredecessor(t *testing.T) {
 	stateDir, d := newRunDir(t)
 	p, err := openProcesses(d.processes)
@@ -79,7 +79,7 @@ func TestEndPredecessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, exited := startNamed(t, begun(t, p), "sleeper", "-c", d.bootstrap, "--disable-hot-restart")
-	begun(t, p) // the next one was not started any more
+	begun(t, p) // the next one was never started
 	r := newRecorder()
 	if err := EndPredecessor(t.Context(), stateDir, "gw", time.Second, slog.New(r)); err != nil {
 		t.Fatal(err)
@@ -95,9 +95,9 @@ func TestEndPredecessor(t *testing.T) {
 	}
 }
 
-// TestEndPredecessorForeign leaves alone whatever is not this instance's Envoy, though
-// its pid file or its arguments say so: the id may have been given to another process,
-// and a container next door may have the same paths.
+// TestEndPredecessorForeign: a process that is not this instance's Envoy is left alone,
+// even if the pid file or its arguments point to it. The id may have been given to another
+// process, and another container may use the same paths.
 func TestEndPredecessorForeign(t *testing.T) {
 	stateDir, d := newRunDir(t)
 	p, err := openProcesses(d.processes)

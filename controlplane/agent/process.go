@@ -16,8 +16,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Back-off between restarts of a dying Envoy; a life longer than steadyLife
-// starts it over.
+// Pauses between restarts of a dying Envoy. An Envoy that ran longer than steadyLife resets
+// the pause to firstPause.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -25,8 +25,8 @@ const (
 	killAfter  = 5 * time.Second
 )
 
-// flushLogs is how long, in milliseconds, Envoy may keep lines of the access log to
-// itself; its own 10 s are long for somebody who looks for one.
+// flushLogs is how long, in milliseconds, Envoy may buffer lines of the access log. Its
+// default of 10 s is long for an operator who waits for a line.
 const flushLogs = "1000"
 
 // Process describes the Envoy to run.
@@ -39,31 +39,31 @@ type Process struct {
 	ModuleDir string
 	// Settings is the path of the filter's settings.
 	Settings string
-	// PIDFile says which process the running Envoy is, for people and for the next
-	// supervisor where it may not read the name in its environment.
+	// PIDFile holds the process id of the running Envoy. It is for people, and for the next
+	// supervisor if that cannot read the name in Envoy's environment.
 	PIDFile string
 	// Concurrency is the number of workers; 0 lets Envoy choose.
 	Concurrency int
-	// LogLevel is Envoy's.
+	// LogLevel is the log level of Envoy.
 	LogLevel string
-	// Access gets what Envoy writes to its standard output, which is the access log;
-	// nil where there is none, and then it counts as Envoy's log.
+	// Access gets Envoy's standard output, which is the access log. If it is nil, standard
+	// output is treated as Envoy's log.
 	Access io.Writer
-	// Drain says how Envoy leaves.
+	// Drain says how Envoy is ended.
 	Drain Drain
-	// Withdraw, if set, is called before Envoy is drained. It returns in time, or when
-	// its context ends.
+	// Withdraw, if set, is called before Envoy is drained. It must return within a bounded
+	// time and when its context ends.
 	Withdraw func(context.Context)
 	// Replaced is how long connections of a replaced listener may live.
 	Replaced time.Duration
-	// Abort, when closed, ends a drain and kills Envoy at once; may be nil.
+	// Abort, when closed, ends a drain and kills Envoy at once. It may be nil.
 	Abort <-chan struct{}
 	// Admin talks to Envoy's admin interface.
 	Admin *Admin
 	Log   *slog.Logger
-	// Processes remembers what is started; nil remembers nothing.
+	// Processes remembers which Envoys were started. If it is nil, nothing is remembered.
 	Processes *processes
-	// Env overrides the environment variables that Envoy inherits; for tests.
+	// Env overrides environment variables that Envoy inherits, for tests.
 	Env []string
 
 	restarts atomic.Int64
@@ -73,17 +73,17 @@ type Process struct {
 	ending atomic.Bool
 }
 
-// Restarts counts unexpected deaths.
+// Restarts counts how often Envoy ended unexpectedly.
 func (p *Process) Restarts() int64 { return p.restarts.Load() }
 
-// PID is the process id of the running Envoy, or 0.
+// PID returns the process id of the running Envoy, or 0.
 func (p *Process) PID() int { return int(p.pid.Load()) }
 
 // Leaving reports whether Envoy drains, or has been drained.
 func (p *Process) Leaving() bool { return p.leaving.Load() }
 
-// Run keeps Envoy running until ctx ends, then drains and stops it. It returns
-// an error only if Envoy cannot be started at all.
+// Run keeps Envoy running until ctx ends, then drains and stops it. It returns an error
+// only if Envoy cannot be started at all.
 func (p *Process) Run(ctx context.Context) error {
 	pause := firstPause
 	for first := true; ; first = false {
@@ -110,8 +110,8 @@ func (p *Process) Run(ctx context.Context) error {
 	}
 }
 
-// args are Envoy's arguments. Hot restart is off, because two Envoys on one
-// machine would fight over its shared memory.
+// args returns Envoy's arguments. Hot restart is off, because two Envoys on one machine
+// would use the same shared memory.
 func (p *Process) args() []string {
 	a := []string{
 		"-c", p.Bootstrap, "--disable-hot-restart", "-l", p.LogLevel,
@@ -124,7 +124,7 @@ func (p *Process) args() []string {
 	return a
 }
 
-// once runs Envoy until it dies or ctx ends and it has been drained.
+// once runs Envoy until it dies, or until ctx ends and it has been drained.
 func (p *Process) once(ctx context.Context) error {
 	cmd := exec.Command(p.Path, p.args()...) //nolint:gosec // the operator names the binary
 	cmd.Env = append(p.environment(),
@@ -134,8 +134,8 @@ func (p *Process) once(ctx context.Context) error {
 		return err
 	}
 	defer ended()
-	// Its own process group: an interrupt typed at the terminal reaches the
-	// supervisor alone, which then drains.
+	// Envoy gets its own process group. So an interrupt typed at the terminal reaches only
+	// the supervisor, which then drains Envoy.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	logs, err := p.pipeLogs(cmd)
 	if err != nil {
@@ -166,8 +166,8 @@ func (p *Process) once(ctx context.Context) error {
 	return err
 }
 
-// register gives an Envoy that is about to be started its name. ended must be
-// called when it runs no more.
+// register gives an Envoy that is about to be started its name. The caller calls ended when
+// the process has ended.
 func (p *Process) register(cmd *exec.Cmd) (ended func(), err error) {
 	if p.Processes == nil {
 		return func() {}, nil

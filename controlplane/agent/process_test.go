@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newProcess is this binary in a role, as the Envoy of a run directory.
+// newProcess returns this binary in a role, as the Envoy of a run directory.
 func newProcess(t *testing.T, role string) (*Process, *recorder) {
 	t.Helper()
 	_, d := newRunDir(t)
@@ -48,7 +48,7 @@ func run(t *testing.T, p *Process) (stop func() error) {
 	return stop
 }
 
-// TestProcessArguments looks at what a started Envoy is told.
+// TestProcessArguments checks the arguments of a started Envoy.
 func TestProcessArguments(t *testing.T) {
 	p, r := newProcess(t, "envoy")
 	stop := run(t, p)
@@ -66,14 +66,14 @@ func TestProcessArguments(t *testing.T) {
 	}
 }
 
-// TestProcessKnowsNoSettings: Envoy talks to strangers and does not get what this process
-// was told in its environment, passwords and keys among it.
+// TestProcessKnowsNoSettings: Envoy handles untrusted traffic and does not get the settings
+// in this process's environment, which include passwords and keys.
 func TestProcessKnowsNoSettings(t *testing.T) {
 	t.Setenv("MESHGATE_STORE_ENCRYPTION_KEY", "canary")
 	t.Setenv("MESHGATE_REDIS_URL", "redis://:canary@127.0.0.1")
 	t.Setenv("Meshgate_admin_token", "canary")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary")
-	t.Setenv("GOMEMLIMIT", "1GiB") // which is for the filter, too
+	t.Setenv("GOMEMLIMIT", "1GiB") // the filter uses it, too
 	p, r := newProcess(t, "envoy")
 	stop := run(t, p)
 	if got, want := r.wait(t, "settings "), fmt.Sprintf("%q", []string{roleEnv, "MESHGATE_FILTER_SETTINGS"}); !strings.Contains(got, want) {
@@ -87,7 +87,7 @@ func TestProcessKnowsNoSettings(t *testing.T) {
 	}
 }
 
-// TestProcessRestarts restarts an Envoy that dies, and counts.
+// TestProcessRestarts: an Envoy that dies is restarted and counted.
 func TestProcessRestarts(t *testing.T) {
 	p, r := newProcess(t, "crash")
 	stop := run(t, p)
@@ -106,7 +106,7 @@ func TestProcessRestarts(t *testing.T) {
 	}
 }
 
-// TestProcessStops drains, ends Envoy, and leaves no pid file behind.
+// TestProcessStops: a stop drains Envoy, ends it, and leaves no pid file behind.
 func TestProcessStops(t *testing.T) {
 	p, r := newProcess(t, "envoy")
 	f := &fakeAdmin{}
@@ -135,7 +135,7 @@ func TestProcessStops(t *testing.T) {
 	}
 }
 
-// TestProcessCannotStart tells a wrong path at once instead of retrying.
+// TestProcessCannotStart: a wrong path is reported at once instead of retried.
 func TestProcessCannotStart(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "envoy"), "no-such-envoy-in-path", t.TempDir()} {
 		p, _ := newProcess(t, "crash")

@@ -14,20 +14,20 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// processes remembers, in a file of the run directory, which Envoys the control
-// plane may still count on: those that run, and those that have ended, also when it has
-// heard of that (see process.Told). A filter that lies in none of them cannot
-// accept anything, so a revocation need not wait for it. The file is written
-// before an Envoy is started, so none is unknown to the next agent.
+// processes remembers, in a file of the run directory, which Envoys the control plane may
+// still count: those that run, and those that have ended, even after the control plane was
+// told (see process.Told). No filter outside this list can accept anything, so a revocation
+// need not wait for one. The file is written before an Envoy is started, so the next agent
+// knows every Envoy.
 type processes struct {
 	path string
-	// ended is woken when there is something to tell.
+	// wake gets an entry when there is something to report.
 	wake chan struct{}
 
 	mu    sync.Mutex
 	known []process
-	// round counts how often everything was untold again. What was heard in an earlier one
-	// was heard by another control plane.
+	// round counts how often everything was marked as not told again. A report of an
+	// earlier round was received by another control plane.
 	round uint64
 }
 
@@ -35,16 +35,16 @@ type processes struct {
 type process struct {
 	// Name is the value of [contract.ProcessEnv] in its environment.
 	Name string `json:"name"`
-	// Ended says that it runs no more.
+	// Ended says that the process has ended.
 	Ended bool `json:"ended,omitempty"`
-	// Told says that the control plane has heard that. The name is kept: a control plane
-	// that is restored from an older backup counts on the process again, and nobody else
-	// could say that it has ended.
+	// Told says that the control plane was told of the end. The name is kept all the same:
+	// a control plane that is restored from an older backup counts the process again, and
+	// only this agent can report its end.
 	Told bool `json:"told,omitempty"`
 }
 
-// openProcesses reads the file. Processes of an agent before this one have ended,
-// unless one still runs: then it is left for the next start.
+// openProcesses reads the file. Processes of an earlier agent have ended, unless they still
+// run. Those are left for the next start.
 func openProcesses(path string) (*processes, error) {
 	p := &processes{path: path, wake: make(chan struct{}, 1)}
 	known, err := readProcesses(path)
@@ -64,7 +64,7 @@ func openProcesses(path string) (*processes, error) {
 	return p, nil
 }
 
-// readProcesses reads the file; nil where there is none.
+// readProcesses reads the file. It returns nil if there is none.
 func readProcesses(path string) (known []process, err error) {
 	data, err := os.ReadFile(path) //nolint:gosec // below the state directory
 	switch {
@@ -74,13 +74,13 @@ func readProcesses(path string) (known []process, err error) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	if err := json.Unmarshal(data, &known); err != nil {
-		return nil, nil // what it listed is forgotten by the control plane after a day
+		return nil, nil // the control plane forgets those processes after a day
 	}
 	return known, nil
 }
 
-// running finds the Envoys that run on this machine: the names in their environments,
-// and their process ids. What cannot be read belongs to somebody else.
+// running finds the Envoys that run on this machine, by the names in their environments,
+// with their process ids. Processes whose environment cannot be read belong to other users.
 func running() (map[string]int, error) {
 	list, err := os.ReadDir("/proc")
 	if err != nil {
@@ -99,7 +99,7 @@ func running() (map[string]int, error) {
 	return found, nil
 }
 
-// nameOf is the name in the environment of a process, "" if it has none.
+// nameOf returns the name in the environment of a process, "" if it has none.
 func nameOf(pid int) (string, error) {
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -127,11 +127,12 @@ func (p *processes) begin() (string, error) {
 	return name, err
 }
 
-// forget bounds how many are remembered. First go those that were told, the oldest before
-// the others. The control plane forgets those that have ended by itself after a day, and of
-// Envoys that die one after another at their start it knows none but the one before them,
-// the first. One that runs stays: nobody would find it at the next start, and it would count
-// as followed by another one.
+// forget bounds the number of remembered processes. It first drops processes whose end was
+// told, the oldest first. Then it drops other ended processes except the first: the control
+// plane forgets ended processes by itself after a day, and of Envoys that die one after
+// another at their start it knows only the one before them, which is the first. A running
+// process stays. Otherwise the next agent would not find it, and another process would
+// count as its successor.
 func (p *processes) forget() {
 	over, first := len(p.known)-contract.MaxEnded, true
 	drop := func(which func(process) bool) {
@@ -151,7 +152,7 @@ func (p *processes) forget() {
 	})
 }
 
-// end notes that an Envoy runs no more.
+// end notes that an Envoy has ended.
 func (p *processes) end(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,11 +165,11 @@ func (p *processes) end(name string) error {
 	return p.write()
 }
 
-// untold is what the control plane has to hear: which Envoys have ended, and which one
-// was started after them. While two run, because one of an agent before could not be
-// stopped, neither is named: each may believe what was left, and the control plane
-// would wait for one of them only. gone says that no Envoy is started any more; it is
-// not said while one runs.
+// untold returns what the control plane has to be told: which Envoys have ended, and which
+// one was started after them. Two may run at once if an Envoy of an earlier agent could not
+// be stopped. Then no successor is named: each of them may believe what was left, and the
+// control plane would wait for only one of them. gone says that no further Envoy is
+// started. It is ignored while one runs.
 func (p *processes) untold(gone bool) (e contract.Ended) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,20 +191,21 @@ func (p *processes) untold(gone bool) (e contract.Ended) {
 	return e
 }
 
-// rounds is what [processes.told] needs to know of the time before the telling.
+// rounds returns the current round. The caller passes it to [processes.told] after the
+// report.
 func (p *processes) rounds() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.round
 }
 
-// told notes those that the control plane has heard of in a round. An answer that comes
-// after the next one was reached is of no use there: it is told, too.
+// told notes the ends that were reported in a round. If the round has changed since,
+// another control plane may have been reached, which has to be told again.
 func (p *processes) told(names []string, round uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if round != p.round {
-		return nil // again has woken whoever tells
+		return nil // again has woken the reporting goroutine
 	}
 	for i := range p.known {
 		if p.known[i].Ended && slices.Contains(names, p.known[i].Name) {
@@ -213,8 +215,8 @@ func (p *processes) told(names []string, round uint64) error {
 	return p.write()
 }
 
-// again has everything told once more: the control plane may be another one by now, or
-// have been restored.
+// again marks everything as not told: the control plane may be another one now, or may have
+// been restored.
 func (p *processes) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,6 +239,6 @@ func (p *processes) write() error {
 func (p *processes) notify() {
 	select {
 	case p.wake <- struct{}{}:
-	default: // it is awake
+	default: // it is awake already
 	}
 }

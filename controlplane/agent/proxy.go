@@ -15,22 +15,22 @@ import (
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-// proxy is what differs between the types of proxies. Run directory, relay,
-// filter settings and supervision are the same for all.
+// proxy is what differs between the types of proxies. The run directory, the relay, the
+// filter settings and the supervision are the same for all.
 type proxy interface {
-	// node is the node id.
+	// node returns the node id.
 	node() string
-	// dir is the name of the run directory.
+	// dir returns the name of the run directory.
 	dir() string
-	// replaced is for [Process.Replaced].
+	// replaced returns the value of [Process.Replaced].
 	replaced() time.Duration
 	enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error)
-	// withdraw says, before Envoy is drained, that others shall do without it; nothing
-	// for most.
+	// withdraw makes other proxies avoid this one, before Envoy is drained. It does nothing
+	// for most types.
 	withdraw(ctx context.Context, client *http.Client, token string) error
-	// leave takes back what enrol has registered; nothing for most.
+	// leave removes what enrol has registered. It does nothing for most types.
 	leave(ctx context.Context, client *http.Client, token string) error
-	// bootstrap is what Envoy starts with.
+	// bootstrap returns the bootstrap file of Envoy.
 	bootstrap(answer *enrol.Answer) ([]byte, error)
 }
 
@@ -41,7 +41,7 @@ func (a *Agent) proxy() proxy {
 	return oauthGateway{a}
 }
 
-// oauthGateway says where it listens and needs nothing else.
+// oauthGateway is a proxy that announces where it listens and needs nothing else.
 type oauthGateway struct{ *Agent }
 
 func (g oauthGateway) node() string            { return "cp/" + g.ControlPlane + "/" + g.Name }
@@ -65,16 +65,16 @@ func (g oauthGateway) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	})
 }
 
-// Sidecar says which proxy of a mesh an agent runs.
+// Sidecar names the proxy of a mesh that an agent runs.
 type Sidecar struct {
 	Mesh string
-	// Dataplane is the document that the proxy registers at its start and takes
-	// away at its end; empty if the Dataplane exists without it.
+	// Dataplane is the document that the proxy registers at its start and removes at its
+	// end. It is empty if the Dataplane exists already.
 	Dataplane string
 }
 
-// Times for [Process.Replaced]. That of sidecars is short, because connections that
-// a permission no longer allows live until their listener has drained.
+// Values of [Process.Replaced]. The value for sidecars is short, because connections that a
+// permission no longer allows live until their listener has drained.
 const (
 	gatewayReplaced = 10 * time.Second
 	sidecarReplaced = 5 * time.Second
@@ -82,14 +82,14 @@ const (
 
 var pathName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
 
-// CheckSidecar makes sure that mesh and name can be a node id and a directory.
+// CheckSidecar checks that mesh and name can be used as a node id and a directory.
 func CheckSidecar(mesh, name string) error {
 	for _, n := range [][2]string{{"mesh", mesh}, {"name", name}} {
 		if !pathName.MatchString(n[1]) {
 			return fmt.Errorf("the %s %q must be 1 to 253 of a-z, 0-9, '-', '_' and '.', and begin and end with a letter or digit", n[0], n[1])
 		}
 	}
-	// Node ids are cut at their first dot.
+	// Node ids are split at their first dot.
 	if strings.Contains(mesh, ".") {
 		return fmt.Errorf("the mesh %q must have no '.'", mesh)
 	}
@@ -116,7 +116,7 @@ func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (
 
 func (s sidecar) withdraw(ctx context.Context, client *http.Client, token string) error {
 	if s.Sidecar.Dataplane == "" {
-		return nil // it is the operator's to say
+		return nil // the operator manages the Dataplane
 	}
 	return enrol.Withdraw(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name, s.instance)
 }
@@ -128,9 +128,9 @@ func (s sidecar) leave(ctx context.Context, client *http.Client, token string) e
 	return enrol.Leave(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name, s.instance)
 }
 
-// bootstrap takes from the answer what the node is, and nothing else: an Envoy that
-// starts with what somebody else wrote would write to files and listen on sockets that
-// they have chosen.
+// bootstrap takes from the answer only the description of the node. With a bootstrap of
+// another author, Envoy would write to files and listen on sockets that the author has
+// chosen.
 func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	if len(answer.Bootstrap) == 0 {
 		return nil, errors.New("the control plane's answer has no bootstrap")

@@ -25,17 +25,17 @@ const (
 	renewMax   = 10 * time.Minute
 )
 
-// renewal keeps the token of a node good: that of a gateway from ending, for which it
-// asks for a successor after two thirds of its life; and that of any node from going
-// with the key that signed it, for which it does so when the control plane says so. It
-// puts the successor into the token's file, where every new connection reads it.
-// Streams with the old token stay open until that ends, and return with the new one.
+// renewal keeps the token of a node valid. It asks for a successor of a gateway's token
+// after two thirds of its life. It asks for a successor of any token when the control plane
+// requests it, because the key that signed the token is being removed. It stores the
+// successor in the token file, which every new connection reads. Streams with the old token
+// stay open until that token ends, and reconnect with the new one.
 type renewal struct {
 	*Agent
 	// renew returns the successor of a token.
 	renew func(ctx context.Context, token string) (string, error)
 	now   func() time.Time
-	// again has the new token shown, which is how the control plane knows of it.
+	// again makes the agent present the new token, so that the control plane learns of it.
 	again func()
 }
 
@@ -45,15 +45,15 @@ func (a *Agent) renewal() *renewal {
 	}}
 }
 
-// askedToRenew is what the control plane calls for by its link.
+// askedToRenew handles the control plane's request for a renewal.
 func (a *Agent) askedToRenew() {
 	select {
 	case a.renewNow <- struct{}{}:
-	default: // it is going to be done
+	default: // a renewal is due already
 	}
 }
 
-// fetch answers the control plane's questions.
+// fetch answers the control plane's requests.
 func (a *Agent) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
 	if path == adminlink.RenewPath {
 		a.askedToRenew()
@@ -62,13 +62,13 @@ func (a *Agent) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
 	return a.Envoy.Admin.Fetch(ctx, path)
 }
 
-// run works until ctx ends. An agent that may not write the file only warns:
-// whoever provides the token replaces it.
+// run renews the token until ctx ends. If the agent may not write the file, it only warns:
+// the provider of the token has to replace it.
 func (n *renewal) run(ctx context.Context) {
 	pause, asked, told := renewFirst, "", ""
 	for ctx.Err() == nil {
 		token, err := n.token()
-		if err == nil && asked != "" && asked != token { // somebody was faster
+		if err == nil && asked != "" && asked != token { // another process has replaced the token
 			asked = ""
 			n.again()
 		}
@@ -81,7 +81,7 @@ func (n *renewal) run(ctx context.Context) {
 				asked = token
 			}
 			pause = renewFirst
-			continue // somebody may have replaced it meanwhile
+			continue // another process may have replaced the token meanwhile
 		}
 		if err == nil {
 			err = n.replaceToken(ctx, token)
@@ -98,19 +98,19 @@ func (n *renewal) run(ctx context.Context) {
 			why := err.Error()
 			n.unrenewed.Store(&why)
 			level := slog.LevelWarn
-			if err.Error() == told { // it is no news
+			if err.Error() == told { // the same error was logged already
 				level = slog.LevelDebug
 			}
 			told = err.Error()
 			n.Log.Log(ctx, level, "the node token could not be renewed", "node", n.NodeID(), "file", n.TokenFile, "retry_in", pause.String(), "error", err)
 		}
-		_ = rest(ctx, pause) // the loop sees that ctx has ended
+		_ = rest(ctx, pause) // the loop checks ctx
 		pause = min(2*pause, renewMax)
 	}
 }
 
-// due is when a token is to be renewed by itself; zero is never: that of a proxy of a
-// mesh lives as long as who made it wanted.
+// due returns when a token is to be renewed without a request, or zero for never. The token
+// of a proxy of a mesh is not renewed by time: its creator chose its life.
 func (n *renewal) due(token string) (time.Time, error) {
 	if n.Sidecar != nil {
 		return time.Time{}, nil
@@ -118,8 +118,8 @@ func (n *renewal) due(token string) (time.Time, error) {
 	return renewAt(token)
 }
 
-// wait returns at a moment, or earlier if ctx ends or, which it reports, the control
-// plane asks for a renewal.
+// wait returns at the time due, or earlier if ctx ends or the control plane asks for a
+// renewal. It reports the latter.
 func (n *renewal) wait(ctx context.Context, due time.Time) (asked bool) {
 	moment := alarm.New(n.now)
 	moment.Set(due)
@@ -142,7 +142,7 @@ func (n *renewal) replaceToken(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	if !isToken(next) { // in the place of the token it would lock the node out
+	if !isToken(next) { // stored in place of the token, it would lock the node out
 		return errors.New("the control plane's answer is not a token")
 	}
 	if due, err := n.due(next); err != nil || !due.IsZero() && due.Sub(n.now()) <= 0 {
@@ -151,8 +151,8 @@ func (n *renewal) replaceToken(ctx context.Context, token string) error {
 	return replace(n.TokenFile, []byte(next))
 }
 
-// owns says why a token's file is not the agent's to replace: links and files of
-// others are written by whoever provides them.
+// owns returns an error if the agent must not replace a token file: links and files of
+// other users are written by the provider of the token.
 func owns(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -174,13 +174,14 @@ func renewAt(token string) (time.Time, error) {
 	return time.Unix(int64(c.Issued+(c.Expires-c.Issued)*2/3), 0), nil
 }
 
-// tokenLife is when a token was issued and ends, in seconds of Unix time.
+// tokenLife is when a token was issued and when it expires, in seconds of Unix time.
 type tokenLife struct {
 	Issued  float64 `json:"iat"`
 	Expires float64 `json:"exp"`
 }
 
-// lifeOf reads a token. It is not checked: the control plane does that.
+// lifeOf reads the times from a token. It does not verify the token; the control plane does
+// that.
 func lifeOf(token string) (c tokenLife, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

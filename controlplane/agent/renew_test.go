@@ -19,19 +19,20 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// tokenAt is what a renewal reads of a token: when it was made and when it ends.
+// tokenAt returns a token with what a renewal reads of it: when it was issued and when it
+// ends.
 func tokenAt(from time.Time, life time.Duration) string {
 	body := fmt.Sprintf(`{"iat":%d,"exp":%d}`, from.Unix(), from.Add(life).Unix())
 	return "h." + base64.RawURLEncoding.EncodeToString([]byte(body)) + ".s"
 }
 
-// renewing runs a renewal of a token of 30 days in a bubble.
+// renewing runs a renewal of a token of 30 days in virtual time.
 func renewing(t *testing.T, renew func(context.Context, string) (string, error), then func(file string, start time.Time)) {
 	t.Helper()
 	renewingBy(t, time.Now, renew, then)
 }
 
-// renewingBy does so by another clock.
+// renewingBy does so with another clock.
 func renewingBy(t *testing.T, now func() time.Time, renew func(context.Context, string) (string, error), then func(file string, start time.Time)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +49,7 @@ func renewingBy(t *testing.T, now func() time.Time, renew func(context.Context, 
 	})
 }
 
-// runRenewal runs a renewal as long as then does.
+// runRenewal runs a renewal while then runs.
 func runRenewal(t *testing.T, n *renewal, then func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -58,9 +59,9 @@ func runRenewal(t *testing.T, n *renewal, then func()) {
 	<-done
 }
 
-// TestTokenRenewedWhenAsked: agents of both kinds take a new token as soon as the
-// control plane asks them to, store it, and show it. That of a sidecar is never
-// renewed without being asked for.
+// TestTokenRenewedWhenAsked: agents of both kinds take a new token as soon as the control
+// plane asks them to, store it, and present it. A sidecar's token is never renewed without
+// a request.
 func TestTokenRenewedWhenAsked(t *testing.T) {
 	for name, sidecar := range map[string]*Sidecar{"gateway": nil, "sidecar": {Mesh: "m"}} {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +113,8 @@ func TestTokenRenewedWhenAsked(t *testing.T) {
 	}
 }
 
-// TestForeignTokenFileWhenAsked: what the provider of the file puts there instead is
-// shown, and not replaced.
+// TestForeignTokenFileWhenAsked: the token that the file's provider puts there is
+// presented, and the file is not replaced.
 func TestForeignTokenFileWhenAsked(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,9 +145,9 @@ func TestForeignTokenFileWhenAsked(t *testing.T) {
 	})
 }
 
-// TestTokenRenewedInTime: the successor is in the file after two thirds of the
-// life and never later than the end, also when the first attempts fail; and so on
-// with its own successor.
+// TestTokenRenewedInTime: the successor is in the file after two thirds of the life and
+// never later than the end, even if the first attempts fail. The same holds for the
+// successor's own successor.
 func TestTokenRenewedInTime(t *testing.T) {
 	var asked atomic.Int32
 	renewing(t, func(context.Context, string) (string, error) {
@@ -184,8 +185,8 @@ func TestTokenRenewedInTime(t *testing.T) {
 	})
 }
 
-// TestForeignTokenFile: a link belongs to whoever provides the token. What they
-// put there is taken.
+// TestForeignTokenFile: a link belongs to the provider of the token. What the provider puts
+// there is used.
 func TestForeignTokenFile(t *testing.T) {
 	var asked atomic.Int32
 	renewing(t, func(context.Context, string) (string, error) { asked.Add(1); return "", nil }, func(file string, start time.Time) {
@@ -205,8 +206,8 @@ func TestForeignTokenFile(t *testing.T) {
 	})
 }
 
-// TestTokenRenewedAfterSleep: a host that slept, or whose clock was wrong, renews
-// the token soon after it wakes. Timers count the time that it was awake.
+// TestTokenRenewedAfterSleep: a host that slept, or whose clock was wrong, renews the token
+// soon after it wakes. Timers count only the time that it was awake.
 func TestTokenRenewedAfterSleep(t *testing.T) {
 	var slept atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }

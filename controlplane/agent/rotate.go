@@ -13,19 +13,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// AccessLog says where a proxy's access log goes; a Path of "" is our standard
-// output.
+// AccessLog says where a proxy's access log goes. An empty Path means this process's
+// standard output.
 type AccessLog struct {
 	// Path is an absolute path.
 	Path string
-	// MaxSize is the size in bytes at which the file is put aside, Keep how many of
-	// those stay: path.1 is the youngest.
+	// MaxSize is the size in bytes at which the file is rotated. Keep is the number of
+	// rotated files; path.1 is the newest.
 	MaxSize int64
 	Keep    int
 }
 
-// prepare makes the file, which Envoy must be able to open: it would refuse its
-// listeners otherwise. It holds who did what, so it is its owner's alone.
+// prepare creates the file. Envoy must be able to open it, because it refuses its listeners
+// otherwise. Only the owner may read the file, because it records who did what.
 func (a AccessLog) prepare() error {
 	if a.Path == "" {
 		return nil
@@ -37,20 +37,20 @@ func (a AccessLog) prepare() error {
 	return f.Close()
 }
 
-// rotation puts the access log aside when it is large. Envoy writes it and survives
-// this process; only who puts it aside has to be here.
+// rotation rotates the access log when it is large. Envoy writes the log and can outlive
+// this process. Only the rotation needs this process.
 type rotation struct {
 	AccessLog
 	admin interface {
 		Do(ctx context.Context, method, path string) (string, error)
 	}
 	log *slog.Logger
-	// reopen says that Envoy still has to be told.
+	// reopen says that Envoy still has to be told to reopen its log.
 	reopen bool
 }
 
-// run rotates the file until ctx ends. A gateway whose log cannot be watched serves
-// all the same.
+// run rotates the file until ctx ends. If the log cannot be watched, the gateway serves all
+// the same.
 func (r *rotation) run(ctx context.Context) {
 	if r.Path == "" {
 		return
@@ -60,7 +60,7 @@ func (r *rotation) run(ctx context.Context) {
 	}
 }
 
-// watch follows the events of the directory of the file.
+// watch follows the events of the file's directory.
 func (r *rotation) watch(ctx context.Context) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *rotation) watch(ctx context.Context) error {
 			if e.Name == r.Path || r.reopen && e.Name == r.aside(1) {
 				r.look(ctx)
 			}
-		case err := <-w.Errors: // events may be lost; the file tells
+		case err := <-w.Errors: // events may be lost, so look at the file
 			r.log.Warn("the access log cannot be watched well", "error", err)
 			r.look(ctx)
 		}
@@ -91,7 +91,7 @@ func (r *rotation) watch(ctx context.Context) error {
 
 func (r *rotation) aside(n int) string { return r.Path + "." + strconv.Itoa(n) }
 
-// look rotates a file that is large, or that somebody else has moved away.
+// look rotates a file that is large, or that another program has moved away.
 func (r *rotation) look(ctx context.Context) {
 	info, err := os.Stat(r.Path)
 	switch {
@@ -114,8 +114,9 @@ func (r *rotation) look(ctx context.Context) {
 		r.log.Warn("the access log cannot be begun anew", "error", err)
 		return
 	}
-	// An Envoy that cannot be asked opens the new file when it starts; one that is
-	// busy goes on writing to the old one, which is seen.
+	// An Envoy that does not run opens the new file when it starts. An Envoy that is too
+	// busy to answer keeps writing to the old file; that causes an event, and the order is
+	// repeated.
 	if _, err := r.admin.Do(ctx, http.MethodPost, "/reopen_logs"); err != nil {
 		r.log.Warn("envoy cannot be told to open its access log anew, it is tried again", "error", err)
 		return
@@ -123,8 +124,7 @@ func (r *rotation) look(ctx context.Context) {
 	r.reopen = false
 }
 
-// shift gives each file that was put aside the next number. What has the last one
-// goes.
+// shift gives each rotated file the next number. The file with the last number is removed.
 func (r *rotation) shift() error {
 	for n := r.Keep; n > 1; n-- {
 		if err := os.Rename(r.aside(n-1), r.aside(n)); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// reopener is an Envoy that writes to what it has open.
+// reopener is an Envoy that writes to the file that it has open.
 type reopener struct {
 	path  string
 	fails int
@@ -90,7 +90,7 @@ func TestRotation(t *testing.T) {
 	if _, err := os.Stat(path + ".3"); err == nil {
 		t.Error("more files are kept than should be")
 	}
-	// Somebody else, such as logrotate, moves it away.
+	// Another program, such as logrotate, moves the file away.
 	write(t, path, "short")
 	if err := os.Rename(path, path+".mine"); err != nil {
 		t.Fatal(err)
@@ -99,8 +99,8 @@ func TestRotation(t *testing.T) {
 	holds(t, path, "")
 }
 
-// An Envoy that could not be told goes on writing to what was put aside: that is
-// seen, and it is told then.
+// An Envoy that could not be told keeps writing to the rotated file. The agent notices that
+// and tells it again.
 func TestRotationIsToldAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	envoy := &reopener{path: path, fails: 1, asked: make(chan string, 8)}

@@ -15,13 +15,13 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
-// runDir holds the files of one node. Only its owner may look inside: they
-// contain tokens and keys.
+// runDir holds the files of one node. Only the owner may read them, because they contain
+// tokens and keys.
 type runDir struct {
 	path, sockets, bootstrap, settings, pid, processes, relay, admin, adminPort, cache, roots string
 }
 
-// runDirOf names the files of a node.
+// runDirOf returns the paths of a node's files.
 func runDirOf(stateDir, name string) (*runDir, error) {
 	root, err := filepath.Abs(filepath.Join(stateDir, "run", name))
 	if err != nil {
@@ -49,8 +49,8 @@ func (d *runDir) make() error {
 	return makePrivate(d.sockets)
 }
 
-// adminClient reaches the admin interface of the Envoy that was started last: on
-// the port that is noted here, or on its socket.
+// adminClient returns a client for the admin interface of the Envoy that was started last:
+// on the port that is stored here, or on its socket.
 func (d *runDir) adminClient() *Admin {
 	if text, err := os.ReadFile(d.adminPort); err == nil {
 		if port, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
@@ -60,7 +60,7 @@ func (d *runDir) adminClient() *Admin {
 	return NewAdmin(d.admin)
 }
 
-// noteAdmin remembers where the admin interface will be; 0 means the socket.
+// noteAdmin stores where the admin interface will be. 0 means the socket.
 func (d *runDir) noteAdmin(port int) error {
 	if port != 0 {
 		return replace(d.adminPort, []byte(strconv.Itoa(port)))
@@ -81,8 +81,8 @@ func (d *runDir) enrolled() bool {
 	return true
 }
 
-// write makes bootstrap and settings from an enrolment. What the filter hears
-// about Redis it keeps beside them itself.
+// write makes bootstrap and settings from an enrolment. The filter itself stores beside
+// them what it is told about Redis.
 func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 	settings := contract.Settings{
 		Cache: a.Cache,
@@ -104,8 +104,8 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 	return replace(d.bootstrap, text)
 }
 
-// removeTrust removes what a filter was told to believe, for good: after a crash of
-// the machine it is not there again.
+// removeTrust removes what a filter was told to believe. The removal survives a crash of
+// the machine.
 func (d *runDir) removeTrust() error {
 	if err := os.Remove(filepath.Join(d.path, contract.TrustFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("run directory: %w", err)
@@ -113,7 +113,7 @@ func (d *runDir) removeTrust() error {
 	return inRunDir(durable.SyncDir(d.path))
 }
 
-// inRunDir says of an error where it comes from.
+// inRunDir adds the origin to an error.
 func inRunDir(err error) error {
 	if err == nil {
 		return nil
@@ -121,10 +121,10 @@ func inRunDir(err error) error {
 	return fmt.Errorf("run directory: %w", err)
 }
 
-// replace writes a file so that readers see the old or the new content, never
-// half of one, nor nothing, nor the old one again after a crash of the machine: a node
-// may have to start from these files while the control plane is away. A file that has the
-// content already is left alone, so that a disk that is full stops no start.
+// replace writes a file in one step, durably. Readers see the old or the new content, never
+// a part of it. After a crash of the machine the file is neither missing nor old, because a
+// node may have to start from these files while the control plane is away. A file that
+// already has the content is not written, so that a full disk does not prevent a start.
 func replace(path string, data []byte) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode() == 0o600 {
 		if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, data) { //nolint:gosec // below the state directory
@@ -136,7 +136,7 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	err = f.Chmod(0o600) // one that was there may have any mode
+	err = f.Chmod(0o600) // a leftover file may have any mode
 	if err == nil {
 		_, err = f.Write(data)
 	}
@@ -144,7 +144,7 @@ func replace(path string, data []byte) error {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(tmp) // what is left of it would take space
+		_ = os.Remove(tmp) // an incomplete file would take space
 		return fmt.Errorf("run directory: %w", err)
 	}
 	if err := os.Rename(tmp, path); err != nil {

@@ -23,8 +23,8 @@ func mode(t *testing.T, path string) fs.FileMode {
 	return info.Mode().Perm()
 }
 
-// TestRunDirModes holds that only the owner sees tokens and keys, whatever was
-// there before.
+// TestRunDirModes: only the owner can read tokens and keys, whatever modes there were
+// before.
 func TestRunDirModes(t *testing.T) {
 	stateDir := shortDir(t)
 	d, err := runDirOf(stateDir, "gw")
@@ -60,7 +60,7 @@ func TestRunDirModes(t *testing.T) {
 	}
 }
 
-// TestSettings is what the filter reads.
+// TestSettings checks the settings that the filter reads.
 func TestSettings(t *testing.T) {
 	_, d := newRunDir(t)
 	a := &Agent{Options: Options{CAFile: "/etc/ca.pem", TokenFile: "/etc/token", Cache: contract.CacheSettings{MaxBytes: 7}}, dir: d, host: "cp:5678"}
@@ -88,7 +88,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestEnrolled needs every file that a start without the control plane reads.
+// TestEnrolled: every file that a start without the control plane reads is required.
 func TestEnrolled(t *testing.T) {
 	_, d := newRunDir(t)
 	for _, f := range []string{d.bootstrap, d.settings, d.cache} {

@@ -35,15 +35,15 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// joinPlane is a control plane that takes one sidecar with a token, and has one cluster
+// joinPlane is a control plane that accepts one sidecar with a token. It has one cluster
 // for it, or nothing.
 type joinPlane struct {
 	links  *adminlink.Server
 	server *httptest.Server
 	log    chan string // method and form of each enrolment
-	// instances are those of each enrolment.
+	// instances gets the instance of each enrolment.
 	instances chan string
-	// cluster is called canary; nil for none.
+	// cluster is the body of a cluster called canary; nil for none.
 	cluster []byte
 }
 
@@ -60,7 +60,7 @@ type oneADS struct {
 	p *joinPlane
 }
 
-// DeltaAggregatedResources answers each type with nothing, but for the cluster.
+// DeltaAggregatedResources answers each type with nothing, except for the cluster.
 func (o oneADS) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	for n := 1; ; n++ {
 		req, err := stream.Recv()
@@ -156,7 +156,7 @@ func envoyBinary(t *testing.T) string {
 	return ""
 }
 
-// withKey is a cluster with a private key; canary is a part of the key.
+// withKey returns a cluster with a private key. canary is set to a part of the key.
 func withKey(t *testing.T, canary *string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -193,8 +193,8 @@ func withKey(t *testing.T, canary *string) []byte {
 	return body
 }
 
-// TestSidecar runs a real Envoy from its registration to its deregistration, and
-// reads its configuration over the admin link, where no key shows.
+// TestSidecar runs a real Envoy from its registration to its deregistration, and reads its
+// configuration over the admin link, which must show no key.
 func TestSidecar(t *testing.T) {
 	p := newJoinPlane(t)
 	var canary string
@@ -256,7 +256,7 @@ func (p *joinPlane) dump(t *testing.T) string {
 	}
 }
 
-// TestSidecarOptions checks names before they become paths.
+// TestSidecarOptions: names are checked before they become paths.
 func TestSidecarOptions(t *testing.T) {
 	p := newJoinPlane(t)
 	for _, n := range []string{"", "..", "a/b", "A", "-a", "a\n"} {
@@ -272,7 +272,7 @@ func TestSidecarOptions(t *testing.T) {
 	}
 }
 
-// TestSidecarLater enrols after a start without control plane.
+// TestSidecarLater: a sidecar enrols after a start without the control plane.
 func TestSidecarLater(t *testing.T) {
 	p := newJoinPlane(t)
 	o, r := p.options(t)

@@ -15,14 +15,15 @@ import (
 const (
 	relaySocket = "relay.sock"
 	adminSocket = "admin.sock"
-	// socketSuffix is what a program may append while it replaces a socket.
+	// socketSuffix is the length of the suffix that a program may append while it replaces
+	// a socket.
 	socketSuffix = len(".new")
 )
 
-// socketDir returns the folder of a proxy's sockets. That is its run directory,
-// unless paths in it would be longer than a socket's may be: then it is a folder
-// of the user's runtime directory, whose name follows from the run directory.
-// So an Envoy that has outlived its agent and the agent after it use the same.
+// socketDir returns the directory of a proxy's sockets. It is the run directory, unless
+// socket paths there would be too long. Then it is a directory in the user's runtime
+// directory, whose name is derived from the run directory. So an Envoy that has outlived
+// its agent, and the next agent, use the same sockets.
 func socketDir(root string) string {
 	if len(filepath.Join(root, relaySocket))+socketSuffix <= enrol.MaxSocketPath {
 		return root
@@ -31,7 +32,7 @@ func socketDir(root string) string {
 	return filepath.Join(runtimeDir(), hex.EncodeToString(sum[:8]))
 }
 
-// runtimeDir is where this user's processes keep sockets.
+// runtimeDir returns the directory in which this user's processes keep sockets.
 func runtimeDir() string {
 	if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && len(d) < enrol.MaxSocketPath/2 {
 		return filepath.Join(d, "meshgate")
@@ -42,10 +43,10 @@ func runtimeDir() string {
 	return fmt.Sprintf("/tmp/meshgate-%d", os.Geteuid())
 }
 
-// makePrivate makes a folder for the sockets of one proxy. The folders above it
-// may lie in a directory that everybody can write to, so each must be a real
-// folder of this user that nobody else can enter: otherwise another user could
-// have made it first and would be given the proxy's configuration.
+// makePrivate creates a directory for the sockets of one proxy. The directories above it
+// may be in one that all users can write to. So each must be a real directory of this user
+// that nobody else can enter. Otherwise another user could create it first and would be
+// given the proxy's configuration.
 func makePrivate(dir string) error {
 	for _, d := range []string{filepath.Dir(dir), dir} {
 		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, os.ErrExist) {

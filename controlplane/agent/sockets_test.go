@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/enrol"
 )
 
-// TestSocketsOfALongStateDirectory opens sockets where their path below the
-// state directory would be longer than the kernel takes.
+// TestSocketsOfALongStateDirectory: sockets can be opened even if their paths below the
+// state directory would be longer than the kernel allows.
 func TestSocketsOfALongStateDirectory(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", shortTemp(t))
 	long := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
@@ -44,7 +44,7 @@ func TestSocketsOfALongStateDirectory(t *testing.T) {
 	}
 }
 
-// TestSocketsStayInAShortStateDirectory keeps the usual place.
+// TestSocketsStayInAShortStateDirectory: the usual place is kept.
 func TestSocketsStayInAShortStateDirectory(t *testing.T) {
 	d, err := runDirOf("/var/lib/meshgate", "default.web-1")
 	if err != nil || d.relay != "/var/lib/meshgate/run/default.web-1/relay.sock" {
@@ -52,8 +52,8 @@ func TestSocketsStayInAShortStateDirectory(t *testing.T) {
 	}
 }
 
-// TestSocketsInAForeignDirectoryAreRefused plays another user who was first, as
-// far as one user can: with a symbolic link.
+// TestSocketsInAForeignDirectoryAreRefused simulates another user who was first, as far as
+// one user can: with a symbolic link.
 func TestSocketsInAForeignDirectoryAreRefused(t *testing.T) {
 	runtime := shortTemp(t)
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
@@ -69,7 +69,7 @@ func TestSocketsInAForeignDirectoryAreRefused(t *testing.T) {
 	}
 }
 
-// shortTemp is a temporary directory with a short path, whatever the test's name.
+// shortTemp returns a temporary directory with a short path, whatever the test's name.
 func shortTemp(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "mg-")

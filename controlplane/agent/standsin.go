@@ -13,11 +13,11 @@ import (
 // maxClock bounds what is read of the clock in Redis, in bytes.
 const maxClock = 1 << 10
 
-// standsIn reports whether there is a Redis that this gateway's filter can believe
-// while the control plane is away: one of the servers that it was told of answers, and
-// holds the clock of the epoch that it was told of. Without one every token is refused,
-// whatever stands on disk. An embedded Redis ends with its control plane, and one of the
-// operator's may be away as well, or be another one by now.
+// standsIn reports whether there is a Redis that this gateway's filter can believe while
+// the control plane is away. One of the servers that the filter was told of must answer,
+// and must hold the clock of the epoch that the filter was told of. Otherwise every token
+// is refused, whatever is on disk. An embedded Redis ends with its control plane, and a
+// Redis of the operator may be away as well, or may have been replaced.
 func (a *Agent) standsIn(ctx context.Context) bool {
 	var said struct {
 		Trust contract.Trust `json:"trust"`
@@ -34,15 +34,15 @@ func (a *Agent) standsIn(ctx context.Context) bool {
 	return err == nil && clock.Epoch == said.Trust.Epoch
 }
 
-// recall reads what the last filter wrote into the run directory. What cannot be read
-// gives the next filter nothing either.
+// recall reads what the last filter wrote into the run directory. A file that cannot be
+// read is of no use to the next filter either.
 func (d *runDir) recall(file string, into any) bool {
 	data, err := os.ReadFile(filepath.Join(d.path, file)) //nolint:gosec // below the state directory
 	return err == nil && json.Unmarshal(data, into) == nil
 }
 
-// readClock reads the clock as a filter does: of one of the servers only, and not more
-// of it than it may be long.
+// readClock reads the clock as a filter does: only from one of the given servers, and at
+// most maxClock bytes.
 func readClock(ctx context.Context, s *contract.RedisSettings, servers []string) (contract.Clock, error) {
 	c, err := redisconn.Open(redisconn.Options{Settings: *s, Timeout: askTime, DialTimeout: askTime, PoolSize: 1, OnConnect: redisconn.Vouched(servers)})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// aRedis is a real one, with a clock of an epoch in it. end stops it.
+// aRedis starts a real Redis with the clock of an epoch. end stops it.
 func aRedis(t *testing.T, epoch contract.Epoch) (url, identity string, end func()) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -37,7 +37,8 @@ func aRedis(t *testing.T, epoch contract.Epoch) (url, identity string, end func(
 	return url, all[0].Identity(), server.Kill
 }
 
-// writing writes files of the run directory of an agent, as a filter does.
+// writing returns a function that writes files of the agent's run directory, as a filter
+// does.
 func writing(t *testing.T, a *Agent) func(file, format string, args ...any) {
 	return func(file, format string, args ...any) {
 		t.Helper()
@@ -47,9 +48,8 @@ func writing(t *testing.T, a *Agent) func(file, format string, args ...any) {
 	}
 }
 
-// TestBlindWithoutTheRedisItWasToldOf: what stands on disk lets nobody in if the Redis
-// that it speaks of has ended with the control plane, as the embedded one does, or is
-// another one.
+// TestBlindWithoutTheRedisItWasToldOf: the trust on disk is useless if its Redis has ended
+// with the control plane, as the embedded one does, or is another one.
 func TestBlindWithoutTheRedisItWasToldOf(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")

@@ -19,46 +19,46 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// Why a proxy is not ready.
+// Reasons why a proxy is not ready.
 const (
 	statusStarting     = "starting"
 	statusDraining     = "draining"
 	statusUnconfigured = "no configuration"
 	statusAway         = "envoy away"
-	// statusRefused stands before the names of listeners.
+	// statusRefused precedes the names of listeners.
 	statusRefused = "envoy refused "
 )
 
-// statusUnchecked is the message of a proxy that is ready and can decide no token.
+// statusUnchecked is the message of a proxy that is ready but can decide no token.
 const statusUnchecked = health.Ready + ", but token checks have stopped"
 
-// askTime bounds the question whether Envoy serves. One that does not answer for so
-// long serves nobody.
+// askTime bounds the request whether Envoy serves. An Envoy that takes longer to answer
+// counts as not serving.
 const askTime = time.Second
 
-// supervised is what the status needs of [Process].
+// supervised is what the status needs from [Process].
 type supervised interface {
 	PID() int
 	Leaving() bool
 }
 
-// status tells load balancers whether a proxy can be sent requests.
+// status tells load balancers whether a proxy can serve requests.
 type status struct {
 	envoy supervised
 	admin asker
-	// leaving is the context that ends when the proxy shall end.
+	// leaving is the context that ends when the proxy has to end.
 	leaving context.Context
-	// enrolled and configured say what the start has come to.
+	// enrolled and configured report the progress of the start.
 	enrolled   atomic.Bool
 	configured <-chan struct{}
-	// refused tells which listeners Envoy lacks because it refused them. It is set
+	// refused returns the listeners that Envoy lacks because it refused them. It is set
 	// before enrolled is.
 	refused func() map[string]string
-	// blind says why no token can be decided, or ""; nil if that is nothing to look at.
+	// blind returns why no token can be decided, or "". It is nil if this is not checked.
 	blind func(ctx context.Context) string
 
 	asked singleflight.Group
-	// conditions are what is the matter, with which the proxy may be ready.
+	// conditions are problems with which the proxy may still be ready.
 	conditions *health.Board
 	// metrics may be nil.
 	metrics http.Handler
@@ -72,7 +72,8 @@ func (a *Agent) Missing(ctx context.Context) string {
 	return statusStarting
 }
 
-// tells is what the control plane is told of this proxy: what the status tells here.
+// tells returns the report for the control plane. It says what the status says on this
+// machine.
 func (a *Agent) tells(ctx context.Context) adminlink.Report {
 	r := adminlink.Report{NotReady: a.Missing(ctx)}
 	switch {
@@ -80,7 +81,8 @@ func (a *Agent) tells(ctx context.Context) adminlink.Report {
 	case a.Envoy.PID() == 0:
 		r.Trouble = "its Envoy is not running; the agent starts it again and again"
 	default:
-		// Many that hang for one reason are one trouble to whoever looks: no process is named.
+		// The text names no process, so that proxies which hang for one reason show up as
+		// one problem.
 		r.Trouble = fmt.Sprintf("its Envoy does not answer its agent within %s: it hangs, or its host is short of CPU", askTime)
 	}
 	for _, c := range a.conditions.Conditions(ctx) {
@@ -107,10 +109,10 @@ func (s *status) missing(ctx context.Context) string {
 	if s.envoy.PID() == 0 {
 		return statusAway
 	}
-	// However many ask at once, Envoy is asked once.
+	// Concurrent requests share one request to Envoy.
 	reason, _, _ := s.asked.Do("", func() (any, error) { return s.ask(context.WithoutCancel(ctx)), nil })
 	if s.leaving.Err() != nil {
-		return statusDraining // it was asked before that
+		return statusDraining // Envoy was asked before that
 	}
 	if names := slices.Sorted(maps.Keys(s.refused())); reason == "" && len(names) > 0 {
 		return statusRefused + strings.Join(names, ", ")
@@ -135,10 +137,10 @@ func (s *status) ask(ctx context.Context) string {
 	return ""
 }
 
-// handler serves /ready, /live and, if there are any, the metrics of the node to
-// everybody: a port that shall not be is for the operator to keep private. The agent
-// is live while it answers, also while it drains or Envoy is away, which it starts
-// again itself: whoever ended it for that would only cut off more.
+// handler serves /ready, /live and, if there are any, the metrics of the node, without
+// authentication: the operator has to protect the port if necessary. The agent is live
+// while it answers, even while it drains or Envoy is away. The agent restarts Envoy itself,
+// so a supervisor that ended the agent would only cut off more requests.
 func (s *status) handler() http.Handler {
 	get := func(pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
 		return httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: httpkit.Open, Summary: summary, Handler: h}
@@ -153,15 +155,14 @@ func (s *status) handler() http.Handler {
 	return httpkit.NewRouter(endpoints, httpkit.RefuseMessage)
 }
 
-// Bounds of the status server: what takes longer, a check or the page of metrics, is
-// of no use to anybody, and the end of a proxy waits for none.
+// Limits of the status server. A slower client is disconnected, whether it checks the
+// status or reads metrics, so that the end of a proxy does not wait for it.
 var statusLimits = httpkit.Limits{
 	HeaderBytes: 4 << 10, BodyBytes: 1, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 	IdleTimeout: 30 * time.Second, Grace: time.Second, Anonymous: true,
 }
 
-// serveStatus serves the status until stop is called; without an address it serves
-// nothing.
+// serveStatus serves the status until stop is called. Without an address it does nothing.
 func (a *Agent) serveStatus(s *status) (stop func(), err error) {
 	if a.StatusAddress == "" {
 		return func() {}, nil

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fakeEnvoy is an Envoy for the status alone.
+// fakeEnvoy is an Envoy that provides only what the status reads.
 type fakeEnvoy struct {
 	pid     int
 	leaving bool
@@ -30,7 +30,7 @@ func (f *fakeEnvoy) Do(ctx context.Context, _, path string) (string, error) {
 	return "LIVE\n", f.answer(ctx)
 }
 
-// TestStatus is what load balancers are told in each state.
+// TestStatus checks what load balancers are told in each state.
 func TestStatus(t *testing.T) {
 	live := func(context.Context) error { return nil }
 	for _, test := range []struct {
@@ -95,8 +95,8 @@ func expectStatus(t *testing.T, h http.Handler, path string, code int, text stri
 	}
 }
 
-// TestStatusIsAskedOnce keeps a crowd of checks from Envoy, and an answer of before
-// the end from whoever asks at the end.
+// TestStatusIsAskedOnce: many concurrent checks cause one request to Envoy. A check at the
+// end does not get an answer from before the end.
 func TestStatusIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving, end := context.WithCancel(t.Context())
@@ -124,8 +124,8 @@ func TestStatusIsAskedOnce(t *testing.T) {
 	})
 }
 
-// TestServeStatus serves from the start of an agent to its end, on the address that
-// it is given, and not at all without one.
+// TestServeStatus: the status is served from the start of an agent to its end, on the given
+// address, and not at all without one.
 func TestServeStatus(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,8 +163,8 @@ func TestServeStatus(t *testing.T) {
 	stop()
 }
 
-// TestStatusServesMetrics has the page of metrics beside the status where there is
-// one, and nothing there where there is none.
+// TestStatusServesMetrics: the metrics are served beside the status if there are any, and
+// are not found otherwise.
 func TestStatusServesMetrics(t *testing.T) {
 	for _, with := range []bool{true, false} {
 		s, want := &status{}, http.StatusNotFound

@@ -33,8 +33,7 @@ func ends(t *testing.T, p *processes, name string) {
 	}
 }
 
-// sleeper runs this binary as an Envoy with a name, until the returned function is
-// called.
+// sleeper runs this binary as an Envoy with a name, until the returned function is called.
 func sleeper(t *testing.T, name string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -51,8 +50,8 @@ func sleeper(t *testing.T, name string) (end func()) {
 	return end
 }
 
-// TestSuccessorIsNamed: what has ended is told together with the process that was
-// started last, whatever became of those in between and of the agent.
+// TestSuccessorIsNamed: ended processes are reported together with the process that was
+// started last, whatever happened to those in between and to the agent.
 func TestSuccessorIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "processes.json")
 	p, err := openProcesses(path)
@@ -93,8 +92,8 @@ func TestSuccessorIsNamed(t *testing.T) {
 	check("when some were told", contract.Ended{Processes: []string{third, fourth}})
 }
 
-// TestFirstOfManyIsKept: of Envoys that die one after another without ever being
-// linked, the control plane counts on the one before them.
+// TestFirstOfManyIsKept: of Envoys that die one after another without ever being linked,
+// the control plane counts only the one before them.
 func TestFirstOfManyIsKept(t *testing.T) {
 	p, err := openProcesses(filepath.Join(t.TempDir(), "processes.json"))
 	if err != nil {
@@ -113,7 +112,7 @@ func TestFirstOfManyIsKept(t *testing.T) {
 }
 
 // TestOneThatRunsIsNotForgotten: however many die after it, an Envoy that could not be
-// stopped is known at the next start, and nothing counts as following it.
+// stopped is known at the next start, and no process counts as its successor.
 func TestOneThatRunsIsNotForgotten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "processes.json")
 	p, err := openProcesses(path)
@@ -138,8 +137,8 @@ func TestOneThatRunsIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestProcessThatCannotBeNoted is not started, so it succeeds nobody and keeps nothing
-// from being told.
+// TestProcessThatCannotBeNoted: a process that cannot be stored is not started. So it is no
+// successor and does not delay reports.
 func TestProcessThatCannotBeNoted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -162,7 +161,8 @@ func TestProcessThatCannotBeNoted(t *testing.T) {
 	}
 }
 
-// left is an agent whose predecessor has left an Envoy that has ended, and trust.
+// left returns an agent whose predecessor has left an Envoy that has ended, and a trust
+// file.
 func left(t *testing.T, o Options) (a *Agent, ended, trust string) {
 	t.Helper()
 	a = newAgent(t, o)
@@ -175,9 +175,9 @@ func left(t *testing.T, o Options) (a *Agent, ended, trust string) {
 	return a, ended, trust
 }
 
-// TestTrustIsNotGoneWhileAnEnvoyRuns: an Envoy that cannot be stopped has read the
-// trust, and may not be linked yet. So an agent that leaves it behind does not say
-// that the trust is gone.
+// TestTrustIsNotGoneWhileAnEnvoyRuns: an Envoy that cannot be stopped has read the trust,
+// and may not be linked yet. So an agent that leaves it behind does not report the trust as
+// gone.
 func TestTrustIsNotGoneWhileAnEnvoyRuns(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")
@@ -195,8 +195,8 @@ func TestTrustIsNotGoneWhileAnEnvoyRuns(t *testing.T) {
 	}
 }
 
-// TestAgentThatNeverBegins: an agent that is turned down starts no Envoy any more.
-// Nobody needs what the last one believed, and nobody shall wait for that one.
+// TestAgentThatNeverBegins: an agent that is refused starts no Envoy any more. The trust of
+// the last Envoy is not needed, and no revocation must wait for that Envoy.
 func TestAgentThatNeverBegins(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")
@@ -214,7 +214,7 @@ func TestAgentThatNeverBegins(t *testing.T) {
 	if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v", err)
 	}
-	for _, gone := range []bool{false, true} { // whether it is there, and then what is removed meanwhile
+	for _, gone := range []bool{false, true} { // first whether the control plane answers, then what was removed meanwhile
 		select {
 		case got := <-bodies:
 			if diff := cmp.Diff(contract.Ended{Processes: []string{ended}, Gone: gone}, got); diff != "" {
@@ -229,9 +229,9 @@ func TestAgentThatNeverBegins(t *testing.T) {
 	}
 }
 
-// TestTrustOutlivesAControlPlaneThatIsAway: a gateway that ends in good order while nobody
-// can be told keeps what it may believe, as one that is killed does. One that is answered,
-// be it with a refusal, does not.
+// TestTrustOutlivesAControlPlaneThatIsAway: a gateway that ends in good order while the
+// control plane is away keeps its trust, as a killed one does. A gateway that gets an
+// answer, even a refusal, does not.
 func TestTrustOutlivesAControlPlaneThatIsAway(t *testing.T) {
 	for status, stays := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusTooEarly: false, http.StatusUnauthorized: false} {
 		cp := newControlPlane(t)
@@ -249,8 +249,8 @@ func TestTrustOutlivesAControlPlaneThatIsAway(t *testing.T) {
 	}
 }
 
-// TestBelieves: what lets a filter read Redis without the control plane, by the rules of
-// the filter.
+// TestBelieves checks, by the rules of the filter, what lets a filter read Redis without
+// the control plane.
 func TestBelieves(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), contract.TrustFile)
@@ -292,8 +292,8 @@ func TestBelieves(t *testing.T) {
 	}
 }
 
-// TestSlowEarDoesNotKeepTheDataplane: a control plane that does not answer at one
-// place is still told at the other that the proxy leaves.
+// TestSlowEarDoesNotKeepTheDataplane: if the control plane does not answer the report of
+// ended Envoys, it is still told that the proxy leaves.
 func TestSlowEarDoesNotKeepTheDataplane(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")
@@ -321,8 +321,8 @@ func TestSlowEarDoesNotKeepTheDataplane(t *testing.T) {
 	}
 }
 
-// TestRegisteredAndNotStarted: a proxy that has registered and cannot be started is
-// taken away again.
+// TestRegisteredAndNotStarted: a proxy that has registered but cannot be started is
+// deregistered.
 func TestRegisteredAndNotStarted(t *testing.T) {
 	p := newJoinPlane(t)
 	o, _ := p.options(t)

@@ -11,12 +11,12 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// tokensEvery is how often Redis is looked at, at most, for those who look at the conditions.
-// Each look is a connection.
+// tokensEvery bounds how often requests for the conditions make the agent check Redis. Each
+// check opens a connection.
 const tokensEvery = contract.Lease
 
-// watchTokenChecks judges while the control plane is away, whoever looks: each attempt to
-// reach it is an occasion.
+// watchTokenChecks checks while the control plane is away, even if nobody requests the
+// conditions. Each attempt to reach the control plane triggers it.
 func (a *Agent) watchTokenChecks(ctx context.Context) {
 	now, lost, last := time.Now(), a.lost.Load(), a.looked.Load()
 	if lost != nil && now.Sub(*lost) >= contract.Lease && (last == nil || now.Sub(*last) >= tokensEvery) {
@@ -24,10 +24,10 @@ func (a *Agent) watchTokenChecks(ctx context.Context) {
 	}
 }
 
-// judgeTokenChecks says whether the filter of this proxy can decide tokens, by asking what
-// it asks: it looks into Redis itself, because a filter says nothing while no request comes.
-// The control plane answers for a Redis that cannot be read, and Redis for a control plane
-// that is away.
+// judgeTokenChecks finds out whether the filter of this proxy can decide tokens. It reads
+// Redis itself, because a filter reports nothing while there are no requests. The control
+// plane replaces a Redis that cannot be read, and Redis replaces a control plane that is
+// away.
 func (a *Agent) judgeTokenChecks(ctx context.Context) {
 	now := time.Now()
 	a.looked.Store(&now)
@@ -43,7 +43,7 @@ func (a *Agent) judgeTokenChecks(ctx context.Context) {
 	} else {
 		a.conditions.Good(conditionRedis)
 	}
-	lost := a.lost.Load() // it may have come back while Redis was asked
+	lost := a.lost.Load() // the control plane may have come back while Redis was asked
 	if lost == nil || now.Sub(*lost) < contract.Lease || why == "" {
 		a.conditions.Good(conditionTokenChecks)
 		return
@@ -53,15 +53,15 @@ func (a *Agent) judgeTokenChecks(ctx context.Context) {
 		a.Address, why)})
 }
 
-// checksTokens reports whether a filter of this proxy was told where tokens are, which is
-// done once its node checks some.
+// checksTokens reports whether a filter of this proxy was told where tokens are. It is told
+// once its node checks tokens.
 func (a *Agent) checksTokens() bool {
 	_, err := os.Stat(filepath.Join(a.dir.path, contract.Level2File))
 	return err == nil
 }
 
-// redisTrouble says why the filter could not decide tokens by Redis alone, "" if it could.
-// where is the reason if there is a Redis that was named to it and that cannot be read.
+// redisTrouble returns why the filter could not decide tokens by Redis alone, "" if it
+// could. where is the reason if the filter was given a Redis that cannot be read.
 func (a *Agent) redisTrouble(ctx context.Context, now time.Time) (where, why string) {
 	var said struct {
 		Trust contract.Trust `json:"trust"`

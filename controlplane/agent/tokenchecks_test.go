@@ -14,9 +14,10 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestTokenChecksStop: with the control plane and its Redis away no token can be decided.
-// The proxy stays ready for what needs none, and says so with both causes; with one of
-// them it goes on. What checks no token says nothing of the kind.
+// TestTokenChecksStop: with both the control plane and its Redis away, no token can be
+// decided. The proxy stays ready for requests that need none, and reports both causes. With
+// only one of them away, checks continue. A proxy that checks no tokens reports nothing of
+// this.
 func TestTokenChecksStop(t *testing.T) {
 	cp := newControlPlane(t)
 	o, _ := cp.options(t, "gw")

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// watchToken says when the node token nears its end without a successor, until ctx ends.
-// Whoever puts one into the file tells nobody, so that it is read again now and then.
+// watchToken reports when the node token nears its end without a successor, until ctx ends.
+// Replacing the file causes no event, so the file is read again at intervals.
 func (a *Agent) watchToken(ctx context.Context) {
 	a.conditions.Probe(conditionToken, func(context.Context) { a.judgeToken(time.Now()) })
 	for ctx.Err() == nil {
@@ -18,21 +18,22 @@ func (a *Agent) watchToken(ctx context.Context) {
 		if next.IsZero() || again.Before(next) {
 			next = again
 		}
-		_ = alarm.Wait(ctx, time.Now, next) // the loop sees that ctx has ended
+		_ = alarm.Wait(ctx, time.Now, next) // the loop checks ctx
 	}
 }
 
-// judgeToken says how it is with the node token, and when to look again. There is notice
-// for a sixth of its life, 30 days at most, as for certificates: the agent of a gateway
-// takes a successor when a third is left, so a sixth says that this does not work.
+// judgeToken sets the condition of the node token, and returns when to check again. It
+// warns in the last sixth of the token's life, at most 30 days, as for certificates. The
+// agent of a gateway renews the token when a third is left, so a warning says that this
+// does not work.
 func (a *Agent) judgeToken(now time.Time) (next time.Time) {
 	token, err := a.token()
 	if err != nil {
-		return time.Time{} // whoever connects with it says so
+		return time.Time{} // the next connection reports the error
 	}
 	life, err := lifeOf(token)
 	if err != nil {
-		a.conditions.Good(conditionToken) // one that says nothing of an end has none
+		a.conditions.Good(conditionToken) // a token without an end does not expire
 		return time.Time{}
 	}
 	f, next := health.Certificates(now, []health.Certificate{{
@@ -43,7 +44,7 @@ func (a *Agent) judgeToken(now time.Time) (next time.Time) {
 	return next
 }
 
-// successor says where the next token is from, and why it has not come.
+// successor says where the next token comes from, and why it has not come.
 func (a *Agent) successor() string {
 	if a.Sidecar != nil {
 		return "tokens of sidecars are not renewed by themselves. Put a new one there (POST /tokens/dataplane of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"

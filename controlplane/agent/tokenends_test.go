@@ -16,9 +16,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// TestTokenThatEnds: there is notice of the end of a token for a sixth of its life, of
-// whichever kind of proxy it is and whyever it has no successor, in one line of the log;
-// and no more once there is one.
+// TestTokenThatEnds: the end of a token is reported in the last sixth of its life, for each
+// kind of proxy and for each reason why there is no successor, in one line of the log. The
+// report ends once there is a successor.
 func TestTokenThatEnds(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, tc := range map[string]struct {

@@ -16,30 +16,31 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Bounds of what a control plane may have trusted.
+// Limits for the authorities that a control plane may make a node trust.
 const (
 	maxRoots      = 8
 	maxRootsBytes = 32 << 10
 )
 
-// trust is what certificates of the control plane's data-plane server are verified
-// against: the operator's file, and what the control plane has said since then by a
-// connection that was verified. That is kept in the run directory, where the filter
-// reads it for each connection. Another content of the operator's file voids it.
+// trust holds the authorities by which certificates of the control plane's data-plane
+// server are verified: those in the operator's file, or those that the control plane has
+// named since then over a verified connection. The latter are kept in the run directory,
+// where the filter reads them for each connection. If the operator's file changes, they are
+// void.
 type trust struct {
 	given, learned string // files
 	host           string
-	// changed, if set, is called when something else is trusted than before.
+	// changed, if set, is called when the trusted authorities have changed.
 	changed func()
 
 	mu sync.Mutex
 }
 
-// heading stands in the learned file before the certificates; its rest is the digest of
-// the operator's file under which they were learned. Readers of PEM pass it over.
+// heading is the first line of the learned file. It is followed by the digest of the
+// operator's file for which the certificates were learned. PEM readers ignore this line.
 const heading = "Learned from the control plane by: "
 
-// open makes the learned file, of the operator's if there is none for it.
+// open creates the learned file from the operator's file, unless it exists for that file.
 func (t *trust) open() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,8 +60,8 @@ func (t *trust) keep(text []byte) error {
 	return err
 }
 
-// trusted returns the certificates that are trusted at this moment; learned says that
-// they are not those of the operator's file, because the control plane has said so.
+// trusted returns the certificates that are trusted now. learned says that the control
+// plane has replaced those of the operator's file.
 func (t *trust) trusted() (certificates []byte, learned bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +78,7 @@ func (t *trust) trusted() (certificates []byte, learned bool, err error) {
 	return certificates, !bytes.Equal(certificates, was), nil
 }
 
-// roots returns what is trusted at this moment.
+// roots returns the authorities that are trusted now.
 func (t *trust) roots() (*x509.CertPool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +87,7 @@ func (t *trust) roots() (*x509.CertPool, error) {
 		return nil, err
 	}
 	if stale {
-		_ = t.keep(text) // whoever needs the run directory says what is wrong with it
+		_ = t.keep(text) // other users of the run directory report what is wrong with it
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
@@ -95,8 +96,8 @@ func (t *trust) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// text is what the learned file holds; stale says that it does not, because it is not of
-// the operator's file.
+// text returns what the learned file has to hold. stale says that the file does not hold
+// it, because it belongs to another operator's file.
 func (t *trust) text() (text []byte, stale bool, err error) {
 	given, err := os.ReadFile(t.given)
 	if err != nil {
@@ -122,7 +123,7 @@ func headingOf(given []byte) string {
 	return heading + hex.EncodeToString(sum[:]) + "\n"
 }
 
-// certificatesOf returns the certificates of a text, and how many there are.
+// certificatesOf returns the certificates of a text, and their number.
 func certificatesOf(text []byte) (out []byte, n int) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {
@@ -133,8 +134,9 @@ func certificatesOf(text []byte) (out []byte, n int) {
 	return out, n
 }
 
-// learn keeps what the control plane says is to be trusted, before it returns. What
-// would not trust the very server that says so is refused: the node could not come back.
+// learn stores the authorities that the control plane wants trusted, before it returns. It
+// refuses authorities that would not trust the server that sent them, because the node
+// could not connect again.
 func (t *trust) learn(bundle []byte, by tls.ConnectionState) error {
 	roots, n := certificatesOf(bundle)
 	if n == 0 || n > maxRoots || len(bundle) > maxRootsBytes {
@@ -160,7 +162,7 @@ func (t *trust) learn(bundle []byte, by tls.ConnectionState) error {
 	return t.keep(text)
 }
 
-// verifyConnection is for [tls.Config.VerifyConnection].
+// verifyConnection implements [tls.Config.VerifyConnection].
 func (t *trust) verifyConnection(s tls.ConnectionState) error {
 	roots, err := t.roots()
 	if err != nil {
@@ -169,7 +171,7 @@ func (t *trust) verifyConnection(s tls.ConnectionState) error {
 	return verify(s, roots, t.host)
 }
 
-// verify demands that a server is the data-plane server of this name.
+// verify checks that a server is the data-plane server with this host name.
 func verify(s tls.ConnectionState, roots *x509.CertPool, host string) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("the server shows no certificate")

@@ -16,9 +16,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// TestTrustIsLearned: a node that heard of the next authority in time follows the
-// control plane through its replacement, over restarts of the node too; what would cut
-// it off is refused; and another file of the operator's begins anew.
+// TestTrustIsLearned: a node that heard of the next authority in time follows the control
+// plane through its replacement, also over restarts of the node. Authorities that would cut
+// it off are refused. Another operator's file starts anew.
 func TestTrustIsLearned(t *testing.T) {
 	s := memstore.New()
 	t.Cleanup(func() { _ = s.Close() })
@@ -77,7 +77,7 @@ func TestTrustIsLearned(t *testing.T) {
 		if err := n.learn(a.PEM(), by); err != nil {
 			t.Fatal(err)
 		}
-		n = node() // it starts again
+		n = node() // the node starts again
 	}
 	by, err := reach(n)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestTrustIsLearned(t *testing.T) {
 	if _, err := reach(n); err != nil {
 		t.Error(err)
 	}
-	// One that was away all the time, or gets the old file again.
+	// A node that was away all the time, or gets the old file again, fails.
 	if err := os.WriteFile(given, append(first, '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}

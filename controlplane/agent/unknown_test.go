@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What a filter left in the run directory is removed before Envoy starts if the control
-// plane counts on no filter of the node: it was said to be gone for good, and nobody has
-// waited for it since.
+// The trust file in the run directory is removed before Envoy starts if the control plane
+// counts no filter of the node: an operator has declared the node gone for good, and no
+// revocation has waited for it since.
 func TestForgottenNodeForgets(t *testing.T) {
 	for name, remembered := range map[string]bool{"it is remembered": true, "it was forgotten": false} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestForgottenNodeForgets(t *testing.T) {
 	}
 }
 
-// A gateway that was removed and is still there enrols again.
+// A gateway that was removed but still runs enrols again.
 func TestRemovedGatewayEnrolsAgain(t *testing.T) {
 	cp := newControlPlane(t)
 	enrolled := make(chan string, 1)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Substitute replaces every {{ name }} of a text by the value of the variable.
-// Nothing else has a meaning inside the braces, and values are not looked at
-// again. An unknown variable and braces that do not close are errors.
+// Substitute replaces every {{ name }} in a text by the value of the variable. Nothing else
+// has a meaning inside the braces, and values are not substituted again. Unknown variables
+// and unclosed braces are errors.
 func Substitute(text string, variables map[string]string) (string, error) {
 	var b strings.Builder
 	for {

@@ -27,7 +27,7 @@ func TestSubstitute(t *testing.T) {
 	}
 }
 
-// FuzzSubstitute compares with a replacement that knows the one variable.
+// FuzzSubstitute compares with a simple replacement that knows the one variable.
 func FuzzSubstitute(f *testing.F) {
 	f.Add("a {{k}} b", "v")
 	f.Add("{{", "v")

@@ -1,7 +1,7 @@
 package agent
 
-// versions are the same in enrolments of sidecars, from which they get into the
-// bootstrap, and in streams, which are the relay's and not Envoy's.
+// versions returns the versions for two places: enrolments of sidecars, from which they get
+// into the bootstrap, and streams, which belong to the relay and not to Envoy.
 func (a *Agent) versions() map[string]any {
 	version := func(v string) map[string]any { return map[string]any{"version": v} }
 	out := map[string]any{"meshDp": version(a.Versions.Agent), "proxy": version(a.Versions.Envoy)}

@@ -11,11 +11,10 @@ import (
 	"github.com/meshgate/meshgate/xds/accesslog"
 )
 
-// million is what shares are counted in.
+// million is the unit in which Envoy counts shares.
 const million = 1_000_000
 
-// accessLogSettings are what the control plane says of the access log of its
-// proxies.
+// accessLogSettings returns the settings of the access logs of all proxies.
 func accessLogSettings(c *config.AccessLog) (accesslog.Settings, error) {
 	if c.Format != "" {
 		if _, err := accesslog.Parse(c.Format); err != nil {
@@ -27,7 +26,7 @@ func accessLogSettings(c *config.AccessLog) (accesslog.Settings, error) {
 	}, nil
 }
 
-// AccessLogFile is where a proxy of this process logs.
+// AccessLogFile says where and how a proxy of this process writes its access log.
 func AccessLogFile(c *config.AccessLog) (agent.AccessLog, error) {
 	out := agent.AccessLog{Path: c.Path, MaxSize: c.MaxSize, Keep: c.Keep}
 	if c.Path == "" {

@@ -22,13 +22,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
 
-// epochKind is that of what is remembered of Redis.
+// epochKind returns the kind that stores what the control plane remembers of Redis.
 func epochKind() *model.Kind {
 	kinds := revoke.Kinds()
 	return kinds[slices.IndexFunc(kinds, func(k *model.Kind) bool { return k.Name == "revocation_epoch" })]
 }
 
-// original is a state directory in use that holds a consumer and trusts a Redis.
+// original makes a state directory that is in use, holds a consumer and trusts a Redis.
 func original(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func original(t *testing.T) string {
 	return dir
 }
 
-// textFile is a file that only its owner can read.
+// textFile makes a file that only its owner can read.
 func textFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -77,8 +77,8 @@ func restoreAs(t *testing.T, args ...string) (string, error) {
 	})
 }
 
-// asCommand reads a file's name and pairs of a flag and its value: settings, and those of
-// the command itself.
+// asCommand takes a file name and pairs of a flag and its value. Flags that are settings go
+// into the configuration; the others belong to the command.
 func asCommand(t *testing.T, args []string, do func(c *config.Config, file string, flags map[string]string, out io.Writer) error) (string, error) {
 	t.Helper()
 	settings, flags := map[string]string{}, map[string]string{}
@@ -110,8 +110,8 @@ func backedUp(t *testing.T, dir string, args ...string) (file, output string) {
 	return file, output
 }
 
-// TestRestore takes a backup of a state directory in use, with the key apart and with
-// the key under a passphrase, and makes another one of it.
+// TestRestore makes backups of a state directory in use: one without the key, and one with
+// the key under a passphrase. It restores each into a new directory.
 func TestRestore(t *testing.T) {
 	dir := original(t)
 	key, pass := filepath.Join(dir, "encryption.key"), textFile(t, "correct horse\n")
@@ -153,7 +153,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// restored looks at what a restored state directory holds.
+// restored checks what a restored state directory holds.
 func restored(t *testing.T, dir string) {
 	t.Helper()
 	cp, _ := stateOf(t, dir)
@@ -178,7 +178,7 @@ func restored(t *testing.T, dir string) {
 	}
 }
 
-// TestRestoreRefuses: nothing is left in the state directory.
+// TestRestoreRefuses: a refused restore leaves nothing in the state directory.
 func TestRestoreRefuses(t *testing.T) {
 	dir := original(t)
 	key := filepath.Join(dir, "encryption.key")
@@ -230,7 +230,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestBackupRefuses makes no backup of nothing, over nothing, and with no wrong key.
+// TestBackupRefuses: a backup fails if there is nothing to back up, if the file already
+// exists, and if the key is wrong.
 func TestBackupRefuses(t *testing.T) {
 	dir := original(t)
 	file, _ := backedUp(t, dir)

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// judgeBackup says on the board what became of a backup of the schedule. Nobody waits for
-// one, so that nobody would miss it before it is needed.
+// judgeBackup reports the outcome of a scheduled backup as a condition. Without it, nobody
+// would notice a failed backup before the backup is needed.
 func (cp *ControlPlane) judgeBackup(err error) {
 	if err == nil {
 		cp.ready.conditions.Good(conditionBackups)
@@ -26,7 +26,7 @@ func (cp *ControlPlane) judgeBackup(err error) {
 		cp.cfg.Backup.Directory, newest, err)})
 }
 
-// backupReason is the reason of an error of a backup.
+// backupReason returns the reason that a condition gives for an error of a backup.
 func backupReason(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):

@@ -17,15 +17,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// TestFailingBackupIsACondition: a schedule that cannot write says so in one line of the
-// log and for as long as it lasts in /ready and GET /conditions, which meshgate status
-// asks. The next backup ends it.
+// TestFailingBackupIsACondition: a schedule that cannot write reports this with one line in
+// the log. As long as it lasts, /ready and GET /conditions, which meshgate status asks, show
+// it too. The next successful backup ends it.
 func TestFailingBackupIsACondition(t *testing.T) {
 	cp, log := stateOf(t, t.TempDir())
 	if err := cp.openStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cp.closers.run(t.Context()) // a bubble knows of no goroutines outside of it
+	cp.closers.run(t.Context()) // a bubble must not wait for goroutines outside of it
 	cp.cfg.Backup.Every, cp.cfg.Backup.Keep = time.Hour, 2
 	cp.cfg.Backup.Directory = filepath.Join(t.TempDir(), "backups")
 	if err := os.WriteFile(cp.cfg.Backup.Directory, nil, 0o600); err != nil {
@@ -66,7 +66,7 @@ func TestFailingBackupIsACondition(t *testing.T) {
 	})
 }
 
-// TestBackupReasons: what is to be done about them differs.
+// TestBackupReasons: errors with different remedies have different reasons.
 func TestBackupReasons(t *testing.T) {
 	for err, want := range map[error]string{
 		syscall.ENOSPC: "disk_full", syscall.EROFS: "read_only", fs.ErrPermission: "no_permission", syscall.ENOTDIR: "failed", errors.New("busy"): "failed",

@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
-// WriteBackup writes a backup and says what it needs to be restored.
+// WriteBackup writes a backup and prints what a restore will need.
 func WriteBackup(ctx context.Context, c *config.Config, file, passphraseFile string, out io.Writer) error {
 	source, err := backupSource(c)
 	if err != nil {
@@ -38,7 +38,7 @@ func WriteBackup(ctx context.Context, c *config.Config, file, passphraseFile str
 	return nil
 }
 
-// backupSource is what is backed up, without the key.
+// backupSource returns what a backup contains, without the key.
 func backupSource(c *config.Config) (backup.Source, error) {
 	s := backup.Source{Main: c.Store.SQLite.Path, Status: statusPath(c), Program: version.Program}
 	if c.Store.Type == "memory" {
@@ -51,18 +51,19 @@ func backupSource(c *config.Config) (backup.Source, error) {
 	return s, fault.NotBegun(err)
 }
 
-// withKey adds the key, if it is the right one.
+// withKey adds the encryption key if it opens the database.
 func withKey(ctx context.Context, c *config.Config, s *backup.Source, passphraseFile string) (err error) {
 	if s.Passphrase, err = backup.Passphrase(passphraseFile); err != nil {
 		return fault.NotBegun(fmt.Errorf("--passphrase-file: %w", err))
 	}
 	s.Key = backupKeys(&c.Store)
-	_, err = s.Key(ctx, s.Main) // before anything is written
+	_, err = s.Key(ctx, s.Main) // verify the key before anything is written
 	return err
 }
 
-// backupSchedule is that of the settings, nil if there is none. The key is not in such
-// a backup: a passphrase that the control plane could read would lie beside it.
+// backupSchedule returns the schedule of the settings, or nil if there is none. Such a backup
+// does not contain the key: the control plane could only encrypt the key with a passphrase
+// that it can read, and that would lie beside the backup.
 func (cp *ControlPlane) backupSchedule() *backup.Schedule {
 	c := cp.cfg
 	if c.Backup.Every == 0 {

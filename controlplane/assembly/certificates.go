@@ -16,8 +16,8 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
-// certificates are those that nobody renews by himself. What the authority signs is
-// made anew in time, and proxies look at what they hold.
+// certificates lists the certificates that only the operator can renew. Certificates that the
+// authority signs are left out: they are renewed in time, and proxies watch theirs.
 func (cp *ControlPlane) certificates() []health.Certificate {
 	list := certificatesOf(cp.authority.PEM(), "the authority of the control plane ("+cp.CAFile+")",
 		"with it every certificate of the data plane ends, and proxies refuse the control plane: replace it in time with meshgate keys rotate control-plane-ca (docs/operations/keys.md)")
@@ -38,7 +38,7 @@ func certificatesOf(text []byte, what, do string) (list []health.Certificate) {
 	return list
 }
 
-// judgeCertificates says how it is with them, and when to look again.
+// judgeCertificates sets the condition of the certificates, and returns when to look again.
 func (cp *ControlPlane) judgeCertificates(now time.Time) (next time.Time) {
 	f, next := health.Certificates(now, cp.certificates())
 	cp.ready.conditions.Set(conditionCertificates, f)
@@ -46,7 +46,7 @@ func (cp *ControlPlane) judgeCertificates(now time.Time) (next time.Time) {
 }
 
 // watchCertificates looks at the certificates whenever one comes near its end, until ctx
-// ends. That a file was replaced is seen by whoever asks for /ready.
+// ends. It does not notice that a file was replaced; requests of /ready look again.
 func (cp *ControlPlane) watchCertificates(ctx context.Context) error {
 	cp.ready.conditions.Probe(conditionCertificates, func(context.Context) { cp.judgeCertificates(time.Now()) })
 	for {
@@ -61,9 +61,9 @@ func (cp *ControlPlane) watchCertificates(ctx context.Context) error {
 	}
 }
 
-// writeCA writes the certificates of the authority for others, who see the old ones or
-// the new ones. A file that says the same already is left alone: a disk that is full
-// must not cost the file that proxies are given.
+// writeCA writes the certificates of the authority into a file for others. Readers see either
+// the old or the new certificates. A file that is up to date is left alone, so that a full
+// disk cannot destroy the file that proxies are given.
 func writeCA(path string, text []byte) error {
 	if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, text) { //nolint:gosec // below the state directory
 		return nil
@@ -79,7 +79,7 @@ func writeCA(path string, text []byte) error {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// writeSynced writes a public file to the disk, and not only to its cache.
+// writeSynced writes a public file and waits until it is on the disk.
 func writeSynced(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // public certificates
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// withSecrets are resources of every kind that has secret members, in the order in
-// which they can be created. $S is a secret, $B one in base64.
+// withSecrets holds a resource of every kind that has secret members, in an order in which
+// they can be created. $S stands for a secret, $B for a secret in base64.
 var withSecrets = []struct {
 	kind *model.Kind
 	spec string
@@ -50,10 +50,10 @@ var withSecrets = []struct {
 	{identity.Keys, `{"key":"$B","certificate":"$B","id":"shown"}`},
 }
 
-// idOfAll is the name of these resources, $ID in their specs.
+// idOfAll is the name of all these resources. It replaces $ID in their specs.
 const idOfAll = "10000000-0000-4000-8000-000000000000"
 
-// secrets makes secrets, and knows in which forms none may be found again.
+// secrets makes secrets and knows all forms in which they must not appear.
 type secrets struct {
 	n     int
 	forms [][]byte
@@ -84,8 +84,9 @@ func (s *secrets) fill(text string) string {
 	return text
 }
 
-// TestNoSecretIsRecorded writes, changes and deletes every kind with every secret
-// member, and looks for the secrets in what is recorded and in the whole database.
+// TestNoSecretIsRecorded creates, changes and deletes a resource of every kind with all its
+// secret members. It then looks for the secrets in the change records and in the whole
+// database.
 func TestNoSecretIsRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	keys, err := seal.New(bytes.Repeat([]byte{7}, seal.RootSize))
@@ -154,7 +155,7 @@ func TestNoSecretIsRecorded(t *testing.T) {
 	everySecret(t, recorded)
 }
 
-// changesOnly leaves out what the table of resources holds in clear.
+// changesOnly removes what the table of resources holds in clear text.
 func changesOnly(raw []byte) []byte {
 	open := []byte(`"Authorization":[`)
 	for at := bytes.Index(raw, open); at >= 0; at = bytes.Index(raw, open) {
@@ -185,7 +186,8 @@ func recordsOf(t *testing.T, s store.Store) (list []store.ChangeRecord) {
 	return list
 }
 
-// everySecret demands that each declared secret was there, and each kind that has some.
+// everySecret checks that each declared secret was recorded, and that no sealed kind declares
+// none.
 func everySecret(t *testing.T, recorded []store.ChangeRecord) {
 	t.Helper()
 	for _, k := range changes.Listed(AllKinds()) {
@@ -207,8 +209,8 @@ func everySecret(t *testing.T, recorded []store.ChangeRecord) {
 	}
 }
 
-// TestMembersOfSealedKinds lists every member of the kinds that have secrets, and
-// whether its values are shown. Whoever adds a member decides here.
+// TestMembersOfSealedKinds lists every member of the kinds that have secrets, and whether its
+// values are shown. Somebody who adds a member has to decide here.
 func TestMembersOfSealedKinds(t *testing.T) {
 	var lines []string
 	for _, k := range changes.Listed(AllKinds()) {
@@ -231,11 +233,11 @@ func TestMembersOfSealedKinds(t *testing.T) {
 		}
 	}
 	got := strings.Join(lines, "\n") + "\n"
-	// Secret members are added to Secrets of their kind before the file is written anew.
+	// Add secret members to Secrets of their kind before you write the file anew.
 	golden.Compare(t, "testdata/sealed-members.golden", []byte(got))
 }
 
-// schemaPaths lists the leaves of entities.
+// schemaPaths lists the leaves of a schema.
 func schemaPaths(s *model.Schema, path string, out []string) []string {
 	for i := range s.Fields {
 		f := &s.Fields[i]
@@ -259,7 +261,7 @@ func schemaPaths(s *model.Schema, path string, out []string) []string {
 	return out
 }
 
-// typePaths lists the leaves of a type as JSON shows it.
+// typePaths lists the leaves of a type as they appear in JSON.
 func typePaths(t reflect.Type, path string) (out []string) {
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -13,14 +13,14 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// clocks is what is known of the clock of this machine: whether it was set, and how far
-// it is from that of Redis. Both are one condition, of which the worse is shown.
+// clocks watches the clock of this machine: whether it was set, and how far it is from the
+// clock of Redis. Both share one condition, which shows the worse of the two.
 type clocks struct {
 	board *health.Board
 	wall  *steady.Clock
 
 	mu    sync.Mutex
-	redis time.Duration // by how much the clock of Redis is ahead
+	redis time.Duration // how far the clock of Redis is ahead
 }
 
 func newClocks(b *health.Board, wall *steady.Clock) *clocks {
@@ -29,7 +29,7 @@ func newClocks(b *health.Board, wall *steady.Clock) *clocks {
 	return c
 }
 
-// redisAhead is for [revoke.Options.RedisAhead].
+// redisAhead implements [revoke.Options.RedisAhead].
 func (c *clocks) redisAhead(ahead time.Duration) {
 	c.mu.Lock()
 	c.redis = ahead
@@ -37,7 +37,7 @@ func (c *clocks) redisAhead(ahead time.Duration) {
 	c.judge()
 }
 
-// judge says how it is with the clocks.
+// judge sets the condition of the clocks.
 func (c *clocks) judge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,8 @@ func (c *clocks) judge() {
 	}
 }
 
-// watch looks at the clock until ctx ends. Nobody is told when a clock is set.
+// watch looks at the clock until ctx ends. It has to poll, because the system does not report
+// that a clock is set.
 func (c *clocks) watch(ctx context.Context) error {
 	tick := time.NewTicker(alarm.Slice)
 	defer tick.Stop()

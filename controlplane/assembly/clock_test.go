@@ -9,9 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/steady"
 )
 
-// TestClockThatWasSet: a clock that was set is a condition, which says so before anything
-// else and says how it ends; whoever looks when it is over finds that it is. One line of
-// the log says each.
+// TestClockThatWasSet: a clock that was set is a condition at once, with a text that says how
+// it ends. A request after its end finds the condition good. The log has one line for its
+// beginning and one for its end.
 func TestClockThatWasSet(t *testing.T) {
 	cp, log := stateOf(t, t.TempDir())
 	cp.ready.serving.Store(true)

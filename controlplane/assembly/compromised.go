@@ -11,9 +11,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 )
 
-// withdraw replaces the keys of a kind because one of them is compromised. When it
-// returns, what was open with their tokens is being ended, also after an error: then the
-// keys may be withdrawn all the same.
+// withdraw replaces the keys of a kind because one of them is compromised. When it returns,
+// even with an error, connections that were opened with their tokens are being ended. This is
+// necessary after an error as well, because the keys may be withdrawn nevertheless.
 func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said string, err error) {
 	var out identity.Withdrawal
 	prefix := "cp/"
@@ -28,7 +28,7 @@ func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said stri
 			k.cp.Log.Error("the gateway beside this control plane has no good token; the next start gives it one", "error", err)
 		}
 	}
-	// Whoever asked may be gone; that must not keep a stream open.
+	// The caller may be gone; that must not keep a stream open.
 	k.cp.recheck(context.WithoutCancel(ctx))
 	if err != nil {
 		return "", err
@@ -37,7 +37,7 @@ func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said stri
 	return k.withdrawn(kind, meshName, prefix, out), nil
 }
 
-// withdrawn says what has happened, and what is to be done.
+// withdrawn describes what has happened and what the operator has to do.
 func (k keyring) withdrawn(kind, meshName, prefix string, out identity.Withdrawal) string {
 	var nodes []string
 	for _, key := range out.Withdrawn {
@@ -59,7 +59,7 @@ func (k keyring) withdrawn(kind, meshName, prefix string, out identity.Withdrawa
 		out.Serial, what, keysNamed(out.Withdrawn), known, endpoint)
 }
 
-// keysNamed names keys for people.
+// keysNamed lists keys in a text for people.
 func keysNamed(serials []string) string {
 	if len(serials) == 1 {
 		return "key " + serials[0]
@@ -67,7 +67,8 @@ func keysNamed(serials []string) string {
 	return "keys " + strings.Join(serials, ", ")
 }
 
-// checkCompromised says what does not belong to the withdrawal of a kind.
+// checkCompromised says why a kind of key cannot be withdrawn. The text is empty if it can,
+// or if no withdrawal is requested.
 func checkCompromised(kind string, r meshapi.KeyRotation) string {
 	if r.Compromised && !slices.Contains(meshapi.Withdrawable, kind) {
 		return "does not belong to " + kind + ", of which docs/operations/keys.md says what to do after a theft"

@@ -27,7 +27,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// states are the keys of a kind by name, each with its state and use.
+// states returns the keys of a kind by name, each with its state and use.
 func (r *running) states(kind string) string {
 	r.t.Helper()
 	keys, err := keyring{r.ControlPlane}.List(r.t.Context())
@@ -43,7 +43,7 @@ func (r *running) states(kind string) string {
 	return strings.Join(out, ", ")
 }
 
-// enrol stores what a gateway says when it enrols, and returns its token.
+// enrol stores the parameters of a gateway, as its enrolment does, and returns its token.
 func (r *running) enrol(name string) (token string) {
 	r.t.Helper()
 	_, err := r.gate.As(model.System("test")).Write(r.t.Context(), model.Credential, func(tx store.Tx) error {
@@ -61,10 +61,10 @@ func (r *running) enrol(name string) (token string) {
 	return token
 }
 
-// TestCompromised: the withdrawal of keys ends what was opened with their tokens before
-// it answers, streams and both links, refuses these tokens with the reason wherever they
-// are shown, and says who needs a new one. The keys go before what is open ends, so that
-// nothing comes back. The caller may be gone meanwhile.
+// TestCompromised: the withdrawal of keys ends streams and both links of their tokens before
+// it answers. The tokens are refused everywhere with the reason, and the answer names the
+// nodes that need new ones. The keys are withdrawn before connections end, so that none can
+// come back. The caller may leave meanwhile.
 func TestCompromised(t *testing.T) {
 	r := startRunning(t, func(r *running, c *xds.Config) { c.Observer = r.mesh.insights })
 	r.put("a", "web")
@@ -85,8 +85,8 @@ func TestCompromised(t *testing.T) {
 			defer cancel()
 			gate := r.gate
 			defer func() { r.gate = gate }()
-			r.gate = admit.New(r.store, leaves{r.revoker, cancel}, AllKinds(), time.Now) // whoever asked is gone
-			r.ownToken = func() error {                                                  // between the withdrawal and the end of what is open
+			r.gate = admit.New(r.store, leaves{r.revoker, cancel}, AllKinds(), time.Now) // the caller is gone
+			r.ownToken = func() error {                                                  // runs between the withdrawal and the end of the connections
 				if _, err := r.authenticate(t.Context(), tc.node, tc.token); !fault.Is(err, fault.Denied) {
 					t.Errorf("what is ended would be let in again: %v", err)
 				}
@@ -115,7 +115,7 @@ func TestCompromised(t *testing.T) {
 	}
 }
 
-// leaves is a revoker whose caller goes once what they asked for is committed.
+// leaves is a revoker whose caller leaves as soon as the withdrawal is committed.
 type leaves struct {
 	admit.Revoker
 	gone func()
@@ -130,7 +130,7 @@ func (l leaves) Begin() (publish func(context.Context, store.Commit) error, aban
 	}, abandon
 }
 
-// dial opens a stream of a node, as its agent does.
+// dial opens an ADS stream of a node, as its agent does.
 func (r *running) dial(node, token string) *xdstest.Client {
 	r.t.Helper()
 	ctx := metadata.AppendToOutgoingContext(r.t.Context(), xds.NodeKey, node)
@@ -142,7 +142,7 @@ func (r *running) dial(node, token string) *xdstest.Client {
 	return client
 }
 
-// listed waits until a node is listed as it should be.
+// listed waits until a node is listed in the expected state.
 func (r *running) listed(node string, as func(nodes.Node) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
@@ -160,8 +160,8 @@ func (r *running) listed(node string, as func(nodes.Node) bool) {
 	}
 }
 
-// TestCompromisedKinds: what is no key of tokens is not withdrawn, and nothing of it
-// happens.
+// TestCompromisedKinds: only keys of tokens can be withdrawn. Other requests are refused and
+// change nothing.
 func TestCompromisedKinds(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	ctx := model.WithActor(t.Context(), model.User("ann"))
@@ -175,8 +175,8 @@ func TestCompromisedKinds(t *testing.T) {
 	}
 }
 
-// TestOwnGatewayAfterWithdrawal: the gateway that runs beside its control plane has a
-// good token again at once.
+// TestOwnGatewayAfterWithdrawal: the gateway that runs beside its control plane gets a valid
+// token at once.
 func TestOwnGatewayAfterWithdrawal(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	r.cfg.Gateway.Name = "gw"
@@ -195,8 +195,8 @@ func TestOwnGatewayAfterWithdrawal(t *testing.T) {
 	}
 }
 
-// TestRemovedNodesAreDropped: nothing is remembered of the tokens and roots of a node
-// that was removed, whichever way: the key of its token can be deleted.
+// TestRemovedNodesAreDropped: when a node is removed, in whichever way, its tokens and roots
+// are forgotten, so that the key of its token can be deleted.
 func TestRemovedNodesAreDropped(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	ctx := model.WithActor(t.Context(), model.User("ann"))

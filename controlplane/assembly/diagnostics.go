@@ -18,13 +18,13 @@ import (
 // readiness says whether the program can do its work.
 type readiness struct {
 	serving atomic.Bool
-	// checks return what is missing, or "".
+	// checks return what is missing, or "" if nothing is.
 	checks []func() string
-	// conditions are what can be the matter; one that has failed is missing, too.
+	// conditions are the known kinds of trouble. A failed one counts as missing.
 	conditions *health.Board
 }
 
-// state returns what is missing, or "", and all conditions.
+// state returns what is missing, or "" if nothing is, and all conditions.
 func (r *readiness) state(ctx context.Context) (missing string, conditions []health.Condition) {
 	conditions = r.conditions.Conditions(ctx)
 	if !r.serving.Load() {
@@ -38,9 +38,9 @@ func (r *readiness) state(ctx context.Context) (missing string, conditions []hea
 	return health.Failure(conditions), conditions
 }
 
-// serve answers 503 only while the process cannot do its work. With a trouble that
-// leaves it most of that it is ready: whoever took it out of service for such a one
-// would end what still works.
+// serve answers 503 only while the process cannot do its work. A process that can still do
+// most of its work is ready in spite of troubles: taking it out of service would end what
+// still works.
 func (r *readiness) serve(w http.ResponseWriter, req *http.Request) {
 	status, a := http.StatusOK, health.Answer{}
 	if a.Message, a.Conditions = r.state(req.Context()); a.Message == "" {
@@ -48,25 +48,25 @@ func (r *readiness) serve(w http.ResponseWriter, req *http.Request) {
 	} else {
 		status = http.StatusServiceUnavailable
 	}
-	_ = httpkit.WriteJSON(w, status, a) // whoever is gone asks again
+	_ = httpkit.WriteJSON(w, status, a) // a caller that is gone asks again
 }
 
-// profiling says whether profiles are offered, and to whom: to whoever shows the
-// token or, if there is none, to everybody who reaches the port.
+// profiling says whether profiles are offered, and to whom: to callers with the token or, if
+// there is no token, to everybody who reaches the port.
 type profiling struct {
 	on    bool
 	token string
 }
 
-// identify says who calls. A request without a valid token is anonymous, not
-// refused: health and metrics are open to everybody who reaches the port.
+// identify returns the caller of a request. A request without a valid token is anonymous and
+// not refused: health and metrics are open to everybody who reaches the port.
 func (p profiling) identify(r *http.Request) (model.Actor, error) {
 	if p.token == "" {
 		return model.Administrator(), nil
 	}
 	who, err := httpkit.Bearer(p.token, model.Administrator())(r)
 	if err != nil {
-		who = model.Anonymous() // the router refuses what needs more
+		who = model.Anonymous() // the router refuses endpoints that need more
 	}
 	return who, nil
 }
@@ -97,8 +97,8 @@ func diagnosticEndpoints(r *readiness, metrics *prometheus.Registry, profiles bo
 	)
 }
 
-// profile serves one profile. The command line is none: nobody needs it to read a
-// profile.
+// profile serves one profile. It does not offer the command line: reading a profile does not
+// need it.
 func profile(w http.ResponseWriter, r *http.Request) {
 	switch name := r.PathValue("profile"); name {
 	case "profile":
@@ -112,7 +112,7 @@ func profile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// closers run in the reverse order in which they were added.
+// closers are run in the reverse order of their addition.
 type closers []func(context.Context)
 
 func (c *closers) add(f func(context.Context)) { *c = append(*c, f) }

@@ -15,9 +15,9 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// TestDiagnosticsMatrix holds every path of the diagnostics port against every
-// kind of credential, with profiles and the administration token on and off.
-// Nothing but the administration token opens what is not open to everybody.
+// TestDiagnosticsMatrix tries every path of the diagnostics port with every kind of
+// credential, with profiles and the administration token on and off. Only the administration
+// token opens what is not open to everybody.
 func TestDiagnosticsMatrix(t *testing.T) {
 	const token = "the administration token"
 	header := func(name, value string) http.Header { return http.Header{name: {value}} }

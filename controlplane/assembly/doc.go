@@ -1,5 +1,6 @@
-// Package assembly makes a control plane of its parts: the store, the planes that plan and
-// publish, the servers and their certificates, what is rotated, measured and looked after.
-// It also knows how one gateway is run beside it, and what a backup of it and a restore
-// are. It decides nothing that the parts could decide; programs and tests open the same.
+// Package assembly builds a control plane from its parts: the store, the planes that plan and
+// publish, the servers and their certificates, key rotation, metrics and conditions. It also
+// knows how one gateway runs beside the control plane, and how a control plane is backed up
+// and restored. It decides nothing that a part could decide, so that programs and tests open
+// the same control plane.
 package assembly

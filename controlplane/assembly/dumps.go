@@ -7,8 +7,8 @@ import (
 	"github.com/meshgate/meshgate/inspect"
 )
 
-// openDumps makes the place that says what nodes have. It is one for all APIs, so that
-// its bounds hold for them together.
+// openDumps makes the source of dumps of nodes. All APIs share it, so that its limits hold
+// for all of them together.
 func (cp *ControlPlane) openDumps() {
 	cp.dumps = inspect.NewDumps(inspect.DumpOptions{
 		Ask:      cp.mesh.admin.Ask,

@@ -23,7 +23,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// everybody lets all links in.
+// everybody accepts all links.
 type everybody struct{}
 
 // Authenticate implements adminlink.Authenticator.
@@ -31,11 +31,12 @@ func (everybody) Authenticate(context.Context, string, string) (time.Time, error
 	return time.Time{}, nil
 }
 
-// largest is the most that the links of these tests take, in bytes. It is less than in
-// truth, because a slow machine needs longer for that than an agent is given.
+// largest is the largest body that a link accepts in these tests, in bytes. The real limit is
+// higher, but on a slow machine a body of that size takes longer than an agent may take.
 const largest = 8 << 20
 
-// linkedDumps are dumps over real links to agents that a test plays; end ends these.
+// linkedDumps returns dumps over real links to agents that the test plays; end closes the
+// links.
 func linkedDumps(t *testing.T, fetch func(ctx context.Context, node string) (io.ReadCloser, error), agents ...string) (dumps *inspect.Dumps, end func()) {
 	t.Helper()
 	links := adminlink.NewServer(adminlink.Options{Auth: everybody{}, MaxBody: largest, Log: slog.New(slog.DiscardHandler), Now: time.Now})
@@ -58,7 +59,7 @@ func linkedDumps(t *testing.T, fetch func(ctx context.Context, node string) (io.
 			},
 		}
 		all.Go(func() { c.Run(ctx) })
-		for { // nothing tells that a link is up but asking
+		for { // only a request shows that a link is up
 			if _, err := links.Ask(t.Context(), node, "/ready"); err == nil {
 				break
 			}
@@ -74,13 +75,13 @@ func linkedDumps(t *testing.T, fetch func(ctx context.Context, node string) (io.
 	}), cancel
 }
 
-// endless is read for ever.
+// endless is a reader that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestLargeDumps: a dump of many chunks comes as a whole, several at once and again, while
-// one that is larger than a link takes is told of, and harms no other.
+// TestLargeDumps: a dump of many chunks arrives complete, even several at once and
+// repeatedly. A dump that is larger than a link accepts is reported and does not harm others.
 func TestLargeDumps(t *testing.T) {
 	large := []byte(`{"configs":["` + strings.Repeat("x", 4<<20) + `"]}`)
 	dumps, _ := linkedDumps(t, func(_ context.Context, node string) (io.ReadCloser, error) {
@@ -102,7 +103,8 @@ func TestLargeDumps(t *testing.T) {
 	all.Wait()
 }
 
-// TestDumpOfAnEnvoyThatIsAway: whoever has no answer gets the record, at once.
+// TestDumpOfAnEnvoyThatIsAway: if the Envoy does not answer, the reader gets the recorded
+// configuration at once.
 func TestDumpOfAnEnvoyThatIsAway(t *testing.T) {
 	var asked atomic.Int32
 	dumps, _ := linkedDumps(t, func(context.Context, string) (io.ReadCloser, error) {
@@ -119,9 +121,9 @@ func TestDumpOfAnEnvoyThatIsAway(t *testing.T) {
 	}
 }
 
-// TestDumpOfAnAgentThatEnds: an agent that ends while it is asked costs the reader the end
-// of its link and not the time of a question, and so it is afterwards. It says nothing any
-// more: what it asks its Envoy is not answered before the test is over.
+// TestDumpOfAnAgentThatEnds: if an agent ends while it is asked, the reader waits only until
+// the link ends, and not for the timeout of the request; the same holds for later readers.
+// The agent answers nothing any more: its Envoy answers only after the test.
 func TestDumpOfAnAgentThatEnds(t *testing.T) {
 	ends, once, over := make(chan struct{}), sync.Once{}, make(chan struct{})
 	dumps, end := linkedDumps(t, func(context.Context, string) (io.ReadCloser, error) {

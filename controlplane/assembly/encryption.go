@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// resealRetry is after how long a change of the key that failed goes on.
+	// resealRetry is the pause after a failure before resealing goes on.
 	resealRetry = time.Minute
-	// resealTold is how often its progress is logged.
+	// resealTold is the interval at which progress is logged.
 	resealTold = 10 * time.Second
 )
 
-// encryption changes the key that encrypts secrets at rest. The key file is always
-// ahead of the database: a new key is in it before anything is sealed with that, and
-// an old one leaves it after nothing is. So a start finds what it needs whenever the
-// process before it ended, and goes on.
+// encryption changes the key that encrypts secrets at rest. The key file is always ahead of
+// the database: a new key is in the file before anything is sealed with it, and an old key
+// leaves the file after nothing is sealed with it. So whenever a process ends, the next start
+// finds the keys that it needs and goes on.
 type encryption struct {
 	file     string
 	fixed    string // why keys cannot be changed here; empty if they can
 	resealer sqlstore.Resealer
 	log      *slog.Logger
 	wake     chan struct{}
-	// note has it recorded that a key is made, if one is named, and which are kept.
+	// note records the keys that are kept and, unless made is empty, that a key is made.
 	note func(ctx context.Context, made string, kept []string) error
-	// between runs between any two steps, which it may break off.
+	// between runs between any two steps. Its error stops the change.
 	between func(step string) error
 
 	mu sync.Mutex // held while the key file changes
 }
 
-// newEncryption is that of an open store; nil if nothing is encrypted.
+// newEncryption makes the encryption of an open store; nil if the store encrypts nothing.
 func newEncryption(c *config.Store, s store.Store, log *slog.Logger) *encryption {
 	resealer, ok := s.(sqlstore.Resealer)
 	if !ok {
@@ -55,7 +55,7 @@ func newEncryption(c *config.Store, s store.Store, log *slog.Logger) *encryption
 	return e
 }
 
-// rotate adds a key, which seals from now on. What is stored follows in the background.
+// rotate adds a key, which seals from now on. Stored rows are resealed in the background.
 func (e *encryption) rotate(ctx context.Context, forgetOld bool) (string, error) {
 	if e == nil {
 		return "", fault.New(fault.Conflict, "nothing is encrypted: the store is in memory")
@@ -76,7 +76,7 @@ func (e *encryption) rotate(ctx context.Context, forgetOld bool) (string, error)
 	if err := e.between("begin"); err != nil {
 		return "", err
 	}
-	// It is noted before it is made: nothing is rotated of which nobody could be told.
+	// The key is recorded before it is made, so that no rotation happens without a record.
 	ids, err := idsOf(next)
 	if err != nil {
 		return "", err
@@ -104,7 +104,7 @@ func (e *encryption) rotate(ctx context.Context, forgetOld bool) (string, error)
 	return said, nil
 }
 
-// idsOf are the ids of the keys of a ring, the newest first.
+// idsOf returns the ids of the keys of a ring, the newest first.
 func idsOf(ring *seal.Ring) ([]string, error) {
 	keys, err := ring.Keys()
 	if err != nil {
@@ -113,7 +113,7 @@ func idsOf(ring *seal.Ring) ([]string, error) {
 	return keys.IDs(), nil
 }
 
-// adopt has everything sealed with the first key of a ring.
+// adopt makes the store seal with the first key of a ring.
 func (e *encryption) adopt(ctx context.Context, ring *seal.Ring) error {
 	keys, err := ring.Keys()
 	if err != nil {
@@ -122,7 +122,7 @@ func (e *encryption) adopt(ctx context.Context, ring *seal.Ring) error {
 	return e.resealer.Adopt(ctx, keys)
 }
 
-// again has run look whether there is something to do.
+// again wakes run.
 func (e *encryption) again() {
 	select {
 	case e.wake <- struct{}{}:
@@ -130,8 +130,8 @@ func (e *encryption) again() {
 	}
 }
 
-// run brings what is stored under the newest key, at the start and after each
-// rotation, until ctx ends, whose error it returns.
+// run seals all stored rows with the newest key, at the start and after each rotation. It
+// works until ctx ends, and returns the error of ctx.
 func (e *encryption) run(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -152,8 +152,7 @@ func (e *encryption) run(ctx context.Context) error {
 	}
 }
 
-// follow brings everything under the newest key and drops those that are to be
-// forgotten.
+// follow seals everything with the newest key, and drops the keys that are to be forgotten.
 func (e *encryption) follow(ctx context.Context) error {
 	before, err := e.resealer.Resealing(ctx)
 	if err != nil {
@@ -191,14 +190,14 @@ func (e *encryption) follow(ctx context.Context) error {
 	return e.forget(ctx)
 }
 
-// forget takes the keys out of the key file that are to be forgotten.
+// forget removes the keys that are to be forgotten from the key file.
 func (e *encryption) forget(ctx context.Context) error {
 	if e.fixed != "" {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// A rotation since then has added a key, and needs those that are here.
+	// A rotation may have added a key meanwhile. Its resealing needs the keys in the file.
 	if now, err := e.resealer.Resealing(ctx); err != nil || !now.Done {
 		return err
 	}
@@ -227,7 +226,7 @@ func (e *encryption) forget(ctx context.Context) error {
 	return e.note(ctx, "", ids)
 }
 
-// list shows the keys of the key file.
+// list lists the keys of the key file.
 func (e *encryption) list(ctx context.Context, value string) ([]meshapi.Key, error) {
 	if e == nil {
 		return nil, nil
@@ -261,7 +260,7 @@ func (e *encryption) list(ctx context.Context, value string) ([]meshapi.Key, err
 	return out, nil
 }
 
-// resealed says how much old keys are in use.
+// resealed says how many rows still use old keys.
 func resealed(now sqlstore.Resealing) string {
 	switch {
 	case now.Done:
@@ -272,8 +271,9 @@ func resealed(now sqlstore.Resealing) string {
 	return counted(now.Left, "row") + " left"
 }
 
-// backupKeys returns the key file for a backup, once it is known to open a database.
-// It is read after the database was: a key that came meanwhile is in it.
+// backupKeys returns a function that reads the key file for a backup and checks that it opens
+// the database. The file is read after the database was copied, so that a key that was added
+// meanwhile is in it.
 func backupKeys(c *config.Store) func(ctx context.Context, database string) (string, error) {
 	return func(ctx context.Context, database string) (string, error) {
 		ring, err := seal.Read(c.Encryption.KeyFile, c.Encryption.Key)

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 )
 
-// vault is a state directory with secrets, of which the control plane may die.
+// vault is a state directory with secrets, whose control plane may die at any step.
 type vault struct {
 	*testing.T
 	dir     string
@@ -41,14 +41,14 @@ func (v *vault) start() {
 	v.cp = cp
 }
 
-// restart is what follows a death.
+// restart starts a new process after a death.
 func (v *vault) restart() {
 	v.Helper()
 	v.cp.close(v.Context())
 	v.start()
 }
 
-// write stores secrets, and finds each by its value.
+// write stores n secrets and remembers their values.
 func (v *vault) write(n int) {
 	v.Helper()
 	if _, err := v.cp.store.Update(v.Context(), model.Config, func(tx store.Tx) error {
@@ -92,7 +92,7 @@ func (v *vault) check() {
 	}
 }
 
-// ids are the keys in the key file.
+// ids returns the ids of the keys in the key file.
 func (v *vault) ids() []string {
 	v.Helper()
 	keys, err := seal.Load(v.file(), "")
@@ -114,7 +114,7 @@ func (v *vault) rotate(forgetOld bool) error {
 }
 
 // TestEncryptionDiesAnywhere dies between any two steps of a rotation, with and without
-// forgetting the old key. The next start reads everything, and ends what was begun.
+// forgetting the old key. The next start reads everything and completes what was begun.
 func TestEncryptionDiesAnywhere(t *testing.T) {
 	for _, forgetOld := range []bool{false, true} {
 		t.Run(fmt.Sprintf("forget %t", forgetOld), func(t *testing.T) {
@@ -147,20 +147,20 @@ func TestEncryptionDiesAnywhere(t *testing.T) {
 				}
 				v.check()
 				after := v.ids()
-				rotated := at > 1 // at the first step nothing has happened
+				rotated := at > 1 // a death at the first step changes nothing
 				if (after[0] != before[0]) != rotated {
 					t.Errorf("died at %d: keys %v became %v", at, before, after)
 				}
 				if want := len(before) + 1; forgetOld && len(after) != 1 || !forgetOld && rotated && len(after) != want {
 					t.Errorf("died at %d: keys %v became %v", at, before, after)
 				}
-				v.restart() // nothing but the newest key is needed for what is there now
+				v.restart() // the rows need only the newest key now
 				v.check()
 			}
 			if died < 5 {
 				t.Errorf("died %d times", died)
 			}
-			// Only the newest key opens what is there now.
+			// The newest key alone opens all rows now.
 			if v.cp.close(t.Context()); os.WriteFile(v.file(), []byte(firstLine(v)), 0o600) != nil {
 				t.Fatal("the key file cannot be written")
 			}
@@ -179,7 +179,7 @@ func firstLine(v *vault) string {
 	return line
 }
 
-// ann is whose keys these are.
+// ann creates the consumer of these keys.
 func ann(v *vault) {
 	v.Helper()
 	if _, err := v.cp.store.Update(v.Context(), model.Config, func(tx store.Tx) error {
@@ -190,9 +190,9 @@ func ann(v *vault) {
 	}
 }
 
-// TestEncryptionBackups: a backup needs the key of its time, which the key file keeps
-// unless it was to be forgotten; one under a passphrase brings what it needs, also from
-// the middle of a rotation.
+// TestEncryptionBackups: a backup needs the key of its time. The key file keeps that key
+// unless it was to be forgotten. A backup under a passphrase contains all keys that it needs,
+// even in the middle of a rotation.
 func TestEncryptionBackups(t *testing.T) {
 	v := newVault(t)
 	ann(v)
@@ -242,8 +242,8 @@ func TestEncryptionBackups(t *testing.T) {
 	}
 }
 
-// TestEncryptionElsewhere: keys that come from settings, or by a link, are not changed
-// here, and the refusal says what to do.
+// TestEncryptionElsewhere: keys that come from settings or through a symbolic link are not
+// changed here, and the refusal says what to do.
 func TestEncryptionElsewhere(t *testing.T) {
 	v := newVault(t)
 	if err := errors.Join(os.Rename(v.file(), v.file()+".real"), os.Symlink(v.file()+".real", v.file())); err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// follow acts on changes of the store that are no configuration of proxies.
+// follow acts on changes of the store that are not configuration of proxies.
 func (cp *ControlPlane) follow(ctx context.Context) error {
 	told := cp.meters.convergence.Told
-	told(cp.store.Revision()) // of what was committed before nobody is told
+	told(cp.store.Revision()) // earlier commits are not measured
 	cp.ready.conditions.Probe(conditionSigningKeys, func(ctx context.Context) { cp.judgeSigningKeys(ctx) })
 	cp.judgeSigningKeys(ctx)
 	return followStore(ctx, cp.store, func(ctx context.Context, e store.Event) {
@@ -30,9 +30,9 @@ func (cp *ControlPlane) follow(ctx context.Context) error {
 	})
 }
 
-// followStore calls happened for every event from now on, until ctx ends, whose
-// error it returns. Where more has happened than the store remembers it calls lost
-// and goes on: the state that lost reads is as new as what follows.
+// followStore calls happened for every event from now on, until ctx ends, and returns the
+// error of ctx. If more events have happened than the store remembers, it calls lost and goes
+// on. The state that lost reads is at least as new as the revision from which it goes on.
 func followStore(ctx context.Context, s store.Store, happened func(context.Context, store.Event), lost func(context.Context)) error {
 	after := s.Revision()
 	for {
@@ -55,8 +55,8 @@ func followStore(ctx context.Context, s store.Store, happened func(context.Conte
 	}
 }
 
-// reconcile does what the events of all that may have happened would have done. What
-// cannot be read stays as it is.
+// reconcile does what the missed events would have done. It leaves as it is what belongs to
+// rows that cannot be read.
 func (cp *ControlPlane) reconcile(ctx context.Context) error {
 	meshes, dataplanes := map[string]bool{}, map[model.Key]bool{}
 	var unreadable []error
@@ -87,7 +87,7 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {
 				return true
 			}
-			meshes[meshName] = true // maybe it is gone, too
+			meshes[meshName] = true // the mesh itself may be gone as well
 			cp.forget(meshName, name)
 			return false
 		})
@@ -107,8 +107,8 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 	return err
 }
 
-// stored reports whether there is a Dataplane. One that cannot be read is there: what
-// is forgotten of it could not be made up for.
+// stored reports whether a Dataplane exists. A row that cannot be read counts as existing,
+// because forgetting its proxy could not be undone.
 func (cp *ControlPlane) stored(ctx context.Context, meshName, name string) bool {
 	err := cp.store.View(ctx, func(r store.Reader) error {
 		_, err := r.Get(mesh.Dataplanes, meshName, name)
@@ -117,9 +117,9 @@ func (cp *ControlPlane) stored(ctx context.Context, meshName, name string) bool 
 	return !fault.Is(err, fault.NotFound)
 }
 
-// remember makes up for a forget that came too late: the Dataplane was created again,
-// and its proxy connected, before what was remembered of it had been dropped. Its
-// certificate is renewed at once, because nobody knows when it would be due.
+// remember undoes a forget that came too late. This happens when a Dataplane was deleted and
+// created again, and its proxy connected, before the deletion was acted on. The certificate
+// is renewed at once, because its renewal time is no longer known.
 func (cp *ControlPlane) remember(meshName, name string) {
 	cp.mesh.insights.Recall(meshName, name)
 	_, secured := cp.snapshots.Get(mesh.NodeID(meshName, name)).Generation(mesh.SecretIdentity(meshName))
@@ -129,7 +129,7 @@ func (cp *ControlPlane) remember(meshName, name string) {
 	}
 }
 
-// forget drops what is remembered of a dataplane that was deleted.
+// forget drops everything remembered about a deleted dataplane.
 func (cp *ControlPlane) forget(meshName, name string) {
 	cp.mesh.removals.Deleted(meshName, name)
 	cp.mesh.insights.Forget(meshName, name)
@@ -140,8 +140,8 @@ func (cp *ControlPlane) forget(meshName, name string) {
 	cp.mesh.rotations.ProxiesChanged(meshName)
 }
 
-// enrolled has a connected gateway planned by what it has just said of itself, as when
-// it could start without a control plane and enrols later.
+// enrolled plans a connected gateway again with the parameters of its latest enrolment. A
+// gateway may start without a control plane and enrol while it is already connected.
 func (cp *ControlPlane) enrolled(ctx context.Context, node string) {
 	cp.mesh.insights.Expect(node)
 	if err := cp.loop.Enrolled(ctx, node); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// More events at once than the store remembers end nothing: what follows them is
-// looked at again, and later events arrive.
+// If more events happen at once than the store remembers, the follower goes on: it looks at
+// everything again, and later events arrive.
 func TestLostEventsEndNothing(t *testing.T) {
-	const commits, each = 180, 100 // 18,000 events, 16,384 are kept
+	const commits, each = 180, 100 // 18,000 events, of which 16,384 are kept
 	s := memstore.New()
 	defer func() { _ = s.Close() }()
 	write := func(name string, n int) {
@@ -51,7 +51,7 @@ func TestLostEventsEndNothing(t *testing.T) {
 		}, func(context.Context) { lost <- s.Revision() })
 	}()
 	late := time.After(30 * time.Second)
-	for i := 0; ; i++ { // it may begin behind the first one
+	for i := 0; ; i++ { // the follower may start after the first event
 		write("first"+strconv.Itoa(i), 1)
 		select {
 		case <-busy:

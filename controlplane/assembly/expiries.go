@@ -18,20 +18,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 )
 
-// Certificates whose end is shown, by use: those that nobody renews in time by
-// himself. The ends of what proxies hold are among the statistics of their Envoys.
+// The uses of certificates whose end is shown. The certificates that proxies hold are not
+// among them: the statistics of their Envoys show when they end.
 const (
 	certAuthority     = "authority"
 	certMeshAuthority = "mesh_authority"
 	certGateway       = "gateway"
 )
 
-// expiriesTime bounds how long a scrape waits for the store. One that hangs must not take
-// the page of metrics away.
+// expiriesTime bounds how long a scrape waits for the store, so that a store that hangs does
+// not block the whole metrics page.
 const expiriesTime = 2 * time.Second
 
-// expiries shows when the first certificate of each use ends. What the store has is
-// read again only after a change of it; while it cannot be read, what was known is shown.
+// expiries shows when the first certificate of each use ends. It reads the store again only
+// after a change. While the store cannot be read, the last known values are shown.
 type expiries struct {
 	store     store.Store
 	authority func() []byte
@@ -59,7 +59,8 @@ func (e *expiries) Collect(out chan<- prometheus.Metric) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now := e.store.Revision(); !e.read || now != e.revision {
-		// A revision that comes while the store is read has it read again.
+		// The revision is taken before the read, so a change during the read causes another
+		// read.
 		before := e.first
 		e.first = map[string]time.Time{}
 		e.note(certAuthority, e.authority())
@@ -72,7 +73,8 @@ func (e *expiries) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// load reads what the store has; a row that cannot be read hides no other one.
+// load reads the certificates in the store and reports whether it could. A row that cannot be
+// read is skipped.
 func (e *expiries) load() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), expiriesTime)
 	defer cancel()
@@ -90,7 +92,7 @@ func (e *expiries) load() bool {
 	return err == nil
 }
 
-// gateways reads the certificates of the default control plane, the only one.
+// gateways reads the certificates of the default control plane, which is the only one.
 func (e *expiries) gateways(r store.Reader) error {
 	rows, _, err := store.ListReadable(r, gateway.Certificates, model.DefaultControlPlane)
 	for _, res := range rows {
@@ -101,7 +103,8 @@ func (e *expiries) gateways(r store.Reader) error {
 	return err
 }
 
-// each calls fn with the resources of a kind in the scopes that another kind names.
+// each calls fn for the resources of a kind in all scopes. The scopes are the names of the
+// resources of another kind.
 func (e *expiries) each(r store.Reader, scopes, k *model.Kind, fn func(*model.Resource)) error {
 	all, _, err := store.ListReadable(r, scopes, "")
 	if err != nil {
@@ -127,7 +130,7 @@ func (e *expiries) note(use string, chain []byte) {
 	}
 	c, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return // it was checked when it was written
+		return // certificates are checked when they are written
 	}
 	if at, known := e.first[use]; !known || c.NotAfter.Before(at) {
 		e.first[use] = c.NotAfter

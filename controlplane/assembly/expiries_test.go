@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// stuck is a store that cannot be read while it hangs: as when all its readers wait for a
-// disk that does not answer.
+// stuck is a store whose reads block while it hangs, as they do when all its readers wait for
+// a disk that does not answer.
 type stuck struct {
 	store.Store
 	hangs bool
@@ -30,8 +30,8 @@ func (s *stuck) View(ctx context.Context, fn func(store.Reader) error) error {
 	return ctx.Err()
 }
 
-// A store that hangs takes neither the whole page of metrics away, which somebody needs
-// most at that moment, nor what is known of certificates: their alerts would end.
+// A store that hangs must not block the metrics page, which is needed most at that moment.
+// Nor may the known ends of certificates disappear, because their alerts would end.
 func TestMetricsDoNotHangWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuck{Store: memstore.New()}

@@ -12,17 +12,19 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Bounds of a question to all gateways. One that does not answer in time counts as away.
+// Limits of a question to all gateways. A gateway that does not answer in time counts as
+// away.
 const (
-	// clustersTimeout bounds how long a reader waits for all of them, clusterTimeout how
-	// long for each, so that a few that hang keep nobody from the others.
+	// clustersTimeout bounds how long a reader waits for all gateways, clusterTimeout for
+	// each, so that a few gateways that hang do not keep the reader from the others.
 	clustersTimeout = 3 * time.Second
 	clusterTimeout  = time.Second
-	// clustersAtOnce bounds the answers that are on their way, of which each may be large.
+	// clustersAtOnce bounds the questions that are open at a time, because answers can be
+	// large.
 	clustersAtOnce = 16
 )
 
-// gatewayProxies reads what the gateways' Envoys see.
+// gatewayProxies reads what the Envoys of gateways report.
 type gatewayProxies struct{ cp *ControlPlane }
 
 // Clusters implements gatewayapi.Proxies.
@@ -45,8 +47,8 @@ func (p gatewayProxies) Clusters(ctx context.Context, scope string) map[string][
 	})
 }
 
-// askGateways asks some gateways, in their order and [clustersAtOnce] at a time, and
-// returns the answers by name.
+// askGateways asks the named gateways in order, [clustersAtOnce] at a time, and returns the
+// answers by name.
 func askGateways(ctx context.Context, names []string, ask func(ctx context.Context, name string) ([]byte, error)) map[string][]byte {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
@@ -63,7 +65,7 @@ func askGateways(ctx context.Context, names []string, ask func(ctx context.Conte
 			return nil
 		})
 	}
-	_ = asked.Wait() // one that does not answer counts as away
+	_ = asked.Wait() // a gateway that does not answer counts as away
 	out := map[string][]byte{}
 	for i, name := range names {
 		if answers[i] != nil {

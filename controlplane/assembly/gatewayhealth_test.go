@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestGatewaysAreAskedFewAtATime: a reader of the health of upstreams opens a bounded
-// number of questions, however many gateways there are, and all of them are answered.
+// TestGatewaysAreAskedFewAtATime: a reader of the health of upstreams asks a bounded number
+// of gateways at a time, and still asks all of them.
 func TestGatewaysAreAskedFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var names []string
@@ -44,8 +44,8 @@ func TestGatewaysAreAskedFewAtATime(t *testing.T) {
 	})
 }
 
-// TestGatewaysThatHang: gateways that do not answer cost the others no answer while they
-// are few, and the reader no more than the deadline however many they are.
+// TestGatewaysThatHang: a few gateways that do not answer do not cost the answers of the
+// others. However many hang, the reader waits no longer than the deadline.
 func TestGatewaysThatHang(t *testing.T) {
 	for hang, answers := range map[int]int{clustersAtOnce: 20, 100: 0} {
 		synctest.Test(t, func(t *testing.T) {

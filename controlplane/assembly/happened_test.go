@@ -22,7 +22,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// gated are the nodes of a control plane, each of which waits before it is connected.
+// gated holds back each node of a control plane until the test lets it connect.
 type gated struct {
 	xdsNodes
 	entered, open chan struct{}
@@ -42,8 +42,8 @@ func (g gated) Connect(ctx context.Context, id string, bare bool) (func(), error
 	return g.xdsNodes.Connect(ctx, id, bare)
 }
 
-// running is a control plane whose ADS server a test reaches, and whose events it
-// delivers itself.
+// running is a control plane whose ADS server the test can reach. The test delivers its
+// events.
 type running struct {
 	*ControlPlane
 	t    *testing.T
@@ -99,7 +99,7 @@ func (r *running) serve() {
 	r.t.Cleanup(func() { _ = r.conn.Close() })
 }
 
-// put stores the Dataplane of a service.
+// put stores a Dataplane that serves a service.
 func (r *running) put(name, service string) {
 	r.t.Helper()
 	d := &mesh.Dataplane{Networking: &mesh.Networking{
@@ -117,13 +117,13 @@ func (r *running) remove(name string) {
 	}
 }
 
-// event delivers an event about a Dataplane and returns once it was acted on.
+// event delivers an event about a Dataplane and returns when it was handled.
 func (r *running) event(op store.Op, name string) {
 	r.happened(r.t.Context(), store.Event{Op: op, Key: model.Key{Kind: mesh.Dataplanes.Name, Scope: mesh.Default, Name: name}})
 }
 
-// TestEventDuringAnAdmission: what is decided about a proxy between its
-// authentication and its first configuration counts for its stream.
+// TestEventDuringAnAdmission: a change between the authentication of a proxy and its first
+// configuration applies to its stream.
 func TestEventDuringAnAdmission(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*running)
@@ -153,10 +153,10 @@ func TestEventDuringAnAdmission(t *testing.T) {
 			case <-time.After(20 * time.Second):
 				t.Fatal("the proxy is not authenticated")
 			}
-			// The loop shows the proxy as it is now: the set alone ends nothing.
+			// The loop only publishes the new set, which does not end the stream.
 			tc.happens(r)
 			if tc.code == codes.NotFound {
-				r.put("a", "other") // somebody else's, of which no event has come yet
+				r.put("a", "other") // a Dataplane of somebody else, whose event has not arrived yet
 			}
 			close(g.open)
 			client.WaitFor(t, "the end of the stream", func(v xdstest.View) bool { return v.Err() != nil })
@@ -172,8 +172,8 @@ func TestEventDuringAnAdmission(t *testing.T) {
 	}
 }
 
-// TestLateDeletion: the event of a deletion that is acted on when the Dataplane is
-// there again forgets nothing of the one that is connected.
+// TestLateDeletion: if a deletion is handled after the Dataplane was created again, nothing
+// of the connected proxy is forgotten.
 func TestLateDeletion(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	secret := map[string]string{mesh.SecretIdentity(mesh.Default): "g"}
@@ -196,7 +196,7 @@ func TestLateDeletion(t *testing.T) {
 		t.Errorf("it holds %v, %v", held, err)
 	}
 
-	// It is deleted, and created anew before the deletion is acted on to the end.
+	// It is deleted, and created again before the deletion is fully handled.
 	r.mesh.insights.Connected(xds.Event{Node: "default.a", Stream: 2})
 	r.remove("a")
 	r.event(store.Deleted, "a")
@@ -215,8 +215,8 @@ func TestLateDeletion(t *testing.T) {
 	}
 }
 
-// TestRenewalOfAnOlderGeneration: a certificate that is made while the tags of its
-// proxy change is pushed for the generation that the set wanted before.
+// TestRenewalOfAnOlderGeneration: a certificate that is made while the tags of its proxy
+// change is pushed for the generation that the set wanted before.
 func TestRenewalOfAnOlderGeneration(t *testing.T) {
 	var pushed []string
 	generation := "1"

@@ -18,14 +18,14 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// held are connections of a node beside its stream: the link of its agent, and that of
-// its filter.
+// held holds the connections of a node beside its stream: the link of its agent and the link
+// of its filter.
 type held struct {
 	url   string
 	conns map[string]net.Conn
 }
 
-// hold opens them with a token.
+// hold opens both links with a token.
 func (r *running) hold(node, token string) *held {
 	r.t.Helper()
 	s := httptest.NewServer(r.dataPlane())
@@ -55,7 +55,7 @@ func (r *running) hold(node, token string) *held {
 	return h
 }
 
-// greet says hello as a filter, and returns once it is welcome.
+// greet sends the hello of a filter, and returns when the welcome has arrived.
 func (r *running) greet(conn net.Conn, in *bufio.Reader) {
 	r.t.Helper()
 	body, err := contract.EncodeJSON(contract.Hello{Version: contract.LinkVersion, Instance: uuid.NewString()})
@@ -70,9 +70,9 @@ func (r *running) greet(conn net.Conn, in *bufio.Reader) {
 	}
 }
 
-// ended reports that all of them have ended, and that nothing is given for the token.
-// They are closed when the control plane answers, so a second is enough; it ends those
-// that are silent by itself, later.
+// ended checks that all links have ended and that the token cannot be renewed. The control
+// plane closes the links before it answers, so one second is enough. It would close silent
+// links anyway, but later.
 func (h *held) ended(t *testing.T, node, token string) {
 	t.Helper()
 	for path, conn := range h.conns {

@@ -42,7 +42,7 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 		k.cp.renewTokens.add(k.cp.mesh.admin.Linked()...)
 		return fmt.Sprintf("Key %s signs node tokens from now on. Connected gateways take new tokens now, the others when they connect. Delete the old key once `meshgate keys list` shows that no node uses it.", serial), nil
 	case meshapi.KeysDataplaneTokens:
-		// That a key is there is an event, upon which the proxies are asked.
+		// The new key causes an event, and the handler of the event asks the proxies.
 		serial, err := k.cp.mesh.tokens.Rotate(ctx, k.cp.gate, r.Mesh)
 		if err != nil {
 			return "", err
@@ -56,7 +56,7 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 	return "", unknownKind(kind)
 }
 
-// checkRotation refuses what does not belong to a kind.
+// checkRotation refuses options that do not belong to a kind.
 func checkRotation(kind string, r meshapi.KeyRotation) error {
 	if !slices.Contains(meshapi.Rotatable, kind) {
 		return unknownKind(kind)
@@ -80,7 +80,7 @@ func checkRotation(kind string, r meshapi.KeyRotation) error {
 	return fault.Violated(vs)
 }
 
-// otherwise says how keys are replaced that are listed, and that no command rotates.
+// otherwise says how the listed keys that no command rotates are replaced.
 var otherwise = map[string]string{
 	kindMeshAuthority: `the root of a mesh is replaced in its secrets, docs/mesh.md has the steps ("A new root")`,
 	kindRecords:       "each is replaced by itself after 30 days",
@@ -95,7 +95,7 @@ func unknownKind(kind string) error {
 	return fault.New(fault.NotFound, "there is nothing to do for keys of the kind %q; the kinds are %s", kind, strings.Join(meshapi.Rotatable, ", "))
 }
 
-// Delete implements meshapi.Keyring. Streams and links of tokens that go with the key
+// Delete implements meshapi.Keyring. Streams and links whose tokens are signed with the key
 // end at once.
 func (k keyring) Delete(ctx context.Context, kind, name string, force bool) error {
 	if kind != meshapi.KeysNodeTokens {
@@ -107,7 +107,7 @@ func (k keyring) Delete(ctx context.Context, kind, name string, force bool) erro
 		}
 		return k.cp.uses.MayDelete("signing key "+name+" of node tokens", "cp/", name, keys == 1)
 	})
-	// Whoever asked may be gone, and the key too although an error is returned.
+	// The caller may be gone, and the key may be deleted even if an error is returned.
 	k.cp.recheck(context.WithoutCancel(ctx))
 	return err
 }
@@ -117,8 +117,8 @@ func (k keyring) MayRemove(r store.Reader, stored *model.Resource) error {
 	return k.cp.uses.MayRemove(r, stored)
 }
 
-// staleToken reports whether the token that a node showed last is of a key that no
-// longer signs.
+// staleToken reports whether the last token that a node has shown was signed with a key that
+// no longer signs.
 func (cp *ControlPlane) staleToken(ctx context.Context, node string) bool {
 	key := cp.uses.Key(node)
 	if key == "" {
@@ -132,27 +132,27 @@ func (cp *ControlPlane) staleToken(ctx context.Context, node string) bool {
 	return err == nil && key != newest
 }
 
-// linked hears of the link of an agent. One that comes with a token of a key that no
-// longer signs was away when that changed.
+// linked is called when the link of an agent opens. An agent that was away when the signing
+// key changed comes with a token of an old key, and is asked to take a new one.
 func (cp *ControlPlane) linked(ctx context.Context, node, token string, until time.Time) {
 	cp.uses.Linked(node, identity.KeyID(token), until)
 	cp.renewTokens.add(node)
 	cp.tellRoots(ctx, node)
 }
 
-// signingKeyChanged has the proxies of a mesh take tokens of its newest key.
+// signingKeyChanged makes the proxies of a mesh take tokens of its newest key.
 func (cp *ControlPlane) signingKeyChanged(meshName string) {
 	cp.renewTokens.add(slices.DeleteFunc(cp.mesh.admin.Linked(), func(node string) bool {
 		return !strings.HasPrefix(node, mesh.NodeID(meshName, ""))
 	})...)
 }
 
-// asking bounds how many agents are asked at the same time: each of them has a token
-// signed at once.
+// asking bounds how many agents are asked at the same time, because the control plane signs a
+// token for each of them at once.
 const asking = 16
 
-// tokenRenewer asks agents to take new tokens. Nobody is asked twice for nothing: an
-// agent that cannot be asked shows its token when it connects again.
+// tokenRenewer asks agents to take new tokens. It does not retry: an agent that cannot be
+// asked shows its token when it connects again.
 type tokenRenewer struct {
 	stale func(ctx context.Context, node string) bool
 	ask   func(ctx context.Context, node string) error
@@ -173,7 +173,7 @@ func (cp *ControlPlane) newTokenRenewer() *tokenRenewer {
 	}
 }
 
-// add has nodes asked, those whose tokens need it.
+// add queues nodes. Those with a stale token are asked to renew it.
 func (t *tokenRenewer) add(nodes ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,7 +186,7 @@ func (t *tokenRenewer) add(nodes ...string) {
 	}
 }
 
-// run asks until ctx ends, whose error it returns.
+// run asks agents until ctx ends, and returns the error of ctx.
 func (t *tokenRenewer) run(ctx context.Context) error {
 	for {
 		select {
@@ -203,7 +203,7 @@ func (t *tokenRenewer) run(ctx context.Context) error {
 		for node := range nodes {
 			g.Go(func() error { t.renew(ctx, node); return nil })
 		}
-		_ = g.Wait() // none of them fails
+		_ = g.Wait() // renew returns no errors
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 )
 
-// TestKeysThatNoCommandRotates: whoever names a kind that is listed is told how its keys
-// are replaced, and not that there is no such kind.
+// TestKeysThatNoCommandRotates: a request to rotate keys of a listed kind that no command
+// rotates is answered with how they are replaced, and not with "no such kind".
 func TestKeysThatNoCommandRotates(t *testing.T) {
 	for kind, want := range map[string]string{
 		"mesh-ca":     `docs/mesh.md has the steps ("A new root")`,

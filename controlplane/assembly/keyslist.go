@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// States of keys.
+// The states of keys.
 const (
 	keyActive      = "active"
 	keyAccepted    = "accepted"
@@ -24,7 +24,7 @@ const (
 	keyCompromised = "compromised"
 )
 
-// Kinds of keys that are listed, and that no command rotates.
+// The kinds of keys that are listed and that no command rotates.
 const (
 	kindMeshAuthority = "mesh-ca"
 	kindRecords       = "records"
@@ -57,7 +57,7 @@ func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
 	return append(keys, k.settings()...), nil
 }
 
-// authority lists the control plane's authority, and the other one while it is replaced.
+// authority lists the control plane's authority, and during a replacement also the other one.
 func (k keyring) authority() ([]meshapi.Key, error) {
 	current, other, err := k.cp.authority.Signers()
 	if err != nil {
@@ -87,7 +87,7 @@ func (k keyring) nodeTokens() (out []meshapi.Key) {
 	return out
 }
 
-// signingKey is one that signs tokens of the nodes with a prefix.
+// signingKey describes a key that signs tokens of the nodes whose names have a prefix.
 func (k keyring) signingKey(kind, meshName, purpose, prefix string, key identity.SigningKey) meshapi.Key {
 	out := meshapi.Key{
 		Kind: kind, Name: key.Serial, Mesh: meshName, Purpose: purpose, Algorithm: fmt.Sprintf("RSA %d, RS256", key.Bits), State: keyAccepted, Since: &key.Since,
@@ -109,7 +109,7 @@ func (k keyring) signingKey(kind, meshName, purpose, prefix string, key identity
 	return out
 }
 
-// ofMeshes lists signing keys and authorities.
+// ofMeshes lists the signing keys and authorities of all meshes.
 func (k keyring) ofMeshes(ctx context.Context) (out []meshapi.Key, err error) {
 	err = k.cp.store.View(ctx, func(r store.Reader) error {
 		meshes, _, err := store.ListReadable(r, mesh.Meshes, "")
@@ -135,7 +135,8 @@ func (k keyring) ofMeshes(ctx context.Context) (out []meshapi.Key, err error) {
 	return out, err
 }
 
-// meshAuthority lists who signs the certificates of a mesh, and who will.
+// meshAuthority lists the authority that signs the certificates of a mesh, and the one that
+// will sign them next.
 func (k keyring) meshAuthority(r store.Reader, meshName string) ([]meshapi.Key, error) {
 	phase, current, pending, err := meshca.Signers(r, meshName)
 	if fault.Is(err, fault.NotFound) {
@@ -177,7 +178,7 @@ func (k keyring) records() (out []meshapi.Key) {
 	return out
 }
 
-// certificates lists those that gateways show.
+// certificates lists the certificates that gateways present.
 func (k keyring) certificates(ctx context.Context) (out []meshapi.Key, err error) {
 	d, renewed, err := identity.ListenerCertificate(ctx, k.cp.store)
 	switch {
@@ -197,7 +198,7 @@ func (k keyring) certificates(ctx context.Context) (out []meshapi.Key, err error
 		for _, res := range list {
 			d, err := identity.Describe([]byte(res.Spec.(*gateway.Certificate).Cert))
 			if err != nil {
-				continue // it was checked when it was written
+				continue // certificates are checked when they are written
 			}
 			out = append(out, meshapi.Key{
 				Kind: kindCertificate, Name: res.Name, Purpose: "what gateways show for its names", Algorithm: d.Algorithm, State: keyActive,
@@ -209,8 +210,8 @@ func (k keyring) certificates(ctx context.Context) (out []meshapi.Key, err error
 	return out, err
 }
 
-// settings lists what the settings bring, of which no more is known than that it is
-// there.
+// settings lists the credentials that come from settings. Nothing is known about them except
+// that they are set.
 func (k keyring) settings() (out []meshapi.Key) {
 	for _, s := range []struct{ name, url, purpose string }{
 		{"redis.url", k.cp.cfg.Redis.URL, "the control plane at Redis"},
@@ -228,7 +229,7 @@ func (k keyring) settings() (out []meshapi.Key) {
 	return out
 }
 
-// counted is a number of things, for people.
+// counted formats a number of things for people.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

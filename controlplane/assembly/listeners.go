@@ -6,8 +6,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 )
 
-// listeners are all ports of the control plane. They are opened before anything
-// else, so that a clash leaves nothing half started.
+// listeners holds all ports of the control plane. They are opened before anything else, so
+// that a port that is in use leaves nothing half started.
 type listeners struct {
 	data, diagnostics, mesh, admin, adminTLS net.Listener
 }

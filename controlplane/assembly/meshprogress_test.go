@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,22 +22,23 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// ungated writes without a gate.
+// ungated writes to a store without admission.
 type ungated struct{ store.Store }
 
 func (u ungated) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	return u.Update(ctx, class, fn)
 }
 
-// rotating is mesh m under rotation, with what tells how far its proxies are. It runs in a
-// bubble.
+// rotating is a rotation of mesh m, and the progress of its proxies. It runs in a bubble.
 type rotating struct {
 	t  *testing.T
 	cp *ControlPlane
 	r  *meshca.Rotations
+	// held is the revision that was told last to be held up.
+	held atomic.Uint64
 }
 
-// rotate runs rotations of a mesh whose insights are in status.
+// rotate runs a test with rotations of mesh m, whose insights are stored in status.
 func rotate(t *testing.T, status store.Status, dataplanes []string, f func(r *rotating)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New()
@@ -58,7 +60,7 @@ func rotate(t *testing.T, status store.Status, dataplanes []string, f func(r *ro
 		}
 		r.r = meshca.NewRotations(meshca.Options{
 			Store: db, Writer: ungated{db}, Progress: meshProgress{r.cp}, Now: time.Now, Clock: steady.New(nil), Log: log,
-			LeafLife: leafLife, Grace: rotationGrace,
+			LeafLife: leafLife, Grace: rotationGrace, Silence: rotationSilence, Held: func(_ string, revision uint64) { r.held.Store(revision) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -71,7 +73,7 @@ func rotate(t *testing.T, status store.Status, dataplanes []string, f func(r *ro
 	})
 }
 
-// ask has the mesh ask for another root.
+// ask requests another root for the mesh.
 func (r *rotating) ask() {
 	r.t.Helper()
 	cert, key, err := meshca.GenerateRoot("m", "ca", nil)
@@ -84,7 +86,7 @@ func (r *rotating) ask() {
 	synctest.Wait()
 }
 
-// publish shows the newest revision, which changes the sets of the named proxies.
+// publish publishes the newest revision. It changes the sets of the named proxies.
 func (r *rotating) publish(dataplanes ...string) {
 	revision := r.cp.store.Revision()
 	set := resource.NewSet([]*resource.Resource{resource.New(resource.Cluster, "c", fmt.Append(nil, revision))}, nil)
@@ -119,9 +121,9 @@ func (r *rotating) expect(what, phase string, previous int) {
 	}
 }
 
-// TestStreamThatBreaksConfirmsNothing: a proxy whose stream ends before it has confirmed
-// the new authority keeps the old root trusted, also while what it should have is not
-// dropped yet.
+// TestStreamThatBreaksConfirmsNothing: if a stream ends before its proxy has confirmed the
+// new authority, the old root stays trusted. This holds even while the set of the proxy is
+// still remembered.
 func TestStreamThatBreaksConfirmsNothing(t *testing.T) {
 	rotate(t, memstore.NewStatus(), []string{"d"}, func(r *rotating) {
 		r.cp.mesh.insights.Issued("m", "d", "ca", time.Now().Add(meshca.WorkloadLife), time.Now())
@@ -149,13 +151,15 @@ func TestStreamThatBreaksConfirmsNothing(t *testing.T) {
 	})
 }
 
-// TestDataplaneWithoutARecord: after a start nothing that is known of a Dataplane says that
-// it holds nothing, and the old root stays. Of one that was created since it does.
+// TestDataplaneWithoutARecord: after a start, a Dataplane without a record may still hold an
+// old certificate, so the old root stays. A Dataplane that was created since the start
+// cannot.
 func TestDataplaneWithoutARecord(t *testing.T) {
 	for name, created := range map[string]bool{"there at the start": false, "created since": true} {
 		t.Run(name, func(t *testing.T) {
 			rotate(t, memstore.NewStatus(), []string{"here", "away"}, func(r *rotating) {
 				if created {
+					r.cp.mesh.insights.Forget("m", "away")
 					r.cp.mesh.insights.Created("m", "away")
 				}
 				sub := r.cp.snapshots.Subscribe("m.here")

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// meters are what the parts of a control plane tell their measurements.
+// meters collect what the parts of a control plane measure.
 type meters struct {
 	requests    *telemetry.Requests
 	tokens      *telemetry.Tokens
@@ -31,7 +31,7 @@ func newMeters(log slog.Handler) *meters {
 	}
 }
 
-// meter returns a store that is measured from now on.
+// meter wraps a store so that it is measured.
 func (m *meters) meter(s store.Store) store.Store {
 	m.convergence = telemetry.NewConvergence()
 	m.store = telemetry.NewStore(m.convergence.Note)
@@ -46,7 +46,8 @@ func (m *meters) collectors() []prometheus.Collector {
 	return out
 }
 
-// spread follows revisions for the meter of convergence, as GET /revisions does.
+// spread tells the convergence meter when a revision is published and acknowledged, by the
+// same rules as GET /revisions.
 type spread struct {
 	loop      *publish.Loop
 	snapshots *snapshot.Store
@@ -68,13 +69,13 @@ func (s spread) acknowledged(ctx context.Context, revision uint64) error {
 	return ctx.Err()
 }
 
-// measureConvergence works until ctx ends, whose error it returns.
+// measureConvergence works until ctx ends, and returns the error of ctx.
 func (cp *ControlPlane) measureConvergence(ctx context.Context) error {
 	s := spread{cp.loop, cp.snapshots}
 	return cp.meters.convergence.Run(ctx, telemetry.Spread{Published: s.published, Acknowledged: s.acknowledged})
 }
 
-// MeterNode has an agent serve the metrics of its node beside its status.
+// MeterNode makes an agent serve the metrics of its node beside its status.
 func MeterNode(a *agent.Agent) *agent.Agent {
 	counted, _ := a.Log.Handler().(*telemetry.Log)
 	a.Metrics = telemetry.NewNode(telemetry.Node{

@@ -19,8 +19,8 @@ func (cp *ControlPlane) metrics() *prometheus.Registry {
 	return r
 }
 
-// collectors lists everything that docs/operations/metrics.md explains of a control
-// plane. Values of gauges are read from the parts when they are scraped.
+// collectors lists all metrics of a control plane that docs/operations/metrics.md explains.
+// Gauges read their values from the parts when they are scraped.
 func (cp *ControlPlane) collectors() []prometheus.Collector {
 	gauge, counter := telemetry.Gauge, telemetry.Counter
 	stats := cp.revoker.Stats

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// Descriptions have no other way to tell their names.
+	// A description shows its name only in its text.
 	familyName    = regexp.MustCompile(`fqName: "([a-z0-9_]+)"`)
 	documentedRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| (gauge|counter|histogram) \\|")
 )
@@ -39,8 +39,8 @@ func namesOf(cs []prometheus.Collector) []string {
 	return slices.Compact(out)
 }
 
-// TestEveryFamilyIsDocumented holds the list of docs/operations/metrics.md against
-// what a control plane and an agent register: nothing is missing, nothing is stale.
+// TestEveryFamilyIsDocumented compares docs/operations/metrics.md with what a control plane
+// and an agent register. Nothing may be missing or stale.
 func TestEveryFamilyIsDocumented(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	r.backups = &backup.Schedule{}
@@ -62,8 +62,8 @@ func TestEveryFamilyIsDocumented(t *testing.T) {
 	}
 }
 
-// TestMetricsAreWellFormed gathers a control plane in which nothing has happened:
-// names and units keep to the conventions, and nothing is registered twice.
+// TestMetricsAreWellFormed gathers the metrics of a fresh control plane. Names and units must
+// follow the conventions, and nothing may be registered twice.
 func TestMetricsAreWellFormed(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	families, err := r.metrics().Gather()

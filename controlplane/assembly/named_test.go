@@ -11,8 +11,9 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
-// harmless are fields of Envoy's configuration that sound like something on a machine
-// and name none, or that only stand in a bootstrap, which an agent makes itself.
+// harmless matches fields of Envoy's configuration whose names sound like a file or socket
+// but that name none, and fields that occur only in a bootstrap, which the agent itself
+// makes.
 var harmless = regexp.MustCompile(`^(` +
 	`envoy\.config\.bootstrap\..*` +
 	`|envoy\.config\.route\.v3\.(RedirectAction|RouteAction|RouteAction\.HashPolicy\.Cookie|RouteMatch)\.\w+` +
@@ -22,10 +23,10 @@ var harmless = regexp.MustCompile(`^(` +
 	`|envoy\.type\.http\.v3\.Cookie\.path` +
 	`)$`)
 
-// TestWhatSoundsLikeAFileIsJudged: an agent looks into every extension whose type this
-// program has, and refuses all others. Whoever adds a type that can name a file, a socket
-// or a library decides on it in package machine; whoever adds one that runs code must
-// not.
+// TestWhatSoundsLikeAFileIsJudged: an agent inspects every extension whose type this program
+// contains, and refuses all others. Somebody who adds a type that can name a file, a socket
+// or a library must decide about it in package machine. A type that runs code must not be
+// added.
 func TestWhatSoundsLikeAFileIsJudged(t *testing.T) {
 	sounds := regexp.MustCompile(`path|file|directory|socket|library|pipe|environment|command`)
 	seen := 0
@@ -58,8 +59,8 @@ func TestWhatSoundsLikeAFileIsJudged(t *testing.T) {
 	}
 }
 
-// judged reports whether a field, or a message in which it stands, is known to name what
-// is the machine's.
+// judged reports whether package machine lists a field, or a message that contains it, among
+// those that name resources of the machine.
 func judged(f protoreflect.FieldDescriptor) bool {
 	names := []protoreflect.FullName{f.FullName()}
 	for of := f.Parent(); of != nil; of = of.Parent() {

@@ -6,8 +6,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 )
 
-// TestNetworksAreEqualForEqualSettings: gateways with equal parameters share
-// their configuration, however the setting is spelled.
+// TestNetworksAreEqualForEqualSettings: gateways with equal parameters share their
+// configuration, so every spelling of a setting must give the same text.
 func TestNetworksAreEqualForEqualSettings(t *testing.T) {
 	for setting, want := range map[string]string{
 		"": "", "10.1.2.3": "10.1.2.3/32", "10.1.2.3/8, ::1": "10.0.0.0/8,::1/128", "::1,10.0.0.0/8 10.9.9.9/8": "10.0.0.0/8,::1/128",

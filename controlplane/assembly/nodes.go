@@ -19,8 +19,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 )
 
-// openNodes makes the place that says who is there, and tells it who may come: whoever
-// has a Dataplane or has enrolled is listed from the start.
+// openNodes makes the registry of nodes and announces to it all nodes that may connect. Nodes
+// that have a Dataplane or have enrolled are listed from the start.
 func (cp *ControlPlane) openNodes(ctx context.Context) error {
 	cp.nodes = nodes.New(nodes.Options{
 		Insights: cp.mesh.insights, Snapshots: cp.snapshots, Latest: cp.store.Revision, Instance: cp.instance,
@@ -56,7 +56,7 @@ func (cp *ControlPlane) openNodes(ctx context.Context) error {
 	})
 }
 
-// nodeScope is the scope of a node as the publisher knows it.
+// nodeScope returns the scope of a node in the form that the publisher uses.
 func nodeScope(typ, name string) string {
 	if typ == insight.Gateway {
 		return publish.ControlPlaneScope(name)
@@ -64,13 +64,13 @@ func nodeScope(typ, name string) string {
 	return publish.MeshScope(name)
 }
 
-// account is how far a connected node is.
+// account returns what a connected node has acknowledged and rejected.
 func (cp *ControlPlane) account(node string) (insight.Last, bool) {
 	a, ok := cp.snapshots.Account(node)
 	return insight.Last{Acknowledged: a.Acknowledged, Rejected: nodes.Rejected(a.Rejected)}, ok
 }
 
-// filters counts the filters that may answer from memory.
+// filters counts the filters of each node that may answer from memory.
 func (cp *ControlPlane) filters() map[string]nodes.Filters {
 	out := map[string]nodes.Filters{}
 	for node, f := range cp.revoker.Filters() {
@@ -79,7 +79,7 @@ func (cp *ControlPlane) filters() map[string]nodes.Filters {
 	return out
 }
 
-// deleteNode deletes what is stored of a node that is gone for good.
+// deleteNode deletes what is stored about a node that is gone for good.
 func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err error) {
 	if n.Type == insight.Sidecar {
 		_, err = cp.gate.DeleteDocument(ctx, mesh.Dataplanes, n.Scope, n.Name)
@@ -96,14 +96,15 @@ func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err err
 	return nil
 }
 
-// dropNode forgets what is remembered of the tokens and roots of a node that is gone: a
-// key that it has used is not in use any more.
+// dropNode forgets the tokens, roots and refusals of a node that is gone, so that a key that only this
+// node has used no longer counts as in use.
 func (cp *ControlPlane) dropNode(node string) {
 	cp.uses.Forget(node)
 	cp.roots.forget(node)
+	cp.snapshots.Forget(node)
 }
 
-// nodeMetrics are the counts of nodes, read when they are scraped.
+// nodeMetrics counts the nodes whenever it is scraped.
 type nodeMetrics struct{ cp *ControlPlane }
 
 var (
@@ -149,7 +150,7 @@ func (m nodeMetrics) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// connected says whether a node is.
+// connected reports whether a node is connected.
 func (cp *ControlPlane) connected(node string) bool {
 	n, ok := cp.mesh.insights.Node(node)
 	return ok && n.State == insight.Connected

@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// nodesPause is how long what else changes of nodes is waited for: a thousand that
-	// return together are looked through once.
+	// nodesPause is how long further changes of nodes are waited for, so that a thousand
+	// nodes that return together cause one look.
 	nodesPause = 200 * time.Millisecond
 	// maxTroubled is how many nodes the condition names.
 	maxTroubled = 3
 )
 
-// watchNodes puts on a board what agents say of their proxies, until ctx ends.
+// watchNodes sets the condition of connected nodes, from what their agents report, until ctx
+// ends.
 func watchNodes(ctx context.Context, b *health.Board, insights *insight.Insights) {
 	for ctx.Err() == nil {
-		_, moved := insights.Moves() // before it is read, so that no change is missed
+		_, moved := insights.Moves() // taken before the nodes are read, so that no change is missed
 		b.Set(conditionNodes, findingOfNodes(insights.Nodes()))
 		select {
 		case <-ctx.Done():
@@ -38,9 +39,9 @@ func watchNodes(ctx context.Context, b *health.Board, insights *insight.Insights
 	}
 }
 
-// findingOfNodes says what is the matter with those that are connected; who is away is in
-// other places. The worst is the reason: an Envoy that serves nobody, a proxy that is not
-// ready, a condition.
+// findingOfNodes returns the finding about connected nodes; nodes that are away are shown in
+// other places. The worst trouble is the reason, in this order: an Envoy that is away, a
+// proxy that is not ready, a condition.
 func findingOfNodes(all []insight.Node) health.Finding {
 	reasons := []string{"envoy_away", "not_ready", "degraded"}
 	worst, count := len(reasons), 0

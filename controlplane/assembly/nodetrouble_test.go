@@ -13,8 +13,9 @@ import (
 	"github.com/meshgate/meshgate/xds/server"
 )
 
-// TestNodesCondition: what agents say of connected proxies is a condition of the control
-// plane, the worst first, for as long as they are connected and say so.
+// TestNodesCondition: troubles that agents report of connected proxies are a condition of the
+// control plane, for as long as they are connected and report them. The worst trouble is the
+// reason.
 func TestNodesCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		insights, err := insight.Open(t.Context(), insight.Options{Store: memstore.NewStatus(), Instance: "cp-1", Log: slog.New(slog.DiscardHandler)})
@@ -27,7 +28,7 @@ func TestNodesCondition(t *testing.T) {
 		go func() { defer close(done); watchNodes(ctx, b, insights) }()
 		expect := func(when, reason, text string) {
 			t.Helper()
-			for range 3 { // what changes in a moment goes along
+			for range 3 { // changes within the pause are shown together
 				<-time.After(nodesPause) // in the time of the bubble
 				synctest.Wait()
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
-// TestMeshOpenAPI: the document of the mesh API with every kind of this program is valid,
-// and what a new mesh gets conforms to it, sent and shown.
+// TestMeshOpenAPI: the document of the mesh API with every kind of this program is valid. A
+// new mesh conforms to it, in requests and in answers.
 func TestMeshOpenAPI(t *testing.T) {
 	s := memstore.New()
 	defer func() { _ = s.Close() }()

@@ -31,13 +31,13 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// fleet is a mesh of proxies that are connected, without an ADS server.
+// fleet is a mesh of connected proxies without an ADS server.
 type fleet struct {
 	cp    *ControlPlane
 	proxy []*snapshot.Subscription
 }
 
-// reports are insights of which there are none.
+// reports are insights that know nothing.
 type reports struct{}
 
 func (reports) Read(context.Context, string, string) (any, bool, error) { return nil, false, nil }
@@ -137,7 +137,7 @@ func (f *fleet) revision(t *testing.T, revision uint64, wait time.Duration) stri
 	return string(text)
 }
 
-// The answer is about those whom the write concerned.
+// The answer covers only the scopes that the write concerned.
 func TestRevisionsConcernScopes(t *testing.T) {
 	f := startFleet(t, 2)
 	other := f.write(t, func(tx store.Tx) error {
@@ -156,7 +156,7 @@ func TestRevisionsConcernScopes(t *testing.T) {
 	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
 		t.Errorf("a write that concerned both (-want +got):\n%s", d)
 	}
-	// Who should have it and is away is counted, also where nobody is connected.
+	// Proxies that are away are counted, even in scopes where nobody is connected.
 	for _, node := range []string{"default.api", "other.web", "cp/default/gw"} {
 		f.cp.mesh.insights.Expect(node)
 	}
@@ -177,7 +177,7 @@ func TestRevisionsConcernScopes(t *testing.T) {
 	if d := cmp.Diff([]string{"the proxy refused " + string(resource.Route) + ": no"}, problems{f.cp}.Of(mesh.Default, name(0))); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
-	// One that does not exist yet is waited for; then the answer says what is newest.
+	// The request waits for a revision that does not exist yet; then it names the newest one.
 	want = fmt.Sprintf("Revision %d does not exist: the newest is %d", mine+1, mine)
 	if d := cmp.Diff(want, f.revision(t, mine+1, 0)); d != "" {
 		t.Errorf("a revision to come (-want +got):\n%s", d)
@@ -191,7 +191,8 @@ func TestRevisionsConcernScopes(t *testing.T) {
 }
 
 // TestUnservedOutbound: an outbound to a service that nobody serves is an error in the
-// overview until somebody does. It counts as no failure, for services come in any order.
+// overview until somebody serves it. It does not count as a failure, because services may be
+// created in any order.
 func TestUnservedOutbound(t *testing.T) {
 	f := startFleet(t, 2)
 	rev := f.write(t, func(tx store.Tx) error {
@@ -219,8 +220,8 @@ func TestUnservedOutbound(t *testing.T) {
 	}
 }
 
-// TestUnapplied: what could not be made of a policy is a problem of the nodes that it was
-// chosen for, until it can be made. A service that is yet to come is none.
+// TestUnapplied: a policy that cannot be applied is a problem of the nodes that it was chosen
+// for, until it can be applied. A service that does not exist yet is not a problem.
 func TestUnapplied(t *testing.T) {
 	policies := all.Policies()
 	for i, p := range policies {
@@ -268,7 +269,7 @@ func TestUnapplied(t *testing.T) {
 	}
 }
 
-// BenchmarkOverviews lists 1,000 dataplanes with what they report.
+// BenchmarkOverviews lists 1,000 dataplanes with their insights.
 func BenchmarkOverviews(b *testing.B) {
 	f := startFleet(b, 1000)
 	h := meshapi.Handler(meshapi.Options{

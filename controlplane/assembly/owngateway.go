@@ -12,18 +12,20 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// ownGateway is the gateway on the machine of a control plane, which is not ready without it.
+// ownGateway is the gateway on the machine of a control plane. The control plane is not ready
+// without it.
 type ownGateway struct {
 	node      string
 	instance  gateway.Instance
 	snapshots *snapshot.Store
-	// configured is set once the gateway has had its configuration. It serves with that from
-	// then on, and for as long as its port is open, whether it has a stream or not: streams
-	// end when the key of a token does, and come back. That one is away, nodes say.
+	// configured is set once the gateway has acknowledged its configuration. From then on the
+	// gateway counts as serving as long as its port is open, even without a stream: streams
+	// end when the key of a token does, and come back. The list of nodes shows such a gateway
+	// as away.
 	configured atomic.Bool
 }
 
-// missing says what the gateway still needs to serve, "" if it serves.
+// missing returns what the gateway still needs to serve, or "" if it serves.
 func (g *ownGateway) missing() string {
 	if !g.configured.Load() {
 		if !slices.Contains(g.snapshots.Progress(0).Acknowledged, g.node) {

@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// TestGatewayServesWithoutItsStream: who takes a control plane out because it is not ready
-// would end a gateway that serves, if a stream that comes back in a moment were missing.
+// TestGatewayServesWithoutItsStream: a missing stream, which comes back in a moment, must not
+// make the control plane unready. Taking it out of service would end a gateway that serves.
 func TestGatewayServesWithoutItsStream(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/xds/places"
 )
 
-// TestOwnersOfLinks: a link counts among those of the token and the mesh of its proxy, and
-// that of a gateway among those that have places of their own.
+// TestOwnersOfLinks: the link of a proxy counts towards the limits of its token and its mesh.
+// The link of a gateway has a place of its own.
 func TestOwnersOfLinks(t *testing.T) {
 	cp := openIn(t, t.TempDir())
 	defer cp.close(t.Context())

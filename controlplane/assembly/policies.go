@@ -6,7 +6,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
-// chosenPolicies say which policies are chosen for what, from what the planner sees.
+// chosenPolicies returns a source that tells which policies are chosen for which proxies. It
+// reads the same views as the planner.
 func (cp *ControlPlane) chosenPolicies() *inspect.Policies {
 	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: turns.New(inspect.Waiting)}
 }

@@ -18,8 +18,8 @@ import (
 
 const moduleFile = "libmeshgate.so"
 
-// listen opens a port of ours. The error names the setting, because "address in
-// use" alone does not tell a tired operator what to change.
+// listen opens a port. The error names the setting, because "address in use" alone does not
+// tell the operator what to change.
 func listen(setting, address string, port int) (net.Listener, error) {
 	ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
@@ -36,8 +36,8 @@ func portError(setting, address string, port int, err error) error {
 	return fmt.Errorf("%s: %w", setting, err)
 }
 
-// checkFree makes sure that Envoy will be able to open a port. Envoy itself
-// would share it silently with whoever has it.
+// checkFree makes sure that Envoy will be able to open a port. Envoy itself would silently
+// share the port with the process that has it.
 func checkFree(setting, address string, port int) error {
 	ln, err := listen(setting, address, port)
 	if err != nil {
@@ -46,8 +46,8 @@ func checkFree(setting, address string, port int) error {
 	return ln.Close()
 }
 
-// ClaimStateDir makes the state directory, checks that it can be used, and
-// keeps every other meshgate off it for as long as the returned file is open.
+// ClaimStateDir makes the state directory, checks that it is usable, and locks it against
+// other meshgate processes as long as the returned file is open.
 func ClaimStateDir(dir string) (*os.File, error) {
 	unusable := func(err error) error {
 		return fault.NotBegun(fmt.Errorf("state directory %s cannot be used: %w; set stateDir (environment %s)", dir, err, config.EnvName("stateDir")))

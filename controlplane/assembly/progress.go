@@ -14,11 +14,11 @@ type progress struct {
 	loop      *publish.Loop
 	snapshots *snapshot.Store
 	nodes     *nodes.Registry
-	// newest is the newest revision of the store.
+	// newest returns the newest revision of the store.
 	newest func() uint64
 }
 
-// progressDocument is about the scopes that the write concerned, and no others.
+// progressDocument covers only the scopes that the write concerned.
 type progressDocument struct {
 	Revision  uint64 `json:"revision"`
 	Published uint64 `json:"published"`
@@ -26,15 +26,15 @@ type progressDocument struct {
 		Acknowledged int                  `json:"acknowledged"`
 		Waiting      []string             `json:"waiting"`
 		Rejected     []snapshot.Rejection `json:"rejected"`
-		// Away are those that are not connected: nobody waits for them, and they get the
+		// Away counts proxies that are not connected. Nobody waits for them: they get the
 		// newest state when they return.
 		Away awayDocument `json:"away"`
 	} `json:"proxies"`
-	// Failed is what is not published as it is configured.
+	// Failed lists what is not published as it is configured.
 	Failed []failedDocument `json:"failed,omitempty"`
 }
 
-// awayDocument counts proxies and names the first of them, [nodes.MaxAway] at most.
+// awayDocument counts proxies and names the first [nodes.MaxAway] of them.
 type awayDocument struct {
 	Count int      `json:"count"`
 	Names []string `json:"names"`
@@ -45,22 +45,22 @@ type failedDocument struct {
 	ControlPlane string `json:"controlPlane,omitempty"`
 	Mesh         string `json:"mesh,omitempty"`
 	Dataplane    string `json:"dataplane,omitempty"`
-	// Resource is what failed: plan for a scope as a whole, view where its state
-	// cannot be read.
+	// Resource is what failed: "plan" for a scope as a whole, "view" if its state cannot be
+	// read.
 	Resource string `json:"resource"`
 	Error    string `json:"error"`
-	// Kept says that the last good version is in use.
+	// Kept reports whether the last good version is in use.
 	Kept bool `json:"lastGoodKept"`
 }
 
-// maxFailed bounds the failures that one answer lists.
+// maxFailed bounds the failures in one answer.
 const maxFailed = 100
 
 // Wait implements gatewayapi.Progress.
 func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
 	scopes, err := p.loop.Concerned(ctx, revision)
 	if newest := p.newest(); err != nil && revision > newest {
-		// It has not come in time, if it ever does.
+		// The revision has not been written in time, if it ever will be.
 		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is %d", revision, newest)
 	}
 	if err != nil {
@@ -70,8 +70,8 @@ func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The scopes come first: what a mesh has not taken yet of a control plane, none of its
-	// proxies waits for.
+	// Settled comes first: before a mesh has taken the state of another control plane, none
+	// of its proxies waits for that state.
 	unsettled := p.loop.Settled(ctx, revision)
 	got := p.snapshots.Wait(ctx, revision, scopes...)
 	if unsettled != nil && revision > 0 {

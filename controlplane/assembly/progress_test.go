@@ -18,9 +18,9 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// A revision that its scopes have not settled counts as published for nobody, also where
-// what was published last is newer and no proxy waits: a mesh may not have taken yet what
-// was written to a control plane that it looks at.
+// A revision that its scopes have not settled does not count as published, even if a newer
+// one was published last and no proxy waits. A mesh may not yet have taken a write to a
+// control plane that it looks at.
 func TestUnsettledRevisionIsNotPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, log, snaps := memstore.New(), slog.New(slog.DiscardHandler), snapshot.New()
@@ -40,7 +40,7 @@ func TestUnsettledRevisionIsNotPublished(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// It does not run: the default control plane is not settled before it does.
+		// The loop does not run, so the default control plane never settles.
 		loop := publish.New(publish.Options{Views: views, Publisher: snaps, Kinds: AllKinds(), Latest: db.Revision, Log: log})
 		snaps.Announce(snapshot.Publication{Scope: publish.ControlPlaneScope(model.DefaultControlPlane), Revision: c.Revision + 1})
 		insights, err := insight.Open(t.Context(), insight.Options{Store: memstore.NewStatus(), Log: log})

@@ -16,7 +16,7 @@ import (
 	xds "github.com/meshgate/meshgate/xds/server"
 )
 
-// observer keeps insights of streams and of what proxies say of their versions.
+// observer records streams, and the versions that proxies report, in the insights.
 type observer struct {
 	*insight.Insights
 	rotations *meshca.Rotations
@@ -64,7 +64,7 @@ func (o observer) Disconnected(e xds.Event) {
 	}
 }
 
-// versionsOf reads what a node says of its versions.
+// versionsOf reads the versions from the metadata of a node.
 func versionsOf(m map[string]string) insight.Versions {
 	var dependencies map[string]string
 	for key, v := range m {
@@ -87,7 +87,7 @@ func versionsOf(m map[string]string) insight.Versions {
 	}
 }
 
-// insights shows the mesh API what is known about proxies.
+// insights gives the mesh API what is known about proxies.
 type insights struct{ *insight.Insights }
 
 // Read implements meshapi.Insights.
@@ -95,7 +95,7 @@ func (i insights) Read(ctx context.Context, meshName, dataplane string) (documen
 	return i.Insights.Read(ctx, meshName, dataplane)
 }
 
-// problems says what is wrong with the configuration of proxies.
+// problems lists what is wrong with the configuration of proxies.
 type problems struct{ cp *ControlPlane }
 
 // Of implements meshapi.Problems.
@@ -105,7 +105,7 @@ func (p problems) Of(meshName, dataplane string) []string {
 		out = append(out, sentence(f))
 	}
 	if n, _ := p.cp.mesh.insights.Node(mesh.NodeID(meshName, dataplane)); n.State == insight.Refused {
-		// Why is for administrators: see GET /nodes.
+		// The reason is for administrators only: see GET /nodes.
 		out = append(out, "the proxy is away and refused since "+n.Refusal.Since.Format(time.RFC3339)+": GET /nodes says why")
 	}
 	for _, r := range p.cp.snapshots.Rejections(mesh.NodeID(meshName, dataplane)) {
@@ -114,8 +114,8 @@ func (p problems) Of(meshName, dataplane string) []string {
 	return out
 }
 
-// unapplied says what of a node is not applied as it is configured. An outbound to a service
-// that nobody serves yet is not among it: services come in any order.
+// unapplied lists what is not applied as it is configured for a node. An outbound to a
+// service that nobody serves yet is left out, because services may be created in any order.
 func (cp *ControlPlane) unapplied(n insight.Node) []string {
 	var out []string
 	for _, f := range cp.loop.FailuresOf(nodeScope(n.Type, n.Scope), n.Name) {

@@ -18,18 +18,18 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// redisParts are the control plane's side of the second level of the cache.
+// redisParts is the control plane's side of the second level of the token cache.
 type redisParts struct {
 	client   redis.UniversalClient
 	embedded *embedded.Server
-	// url is the control plane's, nodeURL what filters are told: it only reads.
+	// url is for the control plane. nodeURL is given to filters, and its user may only read.
 	url, nodeURL, ca string
 }
 
-// openRedis connects to the configured Redis, or starts the embedded one. A
-// configured Redis need not be up: nothing waits for it. past is up to when the keys of the
-// embedded one have ended: what a clock that is ahead for a moment removes is not missed
-// before it is needed.
+// openRedis connects to the configured Redis, or starts the embedded one. A configured Redis
+// need not be up: nothing waits for it. The embedded one drops keys that ended before the
+// time that past returns. That time lags behind a clock that may be wrong, so that a clock
+// that is ahead for a moment does not remove keys that are still needed.
 func openRedis(c *config.Config, past func() time.Time, log *slog.Logger) (*redisParts, error) {
 	redisconn.LogTo(redisLog{log})
 	p := &redisParts{url: c.Redis.URL, nodeURL: c.Redis.NodeURL}
@@ -53,15 +53,15 @@ func openRedis(c *config.Config, past func() time.Time, log *slog.Logger) (*redi
 	return p, nil
 }
 
-// connect prepares the client. What nodes are told is tried out, too: they
-// could only log that they cannot use it.
+// connect prepares the client. It also checks the settings for filters, because filters could
+// only log that they cannot use them.
 func (p *redisParts) connect(caFile string) error {
 	if err := p.readCA(caFile); err != nil {
 		return err
 	}
 	s := contract.RedisSettings{URL: p.url}
 	if secured(p.url) {
-		s.CAFile = caFile // read anew for each connection
+		s.CAFile = caFile // the file is read again for each connection
 	}
 	err := redisconn.Check(&s)
 	if err == nil {
@@ -80,10 +80,10 @@ func (p *redisParts) connect(caFile string) error {
 	return nil
 }
 
-// secured says whether a URL asks for TLS.
+// secured reports whether a URL asks for TLS.
 func secured(url string) bool { return strings.HasPrefix(url, "rediss") }
 
-// redisLog takes what the client library would print by itself.
+// redisLog receives what the client library would print by itself.
 type redisLog struct{ log *slog.Logger }
 
 // Printf implements the library's logger.
@@ -91,7 +91,7 @@ func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
 	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
 }
 
-// readCA reads the authorities of a server over TLS, which nodes are told.
+// readCA reads the authorities of a server over TLS. Filters are given them.
 func (p *redisParts) readCA(file string) error {
 	if file == "" {
 		return nil
@@ -107,7 +107,7 @@ func (p *redisParts) readCA(file string) error {
 	return nil
 }
 
-// tracker is set for the embedded Redis only.
+// tracker returns the tracker of the embedded Redis, or nil if there is none.
 func (p *redisParts) tracker() revoke.Tracker {
 	if p.embedded == nil {
 		return nil
@@ -115,8 +115,8 @@ func (p *redisParts) tracker() revoke.Tracker {
 	return p.embedded
 }
 
-// forNodes is what filters are told, nil if nothing. They never get what may
-// write, nor the embedded cache from another host, where it is out of reach.
+// forNodes returns the Redis settings of filters, nil if there are none. Filters on other
+// hosts do not get the embedded cache, because they cannot reach it.
 func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
 	if p.nodeURL == "" || (p.embedded != nil && !local) {
 		return nil
@@ -128,8 +128,8 @@ func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
 	return s
 }
 
-// outlives reports whether proxies read a Redis that does not end with the control plane.
-// Where they do not, nobody checks tokens without a control plane.
+// outlives reports whether proxies read a Redis that outlives the control plane. Otherwise
+// nobody can check tokens without a control plane.
 func (p *redisParts) outlives() bool { return p.embedded == nil && p.nodeURL != "" }
 
 func (p *redisParts) close() {

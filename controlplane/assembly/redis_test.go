@@ -12,9 +12,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/steady"
 )
 
-// Filters never get a credential that writes: an external Redis is handed out by
-// redis.nodeURL alone, and its absence is said once. The embedded one has a
-// password that reads, and is told to filters of this host only.
+// Filters never get a credential that can write. They get an external Redis only if
+// redis.nodeURL is set, and one warning says if it is not. The embedded Redis has a password
+// for reading, which only filters of this host get.
 func TestProxiesGetNoWritingCredential(t *testing.T) {
 	for _, tc := range []struct {
 		name, url, nodeURL string
@@ -53,8 +53,8 @@ func TestProxiesGetNoWritingCredential(t *testing.T) {
 	}
 }
 
-// TestNodeURLIsTriedOut: proxies could only log that they cannot use what they are
-// told, so it is refused at start; without its password.
+// TestNodeURLIsTriedOut: proxies could only log that they cannot use their URL, so a wrong
+// one is refused at start. The error does not contain the password.
 func TestNodeURLIsTriedOut(t *testing.T) {
 	for _, url := range []string{"http://reader:pa55word@r:1", "redis+sentinel://reader:pa55word@r:1", "redis+cluster://reader:pa55word@r:1/3"} {
 		c := &config.Config{}
@@ -70,7 +70,7 @@ func TestNodeURLIsTriedOut(t *testing.T) {
 }
 
 // TestEmbeddedRedisKeepsWhatHasNotEnded: a clock that is set ahead for a moment does not
-// empty it. What has ended by every clock goes, in the same sweep.
+// empty the cache. Keys that have ended by every clock are dropped in the same sweep.
 func TestEmbeddedRedisKeepsWhatHasNotEnded(t *testing.T) {
 	for _, naive := range []bool{false, true} {
 		var ahead atomic.Int64
@@ -95,9 +95,9 @@ func TestEmbeddedRedisKeepsWhatHasNotEnded(t *testing.T) {
 		p.embedded.Track("record", base.Add(time.Hour).UnixMilli(), false)
 		p.embedded.Track("tombstone", base.Add(2*time.Hour).UnixMilli(), true)
 		ahead.Store(int64(48 * time.Hour))
-		p.embedded.Track("ended", 1, false) // which wakes the sweep
+		p.embedded.Track("ended", 1, false) // this wakes the sweep
 		select {
-		case <-swept: // at least this sweep is over when something can be counted
+		case <-swept: // at least this sweep is complete before keys are counted
 		case <-time.After(30 * time.Second):
 			t.Fatal("it goes by another clock")
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 )
 
-// redisCodes are the findings for what a server says itself, by the first word of its
-// error.
+// redisCodes holds the findings for errors that the server itself reports, by the first word
+// of the error.
 var redisCodes = map[string]health.Finding{
 	"WRONGPASS": {Reason: "wrong_password", Text: "it refuses user and password: correct redis.url"},
 	"NOAUTH":    {Reason: "no_password", Text: "it wants a password: put it into redis.url"},
@@ -23,7 +23,7 @@ var redisCodes = map[string]health.Finding{
 	"ERR":       {Reason: "refuses", Text: "it refuses what is asked: is it a Redis 6 or later, with that database?"},
 }
 
-// redisMeanwhile says what works without Redis.
+// redisMeanwhile says what still works without Redis.
 const redisMeanwhile = "Proxies look tokens up at the control plane meanwhile, and traffic goes on as long as that runs"
 
 // redisTrouble says what is the matter with Redis and what to do about it.
@@ -54,7 +54,7 @@ func redisCause(err error) health.Finding {
 	return health.Finding{Reason: "not_in_order", Text: "it lost data, was replaced or cannot be used, and is put in order as soon as it can be"}
 }
 
-// redisUnreachable are the texts for a Redis that cannot be reached.
+// redisUnreachable holds the texts for a Redis that cannot be reached.
 var redisUnreachable = map[string]string{
 	health.UnknownHost:      "its name is not known: correct redis.url, or the DNS",
 	health.Refused:          "nothing listens there: start it, or correct redis.url",
@@ -66,7 +66,7 @@ var redisUnreachable = map[string]string{
 	health.Timeout:          "it does not answer in time: is it stopped, a firewall between, or (with rediss://) no TLS there?",
 }
 
-// redisState is for [revoke.Options.RedisState].
+// redisState implements [revoke.Options.RedisState].
 func redisState(b *health.Board) func(error) {
 	return func(err error) {
 		if err == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// useRedis does what the control plane does with a Redis, and returns what goes wrong.
+// useRedis uses a Redis as the control plane does, and returns the error.
 func useRedis(t *testing.T, url string) error {
 	t.Helper()
 	c, err := revoke.Open(contract.RedisSettings{URL: url})
@@ -41,7 +41,7 @@ func useRedis(t *testing.T, url string) error {
 	return c.SetArgs(ctx, contract.RedisClockKey, "x", redis.SetArgs{}).Err()
 }
 
-// TestRedisTroubles: each way in which a Redis can be the wrong one reads differently.
+// TestRedisTroubles: each kind of wrong Redis has its own reason and text.
 func TestRedisTroubles(t *testing.T) {
 	good := redistest.Start(t).Address()
 	closed := redistest.Start(t, "--requirepass", "secret").Address()
@@ -76,7 +76,8 @@ func TestRedisTroubles(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := useRedis(t, tc.url)
-			// On a busy machine a server may answer later than the control plane waits: it is asked again.
+			// On a busy machine a server may answer after the timeout; then it is asked
+			// again.
 			for deadline := time.Now().Add(conditionPatience); tc.reason != health.Timeout && err != nil && redisTrouble(err).Reason == health.Timeout && time.Now().Before(deadline); {
 				err = useRedis(t, tc.url)
 			}
@@ -100,7 +101,7 @@ func TestRedisTroubles(t *testing.T) {
 	}
 }
 
-// TestRedisURLMistakes: what is wrong with a URL is said without its password.
+// TestRedisURLMistakes: the error for a wrong URL does not contain its password.
 func TestRedisURLMistakes(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis.example":                     "without a scheme it must be host:port",

@@ -8,18 +8,18 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// renewEvery is how often connected proxies are looked after. Certificates are
-// renewed when a third of their life is left, which is days, so the hour is of
-// no consequence.
+// renewEvery is the interval at which the certificates of connected proxies are checked. They
+// are renewed when a third of their life is left. That is days, so an hour more or less does
+// not matter.
 const renewEvery = time.Hour
 
-// renewer hands renewed certificates to proxies whose streams stay open: they
-// ask for a secret once, and would otherwise hold it until it expires.
+// renewer pushes renewed certificates to proxies whose streams stay open. A proxy asks for a
+// secret once, and would otherwise keep it until it expires.
 type renewer struct {
 	nodes   func() []string
 	secrets func(node string) []string
 	secret  func(ctx context.Context, node, name, generation string) (*resource.Resource, error)
-	// generation is what the set of a node wants of a secret at present.
+	// generation returns the generation of a secret that the set of a node wants now.
 	generation func(node, name string) string
 	push       func(node, generation string, r *resource.Resource)
 	log        *slog.Logger
@@ -27,7 +27,7 @@ type renewer struct {
 	sent map[[2]string]string
 }
 
-// run works at each tick, and when it is woken, until ctx ends. first is called at the
+// run works at each tick and whenever it is woken, until ctx ends. It calls first at the
 // start and at each tick, before the work.
 func (r *renewer) run(ctx context.Context, tick <-chan time.Time, wake <-chan struct{}, first func(context.Context)) error {
 	first(ctx)
@@ -43,7 +43,7 @@ func (r *renewer) run(ctx context.Context, tick <-chan time.Time, wake <-chan st
 	}
 }
 
-// round pushes every secret whose bytes are not those of the round before.
+// round pushes every secret that has changed since the last round.
 func (r *renewer) round(ctx context.Context) {
 	current := map[[2]string]string{}
 	for _, node := range r.nodes() {

@@ -18,28 +18,28 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
-// Restore makes a state directory from a backup, once.
+// Restore makes a state directory from a backup. It is used once.
 type Restore struct {
-	// Config says where the state directory, the databases and the key are to be.
+	// Config says where the state directory, the databases and the key will be.
 	Config *config.Config
 	// File is the backup.
 	File string
-	// KeyFile and PassphraseFile, unless empty, hold the encryption key of the backup, and the
-	// passphrase of the one in it.
+	// KeyFile holds the encryption key of the backup, PassphraseFile the passphrase of the
+	// key in the backup. Both may be empty.
 	KeyFile, PassphraseFile string
 	Log                     *slog.Logger
-	// work is the directory in which the parts are made ready.
+	// work is the directory in which the parts are prepared.
 	work string
 }
 
-// Run restores, and tells on out what to do next. Whatever is there already is left as it
-// is, and refused with an error; so is a backup without its key.
+// Run restores the backup, and prints on out what to do next. It refuses to replace anything
+// that exists, and refuses a backup without its key.
 func (r *Restore) Run(ctx context.Context, out io.Writer) error {
 	claim, err := ClaimStateDir(r.Config.StateDir)
 	if err != nil {
 		return err
 	}
-	defer claim.Close() // it was only locked
+	defer claim.Close() // the claim is only a lock
 	if err := r.mayWrite(); err != nil {
 		return err
 	}
@@ -71,18 +71,18 @@ Next:
 	return nil
 }
 
-// mayWrite refuses to mix a backup with anything.
+// mayWrite checks that there is nothing that a restore would mix with the backup.
 func (r *Restore) mayWrite() error {
 	list, err := os.ReadDir(r.Config.StateDir)
 	if err != nil {
 		return err
 	}
 	for _, e := range list {
-		if e.Name() != "lost+found" { // of a file system of its own
+		if e.Name() != "lost+found" { // a file system has it in its root
 			return fmt.Errorf("state directory %s is not empty, it holds %s: restore into an empty or a new one", r.Config.StateDir, e.Name())
 		}
 	}
-	// They may stand elsewhere than the state directory.
+	// The settings may place the databases outside of the state directory.
 	for _, path := range []string{r.Config.Store.SQLite.Path, statusPath(r.Config)} {
 		there, err := sqlstore.Present(path)
 		if err == nil && there {
@@ -95,7 +95,7 @@ func (r *Restore) mayWrite() error {
 	return nil
 }
 
-// root returns the key that the caller has.
+// root returns the key ring of the backup, from the settings, a key file or the backup.
 func (r *Restore) root(m *backup.Manifest) (*seal.Ring, error) {
 	e := r.Config.Store.Encryption
 	_, err := os.Stat(e.KeyFile)
@@ -125,7 +125,7 @@ func (r *Restore) root(m *backup.Manifest) (*seal.Ring, error) {
 	return seal.Read("", text)
 }
 
-// renew makes the database another incarnation, which believes nothing of Redis.
+// renew makes the database a new incarnation, which trusts nothing in Redis.
 func (r *Restore) renew(ctx context.Context, root *seal.Ring) error {
 	keys, err := root.Keys()
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *Restore) renew(ctx context.Context, root *seal.Ring) error {
 	}
 	s, err := sqlstore.Open(ctx, sqlstore.Options{
 		Path: filepath.Join(r.work, backup.MainPart), Kinds: AllKinds(), Sealer: keys, Log: r.Log, Restored: true,
-		Past: func() time.Time { return time.UnixMilli(0) }, // the next process says what has ended, by its clock
+		Past: func() time.Time { return time.UnixMilli(0) }, // drop nothing: the next process decides by its own clock
 	})
 	if errors.Is(err, sqlstore.ErrKey) {
 		return fmt.Errorf("backup %s was made with another encryption key than the given one", r.File)
@@ -144,9 +144,9 @@ func (r *Restore) renew(ctx context.Context, root *seal.Ring) error {
 	return errors.Join(revoke.Restored(ctx, s), s.Close())
 }
 
-// ready makes the parts what is to be placed. It refuses those that would be torn
-// apart: a store that is closed may leave its last commits in its log, and they say
-// that the database comes from a backup.
+// ready prepares the parts for their places. It refuses a database whose last commits are
+// still in its log, because only the file is moved. Those commits say that the database comes
+// from a backup.
 func (r *Restore) ready(ctx context.Context, m *backup.Manifest, root *seal.Ring) error {
 	if err := r.renew(ctx, root); err != nil {
 		return err
@@ -159,8 +159,8 @@ func (r *Restore) ready(ctx context.Context, m *backup.Manifest, root *seal.Ring
 	return nil
 }
 
-// place puts everything where the settings say. The key comes last: a start that finds
-// only a part is refused.
+// place moves everything to where the settings say. The key comes last, so that a start
+// refuses an incomplete restore.
 func (r *Restore) place(m *backup.Manifest, root *seal.Ring) error {
 	for _, p := range m.Parts {
 		into := map[string]string{backup.MainPart: r.Config.Store.SQLite.Path, backup.StatusPart: statusPath(r.Config)}[p.Name]

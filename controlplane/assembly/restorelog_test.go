@@ -15,9 +15,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 )
 
-// TestRestoreOfADatabaseInItsLog: a database whose log could not be written into its
-// file is not moved without that. It would come up as the store of which it is a
-// backup, and believe what that one knew of Redis.
+// TestRestoreOfADatabaseInItsLog: a database whose log could not be written into its file is
+// not moved without the log. It would come up as the store that was backed up, and trust what
+// that store knew of Redis.
 func TestRestoreOfADatabaseInItsLog(t *testing.T) {
 	dir := original(t)
 	file, _ := backedUp(t, dir)
@@ -32,7 +32,7 @@ func TestRestoreOfADatabaseInItsLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Somebody reads the state before the last commit, so the log cannot be emptied.
+	// A reader of the state before the last commit keeps the log from being emptied.
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.work, backup.MainPart)+"?mode=rw")
 	if err != nil {
 		t.Fatal(err)

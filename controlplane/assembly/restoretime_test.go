@@ -11,14 +11,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// The clock of whoever restores ends nothing: it may be ahead of that of the control plane
-// for which a token is not over, and what it removed would not be there to be revoked.
+// The clock of the machine that restores must not end anything. It may be ahead of the clock
+// of the control plane. A token that is still valid there would be removed, and could not be
+// revoked any more.
 func TestRestoreEndsNothing(t *testing.T) {
 	dir, at := t.TempDir(), time.Now().Add(-48*time.Hour)
 	clock := func() time.Time { return at }
 	cp := timed(t, dir, clock)
 	keyUntil(t, cp, at.Add(time.Hour))
-	revokes(t, cp) // which notes the time
+	revokes(t, cp) // notes the time
 	file, _ := backedUp(t, dir)
 	cp.closers.run(context.WithoutCancel(t.Context()))
 	into := filepath.Join(t.TempDir(), "new")

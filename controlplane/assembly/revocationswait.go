@@ -7,8 +7,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke"
 )
 
-// revocationsWait is for [revoke.Options.Waits]: it puts on a board that revocations are
-// answered 503, before anybody tries.
+// revocationsWait implements [revoke.Options.Waits]. It sets a condition while revocations
+// are answered 503, so that operators know it before they try one.
 func revocationsWait(b *health.Board) func(revoke.Waits) {
 	return func(w revoke.Waits) {
 		if !w.Any() {
@@ -21,7 +21,7 @@ func revocationsWait(b *health.Board) func(revoke.Waits) {
 	}
 }
 
-// waitTrouble says whom revocations wait for and what ends that.
+// waitTrouble says which gateways revocations wait for, and how the wait ends.
 func waitTrouble(w *revoke.Waits) health.Finding {
 	switch {
 	case w.Strangers:
@@ -38,7 +38,7 @@ func waitTrouble(w *revoke.Waits) health.Finding {
 	return health.Finding{Reason: "gateways_away", Text: fmt.Sprintf("%d of %d gateways have not been in touch since %s, and may still read the former one (%s). To end that, %s", w.Filters, w.Known, since, nodesOf(w), waitEnds)}
 }
 
-// nodesOf names those that are away first, because they are why it lasts.
+// nodesOf names the gateways. Those that are away come first, because they prolong the wait.
 func nodesOf(w *revoke.Waits) string {
 	if w.Linked == "" {
 		return w.Away
@@ -46,5 +46,5 @@ func nodesOf(w *revoke.Waits) string {
 	return w.Away + "; connected: " + w.Linked
 }
 
-// waitEnds says what ends the wait for a gateway that is away.
+// waitEnds says how to end the wait for a gateway that is away.
 const waitEnds = "start each with its run directory or, if it is gone for good with its memory and its disk, say so with DELETE /nodes/{name}, and with ?former=true of the former processes of one that is connected. Otherwise it ends when they were not seen for a day"

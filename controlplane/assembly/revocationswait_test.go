@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke"
 )
 
-// TestRevocationsWait: whoever looks is told that revocations wait, for whom and what to do,
-// and the control plane is ready all the same.
+// TestRevocationsWait: the condition says that revocations wait, for which gateways, and what
+// to do. The control plane is ready nevertheless.
 func TestRevocationsWait(t *testing.T) {
 	for _, tc := range []struct {
 		waits  revoke.Waits

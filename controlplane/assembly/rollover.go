@@ -18,9 +18,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// rootsTold remembers which roots each agent that has connected has stored, by their
-// digest, until its node is removed. Nothing of it is kept: agents are told when they
-// connect.
+// rootsTold remembers which roots each agent has stored, by their digest, until its node is
+// removed. It is only in memory, because agents are told the roots whenever they connect.
 type rootsTold struct {
 	mu sync.Mutex
 	by map[string][sha256.Size]byte
@@ -35,7 +34,7 @@ func (r *rootsTold) set(node string, roots []byte) {
 	r.by[node] = sha256.Sum256(roots)
 }
 
-// forget says that there is no such node any more.
+// forget drops a node that was removed.
 func (r *rootsTold) forget(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,10 +47,10 @@ func (r *rootsTold) has(node string, roots []byte) bool {
 	return r.by[node] == sha256.Sum256(roots)
 }
 
-// writeCA writes what is to be trusted into a file for others.
+// writeCA writes the trusted certificates into a file for others.
 func (cp *ControlPlane) writeCA() error { return writeCA(cp.CAFile, cp.authority.PEM()) }
 
-// tellRoots has an agent trust what is to be trusted now.
+// tellRoots sends an agent the roots to trust from now on.
 func (cp *ControlPlane) tellRoots(ctx context.Context, node string) {
 	roots := cp.authority.PEM()
 	if err := cp.mesh.admin.Trust(ctx, node, roots); err != nil {
@@ -63,7 +62,7 @@ func (cp *ControlPlane) tellRoots(ctx context.Context, node string) {
 	cp.roots.set(node, roots)
 }
 
-// advance takes a step of the replacement of the authority and tells everybody.
+// advance takes a step in the replacement of the authority and tells all connected agents.
 func (cp *ControlPlane) advance(ctx context.Context, from string) error {
 	if err := cp.authority.Advance(ctx, cp.gate.As(model.System("rollover")), from); err != nil {
 		return err
@@ -77,17 +76,17 @@ func (cp *ControlPlane) advance(ctx context.Context, from string) error {
 	return nil
 }
 
-// tellRootsTo has agents trust what is to be trusted now.
+// tellRootsTo sends agents the roots to trust from now on.
 func (cp *ControlPlane) tellRootsTo(ctx context.Context, nodes []string) {
 	var g errgroup.Group
 	g.SetLimit(asking)
 	for _, node := range nodes {
 		g.Go(func() error { cp.tellRoots(ctx, node); return nil })
 	}
-	_ = g.Wait() // none of them fails
+	_ = g.Wait() // tellRoots returns no errors
 }
 
-// renewNow has the certificates and roots of gateways looked at at once.
+// renewNow wakes the check of the certificates and roots of gateways.
 func (cp *ControlPlane) renewNow() {
 	select {
 	case cp.renewWake <- struct{}{}:
@@ -95,7 +94,7 @@ func (cp *ControlPlane) renewNow() {
 	}
 }
 
-// successor makes the next authority known, two years before the end of this one.
+// successor starts the replacement of the authority two years before its end.
 func (cp *ControlPlane) successor(ctx context.Context) {
 	if !cp.authority.SuccessorDue() {
 		return
@@ -137,8 +136,8 @@ func (k keyring) notReady(ctx context.Context, from string) (missing []string, e
 		return nil, nil
 	}
 	roots, nodes := k.cp.authority.PEM(), k.cp.snapshots.Nodes()
-	// One that did not take them when it connected may do so now, and one that was removed
-	// and has come back may have been forgotten after it was told.
+	// A node that did not take the roots when it connected may take them now. A node that was
+	// removed and has come back may have been forgotten after it was told.
 	k.cp.tellRootsTo(ctx, slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return k.cp.roots.has(node, roots) }))
 	for _, node := range nodes {
 		ready := k.cp.roots.has(node, roots)
@@ -155,8 +154,8 @@ func (k keyring) notReady(ctx context.Context, from string) (missing []string, e
 	return missing, nil
 }
 
-// envoyHolds reports whether the Envoy of a gateway has what the step from a phase
-// demands: the roots, and then a certificate of the new authority.
+// envoyHolds reports whether the Envoy of a gateway has what the step from a phase requires:
+// the roots, and in the second phase a certificate of the new authority.
 func (k keyring) envoyHolds(ctx context.Context, node, from string, roots []byte) (bool, error) {
 	dump, err := k.cp.mesh.admin.Ask(ctx, node, "/config_dump")
 	if err != nil {

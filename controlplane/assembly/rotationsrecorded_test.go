@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestRotationsAreRecorded: who rotated, withdrew or deleted a key is among the changes,
-// with the name of the key and without anything of it. What a start makes is not.
+// TestRotationsAreRecorded: the changes record who rotated, withdrew or deleted a key, and
+// its name, but nothing of the key itself. Keys that are made at a start are not recorded.
 func TestRotationsAreRecorded(t *testing.T) {
 	cp := openIn(t, t.TempDir())
 	defer cp.close(t.Context())
@@ -35,7 +35,7 @@ func TestRotationsAreRecorded(t *testing.T) {
 			}
 			out = append(out, string(r.Actor.Kind)+":"+r.Actor.Name+" "+string(r.Op)+" "+r.Key.Kind+" "+name)
 			raw, err := json.Marshal(r.Members)
-			if err != nil || bytes.Contains(raw, []byte("LS0t")) { // what base64 makes of ---
+			if err != nil || bytes.Contains(raw, []byte("LS0t")) { // base64 of "---"
 				t.Errorf("%s: %s, %v", name, raw, err)
 			}
 		}

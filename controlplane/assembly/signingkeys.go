@@ -14,15 +14,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// unusableKeys are the stored signing keys of each mesh that are good for nothing. Their
-// tokens are refused, and who looks at the nodes would take that for an attack.
+// unusableKeys holds the stored signing keys of each mesh that cannot be used. Their tokens
+// are refused, which would look like an attack in the list of nodes.
 type unusableKeys struct {
 	mu sync.Mutex
 	by map[string][]string
 }
 
-// judgeSigningKeys looks at the signing keys of one mesh again, or of all, and says on
-// the board which ones cannot be used. What cannot be told leaves what was said.
+// judgeSigningKeys checks the signing keys of the named meshes, or of all, and sets the
+// condition of unusable keys. If the store cannot be read, the condition stays as it is.
 func (cp *ControlPlane) judgeSigningKeys(ctx context.Context, only ...string) {
 	u := &cp.mesh.unusable
 	u.mu.Lock()
@@ -64,7 +64,7 @@ func (cp *ControlPlane) judgeSigningKeys(ctx context.Context, only ...string) {
 	cp.ready.conditions.Set(conditionSigningKeys, findingOfKeys(by))
 }
 
-// unusable names the keys that are there and good for nothing.
+// unusable names the keys of a mesh that cannot be used.
 func unusable(meshName string, keys []identity.SigningKey) (bad []string) {
 	for _, k := range keys {
 		if !k.Withdrawn && k.Bits == 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestUnusableSigningKeyIsACondition: a key that cannot be decrypted, and one that is no
-// key, are said by /ready with the name of their mesh, since nodes with their tokens are
-// refused for it; and are said no more once they are gone.
+// TestUnusableSigningKeyIsACondition: /ready names a key that cannot be decrypted or is not a
+// key, and its mesh, because nodes with its tokens are refused. The condition ends when the
+// keys are gone.
 func TestUnusableSigningKeyIsACondition(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "meshgate.db")
@@ -65,7 +65,7 @@ func TestUnusableSigningKeyIsACondition(t *testing.T) {
 	}
 }
 
-// unseal makes the row of a secret one that no key decrypts.
+// unseal replaces the row of a secret with bytes that no key decrypts.
 func unseal(t *testing.T, path, name string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

@@ -24,11 +24,11 @@ import (
 type Standalone struct {
 	ControlPlane *ControlPlane
 	Agent        *agent.Agent
-	EnvoyVersion string // its version
+	EnvoyVersion string // version of Envoy
 }
 
-// OpenStandalone opens everything that can fail before anything runs. Once abort is closed
-// nothing is waited for any more; nil if that cannot be.
+// OpenStandalone opens everything that can fail before anything runs. Closing abort ends all
+// waiting; abort may be nil.
 func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}) (*Standalone, error) {
 	envoy, versionLine, err := FindEnvoy(c.Envoy.Path)
 	if err != nil {
@@ -56,8 +56,8 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 	}
 	own := &ownGateway{node: a.NodeID(), instance: Instance(c), snapshots: cp.snapshots}
 	cp.ready.checks = append(cp.ready.checks, func() string {
-		// A port is open for as long as the kernel keeps it so, also that of an Envoy
-		// that hangs; and one that Envoy was refused may be somebody else's.
+		// An open port alone proves nothing. The kernel keeps the port of an Envoy that hangs
+		// open, and if Envoy could not open the port, another process may have it.
 		if m := a.Missing(ctx); m != "" {
 			return "gateway: " + m
 		}
@@ -66,7 +66,8 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 	return &Standalone{ControlPlane: cp, Agent: a, EnvoyVersion: versionLine}, nil
 }
 
-// FreeGatewayPorts makes sure that Envoy will get its ports.
+// FreeGatewayPorts ends a predecessor of the gateway, and makes sure that Envoy will get its
+// ports.
 func FreeGatewayPorts(ctx context.Context, c *config.Config, name string, log *slog.Logger) error {
 	if err := agent.EndPredecessor(ctx, c.StateDir, name, c.Drain.Timeout, log); err != nil {
 		return fault.NotBegun(err)
@@ -77,8 +78,8 @@ func FreeGatewayPorts(ctx context.Context, c *config.Config, name string, log *s
 	return checkFree("gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort)
 }
 
-// newOwnAgent makes the agent of the gateway that runs beside its control plane,
-// with a token minted here, which the agent renews.
+// newOwnAgent makes the agent of the gateway that runs beside its control plane. Its first
+// token is made here; the agent renews it.
 func newOwnAgent(c *config.Config, cp *ControlPlane, abort <-chan struct{}, envoy, module, versionLine string) (*agent.Agent, error) {
 	file := filepath.Join(c.StateDir, c.Gateway.Name+".token")
 	cp.ownToken = func() error {
@@ -114,7 +115,7 @@ func newOwnAgent(c *config.Config, cp *ControlPlane, abort <-chan struct{}, envo
 	return MeterNode(a), nil
 }
 
-// FreeStatusPort makes sure that the agent will get the port of its status.
+// FreeStatusPort makes sure that the agent will get its status port.
 func FreeStatusPort(c *config.Config) error {
 	if c.Status.Port == 0 {
 		return nil
@@ -122,7 +123,7 @@ func FreeStatusPort(c *config.Config) error {
 	return checkFree("status.port", c.Status.Listen, c.Status.Port)
 }
 
-// StatusAddress is where the agent serves its status; empty: nowhere.
+// StatusAddress returns where the agent serves its status; empty if nowhere.
 func StatusAddress(c *config.Config) string {
 	if c.Status.Port == 0 {
 		return ""
@@ -130,20 +131,20 @@ func StatusAddress(c *config.Config) string {
 	return net.JoinHostPort(c.Status.Listen, strconv.Itoa(c.Status.Port))
 }
 
-// Instance is how the gateway of the settings listens.
+// Instance returns the ports and the address of the gateway of the settings.
 func Instance(c *config.Config) gateway.Instance {
 	return gateway.Instance{Listen: c.Gateway.Listen, HTTPPort: c.Gateway.HTTPPort, HTTPSPort: c.Gateway.HTTPSPort}
 }
 
-// CacheSettings are the settings of the token cache, in the words of the filter.
+// CacheSettings converts the settings of the token cache for the filter.
 func CacheSettings(c *config.Config) contract.CacheSettings {
 	return contract.CacheSettings{
 		MaxBytes: c.Cache.MaxBytes, NegativeTTL: c.Cache.NegativeTTL.Milliseconds(), Grace: c.Cache.Grace.Milliseconds(),
 	}
 }
 
-// Run runs both until ctx ends. The gateway is drained first, because it needs
-// the control plane for what is still in flight.
+// Run runs the control plane and the gateway until ctx ends. The gateway is drained first,
+// because requests that are still in flight need the control plane.
 func (s *Standalone) Run(ctx context.Context) error {
 	cpCtx, stopControlPlane := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopControlPlane()
@@ -161,5 +162,5 @@ func (s *Standalone) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Close ends a system that was opened and not run.
+// Close ends a system that was opened but not run.
 func (s *Standalone) Close(ctx context.Context) { s.ControlPlane.close(ctx) }

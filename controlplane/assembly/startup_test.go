@@ -17,7 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/oauth"
 )
 
-// occupied is a port that somebody has.
+// occupied returns a port that is in use.
 func occupied(t *testing.T) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +28,8 @@ func occupied(t *testing.T) int {
 	return port(ln)
 }
 
-// TestClashLeavesNothing frees the ports that were opened before the clash.
+// TestClashLeavesNothing: if a port is in use, the ports that were opened before it are
+// closed again.
 func TestClashLeavesNothing(t *testing.T) {
 	free := func() int {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,7 +58,7 @@ func TestPortError(t *testing.T) {
 	}
 }
 
-// TestClaim can be made again after the first is given up.
+// TestClaim: a state directory can be claimed again after the first claim is released.
 func TestClaim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	for range 2 {
@@ -111,7 +112,7 @@ func TestFindEnvoy(t *testing.T) {
 		{good, "", good, "envoy version: x"},
 		{good, bad, good, "envoy version: x"},
 		{"", good, good, "envoy version: x"},
-		{bad, good, "", ""}, // what was configured is not silently replaced
+		{bad, good, "", ""}, // a configured Envoy is not silently replaced
 		{"", bad, "", ""},
 		{"", filepath.Join(dir, "none"), "", ""},
 	} {
@@ -123,7 +124,7 @@ func TestFindEnvoy(t *testing.T) {
 	}
 }
 
-// TestEnded tells an end that was asked for from a failure.
+// TestEnded distinguishes a requested end from a failure.
 func TestEnded(t *testing.T) {
 	live, over := context.Background(), canceled()
 	for _, test := range []struct {
@@ -154,7 +155,7 @@ func canceled() context.Context {
 	return ctx
 }
 
-// TestClosers run backwards, and once.
+// TestClosers: closers run in reverse order, and only once.
 func TestClosers(t *testing.T) {
 	var c closers
 	var got []int
@@ -168,7 +169,7 @@ func TestClosers(t *testing.T) {
 	}
 }
 
-// TestReadiness names the first thing that is missing.
+// TestReadiness: the answer names the first thing that is missing.
 func TestReadiness(t *testing.T) {
 	missing := "the gateway"
 	r := &readiness{
@@ -189,7 +190,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// TestKinds holds that no two stored kinds share a name or a path.
+// TestKinds: no two stored kinds share a name or a path.
 func TestKinds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range AllKinds() {
@@ -205,7 +206,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestRedisCA refuses a bundle that would leave nobody to trust.
+// TestRedisCA: a bundle without certificates is refused, because nothing could be trusted.
 func TestRedisCA(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
@@ -223,8 +224,8 @@ func TestRedisCA(t *testing.T) {
 	}
 }
 
-// TestOpenControlPlane opens one in memory on free ports and closes it again;
-// goleak then finds what was left.
+// TestOpenControlPlane opens a control plane in memory on free ports, and closes it. Goleak
+// then finds leftover goroutines.
 func TestOpenControlPlane(t *testing.T) {
 	dir := t.TempDir()
 	local := config.Port{Listen: "127.0.0.1"}

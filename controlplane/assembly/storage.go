@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
 
-// openStore opens the configured store. ctx is that of the process.
+// openStore opens the configured store. ctx is the context of the process.
 func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
 	if cp.cfg.Store.Type == "memory" {
 		cp.Log.Warn("the store is in memory: everything is forgotten at exit")
@@ -28,7 +28,8 @@ func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
 	}
 	cp.encryption = newEncryption(&cp.cfg.Store, cp.store, cp.Log)
 	if s, ok := cp.store.(store.Undecided); ok {
-		// Parts that end wait for their writes.
+		// Parts that end wait for their undecided writes; the end of the process gives them
+		// up.
 		stop := context.AfterFunc(ctx, s.GiveUp)
 		cp.closers.add(func(context.Context) { stop() })
 	}
@@ -44,8 +45,9 @@ func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// openDatabase opens the database with its key. A key is made for a new database only:
-// beside another one it would open nothing, and hide that the right one is lost.
+// openDatabase opens the database with its key. It makes a key only for a new database. A new
+// key beside an existing database would not open it, and would hide that the right key is
+// lost.
 func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	c := &cp.cfg.Store
 	exists, err := sqlstore.Present(c.SQLite.Path)
@@ -55,7 +57,7 @@ func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	open := seal.Load
 	if !exists {
 		open = seal.Make
-		if _, err := os.Stat(c.Encryption.KeyFile); err == nil || c.Encryption.Key != "" { // somebody may have been here
+		if _, err := os.Stat(c.Encryption.KeyFile); err == nil || c.Encryption.Key != "" { // the state directory may have been in use before
 			cp.Log.Warn("there is an encryption key but no database: an empty one is made. If this is no new installation, stop and restore a backup",
 				"key", keySource(c), "database", c.SQLite.Path)
 		}
@@ -82,20 +84,20 @@ func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	return s, nil
 }
 
-// tokenSource answers what the store knows about tokens. It ends them by the clock by
-// which the store ends their rows. Else a clock that is ahead would have a token refused
-// that is there, that filters with a right clock accept and that an operator can revoke.
-// Filters judge by their own clocks when a token is over.
+// tokenSource returns the source of what the store knows about tokens. It uses the same clock
+// as the store does to drop rows. With another clock that is ahead, it would refuse a token
+// that still exists, that filters with a right clock accept, and that an operator can revoke.
+// Filters decide by their own clocks when a token has ended.
 func (cp *ControlPlane) tokenSource() *oauth.Source {
 	return &oauth.Source{Store: cp.store, Resolver: cp.resolver, Now: cp.clocks.wall.Earliest}
 }
 
-// retention says which change records are kept.
+// retention returns which change records are kept.
 func (cp *ControlPlane) retention() store.Retention {
 	return store.Retention{Age: cp.cfg.Changes.Keep, Rows: cp.cfg.Changes.Max}
 }
 
-// keySource says where the encryption key is, for people.
+// keySource says where the encryption key comes from, for people.
 func keySource(c *config.Store) string {
 	if c.Encryption.Key != "" {
 		return "the setting store.encryption.key (environment " + config.EnvName("store.encryption.key") + ")"
@@ -103,7 +105,7 @@ func keySource(c *config.Store) string {
 	return "the file " + c.Encryption.KeyFile
 }
 
-// statusPath is the database of what was observed, beside the other one.
+// statusPath returns the path of the status database, which lies beside the main one.
 func statusPath(c *config.Config) string {
 	return filepath.Join(filepath.Dir(c.Store.SQLite.Path), backup.StatusPart)
 }

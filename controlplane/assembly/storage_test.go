@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 )
 
-// stateOf is a control plane on a directory that opens nothing but its store.
+// stateOf makes a control plane on a directory of which a test opens only the store.
 func stateOf(t *testing.T, dir string) (*ControlPlane, *written) {
 	t.Helper()
 	l, err := config.Load(config.Sources{Flags: map[string]string{"stateDir": dir}})
@@ -32,7 +32,7 @@ func stateOf(t *testing.T, dir string) (*ControlPlane, *written) {
 	return cp, log
 }
 
-// written is what was logged, for tests that look while others write.
+// written collects the log, for tests that read while others write.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,14 +45,14 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// String is the text so far.
+// String returns the text so far.
 func (w *written) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.String()
 }
 
-// filesOf are the files of a directory with their digests.
+// filesOf returns the files of a directory with their digests.
 func filesOf(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -70,8 +70,8 @@ func filesOf(t *testing.T, dir string) map[string][32]byte {
 	return files
 }
 
-// TestKeyAndDatabase opens state directories in which one of the two is missing or
-// another one. A refusal writes nothing.
+// TestKeyAndDatabase opens state directories in which the key or the database is missing or
+// replaced. A refusal writes nothing.
 func TestKeyAndDatabase(t *testing.T) {
 	write := func(t *testing.T, path, text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// timed opens the store of a directory in a process whose wall clock is at.
+// timed opens the store of a directory, with at as the wall clock of the process.
 func timed(t *testing.T, dir string, at func() time.Time) *ControlPlane {
 	t.Helper()
 	cp, _ := stateOf(t, dir)
@@ -29,7 +29,7 @@ func timed(t *testing.T, dir string, at func() time.Time) *ControlPlane {
 	return cp
 }
 
-// revokes runs the owner of revocations on the store of a control plane, in its place.
+// revokes runs the owner of revocations on the store of a control plane, and closes it.
 func revokes(t *testing.T, cp *ControlPlane) {
 	t.Helper()
 	r, err := revoke.New(t.Context(), revoke.Options{
@@ -44,8 +44,8 @@ func revokes(t *testing.T, cp *ControlPlane) {
 	}
 }
 
-// What a predecessor knew of the time is known as soon as the store is open: its first
-// rows end a moment later.
+// What a predecessor knew of the time must be known as soon as the store is open, because the
+// store drops rows a moment later.
 func TestTimeIsKnownBeforeRowsEnd(t *testing.T) {
 	dir, base := t.TempDir(), time.Now().Truncate(time.Millisecond)
 	cp := timed(t, dir, func() time.Time { return base })
@@ -55,7 +55,7 @@ func TestTimeIsKnownBeforeRowsEnd(t *testing.T) {
 		cp = timed(t, dir, func() time.Time { return base.Add(ahead) })
 		want := time.Duration(0)
 		if ahead > steady.Apart {
-			want = ahead // nobody knows whether it has passed
+			want = ahead // the process may really have been away for so long
 		}
 		if got := cp.clocks.wall.Earliest().Sub(base); got != want {
 			t.Errorf("%v ahead: the earliest time is %v ahead, want %v", ahead, got, want)
@@ -64,7 +64,7 @@ func TestTimeIsKnownBeforeRowsEnd(t *testing.T) {
 	}
 }
 
-// keyUntil stores a key "k" that is over at a time, and its consumer.
+// keyUntil stores a key "k" that ends at a time, and its consumer.
 func keyUntil(t *testing.T, cp *ControlPlane, end time.Time) {
 	t.Helper()
 	const scope = model.DefaultControlPlane
@@ -83,22 +83,22 @@ func keyUntil(t *testing.T, cp *ControlPlane, end time.Time) {
 	}
 }
 
-// A token is over for those who ask for it when its row is, and not before.
+// A token ends for those who ask for it when its row ends, and not before.
 func TestTokensEndWhenTheirRowsDo(t *testing.T) {
 	at := time.Now().Add(-3 * time.Hour)
 	cp := timed(t, t.TempDir(), func() time.Time { return at })
 	defer cp.closers.run(context.WithoutCancel(t.Context()))
 	keyUntil(t, cp, at.Add(time.Hour))
-	at = at.Add(3 * time.Hour) // the clock is set, and it is not known which one is right
+	at = at.Add(3 * time.Hour) // the clock is set, and nobody knows which time is right
 	rec, answer, _, err := cp.tokenSource().Record(t.Context(), model.DefaultControlPlane, contract.HashKey([]byte("k")))
 	if rec == nil || answer != contract.Found || err != nil {
 		t.Errorf("%v, %v, %v", rec, answer, err)
 	}
 }
 
-// Who begins with nothing where another process may have been counts on gateways that it
-// does not know, until Redis was put in order: in memory, and where a database is new,
-// wherever its key is. A successor on the same store knows as little.
+// A process that starts with an empty store, where another process may have run before,
+// assumes that unknown gateways exist until Redis was put in order. This holds in memory and
+// with a new database, wherever its key is. A successor on the same store knows no more.
 func TestForgottenStores(t *testing.T) {
 	dir := t.TempDir()
 	lose := func(*ControlPlane) {
@@ -141,8 +141,8 @@ func TestForgottenStores(t *testing.T) {
 	}
 }
 
-// unconfirmed is how many revocations a process on a store has to confirm that cannot
-// reach its Redis.
+// unconfirmed returns how many revocations wait for confirmation when a process on a store
+// cannot reach its Redis.
 func unconfirmed(t *testing.T, cp *ControlPlane) int {
 	t.Helper()
 	client, err := revoke.Open(contract.RedisSettings{URL: "redis://127.0.0.1:1"})
@@ -164,7 +164,7 @@ func unconfirmed(t *testing.T, cp *ControlPlane) int {
 	return n
 }
 
-// ordered notes in a store what a process leaves that has put Redis in order.
+// ordered stores what a process leaves behind that has put Redis in order.
 func ordered(t *testing.T, cp *ControlPlane) {
 	t.Helper()
 	if _, err := cp.store.Update(t.Context(), model.Config, func(tx store.Tx) error {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// onePipe is a listener of one connection in memory.
+// onePipe is a listener with one connection in memory.
 type onePipe struct {
 	conn   chan net.Conn
 	closed chan struct{}
@@ -27,8 +27,8 @@ func (p onePipe) Accept() (net.Conn, error) {
 func (p onePipe) Close() error   { close(p.closed); return nil }
 func (p onePipe) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestStreamlessConnectionsEnd: the gRPC half keeps no connection that says nothing,
-// or answers every ping but opens no stream.
+// TestStreamlessConnectionsEnd: the gRPC server ends connections that send nothing, and
+// connections that answer every ping but open no stream.
 func TestStreamlessConnectionsEnd(t *testing.T) {
 	for _, preface := range []string{"", http2.ClientPreface} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestStreamlessConnectionsEnd(t *testing.T) {
 			if preface != "" {
 				go func() {
 					_, _ = client.Write([]byte(preface))
-					_ = http2.NewFramer(client, nil).WriteSettings() // the other one is for the loop below
+					_ = http2.NewFramer(client, nil).WriteSettings() // other errors show in the loop below
 				}()
 			}
 			for {

@@ -6,9 +6,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
-// revokeTokens adds to the tokens that no longer count, and ends what was opened with
-// them before it returns. The caller may be gone meanwhile; that must not keep a stream
-// open. Who asks again has what is open looked at again.
+// revokeTokens adds to the revoked tokens. Before it returns, it ends the connections that
+// were opened with them. The caller may leave meanwhile; that must not keep a stream open. A
+// repeated call checks the open connections again.
 func (cp *ControlPlane) revokeTokens(ctx context.Context, meshName string, ids []string) (added int, err error) {
 	added, err = identity.RevokeTokens(ctx, cp.gate, meshName, ids)
 	cp.recheck(context.WithoutCancel(ctx))

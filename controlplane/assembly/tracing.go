@@ -12,7 +12,7 @@ import (
 	plan "github.com/meshgate/meshgate/xds/plan/edge"
 )
 
-// gatewayTracing is where gateways send their spans.
+// gatewayTracing returns where gateways send their spans.
 func gatewayTracing(c *config.Config) (plan.Tracing, error) {
 	to, err := c.Tracing.Collector()
 	if err != nil {
@@ -21,7 +21,7 @@ func gatewayTracing(c *config.Config) (plan.Tracing, error) {
 	return plan.Tracing{Collector: plan.Endpoint{Host: to.Host, Port: to.Port}, TLS: to.TLS, Path: to.Path, Sample: 100 * c.Tracing.Sample}, nil
 }
 
-// openTraces reads what the environment says of traces.
+// openTraces opens the export of spans that the environment configures.
 func (cp *ControlPlane) openTraces(ctx context.Context) (err error) {
 	if cp.traces, err = telemetry.OpenTraces(ctx, version.Program, cp.Log); err != nil || cp.traces == nil {
 		return err
@@ -37,12 +37,11 @@ func (cp *ControlPlane) openTraces(ctx context.Context) (err error) {
 	return nil
 }
 
-// spansTime bounds the export of the last spans: the end of a process must not wait
+// spansTime bounds the export of the last spans, so that the end of a process does not wait
 // for a collector that is away.
 const spansTime = 2 * time.Second
 
-// traced makes spans of the requests of a server, but of those that only ask how the
-// process is.
+// traced adds spans to the requests of a server, except the diagnostics server.
 func (cp *ControlPlane) traced(server string, h http.Handler) http.Handler {
 	if server == serverDiagnostics {
 		return h

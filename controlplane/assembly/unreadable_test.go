@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// openIn opens a control plane on any ports whose database is meshgate.db in a directory,
-// and whose key is beside it.
+// openIn opens a control plane on free ports, with the database meshgate.db and its key in a
+// directory.
 func openIn(t *testing.T, dir string) *ControlPlane {
 	t.Helper()
 	cp, err := OpenControlPlane(t.Context(), &config.Config{
@@ -30,8 +30,8 @@ func openIn(t *testing.T, dir string) *ControlPlane {
 	return cp
 }
 
-// TestStartWithAnUnreadableMesh: a row that no longer decodes, be it of the default
-// mesh or of another, keeps nothing from starting, or from running on.
+// TestStartWithAnUnreadableMesh: a row of a mesh that does not decode, be it the default mesh
+// or another, does not keep the control plane from starting or from running on.
 func TestStartWithAnUnreadableMesh(t *testing.T) {
 	for _, name := range []string{mesh.Default, "other"} {
 		t.Run(name, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestStartWithAnUnreadableMesh(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- cp.Run(ctx) }()
-			// Every part has looked at the meshes by the time that a mesh which was
-			// written after the start is looked after.
+			// When a mesh that was written after the start is taken care of, every part has
+			// looked at the meshes.
 			if _, _, err := cp.gate.As(model.System("test")).PutDocument(t.Context(), mesh.Meshes, "", "later", &mesh.Mesh{MTLS: &mesh.MTLS{
 				EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}},
 			}}); err != nil {
@@ -73,7 +73,7 @@ func TestStartWithAnUnreadableMesh(t *testing.T) {
 	}
 }
 
-// spoil makes the row of a mesh one that does not decode.
+// spoil replaces the row of a mesh with one that does not decode.
 func spoil(t *testing.T, path, name string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

@@ -15,19 +15,19 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// uploadedPause is the least time between two looks at the uploaded certificates: an
-// import of thousands has them read a few times, and not for each. uploadedRetry is when
-// they are read again that could not be.
+// uploadedPause is the minimum time between two looks at the uploaded certificates, so that
+// an import of thousands causes only a few looks. uploadedRetry is the pause after a look
+// that failed.
 const (
 	uploadedPause = time.Second
 	uploadedRetry = time.Minute
 )
 
-// maxNamesSaid bounds the server names that a text has of one certificate.
+// maxNamesSaid bounds the server names of one certificate in a text.
 const maxNamesSaid = 3
 
-// watchUploaded looks at the certificates of the administration API at the start,
-// whenever one comes near its end, and after each write of one, until ctx ends.
+// watchUploaded looks at the certificates of the administration API at the start, whenever
+// one comes near its end, and after each write of one, until ctx ends.
 func (cp *ControlPlane) watchUploaded(ctx context.Context) error {
 	for {
 		next := cp.judgeUploaded(ctx, time.Now())
@@ -37,8 +37,8 @@ func (cp *ControlPlane) watchUploaded(ctx context.Context) error {
 	}
 }
 
-// uploadedDue waits for a write, or for a moment unless it is the zero time. It is false
-// when ctx ends.
+// uploadedDue waits for a write, or for a time unless that is zero. It returns false when ctx
+// ends.
 func (cp *ControlPlane) uploadedDue(ctx context.Context, at time.Time) bool {
 	due := alarm.New(time.Now)
 	due.Set(at)
@@ -57,7 +57,7 @@ func (cp *ControlPlane) uploadedDue(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// uploadedChanged has the certificates looked at again, soon.
+// uploadedChanged requests another look at the certificates.
 func (cp *ControlPlane) uploadedChanged() {
 	select {
 	case cp.uploadedWake <- struct{}{}:
@@ -65,8 +65,8 @@ func (cp *ControlPlane) uploadedChanged() {
 	}
 }
 
-// judgeUploaded says how it is with the certificates of the administration API, and when
-// to look again. What cannot be read leaves what was said.
+// judgeUploaded sets the condition of the certificates of the administration API, and returns
+// when to look again. If they cannot be read, the condition stays as it is.
 func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next time.Time) {
 	var list []health.Certificate
 	err := cp.store.View(ctx, func(r store.Reader) (err error) {
@@ -84,8 +84,8 @@ func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next 
 	return next
 }
 
-// uploadedCertificates reads those of the default control plane, the only one, and of
-// whatever it consists of.
+// uploadedCertificates reads the certificates of the default control plane, which is the only
+// one, and of all scopes that it consists of.
 func uploadedCertificates(r store.Reader, resolver scopes.Resolver) (list []health.Certificate, err error) {
 	src, err := scopes.OrEach(resolver).Resolve(r, model.DefaultControlPlane)
 	if err != nil {
@@ -101,7 +101,7 @@ func uploadedCertificates(r store.Reader, resolver scopes.Resolver) (list []heal
 	return list, nil
 }
 
-// uploadedTo reads those of one scope. A row that cannot be read hides no other one.
+// uploadedTo reads the certificates of one scope. Rows that cannot be read are skipped.
 func uploadedTo(r store.Reader, scope string) (list []health.Certificate, err error) {
 	snis, _, err := store.ListReadable(r, gateway.SNIs, scope)
 	if err != nil {
@@ -129,14 +129,13 @@ func uploadedTo(r store.Reader, scope string) (list []health.Certificate, err er
 	return list, err
 }
 
-// uploadedAs is the first certificate of a chain, the leaf, which is the one that users
-// replace.
+// uploadedAs returns the first certificate of a chain. It is the leaf, which users replace.
 func uploadedAs(chain, what string) []health.Certificate {
 	list := certificatesOf([]byte(chain), what, "upload its successor (PATCH /certificates/{id}, or a new authority), or delete what nobody uses")
 	return list[:min(len(list), 1)]
 }
 
-// shownFor says for which server names a certificate is shown.
+// shownFor lists the server names that a certificate is used for.
 func shownFor(names []string) string {
 	slices.Sort(names)
 	switch more := len(names) - maxNamesSaid; {

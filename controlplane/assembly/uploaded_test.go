@@ -18,9 +18,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// TestUploadedCertificatesAreACondition: a certificate of the administration API that
-// ends soon is said with its id and its server names, as soon as that is near or it is
-// written, and no more once its successor is there. One that has ended hides none.
+// TestUploadedCertificatesAreACondition: the condition names a certificate of the
+// administration API that ends soon, with its id and its server names. It appears as soon as
+// the end is near or the certificate is written, and goes once the successor is there. A
+// certificate that has ended does not hide others.
 func TestUploadedCertificatesAreACondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -10,14 +10,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
-// VersionsOfProxy says what an agent of this process runs.
+// VersionsOfProxy returns the versions of what an agent of this process runs.
 func VersionsOfProxy(envoyLine, moduleDir string) agent.Versions {
 	return agent.Versions{Agent: version.Program, Envoy: versionOfEnvoy(envoyLine), Module: versionOfModule(moduleDir)}
 }
 
-// versionOfEnvoy reads what envoy --version says:
-// "<path> version: <commit>/<version>/<state>/<type>/<TLS library>". The path has
-// slashes, too.
+// versionOfEnvoy parses the output of envoy --version, "<path> version:
+// <commit>/<version>/<state>/<type>/<TLS library>". The path contains slashes as well.
 func versionOfEnvoy(line string) string {
 	if at := strings.LastIndex(line, "version: "); at >= 0 {
 		if parts := strings.Split(line[at:], "/"); len(parts) > 1 {
@@ -27,12 +26,12 @@ func versionOfEnvoy(line string) string {
 	return ""
 }
 
-// versionOfModule reads what the filter's library was built from: its version, or the
-// revision of its sources where that has none; empty if it does not say.
+// versionOfModule reads from which version the filter's library was built, or from which
+// revision of its sources if it has no version; empty if that is unknown.
 func versionOfModule(dir string) string {
 	info, err := buildinfo.ReadFile(filepath.Join(dir, moduleFile))
 	if err != nil {
-		return "" // Envoy says more if it cannot be loaded
+		return "" // if the library cannot be loaded, Envoy reports why
 	}
 	revision := ""
 	for _, s := range info.Settings {

@@ -7,10 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Wants checks what follows the name of a command against its Use line, in which each
-// word in capitals is an argument, and one in brackets may be left out. A count would
-// tell nobody at night what to write, so the error names what is missing and shows one
-// line that works.
+// Wants checks the arguments of a command against its Use line. Each word in capitals there
+// is an argument; one in brackets is optional. The error names the missing arguments and
+// shows a working example, because a count alone does not tell what to write.
 func Wants(c *cobra.Command, args []string) error {
 	var needed, all []string
 	for _, word := range strings.Fields(c.Use)[1:] {
@@ -28,7 +27,8 @@ func Wants(c *cobra.Command, args []string) error {
 		}
 		return fmt.Errorf("%s %s missing: %s; for example: %s", strings.Join(missing, " and "), is, c.UseLine(), example)
 	case len(args) > len(all):
-		// What is too much is not repeated: it may be the value of a flag that lacks its name.
+		// Surplus arguments are not repeated: one may be the value of a flag whose name is
+		// missing.
 		return fmt.Errorf("too much is given, %d arguments instead of %s: %s; for example: %s", len(args), strings.Join(all, " and "), c.UseLine(), example)
 	}
 	return nil

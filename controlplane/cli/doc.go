@@ -1,3 +1,3 @@
-// Package cli is what all commands share: settings as flags, help texts, errors that say
-// what to do instead, and codes with which a program ends.
+// Package cli has what all commands share: settings as flags, help texts, errors that say
+// what to do instead, and exit codes.
 package cli

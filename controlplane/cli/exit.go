@@ -1,13 +1,13 @@
 package cli
 
-// Exit codes, which `meshgate status` has of its own; see statusHelp. A program that did
-// not start has changed nothing that is served.
+// Exit codes; `meshgate status` has its own, see statusHelp. ExitNotBegun means that nothing
+// that is served has changed.
 const (
 	ExitFailed   = 1
 	ExitNotBegun = 2
 )
 
-// CodedError ends the program with a code, and with a line if it has a text.
+// CodedError ends the program with a code and, unless Text is empty, with a line.
 type CodedError struct {
 	Code int
 	Text string

@@ -13,35 +13,37 @@ import (
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
-// FlagName is the flag of a setting: store.sqlite.path is --store-sqlite-path.
+// FlagName returns the flag of a setting: --store-sqlite-path for store.sqlite.path.
 func FlagName(key string) string {
 	env := strings.TrimPrefix(config.EnvName(key), "MESHGATE_")
 	return strings.ToLower(strings.ReplaceAll(env, "_", "-"))
 }
 
-// setting marks flags that [AddFlags] made.
+// setting marks flags that [AddFlags] has made.
 const setting = "setting"
 
-// uses says which settings mean something to a command.
+// uses reports which settings a command uses.
 type uses func(name string) bool
 
-// Everything is for commands to which every setting means something.
+// Everything is for commands that use all settings.
 func Everything(string) bool { return true }
 
-// Only is for commands to which these settings, and sections with their dot, mean something.
+// Only is for commands that use only these settings. A name with a dot at its end stands for
+// a section.
 func Only(settings ...string) uses {
 	return func(name string) bool { return concerns(settings, name) }
 }
 
-// AllBut is for commands to which all but these mean something; see [Only].
+// AllBut is for commands that use all settings except these; see [Only].
 func AllBut(settings ...string) uses {
 	return func(name string) bool { return !concerns(settings, name) }
 }
 
-// envoySettings are those of a process that runs an Envoy; OwnGateway are those for which
-// a control plane alone has no use; ProxySettings and StoreSettings are all of a command
-// that runs one Envoy and no control plane, and of one that only handles databases;
-// LogSettings are all of a command that has flags of its own for everything else.
+// envoySettings are the settings of a process that runs an Envoy. OwnGateway are the settings
+// that a control plane without a gateway does not use. ProxySettings are those of a command
+// that runs one Envoy and no control plane, StoreSettings those of a command that only
+// handles databases. LogSettings are those of a command that has its own flags for everything
+// else.
 var (
 	envoySettings = []string{
 		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "workload.", "cache.",
@@ -53,9 +55,9 @@ var (
 	LogSettings   = []string{"log."}
 )
 
-// AddFlags gives a command a flag for each setting that it uses: a flag that does nothing
-// is a promise that is not kept. A file and the environment, which several commands
-// share, may hold the others. What is always secret is no flag at all.
+// AddFlags gives a command a flag for each setting that it uses, and no flags without an
+// effect. The file and the environment, which commands share, may contain other settings.
+// Settings that are always secret have no flags.
 func AddFlags(c *cobra.Command, used uses) {
 	AddConfigFlag(c)
 	for _, k := range config.Table {
@@ -68,8 +70,8 @@ func AddFlags(c *cobra.Command, used uses) {
 	}
 }
 
-// usesOf says which settings mean something to a command: those that are flags of it, and
-// those that are never flags, so that these are always checked.
+// usesOf returns the settings that a command uses: those that are flags of it, and those that
+// are never flags, so that these are always checked.
 func usesOf(c *cobra.Command) uses {
 	return func(name string) bool {
 		f := c.Flags().Lookup(FlagName(name))
@@ -81,7 +83,7 @@ func usesOf(c *cobra.Command) uses {
 	}
 }
 
-// AddConfigFlag gives a command the file that [Load] reads.
+// AddConfigFlag gives a command the flag for the file that [Load] reads.
 func AddConfigFlag(c *cobra.Command) {
 	c.Flags().String("config", "", "configuration file (YAML); else $"+config.EnvFile)
 }
@@ -146,7 +148,7 @@ func asFlag(root *cobra.Command, k config.Key) string {
 	return "--" + FlagName(k.Name) + " of " + strings.Join(commandsWith(root, FlagName(k.Name)), ", ")
 }
 
-// commandsWith are the commands that have a flag.
+// commandsWith lists the commands that have a flag.
 func commandsWith(root *cobra.Command, flag string) (out []string) {
 	for _, c := range root.Commands() {
 		if c.Flags().Lookup(flag) != nil {
@@ -156,7 +158,7 @@ func commandsWith(root *cobra.Command, flag string) (out []string) {
 	return out
 }
 
-// VersionCommand says what the binary was built from.
+// VersionCommand shows what the binary was built from.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",

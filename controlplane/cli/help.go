@@ -12,15 +12,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// HelpWidth is how wide a help text may be, in columns.
+// HelpWidth is the maximum width of a help text in columns.
 const HelpWidth = 100
 
-// SettingsHelp ends the help of a command whose flags are settings.
+// SettingsHelp is the end of the help of a command whose flags are settings.
 const SettingsHelp = `
 Further settings are flags, too, which are not listed here: see meshgate config --explain.`
 
-// listedSettings are those that the help texts of commands list, by their flags. A list
-// of all is for nobody who looks for one.
+// listedSettings lists, by command, the settings whose flags help texts show. A list of all
+// settings would be too long to be useful.
 var listedSettings = map[string][]string{
 	"run": {"stateDir", "redis.url", "dataPlane.names", "admin.tokenFile", "gateway.declarative", "log.level"},
 	"standalone": {
@@ -34,13 +34,13 @@ var listedSettings = map[string][]string{
 	"restore":   {"stateDir"},
 }
 
-// BriefHelp makes help texts fit on a screen. Flags that are not listed are completed by
-// shells all the same, so they are hidden only here.
+// BriefHelp makes help texts fit on a screen. Flags that are not listed are hidden only here,
+// so that shells still complete them.
 func BriefHelp(root *cobra.Command) {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetUsageTemplate(strings.NewReplacer(
 		"Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", HelpWidth),
-		`(or .IsAvailableCommand (eq .Name "help"))`, ".IsAvailableCommand", // the last line says it
+		`(or .IsAvailableCommand (eq .Name "help"))`, ".IsAvailableCommand", // the last line mentions help
 	).Replace(root.UsageTemplate()))
 	whole := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -53,8 +53,8 @@ func BriefHelp(root *cobra.Command) {
 	})
 }
 
-// brief is the meaning of a setting without what is only to be known by those who change
-// it, which `meshgate config --explain` says.
+// brief returns the meaning of a setting without the details, which `meshgate config
+// --explain` shows.
 func brief(k config.Key) string {
 	text, _, _ := strings.Cut(k.Help, ";")
 	text, _, _ = strings.Cut(text, " (docs/")
@@ -65,8 +65,8 @@ func brief(k config.Key) string {
 	return text
 }
 
-// BadFlag says what to do instead of a flag that a command does not have. The value of
-// the flag is not repeated: it may be a secret.
+// BadFlag says what to use instead of a flag that a command does not have. It does not repeat
+// the value, which may be a secret.
 func BadFlag(c *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[interface {
 		error
@@ -76,7 +76,7 @@ func BadFlag(c *cobra.Command, err error) error {
 		return err
 	}
 	name := unknown.GetSpecifiedName()
-	if c.Flags().Lookup(name) != nil { // it is known, and lacks its value
+	if c.Flags().Lookup(name) != nil { // the flag is known, but its value is missing
 		return err
 	}
 	asks := c.Flags().Lookup("token-file") != nil
@@ -95,9 +95,9 @@ func BadFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; %s", err, meantFlag(c, name))
 }
 
-// meantFlag says which flag was probably meant: the nearest one of all, be it of another
-// command. A name that is nearer to a flag of another command was not mistyped here, it
-// was written in the wrong place.
+// meantFlag returns the flag that was probably meant, among those of all commands. A name
+// that is nearer to a flag of another command is not a typing error, but given to the wrong
+// command.
 func meantFlag(c *cobra.Command, name string) string {
 	own := flagsOf(c)
 	all := slices.Clone(own)
@@ -114,7 +114,7 @@ func meantFlag(c *cobra.Command, name string) string {
 	return text
 }
 
-// flagsOf are the names of a command's flags.
+// flagsOf returns the names of a command's flags.
 func flagsOf(c *cobra.Command) (names []string) {
 	for _, line := range strings.Split(c.Flags().FlagUsages(), "\n") {
 		if _, rest, found := strings.Cut(line, "--"); found {

@@ -19,7 +19,7 @@ func TestFlagName(t *testing.T) {
 	}
 }
 
-// TestListedSettings: a word in the lists of settings that names none is a mistake.
+// TestListedSettings: every name in the lists of settings must match a setting.
 func TestListedSettings(t *testing.T) {
 	for _, s := range slices.Concat(ProxySettings, StoreSettings, OwnGateway, slices.Concat(slices.Collect(maps.Values(listedSettings))...)) {
 		if !slices.ContainsFunc(config.Table, func(k config.Key) bool { return concerns([]string{s}, k.Name) }) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// certificate is one of nobody that ends at a time.
+// certificate makes a self-signed certificate that ends at a time.
 func certificate(t *testing.T, end time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

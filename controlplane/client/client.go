@@ -19,48 +19,49 @@ import (
 	"unicode"
 )
 
-// Bounds of a call: how long the control plane may think, which is longer where it has
-// to do something, and the bytes that it may answer; and of a file with a token.
+// Limits of a call: the time that the control plane may take, which is longer if it has to do
+// something, and the size of its answer; and the size of a file with a token.
 const (
 	patience = 30 * time.Second
 	// readPatience is longer than a proxy may take to answer the control plane.
 	readPatience = 12 * time.Second
-	// quiet is how long nothing is said of a control plane that does not answer: who
-	// waits longer takes the command for hung.
+	// quiet is the time after which the user is told that the control plane does not answer
+	// yet. Without such a message, the command would seem to hang.
 	quiet = 3 * time.Second
 
 	maxAnswer = 128 << 20
 	maxToken  = 64 << 10
 )
 
-// Options say which control plane is meant.
+// Options identify a control plane and the caller.
 type Options struct {
-	// Address is the base URL of one of its APIs. Where it is empty, Assumed is taken,
-	// of which Whence says where it is from.
+	// Address is the base URL of one of its APIs. If it is empty, Assumed is used; Whence
+	// says where Assumed comes from.
 	Address, Assumed, Whence string
-	// Remedy is what to do if Assumed leads to nobody, or to somebody else.
+	// Remedy says what to do if nobody answers at Assumed, or somebody else.
 	Remedy string
-	// CAFile has the certificates that an https:// address is checked against; empty:
-	// the system's.
+	// CAFile has the authorities for https:// addresses; if it is empty, the system's are
+	// used.
 	CAFile string
-	// Waiting, if set, hears what is waited for when that takes long; not again before
-	// something was answered, however many calls wait.
+	// Waiting, if set, is called with a text when a call takes long. It is not called again
+	// before a call was answered, however many calls wait.
 	Waiting func(text string)
-	// TokenFile has what is shown to the API; empty: nothing is. A token comes from
-	// here alone, so that none goes to an address that it was not meant for.
+	// TokenFile has the token for the API; if it is empty, no token is sent. Tokens have no
+	// other source, so that none goes to an address that it is not meant for.
 	TokenFile string
 }
 
-// Client asks one API. It is safe for concurrent use.
+// Client calls one API. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	base  *url.URL
 	token string
 	o     Options
-	told  atomic.Bool // it was said that an answer is waited for
+	told  atomic.Bool // the user was told that an answer is awaited
 }
 
-// New reads what the options name. Its errors are about the flags: nothing was asked.
+// New reads the files that the options name. Its errors are about the flags; it does not call
+// the API.
 func New(o Options) (*Client, error) {
 	text := o.Address
 	if text == "" {
@@ -88,12 +89,12 @@ func New(o Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	// A redirect is not followed: the token is for this host alone.
+	// Redirects are not followed, because the token is only for this host.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
-// parse checks an address. What is not understood is not repeated if it may hold a
+// parse checks an address. Its errors do not repeat an invalid address that may contain a
 // password.
 func parse(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(text, "/"))
@@ -113,7 +114,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// readToken returns the token of a file, without the line break at its end.
+// readToken returns the token in a file, without the line break at its end.
 func readToken(name string) (string, error) {
 	f, err := os.Open(name) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -133,7 +134,7 @@ func readToken(name string) (string, error) {
 	return token, nil
 }
 
-// trusting is what checks a server by a file with certificates.
+// trusting returns a TLS configuration that trusts the authorities in a file.
 func trusting(name string) (*tls.Config, error) {
 	pem, err := os.ReadFile(name) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -146,17 +147,16 @@ func trusting(name string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Get is [Client.Call] with nothing to send.
+// Get is [Client.Call] without a body.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, answer any) error {
 	return c.Call(ctx, http.MethodGet, path, query, nil, answer)
 }
 
-// Call asks for a path, which is escaped already, and reads the JSON of the answer into
-// what answer points to; nil if nothing is expected. body is sent as JSON unless it is
-// nil. With a query that has wait, the answer may take that much longer. What the API
-// refuses is a [Refusal].
+// Call sends a request for a path, which must be escaped, and reads the JSON answer into
+// answer; nil if no content is expected. body is sent as JSON unless it is nil. If the query
+// has wait, the answer may take that much longer. A refusal by the API is a [Refusal].
 func (c *Client) Call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
-	wait, _ := time.ParseDuration(query.Get("wait")) // one that is none is refused by the API
+	wait, _ := time.ParseDuration(query.Get("wait")) // the API refuses an invalid duration
 	limit := wait + patience
 	if method == http.MethodGet {
 		limit = wait + readPatience
@@ -192,7 +192,8 @@ func (c *Client) Call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// tellWaiting says after a while what is waited for, unless done is called before.
+// tellWaiting tells the user after a while what is being waited for, unless done is called
+// before.
 func (c *Client) tellWaiting(after, limit time.Duration) (done func()) {
 	if c.o.Waiting == nil {
 		return func() {}
@@ -244,11 +245,11 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return c.http.Do(req)
 }
 
-// Close gives up connections that are kept for further calls.
+// Close closes the idle connections that are kept for further calls.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Plain is a text of unknown origin as a terminal may show it: one line, and nothing
-// that moves the cursor.
+// Plain makes a text of unknown origin safe for a terminal: it becomes one line without
+// control characters.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

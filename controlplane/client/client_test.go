@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "a-secret-of-administrators"
 
-// file makes one with a text.
+// file makes a file with a text.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
@@ -36,7 +36,7 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// TestNew: each flag that cannot be is refused by its name before anybody is asked.
+// TestNew: each invalid flag is refused by name before the API is called.
 func TestNew(t *testing.T) {
 	token, ca := file(t, secret+"\n"), file(t, "no PEM")
 	for name, tc := range map[string]struct {
@@ -71,7 +71,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// serve serves answers of a status and a body; its log is nobody's.
+// serve makes a server that always answers with a status and a body, and whose log is
+// discarded.
 func serve(t *testing.T, secure bool, status int, body string) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -88,13 +89,13 @@ func serve(t *testing.T, secure bool, status int, body string) *httptest.Server 
 	return s
 }
 
-// signer is a file with the certificate of a server.
+// signer makes a file with the certificate of a server.
 func signer(t *testing.T, s *httptest.Server) string {
 	t.Helper()
 	return file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 }
 
-// talk serves connections with a text, whatever they ask.
+// talk answers every connection with a text, whatever the request is.
 func talk(t *testing.T, text string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,7 +110,7 @@ func talk(t *testing.T, text string) string {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 1)) // it has asked
+			_, _ = c.Read(make([]byte, 1)) // wait for the request
 			_, _ = io.WriteString(c, text)
 			_ = c.Close()
 		}
@@ -118,8 +119,8 @@ func talk(t *testing.T, text string) string {
 	return "http://" + ln.Addr().String()
 }
 
-// TestTroubles: whatever goes wrong is one sentence that names what mends it, never a
-// bare error of a connection, and never the token.
+// TestTroubles: every error is one sentence that says what helps. It is never the bare error
+// of a connection, and never contains the token.
 func TestTroubles(t *testing.T) {
 	plain, secure := serve(t, false, 200, `{"items":[]}`), serve(t, true, 200, `{"items":[]}`)
 	gone := serve(t, false, 200, "")
@@ -182,7 +183,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// serveWith is a server with a certificate of its own, which ends at a time.
+// serveWith makes a server with its own certificate, which ends at a time.
 func serveWith(t *testing.T, end time.Time) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -193,8 +194,8 @@ func serveWith(t *testing.T, end time.Time) *httptest.Server {
 	return s
 }
 
-// TestRead: pages of either form are read to the end or not, by their query alone, and
-// with the token.
+// TestRead: pages of both forms are read, the first or all, with only their query and with
+// the token.
 func TestRead(t *testing.T) {
 	var asked []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +226,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestCall sends a body and escapes of a path as they are, and tells a refusal apart.
+// TestCall: the body and the escaped path are sent unchanged, and a refusal can be
+// recognised.
 func TestCall(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -248,8 +250,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestPatience: an answer may take as long as it was asked to wait, and more; then it is
-// given up. Whoever gives up himself is told so.
+// TestPatience: an answer may take as long as the request asked to wait, and some more time;
+// then the call is given up. A caller that gives up gets the error of its context.
 func TestPatience(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wait string
@@ -283,7 +285,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// calling is how long a call that has something done is waited for.
+// calling returns how long a call that changes something waits.
 func calling(t *testing.T, c *Client) time.Duration {
 	begin := time.Now()
 	if err := c.Call(t.Context(), http.MethodPost, "/x", nil, nil, nil); err == nil {
@@ -300,7 +302,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// TestMuch: an answer without end does not take the memory.
+// TestMuch: an endless answer does not exhaust the memory.
 func TestMuch(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for block := bytes.Repeat([]byte("x"), 1<<20); ; {

@@ -1,7 +1,7 @@
-// Package client is how commands ask a running control plane.
+// Package client lets commands call a running control plane.
 //
-// There is one way to say which control plane is meant, how it is known and who asks:
-// [Options], which are the flags --address, --ca-cert-file and --token-file of every
-// such command. Either API can be asked. Whatever goes wrong is one sentence that names
-// the flag that mends it: whoever reads it does so at night.
+// [Options] say which control plane is meant, which certificate it must have, and who is
+// calling. They are the flags --address, --ca-cert-file and --token-file of every such
+// command. Both APIs can be called. Every error is one sentence that names the flag which
+// helps, because operators read it under pressure.
 package client

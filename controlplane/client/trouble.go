@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// Refusal is an answer of the API that is no success.
+// Refusal is an answer of the API with an error status.
 type Refusal struct {
 	Status int
-	// Text says why, in the words of the API or in those that help better.
+	// Text says why, in the words of the API or in more helpful ones.
 	Text string
 }
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.Text }
 
-// where names the API, and where its address is from unless somebody gave it.
+// where names the API, and the source of its address unless the user has given it.
 func (c *Client) where() string {
 	if c.o.Address == "" && c.o.Whence != "" {
 		return fmt.Sprintf("%s (%s)", c.base, c.o.Whence)
@@ -36,7 +36,7 @@ func (c *Client) where() string {
 	return c.base.String()
 }
 
-// correct says what to do about an address that leads to nobody, or to somebody else.
+// correct says what to do if nobody answers at an address, or somebody else.
 func (c *Client) correct() string {
 	switch {
 	case c.o.Address != "":
@@ -47,12 +47,12 @@ func (c *Client) correct() string {
 	return "say where it is with --address"
 }
 
-// stranger is the error of an answer that no control plane gives.
+// stranger returns the error for an answer that no control plane gives.
 func (c *Client) stranger(why string) error {
 	return fmt.Errorf("what answers at %s is not a control plane, %s: %s (the mesh API is on port 5681, the administration API on 8001 and 8444 if nothing else is set)", c.where(), why, c.correct())
 }
 
-// unreached says why nothing was answered.
+// unreached returns the error for a call without an answer.
 func (c *Client) unreached(err error, limit time.Duration) error {
 	if told := c.untrusted(err); told != nil {
 		return told
@@ -76,12 +76,12 @@ func (c *Client) unreached(err error, limit time.Duration) error {
 		return fmt.Errorf("%s ended the connection without an answer: ask again if the control plane is just ending or starting, or %s", c.where(), c.correct())
 	}
 	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err // it says again what was asked
+		err = of.Err // the outer error repeats the request
 	}
 	return c.stranger(Plain(err.Error()))
 }
 
-// untrusted says why a certificate is not taken, or nil if that is not the trouble.
+// untrusted says why a certificate is not trusted, or returns nil for other errors.
 func (c *Client) untrusted(err error) error {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("%s shows a certificate that %s: name the ca.pem of this control plane's state directory with --ca-cert-file", c.where(), c.unsigned())
@@ -115,21 +115,20 @@ func (c *Client) unsigned() string {
 	return c.o.CAFile + " did not sign"
 }
 
-// plainOnTLS is what a port with TLS answers to whoever speaks without, in Go's servers.
+// plainOnTLS is the answer of Go's servers to a request without TLS at a port with TLS.
 const plainOnTLS = "Client sent an HTTP request to an HTTPS server"
 
-// nowhere are the messages of paths that do not exist, on the administration API and
-// at a gateway. The mesh API answers them without a document.
+// nowhere lists the messages for unknown paths, of the administration API and of gateways.
+// The mesh API answers them without a document.
 var nowhere = []string{"", "Not found", "no Route matched with those values"}
 
-// refused says what an answer without success means. Each API has a document of its own
-// for that.
+// refused explains an answer with an error status. Each API has its own error document.
 func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	var doc struct {
 		Message, Detail string
 		Parameters      []struct{ Field, Reason string } `json:"invalid_parameters"`
 	}
-	_ = json.Unmarshal(text, &doc) // another body than a document says nothing
+	_ = json.Unmarshal(text, &doc) // a body that is not a document says nothing
 	var reasons []string
 	for _, p := range doc.Parameters {
 		reasons = append(reasons, p.Field+": "+p.Reason)

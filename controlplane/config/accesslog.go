@@ -7,9 +7,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// AccessLog says what gateways log of each request, and sidecars of what they refuse or
-// cannot deliver. Whether, in which format, which share and to which collector is the
-// control plane's to say, for all its proxies; where the file is, and how it is rotated, is that of the process that runs one.
+// AccessLog says what gateways log of each request, and what sidecars log of requests that
+// they refuse or cannot deliver. The control plane decides for all its proxies whether they
+// log, in which format, which share, and to which collector. The process that runs a proxy
+// decides where the file is, and how it is rotated.
 type AccessLog struct {
 	Enabled bool    `koanf:"enabled"`
 	Path    string  `koanf:"path"`
@@ -25,8 +26,8 @@ type OTLP struct {
 	Endpoint string `koanf:"endpoint"`
 }
 
-// minLog is the least size at which a log is rotated: smaller ones would be gone
-// before anybody has read them.
+// minLog is the smallest size at which a log may be rotated. With a smaller one, entries
+// would be gone before anybody could read them.
 const minLog = 64 << 10
 
 // accessLogKeys are the rows of [Table] for [AccessLog].
@@ -40,8 +41,8 @@ var accessLogKeys = []Key{
 	{"accessLog.otlp.endpoint", "", "http://host:port or https://host:port of a collector that gets the log over OTLP/gRPC, too; empty: none", false},
 }
 
-// check holds the access log against what can be done. The format is looked at where
-// it is understood.
+// check reports values of the access log that cannot work. The format is checked by the
+// package that understands it.
 func (a *AccessLog) check() (vs []fault.Violation) {
 	bad := func(name, message string) {
 		vs = append(vs, fault.Violation{Path: "accessLog." + name, Message: message})

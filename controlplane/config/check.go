@@ -11,12 +11,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// maxFailures a minute is a limit that nobody reaches.
+// maxFailures bounds the limits of failures per minute.
 const maxFailures = 1_000_000
 
-// check reports every value that cannot work, all at once, of those settings that are
-// used: a file is shared by commands on several machines, and what is wrong for one of
-// them must not keep another from its work.
+// check reports all values that cannot work, among the settings that are used. Commands on
+// several machines share a file, and a value that is wrong for one of them must not stop
+// another.
 func (c *Config) check(uses func(name string) bool) error {
 	return fault.Violated(slices.DeleteFunc(c.violations(uses), func(v fault.Violation) bool { return unused(v.Path, uses) }))
 }
@@ -32,7 +32,7 @@ func unused(path string, uses func(name string) bool) bool {
 	return known && !used
 }
 
-// violations are all values that cannot work. Only ports of settings that are used can
+// violations returns all values that cannot work. Only ports of settings that are used can
 // clash.
 func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	var vs []fault.Violation
@@ -99,11 +99,11 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	return append(vs, c.clashes(uses)...)
 }
 
-// minBackup is the least time between two backups: their names tell seconds apart, and
-// each reads the whole database.
+// minBackup is the shortest interval between two backups: their names distinguish only
+// seconds, and each backup reads the whole database.
 const minBackup = time.Minute
 
-// check holds the schedule of backups against what can be done.
+// check reports values of the backup schedule that cannot work.
 func (b *Backup) check(storeType string) (vs []fault.Violation) {
 	switch {
 	case b.Every == 0:
@@ -136,8 +136,8 @@ func (c *Config) ports() []namedPort {
 	}
 }
 
-// clashes names both owners of a port that two settings want. Port 0 picks a
-// free one and clashes with nobody.
+// clashes reports ports that two settings use, with the names of both. Port 0 means a free
+// port and never clashes.
 func (c *Config) clashes(uses func(name string) bool) []fault.Violation {
 	var vs []fault.Violation
 	owner := map[int]string{}
@@ -156,7 +156,7 @@ func (c *Config) clashes(uses func(name string) bool) []fault.Violation {
 // Trusted parses gateway.trustedIPs.
 func (c *Config) Trusted() ([]netip.Prefix, error) { return networks(c.Gateway.TrustedIPs) }
 
-// networks parses addresses and networks with commas between.
+// networks parses addresses and networks, separated by commas.
 func networks(text string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
@@ -174,7 +174,7 @@ func networks(text string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// nearest returns the known key that is spelt most alike.
+// nearest returns the known key with the most similar spelling.
 func nearest(key string) string {
 	names := make([]string, len(Table))
 	for i, k := range Table {

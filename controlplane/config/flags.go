@@ -11,14 +11,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// secretFiles are the settings that name a file with a secret, by the setting that
-// holds the secret itself.
+// secretFiles maps settings that hold a secret to the settings that name a file with it.
 var secretFiles = map[string]string{
 	"admin.token": "admin.tokenFile", "store.encryption.key": "store.encryption.keyFile",
 }
 
-// NeverFlag says why a setting is no flag, and how it is given instead; empty if it may
-// be one. Those that are always secret are none.
+// NeverFlag says why a setting cannot be a flag, and how it is set instead. It is empty for
+// settings that may be flags. Settings that are always secret may not.
 func NeverFlag(name string) string {
 	if _, always := secretFiles[name]; !always {
 		return ""
@@ -26,8 +25,8 @@ func NeverFlag(name string) string {
 	return refusal(name)
 }
 
-// refusal says why a secret is not taken from a flag: every user of the machine sees the
-// command lines of all processes, and shells keep them.
+// refusal says why a flag must not hold a secret: every user of the machine can see the
+// command lines of all processes, and shells store them.
 func refusal(name string) string {
 	other := "the configuration file"
 	if file := secretFiles[name]; file != "" {
@@ -49,7 +48,8 @@ func checkFlags(flags map[string]string) error {
 	return fault.Violated(vs)
 }
 
-// isAddress reports whether the value of a setting that takes addresses is host:port.
+// isAddress reports whether the value is host:port and belongs to a setting that takes
+// addresses.
 func isAddress(name, value string) bool {
 	host, port, err := net.SplitHostPort(value)
 	if err != nil || !strings.HasPrefix(name, "redis.") {
@@ -59,8 +59,8 @@ func isAddress(name, value string) bool {
 	return err == nil && host != "" && !strings.Contains(host, "@")
 }
 
-// reveals reports whether a value of a secret setting holds a secret: a URL without
-// a password does not.
+// reveals reports whether the value of a secret setting contains a secret. A URL without a
+// password does not.
 func reveals(value string) bool {
 	if value == "" {
 		return false

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSecretsInFlags: what everybody can read in the list of processes is refused,
-// with what to do instead; the value is not repeated.
+// TestSecretsInFlags: secrets in flags, which everybody can read in the list of processes,
+// are refused. The error says what to do instead, and does not repeat the value.
 func TestSecretsInFlags(t *testing.T) {
 	const canary = "canary-secret-0123"
 	for name, tc := range map[string]struct {

@@ -23,35 +23,34 @@ const EnvFile = "MESHGATE_CONFIG"
 
 const envPrefix = "MESHGATE_"
 
-// reserved are environment variables with our prefix that are no settings.
+// reserved lists the environment variables with our prefix that are not settings.
 var reserved = []string{EnvFile, "MESHGATE_FILTER_SETTINGS"}
 
-// Sources are what Load reads. Flags hold only flags that were given.
+// Sources are the inputs of Load. Flags holds only flags that were given.
 type Sources struct {
 	File  string
 	Env   []string
 	Flags map[string]string
-	// Uses says which settings mean something to the command; nil: all. Ports that it
-	// does not open clash with none.
+	// Uses says which settings the command uses; nil means all. Ports that it does not open
+	// cannot clash.
 	Uses func(name string) bool
 }
 
-// Loaded is a configuration that knows where its values came from.
+// Loaded is a configuration with the sources of its values.
 type Loaded struct {
 	Config Config
 	// Origin maps each key to default, file, environment or flag.
 	Origin map[string]string
-	// Warnings are for the log: variables of the environment that look like
-	// settings and are none.
+	// Warnings are for the log: environment variables that look like settings and are not.
 	Warnings []string
 	values   map[string]any
 }
 
-// Load merges all sources. Values of the wrong type and unknown keys of files and
-// flags are errors that name the source and, for keys, the nearest known one.
-// Unknown variables of the environment are warnings, because others set them too:
-// Kubernetes gives every container MESHGATE_SERVICE_HOST and the like where a
-// service is called meshgate.
+// Load merges all sources. Values of the wrong type, and unknown keys of files and flags, are
+// errors. They name the source and, for unknown keys, the nearest known one. Unknown
+// environment variables are only warnings, because others set them too: Kubernetes gives
+// every container MESHGATE_SERVICE_HOST and similar variables if a service is called
+// meshgate.
 func Load(src Sources) (*Loaded, error) {
 	l := &Loaded{Origin: map[string]string{}, values: map[string]any{}}
 	for _, k := range Table {
@@ -82,9 +81,8 @@ func Load(src Sources) (*Loaded, error) {
 	return l, l.decode(src.Uses)
 }
 
-// merge takes over the values of a source. place says in errors where a setting stands:
-// whoever has several files, or has one named by the environment, must know which one to
-// open.
+// merge adds the values of a source. place names the source in errors. An operator who has
+// several files, or a file from the environment, must learn which one to open.
 func (l *Loaded) merge(origin, place string, values map[string]any) error {
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		if _, known := l.values[k]; !known {
@@ -109,7 +107,7 @@ func (l *Loaded) decode(uses func(string) bool) error {
 	return l.Config.check(uses)
 }
 
-// file is the path of the YAML file, or empty.
+// file returns the path of the YAML file, or an empty text.
 func (src Sources) file() string {
 	path := src.File
 	for _, e := range src.Env {
@@ -146,8 +144,8 @@ func readFile(path string) (map[string]any, error) {
 	return flat, nil
 }
 
-// flatten returns a key that stands there in two spellings: which of both counts would
-// be different from start to start.
+// flatten returns a key that occurs in two spellings. Which of them would count could change
+// from start to start.
 func flatten(prefix string, tree, into map[string]any) (twice string) {
 	for _, k := range slices.Sorted(maps.Keys(tree)) {
 		v := tree[k]
@@ -163,7 +161,7 @@ func flatten(prefix string, tree, into map[string]any) (twice string) {
 	return twice
 }
 
-// readEnv returns the settings in the environment, and what it ignored.
+// readEnv returns the settings in the environment, and warnings about ignored variables.
 func readEnv(env []string) (values map[string]any, warnings []string) {
 	names := map[string]string{}
 	for _, k := range Table {
@@ -189,13 +187,13 @@ func readEnv(env []string) (values map[string]any, warnings []string) {
 	return values, warnings
 }
 
-// serviceLink is the value of NAME_PORT that Kubernetes sets for a service. For
-// services called meshgate-admin or meshgate-mesh the name is that of a setting.
+// serviceLink matches the value of NAME_PORT that Kubernetes sets for a service. For services
+// called meshgate-admin or meshgate-mesh this variable has the name of a setting.
 var serviceLink = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 
-// EnvName is the environment variable of a key: store.sqlite.path is
-// MESHGATE_STORE_SQLITE_PATH, stateDir is MESHGATE_STATE_DIR. A run of capitals
-// is one word.
+// EnvName returns the environment variable of a key: MESHGATE_STORE_SQLITE_PATH for
+// store.sqlite.path, MESHGATE_STATE_DIR for stateDir. A sequence of capitals counts as one
+// word.
 func EnvName(key string) string {
 	var b strings.Builder
 	b.WriteString(envPrefix)
@@ -213,7 +211,7 @@ func EnvName(key string) string {
 	return b.String()
 }
 
-// complete fills what depends on other settings or on the machine.
+// complete sets values that depend on other settings or on the machine.
 func (c *Config) complete() {
 	if c.StateDir == "" {
 		c.StateDir = defaultStateDir()

@@ -95,8 +95,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsUsedIsChecked: a proxy may have the port that elsewhere is that of an API,
-// and nothing of a control plane keeps it from its work; its own values are checked.
+// TestOnlyWhatIsUsedIsChecked: wrong settings of a control plane do not stop a proxy, which
+// may also have the port of an API elsewhere. Its own settings are checked.
 func TestOnlyWhatIsUsedIsChecked(t *testing.T) {
 	proxy := func(name string) bool {
 		return strings.HasPrefix(name, "gateway.") || strings.HasPrefix(name, "drain.") || strings.HasPrefix(name, "status.")
@@ -119,7 +119,7 @@ func TestOnlyWhatIsUsedIsChecked(t *testing.T) {
 	}
 }
 
-// TestShowPicks: a setting, a section, and nothing for a word that is neither.
+// TestShowPicks: names select a setting or a section. Other names are errors.
 func TestShowPicks(t *testing.T) {
 	l, err := Load(Sources{Env: []string{"MESHGATE_ADMIN_TOKEN=0123456789abcdef"}})
 	if err != nil {
@@ -144,8 +144,8 @@ func TestShowPicks(t *testing.T) {
 	}
 }
 
-// TestForeignVariablesAreWarnings loads what Kubernetes puts into the environment
-// of every container beside services called meshgate and meshgate-admin.
+// TestForeignVariablesAreWarnings loads the environment that Kubernetes gives to every
+// container beside services called meshgate and meshgate-admin.
 func TestForeignVariablesAreWarnings(t *testing.T) {
 	l, err := Load(Sources{Env: []string{
 		"MESHGATE_SERVICE_HOST=10.0.0.1", "MESHGATE_PORT=tcp://10.0.0.1:8001", "MESHGATE_PORT_8001_TCP_ADDR=10.0.0.1",
@@ -169,7 +169,7 @@ func TestForeignVariablesAreWarnings(t *testing.T) {
 	if len(l.Warnings) != 5 {
 		t.Errorf("%d warnings, want 5:\n%s", len(l.Warnings), all)
 	}
-	// A port that is no number and no link either is still a mistake.
+	// A port that is neither a number nor a service link is still an error.
 	if _, err := Load(Sources{Env: []string{"MESHGATE_ADMIN_PORT=many"}}); err == nil {
 		t.Error("MESHGATE_ADMIN_PORT=many was accepted")
 	}
@@ -192,7 +192,7 @@ func TestShowMasksSecrets(t *testing.T) {
 	}
 }
 
-// TestTableCoversConfig guards against a setting without a row.
+// TestTableCoversConfig: every setting has a row.
 func TestTableCoversConfig(t *testing.T) {
 	l, err := Load(Sources{})
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// Logger returns the logger of a program, which writes to standard error.
+// Logger returns the logger of the program, which writes to standard error.
 func (l Log) Logger() *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(l.Level)) // the configuration was checked
+	_ = level.UnmarshalText([]byte(l.Level)) // the level was checked with the configuration
 	o := &slog.HandlerOptions{Level: level}
 	if l.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, o))

@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Config is the effective configuration. Field tags are keys; nested structs
-// make dotted keys. Every leaf has a row in [Table].
+// Config is the effective configuration. Field tags are keys; nested structs make dotted
+// keys. Every leaf has a row in [Table].
 type Config struct {
 	StateDir    string      `koanf:"stateDir"`
 	ModulePath  string      `koanf:"modulePath"`
@@ -36,21 +36,21 @@ type Config struct {
 	Debug       Debug       `koanf:"debug"`
 }
 
-// Backup says when the control plane backs its databases up by itself; Every 0 is
-// never. Keep is how many backups stay in Directory.
+// Backup is the schedule on which the control plane backs up its databases. Every 0 means
+// never. Keep is the number of backups that stay in Directory.
 type Backup struct {
 	Every     time.Duration `koanf:"every"`
 	Keep      int           `koanf:"keep"`
 	Directory string        `koanf:"directory"`
 }
 
-// Changes says how long it is known who changed what; see store.Retention.
+// Changes says how long change records are kept; see store.Retention.
 type Changes struct {
 	Keep time.Duration `koanf:"keep"`
 	Max  int           `koanf:"max"`
 }
 
-// Debug has checks that are too dear for every day.
+// Debug has checks that are too expensive for normal operation.
 type Debug struct {
 	CheckPlans bool `koanf:"checkPlans"`
 }
@@ -61,7 +61,7 @@ type Log struct {
 	Format string `koanf:"format"`
 }
 
-// Store says where resources are kept.
+// Store says where resources are stored.
 type Store struct {
 	Type       string     `koanf:"type"`
 	SQLite     SQLite     `koanf:"sqlite"`
@@ -93,27 +93,26 @@ type Port struct {
 	Port   int    `koanf:"port"`
 }
 
-// Diagnostics is where health and metrics are, and profiles if they are switched
-// on.
+// Diagnostics says where health, metrics and, if they are switched on, profiles are served.
 type Diagnostics struct {
 	Listen string `koanf:"listen"`
 	Port   int    `koanf:"port"`
 	Pprof  bool   `koanf:"pprof"`
 }
 
-// DataPlane is where nodes connect.
+// DataPlane says where nodes connect.
 type DataPlane struct {
 	Listen string `koanf:"listen"`
 	Port   int    `koanf:"port"`
 	Names  string `koanf:"names"`
 }
 
-// AdminPorts are where the gateway administration API listens.
+// AdminPorts says where the gateway administration API listens.
 type AdminPorts struct {
 	Listen  string `koanf:"listen"`
 	Port    int    `koanf:"port"`
 	TLSPort int    `koanf:"tlsPort"`
-	// Token is what callers must show; TokenFile is a file with it.
+	// Token is the token that callers must show; TokenFile is a file with it.
 	Token     string `koanf:"token"`
 	TokenFile string `koanf:"tokenFile"`
 }
@@ -121,8 +120,8 @@ type AdminPorts struct {
 // Protected reports whether callers must show a token.
 func (a *AdminPorts) Protected() bool { return a.Token != "" || a.TokenFile != "" }
 
-// Secret returns the token, without the line break at the end of its file; it
-// is empty where there is none.
+// Secret returns the token, without the line break at the end of its file; it is empty if
+// there is no token.
 func (a *AdminPorts) Secret() (string, error) {
 	if a.TokenFile == "" {
 		return a.Token, checkToken("admin.token", a.Token)
@@ -138,11 +137,11 @@ func (a *AdminPorts) Secret() (string, error) {
 	return token, checkToken("admin.tokenFile", token)
 }
 
-// minToken is the least length of a token in bytes: shorter ones can be guessed.
+// minToken is the shortest length of a token in bytes; shorter ones could be guessed.
 const minToken = 16
 
-// checkToken refuses what could be guessed or could not be sent in a header
-// (RFC 6750 section 2.1).
+// checkToken refuses a token that could be guessed or cannot be sent in a header (RFC 6750
+// section 2.1).
 func checkToken(setting, token string) error {
 	if token == "" {
 		return nil
@@ -163,9 +162,9 @@ type Gateway struct {
 	HTTPPort   int    `koanf:"httpPort"`
 	HTTPSPort  int    `koanf:"httpsPort"`
 	TrustedIPs string `koanf:"trustedIPs"`
-	// ForwardDotSegments passes paths with escaped or ambiguous ".." on.
+	// ForwardDotSegments forwards paths with escaped or ambiguous "..".
 	ForwardDotSegments bool `koanf:"forwardDotSegments"`
-	// Declarative is a file that holds the entities of the default control plane.
+	// Declarative is a file with the entities of the default control plane.
 	Declarative string `koanf:"declarative"`
 }
 
@@ -174,14 +173,14 @@ type Dataplane struct {
 	RemoveAfter time.Duration `koanf:"removeAfter"`
 }
 
-// Envoy says which Envoy runs and how.
+// Envoy says which Envoy runs, and how.
 type Envoy struct {
 	Path        string `koanf:"path"`
 	LogLevel    string `koanf:"logLevel"`
 	Concurrency int    `koanf:"concurrency"`
 }
 
-// Drain says how proxies leave.
+// Drain says how proxies shut down.
 type Drain struct {
 	Delay   time.Duration `koanf:"delay"`
 	Timeout time.Duration `koanf:"timeout"`
@@ -194,8 +193,8 @@ type FilterCache struct {
 	Grace       time.Duration `koanf:"grace"`
 }
 
-// OAuth bounds what the OAuth server lets strangers try. Both are failures a
-// minute; FailuresPerAddress may be 0, see oauth.Limits.
+// OAuth bounds failed attempts at the OAuth server. Both limits are failures per minute;
+// FailuresPerAddress may be 0, see oauth.Limits.
 type OAuth struct {
 	FailuresPerClient  int `koanf:"failuresPerClient"`
 	FailuresPerAddress int `koanf:"failuresPerAddress"`
@@ -204,15 +203,15 @@ type OAuth struct {
 // Key is one row of the table of settings.
 type Key struct {
 	Name string
-	// Default is shown as it would be written in YAML.
+	// Default is the default in the notation of YAML.
 	Default any
-	// Help is one line for operators.
+	// Help is a one-line description for operators.
 	Help string
 	// Secret values are masked wherever they are shown.
 	Secret bool
 }
 
-// Table lists every setting in the order in which it is shown.
+// Table lists all settings in the order in which they are shown.
 var Table = slices.Concat(general, accessLogKeys)
 
 var general = []Key{

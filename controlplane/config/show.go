@@ -11,12 +11,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Mask stands for secrets.
+// Mask is shown instead of secrets.
 const Mask = "[redacted]"
 
-// Show prints settings with their values, where these came from, and the environment
-// variables that set them. Secrets are masked. Names pick settings and sections, such as
-// redis.url and redis; without any all are shown.
+// Show prints settings with their values, their sources, and their environment variables.
+// Secrets are masked. Names select settings and sections, such as redis.url and redis;
+// without names, all settings are shown.
 func (l *Loaded) Show(w io.Writer, names ...string) error {
 	picked, err := pick(names)
 	if err != nil {
@@ -30,8 +30,8 @@ func (l *Loaded) Show(w io.Writer, names ...string) error {
 	return t.Flush()
 }
 
-// Explain is Show in whole sentences: what the settings mean, and by flag how each is
-// given as a flag.
+// Explain prints what Show does in sentences, with the meaning of the settings. flag says how
+// each setting is given as a flag.
 func (l *Loaded) Explain(w io.Writer, flag func(Key) string, names ...string) error {
 	picked, err := pick(names)
 	if err != nil {
@@ -46,7 +46,7 @@ func (l *Loaded) Explain(w io.Writer, flag func(Key) string, names ...string) er
 	return nil
 }
 
-// pick returns the settings that are named, by themselves or by their section.
+// pick returns the settings that are named, directly or by their section.
 func pick(names []string) (out []Key, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(Table, func(k Key) bool { return within(k.Name, name) }) {
@@ -61,12 +61,12 @@ func pick(names []string) (out []Key, err error) {
 	return out, nil
 }
 
-// within reports whether a setting is that of a name, or in the section of that name.
+// within reports whether a setting has the name, or is in the section with the name.
 func within(key, name string) bool {
 	return key == name || name != "" && strings.HasPrefix(key, strings.TrimSuffix(name, ".")+".")
 }
 
-// shown is a value as it may be shown.
+// shown returns a value in the form in which it may be shown.
 func (l *Loaded) shown(k Key) any {
 	v := l.values[k.Name]
 	switch k.Name {

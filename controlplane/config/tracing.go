@@ -7,23 +7,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Tracing says where gateways send their spans; without an endpoint nowhere. Sample
-// is a share, from 0 to 1.
+// Tracing says where gateways send their spans; without an endpoint, they send none. Sample
+// is a share from 0 to 1.
 type Tracing struct {
 	OTLP   OTLP    `koanf:"otlp"`
 	Sample float64 `koanf:"sample"`
 }
 
-// Collector is the server of a URL.
+// Collector is the server in a URL.
 type Collector struct {
-	// Host is empty where there is none.
+	// Host is empty if there is no collector.
 	Host string
 	Port uint32
 	TLS  bool
 	Path string
 }
 
-// Collector takes the endpoint apart.
+// Collector parses the endpoint.
 func (t *Tracing) Collector() (c Collector, err error) {
 	if t.OTLP.Endpoint == "" {
 		return c, nil

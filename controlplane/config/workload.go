@@ -2,7 +2,7 @@ package config
 
 import "net/netip"
 
-// Workload says where the workloads of a proxy may be, beside its own machine.
+// Workload says where the workloads of a proxy may be, in addition to its own machine.
 type Workload struct {
 	Address string `koanf:"address"`
 }

@@ -16,34 +16,34 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// States is the kind of what a file has left in a scope. It tells what came
-// from a file from what somebody wrote through the API, which must not be lost.
+// States is the kind of the record of what a file has left in a scope. It distinguishes
+// entities that came from a file from those that somebody wrote through the API, which must
+// not be lost.
 var States = &model.Kind{
 	Name: "declarative_state", Path: "declarative-states", Scoping: model.ControlPlane,
 	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 	New: func() any { return new(State) },
 }
 
-// stateName is that of the one resource of [States] in a scope.
+// stateName is the name of the only resource of [States] in a scope.
 const stateName = "file"
 
 // State lists the entities that came from a file.
 type State struct {
-	// Versions are those under which the entities were stored, by kind and id.
+	// Versions holds the versions under which the entities were stored, by kind and id.
 	Versions map[string]uint64 `json:"versions"`
 }
 
 // Kinds lists the kinds of this package.
 func Kinds() []*model.Kind { return []*model.Kind{States} }
 
-// Apply makes the scope that the file was resolved for hold exactly its
-// entities, in one transaction; what is there already is left alone. It refuses
-// a scope with entities that did not come from a file. The error is [*Problems]
-// where the file is to blame.
+// Apply makes the scope that the file was resolved for hold exactly the entities of the file,
+// in one transaction. Entities that are equal already are left alone. It refuses a scope with
+// entities that did not come from a file. Errors in the file are [*Problems].
 func (f *File) Apply(ctx context.Context, gate *admit.Gate, scope string) (store.Commit, error) {
 	kinds := inOrder(f.kinds)
 	return gate.Write(model.WithOrigin(ctx, model.OriginFile), model.Config, func(tx store.Tx) error {
-		f.problems.List = nil // a transaction may run more than once
+		f.problems.List = nil // the transaction may run more than once
 		a := &applier{file: f, tx: tx, scope: scope, before: map[string]*model.Resource{}, after: State{Versions: map[string]uint64{}}}
 		if err := a.read(kinds); err != nil {
 			return err
@@ -68,7 +68,7 @@ type applier struct {
 	file  *File
 	tx    store.Tx
 	scope string
-	// before are the entities of the scope by kind and id.
+	// before holds the entities of the scope by kind and id.
 	before map[string]*model.Resource
 	state  *model.Resource
 	after  State
@@ -76,7 +76,7 @@ type applier struct {
 
 func keyOf(r *model.Resource) string { return r.Kind.Name + "/" + r.Name }
 
-// read finds what is there and refuses to touch what did not come from a file.
+// read reads the existing entities, and fails if any did not come from a file.
 func (a *applier) read(kinds []*model.Kind) error {
 	known := State{}
 	state, err := a.tx.Get(States, a.scope, stateName)
@@ -107,7 +107,7 @@ func (a *applier) read(kinds []*model.Kind) error {
 		"delete them through the administration API without gateway.declarative, or use another stateDir or store.type memory", len(foreign), shown)
 }
 
-// remove deletes what the file does not have, referrers first.
+// remove deletes entities that are not in the file, referrers first.
 func (a *applier) remove(kinds []*model.Kind) error {
 	for _, kind := range slices.Backward(kinds) {
 		for _, key := range slices.Sorted(maps.Keys(a.before)) {
@@ -115,7 +115,7 @@ func (a *applier) remove(kinds []*model.Kind) error {
 			if _, wanted := a.after.Versions[key]; wanted || r.Kind != kind {
 				continue
 			}
-			// A cascade may have taken it.
+			// A cascade may have deleted it.
 			if err := a.tx.Delete(kind, a.scope, r.Name, 0); err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}
@@ -124,9 +124,9 @@ func (a *applier) remove(kinds []*model.Kind) error {
 	return nil
 }
 
-// evict deletes the holder of a unique value that an entity of the file wants,
-// together with everything that refers to it: what of that is in the file comes
-// after it and is made again.
+// evict deletes the holder of a unique value that an entity of the file needs, together with
+// everything that refers to the holder. Referrers that are in the file come later and are
+// created again.
 func (a *applier) evict(r *model.Resource) error {
 	for _, kind := range a.file.kinds {
 		for _, ref := range kind.Refs {
@@ -153,9 +153,9 @@ func (a *applier) evict(r *model.Resource) error {
 	return nil
 }
 
-// evictNamers deletes what names a resource by a text: what of that is in the
-// file comes after it and is made again. The texts of one that cannot be decoded are not
-// known.
+// evictNamers deletes the resources that name a resource by a text. Those that are in the
+// file come later and are created again. The texts of a resource that cannot be decoded are
+// unknown.
 func (a *applier) evictNamers(r *model.Resource) error {
 	if store.IsUnread(r) {
 		return nil
@@ -176,7 +176,7 @@ func (a *applier) evictNamers(r *model.Resource) error {
 	return nil
 }
 
-// write stores the entities of one kind that are new or differ.
+// write stores the entities of one kind that are new or have changed.
 func (a *applier) write(kind *model.Kind) error {
 	for _, e := range a.file.entities {
 		if e.kind != kind {
@@ -216,7 +216,7 @@ func (a *applier) put(r *model.Resource) (*model.Resource, error) {
 	}
 	for {
 		stored, err := try()
-		if fault.Is(err, fault.Referenced) && old != nil { // it is named by a text that it gives up
+		if fault.Is(err, fault.Referenced) && old != nil { // another resource names it by a text that it loses
 			if err := a.evictNamers(old); err != nil {
 				return nil, err
 			}
@@ -232,8 +232,9 @@ func (a *applier) put(r *model.Resource) (*model.Resource, error) {
 	}
 }
 
-// stored is what there is of an entity, or nil. What cannot be decoded goes, with all that
-// refers to it: what of that is in the file comes after it and is made again.
+// stored returns the existing entity, or nil. An entity that cannot be decoded is deleted
+// with everything that refers to it. Referrers that are in the file come later and are
+// created again.
 func (a *applier) stored(r *model.Resource) (*model.Resource, error) {
 	old, err := a.tx.Get(r.Kind, a.scope, r.Name)
 	switch {
@@ -245,8 +246,8 @@ func (a *applier) stored(r *model.Resource) (*model.Resource, error) {
 	return old, err
 }
 
-// holder is the resource that has a unique value which a write wanted; nil if
-// that was not what the write failed of.
+// holder returns the resource that has the unique value of a failed write. It returns nil if
+// the write failed for another reason.
 func (a *applier) holder(err error) *model.Resource {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -263,8 +264,8 @@ func (a *applier) holder(err error) *model.Resource {
 	return r
 }
 
-// equal compares what is stored of two resources. A creation time that the file
-// does not state is that of the stored one.
+// equal compares the stored forms of two resources. If the file states no creation time, that
+// of the stored resource is kept.
 func equal(stored, wanted *model.Resource) (bool, error) {
 	a, err := json.Marshal(stored.Spec)
 	if err != nil {
@@ -274,7 +275,7 @@ func equal(stored, wanted *model.Resource) (bool, error) {
 	return bytes.Equal(a, b) && (wanted.Created.IsZero() || wanted.Created.Equal(stored.Created)), err
 }
 
-// remember notes what came from the file, if that has changed.
+// remember records what came from the file, if that has changed.
 func (a *applier) remember() error {
 	r := &model.Resource{Kind: States, Scope: a.scope, Name: stateName, Spec: &a.after}
 	if a.state == nil {

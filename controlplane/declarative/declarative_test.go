@@ -22,7 +22,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// kinds are those of the files in testdata.
+// kinds are the kinds in the files of testdata.
 var kinds = []*model.Kind{gateway.Plugins, gateway.Routes, gateway.Services, gateway.Consumers, gateway.Applications, gateway.Keys}
 
 type world struct {
@@ -42,7 +42,7 @@ func open(t *testing.T) *world {
 	return &world{t: t, store: s, gate: admit.New(s, &admittest.Revoker{}, gateway.Kinds(), now).As(model.System("test"))}
 }
 
-// load does what a start does.
+// load does the same as a start.
 func (w *world) load(name, text string) (store.Commit, error) {
 	f, err := declarative.Parse(name, []byte(text), kinds)
 	if err != nil {
@@ -96,9 +96,8 @@ func (w *world) dump() string {
 	return string(raw) + "\n"
 }
 
-// TestFiles loads every file of testdata: what comes of it, or everything that
-// is wrong with it, is in the golden file beside it. Files that are right are
-// loaded twice; the second time changes nothing.
+// TestFiles loads every file of testdata. The golden file beside it has the result, or all
+// its problems. Valid files are loaded twice; the second time changes nothing.
 func TestFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in")
 	if err != nil || len(files) == 0 {
@@ -131,7 +130,7 @@ func TestFiles(t *testing.T) {
 
 const head = "_format_version: \"3.0\"\n"
 
-// TestChanges goes from file to file over one store.
+// TestChanges loads one file after the other into the same store.
 func TestChanges(t *testing.T) {
 	w := open(t)
 	w.mustLoad(head + "services: [{name: a, host: a.example, routes: [{name: r, paths: [/a]}]}]\nconsumers: [{username: bob, keyauth_credentials: [{key: k1}]}]\n")
@@ -158,8 +157,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotOfAFileStays: entities that somebody wrote, or changed, through
-// the API are neither deleted nor overwritten.
+// TestWhatIsNotOfAFileStays: entities that somebody created or changed through the API are
+// neither deleted nor overwritten.
 func TestWhatIsNotOfAFileStays(t *testing.T) {
 	for _, path := range []string{"created", "changed"} {
 		t.Run(path, func(t *testing.T) {
@@ -183,8 +182,7 @@ func TestWhatIsNotOfAFileStays(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text is more than a list of problems, and the lines of those are
-// in the text.
+// FuzzParse: any text at most causes a list of problems, with lines that exist in the text.
 func FuzzParse(f *testing.F) {
 	f.Add(head + "services: [{name: a, host: b, routes: [{paths: [/]}]}]")
 	f.Add("a: &a [*a]")
@@ -208,8 +206,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestAnonymousConsumersChange: a file may give the consumer that a plugin names
-// another name or another id, although nobody else may take them from it.
+// TestAnonymousConsumersChange: a file may change the name or the id of the consumer that a
+// plugin names, which other writers must not do.
 func TestAnonymousConsumersChange(t *testing.T) {
 	w := open(t)
 	file := func(id, name string) string {

@@ -11,10 +11,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// FormatVersion is the version of the file format that is understood.
+// FormatVersion is the supported version of the file format.
 const FormatVersion = "3.0"
 
-// Names at the top of a file that are no collections.
+// The names at the top of a file that are not collections.
 const (
 	keyFormat    = "_format_version"
 	keyInfo      = "_info"
@@ -28,16 +28,16 @@ type entity struct {
 	kind *model.Kind
 	at   *node
 	path string
-	// values are what the file says of it, without what nests in it.
+	// values holds the fields of the entity in the file, without nested entities.
 	values map[string]any
-	// parent is the entity it nests in, ref its reference to that.
+	// parent is the entity in which it is nested, ref its reference to the parent.
 	parent *entity
 	ref    string
-	// resource is what is to be stored; nil while there are problems with it.
+	// resource is the resource to store; nil while the entity has problems.
 	resource *model.Resource
 }
 
-// File is a file whose shape is right.
+// File is a file with a valid shape.
 type File struct {
 	name     string
 	kinds    []*model.Kind
@@ -45,8 +45,8 @@ type File struct {
 	problems *Problems
 }
 
-// Parse reads a file. kinds are those that it may hold; name is that of the
-// file in problems. The error is [*Problems].
+// Parse reads a file. kinds are the kinds that it may contain; name is the name of the file
+// in problems. The error is [*Problems].
 func Parse(name string, data []byte, kinds []*model.Kind) (*File, error) {
 	f := &File{name: name, kinds: kinds, problems: &Problems{File: name}}
 	root := parse(data, f.problems)
@@ -113,7 +113,7 @@ func (f *File) info(n *node) (tags []any) {
 	return tags
 }
 
-// names lists what a kind's collection may be called.
+// names lists the names of a kind's collection.
 func names(k *model.Kind) []string { return []string{k.Path, k.Plural()} }
 
 func (f *File) collection(name string) *model.Kind {
@@ -125,7 +125,7 @@ func (f *File) collection(name string) *model.Kind {
 	return nil
 }
 
-// nested finds the kind that may nest in another one under a name.
+// nested returns the kind that may be nested in another one under a name.
 func (f *File) nested(in *model.Kind, name string) (*model.Kind, string) {
 	for _, k := range f.kinds {
 		for _, ref := range k.Refs {
@@ -147,8 +147,8 @@ func (f *File) list(kind *model.Kind, n *node, path string, parent *entity, ref 
 	}
 }
 
-// entity takes an entity and what nests in it. A text stands for the field by
-// which entities of its kind are known.
+// entity reads an entity and its nested entities. A text stands for the key field of its
+// kind.
 func (f *File) entity(e *entity) {
 	f.entities = append(f.entities, e)
 	e.values = map[string]any{}
@@ -179,7 +179,7 @@ func (f *File) entity(e *entity) {
 
 func (f *File) known(k *model.Kind, name string) bool { return slices.Contains(f.keys(k), name) }
 
-// keys lists what an entity of a kind may have.
+// keys lists the members that an entity of a kind may have.
 func (f *File) keys(k *model.Kind) (list []string) {
 	for _, fields := range [][]model.Field{k.Schema.Fields, k.Schema.Shorthands} {
 		for i := range fields {
@@ -198,8 +198,8 @@ func (f *File) keys(k *model.Kind) (list []string) {
 	return list
 }
 
-// reference lets a text stand for the object that a reference is: an id, or the
-// field by which entities of the target's kind are known.
+// reference converts the text of a reference into the object that it stands for: an id, or
+// the key field of the target's kind.
 func (f *File) reference(field *model.Field, n *node) any {
 	text, ok := n.scalar.(string)
 	if field == nil || field.Type != model.Foreign || !ok {
@@ -221,7 +221,7 @@ func (f *File) kindNamed(name string) *model.Kind {
 	return nil
 }
 
-// tag adds tags to an entity whose kind has any.
+// tag adds tags to an entity if its kind has tags.
 func (e *entity) tag(tags []any) {
 	if len(tags) == 0 || e.kind.Schema.Field("tags") == nil {
 		return
@@ -231,7 +231,7 @@ func (e *entity) tag(tags []any) {
 	e.values["tags"] = append(slices.Clone(own), tags...)
 }
 
-// violated notes the violations of an entity on their lines.
+// violated adds the violations of an entity with their lines.
 func (f *File) violated(e *entity, err error) {
 	failed, ok := errors.AsType[*fault.Error](err)
 	if !ok || len(failed.Violations) == 0 {

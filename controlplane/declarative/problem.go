@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a file.
+// Problem is one mistake in a file.
 type Problem struct {
 	// Line counts from 1.
 	Line int
-	// Path is where in the document, such as services[0].port; empty for the whole.
+	// Path is the place in the document, such as services[0].port; empty for the whole
+	// document.
 	Path    string
 	Message string
 }
 
-// Problems are everything that is wrong with a file.
+// Problems are all mistakes in a file.
 type Problems struct {
 	File string
 	List []Problem
@@ -36,12 +37,12 @@ func (p *Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// add notes a problem.
+// add adds a problem.
 func (p *Problems) add(line int, path, format string, args ...any) {
 	p.List = append(p.List, Problem{line, path, fmt.Sprintf(format, args...)})
 }
 
-// orNil is the error of these problems; nil if there are none.
+// orNil returns the problems as an error; nil if there are none.
 func (p *Problems) orNil() error {
 	if len(p.List) == 0 {
 		return nil

@@ -14,16 +14,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// namespace is that of the ids which this package makes (UUID version 5, RFC
-// 9562 section 5.5). It never changes: ids would.
+// namespace is the namespace of the ids that this package makes (UUID version 5, RFC 9562
+// section 5.5). It must never change, because the ids would.
 var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("urn:meshgate:declarative"))
 
-// needDatabase are plugins that a file cannot have.
+// needDatabase lists the plugins that a file cannot contain.
 var needDatabase = map[string]string{
 	gateway.PluginOAuth2: "the plugin issues tokens and codes and needs a database to keep them: remove it from the file, or administrate the gateway through the API instead of a file",
 }
 
-// resolver completes the entities of a file, those that others refer to first.
+// resolver completes the entities of a file. Entities that others refer to come first.
 type resolver struct {
 	file  *File
 	gate  *admit.Gate
@@ -32,8 +32,8 @@ type resolver struct {
 	taken map[[3]string]*entity
 }
 
-// Resolve completes and validates every entity, follows references inside the
-// file and gives ids. The error is [*Problems].
+// Resolve completes and validates every entity, follows references inside the file and sets
+// ids. The error is [*Problems].
 func (f *File) Resolve(gate *admit.Gate, scope string) error {
 	r := &resolver{file: f, gate: gate, scope: scope, taken: map[[3]string]*entity{}}
 	for _, kind := range inOrder(f.kinds) {
@@ -46,7 +46,7 @@ func (f *File) Resolve(gate *admit.Gate, scope string) error {
 	return f.problems.orNil()
 }
 
-// inOrder sorts kinds so that each stands behind those that it refers to.
+// inOrder sorts kinds so that each follows the kinds that it refers to.
 func inOrder(kinds []*model.Kind) (sorted []*model.Kind) {
 	var visit func(k *model.Kind)
 	visit = func(k *model.Kind) {
@@ -73,7 +73,7 @@ func (r *resolver) resolve(e *entity) {
 	}
 	values := maps.Clone(e.values)
 	if e.parent != nil {
-		id := uuid.Nil.String() // stands for a parent that has problems of its own
+		id := uuid.Nil.String() // placeholder for a parent that has problems of its own
 		if e.parent.resource != nil {
 			id = e.parent.resource.Name
 		}
@@ -102,8 +102,8 @@ func (r *resolver) resolve(e *entity) {
 	}
 }
 
-// permitted refuses what would differ from start to start, and plugins that
-// need a database.
+// permitted refuses values that would differ from start to start, and plugins that need a
+// database.
 func (r *resolver) permitted(e *entity) bool {
 	before := len(r.file.problems.List)
 	bad := func(field, text string) {
@@ -125,7 +125,7 @@ func (r *resolver) permitted(e *entity) bool {
 	return len(r.file.problems.List) == before
 }
 
-// references replaces references by the ids of what they name in the file.
+// references replaces references by the ids of their targets in the file.
 func (r *resolver) references(e *entity, complete map[string]any) bool {
 	good := true
 	for i := range e.kind.Schema.Fields {
@@ -149,8 +149,8 @@ func (r *resolver) references(e *entity, complete map[string]any) bool {
 	return good
 }
 
-// id is the one that the file states, else one that follows from what makes
-// the entity unique, or from all that it says where nothing does.
+// id returns the id in the file. Without one, it derives the id from what makes the entity
+// unique or, if nothing does, from all its fields.
 func (r *resolver) id(e *entity, complete map[string]any, spec any) (string, error) {
 	if stated, ok := complete[model.FieldID].(string); ok {
 		return strings.ToLower(stated), nil
@@ -168,8 +168,8 @@ func (r *resolver) derived(e *entity, index, value string) string {
 	return uuid.NewSHA1(namespace, []byte(strings.Join([]string{r.scope, e.kind.Name, index, value}, "\n"))).String()
 }
 
-// claim takes the id and the unique values of an entity, unless another one of
-// the file has them.
+// claim reserves the id and the unique values of an entity, unless another entity of the file
+// has them.
 func (r *resolver) claim(e *entity, res *model.Resource) bool {
 	var claims [][3]string
 	for i := range e.kind.Unique {

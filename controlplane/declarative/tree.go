@@ -11,8 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
-// Limits of a file. Aliases may make a small file large, so that it is nodes
-// that are counted.
+// Limits of a file. They count nodes, because aliases can make a small file large.
 const (
 	maxNodes = 1 << 20
 	maxDepth = 32
@@ -21,10 +20,10 @@ const (
 // node is a value of the document with its line.
 type node struct {
 	line int
-	// names are the members of an object in their order, fields their values.
+	// names lists the members of an object in order, fields holds their values.
 	names  []string
 	fields map[string]*node
-	// items are the elements of a list; isList tells an empty one from null.
+	// items are the elements of a list; isList distinguishes an empty list from null.
 	items  []*node
 	isList bool
 	// scalar is a text, number (int64 or float64), boolean or nil.
@@ -75,7 +74,7 @@ func (r *treeReader) read(y *yaml.Node, depth int) *node {
 	}
 	switch y.Kind {
 	case yaml.AliasNode:
-		// The problem is where the alias is used, not where it points to.
+		// The problem is the use of the alias, not its target.
 		n = r.read(y.Alias, depth+1)
 		n.line = y.Line
 	case yaml.SequenceNode:
@@ -109,8 +108,8 @@ func (r *treeReader) object(n *node, y *yaml.Node, depth int) {
 	}
 }
 
-// scalar types a plain value. What JSON does not know stays text, but not what somebody
-// else was to replace: it would be taken literally.
+// scalar gives a plain value its type. Types that JSON does not have stay texts. Placeholders
+// that somebody should have replaced are problems, because they would be taken literally.
 func (r *treeReader) scalar(y *yaml.Node) any {
 	tag := y.ShortTag()
 	if !strings.HasPrefix(tag, "!!") {
@@ -136,7 +135,7 @@ func (r *treeReader) scalar(y *yaml.Node) any {
 	return y.Value
 }
 
-// plain is the value without lines, as the schema of a kind takes it.
+// plain returns the value without lines, for the schema of a kind.
 func (n *node) plain() any {
 	switch {
 	case n.fields != nil:
@@ -155,8 +154,8 @@ func (n *node) plain() any {
 	return n.scalar
 }
 
-// find follows the path of a violation as far as it exists, and writes it the
-// way this file's paths are written, with indexes from 0 in brackets.
+// find follows the path of a violation as far as it exists. It returns the path in the
+// notation for files, with indexes from 0 in brackets.
 func (n *node) find(path string) (line int, written string) {
 	line = n.line
 	for segment := range strings.SplitSeq(path, ".") {

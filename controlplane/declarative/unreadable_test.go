@@ -21,8 +21,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestUnreadableEntities: what came from a file and cannot be read any more is made anew
-// from it. What did not come from it is nobody's to delete.
+// TestUnreadableEntities: entities of a file that have become unreadable are created again
+// from the file. Other unreadable entities must not be deleted.
 func TestUnreadableEntities(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	keys, err := seal.New(make([]byte, seal.RootSize))

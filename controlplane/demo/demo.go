@@ -14,7 +14,7 @@ import (
 // demoTime bounds the story of --once.
 const demoTime = 30 * time.Second
 
-// Run runs everything until ctx ends or, with once, until the story is told.
+// Run runs everything until ctx ends or, with once, until the story has been told.
 func Run(ctx context.Context, c *config.Config, abort <-chan struct{}, once bool, out io.Writer) error {
 	s, err := assembly.OpenStandalone(ctx, c, abort)
 	if err != nil {
@@ -33,7 +33,7 @@ func Run(ctx context.Context, c *config.Config, abort <-chan struct{}, once bool
 	story := make(chan error, 1)
 	go func() { story <- perform(ctx, c, s, e.port, once, out) }()
 	select {
-	case err = <-ended: // the system ended first: by a signal, or it failed
+	case err = <-ended: // the system ended first, by a signal or because it failed
 		cancel()
 		<-story //nolint:errcheck // it failed because the system ended
 		return err
@@ -46,7 +46,7 @@ func Run(ctx context.Context, c *config.Config, abort <-chan struct{}, once bool
 	return <-ended
 }
 
-// perform seeds the demo, starts its sidecars, and then tells the story or says
+// perform creates the demo's resources, starts its sidecars, and then tells the story or says
 // what to try. Sidecars run until ctx ends.
 func perform(ctx context.Context, c *config.Config, s *assembly.Standalone, echoPort int, once bool, out io.Writer) error {
 	bounded, cancel := context.WithTimeout(ctx, demoTime)

@@ -20,16 +20,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// Where the sidecars of the demo live. Ports that are taken are replaced by free
-// ones, so that several demos run on one machine.
+// The addresses of the demo's sidecars. Ports that are in use are replaced by free ones, so
+// that several demos can run on one machine.
 const (
 	webAddress, backendAddress = "127.0.0.2", "127.0.0.3"
 	webPort, backendPort       = 15080, 15080
 	callPort                   = 15001
 )
 
-// demoMesh is two services behind a sidecar each: web calls backend at a local
-// port, and neither knows of certificates.
+// demoMesh consists of two services, each behind a sidecar. web calls backend at a local
+// port, and neither knows about certificates.
 type demoMesh struct {
 	backend, web *echo
 	agents       []*agent.Agent
@@ -74,7 +74,7 @@ func openDemoMesh(ctx context.Context, c *config.Config, s *assembly.Standalone,
 	return m, m.add(ctx, c, s, api, "web", webAddress, webPort, m.web.port, outbound)
 }
 
-// add stores a dataplane, mints its token and prepares its sidecar.
+// add stores a dataplane, issues its token and prepares its sidecar.
 func (m *demoMesh) add(ctx context.Context, c *config.Config, s *assembly.Standalone, api *visitor, name, address string, wanted, workload int, outbound []any) error {
 	inbound, err := freePort(address, wanted)
 	if err != nil {
@@ -101,7 +101,7 @@ func (m *demoMesh) add(ctx context.Context, c *config.Config, s *assembly.Standa
 	o := s.Agent.Options
 	o.Name, o.TokenFile, o.AdminPort, o.StatusAddress, o.Concurrency = name, file, 0, "", 1
 	o.Sidecar = &agent.Sidecar{Mesh: mesh.Default}
-	if o.AccessLog.Path != "" { // a file has one agent that puts it aside
+	if o.AccessLog.Path != "" { // each file needs an agent of its own, which rotates it
 		o.AccessLog.Path = filepath.Join(filepath.Dir(o.AccessLog.Path), name+".access.log")
 	}
 	if err := agent.EndPredecessor(ctx, c.StateDir, mesh.NodeID(mesh.Default, name), c.Drain.Timeout, s.ControlPlane.Log); err != nil {
@@ -145,7 +145,7 @@ func (m *demoMesh) stop(ctx context.Context) {
 	}
 }
 
-// freePort is a port of an address: the wanted one, or any if that is taken.
+// freePort returns a port of an address: the wanted one, or any if that is in use.
 func freePort(address string, wanted int) (int, error) {
 	for _, port := range []int{wanted, 0} {
 		ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
@@ -158,7 +158,7 @@ func freePort(address string, wanted int) (int, error) {
 	return 0, fmt.Errorf("no port of %s can be opened", address)
 }
 
-// The permission that the story takes away, and the policy that it adds.
+// The permission that the story removes, and the policy that it adds.
 const (
 	demoPermission = "/meshes/" + mesh.Default + "/traffic-permissions/allow-all-" + mesh.Default
 	demoTokenAuth  = "/meshes/" + mesh.Default + "/meshtokenauths/backend"
@@ -171,7 +171,7 @@ func allowAll() map[string]any {
 	}
 }
 
-// tokenAuth demands on backend the tokens of the demo's protected route.
+// tokenAuth requires, on backend, the tokens of the demo's protected route.
 func tokenAuth(plugin string) map[string]any {
 	return map[string]any{"type": "MeshTokenAuth", "mesh": mesh.Default, "name": "backend", "spec": map[string]any{
 		"targetRef": map[string]any{"kind": "MeshService", "name": "backend"},
@@ -179,7 +179,7 @@ func tokenAuth(plugin string) map[string]any {
 	}}
 }
 
-// tokenAuth is the policy that demands tokens of the demo's plugin, as JSON.
+// tokenAuth returns the policy that requires tokens of the demo's plugin, as JSON.
 func (c *visitor) tokenAuth(ctx context.Context) (string, error) {
 	r, err := c.do(ctx, http.MethodGet, c.admin+"/services/"+demoService+"/plugins/echo-oauth2", nil, "", nil)
 	if err := expect(r, err, http.StatusOK, `"id"`); err != nil {

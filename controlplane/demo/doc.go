@@ -1,3 +1,3 @@
-// Package demo runs the whole system on one machine, with upstreams and a mesh of its own,
-// and tells a story with it: each step is a request that really was made.
+// Package demo runs the whole system on one machine, with its own upstreams and a mesh. It
+// tells a story in which each step is a request that was really made.
 package demo

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// echo is the upstream of the demo: it answers every request with what it
-// received, so that one can see which headers the gateway sets.
+// echo is the upstream of the demo. It answers every request with what it received, which
+// shows the headers that the gateway sets.
 type echo struct {
 	server *http.Server
 	port   int

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// narrator tells the demo's story step by step, each with what was observed.
+// narrator tells the demo's story step by step, each with the observed result.
 type narrator struct {
 	out  io.Writer
 	c    *visitor
@@ -22,7 +22,7 @@ func (n *narrator) say(what, observed string) {
 	_, _ = fmt.Fprintf(n.out, "%2d. %s\n    %s\n", n.step, what, strings.ReplaceAll(observed, "\n", "\n    "))
 }
 
-// expect fails the story unless a step was observed as it should be.
+// expect fails the story unless the result of a step is the expected one.
 func expect(r *response, err error, status int, part string) error {
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func expect(r *response, err error, status int, part string) error {
 	return nil
 }
 
-// tell performs the story and returns the first thing that was not as promised.
+// tell performs the story, and returns an error for the first result that differs.
 func (n *narrator) tell(ctx context.Context, envoy string) error {
 	n.say("Envoy is up, with the filter inside", envoy)
 	r, err := n.c.call(ctx, "")
@@ -74,8 +74,8 @@ func (n *narrator) tell(ctx context.Context, envoy string) error {
 	return nil
 }
 
-// seenHeaders lists the identity headers that the upstream received, and fails if
-// one that the client made up is among them.
+// seenHeaders lists the identity headers that the upstream received. It fails if one that the
+// client made up is among them.
 func seenHeaders(r *response) (string, error) {
 	var doc struct {
 		Headers map[string]string `json:"headers"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// tellMesh performs the part of the story that is about the mesh.
+// tellMesh performs the part of the story about the mesh.
 func (n *narrator) tellMesh(ctx context.Context, m *demoMesh) error {
 	call := func(token string) (*response, error) {
 		h := http.Header{}
@@ -56,7 +56,7 @@ func (n *narrator) tellMesh(ctx context.Context, m *demoMesh) error {
 	return nil
 }
 
-// protect gives the permission back and demands tokens on backend.
+// protect restores the permission and requires tokens on backend.
 func (n *narrator) protect(ctx context.Context) error {
 	if err := n.c.putMesh(ctx, demoPermission, allowAll()); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (n *narrator) protect(ctx context.Context) error {
 	return n.c.converged(ctx)
 }
 
-// header is a header that an echo upstream received.
+// header returns a header that an echo upstream received.
 func header(r *response, name string) string {
 	var doc struct {
 		Headers map[string]string `json:"headers"`

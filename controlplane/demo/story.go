@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Names of what the demo creates. They are the same every time, so that the
-// demo works again on a used state directory.
+// The names of the demo's resources. They never change, so that the demo works again on a
+// used state directory.
 const (
 	demoService  = "echo"
 	demoRoute    = "echo"
@@ -26,13 +26,13 @@ const (
 	demoPath     = "/echo"
 )
 
-// visitor drives the demo from outside, over the same ports as any user.
+// visitor uses the demo from outside, over the same ports as any user.
 type visitor struct {
 	http         *http.Client
 	admin, mesh  string // base URLs of the administration and the mesh API
 	plain, tls   string // base URLs of the gateway
 	lastRevision string
-	// adminToken is what the administration API demands, or empty.
+	// adminToken is the token for the administration API, or empty.
 	adminToken string
 }
 
@@ -113,8 +113,8 @@ func (c *visitor) put(ctx context.Context, path string, doc map[string]any) (*re
 	return r, err
 }
 
-// seed makes the service, the protected route, the consumer and the
-// application, and returns when every proxy has them.
+// seed creates the service, the protected route, the consumer and the application. It returns
+// when every proxy has them.
 func (c *visitor) seed(ctx context.Context, echoPort int) error {
 	if _, err := c.put(ctx, "/services/"+demoService, map[string]any{"host": "127.0.0.1", "port": echoPort}); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (c *visitor) converged(ctx context.Context) error {
 	return nil
 }
 
-// token obtains an access token by client credentials.
+// token obtains an access token with client credentials.
 func (c *visitor) token(ctx context.Context, base string) (*response, error) {
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {demoClient}, "client_secret": {demoSecret}, "scope": {"read"},
@@ -172,8 +172,7 @@ func (c *visitor) token(ctx context.Context, base string) (*response, error) {
 	return c.do(ctx, http.MethodPost, base+demoPath+"/oauth2/token", nil, "application/x-www-form-urlencoded", []byte(form.Encode()))
 }
 
-// call sends a request to the protected route, with headers that a client has
-// no business to send.
+// call sends a request to the protected route, with headers that clients must not send.
 func (c *visitor) call(ctx context.Context, token string) (*response, error) {
 	h := http.Header{"X-Consumer-Id": {"spoofed"}, "X_consumer_username": {"spoofed"}}
 	if token != "" {

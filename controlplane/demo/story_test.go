@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world stands for administration API and gateway of the demo; the test bends it.
+// world stands in for the administration API and the gateway of the demo. Tests can change
+// its behaviour.
 type world struct {
 	deleted, keepsDeleted, forwardsSpoofed, plainTokens bool
 	puts                                                []string
@@ -60,7 +61,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client returns one for the world, over plain HTTP and TLS.
+// visitor returns a visitor of the world, over plain HTTP and TLS.
 func (w *world) visitor(t *testing.T) *visitor {
 	t.Helper()
 	plain := httptest.NewServer(http.HandlerFunc(w.serve))
@@ -74,7 +75,7 @@ func (w *world) visitor(t *testing.T) *visitor {
 	return c
 }
 
-// TestTell tells the whole story, and then one in which each promise is broken.
+// TestTell tells the whole story, and then one for each promise that is broken.
 func TestTell(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -101,8 +102,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestSeed makes everything in an order in which each reference exists already,
-// and waits for the last revision.
+// TestSeed: everything is created in an order in which references exist, and seed waits for
+// the last revision.
 func TestSeed(t *testing.T) {
 	w := &world{progress: `{"proxies":{"waiting":[],"rejected":[]}}`}
 	c := w.visitor(t)
@@ -191,7 +192,7 @@ func TestField(t *testing.T) {
 	}
 }
 
-// TestNewClient trusts the given authority and nobody else.
+// TestNewClient: the client trusts only the given authority.
 func TestNewClient(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc((&world{}).serve))
 	defer server.Close()
@@ -224,7 +225,7 @@ func TestNewClient(t *testing.T) {
 	}
 }
 
-// TestEcho shows what the upstream received, but never a token.
+// TestEcho: the answer has what the upstream received, but never a token.
 func TestEcho(t *testing.T) {
 	e, err := startEcho(slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// told lists what is recorded, the oldest first.
+// told lists the change records, the oldest first.
 func told(t *testing.T, s store.Store) (out []string) {
 	t.Helper()
 	if err := s.View(context.Background(), func(r store.Reader) error {
@@ -28,8 +28,8 @@ func told(t *testing.T, s store.Store) (out []string) {
 	return out
 }
 
-// TestTheSameAgainIsNoWrite: a token in a loop costs neither records nor revisions, as
-// long as nothing changes.
+// TestTheSameAgainIsNoWrite: the holder of a token who enrols in a loop causes neither
+// records nor revisions as long as nothing changes.
 func TestTheSameAgainIsNoWrite(t *testing.T) {
 	s := newMeshServer(t)
 	say := func(status int, more map[string]any) {
@@ -62,8 +62,8 @@ func TestTheSameAgainIsNoWrite(t *testing.T) {
 	}
 }
 
-// TestRemovalsShareTheRoomOfProxies: who registers and vanishes in a loop fills no other
-// room by that.
+// TestRemovalsShareTheRoomOfProxies: a client that registers and vanishes in a loop uses up
+// only the limit of records for proxies.
 func TestRemovalsShareTheRoomOfProxies(t *testing.T) {
 	removals(t, func(w *removing) {
 		w.put("web-1", OwnerAgent)

@@ -16,26 +16,26 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Enrol enrols a gateway, which says which node it is, and whether its Envoy runs
-// already, at an https:// base URL. It returns a [*Refused] if asking again would not
-// help; any other error may pass.
+// Enrol enrols a gateway at an https:// base URL. node is its node id, and running says
+// whether its Envoy runs already. It returns a [*Refused] if another attempt would not
+// help. Any other error may be temporary.
 func Enrol(ctx context.Context, client *http.Client, base, token, node string, running bool, in gateway.Instance) (*Answer, error) {
 	return ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {node}, RunningHeader: {strconv.FormatBool(running)}}, in)
 }
 
-// Join enrols a proxy of a mesh; errors are those of [Enrol].
+// Join enrols a proxy of a mesh. Errors are those of [Enrol].
 func Join(ctx context.Context, client *http.Client, base, token string, in *Proxy) (*Answer, error) {
 	return ask(ctx, client, http.MethodPost, base, token, nil, in)
 }
 
-// Leave deregisters a Dataplane that its proxy owns, if it was registered by this
-// instance; errors are those of [Enrol].
+// Leave deregisters a Dataplane that its proxy owns, if this instance has registered it.
+// Errors are those of [Enrol].
 func Leave(ctx context.Context, client *http.Client, base, token, mesh, name, instance string) error {
 	_, err := ask(ctx, client, http.MethodDelete, base, token, nil, &Proxy{Mesh: mesh, Name: name, Instance: instance})
 	return err
 }
 
-// ask sends a request. A proxy of a mesh says in the body who it is, a gateway in a header.
+// ask sends a request. A proxy of a mesh names itself in the body, a gateway in a header.
 func ask(ctx context.Context, client *http.Client, method, base, token string, more http.Header, in any) (*Answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -62,7 +62,7 @@ func ask(ctx context.Context, client *http.Client, method, base, token string, m
 		return nil, &Unavailable{Status: resp.StatusCode, Text: messageOf(text)}
 	}
 	if resp.StatusCode == http.StatusNoContent {
-		return nil, nil // it has left, or is about to
+		return nil, nil // the proxy has left, or is about to
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, &Refused{Status: resp.StatusCode, Text: cmp.Or(messageOf(text), strings.TrimSpace(string(text)))}
@@ -74,15 +74,15 @@ func ask(ctx context.Context, client *http.Client, method, base, token string, m
 	return &a, nil
 }
 
-// Refused is the error of an enrolment that the control plane understood and
-// turned down, with its HTTP status and its reason.
+// Refused is the error of an enrolment that the control plane has understood and refused,
+// with its HTTP status and its reason.
 type Refused struct {
 	Status int
 	Text   string
 }
 
 // Unavailable is the error of an enrolment that the control plane cannot judge now, with
-// its HTTP status and its reason, if it says one.
+// its HTTP status and its reason, if it gives one.
 type Unavailable struct {
 	Status int
 	Text   string
@@ -97,10 +97,11 @@ func (e *Unavailable) Error() string {
 	return text
 }
 
-// messageOf is the message of an error document that says nothing else.
+// messageOf returns the message of an error document. It is empty if the document lists
+// violations.
 func messageOf(body []byte) string {
 	var doc refusal
-	_ = json.Unmarshal(body, &doc) // what stands before the control plane may say anything
+	_ = json.Unmarshal(body, &doc) // a server in front of the control plane may answer anything
 	if len(doc.Violations) > 0 {
 		return ""
 	}

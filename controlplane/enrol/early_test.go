@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// counting is a body that notes how much of it was read.
+// counting is a body that counts how much of it was read.
 type counting struct {
 	*strings.Reader
 	read int
@@ -21,8 +21,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTokenComesBeforeTheBody: who shows no good token must not have large bodies read and
-// parsed, whatever they say in the header.
+// TestTokenComesBeforeTheBody: without a valid token in the header, large bodies are not
+// read or parsed, whatever the header says.
 func TestTokenComesBeforeTheBody(t *testing.T) {
 	s := newMeshServer(t)
 	gateway, err := s.Tokens.Gateway("default", "gw", 1<<40)
@@ -61,8 +61,8 @@ func TestTokenComesBeforeTheBody(t *testing.T) {
 	}
 }
 
-// TestFewParseAtOnce: a parsed body takes many times its size, so whoever comes when the
-// most are being parsed waits until one of them is done.
+// TestFewParseAtOnce: a parsed body takes many times its size. So while the maximum number
+// of bodies is being parsed, a further request waits until one of them is done.
 func TestFewParseAtOnce(t *testing.T) {
 	s := newMeshServer(t)
 	body := encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML})

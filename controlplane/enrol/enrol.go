@@ -1,9 +1,8 @@
-// Package enrol is how a node joins: with its token it tells the control plane
-// what it is, and is told how to start and what its filter needs beyond xDS.
+// Package enrol lets nodes join. With its token a node tells the control plane what it is.
+// It is told how to start and what its filter needs beyond xDS.
 //
-// There are two forms. A gateway instance says what it listens on. A proxy of a
-// mesh says which Dataplane it is, or brings that along; then it owns the
-// Dataplane and takes it away when it leaves.
+// There are two forms. A gateway instance says what it listens on. A proxy of a mesh names
+// its Dataplane, or registers it; then it owns the Dataplane and removes it when it leaves.
 package enrol
 
 import (
@@ -30,45 +29,47 @@ import (
 // Path of the endpoint on the data-plane server.
 const Path = "/bootstrap"
 
-// RunningHeader is "true" where a gateway's Envoy runs already: it started while the
-// control plane was away, and whoever is connected by its name is itself.
+// RunningHeader is "true" if a gateway's Envoy runs already. It was started while the
+// control plane was away, so a node that is connected with its name is the gateway itself.
 const RunningHeader = "Meshgate-Running"
 
-// maxBody bounds a request and an answer in bytes. A Dataplane has some hundred
-// bytes for each of its outbounds.
+// maxBody bounds a request and an answer in bytes. A Dataplane takes some hundred bytes for
+// each of its outbounds.
 const maxBody = 1 << 20
 
-// maxAnonymous bounds the body of whoever shows no good token in the header. The token
-// may be in the body, and it says who is turned down, so some of it must be read.
+// maxAnonymous bounds the body of a request without a valid token in its header. Such a
+// body must be read to some extent: it may contain the token, and it names the node to
+// report as refused.
 const maxAnonymous = 64 << 10
 
-// maxParses bounds how many bodies are parsed at once: a parsed one takes many times its
-// size, and whoever reaches the port can send some. Reading one, which takes as long as
-// the client likes, does not count. maxWaiting is how many wait for that.
+// maxParses bounds how many bodies are parsed at once, because a parsed body takes many
+// times its size and every client that reaches the port can send some. Reading a body,
+// which takes as long as the client likes, does not count. maxWaiting bounds the requests
+// that wait to be parsed.
 const (
 	maxParses  = 4
 	maxWaiting = 1024
 )
 
-// parses are the turns of the bodies that are parsed in this process.
+// parses limits the concurrent parsing in this process.
 var parses = turns.Sized(maxParses, maxWaiting)
 
-// Answer is what a node is told. It holds no secret. Where the second level of
-// the token cache is, filters hear on their links, and only once they need it.
+// Answer is the answer to an enrolment. It contains no secret. Filters are told on their
+// links where the second level of the token cache is, and only once they need it.
 type Answer struct {
 	// Node is the node id that the token stands for.
 	Node string `json:"node"`
-	// Bootstrap is what the Envoy of a mesh proxy starts with, as YAML.
+	// Bootstrap is the bootstrap of a mesh proxy's Envoy, as YAML.
 	Bootstrap []byte `json:"bootstrap,omitempty"`
-	// Warnings name members that meant nothing, if the request asked for warnings.
+	// Warnings name unknown members of the request, if it asked for warnings.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unknown says that the control plane counts on no filter of the node, because there
-	// was none, or because it was forgotten: what one left in the run directory is not to
-	// be believed.
+	// Unknown says that the control plane counts no filter of the node: there was none, or
+	// it was forgotten. What a filter has left in the run directory must then not be
+	// believed.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// Writer runs a transaction; [admit.Gate] is one.
+// Writer runs a transaction. [admit.Gate] implements it.
 type Writer interface {
 	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
 }
@@ -76,20 +77,20 @@ type Writer interface {
 // Server answers enrolments.
 type Server struct {
 	Store store.Store
-	// Writer writes what gateways say of themselves; [admit.Gate] is one.
+	// Writer writes what gateways report about themselves. [admit.Gate] implements it.
 	Writer Writer
 	Tokens *identity.Tokens
-	// Enrolled, if set, hears of each gateway that has enrolled, by its node id.
+	// Enrolled, if set, is called with the node id of each gateway that has enrolled.
 	Enrolled func(ctx context.Context, node string)
-	// Refused, if set, hears of each enrolment that is turned down for what its token is,
-	// or for who it says it is, with the reason; proved says that the token was given to
-	// the node, though it does not count.
+	// Refused, if set, is called for each enrolment that is refused because of its token or
+	// of the node it names, with the reason. proved says that the token was issued to the
+	// node, although it is not valid.
 	Refused func(node, reason string, proved bool)
-	// Connected, if set, says whether a node is connected.
+	// Connected, if set, reports whether a node is connected.
 	Connected func(node string) bool
-	// Remembers, if set, says whether the control plane counts on a filter of a node.
+	// Remembers, if set, reports whether the control plane counts a filter of a node.
 	Remembers func(node string) bool
-	// Mesh is what proxies of meshes need; nil if there are none.
+	// Mesh is what proxies of meshes need. It is nil if there are none.
 	Mesh *Mesh
 }
 
@@ -121,7 +122,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = httpkit.WriteJSON(w, http.StatusOK, answer) // a node that is gone asks again
 }
 
-// body reads a request, as much of it as its sender is trusted with.
+// body reads a request, up to the limit for its sender.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	shown, limit := bearer(r), int64(maxAnonymous)
 	var bad error
@@ -130,7 +131,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		case bad == nil:
 			limit = maxBody
 		case !fault.Is(bad, fault.Denied):
-			return nil, bad // nobody can say now
+			return nil, bad // the token cannot be checked now
 		}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -143,7 +144,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// vouched checks the token of a header, whichever node it is for.
+// vouched checks the token of the header, whichever node it is for.
 func (s *Server) vouched(ctx context.Context, token string) error {
 	if s.Mesh == nil || identity.ClaimsGateway(token) {
 		_, err := s.Tokens.Check(ctx, token)
@@ -152,7 +153,7 @@ func (s *Server) vouched(ctx context.Context, token string) error {
 	return s.Mesh.Tokens.CheckToken(ctx, token)
 }
 
-// parse parses a body when there is room for one more.
+// parse parses a body once fewer than maxParses others are being parsed.
 func parse(ctx context.Context, body []byte) (*model.Object, error) {
 	if err := parses.Enter(ctx); err != nil {
 		return nil, err
@@ -161,29 +162,28 @@ func parse(ctx context.Context, body []byte) (*model.Object, error) {
 	return model.ParseObject(body)
 }
 
-// fail answers a gateway.
+// fail answers a gateway with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	entry := httpkit.EntryOf(r.Context())
 	entry.Code, entry.Cause = string(fault.CodeOf(err)), err
 	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
 	if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
 		code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
-		if e.Code == fault.Unstored { // its cause is for the log
+		if e.Code == fault.Unstored { // its cause is only for the log
 			doc["message"] = e.Detail
 		}
 	}
 	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
 
-// statuses has the codes that a node can do something about; any other is an
-// unexpected error.
+// statuses are the codes that a node can react to. Any other code is an unexpected error.
 var statuses = map[fault.Code]int{
 	fault.Denied: http.StatusUnauthorized, fault.Invalid: http.StatusUnprocessableEntity,
 	fault.Unsupported: http.StatusMethodNotAllowed, fault.Unavailable: http.StatusServiceUnavailable,
 	fault.TooLarge: http.StatusRequestEntityTooLarge, fault.Unstored: http.StatusInsufficientStorage,
 }
 
-// enrol takes in a gateway that has sent o, or what is not valid.
+// enrol enrols a gateway that has sent o. bad is the reason if the body is not valid.
 func (s *Server) enrol(r *http.Request, o *model.Object, bad error) (*Answer, error) {
 	claims, err := s.Tokens.Check(r.Context(), bearer(r))
 	if err != nil {
@@ -220,15 +220,15 @@ func notValid(err error) error {
 	return fault.New(fault.Invalid, "the enrolment is not valid: %s", err)
 }
 
-// refused tells who was turned down, and why.
+// refused reports which node was refused, and why.
 func (s *Server) refused(node string, err error) {
 	if s.Refused != nil && (fault.Is(err, fault.Denied) || fault.Is(err, fault.Forbidden)) {
 		s.Refused(node, err.Error(), identity.Proves(err, node))
 	}
 }
 
-// denied tells a node what is wrong with its token, without the cause. What the control
-// plane itself cannot do stays what it is: a node takes a refusal as final.
+// denied tells a node what is wrong with its token, without the cause. Failures of the
+// control plane itself are passed on unchanged, because a node takes a refusal as final.
 func denied(err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Denied {
 		return fault.New(fault.Denied, "%s", e.Detail)
@@ -266,9 +266,9 @@ const maxPath = 4096
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
-// remember stores what the node said, unless that is known already. While another
-// gateway is connected by the name, what that listens on is not changed: it would close
-// its ports and serve nobody, without a word.
+// remember stores what the gateway has said, unless it is known already. While another
+// gateway is connected with the same name, the addresses that it listens on are not
+// changed: it would silently close its ports and serve no requests.
 func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance, other bool) error {
 	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: gateway.Instances, Scope: c.ControlPlane, Name: c.Name, Spec: in}
@@ -286,7 +286,7 @@ func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.I
 	return err
 }
 
-// taken refuses a second gateway of a name.
+// taken refuses a second gateway with the same name.
 func taken(node string, is *gateway.Instance) error {
 	return fault.New(fault.Invalid, "%s is connected and listens on %s, ports %d and %d: give another gateway a name (--name) and a token of its own; to give this one other ports, stop it first",
 		node, is.Listen, is.HTTPPort, is.HTTPSPort)

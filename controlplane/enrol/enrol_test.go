@@ -50,7 +50,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// stored is what the store remembers of cp/default/gw.
+// stored returns the stored instance of cp/default/gw.
 func (w *world) stored(t *testing.T) *model.Resource {
 	t.Helper()
 	var res *model.Resource
@@ -66,7 +66,7 @@ func (w *world) stored(t *testing.T) *model.Resource {
 
 const good = `{"listen":"0.0.0.0","http_port":8000,"https_port":8443,"control_plane":"127.0.0.1:5678"}`
 
-// TestRefusals sends what must be refused, and looks that nothing was stored.
+// TestRefusals sends requests that must be refused, and checks that nothing was stored.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	bearer := "Bearer " + w.token
@@ -131,7 +131,7 @@ func change(field string, value any) string {
 	return string(b)
 }
 
-// broken is a store that fails for a reason that nobody outside may see.
+// broken is a store that fails for a reason that must not be visible outside.
 type broken struct {
 	store.Store
 	err error
@@ -141,8 +141,8 @@ func (b broken) Update(context.Context, model.Class, func(store.Tx) error) (stor
 	return store.Commit{}, b.err
 }
 
-// TestInternal hides the cause from the node and gives it to the log, also a
-// coded error that says nothing to a node.
+// TestInternal: the cause of an error is hidden from the node and logged, even that of a
+// coded error that a node cannot react to.
 func TestInternal(t *testing.T) {
 	for _, err := range []error{errors.New("disk 7 is on fire"), fault.New(fault.Conflict, "row 7 moved")} {
 		internal(t, err)
@@ -168,8 +168,8 @@ func internal(t *testing.T, cause error) {
 	}
 }
 
-// TestEnrol enrols through the client: the first time, again without a change,
-// which writes nothing, and with one. Who is told of it finds it stored.
+// TestEnrol enrols through the client: the first time, again without a change (which writes
+// nothing), and with a change. The callback finds the instance stored.
 func TestEnrol(t *testing.T) {
 	w := newWorld(t)
 	var told []int
@@ -211,9 +211,9 @@ func TestEnrol(t *testing.T) {
 	}
 }
 
-// TestTakenName has a second gateway come with the name of one that is connected. What
-// that listens on stays; an agent that started while the control plane was away says so
-// and is itself, and so is one that comes with what is known.
+// TestTakenName: a second gateway comes with the name of a connected one. The addresses of
+// the connected gateway do not change. An agent that started while the control plane was
+// away says so and is accepted as the same gateway, and so is one with the known addresses.
 func TestTakenName(t *testing.T) {
 	w := newWorld(t)
 	connected := false
@@ -248,7 +248,7 @@ func TestTakenName(t *testing.T) {
 	}
 }
 
-// TestClientErrors tells a refusal, which is final, from what may pass.
+// TestClientErrors distinguishes refusals, which are final, from temporary failures.
 func TestClientErrors(t *testing.T) {
 	for _, test := range []struct {
 		name    string

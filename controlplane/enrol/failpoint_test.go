@@ -33,7 +33,7 @@ type failing struct {
 	gateway, proxy string
 }
 
-// onFailpoints copies its keys from a store that has them: making them takes a while.
+// onFailpoints copies its keys from a store that has them, because making them takes long.
 func onFailpoints(t *testing.T, key []byte, keys store.Store) *failing {
 	t.Helper()
 	f := &failing{t: t, points: &storetest.Failpoints{Store: memstore.New()}, log: &storetest.Complaints{}}
@@ -88,8 +88,8 @@ func (f *failing) must(err error) {
 	}
 }
 
-// ask makes a request of a node. A refusal would be final for it; so what the store
-// could not do must be said in a way that has the node ask again.
+// ask sends a request of a node. A node takes a refusal as final, so a failure of the store
+// must be reported in a way that makes the node ask again.
 func (f *failing) ask(h http.HandlerFunc, method, token, body string) error {
 	r := httptest.NewRequest(method, "https://localhost:5678"+Path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -108,8 +108,7 @@ func (f *failing) state() string {
 	return storetest.Dump(f.t, f.points.Store, []*model.Kind{gateway.Instances, mesh.Dataplanes}, "default")
 }
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that an enrolment
-// makes.
+// TestEveryStoreCallFailsOnce lets each store call of an enrolment fail once.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	key, err := identity.GenerateSigningKey()
 	if err != nil {
@@ -162,11 +161,11 @@ func TestEveryStoreCallFailsOnce(t *testing.T) {
 	}
 }
 
-// TestEveryStoreCallOfARemovalFailsOnce: a dataplane whose proxy is gone stays until
-// it can be removed, and the log says why.
+// TestEveryStoreCallOfARemovalFailsOnce: a dataplane whose proxy is gone stays until it can
+// be removed, and the log says why.
 func TestEveryStoreCallOfARemovalFailsOnce(t *testing.T) {
 	storetest.EveryCallFailsOnce(t, func() storetest.Trial {
-		earlier := func() time.Time { return time.Now().Add(-time.Hour) } // what was written a moment ago stays
+		earlier := func() time.Time { return time.Now().Add(-time.Hour) } // rows that were written a moment ago are not removed
 		points, log := &storetest.Failpoints{Store: memstore.Open(memstore.Options{Now: earlier})}, &storetest.Complaints{}
 		gate := admit.New(points, &admittest.Revoker{}, mesh.Kinds(), time.Now).As(model.System("test"))
 		put := func(k *model.Kind, scope, name string, spec any) {

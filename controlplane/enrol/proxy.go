@@ -22,39 +22,40 @@ import (
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-// LabelOwner marks a Dataplane that its proxy registered and takes away.
+// Labels that mark a Dataplane that its proxy has registered and removes. LabelOwner says
+// which kind of proxy has registered it.
 const (
 	LabelOwner = "mesh.io/owned-by"
-	// LabelInstance tells the agent that has registered it from those of the same
-	// name before and after it.
+	// LabelInstance distinguishes the agent that has registered the Dataplane from earlier
+	// and later ones with the same name.
 	LabelInstance = "mesh.io/instance"
-	// OwnerProxy is a bare Envoy, which registers once and never again.
+	// OwnerProxy is an Envoy without an agent, which registers only once.
 	OwnerProxy = "proxy"
-	// OwnerAgent is an agent, which registers anew whenever its Dataplane is gone;
-	// so the Dataplane may be removed while the agent is away, see [Removals].
+	// OwnerAgent is an agent, which registers again whenever its Dataplane is gone. So the
+	// Dataplane may be removed while the agent is away; see [Removals].
 	OwnerAgent = "agent"
 )
 
-// maxAttempts bounds how often an enrolment is judged anew because others wrote
-// the Dataplane meanwhile.
+// maxAttempts bounds how often an enrolment is judged again because another client has
+// written the Dataplane in the meantime.
 const maxAttempts = 16
 
 // ProxyTokens checks the tokens of proxies.
 type ProxyTokens interface {
-	// Authenticate checks that a token was issued for a node; until is when it
-	// ends.
+	// Authenticate checks that a token was issued for a node. until is when the token
+	// expires.
 	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
-	// CheckToken returns a Denied fault for a token that is not valid, whoever it is for.
+	// CheckToken returns a Denied fault for an invalid token, whichever node it is for.
 	CheckToken(ctx context.Context, token string) error
-	// CheckProxy checks that a token permits a proxy with the tags of d. It
-	// returns a Denied fault for a token that is not valid, and Forbidden if it is
-	// for another proxy. With a nil d the tags are not looked at.
+	// CheckProxy checks that a token permits a proxy with the tags of d. It returns a
+	// Denied fault for an invalid token, and Forbidden if the token is for another proxy.
+	// With a nil d the tags are not checked.
 	CheckProxy(ctx context.Context, token, mesh, name string, d *mesh.Dataplane) error
-	// Exchange returns a valid token as the newest key signs it.
+	// Exchange returns a valid token signed with the newest key.
 	Exchange(ctx context.Context, token string) (string, error)
 }
 
-// Documents is the writer of the documents of meshes; [admit.Gate] is one.
+// Documents writes the documents of meshes. [admit.Gate] implements it.
 type Documents interface {
 	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
 	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
@@ -64,26 +65,26 @@ type Documents interface {
 type Mesh struct {
 	Tokens    ProxyTokens
 	Documents Documents
-	// CA returns the PEM bundle that proxies pin the data-plane server to.
+	// CA returns the PEM bundle by which proxies verify the data-plane server.
 	CA func() []byte
 	// Names returns the names and addresses of its certificate.
 	Names func() []string
 	// Confirmed returns once the proxies that a revision concerns have confirmed it, or
-	// with the error of ctx; nil where nobody can say.
+	// with the error of ctx. It is nil if this cannot be found out.
 	Confirmed func(ctx context.Context, revision uint64) error
-	// Most is how many Dataplanes a mesh has at most by what proxies register; 0 means
-	// 15,000, which is how many of a mesh can be connected.
+	// Most is the number of Dataplanes in a mesh up to which proxies may register more. 0
+	// means 15,000, which is the number of proxies of a mesh that can be connected.
 	Most int
 }
 
 const mostDataplanes = 15_000
 
-// directAdminPort is where a bare Envoy has its admin interface, unless its
-// Dataplane says otherwise.
+// directAdminPort is the admin port of an Envoy without an agent, unless its Dataplane says
+// otherwise.
 const directAdminPort = 9901
 
-// featureFilter is the feature of an Envoy without an agent that finds the filter's
-// library: ENVOY_DYNAMIC_MODULES_SEARCH_PATH names its directory.
+// featureFilter is the feature of an Envoy without an agent that can load the filter's
+// library, because ENVOY_DYNAMIC_MODULES_SEARCH_PATH names its directory.
 const featureFilter = "filter"
 
 var proxyStatuses = map[fault.Code]int{
@@ -102,7 +103,8 @@ type refusal struct {
 	Violations []violation `json:"violations,omitempty"`
 }
 
-// serveProxy answers a proxy of a mesh that has sent o, or what is not valid.
+// serveProxy answers a proxy of a mesh that has sent o. bad is the reason if the body is
+// not valid.
 func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, o *model.Object, bad error) {
 	var answer *Answer
 	how, in, unknown, err := proxyRequest(r, o, bad)
@@ -146,8 +148,8 @@ func acceptsJSON(r *http.Request) bool {
 	return false
 }
 
-// proxyRequest reads what a proxy has sent, and how strictly it wants to be read; bad is
-// why nothing was parsed.
+// proxyRequest reads the request of a proxy, as strictly as the request asks for. bad is
+// the reason if the body could not be parsed.
 func proxyRequest(r *http.Request, o *model.Object, bad error) (how httpkit.Strictness, in *Proxy, unknown []fault.Violation, err error) {
 	how, ok := httpkit.ParseStrictness(r.URL.Query().Get(httpkit.ArgFieldValidation))
 	if !ok {
@@ -160,13 +162,13 @@ func proxyRequest(r *http.Request, o *model.Object, bad error) (how httpkit.Stri
 	return how, in, unknown, err
 }
 
-// proxy handles one request of a mesh proxy; a nil answer means it has left.
+// proxy handles one request of a mesh proxy. A nil answer means that the proxy leaves.
 func (s *Server) proxy(r *http.Request, in *Proxy) (*Answer, error) {
 	if in.Token = cmp.Or(in.Token, bearer(r)); in.Token == "" {
 		return nil, fault.New(fault.Denied, "a dataplane token is required")
 	}
 	ctx := model.WithActor(r.Context(), model.Node(mesh.NodeID(in.Mesh, in.Name)))
-	// Before anything is read or told: whose token is it?
+	// The token is checked before anything is read or answered.
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, nil); err != nil {
 		return nil, err
 	}
@@ -196,8 +198,8 @@ func (s *Server) proxy(r *http.Request, in *Proxy) (*Answer, error) {
 	return s.answer(config.NodeID, text), nil
 }
 
-// settled judges what is stored of a proxy and acts on it. Whoever writes the
-// Dataplane in between wins: then what they wrote is judged.
+// settled judges the stored Dataplane of a proxy and acts on it. If another client writes
+// the Dataplane in the meantime, that write wins and is judged instead.
 func (s *Server) settled(ctx context.Context, in *Proxy, act func(context.Context, *Proxy, *model.Resource) (*mesh.Dataplane, error)) (*mesh.Dataplane, error) {
 	for range maxAttempts {
 		old, err := s.dataplane(ctx, in)
@@ -216,11 +218,12 @@ func (s *Server) settled(ctx context.Context, in *Proxy, act func(context.Contex
 	return nil, fault.New(fault.Unavailable, "dataplane %q of mesh %q is being written by others", in.Name, in.Mesh)
 }
 
-// errMoved rolls a transaction back that found another Dataplane than was judged.
+// errMoved rolls back a transaction that found another Dataplane than the one that was
+// judged.
 var errMoved = errors.New("the dataplane was written meanwhile")
 
-// as allows a write over exactly what was judged. A revision belongs to one commit,
-// so that one that was deleted and made anew is another.
+// as allows a write only over the resource that was judged. A revision belongs to one
+// commit, so a resource that was deleted and created again counts as another one.
 func as(judged *model.Resource) admit.Allowed {
 	return func(_ store.Reader, stored *model.Resource) error {
 		if (judged == nil) != (stored == nil) || judged != nil && (judged.Revision != stored.Revision || judged.Version != stored.Version) {
@@ -230,10 +233,10 @@ func as(judged *model.Resource) admit.Allowed {
 	}
 }
 
-// room allows a write over exactly what was judged, and a further Dataplane only while its
-// mesh has room: a token without a name registers as many as its holder makes up. They are
-// counted by mesh and not by token, since whoever has one such token of a mesh can take the
-// Dataplanes of all others away.
+// room allows a write only over the resource that was judged, and a new Dataplane only
+// while its mesh has room. Without this limit, a token without a name could register any
+// number of invented Dataplanes. They are counted by mesh and not by token, because the
+// holder of one such token can remove the Dataplanes of all others in the mesh anyway.
 func (s *Server) room(meshName string, judged *model.Resource) admit.Allowed {
 	same, most := as(judged), cmp.Or(s.Mesh.Most, mostDataplanes)
 	return func(r store.Reader, stored *model.Resource) error {
@@ -248,7 +251,8 @@ func (s *Server) room(meshName string, judged *model.Resource) admit.Allowed {
 	}
 }
 
-// owner returns who registered a stored Dataplane; empty for an operator.
+// owner returns which kind of proxy has registered a stored Dataplane. It is empty if an
+// operator has written it.
 func owner(stored *model.Resource) string {
 	switch who := stored.Spec.(*mesh.Dataplane).Labels[LabelOwner]; who {
 	case OwnerProxy, OwnerAgent:
@@ -257,7 +261,7 @@ func owner(stored *model.Resource) string {
 	return ""
 }
 
-// join returns the Dataplane of a proxy, which it may have brought along.
+// join returns the Dataplane of a proxy, and registers it if the proxy has sent one.
 func (s *Server) join(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
 	switch {
 	case in.Resource == "" && old == nil:
@@ -271,7 +275,7 @@ func (s *Server) join(ctx context.Context, in *Proxy, old *model.Resource) (*mes
 	return s.register(ctx, in, old)
 }
 
-// dataplane returns what is stored of a proxy; nil if there is nothing.
+// dataplane returns the stored Dataplane of a proxy, nil if there is none.
 func (s *Server) dataplane(ctx context.Context, in *Proxy) (stored *model.Resource, err error) {
 	err = s.Store.View(ctx, func(r store.Reader) error {
 		if _, err := r.Get(mesh.Meshes, "", in.Mesh); err != nil {
@@ -292,7 +296,7 @@ func (s *Server) dataplane(ctx context.Context, in *Proxy) (stored *model.Resour
 	return stored, err
 }
 
-// register stores the Dataplane that the proxy brought in place of old.
+// register stores the Dataplane that the proxy has sent in place of old.
 func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
 	raw, err := model.FromYAML(ctx, []byte(in.Resource))
 	if err != nil {
@@ -332,8 +336,8 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	return d, err
 }
 
-// leave deletes the Dataplane of a proxy that owns it. An agent whose place another
-// one has taken has nothing left that it could take away.
+// leave deletes the Dataplane of a proxy that owns it. It does nothing for an agent whose
+// place another agent has taken.
 func (s *Server) leave(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
 	if old == nil {
 		return nil, nil
@@ -354,7 +358,7 @@ func (s *Server) leave(ctx context.Context, in *Proxy, old *model.Resource) (*me
 	return nil, err
 }
 
-// bootstrap says who the proxy is and how it reaches its configuration.
+// bootstrap returns the identity of the proxy and how it reaches its configuration.
 func (s *Server) bootstrap(r *http.Request, in *Proxy) (*bootstrap.Config, error) {
 	c := &bootstrap.Config{NodeID: in.Mesh + "." + in.Name}
 	if in.Relay != nil {
@@ -381,13 +385,13 @@ func adminPort(c *bootstrap.Config, d *mesh.Dataplane) {
 	c.Metadata["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
 }
 
-// metadata is what Envoy tells the control plane about the node.
+// metadata returns what Envoy tells the control plane about the node.
 func metadata(in *Proxy, c *bootstrap.Config) map[string]any {
 	m := map[string]any{"dataplane.proxyType": typeDataplane}
 	if c.AdminPort != 0 {
 		m["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
 	}
-	// Who starts Envoy without an agent says if it can load the filter.
+	// An Envoy without an agent has to say whether it can load the filter.
 	if in.Relay == nil && !slices.Contains(in.Features, featureFilter) {
 		m[bootstrap.MetadataFilter] = bootstrap.FilterNone
 	}
@@ -414,7 +418,7 @@ func metadata(in *Proxy, c *bootstrap.Config) map[string]any {
 	return m
 }
 
-// serviceOf names the cluster of a node: the service of its first inbound or of
+// serviceOf returns the name of a node's cluster: the service of its first inbound or of
 // its gateway.
 func serviceOf(d *mesh.Dataplane) string {
 	for _, tags := range d.TagSets() {

@@ -124,7 +124,7 @@ func (s *Server) labels(t *testing.T, name string) map[string]string {
 	return d.Spec.(*mesh.Dataplane).LabelsOf()
 }
 
-// TestProxyBootstrap holds both forms of a bootstrap against golden files.
+// TestProxyBootstrap compares both forms of a bootstrap with golden files.
 func TestProxyBootstrap(t *testing.T) {
 	for name, test := range map[string]struct {
 		accept string
@@ -170,8 +170,8 @@ func TestProxyBootstrap(t *testing.T) {
 	}
 }
 
-// TestBareProxies: an Envoy without an agent has no filter unless whoever starts it
-// says that it finds the library; an agent always has it.
+// TestBareProxies: an Envoy without an agent has no filter unless its operator says that it
+// finds the library. An agent always has it.
 func TestBareProxies(t *testing.T) {
 	for name, test := range map[string]struct {
 		features []string
@@ -249,7 +249,7 @@ func TestProxyRefusals(t *testing.T) {
 	}
 }
 
-// TestProxyIsReadLoosely where it asks for that, with or without a word.
+// TestProxyIsReadLoosely: a request may ask to be read loosely, with or without warnings.
 func TestProxyIsReadLoosely(t *testing.T) {
 	s := newMeshServer(t)
 	body := encode(t, map[string]any{
@@ -269,8 +269,7 @@ func TestProxyIsReadLoosely(t *testing.T) {
 	}
 }
 
-// TestOldObject does not let a token take over a Dataplane that it does not
-// permit.
+// TestOldObject: a token cannot take over a Dataplane that it does not permit.
 func TestOldObject(t *testing.T) {
 	s := newMeshServer(t)
 	s.put(t, "web-1", "bank", nil)
@@ -280,7 +279,7 @@ func TestOldObject(t *testing.T) {
 	}
 }
 
-// TestOperatorsObject does not let a proxy replace what an operator has written.
+// TestOperatorsObject: a proxy cannot replace what an operator has written.
 func TestOperatorsObject(t *testing.T) {
 	s := newMeshServer(t)
 	register := encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML})
@@ -294,8 +293,8 @@ func TestOperatorsObject(t *testing.T) {
 	}
 }
 
-// TestRoomOfAMesh: whoever makes proxies up fills no mesh. Those that are there register
-// again, and operators write as many as they like.
+// TestRoomOfAMesh: a client that invents proxies cannot fill a mesh without limit. Existing
+// proxies can register again, and operators are not limited.
 func TestRoomOfAMesh(t *testing.T) {
 	s := newMeshServer(t)
 	s.Mesh.Most = 2
@@ -320,7 +319,7 @@ func TestRoomOfAMesh(t *testing.T) {
 	s.put(t, "web-4", "web", nil)
 }
 
-// TestLeave deletes what the proxy owns, and only that.
+// TestLeave: a proxy deletes the Dataplane that it owns, and no other.
 func TestLeave(t *testing.T) {
 	s := newMeshServer(t)
 	s.put(t, "web-1", "web", map[string]string{LabelOwner: OwnerProxy})
@@ -339,8 +338,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestLeaveOfAPredecessor: an agent that leaves late takes its own registration away,
-// never that of the one that has taken its place.
+// TestLeaveOfAPredecessor: an agent that leaves late removes its own registration, never
+// that of its successor.
 func TestLeaveOfAPredecessor(t *testing.T) {
 	s := newMeshServer(t)
 	ask := func(method, instance string) int {
@@ -357,7 +356,8 @@ func TestLeaveOfAPredecessor(t *testing.T) {
 	for _, step := range []struct {
 		method, instance string
 		status           int
-		// owner is the instance of what is registered then; none is an empty one.
+		// owner is the instance of the registered Dataplane afterwards; it is empty without
+		// one.
 		owner string
 		there bool
 	}{
@@ -382,7 +382,7 @@ func TestLeaveOfAPredecessor(t *testing.T) {
 	}
 }
 
-// TestGatewayForm still takes gateways where proxies of meshes are known.
+// TestGatewayForm: gateways can still enrol if proxies of meshes are supported.
 func TestGatewayForm(t *testing.T) {
 	w := newWorld(t)
 	w.Mesh = newMeshServer(t).Mesh

@@ -45,7 +45,8 @@ func stores(t *testing.T) map[string]store.Store {
 	return out
 }
 
-// between runs before each write of an enrolment, when what it replaces was judged.
+// between runs a function before each write of an enrolment, after the old Dataplane was
+// judged.
 type between struct {
 	Documents
 	run func()
@@ -66,7 +67,7 @@ var registration = map[string]any{
 	"relay": Relay{Socket: "/s", AdminSocket: "/a"},
 }
 
-// operates reports whether a Dataplane is there and an operator's.
+// operates reports whether a Dataplane exists and belongs to an operator.
 func (s *Server) operates(t *testing.T, name string) bool {
 	t.Helper()
 	stored, err := s.dataplane(t.Context(), &Proxy{Mesh: "default", Name: name})
@@ -76,8 +77,8 @@ func (s *Server) operates(t *testing.T, name string) bool {
 	return stored != nil && stored.Spec.(*mesh.Dataplane).Labels[LabelOwner] == ""
 }
 
-// TestOperatorComesBetween: an operator who writes the Dataplane after an
-// enrolment has looked at it keeps what was written.
+// TestOperatorComesBetween: if an operator writes the Dataplane after an enrolment has read
+// it, the operator's version stays.
 func TestOperatorComesBetween(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestOperatorComesBetween(t *testing.T) {
 					server.Mesh.Documents = between{gate, sync.OnceFunc(func() { server.put(t, "web-1", "web", nil) })}
 					rec := send(server, method, "", encode(t, registration))
 					if test == "created" && method == http.MethodDelete {
-						continue // nothing to leave, so nobody came between
+						continue // there is nothing to delete, so the function was not called
 					}
 					if !server.operates(t, "web-1") || rec.Code != http.StatusConflict {
 						t.Errorf("%s, %s: %d, the operator's: %t", test, method, rec.Code, server.operates(t, "web-1"))
@@ -105,8 +106,8 @@ func TestOperatorComesBetween(t *testing.T) {
 	}
 }
 
-// TestEnrolmentsAndOperator has both write at the same time: once the operator was
-// answered, the Dataplane is the operator's.
+// TestEnrolmentsAndOperator: both write at the same time. Once the operator was answered,
+// the Dataplane is the operator's.
 func TestEnrolmentsAndOperator(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Whoever is turned down is told of by name, with a reason that the node is not told.
+// A refusal is reported with the name of the node, and with a reason that the node is not
+// told.
 func TestRefusedEnrolmentsNameTheNode(t *testing.T) {
 	for name, tc := range map[string]struct{ token, body, want string }{
 		"a gateway": {"x", good, "cp/default/gw: the node token is not a token: token is malformed: token contains an invalid number of segments"},
@@ -47,7 +48,7 @@ func TestRefusedEnrolmentsNameTheNode(t *testing.T) {
 	}
 }
 
-// An answer says whether the control plane counts on what the node remembers.
+// An answer says whether the control plane counts a filter of the node.
 func TestUnknownNodes(t *testing.T) {
 	w := newWorld(t)
 	for name, tc := range map[string]struct {

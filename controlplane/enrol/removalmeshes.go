@@ -8,20 +8,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// lookout is what Removals has not seen yet. The lock of Removals guards it.
+// lookout holds what Removals has not read yet. The lock of Removals guards it.
 type lookout struct {
-	// all says that the meshes are not known, and meshes are those whose Dataplanes
-	// are not.
+	// all says that all meshes have to be read. meshes are those whose Dataplanes have to
+	// be read.
 	all    bool
 	meshes map[string]bool
-	// again is before when nothing is read after a failure, and failed says that it
-	// was logged.
+	// again is the time before which nothing is read after a failure. failed says that the
+	// failure was logged.
 	again  time.Time
 	failed bool
 }
 
-// MeshWritten says that a mesh was created or replaced. Its Dataplanes are looked at:
-// they are unknown if the mesh could not be read before. It does not block.
+// MeshWritten says that a mesh was created or replaced. Its Dataplanes are then read,
+// because they are unknown if the mesh could not be read before. It does not block.
 func (r *Removals) MeshWritten(meshName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,7 +29,7 @@ func (r *Removals) MeshWritten(meshName string) {
 	r.signal()
 }
 
-// take returns what is to be looked at now, or when to come back.
+// take returns what has to be read now, or when to try again.
 func (l *lookout) take(now time.Time) (all bool, meshes []string, again time.Time) {
 	switch {
 	case !l.all && len(l.meshes) == 0:
@@ -45,9 +45,9 @@ func (l *lookout) take(now time.Time) (all bool, meshes []string, again time.Tim
 	return all, meshes, again
 }
 
-// look has the Dataplanes watched that are not known yet. A row that cannot be read
-// holds up nothing but itself: it is logged, and looked at again when it is written.
-// A store that cannot be read is asked again at the time that look returns.
+// look starts to watch the Dataplanes that are not known yet. A row that cannot be read
+// affects only itself: it is logged, and read again when it is written. If the store cannot
+// be read, look returns the time of the next attempt.
 func (r *Removals) look(ctx context.Context) (again time.Time) {
 	r.mu.Lock()
 	all, meshes, again := r.unseen.take(time.Now())
@@ -85,7 +85,7 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 	return r.looked(ctx, err, all, meshes)
 }
 
-// looked notes how looking ended; what failed is to be looked at again.
+// looked notes the result of look. What failed has to be read again.
 func (r *Removals) looked(ctx context.Context, err error, all bool, meshes []string) (again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Removals) looked(ctx context.Context, err error, all bool, meshes []str
 	return l.again
 }
 
-// known has a Dataplane watched of which nothing was written now.
+// known starts to watch a Dataplane that existed before.
 func (r *Removals) known(meshName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

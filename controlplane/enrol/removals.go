@@ -13,21 +13,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Removals takes away the Dataplanes of agents that are gone: crashed with their
-// proxy, or cut off. Others would go on sending requests to their endpoints. An
-// agent that was only cut off registers anew when it returns.
+// Removals removes the Dataplanes of agents that are gone: they crashed with their proxy,
+// or were cut off. Otherwise other proxies would keep sending requests to their endpoints.
+// An agent that was only cut off registers again when it returns.
 //
-// Time is counted by this process alone, from the end of the last stream, from the
-// registration, or from the start: an absence of the control plane removes nobody.
-// A Dataplane that an operator wrote, or a bare Envoy that would not register
-// again, stays.
+// The time is measured only by this process, from the end of the last stream, from the
+// registration, or from its own start. So an absence of the control plane removes no
+// Dataplane. Dataplanes of operators stay, and so do those of Envoys without an agent,
+// which would not register again.
 type Removals struct {
-	// Store is read for the Dataplanes that are there at the start.
+	// Store is read for the Dataplanes that exist at the start.
 	Store store.Store
-	// Documents deletes; whether the Dataplane is still the agent's is judged in
-	// its transaction.
+	// Documents deletes Dataplanes. Its transaction checks that the Dataplane still belongs
+	// to the agent.
 	Documents Documents
-	// After is for how long the stream must be gone.
+	// After is how long a proxy must be without a stream.
 	After time.Duration
 	Log   *slog.Logger
 
@@ -36,17 +36,17 @@ type Removals struct {
 	streams map[proxyKey]int
 	// due is when absent proxies are removed.
 	due map[proxyKey]time.Time
-	// unseen are Dataplanes that were there before anything was said of them.
+	// unseen are Dataplanes that may exist without an event of them.
 	unseen lookout
 	wake   chan struct{}
 }
 
 type proxyKey struct{ mesh, name string }
 
-// retryRemoval is after how long a removal that failed is tried again.
+// retryRemoval is the pause before a failed removal is tried again.
 const retryRemoval = 5 * time.Second
 
-// NewRemovals returns removals without any proxy; Run does the work.
+// NewRemovals returns Removals without any proxy. Run does the work.
 func NewRemovals(s store.Store, d Documents, after time.Duration, log *slog.Logger) *Removals {
 	return &Removals{
 		Store: s, Documents: d, After: after, Log: log,
@@ -76,9 +76,9 @@ func (r *Removals) Disconnected(meshName, name string) {
 	r.expect(k, r.After)
 }
 
-// Written says that a Dataplane was created or replaced, perhaps by an agent that
-// never opens a stream. Whoever wrote it has all of the time from now on, however
-// long its predecessor was gone. It does not block.
+// Written says that a Dataplane was created or replaced, perhaps by an agent that never
+// opens a stream. Its proxy gets the full time from now on, however long an earlier one was
+// gone. It does not block.
 func (r *Removals) Written(meshName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,20 +87,20 @@ func (r *Removals) Written(meshName, name string) {
 	}
 }
 
-// Deleted says that a Dataplane is gone. It does not block.
+// Deleted says that a Dataplane was deleted. It does not block.
 func (r *Removals) Deleted(meshName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.due, proxyKey{meshName, name})
 }
 
-// expect has a proxy looked at later. The lock is held.
+// expect schedules the removal of a proxy. The caller holds the lock.
 func (r *Removals) expect(k proxyKey, in time.Duration) {
 	r.due[k] = time.Now().Add(in)
 	r.signal()
 }
 
-// signal has Run look at what has changed.
+// signal wakes Run.
 func (r *Removals) signal() {
 	select {
 	case r.wake <- struct{}{}:
@@ -108,7 +108,7 @@ func (r *Removals) signal() {
 	}
 }
 
-// Run removes until ctx ends, which is no error. Nothing that it cannot read ends it.
+// Run removes Dataplanes until ctx ends, and then returns nil. Read errors do not end it.
 func (r *Removals) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		again := r.look(ctx)
@@ -124,7 +124,7 @@ func (r *Removals) Run(ctx context.Context) error {
 	return nil
 }
 
-// sooner is the earlier of two times, of which zero is never.
+// sooner returns the earlier of two times. The zero time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -132,7 +132,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// wait returns at a time, unless it is zero, when something changes, or with ctx.
+// wait returns at the time until (unless it is zero), when something changes, or when ctx
+// ends.
 func (r *Removals) wait(ctx context.Context, until time.Time) {
 	if !until.IsZero() {
 		var cancel context.CancelFunc
@@ -145,7 +146,7 @@ func (r *Removals) wait(ctx context.Context, until time.Time) {
 	}
 }
 
-// gone returns whose time is over, and when the next one's is.
+// gone returns the proxies whose time is over, and when the next one's time is over.
 func (r *Removals) gone() (over []proxyKey, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,11 +165,11 @@ func (r *Removals) gone() (over []proxyKey, next time.Time) {
 	return over, next
 }
 
-// errStays rolls a removal back of what is not to be removed.
+// errStays rolls back the removal of a Dataplane that must stay.
 var errStays = errors.New("the dataplane stays")
 
-// agents reports whether a Dataplane may be an agent's; most are not, and need no
-// transaction. What cannot be read is judged by the transaction.
+// agents reports whether a Dataplane may belong to an agent. Most do not, and then no
+// transaction is needed. A Dataplane that cannot be read is judged by the transaction.
 func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
 	err := r.Store.View(ctx, func(s store.Reader) error {
 		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
@@ -178,18 +179,18 @@ func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
 	return yes || err != nil && !fault.Is(err, fault.NotFound)
 }
 
-// remove deletes a Dataplane if it is an agent's that has no stream.
+// remove deletes a Dataplane if it belongs to an agent that has no stream.
 func (r *Removals) remove(ctx context.Context, k proxyKey) {
 	if !r.agents(ctx, k) {
 		return
 	}
-	// Proxies come and go as their tokens please, so what is recorded of that shares the
-	// room of theirs.
+	// Holders of proxy tokens can make proxies appear and disappear, so the change records
+	// of removals count against the limit for proxies.
 	_, err := r.Documents.DeleteDocumentIf(model.WithOrigin(ctx, model.OriginProxy), mesh.Dataplanes, k.mesh, k.name, func(_ store.Reader, stored *model.Resource) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		_, again := r.due[k]
-		// Of one that was written a moment ago the event is on its way.
+		// If it was written a moment ago, its event may not have arrived yet.
 		written := time.Since(stored.Modified)
 		if again || r.streams[k] > 0 || owner(stored) != OwnerAgent || written >= 0 && written < r.After {
 			return errStays

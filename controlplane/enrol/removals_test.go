@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// removing is a control plane that removes what is gone for 30 s.
+// removing is a control plane that removes proxies that are gone for 30 s.
 type removing struct {
 	t     *testing.T
 	store store.Store
@@ -26,7 +26,7 @@ type removing struct {
 	*Removals
 	stop func()
 	log  *slog.Logger
-	// serial makes each registration another document.
+	// serial makes each registration a different document.
 	serial int
 	// broken makes deletions fail.
 	broken atomic.Bool
@@ -43,7 +43,7 @@ func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, n
 	return w.gate.DeleteDocumentIf(ctx, k, scope, name, allowed)
 }
 
-// start is a new process over the same store.
+// start starts a new process over the same store.
 func (w *removing) start() {
 	w.Removals = NewRemovals(w.store, w, 30*time.Second, w.log)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +64,7 @@ func (w *removing) put(name, owner string) {
 	w.Written("default", name)
 }
 
-// register is put of which no event has arrived yet.
+// register does what put does, but its event does not arrive.
 func (w *removing) register(name, owner string) {
 	w.t.Helper()
 	w.serial++
@@ -120,13 +120,13 @@ func removals(t *testing.T, f func(w *removing)) {
 	})
 }
 
-// TestCrashedProxyIsRemoved: what its agent registered goes when the stream has
-// been gone for 30 s; what an operator or a bare Envoy registered stays.
+// TestCrashedProxyIsRemoved: the registration of an agent is removed when it was without a
+// stream for 30 s. Dataplanes of an operator or of an Envoy without an agent stay.
 func TestCrashedProxyIsRemoved(t *testing.T) {
 	removals(t, func(w *removing) {
 		for name, owner := range map[string]string{"agent": OwnerAgent, "bare": OwnerProxy, "operator": "", "silent": OwnerAgent} {
 			w.put(name, owner)
-			if name != "silent" { // which registers and never opens a stream
+			if name != "silent" { // silent registers and never opens a stream
 				w.Connected("default", name)
 			}
 		}
@@ -144,7 +144,7 @@ func TestCrashedProxyIsRemoved(t *testing.T) {
 	})
 }
 
-// TestReturnedProxyStays: time begins anew with each stream, and one that is still
+// TestReturnedProxyStays: the time starts anew with each stream, and a stream that is still
 // open counts.
 func TestReturnedProxyStays(t *testing.T) {
 	removals(t, func(w *removing) {
@@ -167,8 +167,8 @@ func TestReturnedProxyStays(t *testing.T) {
 	})
 }
 
-// TestAbsentControlPlaneRemovesNobody: after a restart of the control plane every
-// proxy has its whole time to return.
+// TestAbsentControlPlaneRemovesNobody: after a restart of the control plane every proxy has
+// the full time to return.
 func TestAbsentControlPlaneRemovesNobody(t *testing.T) {
 	removals(t, func(w *removing) {
 		w.put("back", OwnerAgent)

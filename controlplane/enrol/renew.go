@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
-// RenewPath is where a node gets a successor of the token that it shows: a gateway one
-// that lives longer, a proxy of a mesh the same one under the newest key.
+// RenewPath is where a node gets a successor of the token that it presents. A gateway gets
+// a token that lives longer, a proxy of a mesh the same token signed with the newest key.
 const RenewPath = "/bootstrap/token"
 
 // maxToken bounds a token in bytes.
@@ -40,7 +40,7 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, token) //nolint:gosec // made here; a node that is gone asks again
 }
 
-// Renew asks for the successor of a token; errors are those of [Enrol].
+// Renew asks for the successor of a token. Errors are those of [Enrol].
 func Renew(ctx context.Context, client *http.Client, base, token string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+RenewPath, nil)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestRenewOfBothKinds: a gateway gets a successor, a proxy of a mesh its token under
-// the newest key, and who has neither is refused for good.
+// TestRenewOfBothKinds: a gateway gets a successor, a proxy of a mesh its token signed with
+// the newest key. A client with neither token gets a final refusal.
 func TestRenewOfBothKinds(t *testing.T) {
 	w := newWorld(t)
 	w.Server.Mesh = &Mesh{Tokens: proxyTokens{}}
@@ -33,7 +33,7 @@ func TestRenewOfBothKinds(t *testing.T) {
 		t.Errorf("%q, %v", proxy, err)
 	}
 	gate := admit.New(w.Store, &admittest.Revoker{}, identity.Kinds(), time.Now).As(model.System("test"))
-	// A gateway hears what is wrong with its token, not that it is none of a proxy.
+	// A gateway is told what is wrong with its token, not that it is not a proxy's token.
 	if _, err := w.Tokens.Withdraw(t.Context(), gate); err != nil {
 		t.Fatal(err)
 	}

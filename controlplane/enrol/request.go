@@ -11,22 +11,22 @@ import (
 // Types of proxies in an enrolment.
 const (
 	typeDataplane = "dataplane"
-	typeSidecar   = "sidecar" // what the command line calls it
+	typeSidecar   = "sidecar" // the name on the command line
 )
 
-// Proxy is what a proxy of a mesh says of itself. Members that are not listed are
-// refused: who mistypes dataplaneResource or instance would otherwise be taken for a
-// proxy without one.
+// Proxy is what a proxy of a mesh says about itself. Unknown members are refused: otherwise
+// a proxy with a mistyped dataplaneResource or instance would be taken for one without it.
 type Proxy struct {
 	Mesh      string `json:"mesh"`
 	Name      string `json:"name"`
 	ProxyType string `json:"proxyType,omitempty"`
 	// Token is the dataplane token, unless it is in the Authorization header.
 	Token string `json:"dataplaneToken,omitempty"`
-	// Instance tells an agent from others of the same name: it takes away what it has
-	// registered itself. Empty for a bare Envoy and for older agents.
+	// Instance distinguishes an agent from others with the same name, so that it removes
+	// only what it has registered itself. It is empty for an Envoy without an agent and for
+	// older agents.
 	Instance string `json:"instance,omitempty"`
-	// Leaving says that the proxy is about to drain; nothing else is done then.
+	// Leaving says that the proxy is about to drain. The request then does nothing else.
 	Leaving bool `json:"leaving,omitempty"`
 	// Resource is the Dataplane as JSON or YAML text; the proxy then owns it.
 	Resource string `json:"dataplaneResource,omitempty"`
@@ -35,21 +35,21 @@ type Proxy struct {
 	Features []string          `json:"features,omitempty"`
 	WorkDir  string            `json:"workdir,omitempty"`
 	Dynamic  map[string]string `json:"dynamicMetadata,omitempty"`
-	// Relay is set by an agent. Without it the bootstrap serves a bare Envoy.
+	// Relay is set by an agent. Without it the bootstrap is for an Envoy without an agent.
 	Relay *Relay `json:"relay,omitempty"`
 }
 
-// Relay says where an agent serves configuration and wants the admin interface.
+// Relay says where an agent serves configuration, and where it wants the admin interface.
 type Relay struct {
 	// Socket is the path of the Unix socket of the agent's ADS.
 	Socket string `json:"socket"`
 	// AdminSocket is the path of the admin interface, unless AdminPort is set.
 	AdminSocket string `json:"adminSocket,omitempty"`
-	// AdminPort is a port on 127.0.0.1 for it.
+	// AdminPort is a port on 127.0.0.1 for the admin interface.
 	AdminPort uint32 `json:"adminPort,omitempty"`
 }
 
-// isProxy tells the two forms apart: no gateway instance has these members.
+// isProxy distinguishes the two forms: a gateway instance has none of these members.
 func isProxy(o *model.Object) bool {
 	return o.Has("mesh") || o.Has("proxyType") || o.Has("proxy_type") || o.Has("name")
 }
@@ -57,29 +57,28 @@ func isProxy(o *model.Object) bool {
 // maxInstance bounds the name of an instance.
 const maxInstance = 64
 
-// isInstance reports whether a text can be a label.
+// isInstance reports whether a text can be an instance label.
 func isInstance(s string) bool {
 	return len(s) <= maxInstance && !strings.ContainsFunc(s, func(c rune) bool {
 		return c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
 	})
 }
 
-// maxName keeps node ids within what certificates and paths can hold.
+// maxName keeps node ids short enough for certificates and paths.
 const maxName = 253
 
 // MaxSocketPath is the longest path of a Unix socket on Linux in bytes, without
 // its terminating zero.
 const MaxSocketPath = 107
 
-// tolerated are members that other programs for this endpoint send, and that change
-// nothing here.
+// tolerated are members that other clients of this endpoint send. They have no effect here.
 var tolerated = []string{
 	"dataplaneTokenPath", "caCert", "certBytes", "host", "dnsPort", "emptyDnsPort", "readinessPort", "operatingSystem", "resources",
 	"metricsResources", "accessLogSocketPath", "systemCaPath", "ipv6Enabled",
 }
 
-// readProxy reads what a proxy says, and returns the members that mean nothing, which
-// are violations if the request is read strictly.
+// readProxy reads the request of a proxy. It also returns the unknown members, which are
+// violations if the request is read strictly.
 func readProxy(o *model.Object, how httpkit.Strictness) (in *Proxy, unknown []fault.Violation, err error) {
 	in = new(Proxy)
 	if unknown, err = o.Read(in, tolerated...); err != nil {
@@ -90,7 +89,7 @@ func readProxy(o *model.Object, how httpkit.Strictness) (in *Proxy, unknown []fa
 		vs = unknown
 	}
 	add := func(path, message string) { vs = append(vs, fault.Violation{Path: path, Message: message}) }
-	// Node ids are cut at their first dot, so a mesh has none.
+	// Node ids are split at their first dot, so the name of a mesh has none.
 	for path, name := range map[string]string{"mesh": in.Mesh, "name": in.Name} {
 		switch {
 		case name == "":

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// spoilt are removals over a store of which rows can be made unreadable.
+// spoilt runs removals over a store whose rows can be made unreadable.
 func spoilt(t *testing.T, f func(w *removing, s *storetest.Unreadable)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,8 +30,8 @@ func spoilt(t *testing.T, f func(w *removing, s *storetest.Unreadable)) {
 	})
 }
 
-// TestUnreadableRowStopsNobody: what cannot be read at the start holds up nothing
-// but itself, and is looked at again when it is written.
+// TestUnreadableRowStopsNobody: a row that cannot be read at the start affects only itself,
+// and is read again when it is written.
 func TestUnreadableRowStopsNobody(t *testing.T) {
 	t.Run("dataplane", func(t *testing.T) {
 		spoilt(t, func(w *removing, s *storetest.Unreadable) {
@@ -73,7 +73,7 @@ func TestUnreadableRowStopsNobody(t *testing.T) {
 	})
 }
 
-// TestStoreThatIsAwayAtTheStart is asked again, and said so once.
+// TestStoreThatIsAwayAtTheStart: the store is read again, and the failure is logged once.
 func TestStoreThatIsAwayAtTheStart(t *testing.T) {
 	spoilt(t, func(w *removing, s *storetest.Unreadable) {
 		var log strings.Builder
@@ -91,7 +91,8 @@ func TestStoreThatIsAwayAtTheStart(t *testing.T) {
 	})
 }
 
-// TestMeshThatIsWrittenDelaysNobody: only its own writing gives a Dataplane more time.
+// TestMeshThatIsWrittenDelaysNobody: a Dataplane gets more time only when it is itself
+// written.
 func TestMeshThatIsWrittenDelaysNobody(t *testing.T) {
 	removals(t, func(w *removing) {
 		w.put("agent", OwnerAgent)
@@ -105,8 +106,8 @@ func TestMeshThatIsWrittenDelaysNobody(t *testing.T) {
 	})
 }
 
-// TestWrittenExtends: an agent that registers just before its predecessor's time is
-// over has all of the time to open its stream.
+// TestWrittenExtends: an agent that registers just before its predecessor's time is over
+// has the full time to open its stream.
 func TestWrittenExtends(t *testing.T) {
 	removals(t, func(w *removing) {
 		w.put("agent", OwnerAgent)
@@ -119,8 +120,8 @@ func TestWrittenExtends(t *testing.T) {
 	})
 }
 
-// TestRegistrationWhoseEventIsLate is judged by what is stored: a Dataplane that was
-// written a moment ago is not removed.
+// TestRegistrationWhoseEventIsLate: the stored state decides. A Dataplane that was written
+// a moment ago is not removed.
 func TestRegistrationWhoseEventIsLate(t *testing.T) {
 	removals(t, func(w *removing) {
 		w.put("agent", OwnerAgent)

@@ -12,19 +12,19 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// withdrawWait bounds how long a proxy that leaves is not answered because others have
-// not confirmed yet that they do without it: one that hangs must not hold it up.
+// withdrawWait bounds how long a leaving proxy waits until others have confirmed that they
+// avoid it. Otherwise a proxy that hangs could delay it.
 const withdrawWait = 2 * time.Second
 
-// Withdraw says that a proxy is about to drain: others stop sending to it. It returns
-// once they have confirmed that, or soon after. Only what this instance has registered
-// is changed. Errors are those of [Enrol].
+// Withdraw says that a proxy is about to drain, so that others stop sending requests to it.
+// It returns once they have confirmed that, or after a short time. It changes only what
+// this instance has registered. Errors are those of [Enrol].
 func Withdraw(ctx context.Context, client *http.Client, base, token, meshName, name, instance string) error {
 	_, err := ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {mesh.NodeID(meshName, name)}}, &Proxy{Mesh: meshName, Name: name, Instance: instance, Leaving: true})
 	return err
 }
 
-// serveLeaving handles a request of a proxy that is about to drain.
+// serveLeaving handles the request of a proxy that is about to drain.
 func (s *Server) serveLeaving(ctx context.Context, in *Proxy) error {
 	var revision uint64
 	_, err := s.settled(ctx, in, func(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
@@ -43,9 +43,9 @@ func (s *Server) serveLeaving(ctx context.Context, in *Proxy) error {
 	return nil
 }
 
-// withdraw marks every inbound of a Dataplane as not ready and returns the revision of
-// that; 0 if there is nothing to do: what an operator wrote, or another agent has taken
-// over, is not this proxy's to change.
+// withdraw marks every inbound of a Dataplane as not ready and returns the revision of that
+// change. It returns 0 if nothing has to change. A proxy must not change a Dataplane that
+// an operator wrote or that another agent has taken over.
 func (s *Server) withdraw(ctx context.Context, in *Proxy, old *model.Resource) (uint64, error) {
 	if old == nil || owner(old) != OwnerAgent {
 		return 0, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// states are those of the inbounds of what is stored of a proxy.
+// states returns the states of the inbounds in a proxy's stored Dataplane.
 func (s *Server) states(t *testing.T, name string) (out []string) {
 	t.Helper()
 	d, err := s.dataplane(t.Context(), &Proxy{Mesh: "default", Name: name})
@@ -22,8 +22,8 @@ func (s *Server) states(t *testing.T, name string) (out []string) {
 	return out
 }
 
-// TestWithdraw: a proxy that is about to drain is not ready any more, and hears of that
-// when the others have confirmed it. What is not its own stays.
+// TestWithdraw: a proxy that is about to drain becomes not ready, and is answered when the
+// others have confirmed it. It does not change other Dataplanes.
 func TestWithdraw(t *testing.T) {
 	s := newMeshServer(t)
 	var waited []uint64
@@ -45,7 +45,7 @@ func TestWithdraw(t *testing.T) {
 	s.put(t, "web-2", "web", nil)
 	leaving("web-2", "a")
 	leaving("web-1", "b")
-	leaving("web-3", "a") // is not there
+	leaving("web-3", "a") // does not exist
 	if got := append(s.states(t, "web-1"), s.states(t, "web-2")...); got[0]+got[1] != "" || waited != nil {
 		t.Errorf("others are changed: %q, waited for %d", got, waited)
 	}
@@ -58,7 +58,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawWaitsNoLonger for others than it must.
+// TestWithdrawWaitsNoLonger: a withdrawal waits for others only for a bounded time.
 func TestWithdrawWaitsNoLonger(t *testing.T) {
 	s := newMeshServer(t)
 	s.Mesh.Confirmed = func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() }

@@ -1,7 +1,7 @@
-// Package fault is the one error type of the control plane. Domain code returns
-// a coded error with a detail that is safe to show; each API has one table from
-// codes to its own error document. An error without a code is shown as internal,
-// and only the log sees its cause.
+// Package fault is the only error type of the control plane. Domain code returns a coded
+// error with a detail that is safe to show. Each API has one table from codes to its own
+// error document. An error without a code is shown as internal, and only the log shows its
+// cause.
 package fault
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Code classifies an error. Codes know nothing of HTTP.
+// Code classifies an error, independently of HTTP.
 type Code string
 
 // The codes.
@@ -33,8 +33,8 @@ const (
 
 // Violation is one broken rule at one place of the input.
 type Violation struct {
-	// Path of the field, in the spelling of the API that carried the input,
-	// such as config.scopes or redirect_uris.1; empty for the whole entity.
+	// Path is the path of the field in the spelling of the API that carried the input, such
+	// as config.scopes or redirect_uris.1; empty for the whole entity.
 	Path string
 	// Message says what is wrong, without the path.
 	Message string
@@ -45,10 +45,10 @@ type Error struct {
 	Code Code
 	// Detail is one sentence for the user.
 	Detail string
-	// Violations lists everything that is wrong, not only the first thing.
+	// Violations lists all broken rules, not only the first.
 	Violations []Violation
-	// Subject holds what an API needs to build its document, such as the kind
-	// and the values of a unique violation; nil where the detail says it all.
+	// Subject holds what an API needs for its error document, such as the kind and the values
+	// of a unique violation; nil if the detail is enough.
 	Subject any
 	cause   error
 }

@@ -48,7 +48,7 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-// TestIs holds that nil is no fault of any code, not even of the empty one.
+// TestIs: nil is not a fault of any code, not even of the empty one.
 func TestIs(t *testing.T) {
 	err := fmt.Errorf("read: %w", New(NotFound, "gone"))
 	if !Is(err, NotFound) || Is(err, Conflict) || Is(nil, "") || Is(nil, Internal) || !Is(io.EOF, Internal) {
@@ -56,7 +56,7 @@ func TestIs(t *testing.T) {
 	}
 }
 
-// TestViolatedNothing returns an untyped nil, so that callers may compare it.
+// TestViolatedNothing: Violated returns an untyped nil, so that callers may compare it.
 func TestViolatedNothing(t *testing.T) {
 	if err := Violated(nil); err != nil {
 		t.Errorf("%#v", err)
@@ -76,7 +76,7 @@ func TestUnwrap(t *testing.T) {
 	}
 }
 
-// TestWith leaves the original as it is, which may be shared.
+// TestWith: With does not change the original, which may be shared.
 func TestWith(t *testing.T) {
 	plain := Wrap(Unique, io.EOF, "taken")
 	got := plain.With("client_id")

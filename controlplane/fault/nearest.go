@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known name with the smallest edit distance from what was
-// written, regardless of case, for errors that suggest what was meant; "" if
-// none is known.
+// Nearest returns the known name with the smallest edit distance from what was written,
+// ignoring case. Errors use it for suggestions. It returns "" if known is empty.
 func Nearest(written string, known []string) string {
 	best, least := "", -1
 	for _, name := range slices.Sorted(slices.Values(known)) {
@@ -18,12 +17,12 @@ func Nearest(written string, known []string) string {
 	return best
 }
 
-// longestMeant bounds in bytes the names for which something is suggested. Comparing
-// takes time that grows with the length, and whoever writes a document chooses that.
+// longestMeant bounds, in bytes, the names for which a suggestion is made. The time for
+// comparing grows with the length, which the author of a document chooses.
 const longestMeant = 64
 
-// Meant is the end of a message about an unknown name: what was probably meant, or
-// nothing if no known name is near.
+// Meant returns the end of a message about an unknown name: what was probably meant, or
+// nothing if no known name is similar.
 func Meant(written string, known []string) string {
 	if len(written) > longestMeant {
 		return ""
@@ -35,8 +34,8 @@ func Meant(written string, known []string) string {
 	return `; did you mean "` + near + `"?`
 }
 
-// distance counts the bytes that were left out, added or mistaken, and the
-// neighbours that were swapped (optimal string alignment).
+// distance counts the bytes that were left out, added or mistaken, and the swapped neighbours
+// (optimal string alignment).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

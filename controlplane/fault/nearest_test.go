@@ -23,8 +23,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestMeant suggests nothing for a name that nobody could have meant: the work grows
-// with its length, and a stranger chooses that.
+// TestMeant: a name that is too long gets no suggestion, because the work grows with its
+// length, which a stranger chooses.
 func TestMeant(t *testing.T) {
 	long := strings.Repeat("a", 65)
 	for _, tc := range []struct {

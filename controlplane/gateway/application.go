@@ -16,21 +16,20 @@ type Application struct {
 	Consumer string `json:"consumer" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
 	Name     string `json:"name" jsonschema:"maxLength=512"`
 	ClientID string `json:"client_id" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-generated=secret,x-check=header"`
-	// ClientSecret is the secret or, if HashSecret, its PHC string.
+	// ClientSecret is the secret or, if HashSecret is set, its PHC string.
 	ClientSecret string   `json:"client_secret" jsonschema:"maxLength=512" jsonschema_extras:"x-generated=secret"`
 	HashSecret   bool     `json:"hash_secret" jsonschema:"default=false"`
 	RedirectURIs []string `json:"redirect_uris" jsonschema:"minItems=1,maxLength=2048" jsonschema_extras:"x-each-check=redirect"`
 	ClientType   string   `json:"client_type" jsonschema:"default=confidential,enum=confidential,enum=public"`
 	Tags         []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
-	// SecondarySecret is accepted beside ClientSecret while one replaces the
-	// other; hashed like it.
+	// SecondarySecret is accepted beside ClientSecret while one replaces the other. It is
+	// hashed in the same way.
 	SecondarySecret string `json:"secondary_secret,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-keep=true"`
-	// Scopes, unless nil, are the only scopes that the application may obtain,
-	// of those that the plugin offers.
+	// Scopes, unless nil, are the only scopes of the plugin that the application may obtain.
 	Scopes []string `json:"scopes,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-keep=true,x-check=scopes,x-each-check=scope"`
 }
 
-// Client types of an application.
+// The client types of an application.
 const (
 	ClientConfidential = "confidential"
 	ClientPublic       = "public"
@@ -45,7 +44,7 @@ var Applications = rules.With(model.Rules{
 }).Describe(Application{}, model.Kind{
 	Name: "oauth2_credential", Path: "oauth2", Scoping: model.ControlPlane, Class: model.Credential, Sealed: true,
 	Secrets: []string{"/client_secret", "/secondary_secret"},
-	// Hashed secrets are exempt: nobody knows whether two are equal.
+	// Hashed secrets need not be unique, because nobody knows whether two are equal.
 	Unique: []model.Index{{Name: IndexClientSecret, Secret: true, Value: func(spec any) (string, bool) {
 		a := spec.(*Application)
 		return a.ClientSecret, a.ClientSecret != "" && !a.HashSecret
@@ -56,7 +55,7 @@ var Applications = rules.With(model.Rules{
 	},
 })
 
-// redirectText checks a redirect URI: absolute, with a host, without a
+// redirectText checks a redirect URI. It must be absolute, with a host and without a
 // fragment. Source: RFC 6749 section 3.1.2.
 func redirectText(v any) string {
 	uri := v.(string)
@@ -70,9 +69,9 @@ func redirectText(v any) string {
 	return ""
 }
 
-// secretCoupling keeps a patch from leaving it open whether the stored secret
-// is a hash: a new secret needs hash_secret beside it. Switching hash_secret on
-// alone is clear: the stored secret is hashed.
+// secretCoupling refuses a patch that does not say whether the new secret is a hash: a new
+// secret needs hash_secret beside it. A patch with hash_secret alone is clear, because the
+// stored secret is hashed.
 func secretCoupling(w *model.Write) []fault.Violation {
 	if w.Op != model.OpPatch {
 		return nil
@@ -87,9 +86,8 @@ func secretCoupling(w *model.Write) []fault.Violation {
 	return nil
 }
 
-// hashOnWrite replaces secrets by their hashes where the entity asks for it.
-// What is a hash already is left alone, so that an entity can be written back
-// as it was read.
+// hashOnWrite replaces secrets by their hashes if the entity asks for it. Values that are
+// hashes already are left alone, so that an entity can be written back as it was read.
 func hashOnWrite(w *model.Write, _ time.Time) error {
 	if w.New["hash_secret"] != true {
 		return nil

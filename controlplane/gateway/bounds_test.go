@@ -2,8 +2,8 @@ package gateway
 
 import "testing"
 
-// TestIdentitiesAreBounded: the tags of what filters put into headers say the bounds that
-// the rest of the program counts on.
+// TestIdentitiesAreBounded: the tags of values that filters put into headers have the limits
+// that the rest of the program relies on.
 func TestIdentitiesAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ got, want int }{
 		"username":                      {Consumers.Schema.Field("username").MaxLen, MaxIdentity},

@@ -17,9 +17,9 @@ import (
 // leastRSA is the smallest RSA key that proxies accept, in bits.
 const leastRSA = 2048
 
-// Certificate is a certificate chain with its private key, and a second pair of
-// another type. It is shown to clients that ask for one of its SNIs, and to the
-// upstreams of services that name it.
+// Certificate is a certificate chain with its private key, and a second pair of another type.
+// Gateways present it to clients that ask for one of its SNIs, and to the upstreams of
+// services that refer to it.
 type Certificate struct {
 	Cert    string   `json:"cert" jsonschema:"maxLength=65536" jsonschema_extras:"x-check=chain"`
 	Key     string   `json:"key" jsonschema:"maxLength=65536"`
@@ -71,7 +71,7 @@ func chainOf(text string) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// chainText refuses what a proxy would refuse to show.
+// chainText refuses a chain that a proxy would not load.
 func chainText(v any) string {
 	chain, err := chainOf(v.(string))
 	if err != nil {
@@ -92,7 +92,7 @@ func chainText(v any) string {
 	return ""
 }
 
-// keyFits demands that two fields are a pair. Texts never quote the key.
+// keyFits checks that two fields are a pair. Its texts never quote the key.
 func keyFits(cert, key, text string) func(*model.Write) []fault.Violation {
 	return func(w *model.Write) []fault.Violation {
 		c, k := given(w.New, cert), given(w.New, key)
@@ -118,7 +118,7 @@ func differentTypes(w *model.Write) []fault.Violation {
 	}
 	one, err := chainOf(given(w.New, "cert"))
 	if err != nil {
-		return nil // reported already
+		return nil // the field check reports it
 	}
 	two, err := chainOf(given(w.New, "cert_alt"))
 	if err != nil {
@@ -130,9 +130,9 @@ func differentTypes(w *model.Write) []fault.Violation {
 	return nil
 }
 
-// Pair returns a chain and its key as proxies read them: certificates alone, and
-// the key in PKCS #8 (RFC 5958). alternative asks for the second pair. Errors
-// never contain key material.
+// Pair returns a chain and its key in the form that proxies read: certificates alone, and the
+// key in PKCS #8 (RFC 5958). alternative selects the second pair. Errors never contain key
+// material.
 func (c *Certificate) Pair(alternative bool) (chain, key []byte, err error) {
 	chain, key = []byte(c.Cert), []byte(c.Key)
 	if alternative {

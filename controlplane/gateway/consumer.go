@@ -7,8 +7,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Consumer is a developer who uses upstream services.
-// Source: requirement "Consumer".
+// Consumer is a developer or an application that uses upstream services. Source: requirement
+// "Consumer".
 type Consumer struct {
 	Username string   `json:"username,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-check=header"`
 	CustomID string   `json:"custom_id,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-unique=true,x-check=header"`

@@ -7,15 +7,15 @@ import (
 
 // HostPattern is one of a route's hosts.
 type HostPattern struct {
-	// Name is in lower case: a host name, "*." and its end, or its beginning
-	// and ".*". The asterisk stands for at least one character.
+	// Name is in lower case: a host name, a suffix after "*", or a prefix before "*". The
+	// asterisk stands for at least one character.
 	Name string
-	// Port, unless 0, is the port that the request must name, or arrive at if it
-	// names none.
+	// Port, unless 0, is the port that the request must name. A request that names none must
+	// arrive at it.
 	Port uint16
 }
 
-// ParseHost reads a host of a route. ok is false for what is none.
+// ParseHost reads a host of a route. ok is false if the text is not one.
 func ParseHost(host string) (p HostPattern, ok bool) {
 	p.Name = strings.ToLower(host)
 	if hasPort(host) {
@@ -36,7 +36,7 @@ func ParseHost(host string) (p HostPattern, ok bool) {
 	return p, rest != "" && !strings.ContainsAny(rest, "*")
 }
 
-// Suffix is the end that hosts must have, with its dot; empty unless the leftmost
+// Suffix returns the suffix that hosts must have, with its dot; empty unless the leftmost
 // label is the wildcard.
 func (p HostPattern) Suffix() string {
 	if strings.HasPrefix(p.Name, "*.") {
@@ -45,8 +45,8 @@ func (p HostPattern) Suffix() string {
 	return ""
 }
 
-// Prefix is the beginning that hosts must have, with its dot; empty unless the
-// rightmost label is the wildcard.
+// Prefix returns the prefix that hosts must have, with its dot; empty unless the rightmost
+// label is the wildcard.
 func (p HostPattern) Prefix() string {
 	if strings.HasSuffix(p.Name, ".*") {
 		return p.Name[:len(p.Name)-1]
@@ -54,8 +54,8 @@ func (p HostPattern) Prefix() string {
 	return ""
 }
 
-// hasPort reports whether a host carries a port; the colons of a bare or
-// bracketed IPv6 address are none.
+// hasPort reports whether a host has a port. The colons of an IPv6 address, with or without
+// brackets, do not count.
 func hasPort(host string) bool {
 	if strings.HasPrefix(host, "[") {
 		return strings.Contains(host, "]:")

@@ -4,9 +4,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Instances is the kind of gateway instances, named like their node tokens. It
-// is written when an instance enrols and remembers what its listeners are,
-// so that the control plane can configure it again after a restart.
+// Instances is the kind of gateway instances, which are named like their node tokens. An
+// instance is written when it enrols. It holds the sockets of the listeners, so that the
+// control plane can configure the instance again after a restart.
 var Instances = &model.Kind{
 	Name: "gateway_instance", Path: "gateway-instances", Scoping: model.ControlPlane,
 	Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
@@ -20,14 +20,14 @@ type Instance struct {
 	// HTTPPort and HTTPSPort are the ports of its listeners.
 	HTTPPort  int `json:"http_port"`
 	HTTPSPort int `json:"https_port"`
-	// ControlPlane is host:port at which the instance reaches the data-plane
-	// server, where the OAuth server is too.
+	// ControlPlane is the host:port at which the instance reaches the data-plane server,
+	// which also serves OAuth.
 	ControlPlane string `json:"control_plane"`
 	// RootsFile is the instance's own PEM bundle of public authorities, or empty.
 	RootsFile string `json:"roots_file,omitempty"`
 }
 
-// SameSockets says whether two instances listen on the same address and ports.
+// SameSockets reports whether two instances listen on the same address and ports.
 func (i *Instance) SameSockets(o *Instance) bool {
 	return i.Listen == o.Listen && i.HTTPPort == o.HTTPPort && i.HTTPSPort == o.HTTPSPort
 }

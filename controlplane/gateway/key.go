@@ -12,11 +12,12 @@ import (
 type Key struct {
 	// Consumer is the id of the owner.
 	Consumer string `json:"consumer" jsonschema_extras:"x-on-delete=cascade,x-refers-to=consumer,x-by=username"`
-	// Key that the caller chose may have been presented before, as with tokens.
+	// Key may be chosen by the caller. As with tokens, a filter may then already know it as
+	// absent.
 	Key  string               `json:"key" jsonschema:"maxLength=4096" jsonschema_extras:"x-unique=secret,x-generated=secret,x-check=header,x-announce=true"`
 	TTL  model.Virtual[int64] `json:"ttl,omitzero" jsonschema:"minimum=1,maximum=100000000" jsonschema_extras:"x-meta=true"`
 	Tags []string             `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
-	// DropAt is when the key ends, in milliseconds of Unix time; 0 for never.
+	// DropAt is the time at which the key ends, in milliseconds of Unix time; 0 for never.
 	DropAt int64 `json:"drop_at,omitempty" jsonschema_extras:"x-hidden=true,x-keep=true"`
 }
 
@@ -38,8 +39,8 @@ func settleKey(w *model.Write, now time.Time) error {
 	return nil
 }
 
-// KeyAuthKey is the value under which an API key is found in its index: what a
-// filter knows of it (contract.HashKey), in lower-case hex.
+// KeyAuthKey returns the value under which an API key is indexed: the hash that filters use
+// (contract.HashKey), in lower-case hex.
 func KeyAuthKey(key string) string {
 	h := contract.HashKey([]byte(key))
 	return hex.EncodeToString(h[:])

@@ -36,8 +36,8 @@ var keyAuthSchema = &model.Schema{
 	},
 }
 
-// fewNames bounds the work of a request, and keeps names apart that differ in
-// nothing but case, as names of headers do not.
+// fewNames bounds the work of a request. It also refuses names that differ only in case,
+// because names of headers ignore case.
 func fewNames(v any) string {
 	names := texts(v)
 	if len(names) > contract.MaxCredentialNames {
@@ -53,8 +53,8 @@ func fewNames(v any) string {
 	return ""
 }
 
-// keyHeaders refuses names of headers in which no key can be; in queries and
-// bodies they are names like others.
+// keyHeaders refuses names of headers that cannot hold a key. In queries and bodies these
+// names are allowed.
 func keyHeaders(w *model.Write) (out []fault.Violation) {
 	if w.New["key_in_header"] != true {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestNumbersAreNoHosts: a proxy would connect to an address that nobody checked.
+// TestNumbersAreNoHosts: a numeric host would make a proxy connect to an address that nobody
+// has checked.
 func TestNumbersAreNoHosts(t *testing.T) {
 	hosts := map[string]func(string) string{
 		"service":      func(name string) string { return created(t, Services, `{"host":"`+name+`"}`)["host"] },
@@ -52,8 +53,8 @@ func created(t *testing.T, kind *model.Kind, body string) map[string]string {
 	return violations(t, err)
 }
 
-// TestStoredNumbersAreRead: what older versions stored is shown, found and deleted as
-// before.
+// TestStoredNumbersAreRead: hosts that older versions stored can still be shown, found and
+// deleted.
 func TestStoredNumbersAreRead(t *testing.T) {
 	var target UpstreamTarget
 	if err := json.Unmarshal([]byte(`{"upstream":"u","target":"X.0x7F:80"}`), &target); err != nil {

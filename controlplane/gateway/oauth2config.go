@@ -33,42 +33,41 @@ type OAuth2Config struct {
 	Realm                         string `json:"realm,omitempty" jsonschema:"maxLength=256" jsonschema_extras:"x-check=realm"`
 	// Profile is [ProfileOAuth20] or [ProfileOAuth21].
 	Profile string `json:"profile" jsonschema:"default=oauth2.0,enum=oauth2.0,enum=oauth2.1" jsonschema_extras:"x-keep=true"`
-	// Endpoints switches on introspection, revocation and metadata; the strict
-	// profile has them anyway, see [OAuth2Config.HasEndpoints].
+	// Endpoints switches on introspection, revocation and metadata. The strict profile always
+	// has them, see [OAuth2Config.HasEndpoints].
 	Endpoints bool `json:"endpoints" jsonschema:"default=false" jsonschema_extras:"x-keep=true"`
-	// Issuer is the URL of the authorisation server, RFC 8414 section 2: what
-	// precedes the paths of its endpoints. If it is empty, it is taken from
-	// requests whose host is one of the gateway's names.
+	// Issuer is the URL of the authorisation server, RFC 8414 section 2. The paths of its
+	// endpoints are appended to it. If it is empty, it is taken from requests whose host is
+	// one of the gateway's names.
 	Issuer string `json:"issuer,omitempty" jsonschema:"maxLength=512" jsonschema_extras:"x-keep=true,x-check=issuer"`
-	// RefreshTokenGrace is, in the strict profile, for how many seconds after
-	// its rotation a refresh token may be sent again because the answer was
-	// lost. Afterwards its use revokes the family.
+	// RefreshTokenGrace is the time in seconds after its rotation during which a refresh
+	// token may be sent again, because the answer was lost. Later use revokes the family. It
+	// matters only in the strict profile.
 	RefreshTokenGrace int64 `json:"refresh_token_grace" jsonschema:"default=10,minimum=0,maximum=300" jsonschema_extras:"x-keep=true"`
-	// AccessTokenInBody says whether tokens are looked for in bodies; nil leaves
-	// that to the profile, see [OAuth2Config.ReadsBody].
+	// AccessTokenInBody says whether tokens are searched in bodies. If it is nil, the profile
+	// decides, see [OAuth2Config.ReadsBody].
 	AccessTokenInBody *bool `json:"access_token_in_body,omitempty" jsonschema_extras:"x-keep=true"`
 }
 
-// Profiles of an oauth2 plugin.
+// The profiles of an oauth2 plugin.
 const (
-	// ProfileOAuth20 behaves as clients of such gateways have always known it.
+	// ProfileOAuth20 behaves as existing clients of such gateways expect.
 	ProfileOAuth20 = "oauth2.0"
-	// ProfileOAuth21 follows RFC 9700 and the OAuth 2.1 draft: PKCE is required,
-	// there is neither implicit nor password grant, refresh tokens and codes
-	// that are used again revoke their family.
+	// ProfileOAuth21 follows RFC 9700 and the OAuth 2.1 draft. PKCE is required, and there is
+	// neither implicit nor password grant. If a refresh token or code is used again, its
+	// family is revoked.
 	ProfileOAuth21 = "oauth2.1"
 )
 
 // Strict reports whether the strict profile applies.
 func (c *OAuth2Config) Strict() bool { return c.Profile == ProfileOAuth21 }
 
-// HasEndpoints reports whether introspection, revocation and metadata are
-// endpoints of the plugin.
+// HasEndpoints reports whether the plugin offers introspection, revocation and metadata.
 func (c *OAuth2Config) HasEndpoints() bool { return c.Endpoints || c.Strict() }
 
-// ReadsBody reports whether tokens are looked for in bodies. The strict profile
-// does so only if it is told to: who has shown no token yet would decide how much
-// the gateway must hold.
+// ReadsBody reports whether tokens are searched in bodies. The strict profile does so only if
+// it is configured. Otherwise a client that has shown no token yet could decide how much the
+// gateway must buffer.
 func (c *OAuth2Config) ReadsBody() bool {
 	if c.AccessTokenInBody != nil {
 		return *c.AccessTokenInBody
@@ -76,7 +75,7 @@ func (c *OAuth2Config) ReadsBody() bool {
 	return !c.Strict()
 }
 
-// grants are the fields of which at least one must be true.
+// grants lists the fields of which at least one must be true.
 var grants = []string{
 	"enable_authorization_code", "enable_implicit_grant", "enable_client_credentials", "enable_password_grant",
 }
@@ -107,8 +106,8 @@ func someGrant(w *model.Write) []fault.Violation {
 	return entityViolation("at least one of these fields must be true: " + strings.Join(grants, ", "))
 }
 
-// strictGrants refuses what the strict profile does not have, instead of
-// switching it off silently.
+// strictGrants refuses grants that the strict profile does not have, instead of switching
+// them off silently.
 func strictGrants(w *model.Write) (out []fault.Violation) {
 	if w.New["profile"] != ProfileOAuth21 {
 		return nil
@@ -131,9 +130,9 @@ func mandatoryScopes(w *model.Write) []fault.Violation {
 	)
 }
 
-// scopeText refuses what could not be told apart in a blank-separated list or
-// would break a header. Source: RFC 6749 section 3.3; characters beyond ASCII
-// are tolerated as in older gateways.
+// scopeText refuses a scope that would be ambiguous in a blank-separated list or would break
+// a header. Source: RFC 6749 section 3.3; like older gateways, it tolerates characters beyond
+// ASCII.
 func scopeText(v any) string {
 	if strings.ContainsFunc(v.(string), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == ',' }) {
 		return "must not contain blanks, commas or control characters"
@@ -155,7 +154,7 @@ func wholeText(v any) string {
 	return ""
 }
 
-// headerNameText checks for a token of RFC 9110 section 5.6.2.
+// headerNameText checks that a value is a token of RFC 9110 section 5.6.2.
 func headerNameText(v any) string {
 	for _, r := range v.(string) {
 		alphanumeric := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -166,7 +165,7 @@ func headerNameText(v any) string {
 	return ""
 }
 
-// issuerText checks for an identifier of RFC 8414 section 2. Paths of endpoints
+// issuerText checks that a value is an identifier of RFC 8414 section 2. Paths of endpoints
 // are appended to it, so it must not end in a slash.
 func issuerText(v any) string {
 	s := v.(string)
@@ -177,7 +176,7 @@ func issuerText(v any) string {
 	return ""
 }
 
-// realmText keeps a realm a valid quoted-string without escapes.
+// realmText checks that a realm is valid in a quoted-string without escapes.
 func realmText(v any) string {
 	if strings.ContainsAny(v.(string), `"\`) {
 		return "must not contain quotes or backslashes"

@@ -13,33 +13,32 @@ import (
 const (
 	// maxPattern bounds a regular expression in bytes.
 	maxPattern = 1024
-	// maxProgram bounds the estimated size of its compiled program, in
-	// instructions; the proxies warn of more. They try the expressions of a host
-	// one after the other.
+	// maxProgram bounds the estimated size of a compiled expression, in instructions. Proxies
+	// warn about larger ones. They try the expressions of a host one after the other.
 	maxProgram = 1000
 )
 
-// PathPattern is a regular expression over paths in forms for RE2, which the
-// proxies use. All forms are free of groups that capture, match printable ASCII
-// alone (a normalised path has nothing else) and never a question mark.
+// PathPattern is a regular expression over paths, in forms for RE2, which the proxies use.
+// All forms have no capturing groups. They match only printable ASCII, because a normalised
+// path contains nothing else, and never a question mark.
 type PathPattern struct {
 	// Path matches the beginning of a path.
 	Path string
-	// Target matches, as a whole, a path that begins so and the query behind it:
-	// the form of the pseudo-header :path.
+	// Target matches, as a whole, a path with such a beginning and the query after it. This
+	// is the form of the pseudo-header :path.
 	Target string
 }
 
-// anyByte is RE2's class of any byte. Envoy's RE2 reads expressions and texts as
-// Latin-1, byte by byte, so nothing beyond \xff may occur in them.
+// anyByte is RE2's class of any byte. Envoy's RE2 reads expressions and texts byte by byte as
+// Latin-1, so expressions must not contain anything beyond \xff.
 const anyByte = `\C`
 
-// endOfPath stands for the end of the text while an expression is rewritten. It
-// cannot occur otherwise, for what is not ASCII is gone by then.
+// endOfPath marks the end of the text while an expression is rewritten. It cannot occur
+// otherwise, because characters beyond ASCII have been removed before.
 const endOfPath = '\uE000'
 
-// ParsePath reads a path of a route that is a regular expression: "~/" and what
-// follows.
+// ParsePath reads a path of a route that is a regular expression: "~" and an expression that
+// starts with "/".
 func ParsePath(path string) (PathPattern, error) {
 	text, found := strings.CutPrefix(path, "~")
 	if !found || !strings.HasPrefix(text, "/") {
@@ -57,9 +56,8 @@ func ParsePath(path string) (PathPattern, error) {
 	return PathPattern{Path: inLatin(inPath), Target: "(?:" + target + ")" + anyByte + "*"}, nil
 }
 
-// ParseHeader reads a header value of a route that is a regular expression: "~*"
-// and what follows. The result matches, as a whole, values that contain a match,
-// ignoring case.
+// ParseHeader reads a header value of a route that is a regular expression: "~*" and the
+// expression. The result matches, as a whole, values that contain a match, ignoring case.
 func ParseHeader(value string) (string, error) {
 	text, found := strings.CutPrefix(value, headerPattern)
 	if !found || text == "" {
@@ -89,7 +87,7 @@ func parsePattern(text string, flags syntax.Flags) (*syntax.Regexp, error) {
 	return tree, nil
 }
 
-// each applies a rewriting to the parts of an expression.
+// each applies a rewriting to all parts of an expression.
 func each(re *syntax.Regexp, rewrite func(*syntax.Regexp) *syntax.Regexp) *syntax.Regexp {
 	out := *re
 	out.Sub = make([]*syntax.Regexp, len(re.Sub))
@@ -112,8 +110,8 @@ func inLatin(re *syntax.Regexp) string {
 	return b.String()
 }
 
-// over rewrites an expression over characters: class says what stands for some of
-// them, given as ranges. What is captured is of no interest.
+// over rewrites an expression over characters. class returns the replacement for a set of
+// characters, given as ranges. Capturing groups are dropped.
 func over(re *syntax.Regexp, class func(ranges []rune) *syntax.Regexp) *syntax.Regexp {
 	switch re.Op {
 	case syntax.OpCapture:
@@ -133,7 +131,7 @@ func over(re *syntax.Regexp, class func(ranges []rune) *syntax.Regexp) *syntax.R
 	}
 }
 
-// folded lists a rune, or all that equal it but for case, as ranges of one.
+// folded returns a rune, or all runes that equal it except for case, as ranges of one rune.
 func folded(r rune, fold bool) []rune {
 	out := []rune{r, r}
 	if fold {
@@ -144,7 +142,8 @@ func folded(r rune, fold bool) []rune {
 	return out
 }
 
-// pathClass is the printable ASCII characters but the question mark within ranges.
+// pathClass returns the class of the printable ASCII characters within ranges, without the
+// question mark.
 func pathClass(ranges []rune) *syntax.Regexp {
 	var out []rune
 	for pair := range slices.Chunk(ranges, 2) {
@@ -163,13 +162,13 @@ func pathClass(ranges []rune) *syntax.Regexp {
 	return &syntax.Regexp{Op: syntax.OpCharClass, Rune: sorted(out)}
 }
 
-// sorted orders disjoint ranges.
+// sorted sorts disjoint ranges.
 func sorted(ranges []rune) []rune {
 	pairs := slices.SortedFunc(slices.Chunk(ranges, 2), slices.Compare)
 	return slices.Concat(pairs...)
 }
 
-// markEnds replaces the ends of the text, which a query may follow.
+// markEnds replaces the ends of the text, because a query may follow there.
 func markEnds(re *syntax.Regexp) *syntax.Regexp {
 	if re.Op == syntax.OpEndText || re.Op == syntax.OpEndLine {
 		return &syntax.Regexp{Op: syntax.OpLiteral, Rune: []rune{endOfPath}}
@@ -177,17 +176,17 @@ func markEnds(re *syntax.Regexp) *syntax.Regexp {
 	return each(re, markEnds)
 }
 
-// wide is any character beyond ASCII, or a byte that is part of none.
+// wide matches any character beyond ASCII, or a byte that belongs to none.
 var wide = func() *syntax.Regexp {
 	re, err := syntax.Parse(`[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|[\x80-\xff]`, syntax.Perl)
 	if err != nil {
-		panic(err) // it is a constant
+		panic(err) // the expression is a constant
 	}
 	return re
 }()
 
-// byteClass is a class of characters as bytes. One that reaches the last
-// character, as those do that exclude something, takes everything beyond ASCII.
+// byteClass converts a class of characters into bytes. A class that reaches the last
+// character, as negated classes do, matches everything beyond ASCII.
 func byteClass(ranges []rune) *syntax.Regexp {
 	var ascii []rune
 	out := &syntax.Regexp{Op: syntax.OpAlternate}
@@ -216,7 +215,7 @@ func byteClass(ranges []rune) *syntax.Regexp {
 	return out
 }
 
-// encoded is the bytes of a character, one after the other.
+// encoded matches the bytes of a character.
 func encoded(r rune) *syntax.Regexp {
 	out := &syntax.Regexp{Op: syntax.OpLiteral}
 	for _, b := range []byte(string(r)) {

@@ -12,7 +12,7 @@ import (
 
 var escapes = regexp.MustCompile(`\\.`)
 
-// inGo is an expression of RE2 as Go has it, matching as a whole.
+// inGo converts an expression of RE2 for Go. It matches as a whole.
 func inGo(t interface{ Fatal(...any) }, pattern string) *regexp.Regexp {
 	re, err := regexp.Compile("^(?:" + escapes.ReplaceAllStringFunc(pattern, func(e string) string {
 		if e == `\C` {
@@ -42,7 +42,7 @@ func TestPathPatterns(t *testing.T) {
 	}
 }
 
-// drawPattern makes an expression of which many are valid.
+// drawPattern draws an expression, which is often valid.
 func drawPattern(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
 		"a", "b", "/", `\?`, "?", "*", "+", "(", ")", "|", "[^/]", "[a-c?]", ".", "$", "^", `\b`, `\z`, "(?i)", "{2}", `\Q`, `\E`, "A", "é", `\w`, `\x`, `\C`, "#", " ",
@@ -70,7 +70,7 @@ func TestPathPatternsMatchAsWritten(t *testing.T) {
 	})
 }
 
-// isolated closes what an expression leaves open, so that it can be wrapped.
+// isolated ends an open quotation of an expression, so that it can be wrapped.
 func isolated(text string) string {
 	if strings.LastIndex(text, `\Q`) > strings.LastIndex(text, `\E`) {
 		return text + `\E`
@@ -78,7 +78,7 @@ func isolated(text string) string {
 	return text
 }
 
-// latin is a text as RE2 sees it: its bytes.
+// latin converts a text into the characters that RE2 sees: its bytes.
 func latin(s string) string {
 	var out []rune
 	for _, b := range []byte(s) {
@@ -87,7 +87,7 @@ func latin(s string) string {
 	return string(out)
 }
 
-// TestHeaderPatterns: a match anywhere, in any case.
+// TestHeaderPatterns: a value matches if it contains a match, in any case.
 func TestHeaderPatterns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawPattern(t)
@@ -109,7 +109,7 @@ func TestHeaderPatterns(t *testing.T) {
 	})
 }
 
-// FuzzParsePath: whatever is taken can be used as it is.
+// FuzzParsePath: the result for an accepted expression can be used without errors.
 func FuzzParsePath(f *testing.F) {
 	for _, s := range []string{"~/a", `~/(?i)\pL+$`, `~/\Qa`, "~/[^a]{3,}|b", "/a"} {
 		f.Add(s)

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Plugin applies a behaviour globally (no Route, no Service), to a service, to
-// a route or to both. References are ids.
+// Plugin applies a behaviour globally (without Route and Service), to a service, to a route
+// or to both. References are ids.
 type Plugin struct {
 	Name         string `json:"name" jsonschema:"maxLength=128" jsonschema_extras:"x-check=plugin"`
 	InstanceName string `json:"instance_name,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-unique=true,x-check=name"`
@@ -27,7 +27,8 @@ type Plugin struct {
 	Tags      []string        `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
-// Plugins is the kind of plugin instances; the schema of config follows from the name.
+// Plugins is the kind of plugin instances. The name of an instance determines the schema of
+// its config.
 var Plugins = rules.With(model.Rules{
 	Checks: map[string]func(any) string{
 		"plugin": pluginNameText,
@@ -47,15 +48,15 @@ var Plugins = rules.With(model.Rules{
 	},
 })
 
-// pluginType is one kind of plugin that instances can be made of.
+// pluginType is one plugin that instances can be made of.
 type pluginType struct {
 	name   string
 	config *model.Schema
-	// consumer says that an instance may be bound to a consumer.
+	// consumer is set if an instance may be bound to a consumer.
 	consumer bool
 }
 
-// pluginTypes lists the plugins there are. Adding one is adding an entry.
+// pluginTypes lists all plugins. A new plugin needs an entry here.
 var pluginTypes = []pluginType{
 	{name: PluginOAuth2, config: oauth2Schema},
 	{name: PluginKeyAuth, config: keyAuthSchema},
@@ -80,7 +81,7 @@ func pluginTypeOf(entity map[string]any) *pluginType {
 	return nil
 }
 
-// settleAnonymous stores the id of a consumer as ids are compared.
+// settleAnonymous stores the id of a consumer in lower case, in which ids are compared.
 func settleAnonymous(w *model.Write, _ time.Time) error {
 	config, _ := w.New["config"].(map[string]any)
 	if id := given(config, "anonymous"); model.IsUUID(id) {
@@ -89,7 +90,7 @@ func settleAnonymous(w *model.Write, _ time.Time) error {
 	return nil
 }
 
-// pluginConfig is the schema of the configuration of the plugin that an instance names.
+// pluginConfig returns the schema of the configuration of the plugin that an instance names.
 func pluginConfig(entity map[string]any) *model.Schema {
 	if t := pluginTypeOf(entity); t != nil {
 		return t.config
@@ -111,7 +112,7 @@ func pluginConsumer(w *model.Write) []fault.Violation {
 	return nil
 }
 
-// pluginMeetsRoute refuses an instance that its route could never run.
+// pluginMeetsRoute refuses an instance that could never run on its route.
 func pluginMeetsRoute(g model.Getter, r *model.Resource) ([]fault.Violation, error) {
 	plugin := r.Spec.(*Plugin)
 	if plugin.Route == "" {
@@ -132,8 +133,8 @@ func pluginMeetsRoute(g model.Getter, r *model.Resource) ([]fault.Violation, err
 	return violation("protocols", "must match the associated route's protocols"), nil
 }
 
-// TargetFields returns the fields that a value of [IndexTarget] stands for, in
-// the form in which entities show them.
+// TargetFields returns the fields behind a value of [IndexTarget], in the form in which
+// entities show them.
 func TargetFields(value string) map[string]any {
 	parts := strings.Split(value, " ")
 	fields := map[string]any{"name": parts[0], RefRoute: nil, RefService: nil, RefConsumer: nil}
@@ -145,9 +146,8 @@ func TargetFields(value string) map[string]any {
 	return fields
 }
 
-// AnonymousConsumer is the id or the username of the consumer that requests
-// without credentials pass as, or empty. A configuration that does not decode
-// names nobody.
+// AnonymousConsumer returns the id or the username of the consumer for requests without
+// credentials, or an empty text. It is empty if the configuration does not decode.
 func (p *Plugin) AnonymousConsumer() string {
 	var config struct {
 		Anonymous string `json:"anonymous"`
@@ -161,7 +161,7 @@ func (p *Plugin) AnonymousConsumer() string {
 	return config.Anonymous
 }
 
-// Names of plugins.
+// The names of plugins.
 const (
 	PluginOAuth2             = "oauth2"
 	PluginKeyAuth            = "key-auth"

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Candidate is one way in which a route can match: the route with one of its
-// paths, or the route itself if it has none. Each path of a route is ranked
-// individually, so a route with paths of different lengths takes several places
-// in the order of a host.
+// Candidate is one way in which a route can match: the route with one of its paths, or the
+// route alone if it has none. Each path is ranked individually, so a route with paths of
+// different lengths has several places in the order of a host.
 type Candidate struct {
 	// ID and Created are those of the route's resource.
 	ID      string
@@ -20,14 +19,14 @@ type Candidate struct {
 	Route   *Route
 	// Path is one of Route.Paths; empty if the route has none.
 	Path string
-	// Metadata marks the place at which the authorisation server metadata of
-	// the route lies (RFC 8414 section 3). Path is then that place: it and what
-	// is below it match, by any method. It ranks as the route does.
+	// Metadata is set for the authorisation server metadata of the route (RFC 8414 section
+	// 3). Path is then the path of the metadata. It and all paths below it match, by any
+	// method. The candidate ranks as the route does.
 	Metadata bool
 }
 
-// Candidates returns the ways in which a route can match, in the order of its
-// paths and without repetitions.
+// Candidates returns the ways in which a route can match, in the order of its paths and
+// without repetitions.
 func Candidates(id string, created time.Time, r *Route) []Candidate {
 	if len(r.Paths) == 0 {
 		return []Candidate{{ID: id, Created: created, Route: r}}
@@ -41,14 +40,13 @@ func Candidates(id string, created time.Time, r *Route) []Candidate {
 	return out
 }
 
-// metadataPath begins the well-known URI of an authorisation server's metadata;
-// the path of its issuer follows. Source: RFC 8414 sections 3 and 3.1.
+// metadataPath is the beginning of the well-known URI of an authorisation server's metadata.
+// The path of the issuer follows it. Source: RFC 8414 sections 3 and 3.1.
 const metadataPath = "/.well-known/oauth-authorization-server"
 
-// MetadataCandidates returns the further ways in which a route matches whose
-// plugin answers for authorisation server metadata: one for each path, or one
-// for a route without. Regular expressions have none, for their issuers cannot be
-// told.
+// MetadataCandidates returns further ways in which a route matches if its plugin answers for
+// authorisation server metadata: one for each path, or one for a route without paths. Regular
+// expressions have none, because their issuers are unknown.
 func MetadataCandidates(id string, created time.Time, r *Route) []Candidate {
 	var out []Candidate
 	for _, c := range Candidates(id, created, r) {
@@ -61,17 +59,16 @@ func MetadataCandidates(id string, created time.Time, r *Route) []Candidate {
 	return out
 }
 
-// Compare orders candidates by priority: the one that wins comes first. The
-// first difference decides: more kinds of attributes; all hosts plain; more
-// header names; regex paths before prefixes; higher regex_priority; longer
-// prefix; older route. Ids break the tie that remains, so that the order is
-// total and the same on every replica; only two equal paths of one route
-// compare as equal. A path of the place of metadata counts as a prefix.
+// Compare orders candidates by priority: the one that wins comes first. The first difference
+// decides: more kinds of attributes; only plain hosts; more header names; regex paths before
+// prefixes; higher regex_priority; longer prefix; older route. Ids break the remaining ties,
+// so that the order is total and the same on every replica. Only two equal paths of one route
+// compare as equal. A path of metadata counts as a prefix.
 func Compare(a, b Candidate) int {
 	return cmp.Or(a.Tier().Compare(b.Tier()), CompareWithin(a, b))
 }
 
-// CompareWithin is Compare for two candidates of one tier.
+// CompareWithin does the same as Compare for two candidates of one tier.
 func CompareWithin(a, b Candidate) int {
 	var order int
 	if IsRegexPath(a.Path) {
@@ -82,17 +79,16 @@ func CompareWithin(a, b Candidate) int {
 	return cmp.Or(order, a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Path, b.Path))
 }
 
-// Tier is what decides before paths are compared with each other. Among the
-// candidates of a tier without regular expressions the longer path wins, so those
-// of a tier may be looked up by path.
+// Tier holds what is compared before paths. In a tier without regular expressions the longer
+// path wins, so its candidates may be looked up by path.
 type Tier struct {
-	// Kinds counts the kinds of attributes that the route sets.
+	// Kinds is the number of kinds of attributes that the route sets.
 	Kinds int
-	// Plain says that hosts are set and none is a wildcard.
+	// Plain is set if there are hosts and none is a wildcard.
 	Plain bool
-	// Headers counts the names of headers.
+	// Headers is the number of header names.
 	Headers int
-	// Regex says that the path is a regular expression.
+	// Regex is set if the path is a regular expression.
 	Regex bool
 }
 
@@ -108,7 +104,7 @@ func (c Candidate) Tier() Tier {
 	return Tier{attributes(c.Route), plainHosts(c.Route), len(c.Route.Headers), IsRegexPath(c.Path)}
 }
 
-// first orders true before false.
+// first sorts true before false.
 func first(a, b bool) int {
 	switch {
 	case a == b:
@@ -139,9 +135,9 @@ func plainHosts(r *Route) bool {
 // IsRegexPath reports whether a path of a route is a regular expression.
 func IsRegexPath(path string) bool { return strings.HasPrefix(path, "~") }
 
-// Matchable reports what about a route the gateway cannot match, or nil. A route
-// that is not matchable must be left out as a whole: to match it without one of
-// its attributes would widen it.
+// Matchable reports what the gateway cannot match about a route, or nil. A route that is not
+// matchable must be left out completely, because matching it without one of its attributes
+// would widen it.
 func Matchable(r *Route) error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -183,19 +179,19 @@ func matchablePath(p string) error {
 	case IsRegexPath(p):
 		_, err := ParsePath(p)
 		return err
-	// A question mark or a fragment is never part of a normalised path.
+	// A normalised path never contains a question mark or a fragment.
 	case !strings.HasPrefix(p, "/") || strings.ContainsAny(p, "?#"):
 		return errors.New("it is no prefix of a path")
 	}
 	return nil
 }
 
-// secured lists protocols with TLS and their counterparts without.
+// secured lists the protocols with TLS and their counterparts without.
 var secured = [][2]string{{"https", "http"}, {"grpcs", "grpc"}, {"wss", "ws"}}
 
-// HTTPSOnly reports whether a route refuses requests that did not come by TLS:
-// its protocols contain https, grpcs or wss without the counterpart. (A route for
-// http alone does not refuse https.)
+// HTTPSOnly reports whether a route refuses requests that did not come over TLS: its
+// protocols contain https, grpcs or wss without the counterpart. (A route only for http does
+// not refuse https.)
 func HTTPSOnly(r *Route) bool {
 	return slices.ContainsFunc(secured, func(pair [2]string) bool {
 		return slices.Contains(r.Protocols, pair[0]) && !slices.Contains(r.Protocols, pair[1])

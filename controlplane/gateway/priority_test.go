@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// TestCompare lists candidates in the order in which they must win, each pair
-// for one rule, and sorts them from the reverse.
+// TestCompare lists candidates in the order in which they must win, one list for each rule,
+// and sorts them from the reverse order.
 func TestCompare(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	h := func(hosts ...string) *gateway.Route { return &gateway.Route{Hosts: hosts} }

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestReservedHeaders: no credential is looked for where the gateway writes, or
-// where the header belongs to a connection.
+// TestReservedHeaders: credentials are not taken from headers that the gateway writes or that
+// belong to a connection.
 func TestReservedHeaders(t *testing.T) {
 	refused := map[string]string{}
 	for _, name := range []string{

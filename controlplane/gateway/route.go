@@ -34,8 +34,8 @@ type Route struct {
 	Tags    []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
-// MatchedHeaders are names of headers, each with the values of which a request must
-// have one.
+// MatchedHeaders holds the values of each header name. A request must have one value of each
+// name.
 type MatchedHeaders map[string][]string
 
 // JSONSchemaExtend bounds the values.
@@ -46,8 +46,8 @@ func (MatchedHeaders) JSONSchemaExtend(s *jsonschema.Schema) {
 	values.Extras = map[string]any{"x-each-check": "header-value"}
 }
 
-// Routes is the kind of routes. What cannot be matched or served is refused, never
-// silently ignored.
+// Routes is the kind of routes. Attributes that cannot be matched or served are refused,
+// never silently ignored.
 var Routes = rules.With(model.Rules{
 	Checks: map[string]func(any) string{
 		"header-value":  headerValueText,
@@ -70,12 +70,12 @@ var Routes = rules.With(model.Rules{
 	},
 })
 
-// families are the sets of protocols that a route may combine.
+// families lists the sets of protocols that a route may combine.
 var families = [][]string{
 	{"http", "https"}, {"grpc", "grpcs"}, {"tcp", "tls", "udp"}, {"tls_passthrough"}, {"ws", "wss"},
 }
 
-// routeProtocolText refuses protocols that a gateway cannot carry.
+// routeProtocolText refuses protocols that a gateway does not support.
 func routeProtocolText(protocol string) string {
 	switch protocol {
 	case "http", "https", "grpc", "grpcs", "ws", "wss":
@@ -92,8 +92,7 @@ func handlingText(v any) string {
 	return ""
 }
 
-// keepsPath is the default of strip_path for gRPC, whose paths are names of
-// methods.
+// keepsPath switches strip_path off by default for gRPC, whose paths are names of methods.
 func keepsPath(in map[string]any) []fault.Violation {
 	given := texts(in["protocols"])
 	if _, named := in["strip_path"]; !named && (slices.Contains(given, "grpc") || slices.Contains(given, "grpcs")) {
@@ -102,8 +101,7 @@ func keepsPath(in map[string]any) []fault.Violation {
 	return nil
 }
 
-// protocolsText refuses mixed families and families that this version cannot
-// carry.
+// protocolsText refuses mixed families, and families that are not supported.
 func protocolsText(v any) string {
 	protocols := texts(v)
 	var used [][]string
@@ -127,7 +125,7 @@ func protocolsText(v any) string {
 	return ""
 }
 
-// quoted lists names in single quotes.
+// quoted puts names in single quotes.
 func quoted(names []string) string {
 	q := make([]string, len(names))
 	for i, n := range names {
@@ -194,8 +192,8 @@ func routePathText(v any) string {
 	return segmentsText(path)
 }
 
-// headersText checks the names: host has an attribute of its own, and of two
-// spellings of a name only one could count.
+// headersText checks the names. Hosts have their own attribute, and a name must not occur in
+// two spellings, because only one of them could count.
 func headersText(v any) string {
 	seen := map[string]bool{}
 	for name := range v.(map[string]any) {
@@ -223,7 +221,7 @@ func headerValueText(v any) string {
 	return headerText(v)
 }
 
-// regexText begins as tools expect it that look for bad expressions.
+// regexText begins with the words by which tools recognise bad expressions.
 func regexText(text string, err error) string {
 	return fmt.Sprintf("invalid regex: '%s' (%s)", text, err)
 }
@@ -254,8 +252,8 @@ func routeProtocols(w *model.Write) []fault.Violation {
 	return out
 }
 
-// routeMatches demands that a route selects by something; which fields can do
-// so depends on its protocols.
+// routeMatches checks that a route selects by something. Its protocols decide which fields
+// count.
 func routeMatches(w *model.Write) []fault.Violation {
 	protocols := texts(w.New["protocols"])
 	protocol, fields := "http", []string{"methods", "hosts", "headers", "paths"}

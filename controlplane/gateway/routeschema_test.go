@@ -55,8 +55,8 @@ func TestRouteViolations(t *testing.T) {
 	}
 }
 
-// TestGRPCKeepsPaths: strip_path is off for gRPC unless it is asked for, which is
-// refused, also when a route becomes one for gRPC.
+// TestGRPCKeepsPaths: strip_path is switched off for gRPC, also when a route becomes one for
+// gRPC. Switching it on is refused.
 func TestGRPCKeepsPaths(t *testing.T) {
 	for _, c := range []struct {
 		op         model.Op

@@ -4,7 +4,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// rules are what the tags of several specs mean; those of one kind stand with it.
+// rules holds the meaning of tags that several specs use. Tags of one kind are defined with
+// the kind.
 var rules = &model.Rules{
 	Checks: map[string]func(any) string{
 		"header":      headerText,

@@ -150,8 +150,8 @@ func TestURLShorthand(t *testing.T) {
 	}
 }
 
-// TestEverythingAdmittedCanBeServed fills every header value to its bound: the
-// record must still pack.
+// TestEverythingAdmittedCanBeServed: a record in which every header value has its maximum
+// length can still be packed.
 func TestEverythingAdmittedCanBeServed(t *testing.T) {
 	id, text := strings.Repeat("0", 36), strings.Repeat("x", MaxIdentity)
 	r := contract.Record{

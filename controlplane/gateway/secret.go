@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Parameters of stored client secrets: PBKDF2 (RFC 8018) with HMAC-SHA-512.
+// The parameters of stored client secrets: PBKDF2 (RFC 8018) with HMAC-SHA-512.
 const (
 	hashRounds = 10000
 	hashSalt   = 16
 	hashLength = 32
-	// maxRounds and maxHash bound the work that a stored string can ask for.
+	// maxRounds and maxHash bound the work that a stored text can cause.
 	maxRounds = 200_000
 	maxHash   = 256
 	phcScheme = "$pbkdf2-sha512$"
@@ -39,9 +39,9 @@ func hashWith(secret string, salt []byte, rounds, length int) (string, error) {
 		enc.EncodeToString(salt), enc.EncodeToString(key)), nil
 }
 
-// VerifySecret reports whether given is the secret behind stored, which is a
-// PHC string or (where hashing is off, or was switched on later) the secret
-// itself. The comparison takes constant time; an empty secret never fits.
+// VerifySecret reports whether given is the secret behind stored. stored is a PHC string or,
+// if hashing is off or was switched on later, the secret itself. The comparison takes
+// constant time; an empty secret never matches.
 func VerifySecret(stored, given string) bool {
 	if stored == "" || given == "" {
 		return false
@@ -54,8 +54,8 @@ func VerifySecret(stored, given string) bool {
 	return err == nil && subtle.ConstantTimeCompare(key, h.key) == 1
 }
 
-// Hashed reports whether a stored secret is a PHC string, and whether it has
-// the parameters that HashSecret uses today.
+// Hashed reports whether a stored secret is a PHC string, and whether it has the current
+// parameters of HashSecret.
 func Hashed(stored string) (hashed, current bool) {
 	h, ok := parseHash(stored)
 	return ok, ok && h.rounds == hashRounds && len(h.key) == hashLength

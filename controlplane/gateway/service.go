@@ -25,9 +25,9 @@ type Service struct {
 	WriteTimeout   int      `json:"write_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
 	ReadTimeout    int      `json:"read_timeout" jsonschema:"default=60000,minimum=1,maximum=2147483646"`
 	Tags           []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
-	// ClientCertificate is the id of the certificate shown to the upstream, or
-	// empty; CACertificates are the ids of the authorities that may sign it, in
-	// place of those of the proxy's system.
+	// ClientCertificate is the id of the certificate that is presented to the upstream, or
+	// empty. CACertificates are the ids of the authorities that may sign the upstream's
+	// certificate, instead of those of the proxy's system.
 	ClientCertificate string   `json:"client_certificate,omitempty" jsonschema_extras:"x-refers-to=certificate"`
 	CACertificates    []string `json:"ca_certificates,omitempty" jsonschema_extras:"x-holds=ca_certificate,x-each-check=uuid"`
 	TLSVerify         *bool    `json:"tls_verify,omitempty"`
@@ -57,7 +57,7 @@ var Services = rules.With(model.Rules{
 	},
 })
 
-// serviceProtocolText refuses protocols that are no HTTP.
+// serviceProtocolText refuses protocols that are not HTTP.
 func serviceProtocolText(v any) string {
 	switch p := v.(string); p {
 	case "tcp", "tls", "tls_passthrough", "udp":
@@ -66,14 +66,14 @@ func serviceProtocolText(v any) string {
 	return ""
 }
 
-// TLS reports whether the upstream is spoken to in TLS.
+// TLS reports whether connections to the upstream use TLS.
 func (s *Service) TLS() bool { return overTLS(s.Protocol) }
 
 func overTLS(protocol any) bool {
 	return protocol == "https" || protocol == "grpcs" || protocol == "wss"
 }
 
-// noPath keeps services of gRPC, whose paths are their methods, from having one.
+// noPath refuses paths of gRPC services, because the paths of gRPC are its methods.
 func noPath(w *model.Write) []fault.Violation {
 	if w.New["path"] == nil || w.New["protocol"] != "grpc" && w.New["protocol"] != "grpcs" {
 		return nil
@@ -88,7 +88,7 @@ func uuidText(v any) string {
 	return ""
 }
 
-// settleAuthorities stores ids as they are compared, each once.
+// settleAuthorities stores ids in lower case, in which they are compared, and each id once.
 func settleAuthorities(w *model.Write, _ time.Time) error {
 	list, ok := w.New["ca_certificates"].([]any)
 	if !ok {
@@ -128,14 +128,13 @@ func hostText(v any) string {
 	return ""
 }
 
-// namesHost reports whether host is a name that resolvers do not read as an address.
-// Rows of older versions may hold others: they are read, and refused when written.
+// namesHost reports whether host is a name that no resolver reads as an address. Rows of
+// older versions may hold other names: these are read, but refused in writes.
 func namesHost(host string) bool { return validHostname(host) && !hostname.EndsInNumber(host) }
 
-// validHostname reports whether host is made of labels as RFC 1123 section 2.1
-// has them; underscores, common in practice, are allowed. An address of IP version 4 is,
-// too, and so is the stem of a wildcard; where a name must lead to a host, it is
-// [namesHost] that is asked.
+// validHostname reports whether host consists of labels of RFC 1123 section 2.1. It also
+// allows underscores, which are common, addresses of IP version 4, and the rest of a wildcard
+// name. [namesHost] is for names that must lead to a host.
 func validHostname(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 253 {
@@ -164,8 +163,8 @@ func servicePathText(v any) string {
 	return segmentsText(path)
 }
 
-// expandURL replaces the write-only shorthand url by protocol, host, port and
-// path, all four: a URL without a path clears the path.
+// expandURL replaces the write-only shorthand url by all of protocol, host, port and path. A
+// URL without a path clears the path.
 func expandURL(in map[string]any) []fault.Violation {
 	v, ok := in["url"]
 	if !ok {

@@ -7,9 +7,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// SNI is a server name, or *. and a domain, for which a certificate is shown.
+// SNI is a server name, or "*." and a domain, for which a certificate is presented.
 type SNI struct {
-	// Name is spelled as it was written; [SNI.Server] is what is compared.
+	// Name has the spelling of its author; [SNI.Server] is used for comparisons.
 	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=sni"`
 	// Certificate is the id of the certificate.
 	Certificate string   `json:"certificate" jsonschema_extras:"x-on-delete=cascade,x-refers-to=certificate"`
@@ -38,8 +38,8 @@ func sniText(v any) string {
 	return ""
 }
 
-// Server is the name as it is compared.
+// Server returns the name in the form in which it is compared.
 func (s *SNI) Server() string { return foldServer(s.Name) }
 
-// foldServer makes the spellings of a server name one. Source: RFC 4343.
+// foldServer maps all spellings of a server name to one. Source: RFC 4343.
 func foldServer(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }

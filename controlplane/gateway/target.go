@@ -15,10 +15,10 @@ import (
 type UpstreamTarget struct {
 	// Upstream is the id of the upstream.
 	Upstream string `json:"upstream" jsonschema_extras:"x-on-delete=cascade,x-refers-to=upstream"`
-	// Target is host:port as it was written, the port always being there; an
-	// address of IP version 6 has all its digits.
+	// Target is host:port in the spelling of its author, always with the port. An address of
+	// IP version 6 has all its digits.
 	Target string `json:"target" jsonschema:"maxLength=260" jsonschema_extras:"x-check=target"`
-	// Weight is the share of requests; 0 gets none.
+	// Weight is the share of requests; a target with 0 gets none.
 	Weight int      `json:"weight" jsonschema:"default=100,minimum=0,maximum=65535"`
 	Tags   []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
@@ -51,7 +51,7 @@ func targetText(v any) string {
 	return ""
 }
 
-// settleTarget stores the port with the address.
+// settleTarget adds the port to the stored target.
 func settleTarget(w *model.Write, _ time.Time) error {
 	if a, ok := targetAddress(given(w.New, "target")); ok {
 		w.New["target"] = a.shown
@@ -59,7 +59,7 @@ func settleTarget(w *model.Write, _ time.Time) error {
 	return nil
 }
 
-// targetKeyIndex is how a target is spelled in its index; what is none stays.
+// targetKeyIndex returns the spelling of a target in its index. Other texts stay as they are.
 func targetKeyIndex(text string) string {
 	if a, ok := targetAddress(text); ok {
 		return a.folded
@@ -67,18 +67,18 @@ func targetKeyIndex(text string) string {
 	return text
 }
 
-// address is a target in its two spellings, both host:port.
+// address holds a target in two spellings, both host:port.
 type address struct {
-	// shown is that of the caller, with the port; an address of IP version 6 has
-	// all its digits, as tools send it and compare it.
+	// shown is the spelling of the caller, with the port. An address of IP version 6 has all
+	// its digits, because tools send it like that and compare it.
 	shown string
-	// folded is alike for all spellings of one target: names are in lower case,
-	// addresses in their shortest form (RFC 5952).
+	// folded is the same for all spellings of one target: names are in lower case, addresses
+	// in their shortest form (RFC 5952).
 	folded string
 }
 
-// targetAddress reads a target, also one that an older version stored and [targetText]
-// refuses now.
+// targetAddress reads a target. It also accepts targets that an older version stored and that
+// [targetText] refuses now.
 func targetAddress(text string) (a address, ok bool) {
 	host, port, ok := splitAddress(text, targetPort)
 	if !ok || port == 0 {
@@ -91,8 +91,8 @@ func targetAddress(text string) (a address, ok bool) {
 	return address{net.JoinHostPort(host, number), net.JoinHostPort(strings.ToLower(host), number)}, validHostname(host)
 }
 
-// splitAddress splits host[:port]; an address of IP version 6 with a port is
-// bracketed. The port is fallback where there is none.
+// splitAddress splits host[:port]. An address of IP version 6 with a port is in brackets.
+// Without a port, it returns fallback.
 func splitAddress(text string, fallback int) (host string, port int, ok bool) {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return text, fallback, true
@@ -111,8 +111,8 @@ func splitAddress(text string, fallback int) (host string, port int, ok bool) {
 	return host, n, err == nil && n > 0 && n <= 65535
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Older versions stored the shortest
-// form of addresses; it is read as the form that is shown.
+// UnmarshalJSON implements json.Unmarshaler. Older versions stored the shortest form of
+// addresses; it is converted to the form that is shown.
 func (t *UpstreamTarget) UnmarshalJSON(raw []byte) error {
 	type stored UpstreamTarget
 	if err := json.Unmarshal(raw, (*stored)(t)); err != nil {
@@ -124,7 +124,7 @@ func (t *UpstreamTarget) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Address is the target as host:port, alike for all its spellings.
+// Address returns the target as host:port, the same for all its spellings.
 func (t *UpstreamTarget) Address() string { return targetKeyIndex(t.Target) }
 
 // Named reports whether the target is a DNS name, which proxies resolve.
@@ -140,8 +140,8 @@ func (t *UpstreamTarget) HostPort() (host string, port int) {
 	return host, port
 }
 
-// UpstreamTargetFields returns the fields that a value of [IndexTarget] of a
-// target stands for, in the form in which entities show them.
+// UpstreamTargetFields returns the fields behind a value of a target's [IndexTarget], in the
+// form in which entities show them.
 func UpstreamTargetFields(value string) map[string]any {
 	upstream, target, _ := strings.Cut(value, " ")
 	if a, ok := targetAddress(target); ok {

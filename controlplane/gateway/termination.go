@@ -5,9 +5,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TerminationConfig is the configuration of a request-termination plugin.
-// Message and Body exclude each other; without both the text of the status is
-// the message.
+// TerminationConfig is the configuration of a request-termination plugin. Message and Body
+// exclude each other. Without both, the text of the status is the message.
 type TerminationConfig struct {
 	StatusCode  int    `json:"status_code" jsonschema:"default=503,minimum=200,maximum=599"`
 	Message     string `json:"message,omitempty" jsonschema:"maxLength=4096"`

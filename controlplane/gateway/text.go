@@ -9,18 +9,17 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Bounds, in bytes, of values that a filter puts into headers, as the tags of their
-// fields have them. Together with
-// the ids they stay below contract.MaxPacked, so that every consumer,
-// application and token that can be stored can also be served.
+// Limits, in bytes, of values that a filter puts into headers. The tags of their fields have
+// the same limits. Together with the ids they stay below contract.MaxPacked, so that every
+// consumer, application and token that can be stored can also be served.
 const (
 	MaxIdentity = 512  // username, custom_id, client_id, authenticated_userid
 	MaxScope    = 1024 // all scopes of a token, or of a plugin, together
 )
 
-// HeaderSafe reports whether a value arrives unchanged when it is sent as a
-// header value: no control characters, no blanks at the ends (they would be
-// trimmed, and one identity would look like another). Source: RFC 9110 section 5.5.
+// HeaderSafe reports whether a value arrives unchanged as a header value. It must not contain
+// control characters, or blanks at its ends: these would be trimmed, and one identity would
+// look like another. Source: RFC 9110 section 5.5.
 func HeaderSafe(s string) bool { return headerText(s) == "" }
 
 func headerText(v any) string {
@@ -34,24 +33,25 @@ func headerText(v any) string {
 	return ""
 }
 
-// connectionHeaders belong to one connection or frame a message (RFC 9110
-// sections 7.2, 7.6.1 and 8.6): what is in them is not the client's to choose.
+// connectionHeaders belong to one connection or frame a message (RFC 9110 sections 7.2, 7.6.1
+// and 8.6). Clients must not choose their values freely, so they cannot hold credentials.
 var connectionHeaders = []string{
 	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
-// CredentialHeader says why no credential can be in a header of a name, empty if
-// one can. Filters refuse every request where they are told such a name.
+// CredentialHeader says why a header of this name cannot hold a credential; empty if it can.
+// A filter that is configured with such a name refuses every request.
 func CredentialHeader(name string) string { return credentialHeaderText(name) }
 
-// credentialHeaderText refuses names of headers in which no credential can be.
-// Pseudo-headers are refused for their colon. Headers that proxies remove from
-// requests, because only gateways may say such things, hold none or a forged one.
+// credentialHeaderText refuses names of headers that cannot hold a credential. Pseudo-headers
+// are refused because of their colon. Proxies remove headers that only gateways may set from
+// requests, so in such a header no credential would arrive, or a forged one.
 func credentialHeaderText(v any) string {
 	if text := headerNameText(v); text != "" {
 		return text
 	}
-	// In capitals no spelling is the one that proxies keep.
+	// Proxies keep one exact spelling of some of these headers. In capitals, no name is
+	// exempt.
 	if contract.IsReserved([]byte(strings.ToUpper(v.(string))), false) {
 		return "must not be a header that the gateway sets: " + v.(string)
 	}
@@ -73,8 +73,8 @@ func nameText(v any) string {
 	return ""
 }
 
-// segmentsText checks what paths of services and routes have in common. Text
-// that cannot occur in a request path would never match, so it is refused.
+// segmentsText checks the common rules for paths of services and routes. It refuses text that
+// cannot occur in a request path, because it would never match.
 func segmentsText(path string) string {
 	if strings.Contains(path, "//") {
 		return "must not have empty segments"
@@ -100,7 +100,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// tagText refuses what a filter by tags could not name.
+// tagText refuses tags that a filter by tags could not name.
 func tagText(v any) string {
 	if strings.ContainsAny(v.(string), ",/") || strings.ContainsFunc(v.(string), unicode.IsControl) {
 		return "must not contain ',', '/' or control characters"
@@ -112,7 +112,7 @@ func violation(path, message string) []fault.Violation {
 	return []fault.Violation{{Path: path, Message: message}}
 }
 
-// entityViolation concerns the whole entity and no single field.
+// entityViolation returns a violation of the entity as a whole.
 func entityViolation(message string) []fault.Violation { return violation("", message) }
 
 // given returns the text of a normalised field, or "".

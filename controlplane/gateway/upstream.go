@@ -12,14 +12,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Algorithms by which an upstream chooses a target.
+// The algorithms by which an upstream chooses a target.
 const (
 	RoundRobin        = "round-robin"
 	LeastConnections  = "least-connections"
 	ConsistentHashing = "consistent-hashing"
 )
 
-// What consistent hashing hashes; HashNone chooses at random.
+// The inputs of consistent hashing; HashNone chooses at random.
 const (
 	HashNone     = "none"
 	HashConsumer = "consumer"
@@ -30,12 +30,13 @@ const (
 	HashQueryArg = "query_arg"
 )
 
-// Upstream spreads the requests of the services whose host is its name over its
-// targets.
+// Upstream distributes the requests of services over its targets. It serves the services
+// whose host is its name.
 type Upstream struct {
 	Name      string `json:"name" jsonschema:"maxLength=253" jsonschema_extras:"x-unique=true,x-check=upstream-name"`
 	Algorithm string `json:"algorithm" jsonschema:"default=round-robin,enum=consistent-hashing,enum=least-connections,enum=round-robin,enum=latency" jsonschema_extras:"x-check=algorithm"`
-	// HashOn is what is hashed, HashFallback what is where a request lacks that.
+	// HashOn is the input of the hash. HashFallback replaces it for requests without that
+	// input.
 	HashOn               string `json:"hash_on" jsonschema:"default=none,enum=none,enum=consumer,enum=ip,enum=header,enum=cookie,enum=path,enum=query_arg,enum=uri_capture" jsonschema_extras:"x-check=hash-input"`
 	HashFallback         string `json:"hash_fallback" jsonschema:"default=none,enum=none,enum=consumer,enum=ip,enum=header,enum=cookie,enum=path,enum=query_arg,enum=uri_capture" jsonschema_extras:"x-check=hash-input"`
 	HashOnHeader         string `json:"hash_on_header,omitempty" jsonschema:"maxLength=128" jsonschema_extras:"x-check=header-name"`
@@ -44,24 +45,25 @@ type Upstream struct {
 	HashOnCookiePath     string `json:"hash_on_cookie_path,omitempty" jsonschema:"default=/,maxLength=1024" jsonschema_extras:"x-check=path"`
 	HashOnQueryArg       string `json:"hash_on_query_arg,omitempty" jsonschema:"maxLength=256" jsonschema_extras:"x-check=query-arg"`
 	HashFallbackQueryArg string `json:"hash_fallback_query_arg,omitempty" jsonschema:"maxLength=256" jsonschema_extras:"x-check=query-arg"`
-	// HashOnURICapture and HashFallbackURICapture are known so that they are refused
-	// as what they are.
+	// HashOnURICapture and HashFallbackURICapture are known, so that they are refused with a
+	// precise error.
 	HashOnURICapture       model.Virtual[string] `json:"hash_on_uri_capture,omitzero" jsonschema_extras:"x-null=true"`
 	HashFallbackURICapture model.Virtual[string] `json:"hash_fallback_uri_capture,omitzero" jsonschema_extras:"x-null=true"`
 	// Slots is the size of the hash ring.
 	Slots        int          `json:"slots" jsonschema:"default=10000,minimum=10,maximum=65536"`
 	Healthchecks Healthchecks `json:"healthchecks"`
-	// HostHeader is the Host of requests to targets, and the name that they must have in
-	// TLS; empty means the target's name, or the service's host if it is an address.
+	// HostHeader is the Host of requests to targets, and the name that their certificates
+	// must have. If it is empty, it is the target's name, or the service's host if the target
+	// is an address.
 	HostHeader string `json:"host_header,omitempty" jsonschema:"maxLength=260" jsonschema_extras:"x-check=host-header"`
-	// ClientCertificate is the id of the certificate that is shown to targets
-	// where the service names none.
+	// ClientCertificate is the id of the certificate that is presented to targets if the
+	// service names none.
 	ClientCertificate string   `json:"client_certificate,omitempty" jsonschema_extras:"x-refers-to=certificate"`
 	UseSRVName        bool     `json:"use_srv_name" jsonschema:"default=false" jsonschema_extras:"x-check=no-srv"`
 	Tags              []string `json:"tags,omitempty" jsonschema:"uniqueItems=true,maxLength=256" jsonschema_extras:"x-listed=true,x-each-check=tag"`
 }
 
-// Types of health checks.
+// The types of health checks.
 const (
 	CheckHTTP  = "http"
 	CheckHTTPS = "https"
@@ -70,22 +72,22 @@ const (
 	CheckGRPCS = "grpcs"
 )
 
-// Healthchecks say which targets get requests.
+// Healthchecks decide which targets get requests.
 type Healthchecks struct {
 	Active  ActiveCheck  `json:"active"`
 	Passive PassiveCheck `json:"passive"`
-	// Threshold is the least share of healthy targets, in percent, with which
-	// the upstream serves at all.
+	// Threshold is the least share of healthy targets, in percent, with which the upstream
+	// serves requests.
 	Threshold float64 `json:"threshold" jsonschema:"default=0,minimum=0,maximum=100"`
 }
 
-// ActiveCheck probes targets. Times are in seconds; probes are off while both
-// intervals are 0. A Timeout of more than a minute counts as a minute.
+// ActiveCheck probes targets. Times are in seconds. Probes are off while both intervals are
+// 0. A Timeout of more than a minute counts as a minute.
 type ActiveCheck struct {
 	Type    string  `json:"type" jsonschema:"default=http,enum=tcp,enum=http,enum=https,enum=grpc,enum=grpcs"`
 	Timeout float64 `json:"timeout" jsonschema:"default=1,minimum=0,maximum=65535" jsonschema_extras:"x-check=positive"`
-	// Concurrency has no effect: proxies have no bound of the targets that they probe
-	// at once. It is kept and shown for the tools that set it.
+	// Concurrency has no effect, because proxies do not bound how many targets they probe at
+	// once. It is stored and shown for the tools that set it.
 	Concurrency            int             `json:"concurrency" jsonschema:"default=10,minimum=1,maximum=2147483648"`
 	HTTPPath               string          `json:"http_path" jsonschema:"default=/,maxLength=1024" jsonschema_extras:"x-check=path"`
 	HTTPSSNI               string          `json:"https_sni,omitempty" jsonschema:"maxLength=253" jsonschema_extras:"x-check=host"`
@@ -95,23 +97,23 @@ type ActiveCheck struct {
 	Unhealthy              ProbedUnhealthy `json:"unhealthy"`
 }
 
-// PassiveCheck judges targets by the answers to requests.
+// PassiveCheck judges targets by their answers to requests.
 type PassiveCheck struct {
 	Type      string        `json:"type" jsonschema:"default=http,enum=tcp,enum=http,enum=https,enum=grpc,enum=grpcs"`
 	Healthy   UsedHealthy   `json:"healthy"`
 	Unhealthy UsedUnhealthy `json:"unhealthy"`
 }
 
-// ProbedHealthy is what makes a target healthy by probes: this many successes in a row;
-// 0 is never. Interval is that between probes of an unhealthy target, 0 for none.
+// ProbedHealthy says after how many successful probes in a row a target becomes healthy; 0
+// means never. Interval is the time between probes of an unhealthy target, 0 for no probes.
 type ProbedHealthy struct {
 	Interval     float64 `json:"interval" jsonschema:"default=0,minimum=0,maximum=65535" jsonschema_extras:"x-check=interval"`
 	HTTPStatuses []int   `json:"http_statuses" jsonschema:"default=200,default=302,minimum=100,maximum=599"`
 	Successes    int     `json:"successes" jsonschema:"default=0,minimum=0,maximum=255"`
 }
 
-// ProbedUnhealthy is what makes a target unhealthy by probes: this many failures of a
-// sort in a row; 0 is never. Interval is that between probes of a healthy target.
+// ProbedUnhealthy says after how many failed probes of one sort in a row a target becomes
+// unhealthy; 0 means never. Interval is the time between probes of a healthy target.
 type ProbedUnhealthy struct {
 	Interval     float64 `json:"interval" jsonschema:"default=0,minimum=0,maximum=65535" jsonschema_extras:"x-check=interval"`
 	HTTPStatuses []int   `json:"http_statuses" jsonschema:"default=429,default=404,default=500,default=501,default=502,default=503,default=504,default=505,minimum=100,maximum=599"`
@@ -120,14 +122,14 @@ type ProbedUnhealthy struct {
 	Timeouts     int     `json:"timeouts" jsonschema:"default=0,minimum=0,maximum=255"`
 }
 
-// UsedHealthy is what makes a target healthy by its answers. Whatever is no failure ends
-// a row of failures, so that these statuses have no effect of their own.
+// UsedHealthy says which answers make a target healthy. Every answer that is not a failure
+// ends a row of failures, so these statuses have no effect of their own.
 type UsedHealthy struct {
 	HTTPStatuses []int `json:"http_statuses" jsonschema:"default=200,default=201,default=202,default=203,default=204,default=205,default=206,default=207,default=208,default=226,default=300,default=301,default=302,default=303,default=304,default=305,default=306,default=307,default=308,minimum=100,maximum=599"`
 	Successes    int   `json:"successes" jsonschema:"default=0,minimum=0,maximum=255"`
 }
 
-// UsedUnhealthy is what makes a target unhealthy by its answers.
+// UsedUnhealthy says which answers make a target unhealthy.
 type UsedUnhealthy struct {
 	HTTPStatuses []int `json:"http_statuses" jsonschema:"default=429,default=500,default=503,minimum=100,maximum=599"`
 	HTTPFailures int   `json:"http_failures" jsonschema:"default=0,minimum=0,maximum=255"`
@@ -161,7 +163,7 @@ var Upstreams = rules.With(model.Rules{
 	},
 }).Describe(Upstream{}, model.Kind{
 	Name: "upstream", Path: "upstreams", Scoping: model.ControlPlane, Class: model.Config,
-	Secrets: []string{"/healthchecks/active/headers"}, // Authorization may be one
+	Secrets: []string{"/healthchecks/active/headers"}, // Authorization may be among them
 	Schema: &model.Schema{
 		Key: "name", KeyIndex: strings.ToLower, CreatedUnit: time.Second, Updated: true,
 		Checks: []model.Check{
@@ -191,7 +193,7 @@ func positiveText(v any) string {
 	return ""
 }
 
-// longText refuses intervals that would do nothing but probe.
+// longText refuses intervals so short that they would overload targets with probes.
 func longText(v any) string {
 	if n := v.(float64); n > 0 && n < 0.1 {
 		return "value should be 0 or at least 0.1"
@@ -209,7 +211,7 @@ func headerNamesText(v any) string {
 	return ""
 }
 
-// unsupported refuses one value by name and says why.
+// unsupported refuses one value and says why.
 func unsupported(value, why string) func(any) string {
 	return func(v any) string {
 		if v == value {
@@ -255,7 +257,7 @@ func queryArgText(v any) string {
 	return headerText(v)
 }
 
-// needsWith demands one field where another has a value.
+// needsWith requires a field if another one has a value.
 func needsWith(field, value, needed string) func(*model.Write) []fault.Violation {
 	return func(w *model.Write) []fault.Violation {
 		if w.New[field] != value || w.New[needed] != nil {
@@ -266,7 +268,7 @@ func needsWith(field, value, needed string) func(*model.Write) []fault.Violation
 	}
 }
 
-// distinctHashes refuses a fallback that could never be of use.
+// distinctHashes refuses a fallback that could never be used.
 func distinctHashes(w *model.Write) []fault.Violation {
 	on, fallback := given(w.New, "hash_on"), given(w.New, "hash_fallback")
 	same := func(what string) []fault.Violation {
@@ -294,8 +296,8 @@ func distinctHashes(w *model.Write) []fault.Violation {
 	return nil
 }
 
-// hashingThreshold refuses what a hash ring does not know: it would spread the
-// requests over all targets where it should serve none.
+// hashingThreshold refuses a threshold with a hash ring. A ring ignores it, and would spread
+// the requests over all targets when it should serve none.
 func hashingThreshold(w *model.Write) []fault.Violation {
 	checks, _ := w.New["healthchecks"].(map[string]any)
 	if w.New["algorithm"] != ConsistentHashing || checks["threshold"] == float64(0) {

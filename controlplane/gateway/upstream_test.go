@@ -113,9 +113,8 @@ func TestTargetAddresses(t *testing.T) {
 	}
 }
 
-// TestSpellingsOfOneTarget: rows of an older version, which hold folded names and
-// short addresses, are found under the same value of the index and shown as those
-// of this one.
+// TestSpellingsOfOneTarget: rows of an older version hold folded names and short addresses.
+// They are found under the same index value, and shown like rows of this version.
 func TestSpellingsOfOneTarget(t *testing.T) {
 	for _, tc := range []struct{ stored, shown, folded string }{
 		{"[::1]:80", "[0000:0000:0000:0000:0000:0000:0000:0001]:80", "[::1]:80"},
@@ -142,7 +141,7 @@ func TestSpellingsOfOneTarget(t *testing.T) {
 	}
 }
 
-// FuzzTargetAddress: what is accepted can be dialled, and is its own spelling.
+// FuzzTargetAddress: an accepted target can be dialled, and its spelling is stable.
 func FuzzTargetAddress(f *testing.F) {
 	for _, text := range []string{"10.0.0.1", "[::1]:80", "a.test:8000", "a:", "[", "::"} {
 		f.Add(text)
@@ -222,7 +221,7 @@ func curveKey(t *testing.T, c elliptic.Curve) crypto.Signer {
 func TestCertificates(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	one, oneKey := selfSigned(t, curveKey(t, elliptic.P256()), false, later)
-	two, twoKey := selfSigned(t, curveKey(t, elliptic.P384()), false, time.Unix(1, 0)) // expired ones are shown
+	two, twoKey := selfSigned(t, curveKey(t, elliptic.P384()), false, time.Unix(1, 0)) // expired certificates are presented as well
 	small, smallKey := selfSigned(t, curveKey(t, elliptic.P224()), false, later)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

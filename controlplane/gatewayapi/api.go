@@ -21,34 +21,33 @@ import (
 // HeaderRevision carries the store revision of a write.
 const HeaderRevision = "X-Mesh-Revision"
 
-// Progress knows how far proxies are. Wait returns the document of GET
-// /revisions/{rev} once nothing waits for the revision any more or ctx is over;
-// a context that is over is no error. A NotFound fault says which revision is the
-// newest.
+// Progress tells how far proxies are. Wait returns the document of GET /revisions/{rev} when
+// nothing waits for the revision any more, or when ctx ends, which is not an error. A
+// NotFound fault names the newest revision.
 type Progress interface {
 	Wait(ctx context.Context, revision uint64) (any, error)
 }
 
-// Collection is one kind as this API offers it.
+// Collection is one kind in this API.
 type Collection struct {
 	Kind *model.Kind
-	// Nested is what the collection is called below an owner; Kind.Path if empty.
+	// Nested is the name of the collection below an owner; Kind.Path if it is empty.
 	Nested string
 	// Total adds the number of all resources to pages.
 	Total bool
-	// Filters are query parameters that pick at most one resource by the unique
-	// index of the same name.
+	// Filters are query parameters that select at most one resource, by the unique index of
+	// the same name.
 	Filters []string
-	// PlainMissing answers a PATCH of nothing without the error document.
+	// PlainMissing answers a PATCH of a missing resource without the error document.
 	PlainMissing bool
-	// Composite explains values of indexes that are no single field.
+	// Composite explains values of indexes that stand for several fields.
 	Composite map[string]func(value string) map[string]any
 }
 
-// Collections are the kinds of the gateway.
+// Collections returns the collections of the gateway.
 func Collections() []Collection { return CollectionsOf(gateway.Kinds()) }
 
-// CollectionsOf are the kinds among some that are entities.
+// CollectionsOf returns the collections for those kinds that are entities.
 func CollectionsOf(kinds []*model.Kind) (list []Collection) {
 	for _, k := range kinds {
 		if k.Schema != nil {
@@ -60,8 +59,8 @@ func CollectionsOf(kinds []*model.Kind) (list []Collection) {
 	return list
 }
 
-// peculiar is what this API does with some kinds and not with others, because its clients
-// know them so. A new kind needs no entry.
+// peculiar holds special behaviour for some kinds, which clients of this API expect. A new
+// kind needs no entry.
 var peculiar = map[*model.Kind]Collection{
 	gateway.Consumers:    {Filters: []string{gateway.IndexCustomID}},
 	gateway.Plugins:      {PlainMissing: true, Composite: map[string]func(string) map[string]any{gateway.IndexTarget: gateway.TargetFields}},
@@ -71,11 +70,11 @@ var peculiar = map[*model.Kind]Collection{
 	gateway.Targets:      {Composite: map[string]func(string) map[string]any{gateway.IndexTarget: gateway.UpstreamTargetFields}},
 }
 
-// nested is the segment of the collection below an owner.
+// nested returns the path segment of the collection below an owner.
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
-// Options are what an API is made of. Guard, Token, Revocations, Proxies, Nodes,
-// Conditions, Dumps, ReadOnly and Scope may be left out.
+// Options configure an API. Guard, Token, Revocations, Proxies, Nodes, Conditions, Dumps,
+// ReadOnly and Scope are optional.
 type Options struct {
 	Store       store.Store
 	Gate        *admit.Gate
@@ -85,27 +84,24 @@ type Options struct {
 	Now         func() time.Time
 	// Version is shown at /.
 	Version string
-	// Scope is the control plane served; [model.DefaultControlPlane] if empty.
+	// Scope is the served control plane; [model.DefaultControlPlane] if it is empty.
 	Scope string
-	// Guard protects a loopback listener without authentication; nil where
-	// callers are authenticated before they get here.
+	// Guard protects a loopback listener without authentication. It is nil if callers are
+	// authenticated before.
 	Guard *httpkit.BrowserGuard
 	// Token, if set, is the bearer token that every request must carry.
 	Token string
-	// Revocations takes tokens away in bulk; without it the endpoints that do
-	// so do not exist.
+	// Revocations revokes tokens in bulk. Without it, these endpoints do not exist.
 	Revocations Revocations
-	// Proxies tells how gateways see targets; without it the health of targets is
-	// not checked.
+	// Proxies tells how gateways see targets. Without it, targets have no health.
 	Proxies Proxies
-	// Nodes knows every node; without it the endpoints about nodes do not exist.
+	// Nodes knows all nodes. Without it, the endpoints about nodes do not exist.
 	Nodes Nodes
-	// Conditions serves GET /conditions; without it that does not exist.
+	// Conditions serves GET /conditions, which does not exist without it.
 	Conditions http.HandlerFunc
-	// Dumps shows what nodes hold; without it the endpoint that does so does not exist.
+	// Dumps shows the configuration that nodes hold. Without it, the endpoint does not exist.
 	Dumps Dumps
-	// ReadOnly, if set, says why nothing can be written; writes are answered 405
-	// with it.
+	// ReadOnly, if set, says why nothing can be written. Writes are answered with it and 405.
 	ReadOnly string
 }
 
@@ -113,7 +109,7 @@ type Options struct {
 type API struct {
 	Options
 	byKind map[string]Collection
-	// description is the OpenAPI document as it is served.
+	// description returns the OpenAPI document that is served.
 	description func() ([]byte, error)
 }
 
@@ -133,7 +129,7 @@ func New(o Options) *API {
 	return a
 }
 
-// refuse answers those who may not call an endpoint, or not like that.
+// refuse answers a caller who may not call an endpoint, or not in this way.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if fault.Is(err, fault.Invalid) {
 		a.fail(w, r, badOption(err), call{})
@@ -142,7 +138,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	httpkit.RefuseMessage(w, r, err)
 }
 
-// Handler returns the handler of every endpoint.
+// Handler returns the handler of all endpoints.
 func (a *API) Handler() http.Handler {
 	router := httpkit.NewRouter(a.Endpoints(), a.refuse)
 	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +148,8 @@ func (a *API) Handler() http.Handler {
 		}
 		router.ServeHTTP(w, r)
 	})
-	// Whoever passed the guard and showed the token, if there is one, administrates.
+	// Everybody who passes the guard and shows the token, if there is one, is an
+	// administrator.
 	identify := httpkit.Everybody(model.Administrator())
 	if a.Token != "" {
 		identify = httpkit.Bearer(a.Token, tokenHolder)
@@ -164,16 +161,16 @@ func (a *API) Handler() http.Handler {
 	return h
 }
 
-// tokenHolder is whoever shows the administration token.
+// tokenHolder is a caller with the administration token.
 var tokenHolder = model.Actor{Kind: model.ActorToken, Name: "administration", Groups: []string{model.GroupAdministrator}}
 
-// revision tells client and log where a write stands.
+// revision adds the revision of a write to the answer and to the log.
 func revision(w http.ResponseWriter, r *http.Request, c store.Commit) {
 	httpkit.EntryOf(r.Context()).Revision = c.Revision
 	w.Header().Set(HeaderRevision, strconv.FormatUint(c.Revision, 10))
 }
 
-// reply writes a document; a failure to encode it is for the log.
+// reply writes a document, and logs a failure to encode it.
 func reply(w http.ResponseWriter, r *http.Request, status int, document any) {
 	if err := httpkit.WriteJSON(w, status, document); err != nil {
 		httpkit.EntryOf(r.Context()).Cause = err

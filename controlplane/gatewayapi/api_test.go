@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// revoker fails on demand.
+// revoker is a revoker that can fail.
 type revoker struct {
 	admittest.Revoker
 	mu   sync.Mutex
@@ -102,8 +102,8 @@ func setupWith(t testing.TB, adjust func(*gatewayapi.Options)) *fixture {
 	return &fixture{t: t, api: api, handler: h, revoker: r, store: s}
 }
 
-// do performs a request; body is JSON if it starts with a brace, else a form.
-// The answer must be one that the OpenAPI document promises.
+// do sends a request; body is JSON if it starts with a brace, and a form otherwise. The
+// answer must conform to the OpenAPI document.
 func (f *fixture) do(method, target, body string) *httptest.ResponseRecorder {
 	f.t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -124,8 +124,8 @@ func (f *fixture) serve(r *http.Request) *httptest.ResponseRecorder {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := httptest.NewRecorder()
 	f.handler.ServeHTTP(w, r)
-	// Forms are of no type, members that mean nothing are in no document, and what the path
-	// of a PUT says need not be in its body.
+	// Forms have no types, unknown members are not in the document, and the body of a PUT
+	// need not repeat its path.
 	loose := r.Method == http.MethodPut || r.Header.Get("Content-Type") != "application/json" || r.URL.Query().Has(httpkit.ArgFieldValidation)
 	contractOf(f.t, f.api).Conforms(f.t, r, string(body), loose, w)
 	return w
@@ -139,7 +139,7 @@ var (
 	hashes  = regexp.MustCompile(`\$pbkdf2-sha512\$[^"]+`)
 )
 
-// scriptOptions are the options under which scripts run.
+// scriptOptions are the options with which scripts run.
 var scriptOptions = map[string]func(*gatewayapi.Options){
 	"changes.script":   func(*gatewayapi.Options) {},
 	"consumers.script": func(*gatewayapi.Options) {},
@@ -158,10 +158,9 @@ var scriptOptions = map[string]func(*gatewayapi.Options){
 	"tool.script":      func(*gatewayapi.Options) {},
 }
 
-// TestTranscripts runs the scripts in testdata: lines "METHOD path [body]",
-// each followed in the golden file by what was answered. {name} stands for the
-// id in the answer of the last line that began with "name=", <cert> and <key>
-// for a certificate and its key.
+// TestTranscripts runs the scripts in testdata. They consist of lines "METHOD path [body]";
+// the golden file has the answer after each. {name} is replaced by the id in the answer to
+// the last line that began with "name=", <cert> and <key> by a certificate and its key.
 func TestTranscripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(scripts) == 0 {
@@ -224,12 +223,12 @@ func transcript(t *testing.T, f *fixture, script string) string {
 	return out.String()
 }
 
-// lastID cuts an entity down to its own id: references come as objects.
+// lastID removes references, which are objects, so that only the entity's own id is left.
 func lastID(body string) string {
 	return regexp.MustCompile(`:\{"id":"[^"]+"\}`).ReplaceAllString(body, `:null`)
 }
 
-// allow shows the headers that belong to an answer.
+// allow shows the relevant headers of an answer.
 func allow(w *httptest.ResponseRecorder) string {
 	if n := len(w.Header().Values("Warning")); n > 0 {
 		return fmt.Sprintf(" [%d warnings]", n)

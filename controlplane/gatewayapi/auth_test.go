@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestToken: with a token there is no endpoint, no method and no path that
-// answers without it, and names in Host do not matter any more.
+// TestToken: if a token is configured, every endpoint, method and path requires it, and the
+// name in Host does not matter any more.
 func TestToken(t *testing.T) {
 	const token = "a-token-for-this-test"
 	f := setupWith(t, func(o *gatewayapi.Options) {
@@ -45,8 +45,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestRouterEnforces calls every route with a handler that checks nothing, without
-// a token, with a wrong and with the right one: what the route declares decides.
+// TestRouterEnforces calls every route with a handler that checks nothing, without a token,
+// with a wrong one and with the right one. Only the declaration of the route decides.
 func TestRouterEnforces(t *testing.T) {
 	f := setupWith(t, func(o *gatewayapi.Options) { o.Revocations = &revocations{} })
 	ran := false

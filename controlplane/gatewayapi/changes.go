@@ -20,7 +20,7 @@ func (a *API) changesEndpoint() httpkit.Endpoint {
 	e := answering(endpoint(http.MethodGet, "/changes", "Who changed what", a.changes), schemaChanges)
 	e.Contract.Query = []httpkit.Parameter{
 		{Name: changes.ParamSince, Type: "integer", Summary: "Only what was committed after this revision, the oldest first; without it the newest come first"},
-		{Name: changes.ParamKind, Type: "string", Summary: "Only resources of this kind, such as route or plugins"},
+		{Name: changes.ParamKind, Type: "string", Summary: "Only resources of this kind, such as route or plugins; with ! before it, such as !plugins, all but those"},
 		{Name: changes.ParamScope, Type: "string", Summary: "Only this control plane; this API knows its own only"},
 		{Name: changes.ParamActor, Type: "string", Summary: "Only changes of this actor: a name, or user:, token:, node: or system: and a name"},
 		{Name: changes.ParamTokens, Type: "boolean", Summary: "Changes of access tokens, too, which are left out otherwise unless kind asks for them"},

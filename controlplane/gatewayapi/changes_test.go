@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// changePage is what a test reads of a page.
+// changePage holds the parts of a page that tests need.
 type changePage struct {
 	Data []struct {
 		Number uint64
@@ -34,7 +34,7 @@ func (f *fixture) changes(target string) (p changePage) {
 	return p
 }
 
-// TestPagesOfChangesWhileOthersWrite: nothing is missed, and nothing seen twice.
+// TestPagesOfChangesWhileOthersWrite: no change is missed or seen twice.
 func TestPagesOfChangesWhileOthersWrite(t *testing.T) {
 	changestest.PagesWhileOthersWrite(t, func(t *testing.T) changestest.API {
 		f := setup(t, nil)
@@ -51,8 +51,8 @@ func TestPagesOfChangesWhileOthersWrite(t *testing.T) {
 	})
 }
 
-// TestChangesOfThisControlPlane: a mesh of the same name and other control planes are
-// not shown.
+// TestChangesOfThisControlPlane: changes of a mesh with the same name, and of other control
+// planes, are not shown.
 func TestChangesOfThisControlPlane(t *testing.T) {
 	f := setup(t, nil)
 	if _, err := f.store.Update(t.Context(), model.Config, func(tx store.Tx) error {
@@ -84,8 +84,8 @@ func TestChangesAreForAdministrators(t *testing.T) {
 	}
 }
 
-// TestLogNamesTheResource: the line of a request says who did what to which resource,
-// by its id, and never by a key from a path, which may be a token.
+// TestLogNamesTheResource: the log line of a request says who did what to which resource. It
+// has the id of the resource and never a key from a path, which may be a token.
 func TestLogNamesTheResource(t *testing.T) {
 	f := setup(t, nil)
 	f.do("POST", "/consumers", `{"id":"b0000000-0000-4000-8000-000000000000","username":"bob"}`)

@@ -11,27 +11,26 @@ import (
 	"github.com/google/uuid"
 )
 
-// cursorSum is how many bytes of a hash tell a cursor that was cut, changed or
-// taken from another list. It is no secret: a cursor gives access to nothing.
+// cursorSum is the number of bytes of a hash that detects a cursor which was cut, changed or
+// taken from another list. It need not be secret, because a cursor gives access to nothing.
 const cursorSum = 8
 
-// cursor returns the offset after the resource with the given id. It names a
-// place in the order of ids and not a number of rows, so that what is created or
-// deleted meanwhile moves nothing else to another page. What the pages before it have
-// left out goes along.
+// cursor returns the offset after the resource with the given id. It is a position in the
+// order of ids and not a number of rows, so that creations and deletions between two pages
+// move nothing else to another page. It also holds what the pages so far have left out.
 func cursor(list, after string, g gaps) string {
 	id := uuid.MustParse(after)
 	return base64.RawURLEncoding.EncodeToString(slices.Concat(id[:], cursorMark(list, id, g.String()), []byte(g.String())))
 }
 
-// cursorMark binds an id to the list in which it is a place.
+// cursorMark returns a hash that binds an id to its list.
 func cursorMark(list string, id uuid.UUID, missing string) []byte {
 	sum := sha256.Sum256([]byte(list + "\n" + id.String() + missing))
 	return sum[:cursorSum]
 }
 
-// readCursor returns the id after which a page starts, and what those before it have
-// left out.
+// readCursor returns the id after which a page starts, and what the pages before it have left
+// out.
 func readCursor(list, offset string) (after string, g gaps, err error) {
 	if offset == "" {
 		return "", g, nil

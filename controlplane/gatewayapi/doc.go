@@ -1,20 +1,18 @@
-// Package gatewayapi is the administration API of the gateway: services, routes,
-// consumers, plugins, OAuth applications and tokens. Every path, body, error
-// and page follows from the kinds, their references and their schemas; adding
-// a kind is adding a [Collection].
+// Package gatewayapi is the administration API of the gateway: services, routes, consumers,
+// plugins, OAuth applications and tokens. Every path, body, error and page follows from the
+// kinds, their references and their schemas. A new kind needs only a [Collection].
 //
-// Callers prove who they are by a bearer token, if one is configured. Without
-// it the API is meant for loopback, which is where the program opens it by
-// default, and there it sits behind [httpkit.BrowserGuard]: requests that a web
-// page of another origin could cause are refused. For the same reason
-// Access-Control-Allow-Origin is not sent to everybody, as older gateways do,
-// but only to configured origins.
+// Callers authenticate with a bearer token, if one is configured. Without it the API is meant
+// for loopback, where the program opens it by default. There [httpkit.BrowserGuard] refuses
+// requests that a web page of another origin could cause. For the same reason
+// Access-Control-Allow-Origin is sent only to configured origins, and not to everybody as by
+// older gateways.
 //
-// The OpenAPI document at /openapi.json and the descriptions below /schemas
-// follow from the endpoints and the schemas of the kinds.
+// The OpenAPI document at /openapi.json and the descriptions below /schemas follow from the
+// endpoints and the schemas of the kinds.
 //
-// Every write answers the header X-Mesh-Revision; GET /revisions/{rev} tells
-// when proxies hold it.
+// The answer to every write has the header X-Mesh-Revision. GET /revisions/{rev} tells when
+// proxies have the revision.
 //
 // Source: requirement "Administration endpoints used with the plugin".
 package gatewayapi

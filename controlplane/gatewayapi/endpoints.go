@@ -10,15 +10,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Names of path values.
+// The names of path values.
 const (
 	pathKey   = "key"
 	pathOwner = "owner"
 )
 
-// Endpoints lists every endpoint of the API: the collections, each below those
-// that its references point to, the target of each reference, and a few of
-// their own.
+// Endpoints lists all endpoints of the API: the collections, also below the targets of their
+// references, the target of each reference, and some others.
 func (a *API) Endpoints() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	for _, c := range a.Collections {
@@ -46,7 +45,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	return append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
 }
 
-// refuseWrites lets the endpoints that write say why they do not.
+// refuseWrites makes the endpoints that write refuse with the reason.
 func (a *API) refuseWrites(list []httpkit.Endpoint) {
 	for i := range list {
 		if list[i].Method == http.MethodGet {
@@ -60,7 +59,7 @@ func (a *API) refuseWrites(list []httpkit.Endpoint) {
 	}
 }
 
-// nested offers c below the resource that its reference points to.
+// nested offers c below the target of its reference.
 func (a *API) nested(c, owner Collection, ref model.Ref) []httpkit.Endpoint {
 	p := place{api: a, collection: c, nested: true, address: func(r *http.Request) admit.Address {
 		return admit.Address{
@@ -71,7 +70,7 @@ func (a *API) nested(c, owner Collection, ref model.Ref) []httpkit.Endpoint {
 	return p.endpoints("/" + owner.Kind.Path + "/{" + pathOwner + "}/" + c.nested())
 }
 
-// foreign offers the target of a reference below the resource that refers.
+// foreign offers the target of a reference below the resource that refers to it.
 func (a *API) foreign(c, target Collection, ref model.Ref) []httpkit.Endpoint {
 	p := place{api: a, collection: target, nested: true, address: func(r *http.Request) admit.Address {
 		return admit.Address{
@@ -94,11 +93,11 @@ func (a *API) foreign(c, target Collection, ref model.Ref) []httpkit.Endpoint {
 type place struct {
 	api        *API
 	collection Collection
-	// nested places have an owner that may be missing too, which is why they
-	// say no more than that something was not found.
+	// nested places have an owner, which may be missing too. So they answer only that
+	// something was not found.
 	nested  bool
 	address func(*http.Request) admit.Address
-	// sources, if set, says where its lists come from instead of the address.
+	// sources, if set, returns the source of lists instead of address.
 	sources func(store.Reader, *http.Request) (source, error)
 }
 
@@ -122,7 +121,7 @@ func (p place) endpoints(path string) []httpkit.Endpoint {
 	)...)
 }
 
-// about lets the log say which kind the endpoints are about.
+// about names the kind of the endpoints for the log.
 func (p place) about(list ...httpkit.Endpoint) []httpkit.Endpoint {
 	for i := range list {
 		list[i] = list[i].About(p.collection.Kind.Name)
@@ -130,7 +129,7 @@ func (p place) about(list ...httpkit.Endpoint) []httpkit.Endpoint {
 	return list
 }
 
-// lists, reads and writes state what an endpoint of this place takes and answers.
+// lists, reads and writes set the contract of an endpoint of this place.
 func (p place) lists(e httpkit.Endpoint) httpkit.Endpoint {
 	e.Contract.Query = []httpkit.Parameter{
 		{Name: "size", Type: "integer", Summary: "How many, 1 to 1000; 100 if not given"},
@@ -172,14 +171,14 @@ func (p place) writes(e httpkit.Endpoint, status int) httpkit.Endpoint {
 	return e
 }
 
-// always are the answers that every endpoint may give: a query that cannot be
-// read, the guard's, an unexpected failure, a request that took too long.
+// always lists the answers that every endpoint may give: the query cannot be read, the guard
+// refuses, an unexpected failure, the request took too long.
 var always = map[int]string{
 	http.StatusBadRequest: schemaError, http.StatusForbidden: schemaError,
 	http.StatusInternalServerError: schemaError, http.StatusServiceUnavailable: schemaError,
 }
 
-// answers are the failures that an endpoint may answer with.
+// answers returns the failures with which an endpoint may answer.
 func answers(failures ...int) map[int]string {
 	m := maps.Clone(always)
 	for _, status := range failures {
@@ -192,7 +191,7 @@ func endpoint(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpo
 	return httpkit.Endpoint{Method: method, Pattern: pattern, Auth: httpkit.Administrator, Summary: summary, Handler: h}
 }
 
-// answering states the schema of an endpoint's one good answer.
+// answering sets the schema of an endpoint's successful answer.
 func answering(e httpkit.Endpoint, schema string, failures ...int) httpkit.Endpoint {
 	e.Contract.Answers = answers(failures...)
 	e.Contract.Answers[http.StatusOK] = schema

@@ -17,8 +17,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// failing returns an API over a store with failpoints that holds a little of
-// everything.
+// failing returns an API over a store with failpoints that holds a few resources of every
+// kind.
 func failing(t *testing.T, cert, key string) (*fixture, *storetest.Failpoints) {
 	t.Helper()
 	var points *storetest.Failpoints
@@ -56,7 +56,7 @@ func (f *fixture) must(method, path, body string) {
 	}
 }
 
-// dump is everything that the store holds.
+// dump returns everything that the store holds.
 func (f *fixture) dump() string {
 	f.t.Helper()
 	var out strings.Builder
@@ -84,8 +84,7 @@ func (f *fixture) dump() string {
 	return strings.Join(lines, "\n")
 }
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that a request
-// makes.
+// TestEveryStoreCallFailsOnce fails each call of the store that a request makes, one by one.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	cert, key := admittest.Certificate(t)
 	const app = "10000000-0000-4000-8000-00000000000a"

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestDiskFull: writes answer 507 and say why, reads go on, and nothing is left of a
-// write that was refused.
+// TestDiskFull: writes answer 507 with the reason, reads go on, and a refused write leaves
+// nothing behind.
 func TestDiskFull(t *testing.T) {
 	var disk *storetest.Full
 	f := setupWith(t, func(o *gatewayapi.Options) {

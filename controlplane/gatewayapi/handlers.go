@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// write is one of the gate's operations that take a body.
+// write is an operation of the gate that takes a body.
 type write func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)
 
 func (p place) create(w http.ResponseWriter, r *http.Request) {
@@ -27,8 +27,8 @@ func (p place) patch(w http.ResponseWriter, r *http.Request) {
 	p.write(w, r, http.StatusOK, !p.nested && !p.collection.PlainMissing, p.api.Gate.Patch)
 }
 
-// write decodes the body, runs the operation and answers with the entity.
-// detailed says that a missing resource is answered with the error document.
+// write decodes the body, runs the operation and answers with the entity. If detailed is set,
+// the error document answers for a missing resource.
 func (p place) write(w http.ResponseWriter, r *http.Request, status int, detailed bool, op write) {
 	body, err := httpkit.ReadBody(r)
 	if err != nil {
@@ -67,8 +67,8 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 	reply(w, r, status, entity)
 }
 
-// refused is the error of a body with members that are given twice. Which of them counts
-// is nobody's guess but the decoder's.
+// refused returns the error for a body in which members are given twice. Nobody but the
+// decoder knows which of them counts.
 func refused(body httpkit.Body, how httpkit.Strictness) error {
 	if how != httpkit.Strict {
 		return nil
@@ -76,11 +76,11 @@ func refused(body httpkit.Body, how httpkit.Strictness) error {
 	return fault.Violated(body.Repeated)
 }
 
-// fieldWarnings stands in the answer to a write that dropped fields, beside the
-// entity's own.
+// fieldWarnings is a member of the answer to a write that dropped fields, beside those of the
+// entity.
 const fieldWarnings = "warnings"
 
-// strictnessOf reads what becomes of fields that mean nothing.
+// strictnessOf reads how the request wants unknown fields to be handled.
 func strictnessOf(r *http.Request) (httpkit.Strictness, error) {
 	query, err := httpkit.Query(r)
 	if err != nil {
@@ -113,8 +113,8 @@ func (p place) get(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, entities[0])
 }
 
-// entities shows resources of one kind, together with what of others is part of
-// their entities. They lack what of that cannot be decoded.
+// entities shows resources of one kind, including those parts of others that belong to the
+// entities. Parts that cannot be decoded are left out and returned.
 func (a *API) entities(ctx context.Context, list []*model.Resource) (out []map[string]any, lacking unreadable, err error) {
 	out = make([]map[string]any, len(list))
 	for i, res := range list {
@@ -149,7 +149,7 @@ func (p place) read(r *http.Request) (res *model.Resource, err error) {
 	return res, err
 }
 
-// delete answers 204 for what does not exist, except below an owner.
+// delete answers 204 for a resource that does not exist, except below an owner.
 func (p place) delete(w http.ResponseWriter, r *http.Request) {
 	commit, err := p.api.Gate.Delete(r.Context(), p.address(r))
 	if fault.Is(err, fault.NotFound) && !p.nested {
@@ -159,7 +159,7 @@ func (p place) delete(w http.ResponseWriter, r *http.Request) {
 		revision(w, r, commit)
 	}
 	for _, c := range commit.Changes {
-		// What goes along goes before.
+		// Changes of dependants come first, so the last match is the requested resource.
 		if c.Op == store.Deleted && c.Old.Kind == p.collection.Kind {
 			httpkit.EntryOf(r.Context()).Name = c.Old.Name
 		}
@@ -171,8 +171,7 @@ func (p place) delete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refuseDelete keeps the target of a reference from being deleted by way of
-// its referrer.
+// refuseDelete refuses to delete the target of a reference through its referrer.
 func (p place) refuseDelete(w http.ResponseWriter, r *http.Request) {
 	if _, err := p.read(r); err != nil {
 		p.api.fail(w, r, err, call{})

@@ -13,14 +13,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Proxies knows what the gateways' Envoys see.
+// Proxies reads what the gateways' Envoys report.
 type Proxies interface {
-	// Clusters returns what each connected gateway answers to GET
-	// /clusters?format=json, by node. Gateways that are away are left out.
+	// Clusters returns the answer of each connected gateway to GET /clusters?format=json, by
+	// node. Gateways that are away are left out.
 	Clusters(ctx context.Context, scope string) map[string][]byte
 }
 
-// States of a target, as tools know them.
+// The states of a target, in the words that tools know.
 const (
 	healthOff = "HEALTHCHECKS_OFF"
 	healthy   = "HEALTHY"
@@ -29,7 +29,7 @@ const (
 	healthName = "DNS_ERROR"
 )
 
-// healthEndpoint tells how gateways see the targets of an upstream.
+// healthEndpoint returns the endpoint that tells how gateways see the targets of an upstream.
 func (a *API) healthEndpoint() (httpkit.Endpoint, bool) {
 	targets, ok := a.byKind[gateway.Targets.Name]
 	if !ok {
@@ -45,7 +45,7 @@ func (a *API) healthEndpoint() (httpkit.Endpoint, bool) {
 	return e, true
 }
 
-// health answers with a page of targets and how they are.
+// health answers with a page of targets and their health.
 func (p place) health(w http.ResponseWriter, r *http.Request) {
 	query, err := httpkit.Query(r)
 	if err != nil {
@@ -89,8 +89,8 @@ func (p place) health(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// namedTarget reports whether a target is a name, which a gateway may be unable to resolve
-// whether or not it checks anything.
+// namedTarget reports whether a target is a name. A gateway may be unable to resolve it, even
+// without health checks.
 func namedTarget(res *model.Resource) bool {
 	t, readable := res.Spec.(*gateway.UpstreamTarget)
 	return readable && t.Named()

@@ -24,13 +24,13 @@ func (p proxies) Clusters(context.Context, string) map[string][]byte {
 	return out
 }
 
-// host is a host of a cluster in Envoy's words.
+// host returns a host of a cluster in Envoy's format.
 func host(address, name, status string) string {
 	return fmt.Sprintf(`{"address":{"socket_address":{"address":%q,"port_value":80}},"hostname":%q,"weight":100,"health_status":%s}`, address, name, status)
 }
 
-// TestHealthOfTargets: the state of a target is what gateways see, the worst of
-// them where they differ.
+// TestHealthOfTargets: the state of a target is what gateways see. If they differ, the worst
+// state counts.
 func TestHealthOfTargets(t *testing.T) {
 	seen := proxies{}
 	f := setupWith(t, func(o *gatewayapi.Options) { o.Proxies = seen })
@@ -122,8 +122,24 @@ func TestHealthOfTargets(t *testing.T) {
 	}
 }
 
-// TestTagPages: every tag of every entity is listed once, whatever the size of
-// the pages.
+// TestTagsBesideAnotherFilter: who asks for a consumer by a unique value and by tags gets
+// one that has both, and a faulty filter is refused: a tool may delete what it gets.
+func TestTagsBesideAnotherFilter(t *testing.T) {
+	f := setup(t, nil)
+	f.do("POST", "/consumers", `{"username":"jo","custom_id":"c-1","tags":["mine","ours"]}`)
+	for query, want := range map[string]int{"": 1, "&tags=mine": 1, "&tags=mine,ours": 1, "&tags=other/ours": 1, "&tags=other": 0, "&tags=mine,other": 0} {
+		if got := f.page(t, "/consumers?custom_id=c-1"+query); len(got.Data) != want {
+			t.Errorf("%q: %d consumers, want %d", query, len(got.Data), want)
+		}
+	}
+	for _, query := range []string{"&tags=", "&tags=a,b/c"} {
+		if w := f.do("GET", "/consumers?custom_id=c-1"+query, ""); w.Code != 400 {
+			t.Errorf("%q: %d", query, w.Code)
+		}
+	}
+}
+
+// TestTagPages: every tag of every entity is listed once, whatever the size of the pages.
 func TestTagPages(t *testing.T) {
 	f := setup(t, nil)
 	var want []string

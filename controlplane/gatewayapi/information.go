@@ -14,11 +14,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// maxWait bounds ?wait=; it stays below the server's write timeout.
+// maxWait bounds ?wait=. It is below the server's write timeout.
 const maxWait = 30 * time.Second
 
-// APIVersion is the version of the gateway whose administration API this one
-// speaks. Declarative tools choose the format of files and requests by it.
+// APIVersion is the version of the gateway whose administration API this one implements.
+// Declarative tools choose the format of files and requests by it.
 const APIVersion = "3.9.0"
 
 // pathRevision is the name of a revision in a path.
@@ -42,8 +42,8 @@ func (a *API) information() []httpkit.Endpoint {
 	)
 }
 
-// conditionEndpoints say what is the matter with the control plane, for those who do not
-// reach its diagnostics port.
+// conditionEndpoints returns the endpoint for the conditions of the control plane, for
+// callers that cannot reach its diagnostics port.
 func (a *API) conditionEndpoints() []httpkit.Endpoint {
 	if a.Conditions == nil {
 		return nil
@@ -56,7 +56,7 @@ func (a *API) conditionEndpoints() []httpkit.Endpoint {
 	return []httpkit.Endpoint{answering(e, schemaConditions).Closed()}
 }
 
-// describeConditions is the schema of their answer.
+// describeConditions returns the schema of its answer.
 func describeConditions() *openapi.Schema {
 	return openapi.Closed(schemas{
 		"message": text().Says("ready, or what is missing for that"), "mark": text(), "conditions": openapi.List(openapi.For[health.Condition]()),
@@ -75,9 +75,8 @@ func (a *API) root(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// database is how tools tell whether entities can be written: they know "off",
-// where all comes from a file, and the one database that gateways of this kind
-// have otherwise.
+// database tells tools whether entities can be written. They know "off" if everything comes
+// from a file, and otherwise the one database that gateways of this kind have.
 func (a *API) database() string {
 	if a.ReadOnly != "" {
 		return "off"
@@ -112,8 +111,8 @@ func (a *API) enabledPlugins(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, map[string]any{"enabled_plugins": gateway.PluginNames()})
 }
 
-// Revisions serves GET /revisions/{revision}, here and on the mesh API: at once, or with ?wait=10s when nothing waits any more or
-// the time is up.
+// Revisions serves GET /revisions/{revision}, here and in the mesh API. It answers at once
+// or, with ?wait=10s, when nothing waits any more or the time is up.
 func (a *API) Revisions(w http.ResponseWriter, r *http.Request) {
 	bad := func(text string) {
 		a.fail(w, r, &httpkit.BodyError{Status: http.StatusBadRequest, Message: text}, call{})

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Page sizes.
+// The sizes of pages.
 const (
 	defaultSize = 100
 	maxSize     = 1000
@@ -23,21 +23,21 @@ const (
 type page struct {
 	resources []*model.Resource
 	total     int
-	// more says that there is another one behind the one that ends with last.
+	// more says that there are resources after last.
 	more bool
-	// list and last are what the offset of the next page is made of, gaps what the pages
-	// so far have left out, and lacking what this one does.
+	// list and last determine the offset of the next page. gaps holds what the pages so far
+	// have left out, lacking what this page leaves out.
 	list, last string
 	gaps       gaps
 	lacking    unreadable
 }
 
-// source is where a list comes from: the union of queries of one kind.
+// source is the source of a list: the union of queries of one kind.
 type source struct {
-	// list tells this list apart from others; offsets are bound to it.
+	// list identifies the list; offsets are bound to it.
 	list    string
 	queries []store.Query
-	// keep, if set, says which of the results are shown.
+	// keep, if set, selects the results that are shown.
 	keep func(*model.Resource) bool
 }
 
@@ -60,8 +60,8 @@ func (p place) list(w http.ResponseWriter, r *http.Request) {
 	p.writePage(w, r, got, query, nil)
 }
 
-// from is the whole collection or, below an owner, what refers to it, unless the
-// place has a source of its own.
+// from returns the source of a list: the whole collection or, below an owner, the resources
+// that refer to it. A place may have a source of its own.
 func (p place) from(r store.Reader, request *http.Request) (source, error) {
 	if p.sources != nil {
 		return p.sources(r, request)
@@ -84,15 +84,15 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if err != nil {
 		return got, err
 	}
-	for _, name := range p.collection.Filters {
-		if query.Has(name) && !p.nested {
-			return p.filtered(r, name, query.Get(name))
-		}
-	}
 	kind := p.collection.Kind
 	tags, err := readTags(kind, query)
 	if err != nil {
 		return got, err
+	}
+	for _, name := range p.collection.Filters {
+		if query.Has(name) && !p.nested {
+			return p.filtered(r, name, query.Get(name), tags)
+		}
 	}
 	size, err := pageSize(query)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *page) take(rows []*model.Resource, size int) {
 	p.resources, p.lacking = readable(rows)
 }
 
-// count adds up queries that have no result in common.
+// count adds up queries without common results.
 func (s source) count(r store.Reader, k *model.Kind) (total int, err error) {
 	for _, q := range s.queries {
 		n, err := r.Count(k, q)
@@ -144,16 +144,16 @@ func (s source) count(r store.Reader, k *model.Kind) (total int, err error) {
 	return total, nil
 }
 
-// after returns the first n results beyond a name, each once. It reads of each
-// query little more than what the page takes of it. Those that cannot be decoded are
-// among them, also where keep would say whether they belong there.
+// after returns the first n results after a name, each once. It reads little more of each
+// query than the page needs. The results include rows that cannot be decoded, even if nobody
+// can say whether keep would select them.
 func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*model.Resource, error) {
 	chunk := n
 	if len(s.queries) > 1 {
 		chunk = n/len(s.queries) + 2
 	}
 	if s.keep != nil {
-		chunk = max(chunk, leastChunk) // some will be dropped
+		chunk = max(chunk, leastChunk) // some rows will be dropped
 	}
 	runs := make([]*run, len(s.queries))
 	for i, q := range s.queries {
@@ -173,17 +173,17 @@ func (s source) after(r store.Reader, k *model.Kind, name string, n int) ([]*mod
 	return out, nil
 }
 
-// leastChunk is how many rows are read at once where a filter may drop them.
+// leastChunk is the number of rows that are read at once if a filter may drop some.
 const leastChunk = 100
 
-// run is one query of a list while it is read in chunks.
+// run is one query of a list that is read in chunks.
 type run struct {
 	query store.Query
 	rows  []*model.Resource
 	ended bool
 }
 
-// head is the next row of a run, nil at its end.
+// head returns the next row of a run, nil at its end.
 func (q *run) head(r store.Reader, k *model.Kind) (*model.Resource, error) {
 	if len(q.rows) == 0 && !q.ended {
 		rows, err := store.ListAll(r, k, q.query)
@@ -200,8 +200,8 @@ func (q *run) head(r store.Reader, k *model.Kind) (*model.Resource, error) {
 	return q.rows[0], nil
 }
 
-// least takes the first row in the order of names off all runs that begin with
-// it; nil when all have ended.
+// least removes the first row in the order of names from all runs that start with it, and
+// returns it. It returns nil when all runs have ended.
 func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) {
 	var first *model.Resource
 	for _, q := range runs {
@@ -221,8 +221,8 @@ func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) 
 	return first, nil
 }
 
-// filtered is the page of what a unique value names.
-func (p place) filtered(r store.Reader, index, value string) (page, error) {
+// filtered returns a page with the resource that has a unique value, if it has the tags.
+func (p place) filtered(r store.Reader, index, value string, tags tagFilter) (page, error) {
 	if value == "" {
 		return page{}, &httpkit.BodyError{Status: http.StatusBadRequest, Message: index + " must be an unempty string"}
 	}
@@ -232,6 +232,9 @@ func (p place) filtered(r store.Reader, index, value string) (page, error) {
 	}
 	if err != nil {
 		return page{}, err
+	}
+	if !tags.admits(p.collection.Kind, res) {
+		return page{}, nil
 	}
 	return page{resources: []*model.Resource{res}, total: 1}, nil
 }
@@ -253,7 +256,7 @@ func pageSize(query url.Values) (int, error) {
 	return 0, bad("size must be an integer between 1 and 1000")
 }
 
-// writePage answers with a page; complete, if set, adds to its entities.
+// writePage answers with a page; complete, if set, adds members to its entities.
 func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query url.Values, complete func(*model.Resource, map[string]any)) {
 	data, lacking, err := p.api.entities(r.Context(), got.resources)
 	if err != nil {

@@ -19,8 +19,8 @@ type owners struct {
 	made int
 }
 
-// body is a valid entity of a kind without optional references. n makes its
-// unique values differ.
+// body returns a valid entity of a kind without optional references. n makes its unique
+// values differ.
 func (o *owners) body(k *model.Kind, n int) map[string]any {
 	switch k {
 	case gateway.Services:
@@ -51,8 +51,8 @@ func (o *owners) body(k *model.Kind, n int) map[string]any {
 	return nil
 }
 
-// make creates a resource of a kind with the given references and what it needs
-// beside them, and returns its id and body.
+// make creates a resource of a kind with the given references, and other resources that it
+// needs. It returns its id and body.
 func (o *owners) make(k *model.Kind, refs map[string]string) (id string, body map[string]any) {
 	o.t.Helper()
 	o.made++
@@ -91,8 +91,8 @@ func (o *owners) send(method, path string, body map[string]any) (answer map[stri
 	return answer
 }
 
-// TestNestedWritesKeepToTheirOwner: below every owner an entity of another owner
-// does not exist, whatever the method and whether it is named by id or by key.
+// TestNestedWritesKeepToTheirOwner: below an owner, an entity of another owner does not
+// exist, whatever the method, and whether it is named by id or by key.
 func TestNestedWritesKeepToTheirOwner(t *testing.T) {
 	byName := map[string]gatewayapi.Collection{}
 	for _, c := range gatewayapi.Collections() {
@@ -147,8 +147,8 @@ func TestNestedWritesKeepToTheirOwner(t *testing.T) {
 	}
 }
 
-// TestNestedPutCreatesBelowItsOwner: what does not exist yet is made, for the
-// owner in the path whatever the body says.
+// TestNestedPutCreatesBelowItsOwner: a PUT creates a missing entity for the owner in the
+// path, whatever the body says.
 func TestNestedPutCreatesBelowItsOwner(t *testing.T) {
 	f := setup(t, nil)
 	f.do("POST", "/consumers", "username=bob")

@@ -12,9 +12,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestOneFileAndOneLine: a kind that nothing else in the program knows has its endpoints,
-// those below what it refers to, its rules, its documents and its place in files. Each
-// answer is held against the OpenAPI document.
+// TestOneFileAndOneLine: a kind that the rest of the program does not know gets endpoints,
+// also below the targets of its references, rules, documents and a place in files. Each
+// answer is checked against the OpenAPI document.
 func TestOneFileAndOneLine(t *testing.T) {
 	kinds := append(gateway.Kinds(), parcels) // the line
 	f := setupWith(t, func(o *gatewayapi.Options) {

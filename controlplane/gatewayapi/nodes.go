@@ -15,31 +15,31 @@ import (
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
 
-// Nodes knows every node; [nodes.Registry] does.
+// Nodes knows all nodes; [nodes.Registry] implements it.
 type Nodes interface {
 	List(q nodes.Query) nodes.Page
-	// Await returns when what is shown of nodes is not what a mark names, or ctx ends.
+	// Await returns when the list of nodes no longer has the given mark, or when ctx ends.
 	Await(ctx context.Context, mark string)
-	// Get and Remove are NotFound for a node that is not known; Remove is Conflict for
-	// one that is connected.
+	// Get and Remove return NotFound for an unknown node; Remove returns Conflict for a
+	// connected one.
 	Get(name string) (nodes.Node, error)
 	Remove(ctx context.Context, name string) error
-	// RemoveFormer says it of former processes of a node that goes on with another one.
+	// RemoveFormer removes the former processes of a node that is connected with a new one.
 	RemoveFormer(name string) error
 }
 
-// Dumps shows the configuration that nodes hold; [inspect.Dumps] does.
+// Dumps shows the configuration that nodes hold; [inspect.Dumps] implements it.
 type Dumps interface {
-	// XDS calls show with the dump of a node, a JSON object with the key configs. An
-	// Invalid fault is about from, which is that of the query or empty.
+	// XDS calls show with the dump of a node, a JSON object with the key configs. from is the
+	// source in the query, or empty. An Invalid fault is about from.
 	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
 }
 
 // pathNode is the name of a node in a path.
 const pathNode = "node"
 
-// nodeEndpoints say who is there, sidecars included. They belong to no entity, so a
-// read-only API removes gateways, too.
+// nodeEndpoints returns the endpoints about all nodes, including sidecars. Nodes are not
+// entities, so even a read-only API can remove gateways.
 func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	if a.Nodes == nil {
 		return nil
@@ -76,7 +76,7 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 }
 
 func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query() // which the router has read
+	query := r.URL.Query() // the router has checked that it can be read
 	asked, err := nodes.Ask(query)
 	if err == nil {
 		asked.Size, err = pageSize(query)
@@ -103,13 +103,13 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, doc)
 }
 
-// nodeMark binds a name to the list of nodes; see cursor.
+// nodeMark returns a hash that binds a name to the list of nodes; see cursor.
 func nodeMark(name string) []byte {
 	sum := sha256.Sum256([]byte("nodes\n" + name))
 	return sum[:cursorSum]
 }
 
-// nodeCursor is the offset after a node. It names a place in the order of names.
+// nodeCursor returns the offset after a node. It is a position in the order of names.
 func nodeCursor(after string) string {
 	return base64.RawURLEncoding.EncodeToString(append(nodeMark(after), after...))
 }
@@ -137,7 +137,8 @@ func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, doc)
 }
 
-// dumpNode shows what a node holds. A client that is gone is nobody's concern.
+// dumpNode shows the configuration that a node holds. An error of the answer means that the
+// client is gone.
 func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue(pathNode)
 	_, err := a.Nodes.Get(name)
@@ -171,8 +172,8 @@ func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// ownNode is Forbidden for a node that is not a gateway of this control plane. With a
-// proxy of a mesh its Dataplane goes, which the mesh API keeps.
+// ownNode returns Forbidden for a node that is not a gateway of this control plane. The
+// removal of a proxy of a mesh deletes its Dataplane, which belongs to the mesh API.
 func (a *API) ownNode(name string) error {
 	d, err := a.Nodes.Get(name)
 	switch {
@@ -186,8 +187,8 @@ func (a *API) ownNode(name string) error {
 	return nil
 }
 
-// named answers with what a NotFound says, where that is more than that something is not
-// there.
+// named makes the answer to a NotFound fault contain its text, which names the missing
+// resource.
 func named(err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.NotFound {
 		return &httpkit.BodyError{Status: http.StatusNotFound, Message: e.Detail}
@@ -195,7 +196,7 @@ func named(err error) error {
 	return err
 }
 
-// describeDump is the schema of a dump: Envoy's, or the control plane's record.
+// describeDump returns the schema of a dump: Envoy's, or the control plane's record.
 func describeDump() *openapi.Schema {
 	return &openapi.Schema{Type: openapi.Types{openapi.Object}, Required: []string{"configs"}, Properties: schemas{
 		"configs":      openapi.List(openapi.Of(openapi.Object)),
@@ -205,7 +206,7 @@ func describeDump() *openapi.Schema {
 	}}
 }
 
-// pageOfNodes is the schema of the list.
+// pageOfNodes returns the schema of the list.
 func pageOfNodes() *openapi.Schema {
 	return openapi.Closed(schemas{
 		"data": openapi.List(openapi.To(schemaNode)), "next": text().OrNull(), "offset": text(), "total": openapi.Count(), "mark": text(),

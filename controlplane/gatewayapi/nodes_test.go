@@ -12,7 +12,7 @@ import (
 )
 
 // TestRemovesOwnGatewaysOnly: proxies of meshes have Dataplanes, and gateways of other
-// control planes are others' to remove. Nothing happens to them.
+// control planes do not belong to this one. Neither are removed.
 func TestRemovesOwnGatewaysOnly(t *testing.T) {
 	known := nodestest.New()
 	known.Documents[0].State = insight.Away

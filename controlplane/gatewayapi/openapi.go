@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
 
-// Names of the schemas of the OpenAPI document. Those of a kind are the kind's
-// name, for the entity as it is shown, and the name with a suffix.
+// The names of the schemas in the OpenAPI document. The schema of an entity in answers has
+// the name of its kind. Further schemas of the kind have a suffix.
 const (
 	suffixPage  = "_page"
 	suffixWrite = "_write"
@@ -45,7 +45,7 @@ func (a *API) openAPI(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, json.RawMessage(doc))
 }
 
-// describe builds the OpenAPI document.
+// describe makes the OpenAPI document.
 func (a *API) describe() ([]byte, error) {
 	dialect := openapi.Dialect{Subject: openapi.FirstSegment, Body: body, Responses: a.responses, Variable: func(name string) *openapi.Schema {
 		if name == pathRevision {
@@ -78,8 +78,8 @@ func body(schema string) *openapi.RequestBody {
 	}}
 }
 
-// responses lists the answers of an endpoint, those of the token and of a
-// read-only API among them.
+// responses lists the answers of an endpoint, including those for a missing token and a
+// read-only API.
 func (a *API) responses(e httpkit.Endpoint) map[string]*openapi.Response {
 	out := map[string]*openapi.Response{}
 	state := func(status int, schema string) {
@@ -111,7 +111,7 @@ func response(status int, schema string) *openapi.Response {
 	return r
 }
 
-// failures are the answers that are alike everywhere.
+// failures returns the answers that are the same everywhere.
 func failures() map[string]*openapi.Response {
 	out := map[string]*openapi.Response{}
 	for _, status := range []int{
@@ -124,7 +124,7 @@ func failures() map[string]*openapi.Response {
 	return out
 }
 
-// components are the schemas of the kinds, and those of what is not stored.
+// components returns the schemas of the kinds, and of other documents.
 func (a *API) components() schemas {
 	out := schemas{
 		schemaError: openapi.Closed(schemas{
@@ -173,10 +173,10 @@ func identifier() *openapi.Schema {
 	return &openapi.Schema{Type: openapi.Types{openapi.Text}, Format: "uuid"}
 }
 
-// configName is the schema of a plugin's configuration.
+// configName returns the name of the schema of a plugin's configuration.
 func configName(plugin string) string { return "plugin_" + strings.ReplaceAll(plugin, "-", "_") }
 
-// configs is the configuration of any plugin.
+// configs returns a schema for the configuration of any plugin.
 func configs(suffix string) *openapi.Schema {
 	s := &openapi.Schema{}
 	for _, name := range gateway.PluginNames() {
@@ -194,7 +194,7 @@ func pageOf(c Collection) *openapi.Schema {
 	return page
 }
 
-// pageOfHealth is a page of targets with how they are.
+// pageOfHealth returns the schema of a page of targets with their health.
 func pageOfHealth() *openapi.Schema {
 	target := shownEntity(gateway.Targets.Schema)
 	target.Properties["health"] = openapi.OneOf(healthy, unhealthy, healthOff, healthName)
@@ -203,7 +203,7 @@ func pageOfHealth() *openapi.Schema {
 	return pageOfItems(target)
 }
 
-// pageOfTags is a page of tags, each with what it is on.
+// pageOfTags returns the schema of a page of tags, each with its entity.
 func pageOfTags() *openapi.Schema {
 	return pageOfItems(openapi.Closed(schemas{"tag": text(), "entity_name": text(), "entity_id": identifier()}, "tag", "entity_name", "entity_id"))
 }
@@ -216,7 +216,7 @@ func pageOfItems(item *openapi.Schema) *openapi.Schema {
 	}, "data", "next")
 }
 
-// shownEntity is the schema of an entity as it is answered: every field is there.
+// shownEntity returns the schema of an entity in answers, in which every field is present.
 func shownEntity(s *model.Schema) *openapi.Schema {
 	out := openapi.Closed(schemas{})
 	for i := range s.Fields {
@@ -235,7 +235,7 @@ func shownEntity(s *model.Schema) *openapi.Schema {
 	return out
 }
 
-// givenEntity is the schema of what a caller may send. A patch needs nothing.
+// givenEntity returns the schema of an entity in requests. A patch has no required fields.
 func givenEntity(s *model.Schema, patch bool) *openapi.Schema {
 	out := openapi.Closed(schemas{})
 	out.Required = nil

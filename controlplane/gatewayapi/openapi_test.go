@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// contracts are built once for each set of endpoints.
+// contracts holds a contract for each set of endpoints.
 var contracts sync.Map
 
 func contractOf(t testing.TB, api *gatewayapi.API) *openapitest.Contract {
@@ -32,7 +32,7 @@ func contractOf(t testing.TB, api *gatewayapi.API) *openapitest.Contract {
 	return c
 }
 
-// conditions answers as the control plane does that has a trouble.
+// conditions answers like a control plane with a trouble.
 func conditions(w http.ResponseWriter, _ *http.Request) {
 	_ = httpkit.WriteJSON(w, http.StatusOK, map[string]any{"message": "ready", "mark": "cp-1.3", "conditions": []health.Condition{
 		{Name: "store", State: health.OK, Since: time.Unix(0, 0).UTC()},
@@ -40,7 +40,7 @@ func conditions(w http.ResponseWriter, _ *http.Request) {
 	}})
 }
 
-// openAPI is the document as it is served.
+// openAPI returns the document that is served.
 func openAPI(t testing.TB, api *gatewayapi.API) []byte {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/openapi.json", nil)
@@ -66,7 +66,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	contractOf(t, f.api)
 }
 
-// TestOpenAPIHasEveryRoute also demands that each says what it answers.
+// TestOpenAPIHasEveryRoute checks that each route is in the document, with its answers.
 func TestOpenAPIHasEveryRoute(t *testing.T) {
 	for _, f := range []*fixture{setup(t, nil), setupWith(t, func(o *gatewayapi.Options) {
 		o.Token, o.ReadOnly, o.Revocations = "a-token-for-this-test", "read only", &revocations{}

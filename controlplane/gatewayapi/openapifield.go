@@ -7,13 +7,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
 
-// jsonTypes are the types of JSON Schema that fields have.
+// jsonTypes maps types of fields to types of JSON Schema.
 var jsonTypes = map[model.FieldType]string{
 	model.String: openapi.Text, model.Integer: openapi.Whole, model.Number: openapi.Number, model.Boolean: openapi.Boolean,
 	model.Array: openapi.Array, model.Set: openapi.Array, model.Map: openapi.Object, model.Record: openapi.Object,
 }
 
-// shownField is the schema of a field in an answer. Limits are left out: values
+// shownField returns the schema of a field in an answer. It has no limits, because values
 // that were stored before a limit existed are shown as well.
 func shownField(f *model.Field) *openapi.Schema {
 	nullable := !f.Required && f.Name != model.FieldID && f.Name != model.FieldCreated && f.Name != model.FieldUpdated
@@ -42,7 +42,7 @@ func shownField(f *model.Field) *openapi.Schema {
 	return orNull(out, nullable)
 }
 
-// givenField is the schema of a field in a request.
+// givenField returns the schema of a field in a request.
 func givenField(f *model.Field, patch bool) *openapi.Schema {
 	nullable := !f.Required
 	switch {
@@ -74,15 +74,15 @@ func givenField(f *model.Field, patch bool) *openapi.Schema {
 	return orNull(out, nullable)
 }
 
-// element describes the elements of a field, which are never null.
+// element returns the description of the elements of a field, which are never null.
 func element(f *model.Field) *model.Field {
 	e := *f.Elem
 	e.Required = true
 	return &e
 }
 
-// limits are what JSON Schema can say of a field's limits; it counts characters
-// where a field counts bytes.
+// limits sets the limits of a field that JSON Schema can express. It counts characters where
+// a field counts bytes.
 func limits(f *model.Field, out *openapi.Schema) {
 	if f.Type == model.String && f.OneOf == nil {
 		out.MinLength, out.MaxLength = new(int64(1)), new(int64(cmp.Or(f.MaxLen, model.MaxText)))
@@ -98,7 +98,7 @@ func limits(f *model.Field, out *openapi.Schema) {
 	}
 }
 
-// choices lists the values that a field may have.
+// choices sets the permitted values of a field.
 func choices(f *model.Field, out *openapi.Schema) {
 	for _, v := range f.OneOf {
 		out.Enum = append(out.Enum, v)
@@ -108,7 +108,7 @@ func choices(f *model.Field, out *openapi.Schema) {
 	}
 }
 
-// orNull also permits null where a field may be absent.
+// orNull also permits null if nullable is set.
 func orNull(schema *openapi.Schema, nullable bool) *openapi.Schema {
 	if !nullable {
 		return schema

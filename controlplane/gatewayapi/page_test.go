@@ -32,7 +32,7 @@ func (f *fixture) page(t rapid.TB, target string) pageDoc {
 	return p
 }
 
-// TestPagesCoverEverythingOnce follows next through every size.
+// TestPagesCoverEverythingOnce follows next with every page size.
 func TestPagesCoverEverythingOnce(t *testing.T) {
 	const rows = 23
 	f := setup(t, nil)
@@ -84,9 +84,8 @@ func TestPagesCoverEverythingOnce(t *testing.T) {
 	}
 }
 
-// FuzzPaging: no offset or size of any list, nor anything else in a query, is
-// answered with anything but a page of at most that size or 400; and a page that
-// names another leads there.
+// FuzzPaging: any offset, size or other query is answered with a page of at most that size,
+// or with 400. If a page names a next one, that can be read.
 func FuzzPaging(f *testing.F) {
 	fx := setup(f, nil)
 	populate(f, fx.store, 10, 2)
@@ -133,7 +132,7 @@ func FuzzPaging(f *testing.F) {
 	})
 }
 
-// FuzzWrite: whatever a body says, an API that works answers 201, 400, 409 or 415.
+// FuzzWrite: any body is answered with 201, 400, 409 or 415.
 func FuzzWrite(f *testing.F) {
 	f.Add("/services", `{"host":"h","url":"http://x"}`)
 	f.Add("/plugins", `{"name":"oauth2","config":{"enable_password_grant":true,"scopes":[1]}}`)

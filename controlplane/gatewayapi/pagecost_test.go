@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// counting counts what lists of a store return, which a store on disk decodes.
+// counting counts the rows that lists of a store return, which a store on disk decodes.
 type counting struct {
 	store.Store
 	rows, lists int
@@ -72,12 +72,12 @@ func populate(t testing.TB, s store.Store, apps, tokens int) {
 	}
 }
 
-// costs are lists with what they read for a page. A list that reads one row more
-// than before fails here: whoever means it writes the new figure down.
+// costs lists what is read for a page of each list. A list that reads one more row than
+// before fails here; if that is intended, change the figure.
 var costs = []struct {
 	name, path string
-	// rows and lists are what is read of the store for one page, to the row; shown
-	// is what is on it.
+	// rows and lists are the exact numbers of rows and lists that are read for one page;
+	// shown is the number of items on it.
 	rows, lists, shown int
 }{
 	{"a page", "/oauth2?size=100", 101, 1, 100},
@@ -91,7 +91,7 @@ var costs = []struct {
 	{"tags", "/tags/common?size=100", 101, 5, 100},
 }
 
-// TestPagesReadWhatTheyShow: a page costs what is on it and not what there is.
+// TestPagesReadWhatTheyShow: the cost of a page depends on its size, not on that of the list.
 func TestPagesReadWhatTheyShow(t *testing.T) {
 	var c *counting
 	f := setupWith(t, func(o *gatewayapi.Options) {

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// parcel is an entity that the gateway does not have. This file is all that one more kind
-// costs, and a line in the list of kinds.
+// parcel is an entity that the gateway does not have. A new kind needs only such a file, and
+// a line in the list of kinds.
 type parcel struct {
 	Label   string   `json:"label" jsonschema:"maxLength=32" jsonschema_extras:"x-unique=true,x-check=lower"`
 	Service string   `json:"service" jsonschema_extras:"x-on-delete=cascade,x-refers-to=service"`

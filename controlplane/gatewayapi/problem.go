@@ -15,17 +15,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// errorBody is the error object. Codes are part of the API and never change.
+// errorBody is the error document. Its codes are part of the API and never change.
 type errorBody struct {
 	Code    int            `json:"code"`
 	Name    string         `json:"name"`
 	Message string         `json:"message"`
 	Fields  map[string]any `json:"fields,omitempty"`
-	// Options stands for Fields where a parameter of the query is meant.
+	// Options replaces Fields if the error is about a query parameter.
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// problem is an error that is a document already.
+// problem is an error with its document.
 type problem struct {
 	status int
 	doc    errorBody
@@ -34,18 +34,18 @@ type problem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.doc.Message }
 
-// call is what an answer to a failed call may need to repeat.
+// call holds the parts of a failed call that its answer may need.
 type call struct {
 	collection Collection
-	// given is the body, key the key in the path.
+	// given is the body, key is the key in the path.
 	given map[string]any
 	key   string
-	// detailed asks for the error document where the resource is missing.
+	// detailed requests the error document for a missing resource.
 	detailed bool
 }
 
-// fail answers a call with its error. It is the one place where domain errors
-// become documents of this API.
+// fail answers a call with its error. Only here do domain errors become documents of this
+// API.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c call) {
 	entry := httpkit.EntryOf(r.Context())
 	if e, ok := errors.AsType[*httpkit.BodyError](err); ok {
@@ -89,7 +89,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c call) {
 	httpkit.WriteMessage(w, status, text)
 }
 
-// statuses of faults that are answered with their detail alone.
+// statuses lists the faults that are answered with their detail alone.
 var statuses = map[fault.Code]int{
 	fault.NotFound:    http.StatusNotFound,
 	fault.Conflict:    http.StatusConflict,
@@ -143,12 +143,13 @@ func notFound(s admit.Missing) *problem {
 	return &problem{http.StatusNotFound, errorBody{Code: 6, Name: "not found", Message: text + "'" + literal(key) + "'", Fields: key}}
 }
 
-// uniqueViolation shows the value as the caller sent it: the index may hold
-// something derived from it.
+// uniqueViolation shows the value that the caller sent, because the index may hold something
+// derived from it.
 func (c call) uniqueViolation(s store.UniqueViolation) *problem {
 	fields := map[string]any{s.Index: s.Value}
 	if s.Kind != c.collection.Kind {
-		// What is written beside the entity, such as a server name of a certificate.
+		// The violation is about a resource that is written with the entity, such as a server
+		// name of a certificate.
 	} else if explain := c.collection.Composite[s.Index]; explain != nil {
 		fields = explain(s.Value)
 	} else if sent, ok := c.given[s.Index].(string); ok {
@@ -176,7 +177,7 @@ func dangling(subject any) *problem {
 	return nil
 }
 
-// plural is how texts call the collection of a kind.
+// plural returns the name of a kind's collection in texts.
 func plural(kind string) string { return kind + "s" }
 
 // literal writes keys as {name="x",service=null}, sorted.

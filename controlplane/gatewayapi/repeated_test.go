@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMembersGivenTwice: one of two values would be dropped without a word, and a proxy
-// or a person may have looked at that one.
+// TestMembersGivenTwice: one of two values would be dropped silently, and a proxy or a person
+// may have checked that one.
 func TestMembersGivenTwice(t *testing.T) {
 	f := setup(t, nil)
 	f.must("PUT", "/services/s", `{"host":"h"}`)

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// revocations deletes what it is told to, without an OAuth server.
+// revocations deletes tokens without an OAuth server.
 type revocations struct {
 	store store.Store
 	gate  *admit.Gate
@@ -48,7 +48,7 @@ func (r *revocations) Revoke(ctx context.Context, scope string, by oauth.RevokeB
 	return n, c, err
 }
 
-// TestWithoutRevocations: the endpoints that revoke in bulk do not exist.
+// TestWithoutRevocations: without Revocations the endpoints for bulk revocation do not exist.
 func TestWithoutRevocations(t *testing.T) {
 	f := setup(t, nil)
 	f.do("POST", "/consumers", "username=bob")
@@ -59,7 +59,8 @@ func TestWithoutRevocations(t *testing.T) {
 	}
 }
 
-// TestBulkRevocationThatCannotBeClaimed shows the revision of what stands.
+// TestBulkRevocationThatCannotBeClaimed: the answer has the revision of the commit, which
+// stands.
 func TestBulkRevocationThatCannotBeClaimed(t *testing.T) {
 	f := setupWith(t, func(o *gatewayapi.Options) {
 		o.Revocations = &revocations{fail: fault.New(fault.Unavailable, "tokens may still be accepted")}
@@ -70,8 +71,8 @@ func TestBulkRevocationThatCannotBeClaimed(t *testing.T) {
 	}
 }
 
-// TestBulkRevocationOfWhoIsGone: whoever has just been deleted is not said to be absent
-// before gateways have heard of it, as with one that is deleted again.
+// TestBulkRevocationOfWhoIsGone: an owner that was just deleted is reported as missing only
+// after gateways know of the deletion, like an owner that is deleted twice.
 func TestBulkRevocationOfWhoIsGone(t *testing.T) {
 	f := setupWith(t, func(o *gatewayapi.Options) { o.Revocations = &revocations{store: o.Store, gate: o.Gate} })
 	for _, path := range []string{"/consumers/bob", "/oauth2/app"} {

@@ -9,9 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// schemaEndpoints describe what the collections hold, in the form that
-// declarative tools read defaults from, and check entities without storing them.
-// A kind is known by its collection and by what error texts call it.
+// schemaEndpoints returns endpoints that describe the fields of the collections, from which
+// declarative tools read defaults, and endpoints that check entities without storing them. A
+// kind can be named by its collection or by its name in error texts.
 func (a *API) schemaEndpoints() []httpkit.Endpoint {
 	list := []httpkit.Endpoint{answering(
 		endpoint(http.MethodGet, "/schemas/plugins/{name}", "Describe a plugin", a.pluginSchema), schemaSchema, http.StatusNotFound),
@@ -31,7 +31,7 @@ func (a *API) schemaEndpoints() []httpkit.Endpoint {
 	return list
 }
 
-// namesOf lists what a kind may be called in a path of schemas.
+// namesOf lists the names of a kind in paths of schemas.
 func namesOf(k *model.Kind) []string {
 	if name := k.Plural(); name != k.Path {
 		return []string{k.Path, name}
@@ -61,8 +61,8 @@ func (a *API) tagSchema(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, map[string]any{"fields": a.describeList(tagSchemaFields, nil)})
 }
 
-// validator completes and checks an entity as a creation would. What it refers
-// to need not exist: a file is checked before anything of it is there.
+// validator completes and checks an entity as a creation would. Referenced entities need not
+// exist, because a file is checked before anything in it is created.
 func (a *API) validator(c Collection) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := httpkit.ReadBody(r)
@@ -80,8 +80,8 @@ func (a *API) validator(c Collection) http.HandlerFunc {
 	}
 }
 
-// describeFields lists the fields of a schema, each as an object with one
-// member. entity chooses between the variants of a record.
+// describeFields lists the fields of a schema, each as an object with one member. entity
+// selects the variants of records.
 func (a *API) describeFields(s *model.Schema, entity map[string]any) []map[string]any {
 	return a.describeList(s.Fields, entity)
 }

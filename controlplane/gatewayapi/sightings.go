@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// sighting is an address of a target as one gateway sees it.
+// sighting is an address of a target and its state as one gateway sees it.
 type sighting struct {
 	Node   string `json:"node"`
 	IP     string `json:"ip"`
@@ -19,11 +19,11 @@ type sighting struct {
 	Health string `json:"health"`
 }
 
-// sightings are what gateways see of the targets of one upstream, by the address
-// of the target. It is nil where no gateway has them.
+// sightings holds what gateways report about the targets of one upstream, by the address of
+// the target. It is nil if no gateway has the upstream.
 type sightings map[string][]sighting
 
-// clusterStatuses is what is read of Envoy's GET /clusters?format=json
+// clusterStatuses holds the needed parts of Envoy's GET /clusters?format=json
 // (envoy.admin.v3.Clusters).
 type clusterStatuses struct {
 	Clusters []struct {
@@ -48,8 +48,8 @@ type clusterStatuses struct {
 	} `json:"cluster_statuses"`
 }
 
-// readSightings reads the hosts of the clusters of services. What cannot be read
-// counts as a gateway that is away.
+// readSightings reads the hosts of the clusters of services. A gateway whose answer cannot be
+// read counts as away.
 func readSightings(answers map[string][]byte, services map[string]bool) sightings {
 	var out sightings
 	for node, raw := range answers {
@@ -82,8 +82,8 @@ func readSightings(answers map[string][]byte, services map[string]bool) sighting
 	return out
 }
 
-// nameOf is the name of a host. Where requests say in Host how it is called, its name
-// has the port that they say.
+// nameOf returns the name of a host. If requests get its name as their Host, the name
+// includes a port.
 func nameOf(hostname string) string {
 	if name, _, err := net.SplitHostPort(hostname); err == nil {
 		return name
@@ -91,8 +91,7 @@ func nameOf(hostname string) string {
 	return hostname
 }
 
-// add notes what is seen of a host; of several clusters of a gateway the worst
-// counts.
+// add adds a host. If several clusters of a gateway contain it, the worst state counts.
 func (s sightings) add(one sighting, host string) {
 	target := gateway.UpstreamTarget{Target: net.JoinHostPort(host, strconv.Itoa(one.Port))}
 	key := target.Address()
@@ -107,7 +106,8 @@ func (s sightings) add(one sighting, host string) {
 	s[key] = append(s[key], one)
 }
 
-// of is the state of a target, the worst that a gateway sees, and what each sees.
+// of returns the state of a target, which is the worst that a gateway sees, and what each
+// gateway sees.
 func (s sightings) of(t *gateway.UpstreamTarget) (health string, data map[string]any) {
 	list := slices.Clone(s[t.Address()])
 	slices.SortFunc(list, func(a, b sighting) int { return strings.Compare(a.Node+" "+a.IP, b.Node+" "+b.IP) })
@@ -123,8 +123,8 @@ func (s sightings) of(t *gateway.UpstreamTarget) (health string, data map[string
 	return healthy, data
 }
 
-// unchecked is the state of a target whose upstream has no health checks, by which nobody
-// knows more than whether its name is resolved.
+// unchecked returns the state of a target whose upstream has no health checks. Nothing is
+// known about it except whether its name can be resolved.
 func (s sightings) unchecked(t *gateway.UpstreamTarget) (health string, data map[string]any) {
 	data = map[string]any{"addresses": []sighting{}}
 	if s != nil && t.Weight > 0 && t.Named() && len(s[t.Address()]) == 0 {

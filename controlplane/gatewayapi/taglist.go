@@ -18,7 +18,7 @@ import (
 // pathTag is the name of a tag in a path.
 const pathTag = "tag"
 
-// tagEndpoints list tags with what they are on.
+// tagEndpoints returns the endpoints that list tags with their entities.
 func (a *API) tagEndpoints() []httpkit.Endpoint {
 	every := a.pagesTags(endpoint(http.MethodGet, "/tags", "List tags and what they are on", a.tags))
 	one := a.pagesTags(endpoint(http.MethodGet, "/tags/{"+pathTag+"}", "List what a tag is on", a.tags))
@@ -93,20 +93,21 @@ func (a *API) tagPage(r *http.Request) (map[string]any, error) {
 
 // tagCollector fills a page of tags.
 type tagCollector struct {
-	// tag, if set, is the only one that is listed.
+	// tag, if set, is the only tag that is listed.
 	tag string
-	// after is the last tag of the page before; its EntityName is empty at the
-	// beginning, and as soon as its kind has been passed.
+	// after is the last tag of the previous page. Its EntityName is empty on the first page,
+	// and after its kind has been passed.
 	after taggedEntity
 	limit int
 	data  []taggedEntity
-	// lacking could not be decoded: nobody knows their tags, or only one.
+	// lacking holds rows that could not be decoded, so that their tags, except perhaps one,
+	// are unknown.
 	lacking unreadable
 }
 
 func (c *tagCollector) full() bool { return len(c.data) >= c.limit }
 
-// collect adds the tags of a kind's entities, which are read a page at a time.
+// collect adds the tags of a kind's entities, which are read page by page.
 func (c *tagCollector) collect(r store.Reader, scope string, k *model.Kind) error {
 	if !tagged(k) || c.full() || c.after.EntityName != "" && c.after.EntityName != k.Plural() {
 		return nil
@@ -116,12 +117,12 @@ func (c *tagCollector) collect(r store.Reader, scope string, k *model.Kind) erro
 		q.Index, q.Value = gateway.IndexTags, c.tag
 	}
 	if c.after.EntityName != "" {
-		// The entity may have more tags than were on the page before.
+		// The entity may have more tags than the previous page held.
 		res, err := r.Get(k, scope, c.after.EntityID)
 		switch {
 		case err == nil:
 			c.add(k, res, c.after.Tag)
-		case store.UnreadIn(err) != nil: // since the page before
+		case store.UnreadIn(err) != nil: // it became unreadable after the previous page
 			c.lacking = append(c.lacking, store.UnreadIn(err))
 		case !fault.Is(err, fault.NotFound):
 			return err
@@ -147,7 +148,7 @@ func (c *tagCollector) collect(r store.Reader, scope string, k *model.Kind) erro
 	return nil
 }
 
-// add adds the tags of an entity that come after one, in their order.
+// add adds the tags of an entity that follow a tag, in order.
 func (c *tagCollector) add(k *model.Kind, res *model.Resource, after string) {
 	for _, name := range slices.Sorted(slices.Values(tagsOf(k).Values(res.Spec))) {
 		if name > after && !c.full() && (c.tag == "" || name == c.tag) {
@@ -156,8 +157,7 @@ func (c *tagCollector) add(k *model.Kind, res *model.Resource, after string) {
 	}
 }
 
-// tagCursor is the offset after an item, bound to its list like those of other
-// pages.
+// tagCursor returns the offset after an item. Like other offsets, it is bound to its list.
 func tagCursor(list string, after taggedEntity) string {
 	text := after.EntityName + "\n" + after.EntityID + "\n" + after.Tag
 	sum := sha256.Sum256([]byte(list + "\n" + text))

@@ -14,14 +14,14 @@ import (
 // maxTags bounds the tags of one filter.
 const maxTags = 5
 
-// tagFilter is what ?tags= asks for; the zero value lets everything pass.
+// tagFilter is the filter ?tags=; the zero value selects everything.
 type tagFilter struct {
 	names []string
-	// any says that one of the tags is enough.
+	// any is set if one of the tags is enough.
 	any bool
 }
 
-// tagsOf finds the index of a kind's tags.
+// tagsOf returns the index of a kind's tags.
 func tagsOf(k *model.Kind) *model.ListIndex {
 	for i := range k.Lists {
 		if k.Lists[i].Name == gateway.IndexTags {
@@ -33,9 +33,8 @@ func tagsOf(k *model.Kind) *model.ListIndex {
 
 func tagged(k *model.Kind) bool { return tagsOf(k) != nil }
 
-// readTags parses the filter: a,b for all, a/b for any. A filter that cannot be
-// applied is refused, not ignored: what a tool believes to be its own it may
-// delete.
+// readTags parses the filter: a,b for all tags, a/b for any. A filter that cannot be applied
+// is refused and not ignored: a tool may delete all entities that it takes for its own.
 func readTags(k *model.Kind, query url.Values) (f tagFilter, err error) {
 	if !query.Has("tags") {
 		return f, nil
@@ -63,15 +62,13 @@ func readTags(k *model.Kind, query url.Values) (f tagFilter, err error) {
 	return f, nil
 }
 
-// narrow applies the filter to where a list comes from. Queries over everything
-// become queries by tag, where all are wanted by the one that the fewest have;
-// those of an owner are filtered.
+// narrow applies the filter to the source of a list. A query for everything becomes queries
+// by tag. If all tags are required, it uses the rarest tag. Queries of an owner are filtered.
 func (f tagFilter) narrow(r store.Reader, k *model.Kind, s source) (source, error) {
 	if len(f.names) == 0 {
 		return s, nil
 	}
-	values := tagsOf(k).Values
-	s.keep = func(r *model.Resource) bool { return f.matches(values(r.Spec)) }
+	s.keep = func(r *model.Resource) bool { return f.admits(k, r) }
 	if len(s.queries) != 1 || s.queries[0].Index != "" {
 		return s, nil
 	}
@@ -93,9 +90,14 @@ func (f tagFilter) narrow(r store.Reader, k *model.Kind, s source) (source, erro
 		}
 	}
 	if f.any || len(f.names) == 1 {
-		s.keep = nil // the queries find nothing else
+		s.keep = nil // the queries return nothing else
 	}
 	return s, nil
+}
+
+// admits reports whether a resource has the tags.
+func (f tagFilter) admits(k *model.Kind, r *model.Resource) bool {
+	return len(f.names) == 0 || f.matches(tagsOf(k).Values(r.Spec))
 }
 
 func (f tagFilter) matches(tags []string) bool {

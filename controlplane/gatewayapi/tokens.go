@@ -14,17 +14,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Revocations takes many tokens away at once.
+// Revocations revokes many tokens at once.
 type Revocations interface {
-	// Revoke deletes the tokens that by describes and returns how many there were
-	// once no filter accepts them any more. As with [admit.Gate.Write], an error
-	// beside a commit with changes means that the commit stands and only this
-	// cannot be claimed. [oauth.Revocations] does it.
+	// Revoke deletes the tokens that by describes. It returns their number when no filter
+	// accepts them any more. As with [admit.Gate.Write], if it returns an error and a commit
+	// with changes, the commit stands, and only this is not certain. [oauth.Revocations]
+	// implements it.
 	Revoke(ctx context.Context, scope string, by oauth.RevokeBy) (int, store.Commit, error)
 }
 
-// tokenEndpoints are about the tokens of somebody: they list those of a consumer
-// and take all of an application, a consumer or an end user away in one call.
+// tokenEndpoints returns the endpoints for the tokens of somebody. They list the tokens of a
+// consumer, and revoke all tokens of an application, a consumer or an end user in one call.
 func (a *API) tokenEndpoints() []httpkit.Endpoint {
 	tokens, ok := a.byKind[gateway.Tokens.Name]
 	if !ok {
@@ -49,7 +49,7 @@ func (a *API) tokenEndpoints() []httpkit.Endpoint {
 	)
 }
 
-// tokensOfConsumer is the union of the tokens of a consumer's applications.
+// tokensOfConsumer returns the union of the tokens of a consumer's applications.
 func (a *API) tokensOfConsumer(r store.Reader, request *http.Request) (source, error) {
 	owner, err := admit.Lookup(r, admit.Address{Kind: gateway.Consumers, Scope: a.Scope, Key: request.PathValue(pathOwner)})
 	if err != nil {
@@ -63,9 +63,9 @@ func (a *API) tokensOfConsumer(r store.Reader, request *http.Request) (source, e
 	return s, err
 }
 
-// revokeOf revokes the tokens of the resource in the path. Another call may have deleted
-// that a moment ago, with its tokens: as with [admit.Gate.Delete] Unavailable comes before
-// NotFound.
+// revokeOf revokes the tokens of the resource in the path. Another call may have just deleted
+// the resource with its tokens. So, as with [admit.Gate.Delete], Unavailable has precedence
+// over NotFound.
 func (a *API) revokeOf(k *model.Kind, by func(id string) oauth.RevokeBy) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var owner *model.Resource
@@ -84,8 +84,8 @@ func (a *API) revokeOf(k *model.Kind, by func(id string) oauth.RevokeBy) http.Ha
 	}
 }
 
-// revokeOfUser takes exactly one filter: a call that lost it on the way must not
-// delete every token there is.
+// revokeOfUser requires exactly one filter. A call that has lost its filter on the way must
+// not delete all tokens.
 func (a *API) revokeOfUser(w http.ResponseWriter, r *http.Request) {
 	query, err := httpkit.Query(r)
 	if err != nil {

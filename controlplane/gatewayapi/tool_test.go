@@ -15,28 +15,27 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 )
 
-// tool does to the API what declarative tools do: it reads everything, fills
-// what it wants with the defaults that schemas state, puts what differs under
-// ids of its own, and deletes what it does not want.
+// tool uses the API as declarative tools do. It reads everything, completes its file with the
+// defaults in the schemas, writes what differs under its own ids, and deletes the rest.
 type tool struct {
 	*fixture
 	tags string
-	// requests are those of the last sync that wrote.
+	// requests are the writes of the last sync.
 	requests []string
 }
 
-// wanted is one entity of the tool's file.
+// wanted is one entity in the tool's file.
 type wanted struct {
-	// collection is where it is listed, path where it is written (with the
-	// owner's id in it), key the field that it is matched by.
+	// collection is where it is listed, path where it is written (with the owner's id), and
+	// key the field by which it is matched.
 	collection, path, key string
-	// schema is what its defaults are read from; empty where the tool reads none.
+	// schema is the schema with its defaults; empty if the tool does not read it.
 	schema string
 	body   map[string]any
 }
 
-// fatal are the collections without which the tool gives up; tolerated ones may
-// be missing.
+// fatal lists the collections that the tool cannot do without; those in tolerated may be
+// missing.
 var (
 	fatal     = []string{"services", "routes", "plugins", "consumers", "upstreams", "certificates", "snis"}
 	tolerated = []string{
@@ -88,7 +87,7 @@ func (t *tool) list(collection string, statuses ...int) (all []map[string]any) {
 	return all
 }
 
-// fill gives an entity the defaults of a schema.
+// fill adds the defaults of a schema to an entity.
 func fill(fields []any, body map[string]any) {
 	for _, one := range fields {
 		for name, d := range one.(map[string]any) {
@@ -107,7 +106,7 @@ func fill(fields []any, body map[string]any) {
 	}
 }
 
-// sync brings the API to what is wanted and returns how much it changed.
+// sync makes the API agree with the file, and returns the numbers of writes and deletions.
 func (t *tool) sync(file []wanted) (writes, deletes int) {
 	t.t.Helper()
 	t.requests = nil
@@ -162,8 +161,8 @@ func (t *tool) sync(file []wanted) (writes, deletes int) {
 	return writes, deletes
 }
 
-// differs compares what is wanted with what is, field by field; what the tool
-// does not name it does not mind.
+// differs compares the wanted with the existing entity, field by field. It ignores fields
+// that the tool does not name.
 func differs(body map[string]any, state []map[string]any, id string) bool {
 	for _, is := range state {
 		if is["id"] != id {
@@ -174,7 +173,7 @@ func differs(body map[string]any, state []map[string]any, id string) bool {
 	return true
 }
 
-// within reports whether all of want is in is. References are compared by id.
+// within reports whether is contains all of want. References are compared by id.
 func within(want, is any) bool {
 	w, ok := want.(map[string]any)
 	if !ok {
@@ -216,9 +215,8 @@ func toolFile() []wanted {
 	}
 }
 
-// TestDeclarativeTool syncs a file into an empty API, again without any change,
-// then with one entity changed and one gone, beside entities that are not the
-// tool's.
+// TestDeclarativeTool syncs a file into an empty API, then again without a change, and then
+// with one entity changed and one removed. Other entities are left alone.
 func TestDeclarativeTool(t *testing.T) {
 	f := setup(t, nil)
 	f.do("POST", "/consumers", `{"username":"somebody","tags":["by-hand"]}`)

@@ -12,17 +12,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// A row that cannot be decoded, as after a downgrade, takes no other one from a list:
-// its pages show the rest, and name it. But whoever walks a list to its end wants all of
-// it. A declarative tool that missed an entity would make another one, or delete what
-// refers to it. So a list that has left something out has one page more, which is an
-// error, and nobody who follows the pages takes it for the whole.
+// A row that cannot be decoded, as after a downgrade, does not hide others from a list. The
+// pages show the rest, and name the row. But a client that reads a list to its end needs all
+// of it: a declarative tool that misses an entity would create another one, or delete what
+// refers to it. So an incomplete list has one more page, which is an error. A client that
+// follows the pages cannot take such a list for the whole.
 
-// fieldUnreadable stands in a page that lacks something: paths, to be deleted or looked
-// for in the log.
+// fieldUnreadable is a member of an incomplete page. It lists paths that can be deleted or
+// searched in the log.
 const fieldUnreadable = "unreadable"
 
-// Codes of the log.
+// The codes of the log.
 const (
 	codeUnreadable = "unreadable"
 	codeIncomplete = "incomplete_list"
@@ -31,7 +31,7 @@ const (
 // unreadable are rows that could not be decoded.
 type unreadable []*model.Resource
 
-// readable parts rows.
+// readable separates readable rows from others.
 func readable(rows []*model.Resource) (good []*model.Resource, bad unreadable) {
 	good = rows[:0:0]
 	for _, res := range rows {
@@ -44,14 +44,14 @@ func readable(rows []*model.Resource) (good []*model.Resource, bad unreadable) {
 	return good, bad
 }
 
-// err says why the first of the rows cannot be decoded, for a call that needs all.
+// err returns the error of the first row, for a call that needs all of them.
 func (u unreadable) err() error {
 	first := u[0].Spec.(*store.Unread)
 	return store.Unreadable(u[0], first.Expires, first.Why)
 }
 
-// pathOf is where a resource is read and deleted, or what it is called if it is
-// neither.
+// pathOf returns the path at which a resource can be read and deleted, or its name if there
+// is none.
 func (a *API) pathOf(res *model.Resource) string {
 	if _, served := a.byKind[res.Kind.Name]; served {
 		return "/" + res.Kind.Path + "/" + res.Name
@@ -67,7 +67,7 @@ func (a *API) pathsOf(rows unreadable) []string {
 	return out
 }
 
-// note tells the log what an answer lacks and returns what the client is told.
+// note logs what an answer lacks, and returns the paths for the client.
 func (a *API) note(r *http.Request, rows unreadable) []string {
 	causes := make([]error, len(rows))
 	for i, res := range rows {
@@ -78,8 +78,8 @@ func (a *API) note(r *http.Request, rows unreadable) []string {
 	return a.pathsOf(rows)
 }
 
-// failUnreadable answers a call that failed of a row which cannot be decoded, and reports
-// whether it did.
+// failUnreadable answers a call that failed because a row cannot be decoded. It reports
+// whether it has answered.
 func (a *API) failUnreadable(w http.ResponseWriter, entry *httpkit.Entry, err error) bool {
 	var text string
 	if e, ok := errors.AsType[*incompleteList](err); ok {
@@ -93,12 +93,13 @@ func (a *API) failUnreadable(w http.ResponseWriter, entry *httpkit.Entry, err er
 	return true
 }
 
-// unreadableText answers a call that needs a row which cannot be decoded.
+// unreadableText returns the text for a call that needs a row which cannot be decoded.
 func (a *API) unreadableText(res *model.Resource) string {
 	return "what is stored of " + a.pathOf(res) + " cannot be read by this version; the log says why." + a.remedy(a.pathOf(res))
 }
 
-// remedy says how a row goes. What comes from a file goes with the next start only.
+// remedy says how a row can be deleted. Rows that come from a file go only with the next
+// start.
 func (a *API) remedy(path string) string {
 	if a.ReadOnly != "" || !strings.HasPrefix(path, "/") {
 		return ""
@@ -106,8 +107,7 @@ func (a *API) remedy(path string) string {
 	return " DELETE " + path + " deletes it"
 }
 
-// gaps are what the pages of a list have left out so far: how much, and the path of the
-// first.
+// gaps counts what the pages of a list have left out so far, with the path of the first.
 type gaps struct {
 	count int
 	first string
@@ -121,7 +121,7 @@ func (g gaps) with(paths []string) gaps {
 	return g
 }
 
-// String is what a cursor holds of them; nothing if nothing is missing.
+// String returns the form in a cursor; it is empty if nothing is missing.
 func (g gaps) String() string {
 	if g.count == 0 {
 		return ""
@@ -129,7 +129,7 @@ func (g gaps) String() string {
 	return strconv.Itoa(g.count) + " " + g.first
 }
 
-// readGaps reads what this process, or one before it, has written.
+// readGaps parses the form in a cursor, which another process may have written.
 func readGaps(text string) (g gaps) {
 	count, first, _ := strings.Cut(text, " ")
 	n, err := strconv.Atoi(count)
@@ -139,14 +139,14 @@ func readGaps(text string) (g gaps) {
 	return gaps{n, first}
 }
 
-// incomplete is the last page of a list of which something could not be read.
+// incomplete returns the error that is the last page of an incomplete list.
 func (a *API) incomplete(g gaps) error {
 	text := fmt.Sprintf("this list is not complete: %d of its resources cannot be read by this version, the first is %s. "+
 		"The pages before this one name all of them as %q, and the log says why.%s", g.count, g.first, fieldUnreadable, a.remedy(g.first))
 	return &incompleteList{text}
 }
 
-// incompleteList ends the walk through a list.
+// incompleteList is the error at the end of an incomplete list.
 type incompleteList struct{ text string }
 
 // Error implements error.

@@ -27,7 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// onDisk is an API over a database of which rows can be spoilt.
+// onDisk is an API on a database whose rows can be made undecodable.
 type onDisk struct {
 	*fixture
 	path string
@@ -62,7 +62,7 @@ func newOnDisk(t *testing.T) *onDisk {
 	return d
 }
 
-// spoil makes rows such that they cannot be decoded.
+// spoil makes rows undecodable.
 func (d *onDisk) spoil(k *model.Kind, ids ...string) {
 	d.t.Helper()
 	storetest.Spoil(d.t, d.path, k.Name, ids...)
@@ -70,7 +70,7 @@ func (d *onDisk) spoil(k *model.Kind, ids ...string) {
 
 func idOf(sort, n int) string { return fmt.Sprintf("%08d-0000-4000-8000-%012d", n, sort) }
 
-// Sorts of ids.
+// The parts of ids for each kind.
 const (
 	sortService = iota + 1
 	sortConsumer
@@ -80,7 +80,7 @@ const (
 	sortCert
 )
 
-// furnish makes five of each kind that lists in several ways.
+// furnish makes five resources of each kind that is listed in several ways.
 func (d *onDisk) furnish() {
 	d.t.Helper()
 	cert, key := admittest.Certificate(d.t)
@@ -95,8 +95,8 @@ func (d *onDisk) furnish() {
 	d.must("PUT", "/certificates/"+idOf(sortCert, 1), `{"cert":"`+quoted(cert)+`","key":"`+quoted(key)+`","snis":["a.example","b.example"]}`)
 }
 
-// walk follows the pages of a list and returns the ids, what each page lacks, and how
-// the walk ended.
+// walk follows the pages of a list. It returns the ids, what each page lacks, and how the
+// list ended.
 func (d *onDisk) walk(target string) (ids []string, missing [][]string, end string) {
 	d.t.Helper()
 	for pages := 0; target != ""; pages++ {
@@ -122,9 +122,9 @@ func (d *onDisk) walk(target string) (ids []string, missing [][]string, end stri
 	return ids, missing, "all"
 }
 
-// TestListsWithUnreadableRows: a row that cannot be decoded takes no other one from a
-// list. Each page names what it lacks, the log says why, once, and nobody who walks to
-// the end takes the list for the whole.
+// TestListsWithUnreadableRows: a row that cannot be decoded does not hide others from a list.
+// Each page names what it lacks, and the log has the reason once. The end of the list says
+// that it is not complete.
 func TestListsWithUnreadableRows(t *testing.T) {
 	d := newOnDisk(t)
 	d.furnish()
@@ -197,8 +197,8 @@ func TestListsWithUnreadableRows(t *testing.T) {
 	}
 }
 
-// TestUnreadableServerName: a certificate is shown with the names that can be read, and
-// a call for it alone does not pass that off as all.
+// TestUnreadableServerName: a list shows a certificate with its readable names. A call for
+// the certificate alone fails, because it would look complete.
 func TestUnreadableServerName(t *testing.T) {
 	d := newOnDisk(t)
 	d.furnish()
@@ -221,8 +221,8 @@ func TestUnreadableServerName(t *testing.T) {
 	}
 }
 
-// TestDeleteUnreadable: what cannot be read is named by whatever needs it, and can be
-// deleted, by id, by name, and with what it belongs to.
+// TestDeleteUnreadable: calls that need an unreadable row name it. It can be deleted by id,
+// by name, and together with its owner.
 func TestDeleteUnreadable(t *testing.T) {
 	d := newOnDisk(t)
 	d.furnish()
@@ -267,7 +267,7 @@ func TestDeleteUnreadable(t *testing.T) {
 	}
 }
 
-// TestTagsWithUnreadableRows: tags of what cannot be decoded are not known.
+// TestTagsWithUnreadableRows: the tags of rows that cannot be decoded are unknown.
 func TestTagsWithUnreadableRows(t *testing.T) {
 	d := newOnDisk(t)
 	d.furnish()

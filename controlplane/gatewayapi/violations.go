@@ -11,11 +11,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// schemaViolation is the document of everything that is wrong with an entity.
+// schemaViolation returns the document with all violations of an entity.
 func schemaViolation(violations []fault.Violation) *problem {
 	sorted := slices.Clone(violations)
 	slices.SortStableFunc(sorted, func(a, b fault.Violation) int {
-		// "@entity" sorts before every field name, in nested records too.
+		// "@entity" sorts before all field names, in nested records too.
 		return strings.Compare(a.Path, b.Path)
 	})
 	root := &branch{}
@@ -39,7 +39,7 @@ func violationText(v fault.Violation) string {
 	return v.Path + ": " + v.Message
 }
 
-// branch is one place of the fields object while it grows.
+// branch is one place of the fields object during its construction.
 type branch struct {
 	text     string
 	entity   []string
@@ -69,8 +69,8 @@ func (b *branch) add(path []string, message string) {
 	}
 }
 
-// value is the text of a leaf, a list where all names are indexes, otherwise
-// an object. What concerns a whole object stands in it as a list of its own.
+// value returns the text of a leaf, a list if all names are indexes, and otherwise an object.
+// Violations of a whole object are a list of their own in it.
 func (b *branch) value() any {
 	if b.children == nil && b.entity == nil {
 		return b.text
@@ -92,8 +92,8 @@ func (b *branch) value() any {
 	return out
 }
 
-// list returns the children by index, null between them; nil if they are not
-// all elements.
+// list returns the children by index, with null for gaps. It returns nil if not all children
+// are elements.
 func (b *branch) list() []any {
 	if b.entity != nil || b.text != "" || len(b.children) == 0 {
 		return nil

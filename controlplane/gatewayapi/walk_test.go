@@ -13,14 +13,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWalkAmongWriters: whatever is created and deleted between two pages,
-// everything that is there during the whole walk is seen exactly once.
+// TestWalkAmongWriters: whatever is created and deleted between two pages, everything that
+// exists during the whole walk is seen exactly once.
 func TestWalkAmongWriters(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := setup(t, nil)
 		f.do("POST", "/consumers", "id="+ownerID+"&username=owner")
-		// create makes an application and returns its id. Numbers are spread, so
-		// that new ids fall between old ones.
+		// create makes an application and returns its id. Numbers are spread, so that new ids
+		// lie between old ones.
 		create := func(n int) string {
 			id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", n)
 			if w := f.do("PUT", "/oauth2/"+id, fmt.Sprintf(`{"name":"n","redirect_uris":["https://a.example/"],"consumer":{"id":%q},"tags":["t","x%d"]}`, ownerID, n%2)); w.Code != 200 {
@@ -66,8 +66,8 @@ func TestWalkAmongWriters(t *testing.T) {
 
 const ownerID = "f0000000-0000-4000-8000-000000000000"
 
-// TestTamperedOffset: an offset in which any bit is changed, or that was cut, is
-// refused with the code that says so.
+// TestTamperedOffset: an offset with any changed bit, or one that was cut, is refused with
+// the code for this error.
 func TestTamperedOffset(t *testing.T) {
 	f := setup(t, nil)
 	for i := range 3 {

@@ -112,10 +112,11 @@ type proxy struct {
 	// of what its proxy was given.
 	created bool
 	facts   remembered
-	// trouble and the two after it are the word of its agent on its link, which is another connection than its
+	// trouble and those after it are the word of its agent on its link, which is another connection than its
 	// streams.
 	trouble    *Trouble
 	notReady   string
+	unready    *time.Time // since when notReady says something
 	conditions []health.Condition
 	// returning is set while the node is away that was sent off to come back; each time it
 	// is another one.

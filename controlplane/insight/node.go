@@ -52,6 +52,9 @@ type Node struct {
 	// Conditions are what its agent says is not in order.
 	NotReady   string
 	Conditions []health.Condition
+	// NotReadySince is when the agent said so first, whatever the messages since, on a link
+	// to this process; zero if it is ready.
+	NotReadySince time.Time
 	// Versions are what it said of itself; nil if it said nothing.
 	Versions *Versions
 	// CertificateExpires is the end of the newest identity that it was given,
@@ -110,9 +113,17 @@ type remembered struct {
 	Refusal     *Refusal   `json:"refusal,omitempty"`
 	Token       *time.Time `json:"token,omitempty"`
 	Certificate *time.Time `json:"certificate,omitempty"` // of gateways; see MTLS
+	Earlier     *earlier   `json:"earlier,omitempty"`
 	Ended       string     `json:"ended,omitempty"`
 	Sent        uint64     `json:"sent,omitempty"`
 	Last
+}
+
+// earlier is of the certificates before the newest, those that end after it: the latest end
+// and the longest life.
+type earlier struct {
+	Expires time.Time     `json:"expires"`
+	Life    time.Duration `json:"life"`
 }
 
 // gateway reports whether an id is that of a gateway. Its mesh is cp/<control plane>,
@@ -256,6 +267,9 @@ func (p *proxy) node(at id) Node {
 	switch n.State {
 	case Connected:
 		n.Trouble, n.NotReady, n.Conditions = p.trouble, p.notReady, p.conditions
+		if p.unready != nil {
+			n.NotReadySince = *p.unready
+		}
 	case Away:
 		n.Returning = p.returning != nil
 	}

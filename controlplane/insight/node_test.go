@@ -256,7 +256,20 @@ func TestTold(t *testing.T) {
 		say("starting", nil, true)
 		say("starting", token("in 5 days"), true)
 		say("starting", token("in 4 days"), false)
+		begin := time.Now()
+		<-time.After(time.Minute) // in the time of the bubble
+		say("envoy refused a listener", token("in 4 days"), true)
+		if n, _ := r.Node("default.web"); !n.NotReadySince.Equal(begin) {
+			t.Errorf("not ready since %s, and it began at %s", n.NotReadySince, begin)
+		}
 		say("", token("in 4 days"), true)
+		if n, _ := r.Node("default.web"); !n.NotReadySince.IsZero() {
+			t.Errorf("ready, and not ready since %s", n.NotReadySince)
+		}
+		say("starting", token("in 4 days"), true)
+		if n, _ := r.Node("default.web"); !n.NotReadySince.Equal(time.Now()) {
+			t.Errorf("not ready again since %s", n.NotReadySince)
+		}
 		if n := r.Troubled(); n[insight.Sidecar] != 1 || n[insight.Gateway] != 0 {
 			t.Errorf("counted: %v", n)
 		}

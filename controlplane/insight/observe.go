@@ -76,6 +76,12 @@ func (s *Insights) Told(node, trouble, notReady string, conditions []health.Cond
 	if notReady = cut(notReady, maxError); p.notReady != notReady {
 		p.notReady, news = notReady, true
 	}
+	switch {
+	case notReady == "":
+		p.unready = nil
+	case p.unready == nil:
+		p.unready = s.now()
+	}
 	same := slices.EqualFunc(p.conditions, conditions, func(a, b health.Condition) bool {
 		return a.Name == b.Name && a.State == b.State && a.Reason == b.Reason
 	})

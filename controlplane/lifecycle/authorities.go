@@ -15,11 +15,12 @@ const (
 	textPlugin = "could not find installed plugin for this type"
 )
 
-// dnsLabel is what a backend's name must be, because names of secrets contain it.
+// dnsLabel matches valid names of backends. They must be labels because names of secrets
+// contain them.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// validateAuthorities is the second stage of validating a mesh: it looks at what
-// its backends refer to. skipValidation turns it off.
+// validateAuthorities is the second stage of validating a mesh: it checks what its backends
+// refer to. skipValidation switches it off.
 func validateAuthorities(r model.Getter, name string, s *mesh.Mesh) ([]fault.Violation, error) {
 	if s.MTLS == nil || s.MTLS.SkipValidation {
 		return nil, nil
@@ -81,7 +82,7 @@ func absent(secret, name string) string {
 	return fmt.Sprintf("could not load data: Resource not found: type=%q name=%q mesh=%q", "Secret", secret, name)
 }
 
-// uses returns the secrets of a backend by name.
+// uses returns the names of the secrets of a backend.
 func uses(name string, b *mesh.Authority) []string {
 	switch {
 	case b.Type == mesh.AuthorityBuiltin:
@@ -98,8 +99,8 @@ func uses(name string, b *mesh.Authority) []string {
 	return names
 }
 
-// secretsExist repeats in the transaction what may have changed since Prepare:
-// a secret that it saw may be gone.
+// secretsExist repeats in the transaction the check of Prepare whose result may have changed:
+// a secret may have been deleted meanwhile.
 func secretsExist(tx model.Getter, name string, s *mesh.Mesh) error {
 	if s.MTLS == nil || s.MTLS.SkipValidation {
 		return nil

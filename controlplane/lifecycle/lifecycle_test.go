@@ -54,7 +54,7 @@ type world struct {
 	*testing.T
 	store store.Store
 	gate  *admit.Gate
-	// between runs while a key is made, so that others can come in between.
+	// between runs while a key is made, so that tests can write in between.
 	between func()
 	made    int
 }
@@ -98,7 +98,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// content lists what there is in a mesh as kind/name.
+// content lists the resources in a mesh as kind/name.
 func (w *world) content(name string) []string {
 	w.Helper()
 	var out []string
@@ -217,8 +217,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// TestNothingSurvivesADeletion: whatever is written while a mesh is being
-// deleted, nothing is left in a mesh that does not exist.
+// TestNothingSurvivesADeletion: whatever is written while a mesh is being deleted, nothing is
+// left in a mesh that does not exist.
 func TestNothingSurvivesADeletion(t *testing.T) {
 	w := setup(t)
 	for range 50 {
@@ -255,8 +255,8 @@ func TestSecretsInUse(t *testing.T) {
 	w.must(remove("m.ca-builtin-cert-ca-1"))
 }
 
-// TestComingBetween: what the hook prepared no longer fits when the transaction
-// runs, because somebody else was faster.
+// TestComingBetween: the result of Prepare no longer fits when the transaction runs, because
+// somebody else has written in between.
 func TestComingBetween(t *testing.T) {
 	w := setup(t)
 	w.must(w.put(mesh.Meshes, "", "m", builtin("a", "a")))
@@ -266,7 +266,7 @@ func TestComingBetween(t *testing.T) {
 	w.must(w.put(mesh.Secrets, "m", "key", &mesh.Secret{Data: key}))
 	spec := builtin("", "b")
 	spec.MTLS.Backends[0] = provided(&mesh.DataSource{Secret: "cert"}, &mesh.DataSource{Secret: "key"})
-	// A second gate without a lifecycle interferes after the checks.
+	// A second gate without a lifecycle writes after the checks.
 	other := admit.New(w.store, &admittest.Revoker{}, []*model.Kind{mesh.Meshes, mesh.Secrets}, time.Now).As(model.System("test"))
 	w.gate.Hook(mesh.Meshes, during{func() {
 		if _, err := other.DeleteDocument(t.Context(), mesh.Secrets, "m", "key"); err != nil {
@@ -320,7 +320,7 @@ func provided(cert, key *mesh.DataSource) mesh.Authority {
 	return mesh.Authority{Name: "p", Type: mesh.AuthorityProvided, Conf: &mesh.AuthorityConf{Cert: cert, Key: key}}
 }
 
-// pair makes a certificate with the given constraints and its key.
+// pair makes a certificate with the given constraints, and its key.
 func pair(t *testing.T, ca bool, usage x509.KeyUsage) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,23 +11,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// DefaultPolicy is a policy that a new mesh begins with. Its name is the prefix,
-// such as allow-all-, and the mesh's name; the spec is shared and never changed.
+// DefaultPolicy is an initial policy of a new mesh. Its name consists of the prefix, such as
+// allow-all-, and the mesh's name. The spec is shared and never changes.
 type DefaultPolicy struct {
 	Kind   *model.Kind
 	Prefix string
 	Spec   any
 }
 
-// Options of the hook for meshes. All fields are needed but Policies.
+// Options of the hook for meshes. All fields except Policies are required.
 type Options struct {
-	// Kinds are all kinds whose scope is a mesh: what goes with it.
+	// Kinds are all kinds whose scope is a mesh, and which are deleted with it.
 	Kinds []*model.Kind
-	// Policies are what a mesh begins with unless it declines them.
+	// Policies are the initial policies of a mesh, unless it declines them.
 	Policies []DefaultPolicy
 	// GenerateCA makes the root of a builtin backend; conf may be nil.
 	GenerateCA func(meshName, backend string, conf *mesh.AuthorityConf) (certPEM, keyPEM []byte, err error)
-	// GenerateSigningKey makes the key that dataplane tokens are signed with.
+	// GenerateSigningKey makes the key for dataplane tokens.
 	GenerateSigningKey func() (pem []byte, err error)
 }
 
@@ -36,10 +36,10 @@ func New(o Options) admit.Hook { return &meshes{o} }
 
 type meshes struct{ Options }
 
-// every in skipCreatingInitialPolicies stands for all types.
+// every, in skipCreatingInitialPolicies, stands for all types.
 const every = "*"
 
-// material is what Prepare made.
+// material is the result of Prepare.
 type material struct {
 	authorities map[string]keyPair
 	signingKey  []byte
@@ -47,8 +47,7 @@ type material struct {
 
 type keyPair struct{ cert, key []byte }
 
-// Prepare implements admit.Hook: it validates the authorities and makes the keys
-// that are missing.
+// Prepare implements admit.Hook. It validates the authorities and makes the missing keys.
 func (m *meshes) Prepare(_ context.Context, r store.Reader, name string, spec any) (any, error) {
 	s := spec.(*mesh.Mesh)
 	vs, err := validateAuthorities(r, name, s)
@@ -99,8 +98,8 @@ func exists(r model.Getter, k *model.Kind, scope, name string) (bool, error) {
 	return err == nil, err
 }
 
-// hasAuthority reports whether both secrets of a builtin backend exist. One
-// without the other is of no use, and both are made anew.
+// hasAuthority reports whether both secrets of a builtin backend exist. One without the other
+// is useless; then both are made again.
 func hasAuthority(r model.Getter, name, backend string) (bool, error) {
 	cert, err := exists(r, mesh.Secrets, name, mesh.BuiltinCert(name, backend))
 	if err != nil || !cert {
@@ -155,7 +154,7 @@ func putSecret(tx store.Tx, scope, name string, data []byte) error {
 	return err
 }
 
-// begin creates the first policies.
+// begin creates the initial policies.
 func (m *meshes) begin(tx store.Tx, name string, skip []string) error {
 	if slices.Contains(skip, every) {
 		return nil
@@ -173,8 +172,8 @@ func (m *meshes) begin(tx store.Tx, name string, skip []string) error {
 
 const textAttached = "unable to delete mesh, there are still some dataplanes attached"
 
-// Deleting implements admit.Hook: a mesh takes everything in it along, but is not
-// taken from under its proxies.
+// Deleting implements admit.Hook. A mesh is deleted with everything in it, but not while it
+// has proxies.
 func (m *meshes) Deleting(tx store.Tx, r *model.Resource) error {
 	attached, err := tx.Count(mesh.Dataplanes, store.Query{Scope: r.Name})
 	if err != nil {
@@ -189,7 +188,7 @@ func (m *meshes) Deleting(tx store.Tx, r *model.Resource) error {
 			return err
 		}
 		for _, res := range all {
-			// An earlier deletion may have taken it along.
+			// An earlier deletion may have deleted it.
 			if err := tx.Delete(k, r.Name, res.Name, 0); err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}

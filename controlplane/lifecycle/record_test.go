@@ -8,7 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TestRecordsOfAMesh: what comes and goes with a mesh says so, and which mesh it was.
+// TestRecordsOfAMesh: records of resources that are created or deleted with a mesh say so,
+// and name the mesh.
 func TestRecordsOfAMesh(t *testing.T) {
 	w := setup(t)
 	w.must(w.put(mesh.Meshes, "", "m", builtin("", "ca-1")))

@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Secrets returns the hook for [mesh.Secrets]: a secret that an authority of the
-// mesh consists of is not deleted, whether its backend is enabled or not.
+// Secrets returns the hook for [mesh.Secrets]. It refuses to delete a secret that an
+// authority of the mesh needs, whether its backend is enabled or not.
 func Secrets() admit.Hook { return secrets{} }
 
 type secrets struct{}
@@ -47,7 +47,7 @@ func (secrets) Deleting(tx store.Tx, r *model.Resource) error {
 	return fault.Violated(vs)
 }
 
-// Ensure creates the named meshes that do not exist, with what accompanies them.
+// Ensure creates the named meshes that do not exist, with everything that belongs to them.
 func Ensure(ctx context.Context, gate *admit.Gate, names ...string) error {
 	for _, name := range names {
 		if _, err := gate.EnsureDocument(ctx, mesh.Meshes, "", name, &mesh.Mesh{}); err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestMeshWithUnreadableRows: what cannot be decoded can be deleted, in a mesh that
-// cannot be, too, and neither keeps the mesh from going. It counts all the same: a mesh
-// is not taken from under a proxy, nor a secret from a mesh that may use it.
+// TestMeshWithUnreadableRows: a row that cannot be decoded can be deleted, even in a mesh
+// that cannot be decoded. Neither keeps the mesh from being deleted. Unreadable rows still
+// count: a mesh is not deleted while it has proxies, nor a secret that its mesh may use.
 func TestMeshWithUnreadableRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	root := make([]byte, seal.RootSize)

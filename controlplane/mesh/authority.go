@@ -11,9 +11,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// CheckAuthority returns what keeps a certificate and its key from being an
-// authority, with paths below the configuration of the backend. The certificates
-// of a chain must all be authorities (X509-SVID 4.1, 4.3 and appendix A).
+// CheckAuthority returns why a certificate and its key cannot be an authority. Paths are
+// below the configuration of the backend. All certificates of a chain must be authorities
+// (X509-SVID 4.1, 4.3 and appendix A).
 func CheckAuthority(certPEM, keyPEM []byte) []fault.Violation {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -44,9 +44,9 @@ func CheckAuthority(certPEM, keyPEM []byte) []fault.Violation {
 // MaxSource bounds the content of a data source, in bytes.
 const MaxSource = 1 << 20
 
-// Load reads a data source of a mesh. Faults: Invalid if none is chosen,
-// NotFound for a secret or file that does not exist, TooLarge. Files are read
-// anew each time; nobody watches them.
+// Load reads a data source of a mesh. Its faults are Invalid if no source is chosen, NotFound
+// if the secret or file does not exist, and TooLarge. Files are read again each time, because
+// nobody watches them.
 func Load(r model.Getter, meshName string, d *DataSource) ([]byte, error) {
 	switch {
 	case d == nil:
@@ -70,7 +70,7 @@ func Load(r model.Getter, meshName string, d *DataSource) ([]byte, error) {
 	return nil, fault.New(fault.Invalid, "data source has to be chosen. Available sources: secret, file, inline")
 }
 
-// readFile reads a regular file only, because opening others may block for ever.
+// readFile reads only regular files, because opening others may block for ever.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {

@@ -10,10 +10,10 @@ type Dataplane struct {
 	Probes     *Probes         `json:"probes,omitempty"`
 }
 
-// Networking is where a proxy listens and what it consumes.
+// Networking says where a proxy listens and which services it uses.
 type Networking struct {
-	// Address is the IP address or name of the proxy, as other proxies see it
-	// unless AdvertisedAddress is set.
+	// Address is the IP address or name of the proxy for other proxies, unless
+	// AdvertisedAddress is set.
 	Address             string               `json:"address,omitempty"`
 	AdvertisedAddress   string               `json:"advertisedAddress,omitempty"`
 	Gateway             *Gateway             `json:"gateway,omitempty"`
@@ -23,19 +23,19 @@ type Networking struct {
 	Admin               *Admin               `json:"admin,omitempty"`
 }
 
-// Types of gateways.
+// The types of gateways.
 const (
 	GatewayDelegated = "DELEGATED"
 	GatewayBuiltin   = "BUILTIN"
 )
 
-// Gateway makes a proxy a gateway. Type is DELEGATED if empty.
+// Gateway makes a proxy a gateway. An empty Type means DELEGATED.
 type Gateway struct {
 	Type string `json:"type,omitempty" jsonschema:"enum=DELEGATED,enum=BUILTIN"`
 	Tags Tags   `json:"tags,omitempty"`
 }
 
-// States of an inbound. Ready is the default and not shown.
+// The states of an inbound. Ready is the default and not shown.
 const (
 	StateReady    = "Ready"
 	StateNotReady = "NotReady"
@@ -45,30 +45,30 @@ const (
 // Inbound is one port that a workload serves through its proxy.
 type Inbound struct {
 	Port uint32 `json:"port,omitempty"`
-	// ServicePort and ServiceAddress are where the workload listens: the same
-	// port on 127.0.0.1 if not given.
+	// ServicePort and ServiceAddress are the address of the workload. The default is the same
+	// port on 127.0.0.1.
 	ServicePort    uint32  `json:"servicePort,omitempty"`
 	ServiceAddress string  `json:"serviceAddress,omitempty"`
 	Address        string  `json:"address,omitempty"`
 	Tags           Tags    `json:"tags,omitempty"`
 	Health         *Health `json:"health,omitempty"`
-	// ServiceProbe is refused.
+	// ServiceProbe is always refused.
 	ServiceProbe map[string]any `json:"serviceProbe,omitzero"`
 	State        string         `json:"state,omitempty" jsonschema:"enum=Ready,enum=NotReady,enum=Ignored"`
 	Name         string         `json:"name,omitempty"`
 }
 
-// Health says whether the workload answers.
+// Health says whether the workload is ready.
 type Health struct {
 	Ready bool `json:"ready,omitempty"`
 }
 
-// Outbound is one service that a workload reaches through a local port.
+// Outbound is a service that a workload reaches through a local port.
 type Outbound struct {
 	// Address is 127.0.0.1 if empty.
 	Address string `json:"address,omitempty"`
 	Port    uint32 `json:"port,omitempty"`
-	// Service is the older form of Tags with the service tag alone.
+	// Service is the older form of Tags with only the service tag.
 	Service    string      `json:"service,omitempty"`
 	Tags       Tags        `json:"tags,omitempty"`
 	BackendRef *BackendRef `json:"backendRef,omitempty"`
@@ -82,7 +82,7 @@ type BackendRef struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// TransparentProxying says that the operating system redirects traffic.
+// TransparentProxying is set if the operating system redirects traffic.
 type TransparentProxying struct {
 	RedirectPortInbound  uint32   `json:"redirectPortInbound,omitempty"`
 	RedirectPortOutbound uint32   `json:"redirectPortOutbound,omitempty"`
@@ -112,7 +112,7 @@ type ProbeEndpoint struct {
 	Path        string `json:"path,omitempty"`
 }
 
-// EffectiveTags are the tags of an outbound in either form.
+// EffectiveTags returns the tags of an outbound in either form.
 func (o *Outbound) EffectiveTags() Tags {
 	if o.Service != "" && len(o.Tags) == 0 {
 		return Tags{TagService: o.Service}
@@ -120,8 +120,8 @@ func (o *Outbound) EffectiveTags() Tags {
 	return o.Tags
 }
 
-// TagSets are the tag sets that a proxy stands for: one of each inbound, or that
-// of the gateway. A source selector matches a proxy if it matches one of them.
+// TagSets returns the tag sets of a proxy: one for each inbound, or that of the gateway. A
+// source selector matches a proxy if it matches one of them.
 func (d *Dataplane) TagSets() []Tags {
 	if d.Networking == nil {
 		return nil

@@ -18,18 +18,18 @@ const (
 	textDiffer   = "serviceAddress and servicePort has to differ from address and port"
 	textNoProbes = "is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used"
 	textProbe    = "should be a valid URL Path"
-	// Prometheus is the one type of metrics backend.
+	// Prometheus is the only type of metrics backend.
 	Prometheus  = "prometheus"
 	textMetrics = `unknown backend type. Available backends: "prometheus"`
 )
 
-// protocols in the order in which messages list them.
+// protocols is in the order in which messages list them.
 var protocols = []string{ProtocolGRPC, ProtocolHTTP, ProtocolHTTP2, ProtocolKafka, ProtocolTCP}
 
-// dnsName is looser than RFC 1123: underscores occur in container names.
+// dnsName is looser than RFC 1123, because container names contain underscores.
 var dnsName = regexp.MustCompile(`^([a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})(\.[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})*\.?$`)
 
-// validate returns every violation of a dataplane by itself.
+// validate returns all violations of a dataplane, without looking at other resources.
 func (d *Dataplane) validate() []fault.Violation {
 	var vs violations
 	n := d.Networking
@@ -74,8 +74,8 @@ func (d *Dataplane) validate() []fault.Violation {
 	return vs
 }
 
-// admin refuses an administration port, which is bound to the loopback address,
-// that something else of the proxy or its workload listens on.
+// admin refuses an administration port on which something else of the proxy or its workload
+// listens. The port is bound to the loopback address.
 func (vs *violations) admin(n *Networking) {
 	if n.Admin == nil || n.Admin.Port == 0 {
 		return
@@ -94,8 +94,8 @@ func (vs *violations) admin(n *Networking) {
 	}
 }
 
-// onLoopback reports whether a socket at the address occupies its port on the
-// loopback address.
+// onLoopback reports whether a socket at the address occupies its port on the loopback
+// address.
 func onLoopback(address string) bool {
 	ip, err := netip.ParseAddr(address)
 	return err == nil && (ip.Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || ip.IsUnspecified())
@@ -148,7 +148,7 @@ func (vs *violations) port(path string, port uint32) {
 	}
 }
 
-// isIP reports whether s is an IP address without a zone, as Envoy takes it.
+// isIP reports whether s is an IP address without a zone, as Envoy requires.
 func isIP(s string) bool {
 	ip, err := netip.ParseAddr(s)
 	return err == nil && ip.Zone() == ""
@@ -178,14 +178,14 @@ func (vs *violations) inbound(path string, in *Inbound, address string) {
 	}
 	vs.inboundTags(path+".tags", in.Tags)
 	if in.ServiceProbe != nil {
-		// An inbound that waits for the first success of a probe that nobody runs
-		// would wait for ever.
+		// Nobody runs such probes, so an inbound that waits for one to succeed would wait for
+		// ever.
 		vs.add(path+".serviceProbe", textNoProbes)
 	}
 }
 
-// sockets refuses two inbounds that would listen on one port: only the first could, and
-// whoever calls the other would reach it.
+// sockets refuses two inbounds on one port. Only the first could listen, and calls for the
+// other would reach it.
 func (vs *violations) sockets(n *Networking) {
 	for i := range n.Inbound {
 		b := &n.Inbound[i]
@@ -198,7 +198,7 @@ func (vs *violations) sockets(n *Networking) {
 	}
 }
 
-// overlap reports whether sockets of one port at two addresses exclude each other.
+// overlap reports whether sockets on one port at two addresses conflict.
 func overlap(a, b string) bool {
 	x, err := netip.ParseAddr(a)
 	y, err2 := netip.ParseAddr(b)
@@ -250,7 +250,7 @@ func (vs *violations) probes(p *Probes) {
 	}
 }
 
-// crossDataplane demands what the mesh demands of its members.
+// crossDataplane checks the constraints that the mesh has for its members.
 func crossDataplane(g model.Getter, _, r *model.Resource) ([]fault.Violation, error) {
 	res, err := g.Get(Meshes, "", r.Scope)
 	if err != nil {

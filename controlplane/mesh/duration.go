@@ -10,15 +10,15 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Duration is a span as the mesh API writes it: read in Go's notation (1m30s),
-// shown in seconds with 0, 3, 6 or 9 decimals (90s, 0.025s). Optional fields are
-// pointers: a zero that was given is kept.
+// Duration is a time span in the notation of the mesh API. It is read in Go's notation
+// (1m30s) and shown in seconds with 0, 3, 6 or 9 decimals (90s, 0.025s). Optional fields are
+// pointers, so that a given zero is kept.
 type Duration time.Duration
 
-// Of returns a pointer to a span, for defaults.
+// Of returns a pointer to a duration, for defaults.
 func Of(d time.Duration) *Duration { return (*Duration)(&d) }
 
-// Or returns the span, or a default where none is given.
+// Or returns the duration, or a default if there is none.
 func (d *Duration) Or(otherwise time.Duration) time.Duration {
 	if d == nil {
 		return otherwise
@@ -26,7 +26,7 @@ func (d *Duration) Or(otherwise time.Duration) time.Duration {
 	return time.Duration(*d)
 }
 
-// String is the form that is shown.
+// String returns the form that is shown.
 func (d Duration) String() string {
 	n := int64(d)
 	sign := ""
@@ -44,7 +44,7 @@ func (d Duration) String() string {
 	return out + "s"
 }
 
-// JSONSchema describes what is read and what is shown.
+// JSONSchema describes the accepted and the shown form.
 func (Duration) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`, Description: "A span such as 1m30s; it is shown in seconds"}
 }

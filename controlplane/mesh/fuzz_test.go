@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// FuzzDocuments: whatever a document says, checking it does not panic, completing
-// it twice is completing it once, and it survives being written and read.
+// FuzzDocuments: checking any document does not panic, completing it twice is the same as
+// once, and it survives being written and read.
 func FuzzDocuments(f *testing.F) {
 	f.Add([]byte(`{"mtls":{"enabledBackend":"a","backends":[{"name":"a","type":"builtin","mode":1,"conf":{"ca_cert":{"RSAbits":"2048"}}}]},"metrics":{"backends":[{"type":"prometheus","conf":{"skipMTLS":true,"aggregate":[1]}}]}}`))
 	f.Add([]byte(`{"networking":{"address":"::","gateway":{"type":"BUILTIN"},"inbound":[{"port":1,"tags":{"":""},"serviceProbe":{"interval":"1s","tcp":{}}}],"outbound":[{"service":"a"}],"admin":{"port":1}},"probes":{"endpoints":[{}]}}`))

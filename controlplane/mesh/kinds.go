@@ -5,13 +5,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Kinds of the mesh that are no policies.
+// The kinds of the mesh that are not policies.
 var (
-	// Meshes are the scopes of everything else. They are sealed because the key
-	// of a provided authority may stand in them.
+	// Meshes are the scopes of everything else. They are sealed because they may contain the
+	// key of a provided authority.
 	Meshes = model.Describe(Mesh{}, model.Kind{
 		Name: model.MeshKind, Path: "meshes", Scoping: model.Global, Class: model.Config, Sealed: true,
-		// What is free in its form may hold anything.
+		// The free parts of a mesh may contain any secret.
 		Secrets: []string{
 			"/mtls/backends/*/conf/key/inline", "/mtls/backends/*/conf/key/inlineString",
 			"/mtls/backends/*/conf/cert/inline", "/mtls/backends/*/conf/cert/inlineString",
@@ -24,7 +24,7 @@ var (
 			Cross:    crossMesh,
 		},
 	})
-	// Dataplanes are proxies beside workloads, and gateways.
+	// Dataplanes are gateways, and proxies beside workloads.
 	Dataplanes = model.Describe(Dataplane{}, model.Kind{
 		Name: "dataplane", Path: "dataplanes", Scoping: model.Mesh, Class: model.Config,
 		Document: &model.Document{
@@ -47,13 +47,13 @@ var (
 			Type: "GlobalSecret", Aliases: []string{"Secret"}, Singular: "Global Secret", Plural: "Global Secrets", AdminOnly: true,
 		},
 	})
-	// Trusts hold what meshes believe in; see [Trust].
+	// Trusts hold the roots that meshes trust; see [Trust].
 	Trusts = model.Describe(Trust{}, model.Kind{
 		Name: "mesh_trust", Path: "mesh-trusts", Scoping: model.Mesh, Class: model.Config, ReadOnly: true,
 	})
 )
 
-// Kinds lists the kinds of the mesh that are no policies.
+// Kinds lists the kinds of the mesh that are not policies.
 func Kinds() []*model.Kind {
 	return []*model.Kind{Meshes, Dataplanes, Secrets, GlobalSecrets, Trusts}
 }

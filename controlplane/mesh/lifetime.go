@@ -9,11 +9,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// DefaultLeafLife is how long certificates of proxies are good unless the mesh
-// says otherwise.
+// DefaultLeafLife is the lifetime of certificates of proxies if the mesh defines none.
 const DefaultLeafLife = 24 * time.Hour
 
-// LeafLife is how long the certificates of a mesh with this authority are good.
+// LeafLife returns the lifetime of the certificates of a mesh with this authority.
 func (a *Authority) LeafLife() (time.Duration, error) {
 	if a.DPCert == nil || a.DPCert.Rotation == nil || a.DPCert.Rotation.Expiration == "" {
 		return DefaultLeafLife, nil
@@ -21,7 +20,7 @@ func (a *Authority) LeafLife() (time.Duration, error) {
 	return Lifetime(a.DPCert.Rotation.Expiration)
 }
 
-// units of lifetimes, the longer name first where one ends another.
+// units lists the units of lifetimes. A name that ends with another one comes first.
 var units = []struct {
 	name string
 	span time.Duration
@@ -35,7 +34,7 @@ var units = []struct {
 	{"y", 365 * 24 * time.Hour},
 }
 
-// Lifetime reads a positive number with one of y w d h m s ms. Anything else is an
+// Lifetime parses a positive number with one of the units y w d h m s ms. Other texts are an
 // Invalid fault.
 func Lifetime(text string) (time.Duration, error) {
 	for _, u := range units {

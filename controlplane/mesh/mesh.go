@@ -16,7 +16,7 @@ type Mesh struct {
 	MeshServices                *Services    `json:"meshServices,omitempty"`
 }
 
-// MTLS is how proxies of a mesh prove who they are to each other.
+// MTLS says how proxies of a mesh authenticate each other.
 type MTLS struct {
 	// EnabledBackend is empty while mutual TLS is off.
 	EnabledBackend string      `json:"enabledBackend,omitempty"`
@@ -24,7 +24,7 @@ type MTLS struct {
 	SkipValidation bool        `json:"skipValidation,omitempty"`
 }
 
-// Kinds of authorities, and how strict a mesh is.
+// The kinds of authorities, and the modes of a mesh.
 const (
 	AuthorityBuiltin  = "builtin"
 	AuthorityProvided = "provided"
@@ -36,7 +36,7 @@ const (
 type Authority struct {
 	Name string `json:"name,omitempty"`
 	Type string `json:"type,omitempty"`
-	// Mode is STRICT if empty.
+	// Mode is STRICT if it is empty.
 	Mode      string         `json:"mode,omitempty" jsonschema:"enum=STRICT,enum=PERMISSIVE"`
 	DPCert    *DPCert        `json:"dpCert,omitempty"`
 	Conf      *AuthorityConf `json:"conf,omitempty"`
@@ -49,13 +49,13 @@ type DPCert struct {
 	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
 }
 
-// Rotation says how long certificates of proxies are good; 24h if empty.
+// Rotation holds the lifetime of certificates of proxies.
 type Rotation struct {
-	// Expiration is a number with one of y w d h m s ms.
+	// Expiration is a number with one of the units y w d h m s ms; empty means 24h.
 	Expiration string `json:"expiration,omitempty"`
 }
 
-// AuthorityConf has CACert for builtin, Cert and Key for provided authorities.
+// AuthorityConf has CACert for builtin authorities, Cert and Key for provided ones.
 type AuthorityConf struct {
 	CACert *CACert     `json:"caCert,omitempty"`
 	Cert   *DataSource `json:"cert,omitempty"`
@@ -68,12 +68,12 @@ type CACert struct {
 	Expiration string  `json:"expiration,omitempty"`
 }
 
-// RootChain lists timeouts of fetching roots.
+// RootChain holds the timeout for fetching roots.
 type RootChain struct {
 	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
 }
 
-// DataSource is content by reference or in place; one of the fields is set.
+// DataSource is content that is given directly or by a reference; one of the fields is set.
 type DataSource struct {
 	Secret       string  `json:"secret,omitempty"`
 	File         string  `json:"file,omitempty"`
@@ -109,27 +109,27 @@ type LoggingBackend struct {
 	Conf   map[string]any `json:"conf,omitzero"`
 }
 
-// Metrics lists how metrics are scraped.
+// Metrics lists the ways in which metrics are scraped.
 type Metrics struct {
 	EnabledBackend string           `json:"enabledBackend,omitempty"`
 	Backends       []MetricsBackend `json:"backends,omitempty"`
 }
 
-// MetricsBackend is one way of scraping.
+// MetricsBackend is one way of scraping metrics.
 type MetricsBackend struct {
 	Name string         `json:"name,omitempty"`
 	Type string         `json:"type,omitempty"`
 	Conf map[string]any `json:"conf,omitzero"`
 }
 
-// Outbounds is what traffic may leave a mesh.
+// Outbounds says which traffic may leave a mesh.
 type Outbounds struct {
 	Outbound *struct {
 		Passthrough *bool `json:"passthrough,omitempty"`
 	} `json:"outbound,omitempty"`
 }
 
-// Routing has switches of traffic.
+// Routing has the switches for traffic.
 type Routing struct {
 	LocalityAwareLoadBalancing             bool `json:"localityAwareLoadBalancing,omitempty"`
 	ZoneEgress                             bool `json:"zoneEgress,omitempty"`
@@ -141,7 +141,8 @@ type Constraints struct {
 	DataplaneProxy *Membership `json:"dataplaneProxy,omitempty"`
 }
 
-// Membership has tag sets of which each inbound must match one, or none.
+// Membership has tag sets. Each inbound must match one of Requirements, and none of
+// Restrictions.
 type Membership struct {
 	Requirements []TagRule `json:"requirements,omitempty"`
 	Restrictions []TagRule `json:"restrictions,omitempty"`
@@ -152,7 +153,7 @@ type TagRule struct {
 	Tags Tags `json:"tags,omitempty"`
 }
 
-// Services is how services of a mesh are made.
+// Services says how services of a mesh are made.
 type Services struct {
 	Mode string `json:"mode,omitempty" jsonschema:"enum=Disabled,enum=Everywhere,enum=ReachableBackends,enum=Exclusive"`
 }

@@ -67,7 +67,7 @@ func TestMeshValidation(t *testing.T) {
 	})
 }
 
-// TestMetricsDefaults: completing twice changes nothing.
+// TestMetricsDefaults: completing a mesh twice is the same as once.
 func TestMetricsDefaults(t *testing.T) {
 	for body, want := range map[string]map[string]any{
 		`{}`: {"port": 5670.0, "path": "/metrics", "tags": map[string]any{mesh.TagService: "dataplane-metrics"}, "tls": map[string]any{}},
@@ -116,7 +116,7 @@ func TestMeshCross(t *testing.T) {
 	}
 }
 
-// TestKinds: what storage and APIs are built from.
+// TestKinds: every kind has what storage and APIs need.
 func TestKinds(t *testing.T) {
 	names := map[string]bool{}
 	for _, k := range mesh.Kinds() {

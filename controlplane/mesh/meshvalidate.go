@@ -28,10 +28,10 @@ const (
 	textRSABits  = "has to be in range [2048, 4096]"
 )
 
-// span is a length of time in the notation of certificates.
+// span matches a lifetime in the notation for certificates.
 var span = regexp.MustCompile(`^[0-9]+(y|w|d|h|m|s|ms)$`)
 
-// complete fills in what a metrics backend needs to be scraped.
+// complete fills in what a metrics backend needs for scraping.
 func (m *Mesh) complete() {
 	if m.Metrics == nil {
 		return
@@ -57,7 +57,7 @@ func (m *Mesh) complete() {
 	}
 }
 
-// validate returns every violation of a mesh by itself.
+// validate returns all violations of a mesh, without looking at other resources.
 func (m *Mesh) validate() []fault.Violation {
 	var vs violations
 	vs.mtls(m.MTLS)
@@ -91,7 +91,7 @@ func (vs *violations) mtls(t *MTLS) {
 			continue
 		}
 		path := indexed("mtls.backends", i) + ".conf.caCert"
-		// Making a key takes time that grows with the fourth power of its size.
+		// The time to make a key grows with the fourth power of its size.
 		if bits := b.Conf.CACert.RSABits; bits != nil && (*bits < 2048 || *bits > 4096) {
 			vs.add(path+".RSAbits", textRSABits)
 		}
@@ -101,7 +101,7 @@ func (vs *violations) mtls(t *MTLS) {
 	}
 }
 
-// names refuses repeated names of backends and returns all of them.
+// names refuses repeated names of backends, and returns all names.
 func (vs *violations) names(path string, n int, name func(int) string) []string {
 	var names []string
 	for i := range n {
@@ -200,7 +200,7 @@ func (vs *violations) datadog(path string, conf map[string]any) {
 	}
 }
 
-// number reads an integer of a free configuration, where numeric strings count.
+// number reads an integer of a free configuration, in which numeric strings are allowed.
 func number(v any) (int64, bool) {
 	switch x := v.(type) {
 	case float64:
@@ -270,14 +270,14 @@ func (vs *violations) constraints(c *Constraints) {
 	}
 }
 
-// crossMesh checks what depends on the name of a mesh and on what it was.
+// crossMesh checks rules that depend on the name of a mesh and on its stored state.
 func crossMesh(_ model.Getter, old, r *model.Resource) ([]fault.Violation, error) {
 	var vs violations
 	if old == nil {
 		if len(r.Name) > maxMeshName {
 			vs.add("name", "cannot be longer than 63 characters")
 		}
-		// The id of a proxy is <mesh>.<name>: the first dot ends the mesh.
+		// The id of a proxy is <mesh>.<name>, and the first dot ends the mesh.
 		if strings.Contains(r.Name, ".") {
 			vs.add("name", "must not contain '.'")
 		}

@@ -1,6 +1,6 @@
 package mesh
 
-// Tag keys that mean something to the control plane.
+// The tag keys with a meaning for the control plane.
 const (
 	TagService  = "mesh.io/service"
 	TagProtocol = "mesh.io/protocol"
@@ -15,15 +15,15 @@ const (
 	LabelZone = "mesh.io/zone"
 )
 
-// HeaderTags is the request header for the tags of the source. No policy reads it, so
-// no proxy sends it; proxies remove it from requests, so that nobody else says it.
+// HeaderTags is the request header for the tags of the source. No policy reads it, so proxies
+// do not send it. They remove it from requests, so that nobody else can set it.
 const HeaderTags = "x-mesh-tags"
 
 // MetadataTags is the namespace of tags in the metadata of listeners.
 const MetadataTags = "io.mesh.tags"
 
-// MetadataTrust is the namespace of what filter chains say of the trust that they
-// were made under.
+// MetadataTrust is the namespace of metadata in filter chains that says under which trust
+// they were made.
 const MetadataTrust = "io.mesh.trust"
 
 // ALPN marks connections between proxies of a mesh.
@@ -49,42 +49,42 @@ func IsHTTP(protocol string) bool {
 	return protocol == ProtocolHTTP || protocol == ProtocolHTTP2 || protocol == ProtocolGRPC
 }
 
-// Names of secrets as proxies subscribe to them.
+// The names of secrets to which proxies subscribe.
 const (
 	secretIdentity = "identity_cert:secret:" //nolint:gosec // a name
 	secretCA       = "mesh_ca:secret:"       //nolint:gosec // a name
 )
 
-// SecretIdentity is the secret with the certificate of a proxy of a mesh.
+// SecretIdentity returns the name of the secret with the certificate of a proxy of a mesh.
 func SecretIdentity(mesh string) string { return secretIdentity + mesh }
 
-// SecretCA is the secret with the authorities that a mesh trusts.
+// SecretCA returns the name of the secret with the authorities that a mesh trusts.
 func SecretCA(mesh string) string { return secretCA + mesh }
 
-// SPIFFE is the identity of a service.
+// SPIFFE returns the identity of a service.
 func SPIFFE(mesh, service string) string { return "spiffe://" + mesh + "/" + service }
 
-// TagURI is the identity of one tag value; the key keeps its slash.
+// TagURI returns the identity of one tag value; the key keeps its slash.
 func TagURI(key, value string) string { return "mesh://" + key + "/" + value }
 
-// BuiltinCert and BuiltinKey are the secrets with the root of a builtin backend.
+// BuiltinCert returns the name of the secret with the root of a builtin backend.
 func BuiltinCert(mesh, backend string) string { return mesh + ".ca-builtin-cert-" + backend }
 
-// BuiltinKey is the secret with the key of [BuiltinCert].
+// BuiltinKey returns the name of the secret with the key of [BuiltinCert].
 func BuiltinKey(mesh, backend string) string { return mesh + ".ca-builtin-key-" + backend }
 
-// Prefixes of the secrets that dataplane tokens are signed and revoked by.
+// The prefixes of the secrets for signing and revoking dataplane tokens.
 const (
 	TokenSigningKey  = "dataplane-token-signing-key-" // + <mesh>-<serial>
 	TokenRevocations = "dataplane-token-revocations-" // + <mesh>
-	// TokenWithdrawnKey holds the public half of a signing key that was compromised. No
-	// token of its serial counts, whatever else there is of that serial.
+	// TokenWithdrawnKey holds the public half of a signing key that was compromised. No token
+	// of its serial is valid, whatever else exists for that serial.
 	TokenWithdrawnKey = "dataplane-token-withdrawn-key-" // + <mesh>-<serial>
-	// GatewayTokenRevocations is the global secret that lists the ids of gateway
-	// tokens that no longer count, with commas between.
+	// GatewayTokenRevocations is the global secret that lists the ids of revoked gateway
+	// tokens, separated by commas.
 	GatewayTokenRevocations = "gateway-token-revocations"
 )
 
-// NodeID is the id of a proxy of a mesh. Mesh names have no dot: the first one
+// NodeID returns the id of a proxy of a mesh. Mesh names contain no dot, so the first dot
 // ends the mesh.
 func NodeID(mesh, name string) string { return mesh + "." + name }

@@ -15,20 +15,20 @@ import (
 // SelectorRule says which tags a selector may and must have.
 type SelectorRule int
 
-// Rules. Each demands at least one tag, or as much more as it says.
+// The rules for selectors. Each requires at least one tag.
 const (
 	// SelectAny permits every tag.
 	SelectAny SelectorRule = iota
-	// SelectService permits every tag and demands the service tag: sources of
-	// policies on connections, and the destinations of routes.
+	// SelectService permits every tag and requires the service tag. It is for sources of
+	// policies on connections, and for the destinations of routes.
 	SelectService
-	// SelectOnlyService demands the service tag and permits no other:
-	// destinations of policies on connections.
+	// SelectOnlyService requires the service tag and permits no other. It is for destinations
+	// of policies on connections.
 	SelectOnlyService
 )
 
-// maxTag bounds names and values of tags in bytes: they become names of clusters and, by
-// mutual TLS, of servers.
+// maxTag bounds names and values of tags in bytes, because they become names of clusters and,
+// with mutual TLS, of servers.
 const maxTag = 255
 
 const (
@@ -67,8 +67,8 @@ func CheckAny(field string, ss []Selector) []fault.Violation {
 	return ValidateSelectors(field, ss, SelectAny)
 }
 
-// ValidateSelectors returns what is wrong with a list of selectors, an empty
-// list included. path is that of the list.
+// ValidateSelectors returns what is wrong with a list of selectors. An empty list is wrong.
+// path is the path of the list.
 func ValidateSelectors(path string, ss []Selector, rule SelectorRule) []fault.Violation {
 	if len(ss) == 0 {
 		return []fault.Violation{{Path: path, Message: textNoElement}}
@@ -103,8 +103,8 @@ func ValidateMatch(path string, match Tags, rule SelectorRule) []fault.Violation
 	return vs
 }
 
-// ValidateTags returns what is wrong with tags that describe a proxy or a
-// service: unlike those of a selector, their values are exact.
+// ValidateTags returns what is wrong with tags that describe a proxy or a service. Unlike
+// those of a selector, their values are exact.
 func ValidateTags(path string, tags Tags) []fault.Violation {
 	var vs violations
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
@@ -114,7 +114,7 @@ func ValidateTags(path string, tags Tags) []fault.Violation {
 	return vs
 }
 
-// violations collects what is wrong, in the order of the checks.
+// violations collects violations in the order of the checks.
 type violations []fault.Violation
 
 func (vs *violations) add(path, message string) {
@@ -136,9 +136,9 @@ func (vs *violations) tagName(path, name string) {
 	}
 }
 
-// mistyped says which tag of the mesh was probably meant by one that is none: an
-// inbound whose protocol tag is mistyped speaks tcp, and what protects HTTP is not
-// applied to it.
+// mistyped returns the tag of the mesh that was probably meant by an unknown one. An inbound
+// with a mistyped protocol tag would speak tcp, and the protection for HTTP would not apply
+// to it.
 func mistyped(name string) string {
 	known := []string{TagService, TagProtocol, TagZone, TagInstance, TagMesh}
 	prefix, last := path.Split(name)
@@ -162,8 +162,8 @@ func (vs *violations) tagValue(path, name, value string, permitted *regexp.Regex
 	}
 }
 
-// keyed is the path of a map's entry.
+// keyed returns the path of a map's entry.
 func keyed(path, key string) string { return path + `["` + key + `"]` }
 
-// indexed is the path of a list's element.
+// indexed returns the path of a list's element.
 func indexed(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

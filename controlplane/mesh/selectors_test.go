@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// lines writes violations as the reference tables do.
+// lines writes violations in the form of the reference tables.
 func lines(vs []fault.Violation) []string {
 	var out []string
 	for _, v := range vs {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Tags are a tag set. They are never changed once they are part of a spec.
+// Tags are a tag set. They never change once they are part of a spec.
 type Tags map[string]string
 
-// Service is the value of the service tag.
+// Service returns the value of the service tag.
 func (t Tags) Service() string { return t[TagService] }
 
-// Protocol is the value of the protocol tag; tcp if there is none.
+// Protocol returns the value of the protocol tag; tcp if there is none.
 func (t Tags) Protocol() string {
 	if p := t[TagProtocol]; p != "" {
 		return p
@@ -20,8 +20,8 @@ func (t Tags) Protocol() string {
 	return ProtocolTCP
 }
 
-// String is the canonical form: sorted key=value pairs joined by commas. Equal
-// tag sets have equal strings, so that it can be part of a key.
+// String returns the canonical form: sorted key=value pairs joined by commas. Equal tag sets
+// have equal strings, so a string can be part of a key.
 func (t Tags) String() string {
 	var b strings.Builder
 	for i, k := range slices.Sorted(maps.Keys(t)) {
@@ -35,9 +35,9 @@ func (t Tags) String() string {
 	return b.String()
 }
 
-// Matches reports whether a selector matches a tag set: every key of the
-// selector exists in the set with an equal value, or the selector's value is *.
-// An empty selector matches everything (mesh policy selection).
+// Matches reports whether a selector matches a tag set. For every key of the selector, the
+// set must have an equal value; the selector's value * matches any. An empty selector matches
+// everything (mesh policy selection).
 func Matches(selector, tags Tags) bool {
 	for k, want := range selector {
 		have, ok := tags[k]
@@ -48,8 +48,8 @@ func Matches(selector, tags Tags) bool {
 	return true
 }
 
-// Rank orders selectors that match one tag set: the one with more tags wins, of
-// two with equally many the one with more exact values.
+// Rank orders selectors that match the same tag set. The one with more tags wins; if they
+// have equally many, the one with more exact values wins.
 type Rank struct{ Tags, Exact int }
 
 // RankOf returns the rank of a selector.

@@ -17,8 +17,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// TestRouterEnforces calls every route as every kind of caller with a handler that
-// checks nothing: what the route declares decides alone.
+// TestRouterEnforces calls every route as every kind of caller, with a handler that checks
+// nothing: only the declaration of the route decides.
 func TestRouterEnforces(t *testing.T) {
 	ran := false
 	list := (&API{newAPI(t).options}).Endpoints()
@@ -41,7 +41,7 @@ func TestRouterEnforces(t *testing.T) {
 	}
 }
 
-// TestWritesHaveActors: the caller of a write is known where it is published.
+// TestWritesHaveActors: the caller of a write is known when the write is published.
 func TestWritesHaveActors(t *testing.T) {
 	s := memstore.New()
 	var mu sync.Mutex

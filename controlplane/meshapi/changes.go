@@ -26,7 +26,7 @@ func (a *API) changesEndpoint() httpkit.Endpoint {
 	e := endpoint(http.MethodGet, "/changes", httpkit.Administrator, "Who changed what", mediaJSON, a.changes)
 	return about("changes", does(e, shows(schemaChanges,
 		httpkit.Parameter{Name: changes.ParamSince, Type: "integer", Summary: "Only what was committed after this revision, the oldest first; without it the newest come first"},
-		httpkit.Parameter{Name: changes.ParamKind, Type: "string", Summary: "Only resources of this kind, such as Mesh or timeouts"},
+		httpkit.Parameter{Name: changes.ParamKind, Type: "string", Summary: "Only resources of this kind, such as Mesh or timeouts; with ! before it, such as !timeouts, all but those"},
 		httpkit.Parameter{Name: changes.ParamScope, Type: "string", Summary: "Only this mesh or control plane"},
 		httpkit.Parameter{Name: changes.ParamActor, Type: "string", Summary: "Only changes of this actor: a name, or user:, token:, node: or system: and a name"},
 		httpkit.Parameter{Name: changes.ParamTokens, Type: "boolean", Summary: "Changes of access tokens, too, which are left out otherwise unless kind asks for them"},

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/changes/changestest"
 )
 
-// TestPagesOfChangesWhileOthersWrite: nothing is missed, and nothing seen twice.
+// TestPagesOfChangesWhileOthersWrite: no change is missed or seen twice.
 func TestPagesOfChangesWhileOthersWrite(t *testing.T) {
 	changestest.PagesWhileOthersWrite(t, func(t *testing.T) changestest.API {
 		a := newAPI(t)
@@ -36,7 +36,7 @@ func TestPagesOfChangesWhileOthersWrite(t *testing.T) {
 	})
 }
 
-// TestLogNamesTheResource: the line of a request says who did what to which resource.
+// TestLogNamesTheResource: the log line of a request says who did what to which resource.
 func TestLogNamesTheResource(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)

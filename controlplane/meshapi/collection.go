@@ -11,13 +11,13 @@ import (
 	"net/http"
 )
 
-// Names of path values.
+// The names of path values.
 const (
 	pathMesh = "mesh"
 	pathName = "name"
 )
 
-// Prefix of everything that belongs to a mesh, and of what all meshes have.
+// The prefix of paths in a mesh, and of paths that cover all meshes.
 const (
 	prefixMesh = "/meshes/{" + pathMesh + "}/"
 	prefixAll  = "/"
@@ -26,7 +26,7 @@ const (
 const textReadOnly = "On zone control plane you can only modify zone resources with 'meshgate apply' or via the HTTP API. " +
 	"You can still use 'meshgate' or the HTTP API to modify the rest of the resource on the global control plane.\n"
 
-// collection is one kind as this API offers it.
+// collection holds the endpoints of one kind.
 type collection struct {
 	api  *API
 	kind *model.Kind
@@ -61,7 +61,7 @@ func (c collection) endpoints() []httpkit.Endpoint {
 	)
 }
 
-// parameters are those of the lists.
+// parameters returns the query parameters of the lists.
 func (c collection) parameters() []httpkit.Parameter {
 	list := []httpkit.Parameter{paramSize, paramOffset, {Name: "name", Type: "string", Summary: "Only those whose names contain this"}}
 	if _, ok := c.kind.New().(tagged); ok {
@@ -73,8 +73,8 @@ func (c collection) parameters() []httpkit.Parameter {
 	return list
 }
 
-// named returns a handler that says in the log which resource a request is about. What
-// no resource can be called is not repeated.
+// named returns a handler that logs the name of the requested resource. It does not log
+// invalid names.
 func named(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if name := r.PathValue(pathName); model.ValidateName(name, false) == nil {
@@ -86,12 +86,12 @@ func named(next http.HandlerFunc) http.HandlerFunc {
 
 func (c collection) readOnly() bool { return c.kind.ReadOnly || c.api.ReadOnly }
 
-// refuse answers writes of what cannot be written here.
+// refuse answers writes of resources that cannot be written here.
 func refuse(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, operation{}, fault.New(fault.Unsupported, textReadOnly))
 }
 
-// failure is an error together with what was being done.
+// failure is an error together with the operation that failed.
 type failure struct {
 	op operation
 	error
@@ -100,7 +100,7 @@ type failure struct {
 // Unwrap returns the error.
 func (f *failure) Unwrap() error { return f.error }
 
-// failed attaches an operation to an error, if there is one.
+// failed attaches an operation to an error, unless the error is nil.
 func failed(op operation, err error) error {
 	if err == nil {
 		return nil
@@ -108,7 +108,7 @@ func failed(op operation, err error) error {
 	return &failure{op, err}
 }
 
-// answer answers with an error of an operation, or of the one attached to it.
+// answer answers with an error of the given operation, or of the operation attached to it.
 func answer(w http.ResponseWriter, r *http.Request, op operation, err error) {
 	if f, ok := errors.AsType[*failure](err); ok {
 		op = f.op
@@ -116,7 +116,7 @@ func answer(w http.ResponseWriter, r *http.Request, op operation, err error) {
 	fail(w, r, op, err)
 }
 
-// meshExists looks the mesh of a path up, if there is one.
+// meshExists looks up the mesh of a path, unless the name is empty.
 func meshExists(reader store.Reader, name string) error {
 	if name == "" {
 		return nil
@@ -156,7 +156,7 @@ func (c collection) get(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, shown)
 }
 
-// delete also takes what cannot be decoded, or is in a mesh that cannot be.
+// delete also deletes resources that cannot be decoded, or whose mesh cannot be.
 func (c collection) delete(w http.ResponseWriter, r *http.Request) {
 	if _, err := c.read(r); err != nil && store.UnreadIn(err) == nil {
 		answer(w, r, opDelete, err)
@@ -178,7 +178,7 @@ func (c collection) delete(w http.ResponseWriter, r *http.Request) {
 	empty(w, http.StatusOK)
 }
 
-// body reads the body of a request within the limit.
+// body reads the body of a request up to the limit.
 func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

@@ -7,17 +7,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// Names of the schemas of the OpenAPI document. Those of a kind are its type, for the
-// document as it is shown, and the type with a suffix.
+// The names of the schemas in the OpenAPI document. The schema of a kind's document has the
+// name of its type. Further schemas of the kind have a suffix.
 const (
 	suffixList  = "_list"
 	suffixRead  = "_read"
 	suffixWrite = "_write"
 
-	schemaText       = "text" // answered as plain text
+	schemaText       = "text" // plain text
 	schemaError      = "error"
 	schemaMessage    = "message"
-	schemaFailure    = "failure" // an error of this API or a message of what it stands behind
+	schemaFailure    = "failure" // an error of this API, or a message of a part behind it
 	schemaStored     = "stored"
 	schemaObject     = "object"
 	schemaDocument   = "document"
@@ -43,16 +43,16 @@ const (
 	schemaGateway    = "gateway_token_request"
 )
 
-// everywhere are the answers that every endpoint may give: a query or body that cannot be
-// read, callers that are not known or not permitted, an unexpected failure, a request
-// that took too long.
+// everywhere lists the answers that every endpoint may give: the query or body cannot be
+// read, the caller is unknown or not permitted, an unexpected failure, the request took too
+// long.
 var everywhere = map[int]string{
 	http.StatusBadRequest: schemaFailure, http.StatusUnauthorized: schemaFailure, http.StatusForbidden: schemaFailure,
 	http.StatusInternalServerError: schemaFailure, http.StatusServiceUnavailable: schemaFailure,
 }
 
-// does states what an endpoint takes and answers: c, failures, and what others of its
-// method do.
+// does sets the contract of an endpoint: c, further failures, and the answers that all
+// endpoints of its method may give.
 func does(e httpkit.Endpoint, c httpkit.Contract, failures ...int) httpkit.Endpoint {
 	answers := maps.Clone(everywhere)
 	for _, status := range failures {
@@ -74,12 +74,12 @@ func does(e httpkit.Endpoint, c httpkit.Contract, failures ...int) httpkit.Endpo
 	return e
 }
 
-// shows is the contract of an endpoint that is asked nothing but to show something.
+// shows returns the contract of an endpoint that only shows something.
 func shows(schema string, query ...httpkit.Parameter) httpkit.Contract {
 	return httpkit.Contract{Query: query, Answers: map[int]string{http.StatusOK: schema}}
 }
 
-// Parameters of queries.
+// The parameters of queries.
 var (
 	paramSize   = httpkit.Parameter{Name: "size", Type: "integer", Summary: "How many, 1 to 1000; 100 if not given or 0"}
 	paramOffset = httpkit.Parameter{Name: "offset", Type: "integer", Summary: "How many to leave out before; see next"}

@@ -11,8 +11,8 @@ import (
 
 const pathOperation = "operation"
 
-// dumps offers the configuration that a dataplane holds. Administrators only:
-// it tells what a whole mesh looks like.
+// dumps returns the endpoints for the configuration that a dataplane holds. They are for
+// administrators only, because a dump reveals a whole mesh.
 func (a *API) dumps() []httpkit.Endpoint {
 	if a.Dumps == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
@@ -28,8 +28,7 @@ func (a *API) dumps() []httpkit.Endpoint {
 	}
 }
 
-// noOperation answers for operations that do not exist, whether the dataplane
-// exists or not.
+// noOperation answers for operations that do not exist, whether or not the dataplane exists.
 func noOperation(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, opDump, fault.New(fault.NotFound, "no such operation"))
 }
@@ -37,7 +36,7 @@ func noOperation(w http.ResponseWriter, r *http.Request) {
 func (c collection) dump(w http.ResponseWriter, r *http.Request) {
 	res, err := c.read(r)
 	if err != nil {
-		fail(w, r, opDumpTarget, err) // an unknown mesh is no other case here
+		fail(w, r, opDumpTarget, err) // an unknown mesh gets the same answer as an unknown dataplane
 		return
 	}
 	c.api.showDump(w, r, mesh.NodeID(res.Scope, res.Name))
@@ -56,7 +55,8 @@ func (a *API) showDump(w http.ResponseWriter, r *http.Request, node string) {
 	}
 }
 
-// dumpNode shows what a node of any kind holds; it is for administrators, as dumps are.
+// dumpNode shows the configuration that a node of any kind holds. Like all dumps, it is for
+// administrators.
 func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue(pathNode)
 	if _, err := a.Nodes.Get(name); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// seeded is an API with mesh m, dataplane web-1, ticket t and secret s.
+// seeded returns an API with mesh m, dataplane web-1, ticket t and secret s.
 func seeded(t testing.TB, change ...func(*Options)) *api {
 	t.Helper()
 	a := newAPI(t, change...)
@@ -45,7 +45,7 @@ func goodTicket(name string) string {
 	return `{"type":"Ticket","mesh":"m","name":"` + name + `","sources":[{"match":{"mesh.io/service":"*"}}],"conf":{"price":1}}`
 }
 
-// expected is the document of an error; violations are pairs of field and reason.
+// expected returns the document of an error; violations are pairs of field and reason.
 func expected(status int, title, detail string, violations ...string) map[string]any {
 	doc := map[string]any{"type": "/std-errors", "status": float64(status), "title": title, "detail": detail, "details": detail}
 	var parameters, causes []any
@@ -73,7 +73,7 @@ func check(t *testing.T, rec *httptest.ResponseRecorder, want map[string]any) {
 	}
 }
 
-// TestErrors has every row of the table of errors.
+// TestErrors checks every row of the table of errors.
 func TestErrors(t *testing.T) {
 	const (
 		retrieve = "Could not retrieve a resource"
@@ -139,7 +139,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestFaults has what the store and the writer may say.
+// TestFaults checks the answers to faults of the store and the writer.
 func TestFaults(t *testing.T) {
 	violation := fault.Violated([]fault.Violation{{Path: "mtls.enabledBackend", Message: "Changing CA is forbidden"}})
 	member := fault.New(fault.Forbidden, "dataplane cannot be a member of mesh %q", "m")
@@ -175,7 +175,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestMeshGoesMeanwhile deletes the mesh between the look at it and the write.
+// TestMeshGoesMeanwhile deletes the mesh between its look-up and the write.
 func TestMeshGoesMeanwhile(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
@@ -191,7 +191,8 @@ func TestMeshGoesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPublicationFails tells the revision of a write that stands, beside the error.
+// TestPublicationFails: if only the publication of a write fails, the answer has its revision
+// beside the error.
 func TestPublicationFails(t *testing.T) {
 	a := seeded(t)
 	a.writer.Writer = unpublished{a.writer.Writer}
@@ -210,7 +211,7 @@ func TestPublicationFails(t *testing.T) {
 	}
 }
 
-// unpublished commits and cannot say that everybody knows.
+// unpublished commits, and then reports that not everybody knows.
 type unpublished struct{ Writer }
 
 func (u unpublished) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error) {
@@ -223,8 +224,8 @@ func (u unpublished) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope,
 	return commit, errors.Join(err, fault.New(fault.Unavailable, "not known everywhere"))
 }
 
-// TestLog has one line for each request, with pattern and revision instead of
-// names, and nothing of what was sent.
+// TestLog: each request has one line in the log, with pattern and revision, and without
+// anything that was sent.
 func TestLog(t *testing.T) {
 	var log bytes.Buffer
 	h := httpkit.Observe(seeded(t).handler, slog.New(slog.NewTextHandler(&log, nil)))
@@ -247,7 +248,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestTokenFaults has what the issuer of dataplane tokens may say.
+// TestTokenFaults checks the answers to faults of the issuer of dataplane tokens.
 func TestTokenFaults(t *testing.T) {
 	const noKey = `there is no signing key with KID 1. Secret of name "dataplane-token-signing-key-x-1" in mesh "x" is not found. If signing key was rotated, regenerate the token`
 	for _, test := range []struct {
@@ -270,7 +271,7 @@ func TestTokenFaults(t *testing.T) {
 	}
 }
 
-// TestReadOnly refuses every write of a document, and still issues tokens.
+// TestReadOnly: every write of a document is refused, and tokens are still issued.
 func TestReadOnly(t *testing.T) {
 	a := newAPI(t, func(o *Options) { o.ReadOnly = true })
 	want := expected(405, "Method not allowed", textReadOnly)
@@ -284,7 +285,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestBrokenUpload stores nothing of a document that broke off.
+// TestBrokenUpload: a document whose upload breaks off is not stored.
 func TestBrokenUpload(t *testing.T) {
 	a := newAPI(t)
 	r := httptest.NewRequest(http.MethodPut, "http://localhost/meshes/m", failing{})

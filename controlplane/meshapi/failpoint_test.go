@@ -31,8 +31,8 @@ func onFailpoints(t *testing.T, key []byte) (*api, *storetest.Failpoints, *store
 	return a, points, log
 }
 
-// ask makes a request. A refusal of what is good must be the store's failure, of
-// which the caller does not hear the cause.
+// ask makes a valid request. If it is refused, the reason must be a failure of the store,
+// whose cause the caller must not see.
 func (a *api) ask(t *testing.T, method, path, body string) error {
 	t.Helper()
 	rec := request(a.handler, method, path, body, "Content-Type", mediaJSON)
@@ -45,8 +45,7 @@ func (a *api) ask(t *testing.T, method, path, body string) error {
 	return fmt.Errorf("%d %s", rec.Code, rec.Body)
 }
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that a request
-// makes.
+// TestEveryStoreCallFailsOnce fails each call of the store that a request makes, one by one.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	key, err := identity.GenerateSigningKey()
 	if err != nil {

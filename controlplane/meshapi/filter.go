@@ -13,8 +13,8 @@ import (
 // tagged specs can be filtered by tags.
 type tagged interface{ TagSets() []mesh.Tags }
 
-// filter returns what a query demands of resources beside a part of their name,
-// nil if nothing: on kinds with tags tag=, on dataplanes gateway=.
+// filter returns a function for the filters of a query, except the part of the name: tag= for
+// kinds with tags, gateway= for dataplanes. It returns nil if the query has no filters.
 func (c collection) filter(query url.Values, pattern string) (func(*model.Resource) bool, error) {
 	var demands []func(*model.Resource) bool
 	if _, ok := c.kind.New().(tagged); ok {
@@ -42,7 +42,7 @@ func (c collection) filter(query url.Values, pattern string) (func(*model.Resour
 	}, nil
 }
 
-// gatewayFilters say which types of gateways, "" for none, they accept.
+// gatewayFilters say which types of gateways they accept; "" stands for no gateway.
 var gatewayFilters = map[string]func(string) bool{
 	"true":      func(t string) bool { return t != "" },
 	"false":     func(t string) bool { return t == "" },
@@ -50,7 +50,7 @@ var gatewayFilters = map[string]func(string) bool{
 	"delegated": func(t string) bool { return t == mesh.GatewayDelegated },
 }
 
-// gatewayOf returns the type of the gateway that a dataplane is, or "".
+// gatewayOf returns the type of a dataplane's gateway, or "" if it is no gateway.
 func gatewayOf(d *mesh.Dataplane) string {
 	if d.Networking == nil || d.Networking.Gateway == nil {
 		return ""
@@ -61,10 +61,10 @@ func gatewayOf(d *mesh.Dataplane) string {
 	return d.Networking.Gateway.Type
 }
 
-// tags demands parts of the values of tags; all of one tag set.
+// tags holds keys of tags and parts of their values. One tag set must match all of them.
 type tags [][2]string
 
-// tagFilter reads key:value pairs; what is none demands nothing.
+// tagFilter reads key:value pairs and ignores other texts.
 func tagFilter(args []string) (out tags) {
 	for _, arg := range args {
 		if key, value, ok := strings.Cut(arg, ":"); ok {

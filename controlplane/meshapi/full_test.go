@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestDiskFull: writes answer 507 and say why, and reads go on.
+// TestDiskFull: writes answer 507 with the reason, and reads go on.
 func TestDiskFull(t *testing.T) {
 	disk := &storetest.Full{}
 	a := seeded(t, func(o *Options) {

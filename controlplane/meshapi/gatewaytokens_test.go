@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
-// TestGatewayTokens is the conversation about node tokens, request by request.
+// TestGatewayTokens checks requests for node tokens and their answers, one by one.
 func TestGatewayTokens(t *testing.T) {
 	h := newAPI(t).handler
 	const token = "/tokens/gateway"
@@ -66,7 +66,7 @@ func TestGatewayTokens(t *testing.T) {
 
 const badName = "the input is not valid: name: must be 1 to 63 of a-z, 0-9, '-' and '.', and begin and end with a letter or digit"
 
-// TestTokenIssued takes tokens and checks them as the data-plane server does.
+// TestTokenIssued requests tokens and verifies them as the data-plane server does.
 func TestTokenIssued(t *testing.T) {
 	a := newAPI(t)
 	h, tokens := a.handler, a.tokens
@@ -95,7 +95,7 @@ func TestTokenIssued(t *testing.T) {
 	}
 }
 
-// TestBrokenBody issues nothing for a request that broke off.
+// TestBrokenBody: a request whose body breaks off gets no token.
 func TestBrokenBody(t *testing.T) {
 	h := newAPI(t).handler
 	rec := httptest.NewRecorder()

@@ -34,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
 
-// closing closes what all tests share before leaks are looked for.
+// closing closes what all tests share before the check for leaks.
 type closing struct{ *testing.M }
 
 func (c closing) Run() int {
@@ -47,8 +47,8 @@ func (c closing) Run() int {
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// ticket is a policy as this package sees policies: it has selectors, fields of
-// its own, and rules.
+// ticket is a typical policy for this package: it has selectors, fields of its own, and
+// rules.
 type ticket struct {
 	model.Labelled
 	mesh.Connection
@@ -90,7 +90,7 @@ var passes = model.Describe(pass{}, model.Kind{
 	Document: &model.Document{Type: "Pass", Singular: "Pass", Plural: "Passes", Policy: true},
 })
 
-// census is a kind that this API shows only.
+// census is a kind that this API only shows.
 var census = model.Describe(ticket{}, model.Kind{
 	Name: "census", Path: "censuses", Scoping: model.Global, ReadOnly: true,
 	Document: &model.Document{Type: "Census", Singular: "Census", Plural: "Censuses", Policy: true, Outbound: true},
@@ -102,7 +102,7 @@ var testPolicies = []*policies.Policy{{
 	Explain: func(s *policies.Selection) any { return policies.First[ticket](s).Conf },
 }}
 
-// writer fails when it is told to.
+// writer is a Writer that can fail.
 type writer struct {
 	Writer
 	put, remove error
@@ -127,7 +127,7 @@ func (w *writer) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, nam
 	return w.Writer.DeleteDocumentIf(ctx, k, scope, name, allowed)
 }
 
-// insights knows dataplanes of mesh m by name.
+// insights holds the insights of dataplanes of mesh m by name.
 type insights map[string]any
 
 func (i insights) Read(_ context.Context, mesh, name string) (any, bool, error) {
@@ -142,7 +142,7 @@ type problems map[string][]string
 
 func (p problems) Of(_, dataplane string) []string { return p[dataplane] }
 
-// mint issues tokens that show what was asked for.
+// mint issues tokens that consist of the request.
 type mint struct{ err error }
 
 func (m *mint) Issue(_ context.Context, r identity.DataplaneTokenRequest) (string, error) {
@@ -153,7 +153,7 @@ func (m *mint) Issue(_ context.Context, r identity.DataplaneTokenRequest) (strin
 	return string(raw), err
 }
 
-// api is an API in front of a store in memory.
+// api is an API on a store in memory.
 type api struct {
 	handler http.Handler
 	store   store.Store
@@ -163,7 +163,7 @@ type api struct {
 	options Options
 }
 
-// identify takes the caller from a header that only tests have.
+// identify takes the caller from a header that only tests use.
 func identify(r *http.Request) (model.Actor, error) {
 	switch name := r.Header.Get("X-User"); name {
 	case "":
@@ -183,7 +183,7 @@ var (
 	nodeTokensOnce sync.Once
 )
 
-// keys makes the signing key of gateways once: it takes a while.
+// keys makes the signing key of gateways once, because this takes a while.
 func keys(t testing.TB) *identity.Tokens {
 	nodeTokensOnce.Do(func() {
 		nodeStore = memstore.New()
@@ -195,7 +195,7 @@ func keys(t testing.TB) *identity.Tokens {
 	return nodeTokens
 }
 
-// clock goes on whenever the store looks at it.
+// clock advances whenever the store reads it.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -220,7 +220,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick}), c, change...)
 }
 
-// testKinds are the kinds of the API under test.
+// testKinds returns the kinds of the API under test.
 func testKinds() []*model.Kind { return append(mesh.Kinds(), tickets, passes, census) }
 
 // newAPIOn is newAPI with another store, which it closes.
@@ -274,7 +274,7 @@ func request(h http.Handler, method, path, body string, header ...string) *httpt
 	return rec
 }
 
-// put stores a document and demands that it works.
+// put stores a document and fails the test if that is refused.
 func (a *api) put(t testing.TB, path, body string) {
 	t.Helper()
 	rec := request(a.handler, http.MethodPut, path, body, "Content-Type", mediaJSON)

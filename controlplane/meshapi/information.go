@@ -15,7 +15,7 @@ const product = "meshgate"
 // pathRevision is the name of a revision in a path.
 const pathRevision = "revision"
 
-// information are the endpoints that say what is here.
+// information returns the endpoints that describe the control plane.
 func (a *API) information() []httpkit.Endpoint {
 	get := func(pattern, summary, schema string, document any) httpkit.Endpoint {
 		return does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func (a *API) information() []httpkit.Endpoint {
 	return list
 }
 
-// index is what GET / answers. Older clients read the product from tagline.
+// index is the answer of GET /. Older clients read the product from tagline.
 func (a *API) index() map[string]string {
 	return map[string]string{
 		"clusterId": a.About.ClusterID, "gui": a.About.GUI, "hostname": a.About.Hostname, "instanceId": a.About.InstanceID,
@@ -63,22 +63,21 @@ type policy struct {
 	DisplayName string `json:"displayName"`
 	Singular    string `json:"singularDisplayName"`
 	Plural      string `json:"pluralDisplayName"`
-	// Experimental is false: what is offered is supported.
+	// Experimental is always false, because everything that is offered is supported.
 	Experimental bool `json:"isExperimental"`
 	TargetRef    bool `json:"isTargetRefBased"`
 	Inbound      bool `json:"isInbound"`
 	Outbound     bool `json:"isOutbound"`
 }
 
-// wrapped reports whether documents of a kind keep their spec below the key spec.
-// Policies that choose proxies by a reference instead of by selectors do so, and
-// no others.
+// wrapped reports whether documents of a kind have their spec below the key spec. This holds
+// for policies that choose proxies by a reference instead of by selectors, and for no others.
 func wrapped(k *model.Kind) bool {
 	_, ok := reflect.TypeOf(k.New()).Elem().FieldByName("Spec")
 	return ok
 }
 
-// policies is what GET /policies answers, by name.
+// policies is the answer of GET /policies, by name.
 func (a *API) policies() any {
 	list := []policy{}
 	for _, k := range a.Kinds {
@@ -95,7 +94,7 @@ func (a *API) policies() any {
 	return map[string]any{"policies": list}
 }
 
-// versions is what GET /versions answers.
+// versions is the answer of GET /versions.
 func (a *API) versions() any {
 	type proxy struct {
 		Proxy string `json:"proxy"`

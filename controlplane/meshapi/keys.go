@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Kinds of keys that are rotated, as administrators name them.
+// The names for administrators of the kinds of keys that can be rotated.
 const (
 	KeysNodeTokens      = "node-tokens"
 	KeysDataplaneTokens = "dataplane-tokens"
@@ -27,64 +27,65 @@ const (
 // Rotatable are the kinds of keys that can be rotated.
 var Rotatable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysEncryption, KeysAuthority}
 
-// Withdrawable are the kinds of keys whose tokens are exchanged for tokens of the next
-// key, so that all of them can be withdrawn in one step.
+// Withdrawable lists the kinds of keys whose tokens are exchanged for tokens of the next key,
+// so that all keys can be withdrawn in one step.
 var Withdrawable = []string{KeysNodeTokens, KeysDataplaneTokens}
 
-// Key is what an administrator is told of a key; nothing of it is secret.
+// Key describes a key for an administrator. It holds nothing secret.
 type Key struct {
-	// Kind says what rotates it; see [Keyring].
+	// Kind is the kind that is given to rotate it; see [Keyring].
 	Kind string `json:"kind"`
-	// Name tells it from others of its kind; Mesh is the mesh that it belongs to.
+	// Name distinguishes it from others of its kind. Mesh is the mesh that it belongs to.
 	Name string `json:"name"`
 	Mesh string `json:"mesh,omitempty"`
-	// Purpose and Algorithm say what it is for.
+	// Purpose and Algorithm describe its use.
 	Purpose   string `json:"purpose"`
 	Algorithm string `json:"algorithm"`
-	// State is "active" for the one that is used from now on, "accepted" for one that
-	// is good for what was made with it, "compromised" for one that is good for nothing,
-	// or what else is the case.
+	// State is "active" for the key that is used from now on, "accepted" for one that is
+	// still valid for what was made with it, "compromised" for one that is valid for nothing,
+	// or another state.
 	State string `json:"state"`
-	// Since and Expires are absent where nobody knows, or where there is no end.
+	// Since and Expires are absent if they are unknown, or if the key does not expire.
 	Since   *time.Time `json:"since,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
-	// InUse says of how much it is in use, where that is known.
+	// InUse says how much still uses it, if that is known.
 	InUse string `json:"inUse,omitempty"`
 	// Next says when and how it is rotated.
 	Next string `json:"next"`
 }
 
-// KeyRotation asks for a rotation.
+// KeyRotation is the request for a rotation.
 type KeyRotation struct {
-	// Mesh is the one whose key is meant, for keys of meshes.
+	// Mesh is the mesh whose key is rotated, for keys of meshes.
 	Mesh string `json:"mesh,omitempty"`
-	// ForgetOld drops old encryption keys once nothing is left under them: backups
-	// that were made before cannot be restored any more.
+	// ForgetOld drops old encryption keys once nothing needs them. Backups that were made
+	// before cannot be restored any more.
 	ForgetOld bool `json:"forgetOld,omitempty"`
-	// Compromised withdraws all keys of a kind that signs tokens: no token of them counts
-	// or is exchanged from then on.
+	// Compromised withdraws all keys of a kind that signs tokens. From then on their tokens
+	// are neither accepted nor exchanged.
 	Compromised bool `json:"compromised,omitempty"`
-	// Force takes a step of the control plane's authority although it cuts nodes off.
+	// Force takes a step in the replacement of the authority even if it cuts off nodes.
 	Force bool `json:"force,omitempty"`
 }
 
-// Keyring knows every key of the control plane.
+// Keyring manages the keys of the control plane.
 type Keyring interface {
-	// List lists them.
+	// List lists all keys.
 	List(ctx context.Context) ([]Key, error)
-	// Rotate begins the rotation of a kind of keys and says what happens next.
-	// Faults: NotFound for an unknown kind or mesh, Invalid for what does not belong
-	// to the kind, Conflict if it cannot begin now.
+	// Rotate begins the rotation of a kind of keys and says what happens next. Its faults are
+	// NotFound for an unknown kind or mesh, Invalid for options that do not belong to the
+	// kind, and Conflict if the rotation cannot begin now.
 	Rotate(ctx context.Context, kind string, r KeyRotation) (said string, err error)
-	// Delete deletes a key of node tokens. Conflict if it is needed, unless forced.
+	// Delete deletes a key of node tokens. The error is Conflict if it is needed, unless
+	// force is set.
 	Delete(ctx context.Context, kind, name string, force bool) error
-	// MayRemove returns a Conflict for a secret that holds a key which is needed.
+	// MayRemove returns a Conflict for a secret that holds a needed key.
 	MayRemove(r store.Reader, stored *model.Resource) error
 }
 
 var opKey = operation{"Could not change a key", map[fault.Code]row{fault.NotFound: {status: http.StatusNotFound}}}
 
-// keys are the endpoints about keys, for administrators only.
+// keys returns the endpoints about keys, for administrators only.
 func (a *API) keys() []httpkit.Endpoint {
 	if a.Keys == nil {
 		return nil
@@ -113,7 +114,7 @@ func (a *API) listKeys(w http.ResponseWriter, r *http.Request) {
 	}{len(keys), keys})
 }
 
-// rotateKey takes a body or none.
+// rotateKey accepts an empty body.
 func (a *API) rotateKey(w http.ResponseWriter, r *http.Request) {
 	raw, err := body(w, r)
 	if err != nil {
@@ -147,7 +148,7 @@ func (a *API) deleteKey(w http.ResponseWriter, r *http.Request) {
 	empty(w, http.StatusOK)
 }
 
-// forced reads the parameter by which a caller insists.
+// forced reads the parameter force.
 func forced(r *http.Request) (bool, error) {
 	text := r.URL.Query().Get("force")
 	if text == "" {
@@ -160,8 +161,8 @@ func forced(r *http.Request) (bool, error) {
 	return force, nil
 }
 
-// allowed keeps keys that are needed from being deleted, or replaced by another spec,
-// by mistake.
+// allowed returns a check that protects needed keys from being deleted or replaced by
+// mistake.
 func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 	force, err := forced(r)
 	if err != nil {

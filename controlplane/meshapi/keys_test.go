@@ -17,7 +17,7 @@ import (
 // always allows every write.
 func always(store.Reader, *model.Resource) error { return nil }
 
-// ring is a keyring with two keys of node tokens, the second of which is needed.
+// ring is a keyring with two keys of node tokens, of which the second is needed.
 type ring struct{ uses *identity.Uses }
 
 func (ring) List(context.Context) ([]Key, error) {
@@ -52,8 +52,8 @@ func (r ring) MayRemove(reader store.Reader, stored *model.Resource) error {
 	return r.uses.MayRemove(reader, stored)
 }
 
-// TestSigningKeysAreKept: the last signing key of a mesh, and one that is in use, is
-// neither deleted nor replaced unless somebody insists.
+// TestSigningKeysAreKept: the last signing key of a mesh, and one that is in use, can be
+// deleted or replaced only with force.
 func TestSigningKeysAreKept(t *testing.T) {
 	now := start
 	uses := identity.NewUses(func() time.Time { return now })

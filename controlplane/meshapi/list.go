@@ -19,9 +19,9 @@ import (
 const (
 	defaultSize = 100
 	maxSize     = 1000
-	// maxListBytes ends a page early; the next one begins with what is left.
+	// maxListBytes ends a page early; the next page goes on from there.
 	maxListBytes = 8 << 20
-	// batch is how many resources are read at once.
+	// batch is the number of resources that are read at once.
 	batch = 500
 )
 
@@ -31,18 +31,18 @@ type listing struct {
 	Items []any `json:"items"`
 	// Next is the URL of the next page.
 	Next *string `json:"next"`
-	// Unreadable counts what is left out because it cannot be read, as after a
-	// downgrade; the log names it. It is left out itself while everything can be.
+	// Unreadable counts the resources that are left out because they cannot be read, as after
+	// a downgrade; the log names them. It is absent if everything can be read.
 	Unreadable int `json:"unreadable,omitempty"`
 }
 
-// list answers with a page of a mesh, or of all of them. pattern is that of the
+// list answers with a page of one mesh, or of all meshes. pattern is the pattern of the
 // endpoint.
 func (c collection) list(pattern string) http.HandlerFunc {
 	return c.listOf(pattern, func(_ *http.Request, res *model.Resource) (any, error) { return show(res) })
 }
 
-// listOf answers with a page of what the resources of the kind are shown as.
+// listOf answers with a page in which show converts each resource.
 func (c collection) listOf(pattern string, show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := httpkit.Query(r)
@@ -88,24 +88,23 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 	}
 }
 
-// window is the part of a list that is asked for: size items behind the first
-// offset of those whose names contain part.
+// window is the requested part of a list: size items from offset on, among those whose names
+// contain part.
 type window struct {
 	size, offset int
 	part         string
 }
 
-// result is the part of a list that is answered, and the size of the whole. nil
-// stands in the page at the place of what cannot be read; unreadable says why, also
-// of what was only looked through.
+// result is the part of a list that is returned, and the size of the whole list. The page
+// holds nil for each resource that cannot be read. unreadable holds the errors of these, and
+// of other unreadable resources that were met.
 type result struct {
 	page       []*model.Resource
 	total      int
 	unreadable []error
 }
 
-// find looks at size, filters, mesh and offset, in this order, and reads
-// the page.
+// find checks size, filters, mesh and offset, in this order, and reads the page.
 func (c collection) find(r *http.Request, query url.Values, pattern string) (found result, win window, err error) {
 	if win.size, err = pageSize(query.Get("size")); err != nil {
 		return found, win, failed(opSize, err)
@@ -130,8 +129,8 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 	return found, win, err
 }
 
-// scopes returns those that a list covers, in the order of the list, and why others
-// that it should cover are not known.
+// scopes returns the scopes that a list covers, in the order of the list, and errors for
+// scopes that cannot be read.
 func (c collection) scopes(reader store.Reader, name string) (scopes []string, unreadable []error, err error) {
 	if c.kind.Scoping != model.Mesh {
 		return []string{""}, nil, nil
@@ -146,8 +145,8 @@ func (c collection) scopes(reader store.Reader, name string) (scopes []string, u
 	return scopes, unreadable, err
 }
 
-// search reads a page of what matches; match is nil if everything does, and then
-// what does not belong to the page is only counted.
+// search reads a page of the matching resources. If match is nil, all resources match, and
+// those outside of the page are only counted.
 func (c collection) search(reader store.Reader, scopes []string, match func(*model.Resource) bool, win window) (found result, err error) {
 	for _, scope := range scopes {
 		if match == nil {
@@ -162,7 +161,7 @@ func (c collection) search(reader store.Reader, scopes []string, match func(*mod
 	return found, nil
 }
 
-// slice adds what one scope has of the page, by its place alone.
+// slice adds the part of the page that lies in one scope, by its position alone.
 func (c collection) slice(reader store.Reader, scope string, win window, found *result) error {
 	q := store.Query{Scope: scope, Part: win.part}
 	n, err := reader.Count(c.kind, q)
@@ -180,8 +179,8 @@ func (c collection) slice(reader store.Reader, scope string, win window, found *
 	return err
 }
 
-// collect adds what one scope has. What matches is seen by its content alone, so
-// that all of it is read for the total; what cannot be read matches nothing.
+// collect adds the matches in one scope. A match depends on the content, so everything must
+// be read for the total. Resources that cannot be read do not match.
 func (c collection) collect(reader store.Reader, scope string, match func(*model.Resource) bool, win window, found *result) error {
 	for q := (store.Query{Scope: scope, Limit: batch, Part: win.part}); ; {
 		part, unreadable, err := store.PageReadable(reader, c.kind, q)
@@ -191,7 +190,7 @@ func (c collection) collect(reader store.Reader, scope string, match func(*model
 		found.unreadable = append(found.unreadable, unreadable...)
 		for _, res := range part {
 			if res == nil {
-				q.Skip++ // its name is not known
+				q.Skip++ // its name is unknown
 				continue
 			}
 			q.After, q.Skip = res.Name, 0
@@ -208,7 +207,7 @@ func (c collection) collect(reader store.Reader, scope string, match func(*model
 	}
 }
 
-// pageSize reads size; empty and 0 mean the default.
+// pageSize parses size; empty and 0 mean the default.
 func pageSize(text string) (int, error) {
 	if text == "" {
 		return defaultSize, nil
@@ -228,7 +227,7 @@ func pageSize(text string) (int, error) {
 	return cmp.Or(size, defaultSize), nil
 }
 
-// pageOffset reads offset, the index of the first item.
+// pageOffset parses offset, the index of the first item.
 func pageOffset(text string) (int, error) {
 	if text == "" {
 		return 0, nil
@@ -240,8 +239,8 @@ func pageOffset(text string) (int, error) {
 	return offset, nil
 }
 
-// nextPage is the URL of the request with another offset. Host is what the
-// client has sent, which the guard has looked at.
+// nextPage returns the URL of the request with another offset. Host comes from the client;
+// the guard has checked it.
 func nextPage(r *http.Request, query url.Values, offset string) string {
 	query.Set("offset", offset)
 	scheme := "http"

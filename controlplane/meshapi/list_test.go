@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// shownPage is a page as a client reads it.
+// shownPage is a page in the form in which a client reads it.
 type shownPage struct {
 	Total int
 	Items []struct{ Mesh, Name string }
@@ -30,8 +30,8 @@ func readPage(t interface{ Fatalf(string, ...any) }, rec *httptest.ResponseRecor
 	return p
 }
 
-// TestPaging walks lists from next to next: every match comes exactly once, in
-// order, in pages that are full but for the last, with a constant total.
+// TestPaging follows next through lists. Every match occurs exactly once and in order, all
+// pages except the last are full, and the total is constant.
 func TestPaging(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := newAPI(t)
@@ -116,7 +116,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// TestNextOverTLS names the scheme and host that the client used.
+// TestNextOverTLS: next has the scheme and host that the client used.
 func TestNextOverTLS(t *testing.T) {
 	a := seeded(t)
 	r := httptest.NewRequest("GET", "https://[::1]:5682//meshes/m/dataplanes/?size=1", nil)
@@ -131,7 +131,8 @@ func validTicket(note string) *ticket {
 	return &ticket{Connection: mesh.Connection{Sources: []mesh.Selector{{}}}, Conf: &ticketConf{Note: note}}
 }
 
-// TestLargePagesEndEarly and go on where they ended.
+// TestLargePagesEndEarly: a page that becomes too large ends early, and the next one goes on
+// from there.
 func TestLargePagesEndEarly(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
@@ -156,7 +157,7 @@ func TestLargePagesEndEarly(t *testing.T) {
 	}
 }
 
-// TestFilters has tags, gateways and names.
+// TestFilters filters by tags, gateways and names.
 func TestFilters(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
@@ -177,7 +178,7 @@ func TestFilters(t *testing.T) {
 		"tag=version:*":            "backend builtin",
 		"tag=version:":             "backend builtin",
 		"tag=version:v1":           "backend",
-		"tag=mesh.io/service:admin&tag=version:v1": "", // of two inbounds
+		"tag=mesh.io/service:admin&tag=version:v1": "", // tags of two inbounds
 		"tag=mesh.io/service:edge&tag=version:2":   "builtin",
 		"tag=version:v&tag=version:1":              "backend",
 		"tag=team:a:b":                             "backend",
@@ -208,7 +209,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// FuzzQuery: no query breaks a list, and what comes is what was asked for.
+// FuzzQuery: no query breaks a list, and the answer is what was requested.
 func FuzzQuery(f *testing.F) {
 	for _, q := range []string{"", "size=1&offset=1", "offset=-1", "size=-1", "offset=9223372036854775807&size=1000", "size=1e3", "offset=0x1", "offset=+1", "tag=:&tag=a:*&gateway=true", "name=%00", "&&;=%zz"} {
 		f.Add(q)
@@ -224,7 +225,7 @@ func FuzzQuery(f *testing.F) {
 				continue
 			}
 			p := readPage(t, rec)
-			values, err := url.ParseQuery(strings.ReplaceAll(query, ";", "%3B")) // ; separates nothing
+			values, err := url.ParseQuery(strings.ReplaceAll(query, ";", "%3B")) // ";" is not a separator
 			if err != nil {
 				t.Fatalf("a malformed query was accepted: %v", err)
 			}
@@ -241,7 +242,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzBody: no body breaks the API, and what it accepts it shows again.
+// FuzzBody: no body breaks the API, and every accepted body is shown again.
 func FuzzBody(f *testing.F) {
 	f.Add("/meshes/f", `{"type":"Mesh","name":"f"}`)
 	f.Add("/meshes/m/dataplanes/f", dataplane("m", "f", "web"))

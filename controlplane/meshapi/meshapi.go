@@ -19,74 +19,73 @@ const HeaderRevision = "X-Mesh-Revision"
 // MaxBody bounds the body of a request, in bytes.
 const MaxBody = 1 << 20
 
-// Writer writes documents; [admit.Gate] is one.
+// Writer writes documents; [admit.Gate] implements it.
 type Writer interface {
-	// CheckDocument returns an Invalid fault with every violation of a spec by
-	// itself.
+	// CheckDocument returns an Invalid fault with all violations of a spec, without looking
+	// at other resources.
 	CheckDocument(k *model.Kind, spec any) error
-	// PutDocumentIf creates or replaces a document, unless that is not allowed, and
-	// reports whether it was created. An Invalid fault is about other resources.
-	// NotFound has [admit.Missing] as subject. A commit with changes beside an error
-	// stands: only its publication failed.
+	// PutDocumentIf creates or replaces a document if that is allowed, and reports whether it
+	// was created. An Invalid fault is about other resources. NotFound has [admit.Missing] as
+	// subject. If it returns a commit with changes and an error, the commit stands, and only
+	// its publication failed.
 	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
-	// DeleteDocumentIf deletes a document, unless that is not allowed.
+	// DeleteDocumentIf deletes a document if that is allowed.
 	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
 }
 
-// Insights knows what proxies report.
+// Insights returns what proxies have reported.
 type Insights interface {
 	// Read returns the insight of a dataplane as a JSON document, and whether
 	// there is one.
 	Read(ctx context.Context, mesh, name string) (document any, ok bool, err error)
 }
 
-// Problems knows why proxies do not have the configuration they should have.
+// Problems tells why proxies do not have the configuration that they should have.
 type Problems interface {
-	// Of returns one sentence for each problem of a dataplane: its configuration
-	// could not be made, or the proxy refused it.
+	// Of returns one sentence for each problem of a dataplane: its configuration could not be
+	// made, or the proxy refused it.
 	Of(mesh, dataplane string) []string
 }
 
-// Dumps shows the configuration that nodes hold; [inspect.Dumps] does.
+// Dumps shows the configuration that nodes hold; [inspect.Dumps] implements it.
 type Dumps interface {
-	// XDS calls show with the dump of a node, a JSON object with the key configs. An
-	// Invalid fault is about from, which is that of the query or empty.
+	// XDS calls show with the dump of a node, a JSON object with the key configs. from is the
+	// source in the query, or empty. An Invalid fault is about from.
 	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
 }
 
-// DataplaneTokens issues the tokens that dataplanes prove themselves by. Faults:
-// Invalid with violations of the request, NotFound with the signing key that is
-// missing.
+// DataplaneTokens issues the tokens with which dataplanes authenticate. Its faults are
+// Invalid with violations of the request, and NotFound with the missing signing key.
 type DataplaneTokens interface {
 	Issue(ctx context.Context, r identity.DataplaneTokenRequest) (string, error)
 }
 
-// Nodes knows every node; [nodes.Registry] does.
+// Nodes knows all nodes; [nodes.Registry] implements it.
 type Nodes interface {
 	List(q nodes.Query) nodes.Page
-	// Await returns when what is shown of nodes is not what a mark names, or ctx ends.
+	// Await returns when the list of nodes no longer has the given mark, or when ctx ends.
 	Await(ctx context.Context, mark string)
-	// Get and Remove are NotFound for a node that is not known; Remove is Conflict for
-	// one that is connected.
+	// Get and Remove return NotFound for an unknown node; Remove returns Conflict for a
+	// connected one.
 	Get(name string) (nodes.Node, error)
 	Remove(ctx context.Context, name string) error
-	// RemoveFormer says it of former processes of a node that goes on with another one.
+	// RemoveFormer removes the former processes of a node that is connected with a new one.
 	RemoveFormer(name string) error
 }
 
-// About is what GET / says of this control plane.
+// About describes this control plane in the answer of GET /.
 type About struct {
 	// ClusterID is the same for all instances of one control plane.
 	ClusterID string
-	// GUI is the path of the console; empty where there is none.
+	// GUI is the path of the console; empty if there is none.
 	GUI string
-	// Hostname and InstanceID name this instance.
+	// Hostname and InstanceID identify this instance.
 	Hostname, InstanceID string
 }
 
-// Options of the API. Endpoints whose part is nil are not offered.
+// Options of the API. Endpoints whose option is nil are not offered.
 type Options struct {
-	// Kinds are the kinds that are offered, those without a Document excepted.
+	// Kinds are the offered kinds; those without a Document are ignored.
 	Kinds []*model.Kind
 	// Store and Writer are needed if there are Kinds.
 	Store  store.Store
@@ -97,17 +96,17 @@ type Options struct {
 	Dumps           Dumps
 	Policies        Policies
 	DataplaneTokens DataplaneTokens
-	// Tokens are those of gateways.
+	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
-	// Revoke adds ids to the dataplane tokens of a mesh that no longer count, or to the
-	// tokens of gateways if no mesh is named; [identity.RevokeTokens] does.
+	// Revoke adds ids to the revoked dataplane tokens of a mesh, or to the revoked tokens of
+	// gateways if no mesh is named; [identity.RevokeTokens] does this.
 	Revoke func(ctx context.Context, mesh string, ids []string) (added int, err error)
-	// Recorded are the kinds by which GET /changes can be filtered; without them it is
-	// not offered.
+	// Recorded lists the kinds by which GET /changes can be filtered. Without it, GET
+	// /changes is not offered.
 	Recorded []*model.Kind
-	// Nodes knows every node.
+	// Nodes knows all nodes.
 	Nodes Nodes
-	// Keys are those of the whole control plane.
+	// Keys manages the keys of the control plane.
 	Keys Keyring
 	// Revisions serves GET /revisions/{revision}.
 	Revisions http.HandlerFunc
@@ -115,28 +114,28 @@ type Options struct {
 	Conditions http.HandlerFunc
 
 	About About
-	// Version is that of this program.
+	// Version is the version of this program.
 	Version string
-	// ProxyVersions maps versions of the dataplane, or constraints on them, to
-	// the proxy that comes with them.
+	// ProxyVersions maps versions of the dataplane, or constraints on them, to the matching
+	// proxy.
 	ProxyVersions map[string]string
-	// Zone is the name of the local zone; empty where there is none.
+	// Zone is the name of the local zone; empty if there is none.
 	Zone string
-	// ReadOnly refuses every PUT and DELETE of documents; tokens are issued.
+	// ReadOnly refuses every PUT and DELETE of documents; tokens are still issued.
 	ReadOnly bool
 
 	// Guard protects a loopback listener without authentication.
 	Guard httpkit.BrowserGuard
-	// Identify says who calls. nil means that whoever passes the guard is an
-	// administrator. Its error is a Denied fault.
+	// Identify returns the caller of a request. If it is nil, everybody who passes the guard
+	// is an administrator. Its error is a Denied fault.
 	Identify func(*http.Request) (model.Actor, error)
 }
 
 // API serves the mesh API.
 type API struct{ Options }
 
-// Handler returns the handler of every endpoint. It panics on kinds that
-// contradict each other, which is a mistake in the program.
+// Handler returns the handler of all endpoints. It panics on kinds that contradict each
+// other, which is a mistake in the program.
 func Handler(o Options) http.Handler {
 	a := &API{o}
 	if a.Identify == nil {
@@ -162,12 +161,12 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	return append(list, a.keys()...)
 }
 
-// endpoint is one that reads and writes JSON, or writes produces.
+// endpoint returns an endpoint that reads JSON and writes the media type produces.
 func endpoint(method, pattern string, auth httpkit.Authorisation, summary, produces string, h http.HandlerFunc) httpkit.Endpoint {
 	return httpkit.Endpoint{Method: method, Pattern: pattern, Auth: auth, Summary: summary, Handler: negotiate(produces, h)}
 }
 
-// announce tells client and log where a write stands.
+// announce adds the revision of a write to the answer and to the log.
 func announce(w http.ResponseWriter, r *http.Request, c store.Commit) {
 	httpkit.EntryOf(r.Context()).Revision = c.Revision
 	w.Header().Set(HeaderRevision, strconv.FormatUint(c.Revision, 10))

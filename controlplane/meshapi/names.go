@@ -9,9 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// checkMeta holds the names and labels of a document against its path and the
-// rules, in the order that clients know: name, type, mesh, labels, and the forms
-// of name and mesh.
+// checkMeta compares the names and labels of a document with its path and the rules. It
+// reports in the order that clients know: name, type, mesh, labels, and the forms of name and
+// mesh.
 func (c collection) checkMeta(s *submission, scope, name string) []fault.Violation {
 	var out []fault.Violation
 	differ := func(path string) {
@@ -33,7 +33,7 @@ func (c collection) checkMeta(s *submission, scope, name string) []fault.Violati
 	}
 	out = append(out, model.ValidateName(s.meta.Name, s.create)...)
 	if scoped {
-		// Meshes may have names from a time when those were laxer.
+		// The names of old meshes may follow laxer rules.
 		for _, v := range model.ValidateName(s.meta.Mesh, false) {
 			out = append(out, fault.Violation{Path: "mesh", Message: v.Message})
 		}

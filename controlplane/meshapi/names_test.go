@@ -10,8 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TestNames has the rules on names and labels, in the order in which they are
-// reported.
+// TestNames checks the rules for names and labels, in the order in which they are reported.
 func TestNames(t *testing.T) {
 	const (
 		strict     = "invalid characters. A lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
@@ -58,7 +57,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(test.test, func(t *testing.T) {
 			a := seeded(t)
-			// A resource from a time when names were laxer.
+			// The resource is from a time when names were laxer.
 			if _, err := a.store.Update(t.Context(), model.Config, func(tx store.Tx) error {
 				_, err := tx.Create(&model.Resource{Kind: tickets, Scope: "m", Name: "old_name", Spec: &ticket{}})
 				return err

@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Media types of the API.
+// The media types of the API.
 const (
 	mediaJSON = "application/json"
 	mediaYAML = "application/yaml" // RFC 9512
@@ -25,12 +25,12 @@ func page(w http.ResponseWriter, status int, text string) {
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // a client that is gone is nobody's concern
+	_, _ = w.Write([]byte(text)) // an error means that the client is gone
 }
 
-// negotiate lets requests through whose body is JSON or YAML, if their method has one,
-// and that accept what is produced. Text goes to everybody: the bare token is
-// what all clients of its endpoints read, whatever they say they accept.
+// negotiate lets requests through if their body, if any, is JSON or YAML, and if they accept
+// what is produced. Text is sent in any case: clients of its endpoints read the bare token,
+// whatever they say they accept.
 func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		hasBody := r.Method == http.MethodPut || r.Method == http.MethodPost
@@ -42,7 +42,7 @@ func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 			page(w, http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+produces)
 			return
 		}
-		// A body that nobody reads is no reason to work: GET / answers strangers.
+		// Other bodies are not read: everybody can call GET /, and must not cause work.
 		if hasBody {
 			if err := fromYAML(w, r); err != nil {
 				fail(w, r, opDecode, err)
@@ -53,7 +53,7 @@ func negotiate(produces string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// fromYAML replaces a body that is YAML by the same in JSON.
+// fromYAML replaces a YAML body by the same content in JSON.
 func fromYAML(w http.ResponseWriter, r *http.Request) error {
 	if mediaOf(r) != mediaYAML {
 		return nil
@@ -69,7 +69,7 @@ func fromYAML(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mediaOf is the media type of a body that is understood, or nothing.
+// mediaOf returns the media type of a body if it is supported, and "" otherwise.
 func mediaOf(r *http.Request) string {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -83,8 +83,8 @@ func mediaOf(r *http.Request) string {
 	return ""
 }
 
-// accepts reports whether Accept headers admit a media type (RFC 9110, 12.5.1).
-// Weights are not looked at: there is only one representation.
+// accepts reports whether Accept headers allow a media type (RFC 9110, 12.5.1). It ignores
+// weights, because there is only one representation.
 func accepts(headers []string, produces string) bool {
 	if strings.Join(headers, "") == "" {
 		return true

@@ -12,14 +12,14 @@ import (
 
 const pathNode = "node"
 
-// opNode is answered with what the fault says, which names the node.
+// opNode uses the text of the fault, which names the node.
 var opNode = operation{"Could not retrieve a node", map[fault.Code]row{fault.NotFound: {status: http.StatusNotFound}}}
 
-// opNodeRemove is the same for a removal.
+// opNodeRemove does the same for a removal.
 var opNodeRemove = operation{"Could not remove a node", opNode.rows}
 
-// nodeEndpoints say who is there, gateways included. Administrators only: reasons of
-// refusals tell what is wrong with tokens.
+// nodeEndpoints returns the endpoints about all nodes, including gateways. They are for
+// administrators only, because reasons of refusals reveal what is wrong with tokens.
 func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	if a.Nodes == nil {
 		return nil
@@ -46,7 +46,7 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 // nodeList is a page of nodes.
 type nodeList struct {
 	listing
-	// Mark is what since takes.
+	// Mark is a value for the parameter since.
 	Mark string `json:"mark"`
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
 
-// openAPI serves the document, which is made when it is asked for first.
+// openAPI serves the document, which is made at the first request.
 func (a *API) openAPI() http.HandlerFunc {
 	described := sync.OnceValues(a.describe)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func (a *API) openAPI() http.HandlerFunc {
 	}
 }
 
-// describe builds the OpenAPI document out of the endpoints and the schemas of the kinds.
+// describe makes the OpenAPI document from the endpoints and the schemas of the kinds.
 func (a *API) describe() ([]byte, error) {
 	dialect := openapi.Dialect{Body: requestBody, Responses: responses, Variable: variable, Subject: func(pattern string) string {
 		if inMesh, ok := strings.CutPrefix(pattern, strings.TrimSuffix(prefixMesh, "/")); ok {
@@ -57,7 +57,7 @@ func variable(name string) *openapi.Schema {
 	return &openapi.Schema{Type: openapi.Types{openapi.Text}, MinLength: new(int64(1))}
 }
 
-// requestBody is a body in one of the media types that are read.
+// requestBody returns a body in any supported media type.
 func requestBody(schema string) *openapi.RequestBody {
 	content := openapi.MediaType{Schema: openapi.To(schema)}
 	return &openapi.RequestBody{Content: map[string]openapi.MediaType{mediaJSON: content, mediaYAML: content}}
@@ -84,7 +84,7 @@ type schemas = map[string]*openapi.Schema
 
 func text() *openapi.Schema { return openapi.Of(openapi.Text) }
 
-// anyOf is one of several components.
+// anyOf returns a schema for one of several components.
 func anyOf(names ...string) *openapi.Schema {
 	s := &openapi.Schema{}
 	for _, n := range names {
@@ -93,7 +93,7 @@ func anyOf(names ...string) *openapi.Schema {
 	return s
 }
 
-// pageOf is a list with the members that more says.
+// pageOf returns the schema of a list, with further members.
 func pageOf(item *openapi.Schema, more schemas) *openapi.Schema {
 	page := openapi.Closed(schemas{"total": openapi.Count(), "items": openapi.List(item), "next": text().OrNull()}, "total", "items", "next")
 	for name, s := range more {
@@ -102,7 +102,7 @@ func pageOf(item *openapi.Schema, more schemas) *openapi.Schema {
 	return page
 }
 
-// components are the schemas of the kinds, and those of what is not stored.
+// components returns the schemas of the kinds, and of other documents.
 func (a *API) components() schemas {
 	keys := openapi.Closed(schemas{"total": openapi.Count(), "items": openapi.List(openapi.For[Key]())}, "total", "items")
 	out := schemas{
@@ -135,12 +135,12 @@ func (a *API) components() schemas {
 		}
 	}
 	spec := openapi.From(mesh.Dataplanes.Document.Schema)
-	delete(spec.Properties, "labels") // which stand beside it
+	delete(spec.Properties, "labels") // labels are beside the spec
 	out[schemaOverview].Properties["dataplane"] = spec
 	return out
 }
 
-// optional is an object of which only some members must be given.
+// optional makes all members of an object optional, except the required ones.
 func optional(s *openapi.Schema, required ...string) *openapi.Schema {
 	s.Required = required
 	return s

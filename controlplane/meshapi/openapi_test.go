@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// contract is made once: all tests serve the same endpoints.
+// contract is made once, because all tests serve the same endpoints.
 var contract struct {
 	once sync.Once
 	*openapitest.Contract
@@ -24,7 +24,7 @@ func contractOf(t *testing.T) *openapitest.Contract {
 	contract.once.Do(func() {
 		a := newAPI(t)
 		contract.Contract = openapitest.Read(t, request(a.handler, http.MethodGet, "/openapi.json", "").Body.Bytes(), (&API{a.options}).Endpoints())
-		contract.Empty, contract.Unknown = true, []string{"zzz"} // which a list repeats
+		contract.Empty, contract.Unknown = true, []string{"zzz"} // a list shows this text again
 	})
 	if contract.Contract == nil {
 		t.Fatal("the document is not valid, as another test says")
@@ -32,14 +32,14 @@ func contractOf(t *testing.T) *openapitest.Contract {
 	return contract.Contract
 }
 
-// loose reports whether a body that is taken is in another form than the document's:
-// YAML, with members that mean nothing and that the client gave up, or in snake_case.
+// loose reports whether a request is accepted although its body does not follow the document:
+// it is YAML, has unknown members that the client allows, or is in snake_case.
 func loose(r *http.Request, body string) bool {
 	return r.Header.Get("Content-Type") != mediaJSON || r.URL.Query().Has(httpkit.ArgFieldValidation) || strings.Contains(body, "_")
 }
 
-// TestOpenAPIDocument: what is served is a valid document, has every route, and changes
-// only when somebody means it to.
+// TestOpenAPIDocument: the served document is valid and has every route. It must not change
+// by accident.
 func TestOpenAPIDocument(t *testing.T) {
 	contractOf(t).HasEveryRoute(t, 6)
 	var got bytes.Buffer
@@ -49,7 +49,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	golden.Compare(t, "testdata/openapi.golden", got.Bytes())
 }
 
-// TestEveryEndpointHasAContract: the router knows what each endpoint is asked and
+// TestEveryEndpointHasAContract: the contract of each endpoint declares its input and its
 // answers.
 func TestEveryEndpointHasAContract(t *testing.T) {
 	for _, e := range (&API{newAPI(t).options}).Endpoints() {

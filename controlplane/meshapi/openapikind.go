@@ -7,8 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
 
-// describeKind adds the schemas of the documents of a kind: as they are shown, and as they
-// are taken.
+// describeKind adds the schemas of a kind's documents, for answers and for requests.
 func describeKind(k *model.Kind, out schemas) {
 	d := k.Document
 	shown, given := openapi.Closed(schemas{}), openapi.Closed(schemas{})
@@ -16,7 +15,7 @@ func describeKind(k *model.Kind, out schemas) {
 		maps.Copy(shown.Properties, spec.Properties)
 		shown.Required = append(shown.Required, spec.Required...)
 		maps.Copy(given.Properties, loosened(openapi.From(d.Schema)).Properties)
-	} else { // a kind that nothing has described
+	} else { // a kind without a described schema
 		shown.AdditionalProperties, given.AdditionalProperties = nil, nil
 	}
 	heads := []string{"type", "name"}
@@ -26,8 +25,8 @@ func describeKind(k *model.Kind, out schemas) {
 	for _, name := range heads {
 		shown.Properties[name], given.Properties[name] = text(), text()
 	}
-	// Who has read a document may send it back: what differs from the path is refused, and
-	// a mesh where there is none is ignored.
+	// A document that was read may be sent back. Values that differ from the path are
+	// refused, and a mesh is ignored for kinds without one.
 	given.Properties["mesh"] = text()
 	for _, name := range []string{"creationTime", "modificationTime"} {
 		shown.Properties[name], given.Properties[name] = openapi.Moment(), openapi.Moment().OrNull()
@@ -40,8 +39,8 @@ func describeKind(k *model.Kind, out schemas) {
 	out[d.Type+suffixList] = pageOf(openapi.To(d.Type), schemas{"unreadable": openapi.Count()})
 }
 
-// loosened is the schema of what [model.ReadDocument] takes where something of a schema is
-// shown. It changes the schema.
+// loosened turns the schema of an answer into that of a request: it allows everything that
+// [model.ReadDocument] accepts. It changes s.
 func loosened(s *openapi.Schema) *openapi.Schema {
 	s.Required = nil
 	for name, p := range s.Properties {

@@ -2,7 +2,7 @@ package meshapi
 
 import "github.com/meshgate/meshgate/controlplane/openapi"
 
-// describeSelections adds the schemas of what [Policies] answers.
+// describeSelections adds the schemas for the answers of [Policies].
 func describeSelections(out schemas) {
 	texts := func() *openapi.Schema {
 		return &openapi.Schema{Type: openapi.Types{openapi.Object}, AdditionalProperties: text()}

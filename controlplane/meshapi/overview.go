@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// overviews are dataplanes together with what they report. They have two paths:
-// the older one with a plus.
+// overviews returns the endpoints that show dataplanes together with their insights. Each has
+// two paths; the older one has a plus.
 func (a *API) overviews() []httpkit.Endpoint {
 	if a.Insights == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
@@ -37,7 +37,7 @@ func (a *API) overviews() []httpkit.Endpoint {
 	)
 }
 
-// overview shows a dataplane; {} stands for a report that does not exist.
+// overview shows a dataplane; a missing insight is shown as {}.
 func (c collection) overview(w http.ResponseWriter, r *http.Request) {
 	res, err := c.read(r)
 	if err != nil {
@@ -52,13 +52,12 @@ func (c collection) overview(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, doc)
 }
 
-// overviewItem shows a dataplane in a list, where a report that does not exist
-// is left out.
+// overviewItem shows a dataplane in a list, in which a missing insight is left out.
 func (a *API) overviewItem(r *http.Request, res *model.Resource) (any, error) {
 	return a.overviewOf(r.Context(), res, nil)
 }
 
-// dataplaneOverview is a dataplane with what is known of its proxy.
+// dataplaneOverview is a dataplane with the insight of its proxy.
 type dataplaneOverview struct {
 	Type             string            `json:"type"`
 	Mesh             string            `json:"mesh"`
@@ -68,7 +67,7 @@ type dataplaneOverview struct {
 	Labels           map[string]string `json:"labels,omitempty"`
 	Dataplane        json.RawMessage   `json:"dataplane"`
 	Insight          any               `json:"dataplaneInsight,omitempty"`
-	// Errors say why the proxy does not have the configuration it should have.
+	// Errors says why the proxy does not have the configuration that it should have.
 	Errors []string `json:"errors,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// counting counts what lists of a store return, which a store on disk decodes.
+// counting counts the rows that lists of a store return, which a store on disk decodes.
 type counting struct {
 	store.Store
 	rows int
@@ -57,8 +57,8 @@ func fill(t testing.TB, s store.Store, n int) {
 	}
 }
 
-// TestPagesReadWhatTheyShow: a page costs what is on it and not what there is,
-// wherever in the list it is, and with a filter by names.
+// TestPagesReadWhatTheyShow: the cost of a page depends on its size and not on that of the
+// list, wherever the page is, and with a filter by names too.
 func TestPagesReadWhatTheyShow(t *testing.T) {
 	c := &counting{}
 	a := newAPI(t, func(o *Options) { c.Store, o.Store = o.Store, c })
@@ -85,7 +85,7 @@ func TestPagesReadWhatTheyShow(t *testing.T) {
 		if p.Total != tc.total || len(p.Items) != tc.shown || first != tc.first {
 			t.Errorf("%s: %d of %d beginning with %s", tc.path, len(p.Items), p.Total, first)
 		}
-		// The meshes are read beside the page.
+		// The meshes are read in addition to the page.
 		if c.rows > tc.shown+2 {
 			t.Errorf("%s: read %d rows for a page of %d", tc.path, c.rows, tc.shown)
 		}

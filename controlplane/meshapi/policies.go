@@ -12,25 +12,25 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Policies know which policies are chosen for what; [inspect.Policies] do. They call show
-// with a document, and return its error. NotFound is about the dataplane; [turns.ErrFull]
-// means that too many ask.
+// Policies tells which policies are chosen for which proxies; [inspect.Policies] implements
+// it. Its methods call show with a document, and return its error. NotFound is about the
+// dataplane; [turns.ErrFull] means that there are too many requests.
 type Policies interface {
-	// Of shows what was chosen for the places of a dataplane, and with explain what is in
-	// force.
+	// Of shows the policies that are chosen for the places of a dataplane and, with explain,
+	// what is in force.
 	Of(ctx context.Context, mesh, dataplane string, explain bool, show func(doc any) error) error
-	// Rules shows what policies that say whom they are about come to on a dataplane.
+	// Rules shows the rules for a dataplane that result from policies with a target.
 	Rules(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
-	// Warnings shows what is valid in a mesh and most likely not meant.
+	// Warnings shows what is valid in a mesh but most likely a mistake.
 	Warnings(ctx context.Context, mesh string, show func(doc any) error) error
-	// Nowhere says which selectors of a policy that was just written select nobody.
+	// Nowhere returns the selectors of a new policy that select nothing.
 	Nowhere(ctx context.Context, kind *model.Kind, mesh string, spec any) []fault.Violation
 }
 
-// selections say which policies are chosen for a proxy, and for which proxies a policy
-// is. Whoever may read policies and dataplanes may ask.
+// selections returns the endpoints that tell which policies are chosen for a proxy, and for
+// which proxies a policy is chosen. They need the permission to read policies and dataplanes.
 func (a *API) selections() []httpkit.Endpoint {
 	if a.Policies == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
@@ -87,8 +87,8 @@ func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// inspect answers about a resource that exists. What is shown is encoded while its turn
-// lasts and sent afterwards: how long that takes is the client's choice.
+// inspect answers about an existing resource. The document is encoded during the turn and
+// sent afterwards, because the client decides how long the sending takes.
 func (c collection) inspect(w http.ResponseWriter, r *http.Request, about func(ctx context.Context, mesh, name string, show func(any) error) error) {
 	res, err := c.read(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c collection) inspect(w http.ResponseWriter, r *http.Request, about func(c
 	write(w, http.StatusOK, mediaJSON, body)
 }
 
-// warnings answers about a mesh that exists, as inspect does about a resource.
+// warnings answers about an existing mesh, as inspect does about a resource.
 func (a *API) warnings(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue(pathMesh)
 	err := a.Store.View(r.Context(), func(reader store.Reader) error { return meshExists(reader, name) })

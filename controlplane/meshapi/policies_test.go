@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/inspect"
 )
 
-// TestWhoAsksTooMuchIsToldWhen: while others have policies chosen, a client learns that it
-// is to ask again, and when. What does not exist is told without a turn.
+// TestWhoAsksTooMuchIsToldWhen: if too many clients ask for chosen policies, the next one is
+// told when to ask again. Resources that do not exist are reported without a turn.
 func TestWhoAsksTooMuchIsToldWhen(t *testing.T) {
 	queue := turns.Sized(1, 0)
 	h := newAPI(t, func(o *Options) { o.Policies.(*inspect.Policies).Turns = queue }).handler

@@ -17,14 +17,14 @@ const (
 	textInternal = "Internal Server Error"
 )
 
-// row is how one fault is answered. An empty title is that of the operation, an
-// empty detail that of the fault.
+// row is the answer to a fault. If title is empty, that of the operation is used; if detail
+// is empty, that of the fault.
 type row struct {
 	status        int
 	title, detail string
 }
 
-// rows answers the faults that no operation answers in its own way.
+// rows holds the common answers to faults.
 var rows = map[fault.Code]row{
 	fault.Invalid:     {status: http.StatusBadRequest},
 	fault.Dangling:    {status: http.StatusBadRequest},
@@ -42,10 +42,10 @@ var rows = map[fault.Code]row{
 	fault.Unstored:    {status: http.StatusInsufficientStorage},
 }
 
-// operation is what was being done when something failed.
+// operation is an operation that can fail.
 type operation struct {
 	title string
-	// rows that differ from the common ones.
+	// rows holds answers that differ from the common ones.
 	rows map[fault.Code]row
 }
 
@@ -71,7 +71,7 @@ var (
 	}}
 )
 
-// errorBody is the body of an error. It is spelled twice: older clients read
+// errorBody is the body of an error. It contains its texts twice, because older clients read
 // details and causes.
 type errorBody struct {
 	Type       string      `json:"type"`
@@ -93,8 +93,8 @@ type cause struct {
 	Message string `json:"message"`
 }
 
-// describe returns the document of an error. The cause of an internal one is not
-// in it.
+// describe returns the document of an error. It does not reveal the cause of an internal
+// error.
 func describe(op operation, err error) errorBody {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -155,9 +155,9 @@ func encode(document any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// write answers with a body of any type that is not to be kept by anybody.
+// write answers with a body of any type, which must not be cached.
 func write(w http.ResponseWriter, status int, mediaType string, body []byte) {
-	_ = httpkit.WriteBody(w, status, mediaType, body) // a client that is gone is nobody's concern
+	_ = httpkit.WriteBody(w, status, mediaType, body) // an error means that the client is gone
 }
 
 // empty answers a write that succeeded.

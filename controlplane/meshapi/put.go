@@ -11,18 +11,18 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// submission is what a PUT wants to store, once it is valid by itself.
+// submission is the valid content of a PUT.
 type submission struct {
 	meta model.DocumentMeta
 	spec any
-	// create says that nothing of that name was stored when the request came.
+	// create is set if no resource of that name existed when the request arrived.
 	create bool
-	// dropped are the members that the client is warned of, and what a policy selects
-	// in vain.
+	// dropped lists the members that the client is warned about, and selectors of a policy
+	// that select nothing.
 	dropped []fault.Violation
 }
 
-// operation is what the store is asked to do.
+// operation returns the operation for the store.
 func (s *submission) operation() operation {
 	if s.create {
 		return opCreate
@@ -30,8 +30,7 @@ func (s *submission) operation() operation {
 	return opUpdate
 }
 
-// put creates or replaces a resource; see the package comment for the order in
-// which a request is judged.
+// put creates or replaces a resource. The package comment has the order of the checks.
 func (c collection) put(w http.ResponseWriter, r *http.Request) {
 	s, err := c.submission(w, r)
 	if err != nil {
@@ -61,8 +60,8 @@ func (c collection) put(w http.ResponseWriter, r *http.Request) {
 	stored(w, r, status, s.dropped)
 }
 
-// failWrite answers with an error of a write, in which the mesh may have gone
-// since it was looked up.
+// failWrite answers with an error of a write. The mesh may have been deleted since it was
+// looked up.
 func (c collection) failWrite(w http.ResponseWriter, r *http.Request, op operation, err error) {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		if missing, ok := e.Subject.(admit.Missing); ok && missing.Kind != c.kind {
@@ -72,8 +71,7 @@ func (c collection) failWrite(w http.ResponseWriter, r *http.Request, op operati
 	fail(w, r, op, err)
 }
 
-// submission reads a body and checks all that can be checked without other
-// resources.
+// submission reads a body and makes all checks that do not need other resources.
 func (c collection) submission(w http.ResponseWriter, r *http.Request) (*submission, error) {
 	s := &submission{}
 	scope, name := r.PathValue(pathMesh), r.PathValue(pathName)
@@ -103,8 +101,8 @@ func (c collection) submission(w http.ResponseWriter, r *http.Request) (*submiss
 	return s, failed(opProcess, c.check(r, s, read.Unknown))
 }
 
-// check returns everything that is wrong with what a document says, else with what it
-// says of itself, and notes what the client is warned of.
+// check returns all violations of a document's spec or, if there are none, those of its names
+// and labels. It notes what the client is warned about.
 func (c collection) check(r *http.Request, s *submission, unknown []fault.Violation) error {
 	how, err := strictnessOf(r)
 	if err != nil {

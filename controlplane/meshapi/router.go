@@ -9,20 +9,19 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// router dispatches to endpoints in the way that clients of this API expect and
-// that differs from [httpkit.Router]: empty segments of a path are ignored, each
-// segment is decoded by itself (an encoded slash separates nothing), HEAD and
-// OPTIONS are methods like others, and the pages for wrong paths and methods are
-// plain text.
+// router dispatches to endpoints as clients of this API expect. Unlike [httpkit.Router], it
+// ignores empty segments of a path and decodes each segment separately (an encoded slash
+// separates nothing). HEAD and OPTIONS are methods like others, and the answers for wrong
+// paths and methods are plain text.
 type router struct{ root *segment }
 
-// segment is one step of the patterns. Literal children win over the variable
-// one as long as they lead to an endpoint.
+// segment is one step of the patterns. A literal child has precedence over the variable one
+// if it leads to an endpoint.
 type segment struct {
 	literal  map[string]*segment
 	variable *segment
-	// pattern, names of its variables, and handlers by method, which enforce the
-	// authorisation of their endpoints; empty where no pattern ends.
+	// pattern, the names of its variables, and its handlers by method, which enforce the
+	// authorisation of their endpoints. They are empty if no pattern ends here.
 	pattern string
 	names   []string
 	methods map[string]http.Handler
@@ -32,9 +31,9 @@ type segment struct {
 // allowOrder is the order of methods in Allow.
 var allowOrder = []string{http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodGet}
 
-// newRouter returns a router that calls a handler only for those whom its
-// endpoint permits, see [httpkit.Enforce]. It panics on endpoints that contradict
-// each other or declare no authorisation.
+// newRouter returns a router that calls a handler only if its endpoint permits the caller,
+// see [httpkit.Enforce]. It panics on endpoints that contradict each other or declare no
+// authorisation.
 func newRouter(endpoints []httpkit.Endpoint, refuse httpkit.Refuse) *router {
 	rt := &router{root: &segment{}}
 	for _, e := range endpoints {
@@ -71,7 +70,7 @@ func (s *segment) add(e httpkit.Endpoint, refuse httpkit.Refuse) {
 	s.allow = strings.Join(allow, ", ")
 }
 
-// child returns the step of a literal part, or of "" for a variable.
+// child returns the step for a literal part, or for a variable if part is "".
 func (s *segment) child(part string) *segment {
 	if part == "" {
 		if s.variable == nil {
@@ -88,7 +87,7 @@ func (s *segment) child(part string) *segment {
 	return s.literal[part]
 }
 
-// find returns where a path ends and the values of its variables.
+// find returns the step where a path ends, and the values of its variables.
 func (s *segment) find(parts, values []string) (*segment, []string) {
 	if len(parts) == 0 {
 		if s.methods == nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// TestAccess calls every endpoint as every kind of caller. Whoever adds an
-// endpoint sees it here: an undeclared authorisation is refused, and one that is
-// declared but not enforced fails.
+// TestAccess calls every endpoint as every kind of caller. Every new endpoint appears here:
+// an undeclared authorisation is refused, and one that is declared but not enforced fails.
 func TestAccess(t *testing.T) {
 	var lines []string
 	for _, e := range (&API{newAPI(t).options}).Endpoints() {
@@ -36,7 +35,7 @@ func TestAccess(t *testing.T) {
 	golden.Compare(t, "testdata/access.golden", []byte(got))
 }
 
-// existing is the name of a resource of the collection before it that seeded APIs have.
+// existing returns the name of a resource in seeded APIs for the collection in a pattern.
 func existing(pattern string) string {
 	before, _, _ := strings.Cut(pattern, "/{name}")
 	collection := before[strings.LastIndex(before, "/")+1:]
@@ -47,7 +46,7 @@ func existing(pattern string) string {
 	return "g"
 }
 
-// validBody is a document that a PUT at the path takes.
+// validBody returns a document that a PUT to the path accepts.
 func validBody(path string) string {
 	switch path {
 	case "/meshes/m":
@@ -74,8 +73,7 @@ func validBody(path string) string {
 	return `{}`
 }
 
-// TestKinds follows each kind to its routes: nothing of a kind is written down
-// twice.
+// TestKinds: all routes of each kind exist, because they follow from the kind.
 func TestKinds(t *testing.T) {
 	a := newAPI(t)
 	routes := map[string]bool{}
@@ -96,7 +94,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestBareAPI offers nothing whose part is missing.
+// TestBareAPI: endpoints whose option is missing are not offered.
 func TestBareAPI(t *testing.T) {
 	h := Handler(Options{Version: "1.2.3"})
 	for path, status := range map[string]int{
@@ -112,7 +110,7 @@ func TestBareAPI(t *testing.T) {
 	}
 }
 
-// TestNobodyIdentified refuses callers that nothing has identified.
+// TestNobodyIdentified: a caller whom nothing has identified is refused.
 func TestNobodyIdentified(t *testing.T) {
 	h := newRouter([]httpkit.Endpoint{{
 		Method: "GET", Pattern: "/", Auth: httpkit.Administrator,
@@ -123,7 +121,7 @@ func TestNobodyIdentified(t *testing.T) {
 	}
 }
 
-// TestRouterRefuses panics on mistakes in the program.
+// TestRouterRefuses: mistakes in the program cause a panic.
 func TestRouterRefuses(t *testing.T) {
 	h := func(http.ResponseWriter, *http.Request) {}
 	good := httpkit.Endpoint{Method: "GET", Pattern: "/a", Auth: httpkit.Open, Handler: h}
@@ -148,8 +146,8 @@ func TestRouterRefuses(t *testing.T) {
 	}
 }
 
-// TestRouterPrefersLiterals, and falls back to variables where a literal leads
-// nowhere.
+// TestRouterPrefersLiterals: a literal has precedence over a variable. If the literal leads
+// nowhere, the variable is used.
 func TestRouterPrefersLiterals(t *testing.T) {
 	answer := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,7 @@ func show(res *model.Resource) (any, error) {
 	return json.RawMessage(raw), err
 }
 
-// format returns how the resource of a request is to be shown.
+// format returns the function that shows a resource in the requested format.
 func format(r *http.Request) (func(*model.Resource) (any, error), error) {
 	switch r.URL.Query().Get("format") {
 	case "", "universal":
@@ -44,7 +44,7 @@ type objectMeta struct {
 	Labels            map[string]string `json:"labels,omitempty"`
 }
 
-// showObject shows a resource as a custom resource; secrets as core ones.
+// showObject shows a resource as a custom resource, and a secret as a core one.
 func showObject(res *model.Resource) (any, error) {
 	o := object{
 		Kind: res.Kind.Document.Type, APIVersion: "mesh.io/v1alpha1", Mesh: res.Scope,

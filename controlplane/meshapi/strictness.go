@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// strictnessOf reads what a request asks for.
+// strictnessOf reads the strictness of a request.
 func strictnessOf(r *http.Request) (httpkit.Strictness, error) {
 	s, ok := httpkit.ParseStrictness(r.URL.Query().Get(httpkit.ArgFieldValidation))
 	if !ok {
@@ -16,13 +16,13 @@ func strictnessOf(r *http.Request) (httpkit.Strictness, error) {
 	return s, nil
 }
 
-// warned is the body of a write that succeeded with warnings.
+// warned is the body of a successful write with warnings.
 type warned struct {
 	Warnings []string `json:"warnings"`
 }
 
-// stored answers a write that succeeded, with a warning for each member that was
-// dropped or selects nobody.
+// stored answers a successful write, with a warning for each member that was dropped or
+// selects nothing.
 func stored(w http.ResponseWriter, r *http.Request, status int, dropped []fault.Violation) {
 	if len(dropped) == 0 {
 		empty(w, status)

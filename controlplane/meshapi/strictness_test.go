@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWarningsAreShort: names that a client has chosen do not make an answer that
-// proxies on the way refuse, or that is many times as long as the request.
+// TestWarningsAreShort: long names from a client must not make answers so long that proxies
+// refuse them, or many times as long as the request.
 func TestWarningsAreShort(t *testing.T) {
 	a := newAPI(t)
 	var members strings.Builder

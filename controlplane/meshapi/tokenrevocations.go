@@ -11,16 +11,16 @@ var opRevoke = operation{"Could not revoke a token", map[fault.Code]row{
 	fault.Invalid: {status: http.StatusBadRequest}, fault.NotFound: {status: http.StatusNotFound},
 }}
 
-// tokenRevocation names tokens by their ids.
+// tokenRevocation lists tokens by their ids.
 type tokenRevocation struct {
-	// Mesh is that of dataplane tokens.
+	// Mesh is the mesh of dataplane tokens.
 	Mesh string `json:"mesh"`
-	// IDs are the claims jti of the tokens.
+	// IDs are the jti claims of the tokens.
 	IDs []string `json:"ids"`
 }
 
-// revocations are the endpoints that add to the tokens which no longer count, for
-// administrators only. A PUT of the secret that lists them replaces all of them.
+// revocations returns the endpoints that add to the revoked tokens, for administrators only.
+// A PUT of the secret with the list would replace the whole list.
 func (a *API) revocations() []httpkit.Endpoint {
 	if a.Revoke == nil {
 		return nil
@@ -38,8 +38,8 @@ func (a *API) revocations() []httpkit.Endpoint {
 	}
 }
 
-// revokeTokens answers once the streams and links of the tokens are being ended. It may
-// be repeated: what is listed already is not added again.
+// revokeTokens answers when the streams and links of the tokens are being ended. A request
+// may be repeated: ids that are listed already are not added again.
 func (a *API) revokeTokens(w http.ResponseWriter, r *http.Request, ofMesh bool) {
 	raw, err := body(w, r)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 const maxTokenBody = 64 << 10
 
-// tokens are the endpoints that issue tokens, for administrators only.
+// tokens returns the endpoints that issue tokens, for administrators only.
 func (a *API) tokens() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	if a.DataplaneTokens != nil {
@@ -25,7 +25,7 @@ func (a *API) tokens() []httpkit.Endpoint {
 		}
 	}
 	if a.Tokens != nil {
-		// Clients of this endpoint need not say that they send JSON.
+		// Clients of this endpoint need not declare JSON as their content type.
 		list = append(list, does(httpkit.Endpoint{
 			Method: http.MethodPost, Pattern: "/tokens/gateway", Auth: httpkit.Administrator,
 			Subject: "generate gateway token", Summary: "Issue the node token of an oauth-gateway", Handler: a.gatewayToken,
@@ -34,12 +34,12 @@ func (a *API) tokens() []httpkit.Endpoint {
 	return list
 }
 
-// issues is the contract of an endpoint that answers a bare token.
+// issues returns the contract of an endpoint that answers with a bare token.
 func issues(request string) httpkit.Contract {
 	return httpkit.Contract{Body: request, Answers: map[int]string{http.StatusOK: schemaText}}
 }
 
-// writeToken answers the bare token as text.
+// writeToken answers with the bare token as text.
 func writeToken(w http.ResponseWriter, mediaType, token string) {
 	write(w, http.StatusOK, mediaType, []byte(token))
 }
@@ -53,9 +53,9 @@ type dataplaneTokenRequest struct {
 	ValidFor string              `json:"validFor"`
 }
 
-// dataplaneToken answers a body that cannot be read with an empty one. A member that
-// means nothing, or is given twice, is refused by its name: who mistypes what binds a token would get one
-// for every proxy of the mesh.
+// dataplaneToken answers a body that cannot be read with an empty body. It refuses unknown
+// members, and members that are given twice, by name: a mistyped restriction would otherwise
+// produce a token for every proxy of the mesh.
 func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
 	raw, err := body(w, r)
 	if fault.Is(err, fault.TooLarge) {
@@ -83,9 +83,9 @@ func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
 type gatewayTokenRequest struct {
 	// Name of the instance.
 	Name string `json:"name"`
-	// ControlPlane is "default" if empty.
+	// ControlPlane is "default" if it is empty.
 	ControlPlane string `json:"controlPlane"`
-	// ValidFor is a duration such as 720h; [identity.GatewayTokenLife] if empty.
+	// ValidFor is a duration such as 720h; [identity.GatewayTokenLife] if it is empty.
 	ValidFor string `json:"validFor"`
 }
 

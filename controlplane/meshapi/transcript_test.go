@@ -14,10 +14,10 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// TestTranscripts replays the conversations in testdata. Each is a file of
-// exchanges: a line "> METHOD target", headers of the request, an empty line and
-// a body if there is one; then "< status", headers and body of the response.
-// Lines with # are remarks. Headers that every response has are left out.
+// TestTranscripts replays the conversations in testdata. Each file consists of exchanges: a
+// line "> METHOD target", headers of the request, and an empty line and a body if there is
+// one; then "< status", headers and body of the response. Lines with # are remarks. Headers
+// that every response has are left out.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -35,8 +35,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// replay sends the requests of a transcript and returns it with the responses
-// that came.
+// replay sends the requests of a transcript, and returns it with the actual responses.
 func replay(t *testing.T, h http.Handler, script string) string {
 	var out strings.Builder
 	var asked []string

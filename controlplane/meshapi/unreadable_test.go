@@ -19,8 +19,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestListsWithUnreadableRows: a row that cannot be read takes no other one from a
-// list, which says that something is missing, and goes on behind it.
+// TestListsWithUnreadableRows: a row that cannot be read does not hide others from a list.
+// The list says that something is missing, and goes on after it.
 func TestListsWithUnreadableRows(t *testing.T) {
 	bad := &storetest.Unreadable{}
 	a := newAPI(t, func(o *Options) { bad.Store, o.Store = o.Store, bad })
@@ -40,7 +40,7 @@ func TestListsWithUnreadableRows(t *testing.T) {
 		path  string
 		total int
 		want  string
-		// unreadable are those that each page misses.
+		// unreadable is the number of rows that each page misses.
 		unreadable []int
 	}{
 		{"/meshes", 3, "m n", []int{1}},
@@ -51,7 +51,7 @@ func TestListsWithUnreadableRows(t *testing.T) {
 		{"/meshes/n/dataplanes?size=4", 5, "a b c d e", []int{0, 0}},
 		{"/meshes/m/dataplanes?tag=mesh.io/service:s", 2, "a d", []int{3}},
 		{"/meshes/m/dataplanes+insights", 5, "a d", []int{3}},
-		// Nobody knows what is in a mesh that cannot be read.
+		// The content of a mesh that cannot be read is unknown.
 		{"/dataplanes", 10, "a d a b c d e", []int{4}},
 	} {
 		t.Run(tc.path, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestListsWithUnreadableRows(t *testing.T) {
 	}
 }
 
-// newOnDisk is an API whose rows can be spoiled.
+// newOnDisk returns an API whose rows can be made unreadable.
 func newOnDisk(t *testing.T) (a *api, spoil func(k *model.Kind, names ...string)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
@@ -106,8 +106,8 @@ func newOnDisk(t *testing.T) (a *api, spoil func(k *model.Kind, names ...string)
 	return newAPIOn(t, s, c), func(k *model.Kind, names ...string) { storetest.Spoil(t, path, k.Name, names...) }
 }
 
-// TestDeleteUnreadable: what cannot be read can be deleted, by itself and with what it
-// belongs to, and its name is free then.
+// TestDeleteUnreadable: a row that cannot be read can be deleted, alone or with its mesh, and
+// its name can be used again.
 func TestDeleteUnreadable(t *testing.T) {
 	a, spoil := newOnDisk(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)

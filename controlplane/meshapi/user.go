@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// user is what /who-am-i answers.
+// user is the answer of /who-am-i.
 type user struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups"`
@@ -20,8 +20,8 @@ func whoAmI(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, user{who.Name, who.Groups})
 }
 
-// authenticate finds out who calls before anything else is looked at. GET / says
-// what this is to everybody.
+// authenticate identifies the caller before anything else is checked. Everybody may call GET
+// /, which describes the control plane.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	identify := func(r *http.Request) (model.Actor, error) {
 		who, err := a.Identify(r)
@@ -35,7 +35,7 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 	}, next)
 }
 
-// forbid answers those who may not call an endpoint, or not like that.
+// forbid answers a caller who may not call an endpoint, or not in this way.
 func forbid(w http.ResponseWriter, r *http.Request, err error) {
 	if fault.Is(err, fault.Invalid) {
 		fail(w, r, opDecode, err)
@@ -44,7 +44,7 @@ func forbid(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, r, operation{}, err)
 }
 
-// about names what an endpoint gives access to, for those who do not have it.
+// about names what an endpoint gives access to, for the refusal of callers without access.
 func about(subject string, e httpkit.Endpoint) httpkit.Endpoint {
 	e.Subject = subject
 	return e

@@ -15,8 +15,8 @@ func (u untouched) Read([]byte) (int, error) {
 	return 0, http.ErrBodyReadAfterClose
 }
 
-// TestYAMLWithoutAWrite: GET / answers strangers, who must not have it read what they
-// send; nor has anything else that takes no body.
+// TestYAMLWithoutAWrite: everybody can call GET /, so it must not read the body. Neither must
+// other requests without a body.
 func TestYAMLWithoutAWrite(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
@@ -33,8 +33,8 @@ func TestYAMLWithoutAWrite(t *testing.T) {
 	}
 }
 
-// TestYAMLDoesNotGrow: a small document that refers to itself many times is refused
-// before it is a large one.
+// TestYAMLDoesNotGrow: a small document with many references to itself is refused before it
+// is expanded.
 func TestYAMLDoesNotGrow(t *testing.T) {
 	a := newAPI(t)
 	doc := "type: Mesh\nname: m\na: &a " + strings.Repeat("x", 1<<10) + "\nb: [" + strings.Repeat("*a,", 1<<10) + "]\n"

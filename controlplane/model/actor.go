@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// ActorKind says what an [Actor] is.
+// ActorKind is the kind of an [Actor].
 type ActorKind string
 
-// Kinds of actors.
+// The kinds of actors.
 const (
-	// ActorUser is somebody who was identified, or is anonymous.
+	// ActorUser is a user who was identified, or who is anonymous.
 	ActorUser ActorKind = "user"
-	// ActorToken is whoever shows a token that names nobody.
+	// ActorToken is a caller with a token that names nobody.
 	ActorToken ActorKind = "token"
 	// ActorNode is a proxy, under its node id.
 	ActorNode ActorKind = "node"
-	// ActorSystem is a part of the control plane, under the name of the part.
+	// ActorSystem is a part of the control plane. The name of the actor is that of the part.
 	ActorSystem ActorKind = "system"
 )
 
@@ -30,34 +30,34 @@ const (
 	GroupAdministrator = "mesh-system:admin"
 )
 
-// Actor is who asks for something. Every write has one.
+// Actor is the author of a request. Every write has one.
 type Actor struct {
 	Kind   ActorKind
 	Name   string
 	Groups []string
 }
 
-// Administrator is the user who may do everything.
+// Administrator returns the user who may do everything.
 func Administrator() Actor {
 	return Actor{ActorUser, UserAdministrator, []string{GroupAdministrator, GroupAuthenticated}}
 }
 
-// Anonymous is the user who has not said who it is.
+// Anonymous returns the user who has not identified itself.
 func Anonymous() Actor { return Actor{ActorUser, UserAnonymous, []string{GroupAnonymous}} }
 
-// User is an identified user with the groups it was given.
+// User returns an identified user with its groups.
 func User(name string, groups ...string) Actor {
 	return Actor{ActorUser, name, append(slices.Clone(groups), GroupAuthenticated)}
 }
 
-// System is a part of the control plane that acts by itself.
+// System returns a part of the control plane that acts by itself.
 func System(part string) Actor { return Actor{Kind: ActorSystem, Name: part} }
 
-// Node is a proxy.
+// Node returns a proxy as an actor.
 func Node(id string) Actor { return Actor{Kind: ActorNode, Name: id} }
 
-// Administrates reports whether the actor may do what only administrators may.
-// Nodes and parts of the control plane never do, whatever they are called.
+// Administrates reports whether the actor may do what only administrators may. Nodes and
+// parts of the control plane never may, whatever their names are.
 func (a Actor) Administrates() bool {
 	switch a.Kind {
 	case ActorUser:
@@ -68,40 +68,38 @@ func (a Actor) Administrates() bool {
 	return false
 }
 
-// Known reports whether the actor says who it is.
+// Known reports whether the actor has a kind and a name.
 func (a Actor) Known() bool { return a.Kind != "" && a.Name != "" }
 
-// String is the form in which errors show an actor.
+// String returns the form in which errors show an actor.
 func (a Actor) String() string { return a.Name + "/" + strings.Join(a.Groups, ",") }
 
-// ID is the form in which logs and records show an actor: kind, colon, name.
+// ID returns the form in which logs and records show an actor: kind, colon, name.
 func (a Actor) ID() string { return string(a.Kind) + ":" + a.Name }
 
-// Origin says by which way a write came. It is empty for what the control plane does
-// by itself.
+// Origin says how a write came in. It is empty for writes of the control plane itself.
 type Origin string
 
-// Origins.
+// The origins of writes.
 const (
 	// OriginAPI is a request to an API.
 	OriginAPI Origin = "api"
 	// OriginFile is a declarative file.
 	OriginFile Origin = "file"
-	// OriginProxy is a proxy that registers itself, is gone, or asks on behalf of a
-	// client.
+	// OriginProxy is a proxy that registers itself, leaves, or asks on behalf of a client.
 	OriginProxy Origin = "proxy"
 )
 
 type originKey struct{}
 
-// WithOrigin returns a context whose writes come by a way.
+// WithOrigin returns a context whose writes have an origin.
 func WithOrigin(ctx context.Context, o Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
-// OriginOf returns by which way the writes of a context come. Where nothing has set
-// it, the actor tells: nodes are proxies, and who is no part of the control plane
-// uses an API.
+// OriginOf returns the origin of the writes of a context. If none was set, the actor
+// determines it: nodes are proxies, and all actors except parts of the control plane use an
+// API.
 func OriginOf(ctx context.Context) Origin {
 	if o, ok := ctx.Value(originKey{}).(Origin); ok {
 		return o
@@ -119,12 +117,12 @@ func OriginOf(ctx context.Context) Origin {
 
 type actorKey struct{}
 
-// WithActor returns a context whose requests and writes are those of an actor.
+// WithActor returns a context whose requests and writes have an actor.
 func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorOf returns the actor of a context; ok is false where nothing has set one.
+// ActorOf returns the actor of a context; ok is false if none was set.
 func ActorOf(ctx context.Context) (a Actor, ok bool) {
 	a, ok = ctx.Value(actorKey{}).(Actor)
 	return a, ok && a.Known()

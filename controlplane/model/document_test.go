@@ -30,7 +30,7 @@ func (d *span) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ordered keeps its text, so that a test sees what types that decode themselves get.
+// ordered keeps its text, so that a test sees the text that self-decoding types get.
 type ordered string
 
 func (o ordered) MarshalJSON() ([]byte, error)  { return []byte(o), nil }
@@ -118,8 +118,8 @@ func TestDecodeDocument(t *testing.T) {
 	}
 }
 
-// TestUnknownMembers: a name that is mistyped leaves a default behind, so it is
-// refused, unless the caller asks to be told.
+// TestUnknownMembers: a mistyped name would leave a default in force. So it is refused,
+// unless the caller asks for a list of unknown members.
 func TestUnknownMembers(t *testing.T) {
 	body := []byte(`{"x":1,"conf":{"y":[{}],"num_retrys":1,"nested":{"tiemout":"1s"},"free":{"any":1}},"sources":[{},{"mach":null}]}`)
 	want := []fault.Violation{
@@ -149,8 +149,8 @@ func TestUnknownMembers(t *testing.T) {
 	}
 }
 
-// TestMembersGivenTwice: of two members of one name one is dropped, and readers of
-// JSON differ about which. Both spellings of a field are one name.
+// TestMembersGivenTwice: if a name is given twice, one of the members is dropped, and JSON
+// readers differ about which. Both spellings of a field are the same name.
 func TestMembersGivenTwice(t *testing.T) {
 	body := []byte(`{"name":"n","name":"o","conf":{"codes":[1,2],"codes":[3],"numRetries":1,"num_retries":2,"text":{"a":"b","a":"c"}},"conf":null}`)
 	want := []fault.Violation{
@@ -175,7 +175,7 @@ func TestMembersGivenTwice(t *testing.T) {
 	}
 }
 
-// TestUnknownMembersAreBounded: an answer does not grow with what was sent.
+// TestUnknownMembersAreBounded: the answer does not grow with the input.
 func TestUnknownMembersAreBounded(t *testing.T) {
 	var body strings.Builder
 	body.WriteString("{")
@@ -287,8 +287,8 @@ func TestEncodeLeavesDefaultsOut(t *testing.T) {
 	}
 }
 
-// FuzzDocument: nothing makes decoding panic, and what was decoded is decoded
-// again from its encoding, and from that of the store.
+// FuzzDocument: decoding never panics. A decoded document is decoded to the same again from
+// its encoding, and from its stored form.
 func FuzzDocument(f *testing.F) {
 	f.Add([]byte(`{"type":"Paper","labels":{"a":"b"},"sources":[{"match":{"k":"*"}}],"conf":{"nested":{"mode":"PERMISSIVE","ring":"1","free":{"x":[1,{}]}}}}`))
 	f.Add([]byte(`{"conf":{"use_http1":true,"weight":0,"ratio":1e3,"on":[0,"RESET"],"timeout":"-5ms","data":"aGk=","own":[1, 2],"any":{"b":null}}}`))
@@ -318,7 +318,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// compactOwn compares texts that encoding compacts.
+// compactOwn compares texts apart from the white space that encoding removes.
 var compactOwn = cmp.Comparer(func(a, b ordered) bool {
 	var x, y bytes.Buffer
 	return a == b || json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && x.String() == y.String()

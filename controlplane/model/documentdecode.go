@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// DocumentMeta is what a document says of itself beside its spec.
+// DocumentMeta holds the members of a document beside its spec.
 type DocumentMeta struct {
 	Type, Mesh, Name string
 	Labels           map[string]string
@@ -24,15 +24,15 @@ type DocumentMeta struct {
 type Decoded struct {
 	Meta DocumentMeta
 	Spec any
-	// Unknown names the members that mean nothing, at any depth, each with the name
-	// that was probably meant, and those that are given twice, of which the last
-	// that is not null counts. The others are not in Spec.
+	// Unknown lists unknown members at any depth, each with the name that was probably meant.
+	// It also lists members that are given twice; of these the last one that is not null
+	// counts. Unknown members are not in Spec.
 	Unknown []fault.Violation
 }
 
-// DecodeDocument reads a document into a new spec of its kind, labels included, and
-// refuses one with members that mean nothing: who mistypes a name would otherwise
-// get a default, which may be an open door. See [ReadDocument].
+// DecodeDocument reads a document into a new spec of its kind, including labels. It refuses
+// unknown members: a mistyped name would otherwise leave a default in force, which may allow
+// everything. See [ReadDocument].
 func DecodeDocument(k *Kind, raw []byte) (DocumentMeta, any, error) {
 	d, err := ReadDocument(k, raw)
 	if err == nil {
@@ -44,21 +44,20 @@ func DecodeDocument(k *Kind, raw []byte) (DocumentMeta, any, error) {
 	return d.Meta, d.Spec, nil
 }
 
-// ReadDocument is DecodeDocument for those who decide themselves what becomes of
-// unknown members.
-// It reads as loosely as the mesh API promises: null
-// is absent, names are in camelCase or snake_case, integers are numbers or
-// numeric strings, enumerations (strings with enum in their jsonschema tag) are
-// given by name or number, bytes are base64. The first value of an enumeration is its
-// default: a field has "" then, unless it is a pointer. Empty lists and maps are
-// absent. Types with UnmarshalJSON read themselves; a map[string]any is kept as
-// it is, with numbers as float64.
+// ReadDocument is DecodeDocument for callers that decide themselves about unknown members.
+//
+// It reads as tolerantly as the mesh API promises. null means absent, names are in camelCase
+// or snake_case, and integers are numbers or numeric strings. Enumerations (strings with enum
+// in their jsonschema tag) are given by name or number, and bytes are base64. The first value
+// of an enumeration is its default, for which a field is "" unless it is a pointer. Empty
+// lists and maps count as absent. Types with UnmarshalJSON read themselves. A map[string]any
+// is kept as it is, with numbers as float64.
 //
 // Every failure is an Invalid fault without violations whose detail reads
 //
 //	invalid <Type> object: "<message>"
 //
-// Whether type, mesh and name are the expected ones is for the caller to check.
+// The caller has to check whether type, mesh and name are the expected ones.
 func ReadDocument(k *Kind, raw []byte) (Decoded, error) {
 	r := &documentReader{}
 	d, err := r.document(k, raw)
@@ -69,10 +68,10 @@ func ReadDocument(k *Kind, raw []byte) (Decoded, error) {
 	return d, nil
 }
 
-// ReadObject reads a JSON object that is no document into a struct, as loosely as a
-// document is read and with the same bounds. It returns what [Decoded.Unknown] holds of
-// a document; tolerated are names that mean nothing and are not among it. Its errors are
-// Invalid faults.
+// ReadObject reads a JSON object that is not a document into a struct, as tolerantly as a
+// document and with the same limits. It returns the same as [Decoded.Unknown] does for a
+// document; unknown members with a tolerated name are left out. Its errors are Invalid
+// faults.
 func ReadObject(raw []byte, into any, tolerated ...string) (unknown []fault.Violation, err error) {
 	o, err := ParseObject(raw)
 	if err != nil {
@@ -81,11 +80,11 @@ func ReadObject(raw []byte, into any, tolerated ...string) (unknown []fault.Viol
 	return o.Read(into, tolerated...)
 }
 
-// Object is a JSON value that was parsed, for those who must look at it before they know
-// what it is. Parsing is what takes memory: many times that of the text.
+// Object is a parsed JSON value, for callers that must look at it before they know its type.
+// Parsing is what takes memory, many times that of the text.
 type Object struct{ tree node }
 
-// ParseObject parses what [ReadObject] would read. Its errors are Invalid faults.
+// ParseObject parses a text for [Object.Read]. Its errors are Invalid faults.
 func ParseObject(raw []byte) (*Object, error) {
 	tree, err := parseTree(raw)
 	if err != nil {
@@ -94,13 +93,13 @@ func ParseObject(raw []byte) (*Object, error) {
 	return &Object{tree}, nil
 }
 
-// Has reports whether there is a member that is not null.
+// Has reports whether there is a member with this name that is not null.
 func (o *Object) Has(name string) bool {
 	members, _ := o.tree.value.([]member)
 	return slices.ContainsFunc(members, func(m member) bool { return m.key == name && m.node.value != nil })
 }
 
-// Read is [ReadObject] for what was parsed.
+// Read does the same as [ReadObject] for a parsed object.
 func (o *Object) Read(into any, tolerated ...string) (unknown []fault.Violation, err error) {
 	r := &documentReader{}
 	if err := r.object(reflect.ValueOf(into).Elem(), o.tree, "", tolerated); err != nil {
@@ -112,12 +111,12 @@ func (o *Object) Read(into any, tolerated ...string) (unknown []fault.Violation,
 // documentReader reads one document.
 type documentReader struct{ unknown []fault.Violation }
 
-// maxUnknown bounds the unknown members that are named.
+// maxUnknown bounds the unknown members in an answer.
 const maxUnknown = 100
 
 const textTwice = "is given twice"
 
-// heads are the members of every document beside those of its spec.
+// heads lists the members of every document beside those of its spec.
 var heads = []string{"type", "mesh", "name", "creationTime", "modificationTime"}
 
 func (r *documentReader) document(k *Kind, raw []byte) (d Decoded, err error) {
@@ -154,7 +153,7 @@ func (r *documentReader) document(k *Kind, raw []byte) (d Decoded, err error) {
 	return d, nil
 }
 
-// stray notes a member that means nothing; those of fields and others would.
+// stray notes an unknown member. The suggested name comes from fields and others.
 func (r *documentReader) stray(at, key string, fields *documentFields, others []string) {
 	if len(r.unknown) < maxUnknown {
 		r.note(join(at, shown(key)), TextUnknown+fault.Meant(key, append(fields.names(), others...)))
@@ -170,8 +169,8 @@ func (r *documentReader) note(path, message string) {
 // maxShown bounds a key in a path, in bytes.
 const maxShown = 100
 
-// shown is a key as paths show it. A path is made for every member below a key: with
-// the whole of a long one, a document costs its length times its members.
+// shown returns a key in the form for paths. Every member below a key has a path with it, so
+// an unlimited key would make a document cost its length times the number of its members.
 func shown(key string) string {
 	if len(key) <= maxShown {
 		return key
@@ -179,20 +178,20 @@ func shown(key string) string {
 	return strings.ToValidUTF8(key[:maxShown], "") + "…"
 }
 
-// names are the members of one object that have been read.
+// names holds the members of one object that have been read.
 type names map[string]struct{}
 
-// again adds a name and reports whether it was there.
+// again adds a name and reports whether it was there already.
 func (n names) again(name string) bool {
 	before := len(n)
 	n[name] = struct{}{}
 	return len(n) == before
 }
 
-// documentTime is a time that must be one and is then ignored.
+// documentTime is a time whose form is checked and which is then ignored.
 type documentTime string
 
-// place prefixes a message with the path it is about.
+// place puts the path before a message.
 func place(at, message string) error {
 	if at == "" {
 		return fmt.Errorf("%s", message)
@@ -204,8 +203,8 @@ func mismatch(at, want string, n node) error {
 	return place(at, "expected "+want+", got "+n.kind())
 }
 
-// decodeValue sets v, which is addressable, from a node that is not null. at is
-// the path for messages.
+// value sets v, which is addressable, from a node that is not null. at is the path for
+// messages.
 func (r *documentReader) value(v reflect.Value, n node, at string, enum []string) error {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -233,8 +232,7 @@ func (r *documentReader) value(v reflect.Value, n node, at string, enum []string
 	return decodeScalar(v, n, at, enum)
 }
 
-// object reads the members of a struct; others are further names that mean something
-// there.
+// object reads the members of a struct. others are further names that are known there.
 func (r *documentReader) object(v reflect.Value, n node, at string, others []string) error {
 	members, ok := n.value.([]member)
 	if !ok {
@@ -278,7 +276,7 @@ func (r *documentReader) mapping(v reflect.Value, n node, at string, enum []stri
 	if t.Key().Kind() != reflect.String {
 		return place(at, "maps of this type cannot be read")
 	}
-	// A free map is a message in itself: an empty one is kept.
+	// An empty map of free values is kept, because it has a meaning of its own.
 	if free := t.Elem().Kind() == reflect.Interface; free || len(members) > 0 {
 		v.Set(reflect.MakeMapWithSize(t, len(members)))
 	}
@@ -336,7 +334,7 @@ func decodeBytes(v reflect.Value, n node, at string) error {
 	return nil
 }
 
-// decodeFree keeps a value of no declared type.
+// decodeFree keeps a value without a declared type.
 func decodeFree(v reflect.Value, n node, at string) error {
 	var x any
 	if err := json.Unmarshal(n.raw, &x); err != nil {
@@ -391,7 +389,7 @@ func decodeScalar(v reflect.Value, n node, at string, enum []string) error {
 	return place(at, "values of this type cannot be read")
 }
 
-// whole rewrites other notations of an integer, such as 1e3, as digits.
+// whole converts other notations of an integer, such as 1e3, into digits.
 func whole(text string) string {
 	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return text

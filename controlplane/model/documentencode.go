@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// EncodeDocument writes a resource as the mesh API shows it, compact: type, mesh
-// (of mesh-scoped kinds), name, times, labels, and the spec beside them. Fields
-// come in declaration order, the keys of maps sorted; integers of 64 bits are
-// strings; the default of an enumeration is left out like other zero values.
+// EncodeDocument encodes a resource in the compact form of the mesh API: type, mesh (for
+// mesh-scoped kinds), name, times, labels, and beside them the spec. Fields are in the order
+// of their declaration, and the keys of maps are sorted. Integers of 64 bits are strings. The
+// default of an enumeration is left out like other zero values.
 func EncodeDocument(r *Resource) ([]byte, error) {
 	e := &documentEncoder{}
 	e.buf.WriteByte('{')
@@ -32,8 +32,8 @@ func EncodeDocument(r *Resource) ([]byte, error) {
 	return e.buf.Bytes(), e.err
 }
 
-// EncodeSpec writes a spec alone, without labels, as documents that contain
-// others show it.
+// EncodeSpec encodes a spec alone, without labels, in the form for a document that contains
+// it.
 func EncodeSpec(spec any) ([]byte, error) {
 	e := &documentEncoder{}
 	e.buf.WriteByte('{')
@@ -42,13 +42,13 @@ func EncodeSpec(spec any) ([]byte, error) {
 	return e.buf.Bytes(), e.err
 }
 
-// documentEncoder writes JSON. After the first error the output is worthless.
+// documentEncoder writes JSON. After the first error the output must not be used.
 type documentEncoder struct {
 	buf bytes.Buffer
 	err error
 }
 
-// member writes a key and its value into the object that is open.
+// member writes a key and its value into the open object.
 func (e *documentEncoder) member(key string, v reflect.Value) {
 	e.separate()
 	e.plain(key)
@@ -56,7 +56,7 @@ func (e *documentEncoder) member(key string, v reflect.Value) {
 	e.value(v)
 }
 
-// separate writes a comma unless an object or list has just been opened.
+// separate writes a comma unless an object or list was just opened.
 func (e *documentEncoder) separate() {
 	if b := e.buf.Bytes(); b[len(b)-1] != '{' && b[len(b)-1] != '[' {
 		e.buf.WriteByte(',')
@@ -76,7 +76,7 @@ func (e *documentEncoder) fields(v reflect.Value) {
 	}
 }
 
-// empty reports what encoding/json leaves out by omitempty.
+// empty reports whether encoding/json omits a value because of omitempty.
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Map, reflect.Slice, reflect.String, reflect.Array:
@@ -138,7 +138,7 @@ func (e *documentEncoder) list(v reflect.Value) {
 	e.buf.WriteByte(']')
 }
 
-// plain writes a value as encoding/json does, HTML characters as they are.
+// plain writes a value as encoding/json does, without escaping HTML characters.
 func (e *documentEncoder) plain(x any) {
 	enc := json.NewEncoder(&e.buf)
 	enc.SetEscapeHTML(false)
@@ -148,5 +148,5 @@ func (e *documentEncoder) plain(x any) {
 		}
 		return
 	}
-	e.buf.Truncate(e.buf.Len() - 1) // the newline
+	e.buf.Truncate(e.buf.Len() - 1) // remove the newline
 }

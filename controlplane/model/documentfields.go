@@ -9,23 +9,23 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// documentField is one field of a struct as documents spell it.
+// documentField is one field of a struct with its spelling in documents.
 type documentField struct {
 	name  string
 	index []int
 	// enum lists the permitted strings, the default first; nil permits all.
 	enum []string
-	// omitEmpty and omitZero are those of encoding/json.
+	// omitEmpty and omitZero have the same meaning as in encoding/json.
 	omitEmpty, omitZero bool
-	// labels marks the labels of a document, which stand before its spec.
+	// labels is set for the labels of a document, which come before its spec.
 	labels bool
 }
 
-// documentFields describes a struct type: fields in declaration order, with
-// those of embedded structs in the place of the embedding.
+// documentFields describes a struct type: its fields in the order of declaration. Those of
+// embedded structs are at the place of the embedding.
 type documentFields struct {
 	ordered []documentField
-	// byName finds a field by each spelling that is accepted.
+	// byName finds a field by each accepted spelling.
 	byName map[string]*documentField
 }
 
@@ -36,7 +36,7 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 		return known.(*documentFields)
 	}
 	fs := &documentFields{byName: map[string]*documentField{}}
-	// References end where a type contains itself.
+	// References end the recursion if a type contains itself.
 	described := (&jsonschema.Reflector{Anonymous: true, ExpandedStruct: true}).ReflectFromType(t)
 	for _, f := range reflect.VisibleFields(t) {
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -65,7 +65,7 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 		f := &fs.ordered[i]
 		fs.byName[snake(f.name)] = f
 	}
-	// An exact name wins over another field's second spelling.
+	// The exact name of a field wins over the second spelling of another one.
 	for i := range fs.ordered {
 		fs.byName[fs.ordered[i].name] = &fs.ordered[i]
 	}
@@ -73,7 +73,7 @@ func documentFieldsOf(t reflect.Type) *documentFields {
 	return known.(*documentFields)
 }
 
-// enumOf lists the strings that a field, or each element of a list, may be.
+// enumOf lists the permitted strings of a field, or of each element of a list.
 func enumOf(s *jsonschema.Schema) (out []string) {
 	if s.Items != nil {
 		s = s.Items
@@ -86,7 +86,7 @@ func enumOf(s *jsonschema.Schema) (out []string) {
 	return out
 }
 
-// names are the spellings that documents show.
+// names returns the spellings that documents show.
 func (fs *documentFields) names() []string {
 	out := make([]string, len(fs.ordered))
 	for i := range fs.ordered {
@@ -95,7 +95,7 @@ func (fs *documentFields) names() []string {
 	return out
 }
 
-// snake is the second spelling of a name: useHttp1 is use_http1.
+// snake returns the second spelling of a name: useHttp1 becomes use_http1.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {

@@ -27,8 +27,8 @@ var (
 	labelPart = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 )
 
-// ValidateName returns what is wrong with the name of a document. Names that
-// only older rules permitted can still be updated.
+// ValidateName returns what is wrong with the name of a document. Names that only older rules
+// permitted are refused for new documents, and accepted in updates.
 func ValidateName(name string, creating bool) []fault.Violation {
 	var message string
 	switch {
@@ -46,8 +46,8 @@ func ValidateName(name string, creating bool) []fault.Violation {
 	return []fault.Violation{{Path: "name", Message: message}}
 }
 
-// ValidateLabels returns what is wrong with the labels of a document. scope is
-// its mesh, empty for kinds without one.
+// ValidateLabels returns what is wrong with the labels of a document. scope is its mesh,
+// empty for kinds without one.
 func ValidateLabels(labels map[string]string, scope string) []fault.Violation {
 	var vs []fault.Violation
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

@@ -7,8 +7,9 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// reflectDocument describes a spec as documents show it: integers of 64 bits are texts. It
-// panics for one of our words of entities in a tag, which nothing would obey.
+// reflectDocument describes a spec in the form of documents, in which integers of 64 bits are
+// strings. It panics if a tag has a word that only entities know, because nothing would obey
+// it.
 func reflectDocument(t reflect.Type) *jsonschema.Schema {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: true, Mapper: mapped}
 	s := r.ReflectFromType(t)
@@ -31,12 +32,12 @@ func bare(at string, s *jsonschema.Schema) {
 	}
 }
 
-// mapped describes types of which documents and Go say different things; nil for others.
+// mapped describes the types whose form in documents differs from that in Go; nil for others.
 func mapped(t reflect.Type) *jsonschema.Schema {
 	switch t.Kind() {
 	case reflect.Int64:
 		if t.Implements(reflect.TypeFor[json.Marshaler]()) {
-			return nil // it describes itself
+			return nil // the type describes itself
 		}
 		return &jsonschema.Schema{Type: "string", Format: "int64", Pattern: "^-?[0-9]+$"}
 	case reflect.Uint64:

@@ -19,8 +19,8 @@ type leaf struct {
 	Inner map[string][]part `json:"inner,omitempty"`
 }
 
-// TestDocumentSchema: the tags that the decoder reads make the schema, which says what
-// documents show.
+// TestDocumentSchema: the schema is made from the tags that the decoder reads, and describes
+// the form of documents.
 func TestDocumentSchema(t *testing.T) {
 	k := Describe(leaf{}, Kind{Document: &Document{Type: "Leaf"}})
 	raw, err := json.Marshal(k.Document.Schema)
@@ -47,8 +47,8 @@ func TestDocumentSchema(t *testing.T) {
 	}
 }
 
-// TestDocumentsHaveNoTagsOfEntities: a check that a tag names and that nobody runs would
-// let anything pass.
+// TestDocumentsHaveNoTagsOfEntities: a tag that names a check which nobody runs would accept
+// everything.
 func TestDocumentsHaveNoTagsOfEntities(t *testing.T) {
 	defer func() {
 		if recover() == nil {

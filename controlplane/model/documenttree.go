@@ -16,8 +16,8 @@ const (
 	MaxDepth = 64
 )
 
-// node is a JSON value that still knows its text: types that decode themselves
-// get that, with the order of its keys.
+// node is a JSON value with its text. Types that decode themselves get the text, with the
+// original order of its keys.
 type node struct {
 	raw []byte
 	// value is nil, bool, string, json.Number, []node or []member.
@@ -29,7 +29,7 @@ type member struct {
 	node node
 }
 
-// kind names the JSON type of a value, for messages.
+// kind returns the JSON type of a value, for messages.
 func (n node) kind() string {
 	switch n.value.(type) {
 	case nil:
@@ -57,7 +57,7 @@ func parseTree(raw []byte) (node, error) {
 	if TooDeep(raw, MaxDepth) {
 		return node{}, fmt.Errorf("a document is nested at most %d levels deep", MaxDepth)
 	}
-	// Unmarshal finds every error of syntax and names it as clients know it.
+	// Unmarshal finds all syntax errors, and clients know its messages.
 	var whole json.RawMessage
 	if err := json.Unmarshal(raw, &whole); err != nil {
 		return node{}, err
@@ -67,8 +67,8 @@ func parseTree(raw []byte) (node, error) {
 	return p.next()
 }
 
-// TooDeep reports whether objects and lists nest deeper than most in a JSON text. It
-// looks at the bytes only and runs ahead of parsers, which recurse.
+// TooDeep reports whether objects and lists nest more than most levels deep in a JSON text.
+// It looks only at the bytes. It must run before a parser, because parsers recurse.
 func TooDeep(raw []byte, most int) bool {
 	depth, text, escaped := 0, false, false
 	for _, c := range raw {
@@ -90,7 +90,7 @@ func TooDeep(raw []byte, most int) bool {
 	return false
 }
 
-// parser builds nodes from text that is known to be valid.
+// parser builds nodes from valid JSON.
 type parser struct {
 	src    []byte
 	tokens *json.Decoder

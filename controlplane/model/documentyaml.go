@@ -15,22 +15,22 @@ import (
 	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
-// maxNodes bounds the scalars, lists and mappings of a document that is YAML: each costs a
-// hundred times as much as the two bytes that it may be written with. JSON costs less, and
-// has no such limit.
+// maxNodes bounds the scalars, lists and mappings of a YAML document. Each costs a hundred
+// times as much memory as the two bytes that are enough to write it. JSON costs less, and has
+// no such limit.
 const maxNodes = 1 << 17
 
-// parsing are the turns of documents that are YAML: a large one keeps a processor busy for a
-// second.
+// parsing bounds how many YAML documents are parsed at the same time. A large one keeps a
+// processor busy for a second.
 var parsing = turns.New(32)
 
-// FromYAML returns a document that is YAML as JSON, within the limits of documents.
-// Its errors are Invalid faults, and Unavailable where too many are parsed at once.
+// FromYAML converts a YAML document into JSON, within the limits of documents. Its errors are
+// Invalid faults, and Unavailable if too many documents are parsed at once.
 //
-// Anchors and aliases are refused: a text that is written once and referred to a
-// hundred thousand times makes gigabytes of a megabyte, and limits that count
-// values do not see it. A second document, and a key that is another one once both
-// are text, are refused, because one of two would be dropped without a word.
+// Anchors and aliases are refused: a text that is written once and referred to a hundred
+// thousand times turns a megabyte into gigabytes, and limits that count values do not notice.
+// It also refuses a second document, and two keys of a mapping that are equal as texts,
+// because one of the two would be dropped silently.
 func FromYAML(ctx context.Context, raw []byte) ([]byte, error) {
 	if len(raw) > MaxDocument {
 		return nil, fault.New(fault.Invalid, "a document has at most %d bytes", MaxDocument)
@@ -46,7 +46,7 @@ func FromYAML(ctx context.Context, raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, notYAML(err)
 	}
-	// Nodes are not expanded.
+	// Aliases are not expanded in nodes.
 	if count(doc) > maxNodes {
 		return nil, fault.New(fault.Invalid, "a document of YAML has at most %d values and keys: send a larger one as JSON", maxNodes)
 	}
@@ -65,7 +65,7 @@ func FromYAML(ctx context.Context, raw []byte) ([]byte, error) {
 
 func notYAML(err error) error { return fault.New(fault.Invalid, "the document is no YAML: %s", err) }
 
-// count is how many nodes there are in a node, itself included.
+// count returns the number of nodes in a node, including itself.
 func count(n *nodes.Node) int {
 	all := 1
 	for _, c := range n.Content {
@@ -90,7 +90,7 @@ func keys(n *nodes.Node) (count int) {
 	return count
 }
 
-// members counts the members of all objects in a JSON document that this program made.
+// members counts the members of all objects in a JSON document, which this program has made.
 func members(raw []byte) (count int) {
 	var value any
 	if json.Unmarshal(raw, &value) != nil {
@@ -114,7 +114,7 @@ func membersOf(value any) (count int) {
 	return count
 }
 
-// twins says where two keys of one mapping look alike, if any do.
+// twins says where two keys of one mapping are equal, if any are.
 func twins(n *nodes.Node) string {
 	seen := map[string]bool{}
 	for i, c := range n.Content {

@@ -9,7 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// TestFromYAML: a document costs no more memory than somebody sent, whatever it
+// TestFromYAML: a document does not cost more memory than its size justifies, whatever it
 // refers to.
 func TestFromYAML(t *testing.T) {
 	for _, tc := range []struct{ name, doc, want, refusal string }{
@@ -54,7 +54,7 @@ func TestFromYAML(t *testing.T) {
 	}
 }
 
-// numbered are so many keys without a value.
+// numbered returns n keys without values.
 func numbered(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -63,8 +63,8 @@ func numbered(n int) string {
 	return b.String()
 }
 
-// TestFromYAMLTakesTurns: no more documents are parsed at once than leave processors to
-// others; whoever finds no place, or gives up, hears that.
+// TestFromYAMLTakesTurns: the number of documents that are parsed at once leaves processors
+// for others. A caller that finds no place, or gives up, gets an error.
 func TestFromYAMLTakesTurns(t *testing.T) {
 	taken := 0
 	for parsing.TryEnter() {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Names of the fields that every entity has.
+// The names of the fields that every entity has.
 const (
 	FieldID      = "id"
 	FieldCreated = "created_at"
 	FieldUpdated = "updated_at"
 )
 
-// lastSecond is the end of the year 9999, the latest time that a resource may bear.
+// lastSecond is the end of the year 9999, the latest time that a resource may have.
 const lastSecond = 253402300799
 
-// Identity returns the fields that belong to the resource itself. unit is that
-// of the times.
+// Identity returns the fields of the resource itself: its id and its times, in the given
+// unit.
 func Identity(unit time.Duration, updated bool) []Field {
 	span := &[2]int64{0, lastSecond * int64(time.Second/unit)}
 	fields := []Field{
@@ -36,8 +36,8 @@ func Identity(unit time.Duration, updated bool) []Field {
 	return fields
 }
 
-// Fill returns the spec of a normalised entity whose references hold ids. Spec
-// types take part by their JSON names, which are those of the fields.
+// Fill returns the spec of a normalised entity whose references hold ids. The JSON names of
+// the spec are the names of the fields.
 func (k *Kind) Fill(entity map[string]any) (any, error) {
 	m := make(map[string]any, len(entity))
 	for i := range k.Schema.Fields {
@@ -62,8 +62,8 @@ func (k *Kind) Fill(entity map[string]any) (any, error) {
 	return spec, nil
 }
 
-// Entity returns a stored resource in the form that [Schema.Process] takes as
-// the old state: with hidden fields, without presentation.
+// Entity returns a stored resource in the form that [Schema.Process] takes as the old state:
+// with hidden fields and without presentation.
 func (r *Resource) Entity() (map[string]any, error) {
 	raw, err := json.Marshal(r.Spec)
 	if err != nil {
@@ -84,8 +84,8 @@ func (r *Resource) Entity() (map[string]any, error) {
 	return m, nil
 }
 
-// Show returns a resource as an API shows it: every field of the schema, null
-// where it is not set, without hidden ones.
+// Show returns a resource in the form of its API: every field of the schema except hidden
+// ones, null if it is not set.
 func (r *Resource) Show(now time.Time) (map[string]any, error) {
 	entity, err := r.Entity()
 	if err != nil {
@@ -120,8 +120,7 @@ func (r *Resource) Show(now time.Time) (map[string]any, error) {
 	return out, nil
 }
 
-// show completes what is stored of a record in the same way; other values are
-// shown as they are.
+// show completes a stored record in the same way, and returns other values unchanged.
 func (f *Field) show(entity map[string]any, v any) any {
 	stored, ok := v.(map[string]any)
 	if f.Type != Record || !ok {
@@ -140,7 +139,7 @@ func (f *Field) show(entity map[string]any, v any) any {
 	return out
 }
 
-// CreatedAt is the creation time of an entity as its API shows it.
+// CreatedAt returns the creation time of an entity in the form of its API.
 func (r *Resource) CreatedAt() int64 { return r.Kind.Schema.stamp(r.Created) }
 
 // stamp returns a time in the unit of the schema. Created is the reverse.
@@ -151,8 +150,7 @@ func (s *Schema) stamp(t time.Time) int64 {
 	return t.Unix()
 }
 
-// Created returns the time that a normalised entity states as its creation, or
-// zero if it states none.
+// Created returns the creation time in a normalised entity, or zero if there is none.
 func (s *Schema) Created(entity map[string]any) time.Time {
 	n, ok := entity[FieldCreated].(int64)
 	switch {

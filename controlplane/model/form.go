@@ -5,11 +5,11 @@ import (
 	"maps"
 )
 
-// TypeText types the values of a form by the schema: its texts become numbers,
-// booleans, null (the empty text) and one-element lists where the schema
-// expects such. Text that cannot be converted stays text, so that validation
-// reports it. known holds fields that the form need not repeat, such as the
-// name of a stored plugin; it may be nil. The input is not changed.
+// TypeText gives the values of a form the types of the schema. Its texts become numbers,
+// booleans, null (for the empty text) and one-element lists where the schema expects them.
+// Text that cannot be converted stays text, so that validation reports it. known holds fields
+// that the form need not repeat, such as the name of a stored plugin; it may be nil. The
+// input is not changed.
 func (s *Schema) TypeText(given, known map[string]any) map[string]any {
 	out := make(map[string]any, len(given))
 	for name, v := range given {
@@ -27,7 +27,7 @@ func (s *Schema) TypeText(given, known map[string]any) map[string]any {
 	return out
 }
 
-// merged returns a copy of under with over laid over it.
+// merged returns a copy of under, in which the members of over replace others.
 func merged(under, over map[string]any) map[string]any {
 	m := make(map[string]any, len(over)+len(under))
 	maps.Copy(m, under)
@@ -35,8 +35,8 @@ func merged(under, over map[string]any) map[string]any {
 	return m
 }
 
-// typeUnknown treats a field that the schema does not have (it may be a
-// shorthand or a second spelling): only the empty text is special.
+// typeUnknown converts a field that the schema does not have. It may be a shorthand or a
+// second spelling, so only the empty text is converted.
 func typeUnknown(v any) any {
 	if v == "" {
 		return nil
@@ -94,7 +94,7 @@ func (f *Field) typeList(v any) any {
 	return v
 }
 
-// typeForeign turns a reference whose only text is empty into null.
+// typeForeign turns a reference that has only an empty text into null.
 func typeForeign(v any) any {
 	m, ok := v.(map[string]any)
 	if ok && len(m) == 1 && m["id"] == "" {
@@ -109,7 +109,7 @@ func (f *Field) typeScalar(text string) any {
 	}
 	switch f.Type {
 	case Integer, Number:
-		// Only what JSON calls a number: strconv would take NaN and 0x10 too.
+		// Accept only numbers of JSON: strconv would accept NaN and 0x10 as well.
 		if first := text[0]; (first == '-' || first >= '0' && first <= '9') && json.Valid([]byte(text)) {
 			return json.Number(text)
 		}

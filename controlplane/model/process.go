@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Texts of violations.
+// The texts of violations.
 const (
 	TextRequired   = "required field missing"
 	TextUnknown    = "unknown field"
@@ -18,18 +18,16 @@ const (
 	TextPrimaryKey = "missing primary key"
 )
 
-// Process completes and validates an entity: given is what the caller sent,
-// old the stored entity, nil for OpCreate. It returns the write, whose New is the
-// normalised entity, or every violation there is as a fault. An error of a
-// generator is internal.
+// Process completes and validates an entity. given is the input of the caller, old the stored
+// entity, nil for OpCreate. It returns the write, whose New is the normalised entity, or a
+// fault with all violations. An error of a generator is internal.
 //
-// Fields that mean nothing are violations, each with the name that was probably meant.
+// Unknown fields are violations, each with the name that was probably meant.
 func (s *Schema) Process(op Op, given, old map[string]any) (*Write, error) {
 	return s.process(op, given, old, false)
 }
 
-// ProcessLoosely is Process that drops fields which mean nothing; Unknown of the write
-// names them.
+// ProcessLoosely is Process, but it drops unknown fields. Unknown of the write lists them.
 func (s *Schema) ProcessLoosely(op Op, given, old map[string]any) (*Write, error) {
 	return s.process(op, given, old, true)
 }
@@ -79,11 +77,11 @@ func (s *Schema) unflatten(given map[string]any) {
 	}
 }
 
-// processor collects what one Process finds.
+// processor collects the results of one Process.
 type processor struct {
 	op         Op
 	violations []fault.Violation
-	// unknown are the fields that mean nothing.
+	// unknown lists the unknown fields.
 	unknown []fault.Violation
 	err     error
 }
@@ -92,7 +90,7 @@ func (p *processor) violate(path, message string) {
 	p.violations = append(p.violations, fault.Violation{Path: path, Message: message})
 }
 
-// entity completes and checks an entity or a record at path.
+// entity completes and checks an entity, or a record at a path.
 func (p *processor) entity(s *Schema, path string, given, old map[string]any) *Write {
 	w := &Write{Op: p.op, Given: given, Old: old, New: make(map[string]any, len(s.Fields))}
 	for name := range given {
@@ -117,8 +115,8 @@ func (p *processor) entity(s *Schema, path string, given, old map[string]any) *W
 	return w
 }
 
-// stray notes a field that means nothing. What was meant is looked for as often as is
-// of use: a body may hold a hundred thousand of them.
+// stray notes an unknown field. It suggests a name only for the first ones, because a body
+// may contain a hundred thousand of them.
 func (p *processor) stray(s *Schema, path, name string) {
 	message := TextUnknown
 	if len(p.unknown) < maxUnknown {
@@ -127,7 +125,7 @@ func (p *processor) stray(s *Schema, path, name string) {
 	p.unknown = append(p.unknown, fault.Violation{Path: join(path, name), Message: message})
 }
 
-// names are the fields that a caller may give.
+// names lists the fields that a caller may give.
 func (s *Schema) names() (list []string) {
 	for _, fields := range [][]Field{s.Fields, s.Shorthands} {
 		for i := range fields {
@@ -143,7 +141,7 @@ func (s *Schema) names() (list []string) {
 	return list
 }
 
-// checks runs the checks of a schema whose fields are in order.
+// checks runs the checks whose fields have no violations.
 func (p *processor) checks(s *Schema, path string, w *Write, bad map[string]bool) {
 next:
 	for _, c := range s.Checks {
@@ -161,8 +159,8 @@ next:
 	}
 }
 
-// raw picks the value of a field before validation: given, stored, default or
-// generated, in this order. A given null is a value: nothing takes its place.
+// raw returns the value of a field before validation: the given, stored, default or generated
+// one, in this order. A given null is a value, and nothing replaces it.
 func (p *processor) raw(f *Field, given, old map[string]any) any {
 	if v, ok := given[f.Name]; ok && !f.Hidden {
 		return v
@@ -200,8 +198,7 @@ func (p *processor) field(f *Field, path string, raw, given, old map[string]any)
 	return p.value(f, path, v)
 }
 
-// recordField validates a record; a patch is merged into the stored record
-// field by field.
+// recordField validates a record. A patch is merged into the stored record field by field.
 func (p *processor) recordField(f *Field, path string, raw, given, old map[string]any) any {
 	s := f.Record(raw)
 	v := raw[f.Name]

@@ -43,7 +43,7 @@ func decode(t testing.TB, text string) map[string]any {
 	return m
 }
 
-// violations are the messages of an error by path.
+// violations returns the messages of an error by path.
 func violations(t testing.TB, err error) map[string]string {
 	t.Helper()
 	e, ok := errors.AsType[*fault.Error](err)
@@ -137,8 +137,8 @@ func TestTypeText(t *testing.T) {
 	}
 }
 
-// FuzzProcess: whatever JSON says, processing either reports violations or
-// yields an entity that processes again to itself.
+// FuzzProcess: processing any JSON either reports violations or returns an entity that
+// processing leaves unchanged.
 func FuzzProcess(f *testing.F) {
 	f.Add(`{"name":"x","list":[1,2],"map":{"a":1},"inner":{"a":1}}`)
 	f.Add(`{"ref":{"id":"00000000-0000-4000-8000-000000000000"},"count":1e0}`)
@@ -169,8 +169,8 @@ func FuzzProcess(f *testing.F) {
 	})
 }
 
-// TestNullIsNoAbsence: a value is generated or taken from the defaults where a
-// member is absent. Null where a value is required is a mistake.
+// TestNullIsNoAbsence: a value is generated or taken from the default only if the member is
+// absent. Null is an error if a value is required.
 func TestNullIsNoAbsence(t *testing.T) {
 	s := &Schema{Fields: []Field{
 		{Name: "auto", Type: String, Required: true, Auto: func() (any, error) { return "made", nil }},
@@ -197,8 +197,8 @@ func TestNullIsNoAbsence(t *testing.T) {
 	}
 }
 
-// TestReplacementsKeep: what is marked stays where a replacement does not name
-// it, inside of records and of hidden fields too; null clears it.
+// TestReplacementsKeep: a replacement that does not name a field with Keep leaves it
+// unchanged, also inside records and for hidden fields. Null clears it.
 func TestReplacementsKeep(t *testing.T) {
 	s := &Schema{Fields: []Field{
 		{Name: "kept", Type: String, Keep: true},

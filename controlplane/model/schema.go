@@ -9,9 +9,9 @@ import (
 // FieldType is the type of a field's value.
 type FieldType int
 
-// Field types. In a normalised entity a String is a string, an Integer an
-// int64, a Number a float64, a Boolean a bool, an Array or Set a []any, a Map,
-// Record or Foreign a map[string]any. Every field may also be nil: null.
+// The types of fields. In a normalised entity a String is a string, an Integer an int64, a
+// Number a float64, a Boolean a bool, an Array or Set a []any, a Map, Record or Foreign a
+// map[string]any. Every field may also be nil, which means null.
 const (
 	String FieldType = iota
 	Integer
@@ -19,18 +19,18 @@ const (
 	Boolean
 	// Array keeps order and repetition.
 	Array
-	// Set is an Array whose repetitions are dropped.
+	// Set is an Array without repetitions, which are dropped.
 	Set
 	// Map has free keys and values of one type.
 	Map
 	// Record has declared fields.
 	Record
-	// Foreign is a reference, given as {"id": ..} or by a unique field of its
-	// target, such as {"name": ..}.
+	// Foreign is a reference, given as {"id": ..} or by a unique field of its target, such as
+	// {"name": ..}.
 	Foreign
 )
 
-// Limits that hold where a field states none.
+// The limits of fields that declare none.
 const (
 	// MaxText bounds a string in bytes.
 	MaxText = 8 << 10
@@ -38,101 +38,96 @@ const (
 	MaxElements = 1000
 )
 
-// Field describes one field of an entity: what completes and what checks it.
-// Fields are never changed once declared.
+// Field describes one field of an entity: how it is completed and checked. Fields never
+// change after their declaration.
 type Field struct {
 	Name string
 	Type FieldType
 	// Required refuses null, after Default and Auto have been applied.
 	Required bool
-	// Default is taken when a creation or replacement does not name the field; a
-	// null that was named is none.
-	// It is normalised and must not be changed.
+	// Default is used if a creation or replacement does not name the field; a given null
+	// counts as naming it. Default is normalised and must not be changed.
 	Default any
-	// Auto generates a value when a creation or replacement does not name the
-	// field and there is no Default.
+	// Auto generates a value if a creation or replacement does not name the field and there
+	// is no Default.
 	Auto func() (any, error)
 	// OneOf lists the permitted strings; OneOfInt the permitted integers.
 	OneOf    []string
 	OneOfInt []int64
 	// Between bounds an Integer or Number, inclusively.
 	Between *[2]int64
-	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are
-	// refused always.
+	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are always refused.
 	MaxLen int
 	// MinElements is the least number of elements of an Array or Set.
 	MinElements int
 	// Elem describes the elements of an Array, Set or Map.
 	Elem *Field
-	// Schema describes a Record; Variant chooses it by the rest of the entity
-	// and may return nil when nothing can be said about the record.
+	// Schema describes a Record. Variant chooses the schema by the rest of the entity, and
+	// returns nil if nothing is known about the record.
 	Schema  *Schema
 	Variant func(entity map[string]any) *Schema
-	// To is the kind name that a Foreign refers to; Flat is a second spelling
-	// of a Foreign, such as service_id, in which only the id is given.
-	// By is the field that tells a target by name where a reference has more than
-	// one member and no id; empty means name.
+	// To is the kind name that a Foreign refers to. Flat is a second spelling of a Foreign,
+	// such as service_id, which holds only the id. By is the field that identifies the target
+	// of a reference without an id and with several members; empty means name.
 	To   string
 	Flat string
 	By   string
-	// Inline, if set, makes the field the list of what refers to the entity; it is
-	// then a list of texts and not part of the spec.
+	// Inline, if set, makes the field the list of resources that refer to the entity. It is
+	// then a list of texts, and not part of the spec.
 	Inline *Inline
-	// Null says that no value is permitted (in this version).
+	// Null is set if no value is permitted in this version.
 	Null bool
 	// Meta fields belong to the resource, not to its spec (id, created_at).
 	Meta bool
 	// Hidden fields are part of the spec but neither accepted nor shown.
 	Hidden bool
-	// Keep says that a replacement which does not name the field keeps the stored
-	// value, where others return to their defaults: clients that were made for
-	// other gateways do not know the field, and their replacements must not take
-	// away what it restricts. Null clears it.
+	// Keep makes a replacement that does not name the field keep the stored value. Other
+	// fields return to their defaults. Clients that were made for other gateways do not know
+	// the field, and their replacements must not remove its restrictions. Null clears it.
 	Keep bool
-	// Announce says that a value the caller chose may be known elsewhere as
-	// absent, so that creating it is an event; see admit.
+	// Announce makes the creation of a value that the caller chose an event, because the
+	// value may be known elsewhere as absent; see package admit.
 	Announce bool
 	// Check returns what is wrong with a non-null value of the right type, or "".
 	Check func(v any) string
 }
 
-// Inline lists resources that refer to an entity, by the key of their schema. A
-// write that names the field makes, keeps and deletes them in its transaction.
+// Inline lists resources that refer to an entity, by the key of their schema. A write that
+// names the field creates, keeps and deletes them in its transaction.
 type Inline struct {
-	// To is their kind name, Ref the reference by which they refer.
+	// To is the name of their kind, Ref the reference to the entity.
 	To, Ref string
 }
 
-// Op is what a write does to an entity.
+// Op is the kind of a write to an entity.
 type Op int
 
-// Operations.
+// The kinds of writes.
 const (
 	OpCreate Op = iota
 	OpReplace
 	OpPatch
 )
 
-// Write is an entity on its way into the store, as checks and Settle see it.
+// Write is a write of an entity, in the form for checks and Settle.
 type Write struct {
 	Op Op
-	// Given is what the caller named; Old the stored entity, nil if there is none.
+	// Given holds the input of the caller. Old is the stored entity, nil if there is none.
 	Given, Old map[string]any
-	// New is the complete entity. Fields with violations are missing in it.
+	// New is the complete entity, without the fields that have violations.
 	New map[string]any
-	// Unknown names the given fields that mean nothing and were dropped.
+	// Unknown lists the unknown fields that were dropped.
 	Unknown []fault.Violation
 }
 
-// Check is a rule about several fields. It is skipped while one of Fields has
-// violations of its own. A violation without a path concerns the entity (or,
-// inside a record, that record).
+// Check is a rule about several fields. It is skipped if one of Fields has violations. A
+// violation without a path concerns the whole entity or, inside a record, the record.
 type Check struct {
 	Fields []string
 	Run    func(w *Write) []fault.Violation
 }
 
-// Getter reads resources; a store.Reader is one.
+// Getter reads resources; store.Reader implements it.
 type Getter interface {
 	Get(k *Kind, scope, name string) (*Resource, error)
 }
@@ -140,30 +135,28 @@ type Getter interface {
 // EntityPath is the path of violations that concern a whole entity.
 const EntityPath = "@entity"
 
-// Schema describes the entities of a kind as an API shows them. Defaults,
-// validation, form typing and output all follow from it.
+// Schema describes the entities of a kind in the form of their API. Defaults, validation,
+// form typing and output all follow from it.
 type Schema struct {
 	Fields []Field
-	// Key is the unique field that may stand for the id in a URL, or empty.
-	// KeyIndex maps its value to the one under which the index of that name
-	// finds it; nil means unchanged.
+	// Key is the unique field that may replace the id in a URL, or empty. KeyIndex converts
+	// its value into that of the index with this name; nil means unchanged.
 	Key      string
 	KeyIndex func(string) string
-	// KeyUnder is the reference within whose target the value of Key is unique,
-	// or empty if it is unique as it is. The index then holds the target's id, a
-	// blank and the value.
+	// KeyUnder is the reference within whose target the value of Key is unique, or empty if
+	// it is unique everywhere. The index then holds the target's id, a blank and the value.
 	KeyUnder string
 	// CreatedUnit is the unit of times: a second or a millisecond.
 	CreatedUnit time.Duration
-	// Updated says that entities show when they were last written.
+	// Updated is set if entities show the time of their last write.
 	Updated bool
-	// Shorthand rewrites what the caller gave before anything else happens.
-	// It owns the map. Shorthands describes the fields that it takes beside Fields.
+	// Shorthand rewrites the input of the caller before anything else happens. It may change
+	// the map. Shorthands describes the fields that it accepts in addition to Fields.
 	Shorthand  func(given map[string]any) []fault.Violation
 	Shorthands []Field
 	Checks     []Check
-	// Settle turns a valid entity into what is stored, such as a secret into
-	// its hash. It runs outside of transactions and may be slow.
+	// Settle converts a valid entity into its stored form, such as a secret into its hash. It
+	// runs outside of transactions and may be slow.
 	Settle func(w *Write, now time.Time) error
 	// Cross checks a resource against others inside the transaction.
 	Cross func(g Getter, r *Resource) ([]fault.Violation, error)
@@ -181,7 +174,7 @@ func (s *Schema) Field(name string) *Field {
 	return nil
 }
 
-// Record returns the schema of a Record within an entity, or nil.
+// Record returns the schema of a Record inside an entity, or nil.
 func (f *Field) Record(entity map[string]any) *Schema {
 	if f.Variant != nil {
 		return f.Variant(entity)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// exact is the largest integer up to which a float64 is exact.
+// exact is the largest integer up to which all integers are exact as float64.
 const exact = 1 << 53
 
 // value normalises and validates a non-null value of any type but Record.
@@ -163,10 +163,9 @@ func (p *processor) entries(f *Field, path string, v any) any {
 	return out
 }
 
-// foreign checks the form of a reference; whether it exists is found out in the
-// transaction. The result has one entry: the id in lower case, or a unique
-// field. What else is beside them means nothing: tools repeat the name, or the
-// whole, of what they refer to.
+// foreign checks the form of a reference; the transaction checks whether the target exists.
+// The result has one entry: the id in lower case, or a unique field. Other members are
+// ignored, because tools repeat the name of the target, or the whole target.
 func (p *processor) foreign(f *Field, path string, v any) any {
 	in, ok := v.(map[string]any)
 	if !ok {
@@ -192,8 +191,8 @@ func (p *processor) foreign(f *Field, path string, v any) any {
 	return nil
 }
 
-// named is the member by which a reference without an id names its target: the
-// one that its targets are known by, else the only one. Empty if there is none.
+// named returns the member that identifies the target of a reference without an id: the field
+// By, or else the only member. It is empty if there is none.
 func (f *Field) named(in map[string]any) string {
 	by := f.By
 	if by == "" {

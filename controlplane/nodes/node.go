@@ -37,6 +37,8 @@ type Node struct {
 	// Conditions are what its agent says is not in order.
 	NotReady   string             `json:"notReady,omitempty"`
 	Conditions []health.Condition `json:"conditions,omitempty"`
+	// NotReadySince is when this control plane heard that it is not ready.
+	NotReadySince *time.Time `json:"notReadySince,omitempty"`
 	// InStep says that it is connected, has acknowledged everything, refuses nothing, and
 	// that its agent has not said that its Envoy is away.
 	InStep    bool      `json:"inStep"`
@@ -95,7 +97,7 @@ const (
 func (r *Registry) document(n insight.Node, f Filters) Node {
 	d := Node{
 		Name: n.ID, Type: n.Type, State: n.State, Returning: n.Returning, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
-		NotReady: n.NotReady, Conditions: n.Conditions,
+		NotReady: n.NotReady, NotReadySince: moment(n.NotReadySince), Conditions: n.Conditions,
 		CertificateExpires: moment(n.CertificateExpires), TokenExpires: moment(n.TokenExpires), Filters: f,
 	}
 	if n.Type == insight.Gateway {

@@ -29,8 +29,8 @@ func BenchmarkIssue(b *testing.B) {
 	})
 }
 
-// BenchmarkExchange measures pairs of requests, 64 at a time, with sqlite: a code is
-// issued and exchanged. What is spent is synchronised to the disk.
+// BenchmarkExchange measures pairs of requests, 64 at a time, with sqlite: a code is issued
+// and exchanged. The use of the code is synchronised to the disk.
 func BenchmarkExchange(b *testing.B) {
 	w := durableWorld(b, strict())
 	authorize := "provision_key=pk&authenticated_userid=u&client_id=app&response_type=code&code_challenge_method=S256&code_challenge=" + challenge
@@ -65,7 +65,7 @@ func inParallel(b *testing.B, f func() bool) {
 	})
 }
 
-// durableWorld is a world with sqlite in the place of memory.
+// durableWorld is a world with sqlite instead of memory.
 func durableWorld(b *testing.B, cfg gateway.OAuth2Config) *world {
 	b.Helper()
 	keys, err := seal.New(make([]byte, seal.RootSize))

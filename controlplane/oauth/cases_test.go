@@ -30,14 +30,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// arrived is an gatewayapi.Progress for which every proxy has everything.
+// arrived is a gatewayapi.Progress for which every proxy has everything.
 type arrived struct{}
 
 // Wait implements gatewayapi.Progress.
 func (arrived) Wait(context.Context, uint64) (any, error) { return map[string]any{}, nil }
 
-// inProcess is the administration API and the OAuth server on one store, with a
-// gateway that only knows prefixes between them.
+// inProcess is the administration API and the OAuth server on one store. Between them is a
+// gateway that only knows prefixes.
 type inProcess struct {
 	db    store.Store
 	admin http.Handler
@@ -101,7 +101,7 @@ func (p *inProcess) Send(r oauthtest.Request) (*oauthtest.Response, error) {
 	return &oauthtest.Response{Status: w.Code, Header: w.Result().Header, Body: w.Body.String()}, nil
 }
 
-// route finds the plugin that answers a path and says so in the request.
+// route finds the plugin that answers a path and names it in the request.
 func (p *inProcess) route(r *http.Request) error {
 	return p.db.View(r.Context(), func(tx store.Reader) error {
 		q := store.Query{Scope: model.DefaultControlPlane}
@@ -136,8 +136,8 @@ func (p *inProcess) route(r *http.Request) error {
 	})
 }
 
-// TestCases holds the server alone against the cases that need no gateway; those
-// of e2e/oauth run them all.
+// TestCases tests the server alone with the cases that need no gateway; e2e/oauth runs all
+// cases.
 func TestCases(t *testing.T) {
 	cases, err := oauthtest.Cases()
 	if err != nil {

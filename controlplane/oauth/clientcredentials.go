@@ -46,8 +46,8 @@ func (ClientCredentials) Authorize(t *Request) (*Issue, error) {
 	return &Issue{Scope: scope, UserID: user, Durability: model.Credential}, nil
 }
 
-// provisioned refuses a request without the plugin's provision key, which could
-// be guessed like a secret.
+// provisioned refuses a request without the plugin's provision key. Failed attempts are
+// throttled, because the key could be guessed like a secret.
 func (t *Request) provisioned() *Error {
 	a := t.failures.attempt("provision key "+t.Scope+" "+t.Plugin, t.peer, t.Config.Strict())
 	key, ok := t.params.text("provision_key")

@@ -50,7 +50,8 @@ func (w *world) create(r *model.Resource) {
 	}
 }
 
-// meanwhile are changes that a request must not outlive, and what it is answered then.
+// meanwhile holds changes that happen during a request, and the answer that the request must
+// get then.
 var meanwhile = map[string]struct {
 	change func(*world)
 	status int
@@ -74,7 +75,7 @@ func allGrants() gateway.OAuth2Config {
 	}
 }
 
-// TestABodyThatIsHeldBackIsJudgedByWhatIsInForce: whoever holds a stolen key keeps a
+// TestABodyThatIsHeldBackIsJudgedByWhatIsInForce: an attacker with a stolen key keeps a
 // request open, and sends the rest when the key has been replaced.
 func TestABodyThatIsHeldBackIsJudgedByWhatIsInForce(t *testing.T) {
 	for grant, ask := range map[string]struct{ endpoint, body string }{
@@ -98,7 +99,7 @@ func TestABodyThatIsHeldBackIsJudgedByWhatIsInForce(t *testing.T) {
 	}
 }
 
-// outrun is a write path before whose first transactions something else is written.
+// outrun is a write path that writes something else before its first transactions.
 type outrun struct {
 	direct
 	change func(turn int)
@@ -118,8 +119,8 @@ func (w *world) overtake(change func(turn int)) (turns *int) {
 	return turns
 }
 
-// TestWhatIsChangedBeforeTheTransactionIsJudgedAgain: between the authentication and
-// the transaction are the hashing of others and the turn to write.
+// TestWhatIsChangedBeforeTheTransactionIsJudgedAgain: between the authentication and the
+// transaction, a request waits for the hashing of others and for its turn to write.
 func TestWhatIsChangedBeforeTheTransactionIsJudgedAgain(t *testing.T) {
 	changes := map[string]struct {
 		change func(*world)
@@ -155,7 +156,7 @@ func TestWhatIsChangedBeforeTheTransactionIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestRevocationByAReplacedSecret: who has only the old secret revokes nothing.
+// TestRevocationByAReplacedSecret: a client that has only the old secret revokes nothing.
 func TestRevocationByAReplacedSecret(t *testing.T) {
 	worlds(t, allGrants(), func(t *testing.T, w *world) {
 		_, doc := w.post("token", asApp+"&grant_type=client_credentials")
@@ -174,7 +175,7 @@ func TestRevocationByAReplacedSecret(t *testing.T) {
 	})
 }
 
-// TestARequestIsNotJudgedForEver: changes that never end are answered by 503.
+// TestARequestIsNotJudgedForEver: if changes never end, the answer is 503.
 func TestARequestIsNotJudgedForEver(t *testing.T) {
 	w := newWorld(t, allGrants())
 	turns := w.overtake(func(turn int) { w.setApp(func(a *gateway.Application) { a.Name = fmt.Sprint("app", turn) }) })
@@ -185,7 +186,8 @@ func TestARequestIsNotJudgedForEver(t *testing.T) {
 }
 
 // TestPluginsServeTheirServices: a gateway that names another service than that of the
-// plugin's route gets nothing: the token would carry the grants of one service to another.
+// plugin's route gets nothing. Otherwise the token would carry the grants of one service to
+// another.
 func TestPluginsServeTheirServices(t *testing.T) {
 	named := func(service string) func(*world) {
 		return func(w *world) {

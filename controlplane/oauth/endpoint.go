@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// endpoint is what a request is for.
+// endpoint is the purpose of a request.
 type endpoint int
 
-// Endpoints of an oauth2 plugin.
+// The endpoints of an oauth2 plugin.
 const (
 	endpointUnknown endpoint = iota
 	endpointToken
@@ -18,7 +18,7 @@ const (
 	endpointMetadata
 )
 
-// Suffixes of paths, and the prefix at which metadata are.
+// The suffixes of the paths of endpoints, and the prefix of metadata.
 const (
 	pathToken      = "/oauth2/token" //nolint:gosec // a path, no credential
 	pathAuthorize  = "/oauth2/authorize"
@@ -36,7 +36,7 @@ var suffixes = []struct {
 	{pathIntrospect, endpointIntrospect}, {pathRevoke, endpointRevoke},
 }
 
-// name is the endpoint in sentences.
+// name returns the name of the endpoint in error messages.
 func (e endpoint) name() string {
 	switch e {
 	case endpointToken:
@@ -59,17 +59,17 @@ func (e endpoint) identified() bool {
 	return e == endpointAuthorize || e == endpointIntrospect || e == endpointMetadata
 }
 
-// takesBody reports whether requests for the endpoint say something in a body.
+// takesBody reports whether requests to the endpoint have parameters in a body.
 func (e endpoint) takesBody() bool { return e != endpointUnknown && e != endpointMetadata }
 
 // optional reports whether only plugins with further endpoints have this one.
 func (e endpoint) optional() bool { return e != endpointToken && e != endpointAuthorize }
 
-// recognise says which endpoint a normalised path is, and what precedes it: the
-// path of the issuer; metadata are followed by it. Suffixes are compared byte by
-// byte, one trailing slash is allowed. Below the place of metadata there is no
-// other endpoint, for the filter asks no plugin about such a path: what the
-// filter reads there (filter/engine/path.go) and what is read here must be alike.
+// recognise returns the endpoint of a normalised path, and the path of the issuer. The
+// issuer's path comes before a suffix, and after the prefix of metadata. Suffixes are
+// compared byte by byte; one trailing slash is allowed. No path below the prefix of metadata
+// is another endpoint, because the filter lets such a path through without asking a plugin.
+// The filter (filter/engine/path.go) must read these paths in the same way.
 func recognise(path string) (is endpoint, issuer string) {
 	trimmed := strings.TrimSuffix(path, "/")
 	if issuer, ok := strings.CutPrefix(trimmed, pathMetadata); ok && (issuer == "" || issuer[0] == '/') {
@@ -83,8 +83,8 @@ func recognise(path string) (is endpoint, issuer string) {
 	return endpointUnknown, ""
 }
 
-// sentPath is a path as it was sent. EscapedPath is not: a character that should
-// have been escaped makes it unescape slashes, and the filter read them escaped.
+// sentPath returns a path as it was sent. EscapedPath alone does not: if the path contains a
+// character that should have been escaped, it unescapes slashes that the filter saw escaped.
 func sentPath(u *url.URL) string {
 	if u.RawPath != "" {
 		return u.RawPath

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
-// reader is the filter's reading of paths: chain hands over whatever is an
-// endpoint, guarded only what no plugin has to let through.
+// reader reads paths as the filter does. chain hands over every endpoint; guarded hands over
+// only what passes without asking a plugin.
 type reader struct{ chain, guarded *engine.Program }
 
 func newReader(t testing.TB, further bool) reader {
@@ -27,7 +27,7 @@ func newReader(t testing.TB, further bool) reader {
 	return reader{compile(own), compile(own, key)}
 }
 
-// reads says what a path without any credential is to the filter.
+// reads returns how the filter treats a path without credentials.
 func (r reader) reads(path string) (handedOver, public bool) {
 	issued := func(p *engine.Program) bool {
 		req := &engine.Request{Path: []byte(path), Headers: make([][]byte, len(p.Headers()))}
@@ -36,7 +36,7 @@ func (r reader) reads(path string) (handedOver, public bool) {
 	return issued(r.chain), issued(r.guarded)
 }
 
-// served says what a path is to the server, as it comes over the wire.
+// served returns how the server reads a path that comes over the wire.
 func served(path string) (is endpoint, ok bool) {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("POST " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")))
 	if err != nil || r.RequestURI != path {
@@ -46,11 +46,11 @@ func served(path string) (is endpoint, ok bool) {
 	return is, true
 }
 
-// wantAlike holds the server's reading of a path against the filter's.
+// wantAlike compares how the server and the filter read a path.
 func wantAlike(t *testing.T, path string) {
 	t.Helper()
 	is, ok := served(path)
-	if !ok || path[0] != '/' { // the proxy refuses it
+	if !ok || path[0] != '/' { // the proxy refuses such a path
 		return
 	}
 	for _, further := range []bool{false, true} {
@@ -66,8 +66,7 @@ func wantAlike(t *testing.T, path string) {
 	}
 }
 
-// pathsOfBothHalves are paths that the filter and the server could read in two
-// ways.
+// pathsOfBothHalves are paths that the filter and the server could read in different ways.
 var pathsOfBothHalves = []string{
 	"/", "/x", "/oauth2/token", "/oauth2/token/", "/a/oauth2/authorize?x", "/a/oauth2/introspect", "/a/oauth2/revoke/?/oauth2/token",
 	pathMetadata, pathMetadata + "/", pathMetadata + "/a", pathMetadata + "?/oauth2/token", pathMetadata + "s", pathMetadata + "s/oauth2/token",
@@ -78,8 +77,8 @@ var pathsOfBothHalves = []string{
 	"/.well-known%2Foauth-authorization-server/|/oauth2/token", "//oauth2/token", "/oauth2%2Ftoken", "/oauth2/token%20", "/oauth2/token;a", "/oauth2/token#",
 }
 
-// TestBothHalvesReadPathsAlike: what the filter hands over without asking other
-// plugins is metadata for the server too, and nothing else ever is.
+// TestBothHalvesReadPathsAlike: every path that the filter hands over without asking other
+// plugins is metadata for the server, and no other path is.
 func TestBothHalvesReadPathsAlike(t *testing.T) {
 	for _, path := range pathsOfBothHalves {
 		wantAlike(t, path)
@@ -93,8 +92,8 @@ func FuzzBothHalves(f *testing.F) {
 	f.Fuzz(wantAlike)
 }
 
-// TestMetadataIssueNothing: below the place of metadata there is no other
-// endpoint, whoever the request could prove to be.
+// TestMetadataIssueNothing: no path below the prefix of metadata is another endpoint, even
+// for requests with valid credentials.
 func TestMetadataIssueNothing(t *testing.T) {
 	cfg := strict()
 	cfg.EnableClientCredentials = true

@@ -44,10 +44,9 @@ func (w *world) live(value string) bool {
 	return found
 }
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that a request
-// makes. Whichever fails: nothing panics, a token that is handed out is stored, a
-// revocation that is confirmed has happened, and what fails hands out nothing and
-// uses nothing up.
+// TestEveryStoreCallFailsOnce fails each call of the store that a request makes, one by one.
+// Nothing may panic. A token that is handed out must be stored, and a revocation that is
+// confirmed must have happened. A request that fails hands out nothing and uses nothing up.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	cfg := gateway.OAuth2Config{
 		EnableClientCredentials: true, EnableAuthorizationCode: true, Scopes: []string{"email"}, TokenExpiration: 60, RefreshTokenTTL: 600,
@@ -57,11 +56,11 @@ func TestEveryStoreCallFailsOnce(t *testing.T) {
 	bounded.Profile, bounded.PKCE = gateway.ProfileOAuth21, "strict"
 	for name, tc := range map[string]struct {
 		cfg gateway.OAuth2Config
-		// prepare returns the endpoint and the body of the request, and the value
-		// that it revokes or uses up.
+		// prepare returns the endpoint and the body of the request, and the value that it
+		// revokes or uses up.
 		prepare func(w *world) (endpoint, body, value string)
-		// issues says that a good answer holds a token, revokes that value is gone
-		// after it.
+		// issues: a successful answer holds a token. revokes: the value is gone after a
+		// successful answer.
 		issues, revokes bool
 	}{
 		"client credentials": {cfg: cfg, issues: true, prepare: func(*world) (string, string, string) {
@@ -116,7 +115,7 @@ func sweepOne(t *testing.T, cfg gateway.OAuth2Config, at int, prepare func(*worl
 	}
 	_ = json.Unmarshal(rec.Body.Bytes(), &doc)
 	if rec.Code != 200 {
-		// A revocation of a family takes several commits; some may have happened.
+		// The revocation of a family takes several commits, some of which may have happened.
 		if left := w.count(gateway.Tokens); doc.Access != "" || left > before || issues && left != before {
 			t.Errorf("%s failed, the answer is %d %s, and %d tokens became %d", where, rec.Code, rec.Body, before, left)
 		}

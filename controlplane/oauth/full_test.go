@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestDiskFull: on a full disk no token is handed out and none is used up; the client
-// hears that it is not its fault, and nothing about the disk.
+// TestDiskFull: on a full disk no token is handed out and none is used up. The answer says
+// that it is not the client's fault, and nothing about the disk.
 func TestDiskFull(t *testing.T) {
 	w := &world{t: t, now: time.UnixMilli(1_700_000_000_500)}
 	disk := &storetest.Full{Store: memstore.Open(memstore.Options{Now: w.clock})}

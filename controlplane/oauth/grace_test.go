@@ -29,8 +29,8 @@ func (w *world) refresh(value string) (status int, access, next string) {
 	return status, access, next
 }
 
-// TestGraceReturnsTheSameSuccessor: however often a spent refresh token is sent
-// again within the grace, there is one successor, and one row.
+// TestGraceReturnsTheSameSuccessor: however often a spent refresh token is sent again within
+// the grace, there is one successor, and one row.
 func TestGraceReturnsTheSameSuccessor(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		_, first := w.newPair()
@@ -57,8 +57,8 @@ func TestGraceReturnsTheSameSuccessor(t *testing.T) {
 	})
 }
 
-// TestReplayAfterTheSuccessorWasUsed: whoever still sends the predecessor then
-// is not the one who got the answer; nothing of the family is left.
+// TestReplayAfterTheSuccessorWasUsed: a client that sends the predecessor after the successor
+// was used did not get the successor. So the whole family is revoked.
 func TestReplayAfterTheSuccessorWasUsed(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		_, first := w.newPair()
@@ -78,9 +78,9 @@ func TestReplayAfterTheSuccessorWasUsed(t *testing.T) {
 	})
 }
 
-// TestThiefAndClientHoldOneChain lets two parties that know the same refresh
-// token redeem what they hold in any order and at any pace: there is never more
-// than one living token, so they never hold independent chains.
+// TestThiefAndClientHoldOneChain lets two parties with the same refresh token redeem what
+// they hold, in any order and at any pace. At most one token lives at any time, so they never
+// hold independent chains.
 func TestThiefAndClientHoldOneChain(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, strict())
@@ -100,8 +100,7 @@ func TestThiefAndClientHoldOneChain(t *testing.T) {
 	})
 }
 
-// TestConcurrentReplays: of a hundred requests at three servers all get the one
-// successor.
+// TestConcurrentReplays: a hundred requests at three servers all get the same successor.
 func TestConcurrentReplays(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		_, refresh := w.newPair()
@@ -119,8 +118,8 @@ func TestConcurrentReplays(t *testing.T) {
 	})
 }
 
-// TestConcurrentReplaysOfPublicClients: without grace one wins, and what it won
-// is revoked with the family; nothing is answered but 200 and 400.
+// TestConcurrentReplaysOfPublicClients: without grace one request wins, and its token is
+// revoked with the family. All answers are 200 or 400.
 func TestConcurrentReplaysOfPublicClients(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		oneSucceeds(t, w.flood(refreshAsPublic+w.publicRefresh()), "Invalid refresh_token")
@@ -140,8 +139,8 @@ func (w *world) publicRefresh() string {
 	return doc["refresh_token"].(string)
 }
 
-// TestPublicClientsHaveNoGrace: a public client proves nothing beside its
-// refresh token, so the second use of one is theft at once.
+// TestPublicClientsHaveNoGrace: a public client proves nothing beside its refresh token, so
+// the second use of one counts as theft at once.
 func TestPublicClientsHaveNoGrace(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		first := w.publicRefresh()
@@ -158,8 +157,8 @@ func TestPublicClientsHaveNoGrace(t *testing.T) {
 	})
 }
 
-// TestSpentCodesHaveNoGrace: a spent code that is presented as a refresh token
-// is as much a sign of theft as one that is presented as a code.
+// TestSpentCodesHaveNoGrace: a spent code that is presented as a refresh token is as much a
+// sign of theft as a code that is presented twice.
 func TestSpentCodesHaveNoGrace(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		code := w.newCode()
@@ -176,7 +175,7 @@ func TestSpentCodesHaveNoGrace(t *testing.T) {
 	})
 }
 
-// dying is a write path that dies after the commit, before any answer.
+// dying is a write path that dies after the commit and before the answer.
 type dying struct {
 	store.Store
 	settled
@@ -188,7 +187,7 @@ func (d dying) Write(ctx context.Context, class model.Class, fn func(store.Tx) e
 	return store.Commit{}, errors.Join(err, errDied)
 }
 
-// unheard is a write path whose commits stand, but of which no filter can be told.
+// unheard is a write path whose commits stand, but that can tell no filter about them.
 type unheard struct {
 	store.Store
 	settled
@@ -200,10 +199,9 @@ func (u unheard) Write(ctx context.Context, class model.Class, fn func(store.Tx)
 	return c, errors.Join(err, fault.New(fault.Unavailable, "the token may still be accepted"))
 }
 
-// TestRefreshThatNobodyHears: a refresh whose commit stands is answered with its
-// token, although the filters could not be told of the one before. A refusal would
-// have the client come again with a token that is spent. The answer says so beside it, and
-// another one does not.
+// TestRefreshThatNobodyHears: a refresh whose commit stands is answered with its token, even
+// if the filters could not be told about the predecessor. A refusal would make the client try
+// again with a token that is spent. The answer has a warning; other answers have none.
 func TestRefreshThatNobodyHears(t *testing.T) {
 	lax := strict()
 	lax.Profile = gateway.ProfileOAuth20
@@ -231,7 +229,7 @@ func TestRefreshThatNobodyHears(t *testing.T) {
 	}
 }
 
-// unsettled is a writer while what somebody else has revoked may still be accepted.
+// unsettled is a write path while a revocation by somebody else may still be ineffective.
 type unsettled struct{ store.Store }
 
 // Write implements Writer.
@@ -244,8 +242,8 @@ func (unsettled) Settle(context.Context) error {
 	return fault.New(fault.Unavailable, "the token may still be accepted")
 }
 
-// TestRepeatedRefreshThatNobodyHears: what is answered once more, because the first answer
-// may have been lost, is no earlier true than the first one.
+// TestRepeatedRefreshThatNobodyHears: an answer that is repeated within the grace has the
+// warning until the revocation of the predecessor is settled.
 func TestRepeatedRefreshThatNobodyHears(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		_, first := w.newPair()
@@ -262,8 +260,8 @@ func TestRepeatedRefreshThatNobodyHears(t *testing.T) {
 	})
 }
 
-// TestLostAnswer: the process dies between commit and answer; the client that
-// asks again gets what was committed, from whichever server it asks.
+// TestLostAnswer: the process dies between commit and answer. A client that asks again gets
+// what was committed, whichever server it asks.
 func TestLostAnswer(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		_, first := w.newPair()
@@ -282,9 +280,9 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestNoGraceBeforeTheUse: a clock that is behind the moment at which a refresh token was
-// used was set back. How long ago that was nobody knows, so nothing is given for it; a
-// clock that a time server moves by a little keeps its grace.
+// TestNoGraceBeforeTheUse: if the clock is behind the time at which a refresh token was used,
+// it was set back. Nobody knows how long ago the use was, so there is no grace. A clock that
+// a time server moves by a little keeps the grace.
 func TestNoGraceBeforeTheUse(t *testing.T) {
 	for back, want := range map[time.Duration]int{time.Hour: 400, clockStep + time.Second: 400, clockStep: 200, 0: 200} {
 		worlds(t, strict(), func(t *testing.T, w *world) {

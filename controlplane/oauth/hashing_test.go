@@ -10,7 +10,7 @@ import (
 
 const asHashed = "grant_type=client_credentials&client_id=hashed&client_secret="
 
-// occupied gives the server room for one secret, and takes it until free is called.
+// occupied gives the server room for one secret, and takes the room until free is called.
 func (s *Server) occupied(t *testing.T) (free func()) {
 	t.Helper()
 	s.hashing = hashing{turns.Sized(1, 0)}
@@ -20,8 +20,8 @@ func (s *Server) occupied(t *testing.T) (free func()) {
 	return s.hashing.Leave
 }
 
-// TestHashingIsBounded: where too many secrets wait to be hashed, further ones
-// are refused at once; clients whose secrets cost nothing do not notice.
+// TestHashingIsBounded: if too many secrets wait to be hashed, further ones are refused at
+// once. Clients whose secrets need no hashing do not notice.
 func TestHashingIsBounded(t *testing.T) {
 	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
 	free := w.server.occupied(t)
@@ -40,7 +40,8 @@ func TestHashingIsBounded(t *testing.T) {
 	}
 }
 
-// TestRehashWaitsForNobody: hashing a stored secret anew can be done another time.
+// TestRehashWaitsForNobody: a request does not wait to hash a stored secret anew, because a
+// later request can do it.
 func TestRehashWaitsForNobody(t *testing.T) {
 	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
 	w.setApp(func(a *gateway.Application) { a.HashSecret = true })

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// named adds what an operator names hosts in: routes of the service s1, of which
-// one belongs to a disabled plugin's other service, and a certificate.
+// named stores everything in which an operator names hosts: routes of the service s1, a route
+// of another service whose plugin is disabled, and a certificate.
 func (w *world) named() {
 	w.t.Helper()
 	put := func(k *model.Kind, name string, spec any) *model.Resource {
@@ -46,8 +46,8 @@ func (w *world) askAt(host, method, path, body string) *httptest.ResponseRecorde
 	return askServer(w.server, method, "https://"+host+path, form, body, map[string]string{contract.HeaderOAuthService: "s1"})
 }
 
-// TestIssuer: the issuer is a configured value or a host that the operator
-// named; whatever else a request says is not repeated to anybody.
+// TestIssuer: the issuer is a configured value or a host that the operator named. Other hosts
+// from a request are never repeated.
 func TestIssuer(t *testing.T) {
 	for _, tc := range []struct{ configured, host, want string }{
 		{"", "evil.test", ""},
@@ -118,8 +118,8 @@ func TestIssuer(t *testing.T) {
 	}
 }
 
-// TestIssuerOfARoutesPlugin: of a plugin on one route that route's hosts count,
-// not those of others of the service.
+// TestIssuerOfARoutesPlugin: for a plugin on one route, only the hosts of that route count,
+// not those of other routes of the service.
 func TestIssuerOfARoutesPlugin(t *testing.T) {
 	w := newWorld(t, strict())
 	w.named()

@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// heldBack is a body of which nothing arrives before something else has happened.
+// heldBack is a body that arrives only after something else has happened.
 type heldBack struct {
 	meanwhile func()
 	body      io.Reader
@@ -42,14 +42,14 @@ func (w *world) postLate(endpoint, body string, meanwhile func()) (int, map[stri
 	return rec.Code, doc
 }
 
-// TestABodyThatIsHeldBackStretchesNoGrace: a thief opens its request while the
-// refresh token is good and sends the body after the owner has spent it. What counts
-// is the moment of the judgement.
+// TestABodyThatIsHeldBackStretchesNoGrace: a thief begins a request while the refresh token
+// is valid, and sends the body after the owner has spent the token. The time of the judgement
+// counts.
 func TestABodyThatIsHeldBackStretchesNoGrace(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body  string
 		first func(*world) string
-		// after is how long after the spending the body comes.
+		// after is the time from the use of the token to the arrival of the body.
 		after time.Duration
 	}{
 		"public, no grace":             {refreshAsPublic, (*world).publicRefresh, 0},
@@ -78,8 +78,8 @@ func TestABodyThatIsHeldBackStretchesNoGrace(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackGivesNoGrace: a client that has no grace has none by any
-// clock.
+// TestAClockThatWasSetBackGivesNoGrace: a client without grace has none, whatever the clock
+// says.
 func TestAClockThatWasSetBackGivesNoGrace(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		first := w.publicRefresh()
@@ -96,8 +96,8 @@ func TestAClockThatWasSetBackGivesNoGrace(t *testing.T) {
 	})
 }
 
-// TestABodyThatIsHeldBackKeepsNoTokenActive: what has ended by the time of the answer
-// is not active, whenever the question began.
+// TestABodyThatIsHeldBackKeepsNoTokenActive: a token that has ended by the time of the answer
+// is not active, whenever the request began.
 func TestABodyThatIsHeldBackKeepsNoTokenActive(t *testing.T) {
 	cfg := strict()
 	cfg.Endpoints = true
@@ -114,7 +114,7 @@ func TestABodyThatIsHeldBackKeepsNoTokenActive(t *testing.T) {
 	})
 }
 
-// durabilities is a write path that notes with what durability each kind is written.
+// durabilities is a write path that notes the durability with which each kind is written.
 type durabilities struct {
 	store.Store
 	settled
@@ -138,8 +138,8 @@ func (d durabilities) Write(ctx context.Context, class model.Class, fn func(stor
 	return commit, err
 }
 
-// TestSpendingIsAsDurableAsARevocation: a power failure must not give back a code or
-// a refresh token that was exchanged.
+// TestSpendingIsAsDurableAsARevocation: a power failure must not restore a code or a refresh
+// token that was exchanged.
 func TestSpendingIsAsDurableAsARevocation(t *testing.T) {
 	lax := strict()
 	lax.Profile = gateway.ProfileOAuth20

@@ -12,7 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// TestClientThatLeftIsNoError: nobody waits for the answer, and nothing here has failed.
+// TestClientThatLeftIsNoError: if the client has left, nobody waits for the answer, and
+// nothing here has failed.
 func TestClientThatLeftIsNoError(t *testing.T) {
 	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
 	var log bytes.Buffer

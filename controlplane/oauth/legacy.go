@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// said remembers what was logged, so that it is logged once. Its memory is
-// bounded; what was forgotten is logged again.
+// said remembers what was logged, so that it is logged once. Its memory is bounded; what it
+// has forgotten is logged again.
 type said struct {
 	mu   sync.Mutex
 	what generations
 }
 
-// legacy says in the log, once for each plugin instance and process, that a
-// grant was used that RFC 9700 advises against (sections 2.1.2 and 2.4): whoever
-// switched it on may not know who still needs it.
+// legacy logs the use of a grant that RFC 9700 advises against (sections 2.1.2 and 2.4), once
+// for each plugin instance and process. The operator who switched the grant on may not know
+// which clients still need it.
 func (s *Server) legacy(ctx context.Context, t *Request, grant string) {
 	key := digestOf(t.Scope + " " + t.Plugin + " " + grant)
 	s.warned.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// boundary is the moment before, at and after an end.
+// boundary lists the time before, at and after an end.
 var boundary = []struct {
 	name   string
 	offset time.Duration
@@ -31,8 +31,8 @@ func TestCodeEnds(t *testing.T) {
 	}
 }
 
-// TestRowEnds: access and refresh token end with the row, the access token also
-// with its own life, whose boundary second is valid.
+// TestRowEnds: access and refresh tokens end with their row. The access token also ends with
+// its own life, whose last second is valid.
 func TestRowEnds(t *testing.T) {
 	for _, b := range boundary {
 		t.Run(b.name, func(t *testing.T) {
@@ -66,7 +66,8 @@ func TestRowEnds(t *testing.T) {
 	}
 }
 
-// TestGraceEnds: within the grace a spent refresh token yields its pair once more; from its end on it revokes the family.
+// TestGraceEnds: within the grace a spent refresh token yields its pair once more; after the
+// grace, its use revokes the family.
 func TestGraceEnds(t *testing.T) {
 	for _, b := range boundary {
 		t.Run(b.name, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestGraceEnds(t *testing.T) {
 	}
 }
 
-// TestRenewal: a reused refresh token renews the life of its row.
+// TestRenewal: the use of a reusable refresh token renews the life of its row.
 func TestRenewal(t *testing.T) {
 	cfg := strict()
 	cfg.ReuseRefreshToken = true
@@ -108,7 +109,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestSpentValuesEnd: what was spent is forgotten some time.
+// TestSpentValuesEnd: spent values are forgotten after some time.
 func TestSpentValuesEnd(t *testing.T) {
 	for _, ttl := range []int64{0, 1000} {
 		cfg := strict()

@@ -23,7 +23,7 @@ type metadata struct {
 	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`
 	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`
 	Challenges            []string `json:"code_challenge_methods_supported,omitempty"`
-	// Iss says that authorisation responses name the issuer, RFC 9207 section 3.
+	// Iss reports whether authorisation responses name the issuer, RFC 9207 section 3.
 	Iss bool `json:"authorization_response_iss_parameter_supported,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, t *Request) er
 		return t.refuse(w, e)
 	}
 	noStore(w)
-	if t.issuer == "" { // whoever asks for metadata believes them
+	if t.issuer == "" { // clients trust metadata, so the issuer must not be guessed
 		return writeReply(w, http.StatusNotFound, message("the issuer is not known: set config.issuer of the plugin, or hosts of its route"))
 	}
 	return writeReply(w, http.StatusOK, t.describe())
@@ -80,8 +80,8 @@ func (t *Request) describe() *metadata {
 	return m
 }
 
-// clientAuth lists how confidential clients prove who they are. Basic of the
-// standard needs the standard header.
+// clientAuth lists how confidential clients can authenticate. Basic, as the standard defines
+// it, needs the standard header.
 func clientAuth(cfg *gateway.OAuth2Config) []string {
 	if !strings.EqualFold(cfg.AuthHeaderName, "authorization") {
 		return []string{"client_secret_post"}

@@ -47,8 +47,8 @@ func worlds(t *testing.T, cfg gateway.OAuth2Config, test func(*testing.T, *world
 	}
 }
 
-// flood sends one request a hundred times at once to three servers on the same
-// store, as three processes would be, and returns the answers.
+// flood sends one request a hundred times at once to three servers on the same store, as if
+// they were three processes, and returns the answers.
 func (w *world) flood(body string) []*httptest.ResponseRecorder {
 	servers := []*Server{w.open(), w.open(), w.open()}
 	answers := make([]*httptest.ResponseRecorder, 100)
@@ -65,7 +65,7 @@ func (w *world) flood(body string) []*httptest.ResponseRecorder {
 	return answers
 }
 
-// oneSucceeds demands that of all answers exactly one is a token.
+// oneSucceeds checks that exactly one of the answers is a token.
 func oneSucceeds(t *testing.T, answers []*httptest.ResponseRecorder, refusal string) {
 	t.Helper()
 	won := 0
@@ -93,8 +93,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestReplaysRevokeEverything: in the strict profile without grace a flood leaves
-// no token of the family, whoever came first.
+// TestReplaysRevokeEverything: in the strict profile without grace, a flood leaves no token
+// of the family, whichever request came first.
 func TestReplaysRevokeEverything(t *testing.T) {
 	cfg := strict()
 	cfg.RefreshTokenGrace = 0
@@ -136,8 +136,8 @@ func (f failing) Write(ctx context.Context, class model.Class, fn func(store.Tx)
 	})
 }
 
-// TestDeathUsesNothingUp: what was presented stays usable if its answer could
-// not be committed.
+// TestDeathUsesNothingUp: a code or token stays usable if the answer to it could not be
+// committed.
 func TestDeathUsesNothingUp(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		code := w.newCode()

@@ -7,44 +7,44 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Observer is told what became of requests. All it is told is chosen by this
-// package, so of each there are few. It must not block.
+// Observer is told the outcome of requests. This package chooses all values, so there are few
+// different ones. An observer must not block.
 type Observer interface {
-	// Issued says that an access token was issued by a grant: a value of grant_type,
-	// or implicit.
+	// Issued reports that an access token was issued by a grant: a value of grant_type, or
+	// implicit.
 	Issued(grant string)
-	// CodeIssued says that an authorisation code was issued.
+	// CodeIssued reports that an authorisation code was issued.
 	CodeIssued()
-	// Refused says that a request was refused. The grant is [NoGrant] at endpoints
-	// that have none, [OtherGrant] for one that does not exist; the reason is a value
-	// of error of the document that was answered, or one of the Reason constants.
+	// Refused reports that a request was refused. The grant is [NoGrant] for endpoints that
+	// have no grants, and [OtherGrant] for a grant that does not exist. The reason is the
+	// value of error in the answer, or one of the Reason constants.
 	Refused(endpoint, grant, reason string)
 }
 
-// Grants that are none.
+// Values that are told in place of a grant_type.
 const (
-	// NoGrant is that of endpoints that issue nothing.
+	// NoGrant stands for endpoints that issue nothing.
 	NoGrant = "none"
-	// OtherGrant stands for all that do not exist.
+	// OtherGrant stands for all grants that do not exist.
 	OtherGrant = "other"
-	// ImplicitGrant is that of tokens from the authorisation endpoint.
+	// ImplicitGrant stands for tokens from the authorisation endpoint.
 	ImplicitGrant = "implicit"
 )
 
-// Reasons of refusals that are none of the client's.
+// Reasons of refusals that are not the client's fault.
 const (
 	ReasonUnavailable = "unavailable"
 	ReasonServerError = "server_error"
 )
 
-// Route is the endpoint that a URL leads to, without what the client chose of the
-// path; empty if there is none.
+// Route returns the path of the endpoint of a URL, without the parts of the path that the
+// client chose; empty if the URL leads to no endpoint.
 func Route(u *url.URL) string {
 	is, _ := recognise(sentPath(u))
 	return is.path()
 }
 
-// path is what the path of an endpoint ends with, or begins with for metadata.
+// path returns the suffix of the path of an endpoint, or the prefix for metadata.
 func (e endpoint) path() string {
 	for _, s := range suffixes {
 		if s.is == e {
@@ -57,7 +57,7 @@ func (e endpoint) path() string {
 	return ""
 }
 
-// label is the endpoint in metrics.
+// label returns the name of the endpoint in metrics.
 func (e endpoint) label() string {
 	switch e {
 	case endpointToken:
@@ -75,19 +75,19 @@ func (e endpoint) label() string {
 	return "unknown"
 }
 
-// outcome is what became of a request.
+// outcome is the outcome of a request.
 type outcome struct {
 	grant, reason string
 	token, code   bool
 }
 
-// refuse writes an error document and notes why.
+// refuse writes an error document and notes the reason.
 func (t *Request) refuse(w http.ResponseWriter, e *Error) error {
 	t.outcome.reason = e.Type
 	return refuse(w, e, t.state())
 }
 
-// knownGrant is a value of grant_type if it is one that exists.
+// knownGrant returns a grant_type if it exists, and [OtherGrant] if not.
 func (s *Server) knownGrant(name string) string {
 	if s.grants[name] == nil {
 		return OtherGrant
@@ -95,7 +95,7 @@ func (s *Server) knownGrant(name string) string {
 	return name
 }
 
-// tell counts what became of a request; err is that of its handler.
+// tell reports the outcome of a request. err is the error of its handler.
 func (s *Server) tell(is endpoint, o outcome, err error) {
 	if s.Observer == nil {
 		return

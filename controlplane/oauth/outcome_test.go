@@ -17,8 +17,8 @@ func (w *witness) Refused(endpoint, grant, reason string) {
 	w.told = append(w.told, endpoint+" "+grant+" "+reason)
 }
 
-// TestOutcomes tells what became of each request, once, and never in a word of the
-// client's.
+// TestOutcomes: the observer is told the outcome of each request once, and never with a text
+// of the client.
 func TestOutcomes(t *testing.T) {
 	cfg := gateway.OAuth2Config{
 		EnableClientCredentials: true, EnableAuthorizationCode: true, EnableImplicitGrant: true, EnablePasswordGrant: true, Endpoints: true,
@@ -53,7 +53,7 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%s %s %s: told %q, want %q; %d %s", test.method, test.target, test.body[:min(len(test.body), 80)], told, test.want, rec.Code, rec.Body)
 		}
 	}
-	// What is none of the client's fault has reasons of its own.
+	// Failures that are not the client's fault have reasons of their own.
 	got.told = nil
 	if err := w.db.Close(); err != nil {
 		t.Fatal(err)

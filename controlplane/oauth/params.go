@@ -18,10 +18,9 @@ const (
 	maxParams = 100
 )
 
-// params are the parameters of a request: query overlaid by body. A value is a
-// string, or true for a name without "=", or a list for a repeated name, or
-// what JSON says (numbers as json.Number). "Present" means not absent: an empty
-// string counts.
+// params are the parameters of a request. Those of the body replace those of the query. A
+// value is a string, true for a name without "=", a list for a repeated name, or whatever
+// JSON holds (numbers as json.Number). A parameter with an empty string counts as present.
 type params struct {
 	values map[string]any
 	// inURI holds the names that came in the query.
@@ -41,9 +40,9 @@ func (p *params) has(name string) bool {
 	return ok
 }
 
-// readParams collects the parameters. A body of another type than form, JSON or
-// multipart, or one that does not parse, counts as empty; a body over the limit
-// is an error, because half of it must never be acted upon.
+// readParams collects the parameters. A body that is neither form, JSON nor multipart, or
+// that does not parse, counts as empty. A body over the limit is an error, because half of it
+// must never be acted upon.
 func readParams(w http.ResponseWriter, r *http.Request) (*params, error) {
 	p := &params{values: map[string]any{}, inURI: map[string]bool{}}
 	query := fields{}
@@ -68,7 +67,7 @@ func readParams(w http.ResponseWriter, r *http.Request) (*params, error) {
 	return p, nil
 }
 
-// overlay lets what a part of the request says win over what was said before.
+// overlay adds the parameters of another part of the request, which replace earlier ones.
 func (p *params) overlay(over *fields) {
 	if p.repeated == "" {
 		p.repeated = over.repeated
@@ -84,7 +83,7 @@ func (p *params) overlay(over *fields) {
 	}
 }
 
-// fields are what one part of a request says.
+// fields are the parameters in one part of a request.
 type fields struct {
 	values   map[string]any
 	repeated string
@@ -125,8 +124,8 @@ func (f *fields) readQuery(query string, limit int) {
 	}
 }
 
-// readJSON reads the members of an object; of one that comes twice the last
-// counts, as everywhere in JSON.
+// readJSON reads the members of an object. If a member occurs twice, the last one counts, as
+// everywhere in JSON.
 func (f *fields) readJSON(body []byte) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -174,7 +173,7 @@ func (f *fields) readMultipart(contentType string, body []byte) {
 	}
 }
 
-// add notes a value; further ones make a list.
+// add stores a value; further values of the same name make a list.
 func (f *fields) add(name string, v any) {
 	if f.values == nil {
 		f.values = map[string]any{}

@@ -7,10 +7,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Password is the grant of RFC 6749 section 4.3. It is the operator's backend
-// that checks user name and password and proves itself by the provision key;
-// the parameters username and password are never looked at here.
-// Source: requirement "Resource Owner Password Credentials flow (legacy)".
+// Password is the grant of RFC 6749 section 4.3. The operator's backend checks user name and
+// password, and authenticates itself with the provision key. The parameters username and
+// password are never read here. Source: requirement "Resource Owner Password Credentials flow
+// (legacy)".
 type Password struct{}
 
 // Type implements Grant.

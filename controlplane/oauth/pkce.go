@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// methodS256 is the only method of RFC 7636 section 4.2 that is supported:
-// plain protects against nothing that could read the challenge.
+// methodS256 is the only supported method of RFC 7636 section 4.2. The method plain does not
+// protect against anybody who can read the challenge.
 const methodS256 = "S256"
 
 // Bounds of a verifier in characters, RFC 7636 section 4.1, and of a challenge
@@ -21,7 +21,7 @@ const (
 	maxChallenge = 512
 )
 
-// needsPKCE reports whether the client cannot do without a challenge.
+// needsPKCE reports whether the client must send a challenge.
 func (t *Request) needsPKCE() bool {
 	if t.Config.Strict() {
 		return true
@@ -32,8 +32,8 @@ func (t *Request) needsPKCE() bool {
 	return t.Config.PKCE == "strict"
 }
 
-// challenge reads the challenge of an authorisation request. Without one both
-// results are empty; whether that will do is for the caller to say.
+// challenge reads the challenge of an authorisation request. Without one, both results are
+// empty, and the caller decides whether that is allowed.
 func (t *Request) challenge() (challenge, method string, refusal *Error) {
 	v := t.params.values["code_challenge"]
 	challenge, isText := v.(string)
@@ -56,8 +56,8 @@ func (t *Request) challenge() (challenge, method string, refusal *Error) {
 	return challenge, methodS256, nil
 }
 
-// methodSupported accepts S256. An absent method means S256 for the clients of
-// old, but plain where the RFC is followed (section 4.3).
+// methodSupported accepts S256. If the method is absent, it is S256 for the compatible
+// profile, but plain in the strict profile, as the RFC says (section 4.3).
 func (t *Request) methodSupported() bool {
 	if !t.params.has("code_challenge_method") {
 		return !t.Config.Strict()
@@ -66,8 +66,8 @@ func (t *Request) methodSupported() bool {
 	return method == methodS256 || (method == "s256" && !t.Config.Strict())
 }
 
-// normalChallenge turns every spelling of base64 into the one that verifiers
-// are hashed to; what is no base64 stays as it is and will match nothing.
+// normalChallenge turns every spelling of base64 into the one that verifiers are hashed to.
+// Other texts stay as they are, and match no verifier.
 func normalChallenge(s string) string {
 	plain := strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(s, "="))
 	raw, err := base64.RawURLEncoding.DecodeString(plain)
@@ -77,9 +77,9 @@ func normalChallenge(s string) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// verify checks the verifier of an exchange. Source: RFC 7636 section 4.6. A
-// client that sends one has sent a challenge; if the code has none, somebody has
-// taken it away on its way, RFC 9700 section 2.1.1.
+// verify checks the verifier of an exchange. Source: RFC 7636 section 4.6. A client that
+// sends a verifier has sent a challenge. If the code has none, somebody has removed the
+// challenge on its way, RFC 9700 section 2.1.1.
 func (t *Request) verify(code *gateway.Code) *Error {
 	given := t.params.values["code_verifier"]
 	if code.Challenge == "" && !t.needsPKCE() && (given == nil || given == "") {

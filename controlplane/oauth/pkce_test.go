@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestChallengeSpellings: every spelling of base64 of the right digest verifies,
-// and that of another one does not.
+// TestChallengeSpellings: every spelling of base64 of the right digest verifies, and no
+// spelling of another digest does.
 func TestChallengeSpellings(t *testing.T) {
 	spellings := []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding}
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// laxPlugin adds an instance in the compatible profile to the service of the strict
-// one, as a second route may have it, and returns what asks it.
+// laxPlugin adds an instance in the compatible profile to the service of the strict one, as a
+// second route may have it. It returns a function that sends requests to it.
 func (w *world) laxPlugin(edit func(*gateway.OAuth2Config)) func(endpoint, body string) (int, map[string]any) {
 	w.t.Helper()
 	cfg := strict()
@@ -46,9 +46,9 @@ func (w *world) postAs(header map[string]string, endpoint, body string) (int, ma
 	return rec.Code, doc
 }
 
-// TestTheftIsSeenAtLaxPlugins: a refresh token of the strict profile is redeemed at
-// an instance of the same service that is not strict. Whoever comes second, at
-// either, shows that it was stolen, and nothing of the family is left.
+// TestTheftIsSeenAtLaxPlugins: a refresh token of the strict profile is redeemed at an
+// instance of the same service that is not strict. The second use, at either instance, shows
+// that the token was stolen, and the whole family is revoked.
 func TestTheftIsSeenAtLaxPlugins(t *testing.T) {
 	for name, reuse := range map[string]bool{"rotating": false, "reusing": true} {
 		for second, atLax := range map[string]bool{"the client is second": false, "the thief is second": true} {
@@ -76,8 +76,8 @@ func TestTheftIsSeenAtLaxPlugins(t *testing.T) {
 	}
 }
 
-// TestTheftIsSeenFurtherDown: what the lax instance has issued for a token of the
-// strict profile is of that family, too.
+// TestTheftIsSeenFurtherDown: a token that the lax instance issues for one of the strict
+// profile belongs to the same family.
 func TestTheftIsSeenFurtherDown(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		lax := w.laxPlugin(nil)
@@ -121,9 +121,9 @@ func TestStrictCodesStayStrict(t *testing.T) {
 	})
 }
 
-// TestNothingIsIssuedForNoService: on a route without a service a plugin that is
-// not global has nothing to bind a token to. One that is bound to nothing would be
-// good at every global plugin; nor does such a plugin know what is bound to nothing.
+// TestNothingIsIssuedForNoService: on a route without a service, a plugin that is not global
+// has no service to bind a token to. A token without a service would be valid at every global
+// plugin. Such a plugin does not know unbound tokens either.
 func TestNothingIsIssuedForNoService(t *testing.T) {
 	cfg := strict()
 	cfg.Profile, cfg.Endpoints = gateway.ProfileOAuth20, true

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// redirectURI adds the parameters of an answer to the query of a redirect URI:
-// its own ones are kept unless the answer has one of the same name, and all are
-// sorted. A parameter of it without a value becomes "true".
-// Source: RFC 6749 section 4.1.2.
+// redirectURI adds the parameters of an answer to the query of a redirect URI. The URI's own
+// parameters are kept unless the answer has one of the same name, and all are sorted. An own
+// parameter without a value becomes "true". Source: RFC 6749 section 4.1.2.
 func redirectURI(target string, answer map[string]any) string {
 	base, query, _ := strings.Cut(target, "?")
 	all := fields{values: map[string]any{}}
@@ -67,8 +66,8 @@ func appendPairs(pairs []string, name string, v any) []string {
 	return append(pairs, percentEncode(name)+"="+percentEncode(text))
 }
 
-// percentEncode encodes every byte but letters, digits and "_", with lower-case
-// digits: the form that clients of such gateways have always been sent.
+// percentEncode encodes every byte but letters, digits and "_", with lower-case digits.
+// Existing clients of such gateways expect this form.
 func percentEncode(s string) string {
 	const digits = "0123456789abcdef"
 	out := make([]byte, 0, len(s))
@@ -84,10 +83,10 @@ func percentEncode(s string) string {
 	return string(out)
 }
 
-// redirectTarget chooses where an authorisation request is answered to. Without
-// a URI of the application there is no target: nobody is redirected to what
-// nobody registered. A wrong one is answered to the first that is registered,
-// but in the strict profile to nowhere (RFC 9700 section 4.11).
+// redirectTarget chooses the URI to which an authorisation request is answered. If the
+// application has no URI, there is no target, so that nobody is redirected to a URI that was
+// not registered. If the requested URI is not registered, the answer goes to the first
+// registered one; in the strict profile it goes nowhere (RFC 9700 section 4.11).
 func (t *Request) redirectTarget() (target string, refusal *Error) {
 	if t.Application == nil || t.Spec().RedirectURIs == nil {
 		return "", errClient
@@ -112,10 +111,10 @@ func (t *Request) redirectTarget() (target string, refusal *Error) {
 	return uris[0], errRedirect
 }
 
-// registered reports whether the application may be answered at a URI: one that it
-// has registered, character by character. In the strict profile the port of a
-// loopback address is free, because a native application takes whatever port it
-// gets (RFC 8252 section 7.3, RFC 9700 section 2.1).
+// registered reports whether the application may be answered at a URI. It must equal a
+// registered one, character by character. In the strict profile a loopback address may have
+// any port, because a native application has to take the port that it gets (RFC 8252 section
+// 7.3, RFC 9700 section 2.1).
 func (t *Request) registered(uri string) bool {
 	uris := t.Spec().RedirectURIs
 	if slices.Contains(uris, uri) {
@@ -131,8 +130,8 @@ func (t *Request) registered(uri string) bool {
 	})
 }
 
-// withoutLoopbackPort takes the port out of an http URI whose host is a loopback
-// address in digits; not ok for any other.
+// withoutLoopbackPort removes the port from an http URI whose host is a loopback address in
+// digits. For other URIs, ok is false.
 func withoutLoopbackPort(uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "http" || u.User != nil {

@@ -17,8 +17,8 @@ import (
 
 var encoded = regexp.MustCompile(`^(?:[A-Za-z0-9_&=]|%[0-9a-f]{2})*$`)
 
-// TestRedirectKeepsParameters: whatever is put into a redirect URI comes out of
-// it, sorted, and nothing else is there.
+// TestRedirectKeepsParameters: a redirect URI holds all parameters that were put into it,
+// sorted, and nothing else.
 func TestRedirectKeepsParameters(t *testing.T) {
 	name := rapid.StringMatching(`[a-zA-Z0-9_.~ é&=%+/-]{1,8}`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -78,7 +78,7 @@ func TestEncodeParams(t *testing.T) {
 	}
 }
 
-// FuzzRedirect: no parameter of the answer leaves its place.
+// FuzzRedirect: no parameter of the answer can break out of its place.
 func FuzzRedirect(f *testing.F) {
 	f.Add("https://a/cb", "s")
 	f.Add("https://a/cb?x&y=%zz&=&&", "a&b=c#d")
@@ -96,8 +96,8 @@ func FuzzRedirect(f *testing.F) {
 	})
 }
 
-// TestRegisteredRedirects: the port of a loopback address is free in the strict
-// profile, everything else is compared as it is written.
+// TestRegisteredRedirects: in the strict profile the port of a loopback address is free;
+// everything else is compared character by character.
 func TestRegisteredRedirects(t *testing.T) {
 	uris := []string{"http://127.0.0.1/cb", "http://[::1]:8000/cb?a=b", "https://app.example/cb", "http://localhost/cb"}
 	for uri, want := range map[string]bool{

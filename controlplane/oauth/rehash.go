@@ -9,19 +9,19 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// rehash replaces stored secrets of an authenticated application that should be
-// hashed and are not, or with parameters of the past. Whoever writes the
-// application meanwhile wins; the next request tries again.
+// rehash replaces the stored secrets of an authenticated application if they should be hashed
+// and are not, or are hashed with outdated parameters. If somebody else writes the
+// application meanwhile, that write wins, and the next request tries again.
 //
-// The write path takes every change of an application for a revocation and
-// leaves a tombstone: gateways forget what they know of its tokens and ask
-// again, which costs one look-up each and refuses nothing. It happens once for
-// each secret, so the write path needs no exception, which could be abused.
+// The write path treats every change of an application as a revocation and leaves a
+// tombstone. Gateways forget what they know of its tokens and ask again, which costs one
+// look-up each and refuses nothing. This happens once for each secret, so the write path
+// needs no exception, which could be abused.
 //
-// A failure is no reason to refuse a client that has proved who it is. Of a disk that
-// takes nothing the store says once why: a line for each client would fill it up. What is
-// stored and could not be confirmed everywhere is done all the same.
-// Source: requirement "hash_secret".
+// A failure is no reason to refuse a client that has authenticated. If the disk takes no
+// writes, the store logs the reason once; a line for each client would fill the disk up. A
+// change that is stored but could not be confirmed everywhere counts as done. Source:
+// requirement "hash_secret".
 func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	app := t.Spec()
 	if !app.HashSecret {
@@ -56,9 +56,9 @@ func (s *Server) rehash(ctx context.Context, t *Request, given string) {
 	}
 }
 
-// rehashed returns the stored form that a secret should have, or the one it
-// has: of a hash with other parameters the secret is known only if it is the
-// one that was given.
+// rehashed returns the form in which a secret should be stored, or the stored form if it
+// cannot be changed. A hash with outdated parameters can be replaced only if the given secret
+// matches it.
 func rehashed(stored, given string) string {
 	hashed, current := gateway.Hashed(stored)
 	secret := given
@@ -71,7 +71,7 @@ func rehashed(stored, given string) string {
 		return stored
 	}
 	hash, err := gateway.HashSecret(secret)
-	if err != nil { // parameters that are constants are accepted
+	if err != nil { // impossible, because the parameters are valid constants
 		return stored
 	}
 	return hash

@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// setApp changes an application past all rules, as an import of old data does.
+// setApp changes an application without the rules, as an import of old data does.
 func (w *world) setApp(change func(*gateway.Application)) {
 	w.t.Helper()
 	if _, err := w.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
@@ -45,14 +45,14 @@ func (w *world) app() *gateway.Application {
 	return app
 }
 
-// old is the hash of "secret" with parameters of the past.
+// old is the hash of "secret" with outdated parameters.
 const old = "$pbkdf2-sha512$i=1000,l=32$c2FsdHNhbHRzYWx0c2FsdA$2IVLzDcUS76iY9+wBooZzkS5Z0mI6ikZPfMieFfR1eU"
 
 func TestRehash(t *testing.T) {
 	for name, tc := range map[string]struct {
 		app           gateway.Application
 		given         string
-		first, second bool // whether they are hashes of today afterwards
+		first, second bool // whether they are hashes with current parameters afterwards
 	}{
 		"hashing is off":       {gateway.Application{ClientSecret: "secret", SecondarySecret: "two"}, "secret", false, false},
 		"plain":                {gateway.Application{HashSecret: true, ClientSecret: "secret"}, "secret", true, false},
@@ -100,9 +100,9 @@ func TestRehashOfTheWrongSecret(t *testing.T) {
 	}
 }
 
-// TestRehashLosesRaces: whoever writes the application meanwhile wins. The request is
-// judged again by what was written, so the client gets its token all the same, and it
-// is that application whose secret is hashed.
+// TestRehashLosesRaces: if somebody else writes the application meanwhile, that write wins.
+// The request is judged again by the new application. So the client still gets its token, and
+// the secret of the new application is hashed.
 func TestRehashLosesRaces(t *testing.T) {
 	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true})
 	w.setApp(func(a *gateway.Application) { a.HashSecret = true })
@@ -116,7 +116,7 @@ func TestRehashLosesRaces(t *testing.T) {
 	}
 }
 
-// racing lets somebody else change the application before the first write.
+// racing is a write path before whose first write somebody else changes the application.
 type racing struct {
 	*world
 	settled
@@ -132,7 +132,8 @@ func (r *racing) Write(ctx context.Context, class model.Class, fn func(store.Tx)
 	return r.db.Update(ctx, class, fn)
 }
 
-// answering has the first write end with an error, stored or not.
+// answering is a write path whose first write ends with an error, whether it is stored or
+// not.
 type answering struct {
 	*world
 	settled
@@ -152,8 +153,9 @@ func (a *answering) Write(ctx context.Context, class model.Class, fn func(store.
 	return c, err
 }
 
-// TestRehashThatIsNotStoredOrNotConfirmed: a line for each request would fill a full disk
-// up, and what is stored though not confirmed everywhere was hashed.
+// TestRehashThatIsNotStoredOrNotConfirmed: a hash that a full disk does not take is not
+// logged, because a line for each request would fill the disk up. A hash that is stored but
+// not confirmed everywhere counts as done.
 func TestRehashThatIsNotStoredOrNotConfirmed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Error is a refusal by the rules of OAuth. Grants and phases return it; only
-// the handler writes it.
+// Error is a refusal by the rules of OAuth. Grants and phases return it; only the handler
+// writes it.
 type Error struct {
 	// Status is the HTTP status.
 	Status int
@@ -30,7 +30,7 @@ func bad(kind, description string) *Error {
 	return &Error{Status: http.StatusBadRequest, Type: kind, Description: description}
 }
 
-// Texts of refusals; source: RFC 6749 section 5.2 and the requirement's errors.
+// Refusals. Source: RFC 6749 section 5.2 and the requirement's errors.
 var (
 	errHTTPS            = bad("access_denied", "You must use HTTPS")
 	errManyProtos       = bad("access_denied", "Only one X-Forwarded-Proto header allowed")
@@ -63,7 +63,7 @@ var (
 	errTokenMissing     = bad("invalid_request", "token is missing")
 )
 
-// Texts of refusals that only the strict profile has.
+// Refusals that only the strict profile has.
 var (
 	errRepeated        = bad("invalid_request", "A parameter is given more than once")
 	errSecretInURI     = bad("invalid_request", "client_secret must not be part of the URI")
@@ -85,14 +85,14 @@ func slowDown(wait time.Duration) *Error {
 	}
 }
 
-// errBusy refuses what would have to wait for too long.
+// errBusy refuses a request that would have to wait for too long.
 var errBusy = &Error{
 	Status: http.StatusServiceUnavailable, Type: "temporarily_unavailable", Description: "Too many client authentications at once",
 	RetryAfter: 1,
 }
 
-// errUnstored refuses what would have to be stored and cannot be. Why is nothing that
-// clients could do anything about.
+// errUnstored refuses a request whose result cannot be stored. It does not say why, because
+// clients cannot do anything about that.
 var errUnstored = &Error{
 	Status: http.StatusServiceUnavailable, Type: "temporarily_unavailable", Description: "Nothing can be stored at present, try again later",
 }
@@ -113,12 +113,12 @@ type reply struct {
 	RefreshToken string `json:"refresh_token,omitempty"`
 	Scope        string `json:"scope,omitempty"`
 	State        any    `json:"state,omitempty"`
-	// unheard says that not every filter is known to refuse the token before this one.
+	// unheard is set if some filters may still accept the predecessor of the token.
 	unheard bool
 }
 
-// warningUnheard is said beside a token whose predecessor may be accepted for some time
-// (RFC 9111 section 5.5, code 299). The token is good all the same.
+// warningUnheard is added to an answer if the predecessor of its token may be accepted for
+// some time (RFC 9111 section 5.5, code 299). The new token is valid nevertheless.
 const warningUnheard = `299 - "the access token before this one may be accepted for some time"`
 
 func writeReply(w http.ResponseWriter, status int, doc any) error {
@@ -129,7 +129,8 @@ func writeReply(w http.ResponseWriter, status int, doc any) error {
 	return e.Encode(doc)
 }
 
-// refuse writes an error document; cached answers would outlive the reason.
+// refuse writes an error document. It forbids caching, because a cached answer would outlive
+// its reason.
 func refuse(w http.ResponseWriter, e *Error, state any) error {
 	noStore(w)
 	if e.RetryAfter > 0 {
@@ -147,15 +148,15 @@ func noStore(w http.ResponseWriter) {
 	w.Header().Set("Pragma", "no-cache")
 }
 
-// private sets what every answer carries: no page learns from where a browser
-// came, and none guesses at types. There is no CORS: the endpoints are called by
-// backends and native clients. Source: RFC 9700 sections 2.6 and 4.2.
+// private sets the headers that every answer carries: no page learns where a browser came
+// from, and no browser guesses types. There is no CORS, because backends and native clients
+// call the endpoints. Source: RFC 9700 sections 2.6 and 4.2.
 func private(w http.ResponseWriter) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// reasonMethod refuses a method that an endpoint does not have.
+// reasonMethod is the reason for refusing a method that an endpoint does not have.
 const reasonMethod = "invalid_method"
 
 // message is the document of answers that have nothing to do with OAuth.

@@ -72,8 +72,8 @@ func TestRevocations(t *testing.T) {
 	}
 }
 
-// unpublished commits and then cannot tell the gateways. later is what becomes of
-// it when somebody waits.
+// unpublished is a write path that commits but cannot tell the gateways. later is the result
+// of waiting for them.
 type unpublished struct {
 	store.Store
 	later error
@@ -97,12 +97,13 @@ func TestRevocationsThatCannotBeTold(t *testing.T) {
 	for name, later := range map[string]error{"and later can": nil, "and later neither": away} {
 		w.addTokens(2*revokeBatch+3, "app", "u")
 		v := &Revocations{Store: w.db, Writer: unpublished{w.db, later}}
-		// What could not be told of one batch does not keep the others from being revoked.
+		// A batch that could not be published does not keep the others from being revoked.
 		n, _, err := v.Revoke(context.Background(), scopeName, RevokeBy{UserID: "u"})
 		if n != 2*revokeBatch+3 || w.count(gateway.Tokens) != 0 || !errors.Is(err, later) {
 			t.Errorf("%s: %d tokens, %d left: %v", name, n, w.count(gateway.Tokens), err)
 		}
-		// "There is nothing" is no answer while it is unconfirmed.
+		// As long as the revocation is unconfirmed, "there is nothing" must not be the
+		// answer.
 		if n, _, err := v.Revoke(context.Background(), scopeName, RevokeBy{UserID: "u"}); n != 0 || !errors.Is(err, later) {
 			t.Errorf("%s, again: %d tokens: %v", name, n, err)
 		}
@@ -130,8 +131,8 @@ func (c closing) Write(ctx context.Context, class model.Class, fn func(store.Tx)
 	return c.Update(ctx, class, fn)
 }
 
-// What a store that closes has not committed is not revoked, and nobody is told that it is,
-// although nothing is left that would have to be confirmed.
+// Tokens that a closing store has not committed are not revoked. The caller must not be told
+// that they are, even if no revocation is left to confirm.
 func TestRevocationsThatAreNotCommitted(t *testing.T) {
 	for commits := range 4 {
 		w := newWorld(t, strict())
@@ -148,7 +149,7 @@ func TestRevokeEndpointNeverClaimsTooMuch(t *testing.T) {
 	w := newWorld(t, strict())
 	access, _ := w.newPair()
 	notYet := fault.New(fault.Unavailable, "not yet")
-	// One after the other: by the third, the token was revoked by the second.
+	// The cases run in order: when the third runs, the second has revoked the token.
 	for _, tc := range []struct {
 		fails  string
 		writer Writer
@@ -163,8 +164,8 @@ func TestRevokeEndpointNeverClaimsTooMuch(t *testing.T) {
 	}
 }
 
-// TestFamilyIsRevokedInOneTransaction: a process that dies while it revokes a
-// refresh token has revoked everything of its authorisation or nothing.
+// TestFamilyIsRevokedInOneTransaction: a process that dies while it revokes a refresh token
+// has revoked either the whole family or nothing.
 func TestFamilyIsRevokedInOneTransaction(t *testing.T) {
 	w := newWorld(t, strict())
 	_, refresh := w.newPair()
@@ -178,9 +179,9 @@ func TestFamilyIsRevokedInOneTransaction(t *testing.T) {
 	}
 }
 
-// overtaken is a write path on which somebody else has committed the revocation of a
-// token a moment ago and was held up before publishing it: an own commit is told at once,
-// and only Settle waits for the other one.
+// overtaken is a write path on which somebody else has just committed the revocation of a
+// token but not yet published it. A commit of its own is published at once; only Settle waits
+// for the other one.
 type overtaken struct {
 	direct
 	published chan struct{}
@@ -198,10 +199,9 @@ func (o overtaken) Settle(ctx context.Context) error {
 	}
 }
 
-// TestRevocationOfManyWaitsForTheOthers: whoever revokes everything of somebody, and
-// finds less because another call has just taken a token away, says that it is done only
-// when the other revocation is published, too. That it has removed something itself says
-// nothing of the rest.
+// TestRevocationOfManyWaitsForTheOthers: a call that revokes everything of somebody may find
+// less, because another call has just revoked a token. It reports success only when the other
+// revocation is published as well, even if it has removed something itself.
 func TestRevocationOfManyWaitsForTheOthers(t *testing.T) {
 	for name, revoke := range map[string]func(w *world, o overtaken) error{
 		"in bulk": func(w *world, o overtaken) error {
@@ -251,8 +251,8 @@ func TestRevocationOfManyWaitsForTheOthers(t *testing.T) {
 	}
 }
 
-// counting is a write path that notes how much each transaction changes, and
-// lets somebody else write after each.
+// counting is a write path that notes how much each transaction changes. After each, somebody
+// else writes.
 type counting struct {
 	direct
 	t     testing.TB
@@ -272,8 +272,8 @@ func (c *counting) Write(ctx context.Context, class model.Class, fn func(store.T
 	return commit, err
 }
 
-// TestRevocationsAreBounded: however many tokens are revoked, no transaction is
-// longer than a batch, and others write between any two.
+// TestRevocationsAreBounded: however many tokens are revoked, no transaction is larger than a
+// batch, and others can write between two batches.
 func TestRevocationsAreBounded(t *testing.T) {
 	worlds(t, strict(), func(t *testing.T, w *world) {
 		w.addTokens(4*revokeBatch+1, "app", "u")
@@ -293,8 +293,8 @@ func TestRevocationsAreBounded(t *testing.T) {
 	})
 }
 
-// Whose tokens were to go may have gone a moment ago, with all of them. That it is not there
-// is no answer while that is unconfirmed.
+// The owner of the tokens may just have been deleted together with them. As long as that is
+// unconfirmed, "not found" must not be the answer.
 func TestRevocationsOfWhoIsGone(t *testing.T) {
 	w := newWorld(t, strict())
 	away := fault.New(fault.Unavailable, "a gateway is out of reach")

@@ -7,9 +7,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// scope evaluates the scope parameter against the scopes that the plugin
-// offers and the application may have. The result holds the words separated by
-// single blanks, in the order and with the repetitions of the request.
+// scope checks the scope parameter against the scopes that the plugin offers and those that
+// the application may have. The result holds the words separated by single blanks, in the
+// order and with the repetitions of the request.
 func (t *Request) scope() (string, *Error) {
 	v, present := t.params.values["scope"]
 	switch {
@@ -43,8 +43,8 @@ func (t *Request) allowed(word string) bool {
 	return t.Application == nil || t.Spec().Scopes == nil || slices.Contains(t.Spec().Scopes, word)
 }
 
-// permitted refuses a scope that was granted when the application was still
-// allowed to have it.
+// permitted refuses a scope that was granted earlier and that the application may no longer
+// have.
 func (t *Request) permitted(scope string) *Error {
 	for _, word := range gateway.Words(scope) {
 		if !t.allowed(word) {
@@ -58,7 +58,7 @@ func errScope(word string) *Error {
 	return bad("invalid_scope", `"`+printable(word)+`" is an invalid scope`)
 }
 
-// printable cuts what a client sent down to what may stand in an error text.
+// printable removes what must not appear in an error text from a text of a client.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == '"' || r == '\\' || r == 0x7f {

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// TestNothingSecretIsLogged lets requests of both profiles succeed, fail, be
-// replayed, guess and break, and then looks for what they carried.
+// TestNothingSecretIsLogged sends requests in both profiles that succeed, fail, replay, guess
+// and break, and then looks for their secrets in the log.
 func TestNothingSecretIsLogged(t *testing.T) {
 	for name, cfg := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,8 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 }
 
-// TestLegacyGrantsAreLogged: once for each plugin and grant, when it was used.
+// TestLegacyGrantsAreLogged: the use of a legacy grant is logged once for each plugin and
+// grant.
 func TestLegacyGrantsAreLogged(t *testing.T) {
 	cfg := gateway.OAuth2Config{EnablePasswordGrant: true, EnableImplicitGrant: true, EnableClientCredentials: true, ProvisionKey: "pk"}
 	w := newWorld(t, cfg)
@@ -106,8 +107,8 @@ func TestLegacyGrantsAreLogged(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNobodyElses: no answer may be kept, read by other pages, or tell
-// where a browser came from.
+// TestAnswersAreNobodyElses: no answer may be cached, read by other pages, or reveal where a
+// browser came from.
 func TestAnswersAreNobodyElses(t *testing.T) {
 	w := newWorld(t, strict())
 	for _, path := range []string{"token", "authorize", "introspect", "revoke"} {
@@ -119,7 +120,7 @@ func TestAnswersAreNobodyElses(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfOthers: what a plugin does not offer does not exist.
+// TestEndpointsOfOthers: endpoints that a plugin does not offer do not exist.
 func TestEndpointsOfOthers(t *testing.T) {
 	cfg := strict()
 	cfg.Profile = ""

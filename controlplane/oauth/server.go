@@ -17,17 +17,18 @@ import (
 // Writer is the one write path.
 type Writer interface {
 	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
-	// Settle returns once nothing that was revoked before can still be accepted.
+	// Settle waits until nothing that was revoked before can still be accepted.
 	Settle(ctx context.Context) error
 }
 
 // Options of a Server.
 type Options struct {
 	Store store.Store
-	// Resolver says what the control planes of gateways consist of; nil is [scopes.Each].
+	// Resolver tells which scopes the control planes of gateways consist of; nil means
+	// [scopes.Each].
 	Resolver scopes.Resolver
 	Writer   Writer
-	// Grants that exist, see [Grants].
+	// Grants are the grants that exist, see [Grants].
 	Grants []Grant
 	// Limits of failed attempts; the zero value has its defaults.
 	Limits Limits
@@ -38,16 +39,16 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Server answers the endpoints of the oauth2 plugins of all gateways. It is an
-// http.Handler for connections on which the caller has verified, but need not
-// have demanded, client certificates. Several servers may work on one store:
-// what must happen once happens in one transaction.
+// Server answers the endpoints of the oauth2 plugins of all gateways. It is an http.Handler
+// for connections whose client certificates the caller has verified, if there are any; the
+// caller need not demand them. Several servers may work on one store: what must happen once
+// happens in one transaction.
 type Server struct {
 	Options
 	grants   map[string]Grant
 	failures *throttle
 	hashing  hashing
-	// warned holds the plugin instances of which a legacy grant was logged.
+	// warned remembers for which plugin instances a legacy grant was logged.
 	warned said
 }
 
@@ -69,7 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = writeReply(w, http.StatusForbidden, message("only gateways may call this endpoint"))
 		return
 	}
-	// What clients ask for is written by the gateway that they ask.
+	// Changes that clients cause are recorded as changes of their gateway.
 	r = r.WithContext(model.WithActor(r.Context(), model.Node(node)))
 	err := s.serve(w, r, scope, plugin)
 	switch {
@@ -79,7 +80,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Log.DebugContext(r.Context(), "oauth request ended: the client has left", "plugin", plugin, "error", err)
 		_ = writeReply(w, http.StatusServiceUnavailable, message("try again later"))
 	case fault.Is(err, fault.Unstored):
-		// The store says once why; a line for each client would fill the disk up.
+		// The store logs the reason once; a line for each client would fill the disk up.
 		s.Log.DebugContext(r.Context(), "oauth request could not be served", "plugin", plugin, "error", err)
 		_ = refuse(w, errUnstored, nil)
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
@@ -91,12 +92,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attempts is how often a request is judged that is overtaken by changes.
+// attempts is how often a request is judged if changes overtake it.
 const attempts = 3
 
-// serve reads what the client sends and then what it is judged by, in this order: a
-// client may hold its body back, and must gain nothing by that from what was in force
-// when its request began.
+// serve first reads what the client sends, and then the configuration that judges it. In the
+// other order, a client could hold its body back and profit from a configuration that is no
+// longer in force.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin string) (err error) {
 	is, path := recognise(sentPath(r.URL))
 	var sent *params
@@ -118,8 +119,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 	return fault.Wrap(fault.Unavailable, err, "judge a request")
 }
 
-// judge answers a request that was read. Its error may be [errOvertaken]; then nothing
-// was written, and nothing stored.
+// judge answers a request whose body was read. If it returns [errOvertaken], nothing was
+// written and nothing stored.
 func (s *Server) judge(w http.ResponseWriter, r *http.Request, t *Request, is endpoint, path string, unreadable error) error {
 	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
 		if err := t.configure(tx); err != nil {
@@ -137,10 +138,10 @@ func (s *Server) judge(w http.ResponseWriter, r *http.Request, t *Request, is en
 		return writeReply(w, http.StatusNotFound, message("Not found"))
 	case is == endpointMetadata:
 		return s.metadata(w, r, t)
-	case t.adrift(): // as the route answers everything else
+	case t.adrift(): // the route answers all requests like this
 		t.outcome.reason = ReasonUnavailable
 		return writeReply(w, http.StatusServiceUnavailable, message("no Service found with those values"))
-	case r.Header.Get("Upgrade") != "": // the body of such a request has no end
+	case r.Header.Get("Upgrade") != "": // the body of such a request does not end
 		w.Header().Set("Connection", "close")
 		return t.refuse(w, errUpgrade)
 	case r.Method != http.MethodPost:

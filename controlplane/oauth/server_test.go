@@ -134,7 +134,7 @@ func TestTokenSuccess(t *testing.T) {
 	}
 }
 
-// checkRecord demands that introspection knows the token, until its row ends.
+// checkRecord checks that introspection knows the token until its row ends.
 func (w *world) checkRecord(token, scope, user string) {
 	w.t.Helper()
 	hash := contract.HashToken([]byte(token))
@@ -193,7 +193,7 @@ func TestNeverExpiring(t *testing.T) {
 	}
 }
 
-// A token that has expired is told from one that never was, while its row is there.
+// An expired token is distinguished from one that never existed, as long as its row exists.
 func TestExpiredIsTold(t *testing.T) {
 	w := newWorld(t, gateway.OAuth2Config{EnableClientCredentials: true, TokenExpiration: 10})
 	rec := w.ask(http.MethodPost, "/oauth2/token", form, "grant_type=client_credentials&client_id=app&client_secret=secret", nil)

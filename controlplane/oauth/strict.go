@@ -5,9 +5,9 @@ import (
 	"net/url"
 )
 
-// strictParams applies what the strict profile demands of every request: no
-// parameter twice (RFC 6749 section 3.1) and no secret in a URI, where logs and
-// histories keep it (section 2.3.1).
+// strictParams checks the rules of the strict profile for all requests: no parameter twice
+// (RFC 6749 section 3.1), and no secret in a URI, where logs and histories keep it (section
+// 2.3.1).
 func (t *Request) strictParams() *Error {
 	switch {
 	case !t.Config.Strict():
@@ -20,8 +20,8 @@ func (t *Request) strictParams() *Error {
 	return nil
 }
 
-// spoiled is the refusal of a code or refresh token that cannot be used:
-// invalid_grant in the strict profile, as RFC 6749 section 5.2 names it.
+// spoiled returns the refusal of a code or refresh token that cannot be used. In the strict
+// profile it is invalid_grant, as RFC 6749 section 5.2 requires.
 func (t *Request) spoiled(e *Error) *Error {
 	if !t.Config.Strict() {
 		return e
@@ -29,8 +29,8 @@ func (t *Request) spoiled(e *Error) *Error {
 	return bad("invalid_grant", e.Description)
 }
 
-// encrypted reports whether a redirect URI keeps its answer off the network in
-// clear: http leads to the same machine only. Source: RFC 9700 section 2.6.
+// encrypted reports whether the answer to a redirect URI crosses the network only encrypted.
+// An http URI must lead to the same machine. Source: RFC 9700 section 2.6.
 func encrypted(uri string) bool {
 	u, err := url.Parse(uri)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Subjects says which changes revoke what, for the revoker.
+// Subjects tells the revoker which changes revoke what.
 func Subjects() map[*model.Kind]revoke.Subject {
 	return map[*model.Kind]revoke.Subject{
 		gateway.Tokens: {

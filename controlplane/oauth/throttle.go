@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Limits bounds failed attempts to prove something: client secrets and
-// provision keys.
+// Limits bounds failed attempts with client secrets and provision keys.
 type Limits struct {
-	// Client is how many failures a minute there may be for one client or one
-	// provision key; 0 means 100. It holds for all unknown addresses together,
-	// and for each address alone from which the right secret came not long ago.
+	// Client is the number of failures per minute for one client or one provision key; 0
+	// means 100. All unknown addresses share this limit. An address from which the right
+	// secret came recently has a limit of its own.
 	Client int
-	// Address is how many failures a minute may come from one address, or from
-	// one IPv6 network of 64 bits, whoever they name. 0 means that many clients
-	// may sit behind one address, and nothing is counted; but in the strict
-	// profile there may be twenty, and one more each second.
+	// Address is the number of failures per minute from one address, or from one IPv6 network
+	// of 64 bits, whichever clients they name. 0 counts nothing, because many clients may
+	// share an address; but in the strict profile 0 means twenty failures, and one more each
+	// second.
 	Address int
 }
 
-// What Limits stand for by default.
+// The defaults of Limits.
 const (
 	defaultClient = 100
 	addressCredit = 20
@@ -31,23 +30,23 @@ const (
 const (
 	// knownLife is how long an address stays known for a client.
 	knownLife = 7 * 24 * time.Hour
-	// maxTracked bounds a generation of what is remembered; there are two.
+	// maxTracked bounds the entries of a generation; there are two generations.
 	maxTracked = 8192
 )
 
-// throttle slows guessing down. It counts failures only. That a stranger who
-// sends wrong secrets keeps the owner of the right one away cannot be told from
-// guessing by the requests alone, so addresses decide: where the right secret
-// came from is counted by itself, whatever others do. Memory is bounded: when a
-// generation is full, the one before it is forgotten. Strangers have many
-// addresses and name nobody, so these are remembered apart from what they guess.
-// Source: RFC 6749 section 2.3.1, "MUST protect against brute force attacks".
+// throttle slows down guessing. It counts only failures. By the requests alone, guessing
+// cannot be distinguished from strangers who send wrong secrets to lock out the owner of the
+// right one. So addresses decide: an address from which the right secret came is counted
+// separately, whatever others do. Memory is bounded: when a generation is full, the one
+// before it is forgotten. Strangers with many addresses could fill up the memory without
+// naming a client, so failures of addresses and guesses at secrets are kept apart. Source:
+// RFC 6749 section 2.3.1, "MUST protect against brute force attacks".
 type throttle struct {
 	limits Limits
 	now    func() time.Time
 	mu     sync.Mutex
-	// addresses and guesses hold the moment at which a bucket will be full again,
-	// known the moment at which an address is no longer known.
+	// addresses and guesses hold the time at which a bucket will be full again, known the
+	// time at which an address is no longer known.
 	addresses, guesses, known generations
 }
 
@@ -58,7 +57,7 @@ func newThrottle(l Limits, now func() time.Time) *throttle {
 	return &throttle{limits: l, now: now}
 }
 
-// bucket is one of those that an attempt counts against.
+// bucket is a limit that an attempt counts against.
 type bucket struct {
 	in     *generations
 	key    digest
@@ -66,23 +65,22 @@ type bucket struct {
 	period time.Duration
 }
 
-// perMinute is a bucket of n failures that is won back within a minute.
+// perMinute is a bucket of n failures that refills within a minute.
 func perMinute(in *generations, key string, n int) bucket {
 	return bucket{in, digestOf(key), time.Minute, time.Minute / time.Duration(n)}
 }
 
-// attempt is an attempt to prove something from somewhere.
+// attempt is an attempt to prove something from an address.
 type attempt struct {
 	buckets []bucket
-	// known is what is remembered of a success; zero for nothing.
+	// known is the key under which a success is remembered; zero for none.
 	known digest
 }
 
-// attempt prepares one. subject names what could be guessed; it is empty where
-// there is nothing to guess and only the address counts. strict says which
-// profile the plugin has. Where the subject is known at the address, the address is
-// not counted: strangers behind the same one would use its count up, and keep out
-// whoever has the right secret.
+// attempt prepares an attempt. subject names what could be guessed; it is empty if there is
+// nothing to guess and only the address counts. strict tells the profile of the plugin. If
+// the subject is known at the address, the address is not counted. Otherwise strangers behind
+// the same address could use up its limit, and lock out the owner of the right secret.
 func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
 	from := network(address)
 	if subject != "" && from != "" {
@@ -105,7 +103,7 @@ func (l *throttle) attempt(subject, address string, strict bool) (a attempt) {
 	return a
 }
 
-// knows reports whether a subject was proved at an address not long ago.
+// knows reports whether a subject was proved at an address recently.
 func (l *throttle) knows(pair digest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,8 +111,8 @@ func (l *throttle) knows(pair digest) bool {
 	return ok && l.now().Before(until)
 }
 
-// network is what one client can hold many addresses of: an IPv6 network of 64
-// bits.
+// network returns the part of an address that one client may hold completely: an IPv4
+// address, or an IPv6 network of 64 bits.
 func network(address string) string {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -127,7 +125,7 @@ func network(address string) string {
 	return netip.PrefixFrom(addr, 64).Masked().String()
 }
 
-// wait returns how long to wait before the attempt; 0 for not at all.
+// wait returns how long to wait before the attempt; 0 if it may be made now.
 func (l *throttle) wait(a attempt) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,9 +141,9 @@ func (l *throttle) longest(a attempt, now time.Time) (longest time.Duration) {
 	return longest
 }
 
-// settle counts a failure, or remembers a success. Where others have used the
-// limit up meanwhile it returns how long to wait, and the outcome must not be
-// told: it would be an answer to a guess too many.
+// settle counts a failure, or remembers a success. If others have used up the limit
+// meanwhile, it returns how long to wait. The caller must not reveal the outcome then: that
+// would answer one guess too many.
 func (l *throttle) settle(a attempt, succeeded bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,14 +167,13 @@ func (l *throttle) settle(a attempt, succeeded bool) time.Duration {
 	return 0
 }
 
-// digest is a key of what is remembered, so that no request decides how long
-// one is.
+// digest is a key of a generation. Its size is fixed, so that requests cannot choose it.
 type digest [sha256.Size]byte
 
 func digestOf(s string) digest { return sha256.Sum256([]byte(s)) }
 
-// generations is a map of bounded size that forgets what was neither set nor
-// got for longest, roughly.
+// generations is a map of bounded size. It forgets roughly the entries that were neither set
+// nor read for the longest time.
 type generations struct{ young, old map[digest]time.Time }
 
 func (g *generations) get(k digest) (time.Time, bool) {

@@ -20,7 +20,7 @@ func (w *world) guess(address, secret string) (status, retryAfter int) {
 	return rec.Code, retryAfter
 }
 
-// address is the i-th of many clients in networks of their own.
+// address returns the i-th of many addresses, each in a network of its own.
 func address(i int) string { return fmt.Sprintf("2001:db8:%x:%x::1", i>>16, i&0xffff) }
 
 // profiles are configurations of both profiles.
@@ -30,8 +30,9 @@ func profiles() map[string]gateway.OAuth2Config {
 	return map[string]gateway.OAuth2Config{"oauth2.0": old, "oauth2.1": strict()}
 }
 
-// TestFailuresOfAClientAreThrottled: a hundred a minute from wherever they come,
-// then 429, also for the right secret: else guessing would go on.
+// TestFailuresOfAClientAreThrottled: after a hundred failures a minute, from whichever
+// addresses, the answer is 429. That includes the right secret, because otherwise guessing
+// could go on.
 func TestFailuresOfAClientAreThrottled(t *testing.T) {
 	for name, cfg := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -63,8 +64,8 @@ func TestFailuresOfAClientAreThrottled(t *testing.T) {
 	}
 }
 
-// TestNobodyLocksAClientOut: an address from which the client proved who it is
-// is counted alone, so strangers cannot keep the client away from it.
+// TestNobodyLocksAClientOut: an address from which the client has authenticated has its own
+// limit, so strangers cannot lock the client out.
 func TestNobodyLocksAClientOut(t *testing.T) {
 	for name, cfg := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +102,8 @@ func TestNobodyLocksAClientOut(t *testing.T) {
 	}
 }
 
-// TestNobodyLocksAClientOutOfItsAddress: strangers behind the address of a client, as
-// behind one NAT, use up what the address may fail, and the client goes on.
+// TestNobodyLocksAClientOutOfItsAddress: strangers behind the same address, as behind one
+// NAT, use up the limit of the address, and the client can still authenticate.
 func TestNobodyLocksAClientOutOfItsAddress(t *testing.T) {
 	const shared = "192.0.2.10"
 	for name, cfg := range profiles() {
@@ -134,8 +135,8 @@ func TestNobodyLocksAClientOutOfItsAddress(t *testing.T) {
 	}
 }
 
-// TestAddressesAreThrottled: in the strict profile always, in the other only
-// where it is configured; whatever clients they name, if any.
+// TestAddressesAreThrottled: in the strict profile addresses are always limited, in the other
+// one only if it is configured. The clients that are named, if any, do not matter.
 func TestAddressesAreThrottled(t *testing.T) {
 	for name, cfg := range profiles() {
 		for limit, want := range map[int]int{0: map[bool]int{true: 20, false: 300}[cfg.Strict()], 30: 30} {
@@ -160,8 +161,8 @@ func TestAddressesAreThrottled(t *testing.T) {
 	}
 }
 
-// TestSuccessesCostNothing: only failures are counted, and those of clients
-// that have nothing to guess are none.
+// TestSuccessesCostNothing: only failures are counted, and a client without a secret to guess
+// causes none.
 func TestSuccessesCostNothing(t *testing.T) {
 	w := newWorld(t, strict())
 	for range 300 {
@@ -178,8 +179,8 @@ func TestSuccessesCostNothing(t *testing.T) {
 	}
 }
 
-// TestProvisionKeysAreThrottled: a provision key can be guessed like a secret,
-// and a backend that has shown it is not locked out either.
+// TestProvisionKeysAreThrottled: a provision key can be guessed like a secret. A backend that
+// has shown the right one is not locked out either.
 func TestProvisionKeysAreThrottled(t *testing.T) {
 	for name, cfg := range profiles() {
 		t.Run(name, func(t *testing.T) {
@@ -207,9 +208,8 @@ func TestProvisionKeysAreThrottled(t *testing.T) {
 	}
 }
 
-// TestConcurrentGuesses: requests that are checked at the same time do not get
-// more answers than others: what fails over the limit is not told apart from
-// what succeeds over it.
+// TestConcurrentGuesses: requests that are checked at the same time get no more answers than
+// others. Over the limit, failures and successes look the same.
 func TestConcurrentGuesses(t *testing.T) {
 	w := newWorld(t, profiles()["oauth2.0"])
 	answers := make([]int, 1000)
@@ -250,9 +250,9 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// TestAddressesPushNoGuessesOut: failures that name nobody are counted by their
-// addresses, and however many these are, what was guessed of a client stays
-// counted. A client that is throttled stays so as long as somebody goes on.
+// TestAddressesPushNoGuessesOut: failures that name no client are counted by address. However
+// many addresses there are, the guesses at a client stay counted. A throttled client stays
+// throttled as long as somebody goes on guessing.
 func TestAddressesPushNoGuessesOut(t *testing.T) {
 	now := time.Unix(1, 0)
 	l := newThrottle(Limits{}, func() time.Time { return now })

@@ -11,11 +11,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TokenType is the only type of token there is, RFC 6750.
+// TokenType is the only type of token, RFC 6750.
 const TokenType = gateway.TokenBearer
 
-// token answers the token endpoint. The checks before the grant all run; the
-// last that fails is the answer.
+// token answers the token endpoint. All checks before the grant are made; the last one that
+// fails determines the answer.
 func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error {
 	var refusal *Error
 	name, _ := t.params.text("grant_type")
@@ -55,11 +55,11 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, t *Request) error
 	return writeReply(w, http.StatusOK, doc)
 }
 
-// familyTimeout bounds the revocation of a family, whose client may have left.
+// familyTimeout bounds the revocation of a family, which goes on if the client has left.
 const familyTimeout = 30 * time.Second
 
-// refused writes the answer to a token request that failed; it returns errors
-// that are none of the client's.
+// refused writes the answer to a token request that failed. It returns errors that are not
+// the client's fault.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return t.refuse(w, e)
@@ -73,7 +73,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err
 	}
 	s.Log.WarnContext(r.Context(), "a code or refresh token was used again: its tokens are revoked",
 		"application", t.Application.Name, "plugin", t.Plugin)
-	// A thief that goes away now stops nothing.
+	// A thief must not be able to stop the revocation by leaving.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), familyTimeout)
 	defer cancel()
 	if err := s.revokeFamily(ctx, t.owner(), again.family); err != nil {
@@ -82,8 +82,8 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, t *Request, err
 	return t.refuse(w, again.refusal)
 }
 
-// clientGone is the refusal for an application that was deleted between its
-// authentication and the transaction; nil for any other error.
+// clientGone returns the refusal for an application that was deleted between its
+// authentication and the transaction, and nil for other errors.
 func clientGone(err error) *Error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Code != fault.Dangling {

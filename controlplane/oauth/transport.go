@@ -8,9 +8,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// gatewayOf returns the node id of the gateway whose client certificate a request
-// comes with, spiffe://meshgate/cp/<control plane>/<instance>, and the control
-// plane that it speaks for.
+// gatewayOf returns the control plane and the node id of the gateway that sends a request.
+// Both come from its client certificate: spiffe://meshgate/cp/<control plane>/<instance>.
 func gatewayOf(r *http.Request) (scope, node string, ok bool) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return "", "", false
@@ -24,9 +23,9 @@ func gatewayOf(r *http.Request) (scope, node string, ok bool) {
 	return "", "", false
 }
 
-// checkHTTPS demands that the client's connection was encrypted. The gateway
-// passes on only what a proxy that it trusts says of a connection of its own.
-// Source: RFC 6749 section 3.2.
+// checkHTTPS refuses a request if the client's connection was not encrypted. The gateway
+// passes on what a trusted proxy says about the connection of its client. Source: RFC 6749
+// section 3.2.
 func checkHTTPS(cfg *gateway.OAuth2Config, r *http.Request) *Error {
 	if r.Header.Get(contract.HeaderOAuthScheme) == "https" {
 		return nil

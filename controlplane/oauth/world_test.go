@@ -32,7 +32,7 @@ type world struct {
 	db     store.Store
 	server *Server
 	now    time.Time
-	// behind is for how long rows are kept that have ended by the clock.
+	// behind is how long rows are kept after they have ended by the clock.
 	behind time.Duration
 }
 
@@ -42,7 +42,7 @@ type direct struct {
 	settled
 }
 
-// settled is the part of a write path for which nothing is ever unconfirmed.
+// settled is the part of a write path on which nothing is ever unconfirmed.
 type settled struct{}
 
 // Settle implements Writer.
@@ -52,7 +52,7 @@ func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) 
 	return d.Update(ctx, class, fn)
 }
 
-// hashedSecret is the secret of one application, hashed once for all worlds.
+// hashedSecret returns the secret of one application, hashed once for all worlds.
 var hashedSecret = sync.OnceValues(func() (string, error) { return gateway.HashSecret("hashed-secret") })
 
 func newWorld(t testing.TB, cfg gateway.OAuth2Config) *world {
@@ -63,11 +63,10 @@ func newWorld(t testing.TB, cfg gateway.OAuth2Config) *world {
 	return w
 }
 
-// clock is the time of the world; only tests with one goroutine move it.
+// clock returns the time of the world; only tests with one goroutine change it.
 func (w *world) clock() time.Time { return w.now }
 
-// fill stores two services with a plugin each and some applications, and opens a
-// server.
+// fill stores two services with a plugin each and some applications, and opens a server.
 func (w *world) fill(cfg gateway.OAuth2Config) {
 	t := w.t
 	if cfg.AuthHeaderName == "" {
@@ -112,7 +111,7 @@ func (w *world) fill(cfg gateway.OAuth2Config) {
 	w.server = w.open()
 }
 
-// open returns a further server on the same store.
+// open returns another server on the same store.
 func (w *world) open() *Server {
 	return New(Options{
 		Store: w.db, Writer: direct{Store: w.db}, Grants: Grants(), Now: w.clock,
@@ -120,7 +119,7 @@ func (w *world) open() *Server {
 	})
 }
 
-// ask sends a request as a gateway would hand it over.
+// ask sends a request in the form in which a gateway hands it over.
 func (w *world) ask(method, target, contentType, body string, header map[string]string) *httptest.ResponseRecorder {
 	return askServer(w.server, method, target, contentType, body, header)
 }
@@ -135,7 +134,7 @@ func askServer(server *Server, method, target, contentType, body string, header 
 	return rec
 }
 
-// handedOver is a request as a gateway hands it over.
+// handedOver returns a request in the form in which a gateway hands it over.
 func handedOver(method, target, contentType string, body io.Reader) *http.Request {
 	r := httptest.NewRequest(method, target, body)
 	if contentType != "" {
@@ -165,7 +164,7 @@ func (w *world) post(endpoint, body string) (int, map[string]any) {
 // newCode obtains a code for the user u, with the challenge of [verifier].
 func (w *world) newCode() string { return w.newCodeOf("app") }
 
-// newCodeOf is newCode for a client.
+// newCodeOf does the same as newCode for another client.
 func (w *world) newCodeOf(client string) string {
 	w.t.Helper()
 	status, doc := w.post("authorize", "provision_key=pk&authenticated_userid=u&client_id="+client+"&response_type=code&scope=email&code_challenge_method=S256&code_challenge="+challenge)
@@ -204,7 +203,7 @@ const (
 	asApp     = "client_id=app&client_secret=secret"
 )
 
-// strict is a configuration of the strict profile.
+// strict returns a configuration of the strict profile.
 func strict() gateway.OAuth2Config {
 	return gateway.OAuth2Config{
 		Profile: gateway.ProfileOAuth21, EnableAuthorizationCode: true, EnableClientCredentials: true, ProvisionKey: "pk",
@@ -218,7 +217,7 @@ func basicAuth(id, secret string) string {
 
 const form = "application/x-www-form-urlencoded"
 
-// minted are the hashes of the tokens that are stored.
+// minted returns the hashes of the stored tokens.
 func (w *world) minted() (hashes []contract.Hash) {
 	w.t.Helper()
 	if err := w.db.View(context.Background(), func(tx store.Reader) error {

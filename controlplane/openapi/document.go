@@ -1,10 +1,9 @@
-// Package openapi has the documents that describe the APIs, as OpenAPI 3.1 with JSON
-// Schema 2020-12, and makes them of what the program runs on: the endpoints of a router
-// and Go types. Members of the structs are in the order of their names, which is the
-// order in which they are written.
+// Package openapi has the documents that describe the APIs, as OpenAPI 3.1 with JSON Schema
+// 2020-12. It makes them from what the program runs on: the endpoints of a router, and Go
+// types. Members of the structs are sorted by name, because they are written in this order.
 package openapi
 
-// Version is that of the specification.
+// Version is the version of the specification.
 const Version = "3.1.0"
 
 // Document describes one API.
@@ -17,7 +16,7 @@ type Document struct {
 	Servers    []Server              `json:"servers"`
 }
 
-// Info says what an API is.
+// Info describes an API.
 type Info struct {
 	Description string  `json:"description"`
 	License     License `json:"license"`
@@ -25,25 +24,25 @@ type Info struct {
 	Version     string  `json:"version"`
 }
 
-// License is one of SPDX.
+// License is a license of SPDX.
 type License struct {
 	Identifier string `json:"identifier"`
 	Name       string `json:"name"`
 }
 
-// Server is where an API is.
+// Server is the location of an API.
 type Server struct {
 	URL string `json:"url"`
 }
 
-// Components are what the rest of a document refers to.
+// Components holds what the rest of a document refers to.
 type Components struct {
 	Responses       map[string]*Response      `json:"responses"`
 	Schemas         map[string]*Schema        `json:"schemas"`
 	SecuritySchemes map[string]SecurityScheme `json:"securitySchemes,omitzero"`
 }
 
-// SecurityScheme is how callers prove who they are.
+// SecurityScheme says how callers authenticate.
 type SecurityScheme struct {
 	Scheme string `json:"scheme"`
 	Type   string `json:"type"`
@@ -78,12 +77,12 @@ type Parameter struct {
 	Schema      *Schema `json:"schema"`
 }
 
-// RequestBody is what an operation takes.
+// RequestBody describes the input of an operation.
 type RequestBody struct {
 	Content map[string]MediaType `json:"content"`
 }
 
-// Response is what an operation answers with one status.
+// Response describes the answer of an operation with one status.
 type Response struct {
 	Ref         string               `json:"$ref,omitzero"`
 	Content     map[string]MediaType `json:"content,omitzero"`

@@ -7,19 +7,19 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// Dialect is what one API does in its own way.
+// Dialect holds the differences between the APIs.
 type Dialect struct {
-	// Variable describes a name in a pattern.
+	// Variable describes a variable in a pattern.
 	Variable func(name string) *Schema
-	// Subject is what an operation is filed under.
+	// Subject returns the tag of an operation.
 	Subject func(pattern string) string
-	// Body is the body that has a schema, Responses the answers of an endpoint by status.
+	// Body returns the body for a schema, Responses the answers of an endpoint by status.
 	Body      func(schema string) *RequestBody
 	Responses func(e httpkit.Endpoint) map[string]*Response
 }
 
-// Paths describes endpoints. What a router runs is all that it needs: there is no other
-// description that could differ from it.
+// Paths describes endpoints. It needs only the endpoints of the router, so no other
+// description can differ from them.
 func (d Dialect) Paths(endpoints []httpkit.Endpoint) map[string]*PathItem {
 	paths := map[string]*PathItem{}
 	for _, e := range endpoints {
@@ -33,7 +33,7 @@ func (d Dialect) Paths(endpoints []httpkit.Endpoint) map[string]*PathItem {
 	return paths
 }
 
-// at is the place of a method. It panics for one that no API has.
+// at returns the place of a method. It panics for a method that no API has.
 func (i *PathItem) at(method string) **Operation {
 	switch method {
 	case http.MethodDelete:
@@ -72,13 +72,13 @@ func (d Dialect) operation(e httpkit.Endpoint) *Operation {
 	return op
 }
 
-// operationID names an operation by its method and path, in the characters that
-// generators of clients make identifiers of.
+// operationID names an operation by its method and path, with only such characters that
+// client generators can make identifiers from it.
 func operationID(e httpkit.Endpoint) string {
 	return strings.ToLower(e.Method) + strings.NewReplacer("/", "_", "{", "", "}", "", "-", "_", ".", "_", "+", "_with_").Replace(e.Pattern)
 }
 
-// FirstSegment is the subject of a pattern in an API whose collections are at its root.
+// FirstSegment returns the subject of a pattern in an API whose collections are at its root.
 func FirstSegment(pattern string) string {
 	if s := strings.Split(pattern, "/")[1]; s != "" {
 		return s

@@ -7,7 +7,8 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// For describes a Go type as encoding/json writes it, by its tags json and jsonschema.
+// For describes a Go type in the form in which encoding/json writes it, by its tags json and
+// jsonschema.
 func For[T any]() *Schema {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
 		switch t.Kind() {
@@ -19,8 +20,8 @@ func For[T any]() *Schema {
 	return From(r.ReflectFromType(reflect.TypeFor[T]()))
 }
 
-// From is the schema that a kind or type was reflected into. Closed objects say what they
-// require also where that is nothing.
+// From converts the schema that a kind or type was reflected into. Closed objects list their
+// required members even if there are none.
 func From(s *jsonschema.Schema) *Schema {
 	if s == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Types of values.
+// The types of values.
 const (
 	Text    = "string"
 	Whole   = "integer"
@@ -19,7 +19,8 @@ const (
 // Schema is a JSON Schema. The zero value permits everything.
 type Schema struct {
 	Ref string `json:"$ref,omitzero"`
-	// AdditionalProperties are those that are not in Properties; see [Nothing].
+	// AdditionalProperties is the schema of properties that are not in Properties; see
+	// [Nothing].
 	AdditionalProperties *Schema            `json:"additionalProperties,omitzero"`
 	AnyOf                []*Schema          `json:"anyOf,omitzero"`
 	ContentEncoding      string             `json:"contentEncoding,omitzero"`
@@ -43,10 +44,10 @@ type Schema struct {
 	nothing              bool
 }
 
-// Types are the types that a value may have.
+// Types lists the types that a value may have.
 type Types []string
 
-// MarshalJSON implements json.Marshaler: one type stands by itself.
+// MarshalJSON implements json.Marshaler. A single type is not written as a list.
 func (t Types) MarshalJSON() ([]byte, error) {
 	if len(t) == 1 {
 		return json.Marshal(t[0])
@@ -54,7 +55,7 @@ func (t Types) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(t))
 }
 
-// Nothing permits no value: an object whose other properties are Nothing is closed.
+// Nothing permits no value. An object whose other properties are Nothing is closed.
 func Nothing() *Schema { return &Schema{nothing: true} }
 
 // MarshalJSON implements json.Marshaler.
@@ -66,10 +67,10 @@ func (s *Schema) MarshalJSON() ([]byte, error) {
 	return json.Marshal((*plain)(s))
 }
 
-// Of is a value of one of some types.
+// Of permits values of the given types.
 func Of(types ...string) *Schema { return &Schema{Type: types} }
 
-// OneOf is one of some texts.
+// OneOf permits the given texts.
 func OneOf(texts ...string) *Schema {
 	s := Of(Text)
 	for _, t := range texts {
@@ -78,16 +79,16 @@ func OneOf(texts ...string) *Schema {
 	return s
 }
 
-// Count is a number of something.
+// Count permits a non-negative integer.
 func Count() *Schema { return &Schema{Type: Types{Whole}, Minimum: new(int64)} }
 
-// Moment is a time.
+// Moment permits a time.
 func Moment() *Schema { return &Schema{Type: Types{Text}, Format: "date-time"} }
 
-// List is a list of items.
+// List permits a list of items.
 func List(items *Schema) *Schema { return &Schema{Type: Types{Array}, Items: items} }
 
-// Closed is an object without other properties.
+// Closed permits an object without other properties.
 func Closed(properties map[string]*Schema, required ...string) *Schema {
 	if required == nil {
 		required = []string{}
@@ -98,8 +99,7 @@ func Closed(properties map[string]*Schema, required ...string) *Schema {
 // To refers to a schema of the components.
 func To(name string) *Schema { return &Schema{Ref: "#/components/schemas/" + name} }
 
-// OrNull also permits null where a schema says of what type a value is. It changes the
-// schema.
+// OrNull also permits null if the schema restricts the type. It changes the schema.
 func (s *Schema) OrNull() *Schema {
 	if len(s.Type) > 0 {
 		s.Type = append(slices.Clone(s.Type), Null)

@@ -136,9 +136,12 @@ func (t *trouble) add(n *nodes.Node) {
 	t.revision = min(t.revision, n.Revisions.Acknowledged)
 	connected := n.State == insight.Connected // since when it is that, not since when it is wrong
 	since := n.Since
-	if n.Trouble != nil {
+	switch {
+	case n.Trouble != nil:
 		since = &n.Trouble.Since
-	} else if connected {
+	case t.what == wrongReady:
+		since = n.NotReadySince
+	case connected:
 		since = nil
 	}
 	if since != nil && (t.since == nil || since.Before(*t.since)) {

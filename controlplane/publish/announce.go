@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// announce publishes what a plane shows now. The caller holds the lock of the plane,
-// which keeps the publications of a scope in order.
+// announce publishes what a plane shows now. The caller holds the lock of the plane. This
+// keeps the publications of a scope in order.
 func (l *Loop) announce(p plane, sets batch) {
 	c := p.common()
 	now := announced{true, c.revision, c.lacks, c.reached}
@@ -30,7 +30,8 @@ func (l *Loop) announce(p plane, sets batch) {
 	}
 }
 
-// noteSets remembers the sets of nodes, and returns those of the connected ones.
+// noteSets remembers the sets of connected nodes and returns them. It drops the sets of
+// other nodes.
 func (l *Loop) noteSets(sets batch) (connected batch) {
 	connected = batch{}
 	l.mu.Lock()
@@ -43,17 +44,17 @@ func (l *Loop) noteSets(sets batch) (connected batch) {
 	return connected
 }
 
-// turn wakes those who wait for a plane. The caller holds mu.
+// turn wakes the goroutines that wait for a plane. The caller holds mu.
 func (l *Loop) turn() {
 	close(l.moved)
 	l.moved = make(chan struct{})
 }
 
-// Concerned lists the scopes that a write concerned: those it belongs to and the
-// meshes that look at one of them. It waits for a revision that does not exist
-// yet. What a write of long ago concerned is not known any more: then it is all
-// scopes. Scopes without proxies show everything and are left out. The error is
-// that of ctx or of the store.
+// Concerned lists the scopes that a write concerns: the scopes that it belongs to, and the
+// meshes that look at one of them. It waits if the revision does not exist yet. The changes
+// of an old revision may be forgotten; Concerned then lists all scopes. Scopes that nobody
+// follows are left out: they have no connected proxies. The error comes from ctx or from
+// the store.
 func (l *Loop) Concerned(ctx context.Context, revision uint64) ([]string, error) {
 	if err := l.Views.Exists(ctx, revision); err != nil {
 		return nil, err
@@ -78,8 +79,9 @@ func (l *Loop) Concerned(ctx context.Context, revision uint64) ([]string, error)
 	return out, nil
 }
 
-// Concerns returns which scopes a write concerned, those without proxies among them: who
-// should have it and is away belongs to one. Otherwise as [Loop.Concerned].
+// Concerns returns a function that reports whether a write concerns a scope. Unlike
+// [Loop.Concerned], it includes scopes without connected proxies, because a proxy that is
+// away may belong to one of them.
 func (l *Loop) Concerns(ctx context.Context, revision uint64) (func(scope string) bool, error) {
 	open, err := l.Concerned(ctx, revision)
 	if err != nil {
@@ -92,8 +94,8 @@ func (l *Loop) Concerns(ctx context.Context, revision uint64) (func(scope string
 	return func(scope string) bool { return !known || slices.Contains(open, scope) || l.touchesScope(scope, keys) }, nil
 }
 
-// touches reports whether changes belong to a plane or to a control plane that it
-// looks at. The caller holds mu.
+// touches reports whether one of the changes belongs to a plane or to a control plane that
+// the plane looks at. The caller holds mu.
 func (l *Loop) touches(p plane, keys []model.Key) bool {
 	for _, key := range keys {
 		if l.owns(p, key) {
@@ -112,9 +114,9 @@ func (l *Loop) touches(p plane, keys []model.Key) bool {
 	return false
 }
 
-// owns reports whether a change belongs to a plane. One that the plane does not show,
-// such as of a secret, does too: who waits for the last of several writes waits for
-// those before it.
+// owns reports whether a change belongs to a plane. Changes that the plane does not show,
+// such as changes of secrets, belong to it as well: a client that waits for the last of
+// several writes must also wait for the writes before it.
 func (l *Loop) owns(p plane, key model.Key) bool {
 	scope, known := l.scopeOf(key)
 	return p.concerns(key) || known && scope == p.id()
@@ -136,7 +138,7 @@ func (l *Loop) scopeOf(key model.Key) (scope string, known bool) {
 	return "", true
 }
 
-// touchesScope is touches for a scope that cannot be read yet.
+// touchesScope does what touches does, for a scope that has no plane yet.
 func (l *Loop) touchesScope(scope string, keys []model.Key) bool {
 	for _, key := range keys {
 		if of, known := l.scopeOf(key); known && of == scope {
@@ -148,8 +150,9 @@ func (l *Loop) touchesScope(scope string, keys []model.Key) bool {
 	return false
 }
 
-// Settled waits until everything connected that a write concerned shows its
-// revision or a newer one, and has taken it where it looks at another scope.
+// Settled waits until all connected proxies that a write concerns have its revision or a
+// newer one. A mesh that looks at another scope must also have taken the revision of that
+// scope.
 func (l *Loop) Settled(ctx context.Context, revision uint64) error {
 	scopes, err := l.Concerned(ctx, revision)
 	if err != nil {
@@ -173,8 +176,8 @@ func (l *Loop) settled(ctx context.Context, revision uint64, scopes ...string) e
 	}
 }
 
-// late returns a scope that does not show a revision, empty if all do, and a
-// channel that is closed when that may have changed.
+// late returns a scope that does not show a revision, or an empty name if all scopes show
+// it. The channel is closed when this may have changed.
 func (l *Loop) late(revision uint64, scopes []string) (string, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,8 +190,8 @@ func (l *Loop) late(revision uint64, scopes []string) (string, <-chan struct{}) 
 	return "", l.moved
 }
 
-// begin notes that a scope is opened: until it has a plane it shows nothing. end is
-// called when it has one, or there will be none.
+// begin notes that a scope is being opened. The scope shows nothing until it has a plane.
+// The caller calls end when the plane exists or when opening has failed.
 func (l *Loop) begin(scope string) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // TestAnsweredByGateway: what a gateway has answered is remembered as long as what it was
-// sent, also once it is away.
+// sent, even after it has left.
 func TestAnsweredByGateway(t *testing.T) {
 	const node = "cp/default/gw-1"
 	r := start(t, nil)

@@ -6,11 +6,11 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// maxAway is how many nodes that have left are remembered; of more, those that left
-// first are forgotten.
+// maxAway is the number of disconnected nodes that are remembered. Beyond it, the nodes
+// that left first are forgotten.
 const maxAway = 4096
 
-// away are the last sets of nodes that have left, in the order in which they did.
+// away holds the last sets of nodes that have left, in the order in which they left.
 type away struct {
 	limit int
 	nodes map[string]*list.Element
@@ -26,8 +26,8 @@ func newAway(limit int) away {
 	return away{limit: limit, nodes: map[string]*list.Element{}, order: list.New()}
 }
 
-// put remembers a node and returns the one that is forgotten for it, empty if none
-// is.
+// put remembers a node. It returns the node that was forgotten to make room, or an empty
+// id.
 func (a *away) put(node string, set *resource.Set) (forgotten string) {
 	a.drop(node)
 	a.nodes[node] = a.order.PushBack(departed{node, set})
@@ -39,7 +39,7 @@ func (a *away) put(node string, set *resource.Set) (forgotten string) {
 	return oldest.node
 }
 
-// get returns the last set of a node, nil if it is not known.
+// get returns the last set of a node, or nil if the node is unknown.
 func (a *away) get(node string) *resource.Set {
 	e := a.nodes[node]
 	if e == nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestBareByAllItsStreams: a proxy has no filter if all its streams say so. One more
-// stream, as of whoever has stolen its token, takes the checks from no proxy that has it.
+// TestBareByAllItsStreams: a proxy has no filter only if all its streams say so. An
+// additional stream of an attacker with a stolen token must not remove the checks from a
+// proxy that has the filter.
 func TestBareByAllItsStreams(t *testing.T) {
 	betweenScopes(t, func(_ *testing.T, b *between) { b.demand(model.DefaultControlPlane) }, func(t *testing.T, b *between) {
 		stream := func(bare bool) (end func()) {

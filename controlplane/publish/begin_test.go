@@ -11,9 +11,9 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
-// Begin runs a loop over a store until the test is over; then it closes the store,
-// too. What the options leave open of views, policies and logs is as in the product.
-// change, if not nil, sees the loop before it runs.
+// Begin runs a loop over a store until the test ends, and then closes the store. Views,
+// policies and logs that the options leave open are those of the product. change, if not
+// nil, is called with the loop before it runs.
 func Begin(t *testing.T, db store.Store, o Options, change func(*Loop)) *Loop {
 	t.Helper()
 	o.Log, o.Latest = slog.New(slog.DiscardHandler), db.Revision
@@ -39,7 +39,7 @@ func Begin(t *testing.T, db store.Store, o Options, change func(*Loop)) *Loop {
 	return l
 }
 
-// Put stores a resource, whether there is one by its name or not.
+// Put creates or updates a resource.
 func Put(t *testing.T, db store.Store, k *model.Kind, scope, name string, spec any) (revision uint64) {
 	t.Helper()
 	c, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {

@@ -12,10 +12,10 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// A connected sidecar of which one inbound refuses, because a control plane cannot be
-// read, is planned like every other one: what its Dataplane becomes and what others are
-// reaches it, also by a planner that began from nothing, and the inbound goes on refusing.
-// Only who has nothing yet waits.
+// If a control plane cannot be read, one inbound of a connected sidecar refuses requests.
+// The sidecar is still planned like every other proxy: changes of its Dataplane and of
+// others reach it, even from a planner that started from nothing, and the inbound keeps
+// refusing. Only a proxy that has no configuration yet waits.
 func TestHeldSidecarIsPlanned(t *testing.T) {
 	for name, anew := range map[string]bool{"another shape": false, "another planner": true} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestHeldSidecarIsPlanned(t *testing.T) {
 	}
 }
 
-// serves has a dataplane serve web, and another service on a port.
+// serves makes a dataplane serve web, and another service on a port.
 func (b *between) serves(name string, port uint32) uint64 {
 	address := "127.0.0.1"
 	if name != "web-1" {
@@ -69,13 +69,13 @@ func (b *between) serves(name string, port uint32) uint64 {
 	}}})
 }
 
-// listens reports whether a proxy has a listener for port 8080 and for another one.
+// listens reports whether a proxy has a listener for port 8080 and one for another port.
 func (b *between) listens(node string, port uint32) bool {
 	set := b.snaps.Get(node)
 	return set.Get(resource.Listener, "inbound:127.0.0.1:8080") != nil && set.Get(resource.Listener, fmt.Sprint("inbound:127.0.0.1:", port)) != nil
 }
 
-// replan gives a mesh a planner from nothing, as after a panic.
+// replan gives a mesh a planner that starts from nothing, as after a panic.
 func (b *between) replan(meshName string) {
 	m := b.mesh(meshName)
 	m.mu.Lock()

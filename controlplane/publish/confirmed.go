@@ -8,16 +8,17 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// confirmations collects what proxies have confirmed: for the next round whether
-// they take mutual TLS, and the last set of each.
+// confirmations collects what proxies have confirmed: whether they accept mutual TLS, for
+// the next round, and the last set of each node.
 type confirmations struct {
 	mu      sync.Mutex
 	secured map[string]map[string]bool
 	sets    map[string]*resource.Set
 }
 
-// note takes a confirmation and reports whether there is news for the next round:
-// most confirm another endpoint or route, which changes nothing for others.
+// note stores a confirmation and reports whether the next round has to take it. Most
+// confirmations are about another endpoint or route, which changes nothing for other
+// proxies.
 func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set, secured bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +37,7 @@ func (c *confirmations) note(node, meshName, dataplane string, set *resource.Set
 	return true
 }
 
-// keep remembers the last set of a node. mu is held.
+// keep remembers the last set of a node. The caller holds mu.
 func (c *confirmations) keep(node string, set *resource.Set) {
 	if c.sets == nil {
 		c.sets = map[string]*resource.Set{}
@@ -56,7 +57,7 @@ func (c *confirmations) forget(node string) {
 	delete(c.sets, node)
 }
 
-// take returns what is new of a mesh since the last call.
+// take returns the news of a mesh since the last call.
 func (c *confirmations) take(meshName string) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,10 +66,10 @@ func (c *confirmations) take(meshName string) map[string]bool {
 	return out
 }
 
-// Confirmed notes that a node has answered all that a reading shows. It does not block.
+// Confirmed notes that a node has answered everything in a state. It does not block.
 func (l *Loop) Confirmed(node string, st snapshot.State) {
 	meshName, dataplane, err := ParseProxy(node)
-	if err != nil { // a gateway, which is in no mesh that waits for it
+	if err != nil { // a gateway; no mesh waits for its confirmation
 		l.confirmed.mu.Lock()
 		defer l.confirmed.mu.Unlock()
 		l.confirmed.keep(node, st.Set)

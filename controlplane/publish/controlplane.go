@@ -14,11 +14,11 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// gatewayPlane is a control plane with the classes of its gateways.
+// gatewayPlane is a control plane with its gateways, grouped into classes.
 type gatewayPlane struct {
 	turns
-	// enrolling is held from the reading of a gateway's parameters to their planning. It
-	// is taken before the other locks.
+	// enrolling is held from the moment a gateway's parameters are read until they are
+	// planned. It is taken before the other locks.
 	enrolling sync.Mutex
 
 	name    string
@@ -30,13 +30,13 @@ type gatewayPlane struct {
 	// state is the newest state taken.
 	state *view.Gateway
 	check bool
-	// differs is called when a plan is not what one from nothing makes.
+	// differs is called when a plan differs from a plan made from nothing.
 	differs func()
 	log     *slog.Logger
 }
 
-// class are the gateways with equal parameters. One that cannot be planned keeps
-// its last good set and says nothing about the others.
+// class is a group of gateways with equal parameters. A class that cannot be planned keeps
+// its last good set and does not affect the other classes.
 type class struct {
 	planner gatewayPlanner
 	result  edge.Result
@@ -44,8 +44,7 @@ type class struct {
 	nodes   int
 }
 
-// controlPlane returns a control plane, following it from now on. views opens the
-// view.
+// controlPlane returns a control plane and follows it from now on. views opens its view.
 func (l *Loop) controlPlane(
 	ctx context.Context, name string, views func(context.Context, string) (*view.Scope[*view.Gateway], error),
 ) (*gatewayPlane, error) {
@@ -73,7 +72,7 @@ func (l *Loop) controlPlane(
 	return p, nil
 }
 
-// followedPlane returns a control plane that is followed, else nil.
+// followedPlane returns a control plane if it is followed, else nil.
 func (l *Loop) followedPlane(name string) *gatewayPlane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,8 +80,8 @@ func (l *Loop) followedPlane(name string) *gatewayPlane {
 	return p
 }
 
-// enterControlPlane has a control plane followed, unless somebody else was first: then
-// it returns theirs. Meshes that look at it are told.
+// enterControlPlane makes the loop follow a control plane and tells the meshes that look at
+// it. If another goroutine was first, it returns the plane of that goroutine.
 func (l *Loop) enterControlPlane(p *gatewayPlane) *gatewayPlane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +95,8 @@ func (l *Loop) enterControlPlane(p *gatewayPlane) *gatewayPlane {
 	return p
 }
 
-// join registers a gateway and returns its set. One whose parameters cannot be
-// planned does not join: it holds up nobody.
+// join registers a gateway and returns its set. A gateway whose parameters cannot be
+// planned does not join, so that it does not hold up other gateways.
 func (p *gatewayPlane) join(id string, params edge.Params, now time.Time) (*resource.Set, error) {
 	if now, known := p.nodes[id]; known && now == params {
 		return p.classes[params].result.Set, nil
@@ -172,7 +171,7 @@ func (p *gatewayPlane) update(now time.Time) batch {
 	return out
 }
 
-// hold holds what was planned against a plan from nothing.
+// hold compares the plan of a class with a plan made from nothing.
 func (p *gatewayPlane) hold(c *class, g *view.Gateway) {
 	var err error
 	if failed := guard(func() { err = c.planner.Check(g, c.result) }); failed != nil {
@@ -184,9 +183,8 @@ func (p *gatewayPlane) hold(c *class, g *view.Gateway) {
 	}
 }
 
-// plan plans a class and reports whether its bytes differ. An unchanged set
-// stays the same pointer. The memory of a planner that failed is of use to its next
-// attempt: what was good is kept there.
+// plan plans a class and reports whether its bytes differ. An unchanged set stays the same
+// pointer. A planner that failed is used again: it remembers the last good versions.
 func (p *gatewayPlane) plan(c *class, g *view.Gateway, now time.Time) (changed bool) {
 	var next edge.Result
 	if err := guard(func() { next = c.planner.Plan(g) }); err != nil {
@@ -209,7 +207,7 @@ func (p *gatewayPlane) plan(c *class, g *view.Gateway, now time.Time) (changed b
 	return true
 }
 
-// unheardOf returns the failures that the plan before did not have, so that each
+// unheardOf returns the failures that the previous plan did not have, so that each failure
 // is logged once and not with every write.
 func unheardOf(before, now []plan.Failure) []plan.Failure {
 	known := map[string]bool{}

@@ -38,7 +38,8 @@ import (
 // proxiesVariable sets how many proxies connect at once.
 const proxiesVariable = "MESHGATE_TEST_PROXIES"
 
-// What the crowd may cost, clients included: they hold what they are sent.
+// Limits of what the crowd may cost. They include the clients, which hold what they are
+// sent.
 const (
 	crowdWithin   = 5 * time.Minute
 	heapAtRest    = 32 << 20
@@ -46,7 +47,7 @@ const (
 	servicesShare = 25 // proxies of one service
 )
 
-// gauge counts what is going on at once.
+// gauge counts concurrent operations.
 type gauge struct{ now, peak, total atomic.Int64 }
 
 func (g *gauge) enter() (leave func()) {
@@ -57,13 +58,13 @@ func (g *gauge) enter() (leave func()) {
 	return func() { g.now.Add(-1) }
 }
 
-// crowd is a control plane without its APIs, and what goes on in it.
+// crowd is a control plane without its APIs, and counters of what happens in it.
 type crowd struct {
 	t     *testing.T
 	db    store.Store
 	snaps *snapshot.Store
 	lis   *bufconn.Listener
-	// builds counts cells in the making, signing certificates.
+	// builds counts cells being built, signing counts certificates being signed.
 	builds, signing gauge
 	heap            atomic.Uint64
 	// returned counts streams that ended before their proxy had everything.
@@ -82,7 +83,7 @@ func (c *crowd) Workload(ctx context.Context, meshName, dataplane string) (publi
 	return publish.Workload{Pair: publish.Pair{Certificate: leaf.Certificate, Key: leaf.Key}, Issuer: leaf.Issuer, Sources: leaf.Sources}, nil
 }
 
-// look notes how much memory is in use, garbage included.
+// look records how much memory is in use, including garbage.
 func (c *crowd) look() {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
@@ -90,7 +91,7 @@ func (c *crowd) look() {
 	}
 }
 
-// policies are those of meshes; edits of clusters are counted.
+// policies returns the policies of meshes, with edits of clusters counted.
 func (c *crowd) policies() []*policy.Policy {
 	out := slices.Clone(all.Policies())
 	for i, p := range out {
@@ -107,8 +108,8 @@ func (c *crowd) policies() []*policy.Policy {
 	return out
 }
 
-// fill stores a mesh with mutual TLS and its dataplanes, each of which serves one
-// service and consumes five.
+// fill stores a mesh with mutual TLS and its dataplanes. Each dataplane serves one service
+// and consumes five.
 func (c *crowd) fill(n int) {
 	c.t.Helper()
 	root, key, err := meshca.GenerateRoot(meshName, "ca", nil)
@@ -170,7 +171,7 @@ func (c *crowd) open() {
 	})
 }
 
-// workloadsOf has the certificates of workloads from a crowd.
+// workloadsOf takes the certificates of workloads from a crowd.
 type workloadsOf struct {
 	*identities
 	crowd *crowd
@@ -181,8 +182,8 @@ func (w workloadsOf) Workload(ctx context.Context, meshName, dataplane string) (
 	return w.crowd.Workload(ctx, meshName, dataplane)
 }
 
-// full waits until a proxy holds all that is published for it, as an Envoy does
-// that was told of everything by name. ended says that its stream is over before.
+// full waits until a proxy holds all that is published for it, as an Envoy does that was
+// told everything by name. ended reports that the stream ended before.
 func (c *crowd) full(ctx context.Context, node string, client *xdstest.Client) (ended bool, err error) {
 	for {
 		changed, missing := client.Changed(), ""
@@ -208,14 +209,14 @@ func (c *crowd) full(ctx context.Context, node string, client *xdstest.Client) (
 	}
 }
 
-// come connects a proxy until it has everything. Where processors are busy the server's
-// bounds on time end some connections before they are heard: an Envoy comes back then, and
-// who did not would be without its configuration for ever.
+// come connects a proxy until it has everything. On a busy machine the server's time limits
+// end some connections before they are served. An Envoy then reconnects; a client that did
+// not would stay without its configuration.
 func (c *crowd) come(ctx context.Context, node string, conn *grpc.ClientConn) error {
 	for {
 		open, end := context.WithCancel(context.WithoutCancel(ctx))
 		c.t.Cleanup(end)
-		keep := context.AfterFunc(ctx, end) // no connection is waited for any longer
+		keep := context.AfterFunc(ctx, end) // dialling stops when ctx ends
 		client, err := xdstest.Dial(open, conn, xdstest.Options{Node: node})
 		keep()
 		if err != nil {
@@ -248,8 +249,8 @@ func (c *crowd) missing(node string, v xdstest.View) string {
 	return ""
 }
 
-// connect opens a connection of its own for each proxy, all at once, and returns how
-// long each took to have everything.
+// connect opens one connection for each proxy, all at once, and returns how long each proxy
+// needed to get everything.
 func (c *crowd) connect(n int) (took []time.Duration) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), crowdWithin)
@@ -283,9 +284,9 @@ func (c *crowd) connect(n int) (took []time.Duration) {
 	return took
 }
 
-// TestCrowdConnectsAtOnce: proxies that all come back in the same moment, as after
-// an absence of the control plane, all have their whole configuration soon, each
-// cell is built by one builder at a time, and none is built anew for each of them.
+// TestCrowdConnectsAtOnce: proxies that all reconnect in the same moment, as after an
+// outage of the control plane, all have their whole configuration soon. Each cell is built
+// by one builder at a time, and no cell is built again for each proxy.
 func TestCrowdConnectsAtOnce(t *testing.T) {
 	n := 500
 	if text := os.Getenv(proxiesVariable); text != "" {
@@ -309,7 +310,7 @@ func TestCrowdConnectsAtOnce(t *testing.T) {
 	if c.builds.peak.Load() > int64(runtime.GOMAXPROCS(0)) {
 		t.Errorf("%d cells were built at once", c.builds.peak.Load())
 	}
-	// Who consumes a service shares its cluster, and three policies edit it.
+	// The consumers of a service share its cluster, and three policies edit it.
 	if most := int64(4 * max(6, n/servicesShare)); c.builds.total.Load() > most {
 		t.Errorf("clusters were edited %d times, %d would do", c.builds.total.Load(), most)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// told is a planner that knows what it was told of mutual TLS.
+// told is a planner that records what it was told about mutual TLS.
 type told struct {
 	sidecarPlanner
 	mu      *sync.Mutex
@@ -35,9 +35,9 @@ func (p told) Secured(dataplane string, yes bool) {
 	p.sidecarPlanner.Secured(dataplane, yes)
 }
 
-// Nothing is kept of a Dataplane that was deleted, whichever comes first: that somebody
-// forgets it, that the mesh takes it, or that its stream ends. Names may be new with each
-// proxy, and what is kept of one holds the tables of its whole mesh.
+// Nothing is kept of a deleted Dataplane, whichever comes first: Forget is called, the mesh
+// takes the deletion, or the stream ends. Each proxy may have a new name, and the entry of
+// a name holds the tables of its whole mesh.
 func TestDeletedDataplanesLeaveNothing(t *testing.T) {
 	for name, order := range map[string]func(release, forget func()){
 		"taken, forgotten, ended": func(release, forget func()) { synctest.Wait(); forget(); release() },
@@ -97,7 +97,7 @@ func (p *patient) drop(meshName, dataplane string) {
 	}
 }
 
-// keeps demands that the dataplane "stays" is all that is known of a mesh.
+// keeps demands that nothing is known of a mesh except the dataplane "stays".
 func (p *patient) keeps(meshName string, knows told) {
 	p.t.Helper()
 	l, m := p.loop, p.mesh(meshName)

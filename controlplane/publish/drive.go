@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// Bounds of the pause between two rounds of a plane. A round that takes long makes the
-// next one wait twice as long, within these bounds, so that storms are coalesced.
+// Bounds of the pause between two rounds of a plane. The pause is twice as long as the last
+// round, within these bounds, so that bursts of changes are coalesced.
 const (
 	minWindow = 5 * time.Millisecond
 	maxWindow = 100 * time.Millisecond
 )
 
-// drive plans a scope whenever something in it changes, or something that failed is
-// due again, until the scope is over or ctx ends. No other scope waits for it.
+// drive plans a scope when something in it changes, or when something that failed is due
+// for another attempt. It ends when the scope is over or ctx ends. Other scopes do not wait
+// for it.
 func (l *Loop) drive(ctx context.Context, p plane) {
 	c := p.common()
 	window, retry := time.NewTimer(0), time.NewTimer(0)
@@ -49,8 +50,8 @@ func (l *Loop) drive(ctx context.Context, p plane) {
 	}
 }
 
-// round plans what changed in a scope and publishes it. It returns when something that
-// failed is due again, zero if nothing is.
+// round plans the changes of a scope and publishes the result. It returns the time of the
+// next attempt of something that failed, or zero if nothing failed.
 func (l *Loop) round(p plane, now time.Time) (next time.Time) {
 	c := p.common()
 	c.mu.Lock()
@@ -63,22 +64,22 @@ func (l *Loop) round(p plane, now time.Time) (next time.Time) {
 	return p.due()
 }
 
-// show publishes what a plane has planned, and its failures. Those come first: whoever
-// has waited for the revision sees what came of it. The caller holds the lock of the
-// plane.
+// show publishes what a plane has planned, and its failures. The failures are published
+// first: a client that waited for the revision must find them. The caller holds the lock of
+// the plane.
 func (l *Loop) show(p plane, sets batch) {
 	fs := p.failures()
 	l.problems.set(p.id(), fs)
 	l.announce(p, sets)
-	if len(fs) > 0 { // who waits for this plane may not want to any more
+	if len(fs) > 0 { // a client that waits for this plane may give up now
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.turn()
 	}
 }
 
-// reap ends a plane whose mesh is gone, with the last of its proxies. The caller
-// holds the lock of the plane.
+// reap ends the plane of a deleted mesh once its last proxy has left. The caller holds the
+// lock of the plane.
 func (l *Loop) reap(p plane) {
 	c := p.common()
 	l.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Planes are the ids of the planes that are followed.
+// Planes returns the ids of the planes that are followed.
 func (l *Loop) Planes() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

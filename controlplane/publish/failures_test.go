@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// TestFailuresAreReportedOnce: again only after they were gone, or for another
-// reason.
+// TestFailuresAreReportedOnce: a failure is reported again only after it was gone, or with
+// another reason.
 func TestFailuresAreReportedOnce(t *testing.T) {
 	bad, worse := errors.New("bad"), errors.New("worse")
 	var before []plan.Failure

@@ -8,8 +8,9 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/edge"
 )
 
-// Follow returns when the control plane of an enrolled gateway is followed, be the
-// gateway connected or not. From then on HasPlugin knows.
+// Follow returns when the control plane of an enrolled gateway is followed. The gateway
+// does not have to be connected. From then on [Loop.HasPlugin] answers for that control
+// plane.
 func (l *Loop) Follow(ctx context.Context, id string) error {
 	_, err := l.follow(ctx, id)
 	return err
@@ -21,7 +22,7 @@ func (l *Loop) follow(ctx context.Context, id string) (*gatewayPlane, error) {
 		return nil, err
 	}
 	if _, err := l.parameters(ctx, id); err != nil {
-		return nil, err // no control plane is opened for it
+		return nil, err // an unknown node must not open a control plane
 	}
 	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
 	if err != nil {
@@ -30,14 +31,14 @@ func (l *Loop) follow(ctx context.Context, id string) (*gatewayPlane, error) {
 	return p, nil
 }
 
-// connectGateway registers a stream of a gateway, as Connect says.
+// connectGateway does what [Loop.Connect] does, for a gateway.
 func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), err error) {
 	p, err := l.follow(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	// Nobody says anything new between the reading and the place among the connected
-	// ones, after which Enrolled finds the gateway.
+	// The lock covers both reading the parameters and registering the gateway. Without it,
+	// an enrolment in between would be lost: Enrolled would not find the gateway yet.
 	p.enrolling.Lock()
 	defer p.enrolling.Unlock()
 	params, err := l.parameters(ctx, id)
@@ -53,16 +54,16 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 	return l.connected(id, p, batch{id: set}, nil), nil
 }
 
-// Enrolled says that a gateway has enrolled, maybe with other parameters than before.
-// A connected one is planned by them at once; if that is not possible, it keeps what
-// it has. What the others connect with is read when they do.
+// Enrolled tells the loop that a gateway has enrolled, possibly with new parameters. A
+// connected gateway is planned with them at once. If this fails, it keeps its
+// configuration. The parameters of other gateways are read when they connect.
 func (l *Loop) Enrolled(ctx context.Context, id string) error {
 	name, _, err := ParseNode(id)
 	if err != nil {
 		return err
 	}
 	p := l.followedPlane(name)
-	if p == nil { // nobody has read anything yet
+	if p == nil { // no parameters of this control plane were read yet
 		_, err := l.parameters(ctx, id)
 		return err
 	}
@@ -75,7 +76,7 @@ func (l *Loop) Enrolled(ctx context.Context, id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if before, joined := p.nodes[id]; !joined || before == params {
-		return nil // it has left meanwhile, or nothing is new
+		return nil // it has left meanwhile, or nothing has changed
 	}
 	set, err := p.join(id, params, time.Now())
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// bury drops what is known of dataplanes that a change has deleted, and has the planner
-// told. What is connected goes when it leaves. Without this each name that was ever used
-// would stay, and with it the tables of its last set.
+// bury drops what is known of dataplanes that a change has deleted, and notes this for the
+// planner. Connected proxies are dropped when they leave. Without bury, an entry would stay
+// for each name that was ever used, and would keep the tables of its last set in memory.
 func (p *meshPlane) bury(change view.Change[*view.Mesh]) {
 	for dataplane := range p.deleted(change) {
 		p.forget(dataplane)
@@ -22,7 +22,8 @@ func (p *meshPlane) bury(change view.Change[*view.Mesh]) {
 	}
 }
 
-// deleted are the dataplanes that a change has deleted and that are not connected.
+// deleted returns the dataplanes that a change has deleted and whose proxies are not
+// connected.
 func (p *meshPlane) deleted(change view.Change[*view.Mesh]) map[string]bool {
 	out := map[string]bool{}
 	may := func(dataplane string) {
@@ -52,14 +53,14 @@ func (p *meshPlane) isGone(dataplane string) bool {
 	return !exists
 }
 
-// gone reports whether a node is a proxy of which the dataplane was deleted. The lock of
-// the plane is held.
+// gone reports whether a node is a proxy whose dataplane was deleted. The caller holds the
+// lock of the plane.
 func gone(p plane, id string) bool {
 	m, ok := p.(*meshPlane)
 	return ok && m.isGone(strings.TrimPrefix(id, m.name+"."))
 }
 
-// bury drops what is remembered of a node that is gone, unless it is connected.
+// bury drops what is remembered of a deleted node, unless the node is connected.
 func (l *Loop) bury(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +70,7 @@ func (l *Loop) bury(id string) {
 	}
 }
 
-// remembered are the dataplanes of a mesh of which the proxies are away.
+// remembered lists the dataplanes of a mesh whose proxies are away.
 func (l *Loop) remembered(meshName string) (out []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

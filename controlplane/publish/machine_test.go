@@ -37,16 +37,15 @@ import (
 
 const meshName = "demo"
 
-// machine is everything between the store and the proxies: views, loop with its
-// shadow check, snapshots, a real ADS server and clients that hold what proxies
-// would hold.
+// machine is everything between the store and the proxies: views, a loop with its shadow
+// check, snapshots, a real ADS server, and clients that hold what proxies would hold.
 type machine struct {
 	t   *rapid.T
 	ids *identities
-	// pairs are what workloads get, by issuer.
+	// pairs are the certificates of workloads, by issuer.
 	pairs map[string]publish.Pair
 	db    store.Store
-	// reopen makes a new store of what the old one has written; nil for a store
+	// reopen opens a new store over what the old store has written. It is nil for a store
 	// that lives as long as the test.
 	reopen func() store.Store
 
@@ -57,9 +56,9 @@ type machine struct {
 	conn    *grpc.ClientConn
 	end     []func()
 	clients map[string]*proxyClient
-	// away are proxies that left, with what they had.
+	// away holds proxies that left, with what they had.
 	away map[string]*proxyClient
-	// bareSecrets says that an Envoy without an agent was seen with a secret.
+	// bareSecrets reports that an Envoy without an agent was seen with a secret.
 	bareSecrets bool
 }
 
@@ -71,7 +70,7 @@ type proxyClient struct {
 	refuses atomic.Bool
 }
 
-// connects lets the loop answer for the server.
+// connects makes the loop the server's source of nodes.
 type connects struct{ *publish.Loop }
 
 func (m *machine) open() {
@@ -162,8 +161,8 @@ func (m *machine) exists(dataplane string) (ok bool) {
 	return ok
 }
 
-// connect opens a stream as the agent of a proxy does, for everything, or as an Envoy
-// without one does; both list what they had before.
+// connect opens a stream as the agent of a proxy does (for everything), or as an Envoy
+// without an agent does. Both list what they had before.
 func (m *machine) connect(name string) {
 	m.t.Helper()
 	if m.clients[name] != nil || !m.exists(name) {
@@ -186,7 +185,7 @@ func (m *machine) connect(name string) {
 	m.clients[name] = c
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for { // what follows may delete the dataplane
+	for { // a later action may delete the dataplane
 		moved := m.snaps.Moved()
 		if m.snaps.Get(mesh.NodeID(meshName, name)) != nil {
 			return
@@ -199,10 +198,10 @@ func (m *machine) connect(name string) {
 	}
 }
 
-// settle waits until every proxy has answered everything and then holds what is
-// published against a plan from nothing, which the loop does, and what the
-// proxies hold against what is published. Proxies whose dataplane is gone are shown
-// out before, as the product does: nothing is signed for them.
+// settle waits until every proxy has answered everything. The loop then compares what is
+// published with a plan made from nothing, and settle compares what the proxies hold with
+// what is published. Proxies whose dataplane was deleted are disconnected before, as in the
+// product: nothing is signed for them.
 func (m *machine) settle() {
 	m.t.Helper()
 	for name, c := range m.clients {
@@ -224,8 +223,8 @@ func (m *machine) settle() {
 	}
 }
 
-// await waits until a proxy holds what is published for it, whichever of the two
-// moves last.
+// await waits until a proxy holds what is published for it, whichever of the two changes
+// last.
 func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
 	m.t.Helper()
 	for {
@@ -246,8 +245,8 @@ func (m *machine) await(ctx context.Context, name string, c *proxyClient) {
 	}
 }
 
-// TestMachine drives random writes, deletions, connections, refusals and restarts
-// of the control plane through the whole machine.
+// TestMachine drives the whole machine with random writes, deletions, connections, refusals
+// and restarts of the control plane.
 func TestMachine(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
@@ -286,8 +285,8 @@ func TestMachine(t *testing.T) {
 			bareSecrets = bareSecrets || m.bareSecrets
 		}()
 		rt.Repeat(m.actions())
-		// What was refused is not sent again before it changes; once it has, proxies
-		// that refuse no more hold everything, and so do those that start anew.
+		// What was refused is not sent again before it changes. After a change, proxies
+		// that no longer refuse hold everything, and so do proxies that start anew.
 		m.settle()
 		for _, c := range m.clients {
 			c.refuses.Store(false)
@@ -312,7 +311,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// actions are what can happen.
+// actions returns the actions that rapid chooses from.
 func (m *machine) actions() map[string]func(*rapid.T) {
 	names := []string{"a-1", "a-2", "b-1", "c-1"}
 	services := []string{"a", "b", "c"}
@@ -400,7 +399,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// dataplane serves one service and consumes others.
+// dataplane returns a dataplane that serves one service and consumes others.
 func dataplane(address, service, protocol string, consumes ...string) *mesh.Dataplane {
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: address, Inbound: []mesh.Inbound{{
 		Port: 8080, ServicePort: 9080, Tags: mesh.Tags{mesh.TagService: service, mesh.TagProtocol: protocol},

@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 )
 
-// issuers give workloads what the present issuer of their mesh signs.
+// issuers issues the certificates of workloads by the current issuer of their mesh.
 type issuers struct {
 	*identities
 	m *machine
@@ -47,9 +47,9 @@ func (m *machine) issuer() (issuer string) {
 	return issuer
 }
 
-// difference tells what a proxy has and should not have, or has not and should
-// have; it is empty if there is nothing. What it refuses, and was not sent again
-// since, is as it was left.
+// difference describes what a proxy has but should not have, and what it should have but
+// does not. It is empty if there is no difference. A resource that the proxy refused, and
+// was not sent again since, counts as unchanged.
 func (m *machine) difference(c *proxyClient, v xdstest.View, set *resource.Set) string {
 	var out bytes.Buffer
 	for _, t := range []resource.TypeURL{resource.Cluster, resource.Listener, resource.Route, resource.Endpoint} {
@@ -82,7 +82,7 @@ func (m *machine) difference(c *proxyClient, v xdstest.View, set *resource.Set) 
 	return out.String()
 }
 
-// wants reports whether a proxy asks for a resource: an agent for all, an Envoy for
+// wants reports whether a proxy asks for a resource. An agent asks for all, an Envoy for
 // what its clusters and listeners name.
 func (m *machine) wants(c *proxyClient, v xdstest.View, set *resource.Set, r *resource.Resource) bool {
 	switch {
@@ -95,8 +95,8 @@ func (m *machine) wants(c *proxyClient, v xdstest.View, set *resource.Set, r *re
 	}
 }
 
-// secrets compares secrets by name and what they hold: all with an agent, those that
-// it asks for with an Envoy, which keeps what nothing names.
+// secrets compares secrets by name and content. With an agent it compares all secrets, with
+// an Envoy those that it asks for. An Envoy keeps secrets that nothing names.
 func (m *machine) secrets(out *bytes.Buffer, c *proxyClient, v xdstest.View, set *resource.Set) {
 	for _, name := range set.Secrets() {
 		if c.bare && !v.Asks(resource.Secret, name) {

@@ -15,58 +15,59 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// meshPlane is a mesh with its connected proxies. A plan that panics leaves the
-// mesh as it was: its proxies keep what they have, and after a pause a new planner
-// begins from nothing.
+// meshPlane is a mesh with its connected proxies. A plan that panics changes nothing: the
+// proxies keep what they have. After a pause a new planner starts from nothing.
 type meshPlane struct {
 	turns
 	name  string
 	scope *view.Scope[*view.Mesh]
 	sub   *view.Subscription[*view.Mesh]
 	state *view.Mesh
-	// planner is nil, or of no use, while retry has an error.
+	// planner is nil before the first plan. It must not be used while retry has an error.
 	planner sidecarPlanner
 	retry   retry
-	// untold has an error while the planner could not say of some proxy what it lacks.
+	// untold has an error while the planner could not list the failures of some proxy.
 	untold retry
-	// joined are the connected proxies by the names of their dataplanes, with the
-	// last good set of each.
+	// joined holds the connected proxies by the names of their dataplanes, with the last
+	// good set of each.
 	joined map[string]*resource.Set
-	// says is what the streams of proxies say of the filter, joined or about to.
+	// says holds what the streams of proxies say about the filter. It includes proxies that
+	// are about to join.
 	says map[string]says
-	// blocked are dataplanes that cannot be planned, and are not tried again before
+	// blocked holds dataplanes that cannot be planned. They are not tried again before
 	// something changes or their pause is over.
 	blocked map[string]*retry
-	// looks are the control planes that its policies have asked for, by name.
+	// looks holds the control planes that its policies have asked for, by name.
 	looks map[string]*look
-	// entering counts those who are about to join. The loop's lock guards it.
+	// entering counts proxies that are about to join. The loop's lock guards it.
 	entering int
-	// news tells which proxies have confirmed whether they take mutual TLS, and refresh
-	// what is new of the control planes in looks.
+	// news returns which proxies have confirmed that they accept mutual TLS, or no longer
+	// accept it. refresh takes the news of a control plane in looks.
 	news    func() map[string]bool
 	refresh func(name string, k *look) (moved bool, from uint64)
-	// forget drops what is remembered of a proxy, and remembered lists those that are away.
+	// forget drops what is remembered of a proxy. remembered lists the proxies that are
+	// away.
 	forget     func(dataplane string)
 	remembered func() []string
-	// fresh makes a planner from nothing; secured is what it is to be told.
+	// fresh makes a planner from nothing. secured is what such a planner has to be told.
 	fresh   func(*view.Mesh) sidecarPlanner
 	secured map[string]bool
-	// noted is what the next plan is told: which proxies take mutual TLS, and that
-	// control planes have moved, from which revision on.
+	// noted, moved and from are what the next plan has to be told: which proxies accept
+	// mutual TLS, whether control planes have changed, and since which revision.
 	noted map[string]bool
 	moved bool
 	from  uint64
-	// known are the failures of the last report, and listed its list.
+	// known holds the failures of the last report, and listed its list.
 	known  map[string]bool
 	listed listed
 	check  bool
-	// differs is called when a batch is not what a plan from nothing makes.
+	// differs is called when a batch differs from a plan made from nothing.
 	differs func()
 	log     *slog.Logger
 }
 
-// mesh returns a mesh, following it from now on, as one that is about to be
-// joined: the caller calls entered.
+// mesh returns a mesh that is followed from now on, and counts the caller as about to join.
+// The caller has to call entered.
 func (l *Loop) mesh(ctx context.Context, name string) (*meshPlane, error) {
 	if p := l.enter(name); p != nil {
 		return p, nil
@@ -95,8 +96,9 @@ func (l *Loop) mesh(ctx context.Context, name string) (*meshPlane, error) {
 	return p, nil
 }
 
-// enterMeshPlane has a mesh followed, unless somebody else was first: then it returns
-// theirs. Either one has somebody who is about to join.
+// enterMeshPlane makes the loop follow a mesh. If another goroutine was first, it returns
+// the plane of that goroutine. It counts the caller as about to join the plane that it
+// returns.
 func (l *Loop) enterMeshPlane(p *meshPlane) *meshPlane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,13 +111,14 @@ func (l *Loop) enterMeshPlane(p *meshPlane) *meshPlane {
 	return first
 }
 
-// opened returns a mesh that is followed, nil for another one. The caller holds mu.
+// opened returns a mesh that is followed, else nil. The caller holds mu.
 func (l *Loop) opened(name string) *meshPlane {
 	p, _ := l.planes[MeshScope(name)].(*meshPlane)
 	return p
 }
 
-// enter counts somebody who is about to join a mesh; nil if it is not followed yet.
+// enter counts the caller as about to join a mesh. It returns nil if the mesh is not
+// followed yet.
 func (l *Loop) enter(name string) *meshPlane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +129,7 @@ func (l *Loop) enter(name string) *meshPlane {
 	return p
 }
 
-// entered ends what mesh began.
+// entered ends what mesh has begun.
 func (l *Loop) entered(p *meshPlane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,20 +156,20 @@ func (l *Loop) newMesh(name string, scope *view.Scope[*view.Mesh], secured map[s
 	return p
 }
 
-// open plans for the first time.
+// open makes the first plan.
 func (p *meshPlane) open(now time.Time) {
 	p.sub = p.scope.Subscribe(p.wake)
 	p.state = p.sub.Take().State
 	if p.plan(now, nil); p.retry.err == nil {
 		p.reached = p.state.Revision()
-		p.advance(p.seen()) // nobody has anything yet that could change by what is being read
+		p.advance(p.seen()) // no proxy is connected yet, so what is still being read can change nothing for one
 	} else {
 		p.signal()
 	}
 }
 
-// stuck is why a mesh does not show its newest state at present, nil if it does or is
-// about to. It waits for no plan.
+// stuck returns the reason why a mesh does not show its newest state. It returns nil if the
+// mesh is up to date or is about to be. It does not wait for a plan in progress.
 func (l *Loop) stuck(p *meshPlane) error {
 	for _, f := range l.problems.of(p.id(), "") {
 		return f.Err
@@ -174,12 +177,12 @@ func (l *Loop) stuck(p *meshPlane) error {
 	return p.scope.Err()
 }
 
-// noRevision stands for no revision where the oldest one is looked for.
+// noRevision stands for no revision where the oldest of several is computed.
 const noRevision = ^uint64(0)
 
-// join registers a proxy and returns the sets that are new by it, also where it
-// fails: a proxy that the planner cannot take costs the mesh a new planner, and
-// nobody else notices. bare says that it has no filter.
+// join registers a proxy and returns the sets that are new because of it, even if it fails.
+// A proxy that the planner cannot take makes the mesh start a new planner; other proxies
+// are not affected. bare says that the proxy has no filter.
 func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, err error) {
 	if p.retry.err != nil {
 		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "mesh %s cannot be planned at present", p.name)
@@ -222,7 +225,7 @@ func (p *meshPlane) join(dataplane string, bare bool, now time.Time) (_ batch, e
 	return out, nil
 }
 
-// awaits is what a proxy waits for, nil for nothing.
+// awaits returns an error that says what a proxy waits for, or nil.
 func (p *meshPlane) awaits(dataplane string) error {
 	var what string
 	if err := guard(func() { what = p.planner.Awaits(dataplane) }); err != nil || what == "" {
@@ -231,7 +234,7 @@ func (p *meshPlane) awaits(dataplane string) error {
 	return &awaited{what}
 }
 
-// enlist tells a planner of a connected proxy and whether it has a set, and reports
+// enlist tells a planner about a connected proxy and whether it has a set. It reports
 // whether its dataplane exists.
 func (p *meshPlane) enlist(s sidecarPlanner, dataplane string) bool {
 	s.Bare(dataplane, p.says[dataplane].bareAll())
@@ -302,11 +305,11 @@ func (p *meshPlane) close() {
 	p.scope.Release()
 }
 
-// take takes what proxies have confirmed, and what is new of the control planes that the
-// mesh looks at.
+// take takes what proxies have confirmed, and the news of the control planes that the mesh
+// looks at.
 func (p *meshPlane) take() {
 	secured := p.news()
-	maps.DeleteFunc(secured, func(dataplane string, _ bool) bool { // what left and was deleted says nothing any more
+	maps.DeleteFunc(secured, func(dataplane string, _ bool) bool { // confirmations of proxies that have left and were deleted count no more
 		_, joined := p.joined[dataplane]
 		return !joined && p.isGone(dataplane)
 	})
@@ -361,8 +364,8 @@ func (p *meshPlane) update(now time.Time) batch {
 	return out
 }
 
-// rejoin tells a planner of proxies whose dataplane is there again: one that began
-// from nothing meanwhile does not know them.
+// rejoin tells a planner about connected proxies whose dataplane exists again. A planner
+// that started from nothing in the meantime does not know them.
 func (p *meshPlane) rejoin(s sidecarPlanner, change view.Change[*view.Mesh]) {
 	if change.All {
 		for dataplane := range p.joined {
@@ -376,13 +379,14 @@ func (p *meshPlane) rejoin(s sidecarPlanner, change view.Change[*view.Mesh]) {
 	}
 }
 
-// advance moves the revision that the mesh shows, up to that of the control planes
-// that it looks at: what is older than that it may not have seen.
+// advance moves the revision that the mesh shows forward, at most to bound. bound is the
+// oldest revision of the control planes that the mesh looks at: the mesh may not have seen
+// newer changes of them.
 func (p *meshPlane) advance(bound uint64) { p.revision = max(p.revision, min(p.reached, bound)) }
 
-// plan tells the planner what there is, has it plan what is stale and returns the
-// sets that differ, by node. After a failure, and at first, a planner begins from
-// nothing instead.
+// plan tells the planner the news, lets it plan what is out of date, and returns the sets
+// that differ, by node. The first plan, and the first plan after a failure, uses a new
+// planner that starts from nothing.
 func (p *meshPlane) plan(now time.Time, tell func(sidecarPlanner)) (out batch) {
 	out = batch{}
 	err := guard(func() {
@@ -417,7 +421,7 @@ func (p *meshPlane) failed(err error, now time.Time) {
 	p.log.Error("planning a mesh failed", "mesh", p.name, "error", err.Error(), "again_in", p.retry.pause.String())
 }
 
-// restart returns a planner from nothing that knows what there is.
+// restart returns a planner that starts from nothing and is told about all proxies.
 func (p *meshPlane) restart() sidecarPlanner {
 	planner := p.fresh(p.state)
 	for dataplane, yes := range p.secured {
@@ -429,7 +433,7 @@ func (p *meshPlane) restart() sidecarPlanner {
 	return planner
 }
 
-// hold holds what was planned against a plan from nothing.
+// hold compares the plan with a plan made from nothing.
 func (p *meshPlane) hold() {
 	var err error
 	if failed := guard(func() { err = p.planner.Check() }); failed != nil {
@@ -441,9 +445,9 @@ func (p *meshPlane) hold() {
 	}
 }
 
-// relist lists what is not published as configured, and logs what the last list did
-// not have, each once however many proxies are concerned. What is kept as it was
-// changes no set, so it is looked for at all proxies.
+// relist lists what is not published as configured. It logs failures that the last list did
+// not have, each once, however many proxies have it. It has to ask for all proxies, because
+// a part that keeps its last good version changes no set.
 func (p *meshPlane) relist(now time.Time) {
 	p.listed = listed{}
 	var untold error
@@ -464,8 +468,8 @@ func (p *meshPlane) relist(now time.Time) {
 	}
 }
 
-// tell notes whether the planner could say of all proxies what they lack. Where it could
-// not, it is asked again after a pause: nothing else need ever change.
+// tell notes whether the planner could list the failures of all proxies. If not, the
+// planner is asked again after a pause, because no other change may ever trigger a round.
 func (p *meshPlane) tell(err error, now time.Time) {
 	if err == nil {
 		p.untold = retry{}
@@ -474,8 +478,8 @@ func (p *meshPlane) tell(err error, now time.Time) {
 	p.untold.failed(err, now)
 }
 
-// list lists what of one proxy is not published as configured, and logs what is not known.
-// The error says why the planner could not tell, which is what is listed then.
+// list lists the failures of one proxy, and logs those that are not in known. If the
+// planner panics, list returns the error and lists it as the failure.
 func (p *meshPlane) list(dataplane string, known map[string]bool) error {
 	var failures, unserved []failure
 	err := guard(func() { failures, unserved = p.planner.Failures(dataplane), p.planner.Unserved(dataplane) })

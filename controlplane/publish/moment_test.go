@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// momentary issues what the service of a dataplane is in the store, after it was told of
-// something.
+// momentary issues a certificate for the service that a dataplane has in the store at that
+// moment. It calls before and after around the reading.
 type momentary struct {
 	*identities
 	db    store.Store
@@ -41,9 +41,9 @@ func (m *momentary) Workload(ctx context.Context, meshName, dataplane string) (w
 	return w, err
 }
 
-// A proxy gets no certificate for what it was for a moment: tags that were changed and
-// changed back, faster than anybody plans, while its certificate was made. One that
-// changes all the time gets none, and is asked to wait.
+// A proxy gets no certificate for an intermediate state: tags that were changed and changed
+// back, faster than a plan, while its certificate was made. A proxy that changes all the
+// time gets none, and is told to wait.
 func TestIdentityOfAMoment(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for name, c := range map[string]struct {
@@ -101,8 +101,8 @@ func TestIdentityOfAMoment(t *testing.T) {
 	}
 }
 
-// asked asks for an identity once, as a stream does: for the generation of the newest set.
-// turned is closed when there may be a newer one.
+// asked requests an identity once, as a stream does: for the generation of the newest set.
+// turned is closed when there may be a newer set.
 func asked(ctx context.Context, l *publish.Loop, snaps *snapshot.Store) (s *resource.Resource, turned <-chan struct{}, err error) {
 	node, name := mesh.NodeID(meshName, "web-1"), mesh.SecretIdentity(meshName)
 	turned = snaps.Moved()

@@ -15,8 +15,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// ParseNode splits the id of an oauth-gateway, cp/<control plane>/<instance>.
-// Invalid if it is not one.
+// ParseNode splits the id of an oauth-gateway, cp/<control plane>/<instance>. Other ids are
+// Invalid.
 func ParseNode(id string) (controlPlane, instance string, err error) {
 	parts := strings.Split(id, "/")
 	if len(parts) != 3 || parts[0] != "cp" || parts[1] == "" || parts[2] == "" {
@@ -25,8 +25,7 @@ func ParseNode(id string) (controlPlane, instance string, err error) {
 	return parts[1], parts[2], nil
 }
 
-// ParseProxy splits the id of a proxy of a mesh, <mesh>.<dataplane>. Invalid if it
-// is not one.
+// ParseProxy splits the id of a proxy of a mesh, <mesh>.<dataplane>. Other ids are Invalid.
 func ParseProxy(id string) (mesh, dataplane string, err error) {
 	mesh, dataplane, ok := strings.Cut(id, ".")
 	if !ok || mesh == "" || dataplane == "" || strings.Contains(id, "/") {
@@ -35,11 +34,10 @@ func ParseProxy(id string) (mesh, dataplane string, err error) {
 	return mesh, dataplane, nil
 }
 
-// Connect registers a stream of a node that was authenticated. When it returns,
-// the node's set is published. The caller calls release when the stream has
-// ended; with the last stream of a node it is dropped. A gateway whose parameters
-// changed is planned by the new ones. bare says that a proxy of a mesh has no
-// filter.
+// Connect registers a stream of an authenticated node. When it returns, the set of the node
+// is published. The caller calls release when the stream has ended. The node is dropped
+// with its last stream. A gateway whose parameters have changed is planned with the new
+// ones. bare says that a proxy of a mesh has no filter.
 func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(), err error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.connectGateway(ctx, id)
@@ -57,15 +55,16 @@ func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(
 	if !fault.Is(err, fault.NotFound) {
 		return release, err
 	}
-	// The dataplane may have been stored a moment ago.
+	// The dataplane may have been stored a moment ago. Its mesh may not have taken it yet.
 	if stuck := l.await(ctx, p, l.Latest()); stuck != nil {
 		return nil, stuck
 	}
 	return l.enterMesh(ctx, id, dataplane, p, bare)
 }
 
-// await waits until a mesh has planned a revision of its own, whatever it looks at. It is
-// Unavailable where the mesh is not going to at present.
+// await waits until a mesh has planned a revision of its own scope. It does not wait for
+// the control planes that the mesh looks at. It fails with Unavailable if the mesh is
+// stuck.
 func (l *Loop) await(ctx context.Context, p *meshPlane, revision uint64) error {
 	for {
 		l.mu.Lock()
@@ -110,9 +109,9 @@ func (l *Loop) joinMesh(id, dataplane string, p *meshPlane, bare bool) (func(), 
 	}), nil
 }
 
-// connected counts a stream and publishes what is new by it. less, if set, is called with
-// the end of a stream that is not the last of its node. The caller holds the lock of the
-// plane, and so does less have it.
+// connected counts a stream and publishes the sets that are new because of it. less may be
+// nil. It is called when a stream ends that is not the last of its node. The lock of the
+// plane is held by the caller of connected, and whenever less is called.
 func (l *Loop) connected(id string, p plane, sets batch, less func()) func() {
 	l.mu.Lock()
 	n := l.nodes[id]
@@ -127,7 +126,7 @@ func (l *Loop) connected(id string, p plane, sets batch, less func()) func() {
 	return sync.OnceFunc(func() { l.disconnect(id, p, less) })
 }
 
-// disconnect ends one stream of a node; with the last one the node is dropped.
+// disconnect ends one stream of a node. The node is dropped with its last stream.
 func (l *Loop) disconnect(id string, p plane, less func()) {
 	p.common().mu.Lock()
 	defer p.common().mu.Unlock()
@@ -145,8 +144,8 @@ func (l *Loop) disconnect(id string, p plane, less func()) {
 	l.reap(p)
 }
 
-// forsaken takes one stream off a node and reports whether it was the last: then the
-// node is away, or forgotten if it is gone for good.
+// forsaken removes one stream of a node and reports whether it was the last. The node is
+// then remembered as away, or forgotten if its dataplane was deleted.
 func (l *Loop) forsaken(id string, gone bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,9 +167,9 @@ func (l *Loop) forsaken(id string, gone bool) bool {
 	return true
 }
 
-// Last returns what a node was sent last, be it connected or not, and the newest of
-// that which it has answered as a whole, be it by a refusal. Both are nil for a node that
-// was not seen by this process.
+// Last returns the set that was last published for a node, connected or not, and the newest
+// set that the node has answered completely. A refusal counts as an answer. Both are nil
+// for a node that this process has not seen.
 func (l *Loop) Last(id string) (set, answered *resource.Set) {
 	l.mu.Lock()
 	if n := l.nodes[id]; n != nil {
@@ -182,7 +181,7 @@ func (l *Loop) Last(id string) (set, answered *resource.Set) {
 	return set, l.confirmed.last(id)
 }
 
-// Forget drops what is remembered of a node that is gone for good.
+// Forget drops what is remembered of a node that will not return.
 func (l *Loop) Forget(id string) {
 	l.mu.Lock()
 	l.away.drop(id)
@@ -190,9 +189,9 @@ func (l *Loop) Forget(id string) {
 	l.confirmed.forget(id)
 }
 
-// HasPlugin reports whether the proxies of a control plane hold a plugin
-// instance. Introspection answers for no other, and asks with each look-up, so
-// this waits for no round: it reads the newest state of the view, which is
+// HasPlugin reports whether the proxies of a control plane have a plugin instance.
+// Introspection answers only for such instances and calls this on every request. So
+// HasPlugin does not wait for a round: it reads the newest state of the view, which is
 // immutable.
 func (l *Loop) HasPlugin(name, plugin string) bool {
 	followed, ok := l.followed.Load(name)
@@ -203,16 +202,16 @@ func (l *Loop) HasPlugin(name, plugin string) bool {
 	return ok && found.Spec.Enabled
 }
 
-// Failure is something that is not published as it is configured.
+// Failure describes something that is not published as configured.
 type Failure struct {
-	// ControlPlane, or Mesh and Dataplane, say whose it is.
+	// ControlPlane, or Mesh and Dataplane, name the owner.
 	ControlPlane, Mesh, Dataplane string
 	plan.Failure
 }
 
-// Failures lists what keeps its last good version or is left out in the named
-// scopes, without an argument in all of them: ordered, each once however many
-// proxies of a kind are concerned. It never waits for a plan.
+// Failures lists what keeps its last good version or is left out. It covers the named
+// scopes, or all scopes if called without arguments. The list is sorted. Each failure is
+// listed once, however many proxies of a kind have it. Failures never waits for a plan.
 func (l *Loop) Failures(scopes ...string) []Failure {
 	seen := map[string]bool{}
 	var out []Failure
@@ -235,13 +234,13 @@ func (l *Loop) Failures(scopes ...string) []Failure {
 	return out
 }
 
-// FailuresOf lists what of one proxy is not published as configured or leads nowhere, and
-// what keeps its whole scope from being published. It never waits for a plan, and costs the
-// same however many proxies there are.
+// FailuresOf lists what is not published as configured for one proxy or leads nowhere, and
+// what keeps its whole scope from being published. It never waits for a plan. Its cost does
+// not depend on the number of proxies.
 func (l *Loop) FailuresOf(scope, proxy string) []plan.Failure {
 	return l.problems.of(scope, proxy)
 }
 
-// Differences counts the batches that were not what a plan from nothing makes;
-// 0 unless something is wrong here, or Options.Check is off.
+// Differences counts the batches that differed from a plan made from nothing. It is 0
+// unless the planner has a bug, or if Options.Check is off.
 func (l *Loop) Differences() int { return int(l.differences.Load()) }

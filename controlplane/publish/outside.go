@@ -10,9 +10,8 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// outside shows the policies of a mesh the control planes as meshes see them. Within a
-// round each looks the same however often it is asked for. The lock of the plane is held
-// whenever it is asked.
+// outside shows control planes to the policies of a mesh. Within a round, a control plane
+// looks the same however often it is asked for. Callers hold the lock of the plane.
 type outside struct {
 	l *Loop
 	p *meshPlane
@@ -22,13 +21,13 @@ type outside struct {
 type look struct {
 	scope *view.Scope[*view.Gateway]
 	sub   *view.Subscription[*view.Gateway]
-	// state is the newest one taken; err says why there is none.
+	// state is the newest state taken. err is the reason if there is no state.
 	state *view.Gateway
 	err   error
 }
 
-// Gateway implements policy.Outside. A control plane that nobody has followed yet is
-// followed from now on.
+// Gateway implements policy.Outside. It starts to follow a control plane that is not
+// followed yet.
 func (o outside) Gateway(name string) (*view.Gateway, error) {
 	k := o.p.looks[name]
 	if k == nil {
@@ -40,18 +39,19 @@ func (o outside) Gateway(name string) (*view.Gateway, error) {
 	return k.state, k.err
 }
 
-// renew takes what is new of a control plane. It reports whether something is, and the
-// oldest revision that the news may hold.
+// renew takes the news of a control plane. It reports whether there are any, and the oldest
+// revision that they may contain.
 func (k *look) renew(l *Loop, p *meshPlane, name string) (moved bool, from uint64) {
 	if k.sub == nil {
 		before := k.err
 		if k.scope, k.err = l.seen(name); k.scope == nil {
-			// What changes when it cannot be read any more is younger than all that is shown.
+			// When the control plane becomes unreadable, this change is newer than all
+			// revisions shown.
 			return !errors.Is(k.err, before), l.Latest() + 1
 		}
 		k.sub = k.scope.Subscribe(p.wake)
 		k.state = k.sub.Take().State
-		return true, 1 // nothing was known of it
+		return true, 1 // nothing was known before
 	}
 	before := k.state.Revision()
 	change := k.sub.Take()
@@ -59,9 +59,9 @@ func (k *look) renew(l *Loop, p *meshPlane, name string) (moved bool, from uint6
 	return change.All || len(change.Keys) > 0, before + 1
 }
 
-// bound is the oldest revision of the control planes that a mesh looks at. While one is
-// read for the first time, the mesh shows nothing new: what demands a check of it is not in
-// force yet. One that cannot be read bounds nobody.
+// bound returns the oldest revision among the control planes that a mesh looks at. While
+// one of them is read for the first time, the mesh shows nothing new, because the check
+// that needs it is not in force yet. Control planes that cannot be read are left out.
 func (p *meshPlane) bound() uint64 {
 	bound := p.seen()
 	for _, k := range p.looks {
@@ -72,7 +72,8 @@ func (p *meshPlane) bound() uint64 {
 	return bound
 }
 
-// seen is bound by what was read.
+// seen does what bound does, but ignores control planes that are being read for the first
+// time.
 func (p *meshPlane) seen() uint64 {
 	bound := noRevision
 	for _, k := range p.looks {
@@ -83,9 +84,10 @@ func (p *meshPlane) seen() uint64 {
 	return bound
 }
 
-// taken notes of which revisions of the control planes that a mesh looks at its sets are
-// made, which are published, and reports whether that is news. While the mesh cannot be
-// planned, its sets are older than what it looks at. The caller holds both locks.
+// taken notes which revisions of the control planes the published sets of a mesh were made
+// of, and reports whether one of them is new. While the mesh cannot be planned, its sets
+// are older than the control planes it sees, and nothing is noted. The caller holds both
+// locks.
 func (l *Loop) taken(p plane) (news bool) {
 	m, ok := p.(*meshPlane)
 	if !ok || m.retry.err != nil {
@@ -99,9 +101,9 @@ func (l *Loop) taken(p plane) (news bool) {
 	return news
 }
 
-// blind reports whether a mesh has not taken a revision of one of the named scopes that
-// it looks at: it may show a newer one, because a view that fails bounds nobody, but not
-// what was written there. The caller holds mu.
+// blind reports whether a mesh looks at one of the named scopes but has not taken the given
+// revision of it. The mesh may show a newer revision all the same, because a view that
+// fails does not bound it. The caller holds mu.
 func (l *Loop) blind(p plane, revision uint64, scopes []string) bool {
 	m, ok := p.(*meshPlane)
 	if !ok {
@@ -115,7 +117,7 @@ func (l *Loop) blind(p plane, revision uint64, scopes []string) bool {
 	return false
 }
 
-// seek notes that a mesh looks at a control plane, which is followed from now on.
+// seek notes that a mesh looks at a control plane, and has that control plane opened.
 func (l *Loop) seek(meshName, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +138,8 @@ func (l *Loop) seek(meshName, name string) {
 	}
 }
 
-// seen returns the view of a control plane that somebody seeks, or why there is none.
+// seen returns the view of a control plane that a mesh looks at, or the reason why there is
+// none.
 func (l *Loop) seen(name string) (*view.Scope[*view.Gateway], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +160,7 @@ func (l *Loop) tellLookers(name string) {
 	}
 }
 
-// awaited is the error of a proxy that waits for what its policies look at.
+// awaited is the error for a proxy that waits for a control plane its policies look at.
 type awaited struct{ what string }
 
 // Error implements error.
@@ -181,8 +184,8 @@ func (l *Loop) openAll(ctx context.Context, start func(func())) {
 	}
 }
 
-// open follows a control plane. As long as it cannot be read, those who look at it
-// are told so and everything else goes on.
+// open follows a control plane. While it cannot be read, the meshes that look at it are
+// told so, and everything else continues.
 func (l *Loop) open(ctx context.Context, name string) {
 	_, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
 	if err != nil && ctx.Err() == nil {
@@ -194,13 +197,13 @@ func (l *Loop) open(ctx context.Context, name string) {
 	}
 }
 
-// unreadable notes that a control plane cannot be read, and has the meshes planned
-// that look at it.
+// unreadable notes that a control plane cannot be read, and plans the meshes that look at
+// it again.
 func (l *Loop) unreadable(name string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, unread := l.unread[name]; !unread {
-		return // somebody else could
+		return // another goroutine could read it
 	}
 	l.unread[name] = err
 	l.tellLookers(name)
@@ -208,8 +211,9 @@ func (l *Loop) unreadable(name string, err error) {
 	l.turn()
 }
 
-// enterMesh is joinMesh that waits for what a proxy has to wait for: the first view of
-// a control plane that its policies look at. It is Unavailable if that cannot be read.
+// enterMesh calls joinMesh and waits for what the proxy needs: the first view of a control
+// plane that its policies look at. It fails with Unavailable if that control plane cannot
+// be read.
 func (l *Loop) enterMesh(ctx context.Context, id, dataplane string, p *meshPlane, bare bool) (release func(), err error) {
 	for last := false; ; {
 		release, err = l.joinMesh(id, dataplane, p, bare)
@@ -223,8 +227,8 @@ func (l *Loop) enterMesh(ctx context.Context, id, dataplane string, p *meshPlane
 	}
 }
 
-// read waits until no control plane that a mesh looks at is being read. It reports
-// whether none was.
+// read waits until none of the control planes that a mesh looks at is being read. It
+// reports whether it did not have to wait.
 func (l *Loop) read(ctx context.Context, meshName string) (none bool, err error) {
 	for none = true; ; none = false {
 		l.mu.Lock()

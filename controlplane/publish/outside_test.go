@@ -23,8 +23,7 @@ import (
 
 const outsidePlugin = "2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11"
 
-// closed is a store in which the rows of control planes are slow to read, or cannot
-// be read.
+// closed is a store in which the rows of control planes are slow to read or cannot be read.
 type closed struct {
 	store.Store
 	mu   sync.Mutex
@@ -32,7 +31,7 @@ type closed struct {
 	fail map[string]bool
 }
 
-// hold lets nobody read a control plane before it is called with false.
+// hold blocks all readers of a control plane until it is called with false.
 func (c *closed) hold(name string, yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +43,7 @@ func (c *closed) hold(name string, yes bool) {
 	delete(c.wait, name)
 }
 
-// spoil lets whoever reads a control plane fail.
+// spoil makes the reads of a control plane fail.
 func (c *closed) spoil(name string, yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,13 +92,13 @@ func (r closedReader) bad(scope string) bool {
 	return r.c.fail[scope]
 }
 
-// between is a mesh m of which web demands the tokens of a plugin instance.
+// between is a mesh m in which web demands the tokens of a plugin instance.
 type between struct {
 	*patient
 	rows *closed
 }
 
-// betweenScopes runs a test with a loop that begins over a store as prepare left it.
+// betweenScopes runs a test with a loop that starts over a store that prepare has filled.
 func betweenScopes(t *testing.T, prepare, fn func(t *testing.T, b *between)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,14 +121,14 @@ func betweenScopes(t *testing.T, prepare, fn func(t *testing.T, b *between)) {
 	})
 }
 
-// free is a dataplane of which no policy demands tokens.
+// free returns a dataplane for which no policy demands tokens.
 func (b *between) free() *mesh.Dataplane {
 	return &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.9", Inbound: []mesh.Inbound{{
 		Port: 8080, Tags: mesh.Tags{mesh.TagService: "free", mesh.TagProtocol: "http"},
 	}}}}
 }
 
-// demand has web demand the tokens of the plugin instance of a control plane.
+// demand makes web demand the tokens of the plugin instance of a control plane.
 func (b *between) demand(controlPlane string) (revision uint64) {
 	b.t.Helper()
 	text := `{"type":"MeshTokenAuth","mesh":"m","name":"x","spec":{"targetRef":{"kind":"MeshService","name":"web"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"plugin":{"controlPlane":"` +
@@ -141,7 +140,7 @@ func (b *between) demand(controlPlane string) (revision uint64) {
 	return b.put(meshtokenauth.Kind, "m", "x", spec)
 }
 
-// shows says what the routes of a node do: nothing is known of it, they refuse, they
+// shows describes the routes of a node: nothing is known of the node, they refuse, they
 // check tokens, or they are open.
 func (b *between) shows(node string) string {
 	set := b.snaps.Get(node)
@@ -167,8 +166,8 @@ func (b *between) expect(when, node, want string) {
 	}
 }
 
-// A sidecar that connects before the control plane is read that its tokens are of
-// waits for it: nothing that refuses is published meanwhile.
+// A sidecar may connect before the control plane that issues its tokens has been read. The
+// sidecar then waits, and no refusing configuration is published in the meantime.
 func TestSidecarWaitsForTheFirstView(t *testing.T) {
 	for _, name := range []string{model.DefaultControlPlane, "other"} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestSidecarWaitsForTheFirstView(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				b.expect("before the first view", "m.web-1", "nothing")
-				b.connect("m.free-1") // nobody else waits
+				b.connect("m.free-1") // other proxies do not wait
 				b.rows.hold(name, false)
 				if err := <-connected; err != nil {
 					t.Fatal(err)
@@ -197,8 +196,8 @@ func TestSidecarWaitsForTheFirstView(t *testing.T) {
 	}
 }
 
-// A sidecar of which the control plane cannot be read is not given a set: it keeps
-// what its agent has. The others of its mesh do not notice.
+// A sidecar whose control plane cannot be read is not given a set. It keeps what its agent
+// has. The other proxies of its mesh are not affected.
 func TestSidecarOfAControlPlaneThatCannotBeRead(t *testing.T) {
 	betweenScopes(t, func(_ *testing.T, b *between) {
 		b.demand(model.DefaultControlPlane)
@@ -225,8 +224,8 @@ func TestSidecarOfAControlPlaneThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A sidecar that is connected keeps what it has while a control plane is read that a
-// new policy names. If that cannot be read the check cannot be made, and is not
+// A connected sidecar keeps what it has while a control plane is read that a new policy
+// names. If the control plane cannot be read, the check cannot be made. It must not be
 // skipped: the inbound refuses.
 func TestConnectedSidecarOfANewPolicy(t *testing.T) {
 	betweenScopes(t, func(*testing.T, *between) {}, func(t *testing.T, b *between) {
@@ -240,7 +239,7 @@ func TestConnectedSidecarOfANewPolicy(t *testing.T) {
 			t.Error("a check that is not made yet counts as made")
 		}
 		b.put(mesh.Dataplanes, "m", "free-2", b.free())
-		b.connect("m.free-2") // whoever was stored a moment ago waits for its own mesh only
+		b.connect("m.free-2") // a proxy that was stored a moment ago waits only for its own mesh
 		if fs := b.loop.FailuresOf(MeshScope("m"), "web-1"); len(fs) != 1 || !fs[0].Kept {
 			t.Errorf("failures while it is read: %v", fs)
 		}

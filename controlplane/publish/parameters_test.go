@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// enrolled is what gateways said last.
+// enrolled holds the last parameters of the gateways.
 type enrolled struct {
 	mu   sync.Mutex
 	port uint32
@@ -19,7 +19,7 @@ type enrolled struct {
 	then func()
 }
 
-// Gateway implements loop.Parameters.
+// Gateway implements publish.Parameters.
 func (e *enrolled) Gateway(context.Context, string) (plan.Params, error) {
 	e.mu.Lock()
 	port, then := e.port, e.then
@@ -40,8 +40,8 @@ func (e *enrolled) set(port uint32, then func()) {
 	e.port, e.then = port, then
 }
 
-// TestGatewayThatEnrolsAgain: a connected gateway that says it listens elsewhere is
-// planned so at once, and nobody else is.
+// TestGatewayThatEnrolsAgain: a connected gateway that enrols with another port is planned
+// with it at once. Other gateways are not planned again.
 func TestGatewayThatEnrolsAgain(t *testing.T) {
 	says := &enrolled{port: 8000}
 	r := startWith(t, nil, says)
@@ -75,8 +75,8 @@ func TestGatewayThatEnrolsAgain(t *testing.T) {
 	}
 }
 
-// TestGatewayThatEnrolsWhileItConnects: what it said between the reading and its
-// place among the connected ones is not lost.
+// TestGatewayThatEnrolsWhileItConnects: an enrolment between the reading of the parameters
+// and the registration of the gateway is not lost.
 func TestGatewayThatEnrolsWhileItConnects(t *testing.T) {
 	says := &enrolled{}
 	r := startWith(t, nil, says)
@@ -98,7 +98,7 @@ func TestGatewayThatEnrolsWhileItConnects(t *testing.T) {
 	}
 }
 
-// slow holds up the second reading of one gateway, which is the one that counts.
+// slow blocks the second reading of one gateway, whose result is the one that counts.
 type slow struct {
 	mu       sync.Mutex
 	node     string
@@ -107,7 +107,7 @@ type slow struct {
 	end      chan struct{}
 }
 
-// Gateway implements loop.Parameters.
+// Gateway implements publish.Parameters.
 func (s *slow) Gateway(_ context.Context, node string) (plan.Params, error) {
 	s.mu.Lock()
 	hangs := false
@@ -124,7 +124,7 @@ func (s *slow) Gateway(_ context.Context, node string) (plan.Params, error) {
 }
 
 // TestSlowControlPlaneHoldsUpItsGatewaysOnly: a control plane whose gateway takes long to
-// be read and planned holds up no gateway of another one.
+// be read and planned does not hold up gateways of other control planes.
 func TestSlowControlPlaneHoldsUpItsGatewaysOnly(t *testing.T) {
 	says := &slow{node: "cp/other/a", reached: make(chan struct{}), end: make(chan struct{})}
 	r := startWith(t, nil, says)

@@ -10,47 +10,47 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// The pauses between two attempts to plan what failed. A change in the scope
-// shortens the pause to the first one again: it may well be the remedy.
+// The pauses between two attempts to plan what failed. A change in the scope shortens the
+// pause to the first one, because the change may be the fix.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// ControlPlaneScope is the scope of the gateways of a control plane as the publisher
-// knows it.
+// ControlPlaneScope returns the publisher's name of the scope of a control plane's
+// gateways.
 func ControlPlaneScope(name string) string { return "cp/" + name }
 
-// MeshScope is the scope of a mesh as the publisher knows it.
+// MeshScope returns the publisher's name of the scope of a mesh.
 func MeshScope(name string) string { return "mesh/" + name }
 
 type failure = plan.Failure
 
-// plane is one scope of which the proxies are planned together: a control plane
-// with its gateways, or a mesh. Its own lock is held by whoever calls it, but for id
-// and concerns, which never change.
+// plane is one scope whose proxies are planned together: a control plane with its gateways,
+// or a mesh. Callers hold its own lock, except for id and concerns, whose results never
+// change.
 type plane interface {
 	id() string
 	// concerns reports whether a change may be part of what the plane shows.
 	concerns(model.Key) bool
-	// common is what all planes have.
+	// common returns the part that all planes have.
 	common() *turns
-	// update takes what changed since the last call and plans.
+	// update takes the changes since the last call and plans.
 	update(now time.Time) batch
 	// leave forgets a node.
 	leave(node string, now time.Time)
-	// failures lists what is not published as it is configured.
+	// failures lists what is not published as configured.
 	failures() listed
-	// due is when something that failed is tried again, zero if nothing is.
+	// due returns the time of the next attempt of something that failed, or zero.
 	due() time.Time
-	// gone reports whether the plane has nothing left to do. The loop's lock is held,
-	// too.
+	// gone reports whether the plane has nothing left to do. The caller also holds the lock
+	// of the loop.
 	gone() bool
 	close()
 }
 
-// turns is what a plane has to be planned beside others, and how far it is. Lock mu
-// before [Loop.mu].
+// turns holds what a plane needs to be planned independently of others, and how far it is.
+// Lock mu before [Loop.mu].
 type turns struct {
 	// mu is held while the plane is planned and published.
 	mu sync.Mutex
@@ -60,7 +60,7 @@ type turns struct {
 	over chan struct{}
 
 	standing
-	// announced is what was published last. The loop's lock guards it.
+	// announced is the last publication. The loop's lock guards it.
 	announced announced
 }
 
@@ -70,7 +70,7 @@ func newTurns() turns {
 
 func (t *turns) common() *turns { return t }
 
-// signal has a round made.
+// signal starts a round.
 func (t *turns) signal() {
 	select {
 	case t.wake <- struct{}{}:
@@ -88,25 +88,24 @@ func (t *turns) ended() bool {
 	}
 }
 
-// batch is what an update has made: the sets of the nodes for which something
-// differs.
+// batch is the result of an update: the sets of the nodes for which something differs.
 type batch map[string]*resource.Set
 
-// standing is how far a plane is. Revision never goes back.
+// standing is how far a plane is. revision never decreases.
 type standing struct {
-	// revision is that of the newest state of which all is planned.
+	// revision is the newest revision that is planned completely.
 	revision uint64
-	// reached is that of the scope itself, for one that looks at others.
+	// reached is the revision of the scope itself, if the scope looks at others.
 	reached uint64
-	// lacks, unless 0, is the oldest revision that is not shown although revision
-	// is newer: that of another scope that the plane looks at.
+	// lacks, unless 0, is the oldest revision that is not shown although revision is newer.
+	// It is a revision of another scope that the plane looks at.
 	lacks uint64
-	// since, unless 0, is the oldest revision that the sets of the next
-	// publication may hold.
+	// since, unless 0, is the oldest revision that the sets of the next publication may
+	// contain.
 	since uint64
 }
 
-// announced is what others can know of a plane.
+// announced is what others can know about a plane.
 type announced struct {
 	yes                      bool
 	revision, lacks, reached uint64
@@ -117,20 +116,20 @@ func (a announced) shows(revision uint64) bool {
 	return a.revision >= revision && (a.lacks == 0 || revision < a.lacks)
 }
 
-// retry is a failure that is tried again after a while.
+// retry is a failure and the time of the next attempt.
 type retry struct {
 	err      error
 	pause    time.Duration
 	last, at time.Time
 }
 
-// failed notes a failure at a moment.
+// failed notes a failure at the time now and doubles the pause.
 func (r *retry) failed(err error, now time.Time) {
 	r.pause = min(max(firstPause, 2*r.pause), lastPause)
 	r.err, r.last, r.at = err, now, now.Add(r.pause)
 }
 
-// changed says that there is something new to try.
+// changed notes that there is something new to try, and shortens the pause.
 func (r *retry) changed() {
 	if soon := r.last.Add(firstPause); r.err != nil && soon.Before(r.at) {
 		r.pause, r.at = firstPause, soon
@@ -140,7 +139,7 @@ func (r *retry) changed() {
 // waits reports whether it is too early to try again.
 func (r *retry) waits(now time.Time) bool { return r.err != nil && now.Before(r.at) }
 
-// earliest is the earlier one of two times, of which zero is never.
+// earliest returns the earlier of two times. The zero time means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -148,7 +147,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// guard calls f, of which a panic is an error.
+// guard calls f and turns a panic into an error.
 func guard(f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// overtaken is a connected proxy web-1 that serves web, in a mesh with mutual TLS of which
-// plans and publications can be held up.
+// overtaken is a connected proxy web-1 that serves web, in a mesh with mutual TLS. Plans
+// and publications of the mesh can be held up.
 type overtaken struct {
 	t     *testing.T
 	db    *spoilt
 	ids   *momentary
 	loop  *publish.Loop
 	snaps *snapshot.Store
-	// plan and publication, if set, are what those wait for.
+	// plan and publication, if set, block plans and publications until they are closed.
 	plan, publication atomic.Pointer[chan struct{}]
 }
 
@@ -53,7 +53,7 @@ func overtake(t *testing.T, fn func(t *testing.T, o *overtaken)) {
 		}
 		policies := all.Policies()
 		for i, pol := range policies {
-			if pol.Kind == trafficpermission.Kind { // it is asked about every inbound
+			if pol.Kind == trafficpermission.Kind { // this policy is asked about every inbound
 				slow := *pol
 				slow.Inbound = func(d *draft.Inbound, s *policy.Selection) error {
 					if end := o.plan.Load(); end != nil {
@@ -78,19 +78,19 @@ func overtake(t *testing.T, fn func(t *testing.T, o *overtaken)) {
 	})
 }
 
-// be has the proxy serve another service, and waits for all that comes of it.
+// be makes the proxy serve another service, and waits for all consequences.
 func (o *overtaken) be(service string) {
 	publish.Put(o.t, o.db, mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.1", service, "http"))
 	synctest.Wait()
 }
 
-// answer is what came of asking for the identity of the proxy.
+// answer is the result of a request for the identity of the proxy.
 type answer struct {
 	secret *resource.Resource
 	err    error
 }
 
-// ask asks as a stream does, for what the set wants that it sees.
+// ask requests the identity as a stream does: for the generation in the published set.
 func (o *overtaken) ask() <-chan answer {
 	out := make(chan answer, 1)
 	node, name := mesh.NodeID(meshName, "web-1"), mesh.SecretIdentity(meshName)
@@ -103,7 +103,7 @@ func (o *overtaken) ask() <-chan answer {
 	return out
 }
 
-// expect demands the certificate of web: the set that the proxy has is that one's.
+// expect demands the certificate of web, which the proxy's set belongs to.
 func (o *overtaken) expect(a answer) {
 	o.t.Helper()
 	if a.err != nil {
@@ -113,8 +113,8 @@ func (o *overtaken) expect(a answer) {
 	}
 }
 
-// A proxy that changed and changed back while one plan was made keeps its set. It must not
-// keep a certificate for what it was between, which the view had shown.
+// A proxy that changed and changed back during one plan keeps its set. It must not keep a
+// certificate for the intermediate state, which the view had shown.
 func TestIdentityIsForTheSetAndNotForTheView(t *testing.T) {
 	for _, held := range []string{"plan", "publication"} {
 		t.Run(held, func(t *testing.T) {
@@ -136,7 +136,8 @@ func TestIdentityIsForTheSetAndNotForTheView(t *testing.T) {
 					o.expect(<-asked)
 					return
 				}
-				// The set has turned, and back again: the proxy is asked to come again.
+				// The set has changed and changed back, so the proxy may be told to ask
+				// again.
 				if a := <-asked; a.err == nil {
 					o.expect(a)
 				} else if !fault.Is(a.err, fault.Unavailable) {
@@ -149,8 +150,8 @@ func TestIdentityIsForTheSetAndNotForTheView(t *testing.T) {
 	}
 }
 
-// A view that fails shows what was: nothing that is read beside it may be handed out for
-// the set that was made of it.
+// A view that fails shows an old state. A certificate made from newer rows of the store
+// must not be handed out for a set that was made from the view.
 func TestIdentityWhileTheViewFails(t *testing.T) {
 	overtake(t, func(t *testing.T, o *overtaken) {
 		o.expect(<-o.ask())

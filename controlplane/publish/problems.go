@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// listed are the failures of a scope by the dataplane that they concern; those without
-// one concern all of the scope.
+// listed holds the failures of a scope by the dataplane that they concern. Failures under
+// the empty name concern the whole scope.
 type listed map[string][]Failure
 
-// problems are the failures of every scope, for readers: they never wait for a
-// plan, and the failures of one proxy are found without a walk.
+// problems holds the failures of every scope. Readers never wait for a plan, and find the
+// failures of one proxy without a search.
 type problems struct {
 	mu     sync.RWMutex
 	scopes map[string]listed
@@ -50,7 +50,7 @@ func (p *problems) replace(scope, dataplane string, fs []Failure) {
 
 func (p *problems) drop(scope string) { p.set(scope, nil) }
 
-// list returns the failures of the named scopes, of all if there is no name.
+// list returns the failures of the named scopes, or of all scopes if no name is given.
 func (p *problems) list(scopes ...string) (out []Failure) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -65,7 +65,7 @@ func (p *problems) list(scopes ...string) (out []Failure) {
 	return out
 }
 
-// of returns what concerns one proxy.
+// of returns the failures that concern one proxy, including those of its whole scope.
 func (p *problems) of(scope, dataplane string) (out []failure) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -20,10 +20,11 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// Publisher takes what nodes hold. Calls about one scope and its nodes come one at a
-// time. Some come while the loop is locked: none of them calls the loop.
+// Publisher takes what nodes should have. Calls about one scope and its nodes come one at a
+// time. Some calls come while the loop is locked, so implementations must not call the
+// loop.
 type Publisher interface {
-	// Announce replaces sets and revisions of scopes, all at once.
+	// Announce replaces sets and revisions of scopes, in one step.
 	Announce(...snapshot.Publication)
 	// Drop forgets a node.
 	Drop(node string)
@@ -31,44 +32,45 @@ type Publisher interface {
 	End(scope string)
 }
 
-// Parameters tells what a gateway brings along. It fails with NotFound for a node
-// that may not have configuration.
+// Parameters returns the parameters that a gateway enrolled with. It fails with NotFound
+// for a node that may not have configuration.
 type Parameters interface {
 	Gateway(ctx context.Context, node string) (edge.Params, error)
 }
 
-// Issued tells which dataplanes of a mesh hold a certificate, by name, with the
-// backend that signed it, from before this process.
+// Issued returns the dataplanes of a mesh that already hold a certificate from before this
+// process started. The map goes from the dataplane name to the backend that signed the
+// certificate.
 type Issued func(ctx context.Context, mesh string) (map[string]string, error)
 
-// Options are what a loop works with. Scopes are planned side by side: all that is
-// called from here is safe for concurrent use.
+// Options are the settings of a loop. Scopes are planned in parallel, so all functions and
+// interfaces here must be safe for concurrent use.
 type Options struct {
 	Views      *view.Views
 	Publisher  Publisher
 	Parameters Parameters
 	Identities Identities
-	// SidecarLog says what proxies of meshes log.
+	// SidecarLog says what the proxies of meshes log.
 	SidecarLog accesslog.Settings
-	// Policies are those of meshes.
+	// Policies are the policies of meshes.
 	Policies []*policy.Policy
-	// Kinds are all that are stored: they tell whose a change is. One of a kind that
-	// is not listed belongs to the scopes that show it.
+	// Kinds lists all stored kinds. They tell which scope a change belongs to. A change of
+	// a kind that is not listed belongs to the scopes that show it.
 	Kinds []*model.Kind
 	// Latest returns the newest revision of the store.
 	Latest func() uint64
 	// Issued may be nil.
 	Issued Issued
-	// Planned is told how long each round took; it may be nil.
+	// Planned is called with the duration of each round. It may be nil.
 	Planned func(took time.Duration)
-	// Check holds every batch of a mesh and of a control plane against a plan from
-	// nothing and logs what differs. It is dear.
+	// Check compares every batch of a scope with a plan made from nothing, and logs
+	// differences. It is expensive.
 	Check bool
 	Log   *slog.Logger
 }
 
-// Loop plans and publishes, each scope by a goroutine of its own. Its methods are safe
-// for concurrent use.
+// Loop plans and publishes. Each scope has its own goroutine. The methods are safe for
+// concurrent use.
 type Loop struct {
 	Options
 	// sidecars and gateways make planners.
@@ -76,35 +78,37 @@ type Loop struct {
 	gateways func(edge.Params) gatewayPlanner
 
 	confirmed confirmations
-	// followed holds the *view.Scope of each control plane that is followed, by
-	// name: introspection reads it without the lock.
+	// followed holds the *view.Scope of each followed control plane, by name. Introspection
+	// reads it without the lock.
 	followed sync.Map
 	problems problems
-	// scopings are those of the kinds, by name.
+	// scopings holds the scoping of each kind, by the name of the kind.
 	scopings map[string]model.Scoping
-	// begun ends the opening of the default control plane.
+	// begun ends the opening of the default control plane, which New begins.
 	begun func()
 	// opener has a signal while there may be control planes in unopened.
 	opener chan struct{}
 
-	// differences counts batches that were not what a plan from nothing makes.
+	// differences counts batches that differed from a plan made from nothing.
 	differences atomic.Int64
 
-	// mu guards what follows, for moments: nothing is planned or read while it is held,
-	// and no sets are published. That a scope begins and ends is told to the Publisher
-	// under it, so that an end never overtakes the beginning of the next plane of that
-	// name; a Publisher locks itself only and calls nothing here, so this ends.
+	// mu guards the fields below. It is held only briefly: no planning, no reading and no
+	// publication of sets happens under it. The beginning and the end of a scope are
+	// announced to the Publisher under it, so that an end cannot arrive after the beginning
+	// of the next plane with the same name. This cannot deadlock, because a Publisher takes
+	// only its own locks and does not call the loop.
 	mu     sync.Mutex
 	planes map[string]plane
-	// start begins the goroutine of a plane; nil before the loop runs and after it.
+	// start starts the goroutine of a plane. It is nil unless the loop runs.
 	start func(plane)
-	// opening counts those who open a scope that has no plane yet.
+	// opening counts the goroutines that open a scope that has no plane yet.
 	opening map[string]int
-	// looksAt are the control planes that the policies of a mesh have asked for, each
-	// with the revision of it that the published sets of the mesh were made of.
+	// looksAt holds the control planes that the policies of a mesh have asked for, by mesh.
+	// The value is the revision of the control plane that the published sets of the mesh
+	// were made of.
 	looksAt map[string]map[string]uint64
-	// unread are the control planes that are not followed yet and will be, with what
-	// who looks at one is told, and unopened are those with which nobody has begun.
+	// unread holds the control planes that will be followed but are not yet, with the error
+	// that meshes looking at them get. unopened lists those that no goroutine opens yet.
 	unread   map[string]error
 	unopened []string
 	nodes    map[string]*node
@@ -113,7 +117,7 @@ type Loop struct {
 	moved chan struct{}
 }
 
-// sidecarPlanner plans the proxies of a mesh; it is a [sidecar.Planner].
+// sidecarPlanner plans the proxies of a mesh. [sidecar.Planner] implements it.
 type sidecarPlanner interface {
 	Update(state *view.Mesh, keys []model.Key, all bool)
 	Outside()
@@ -129,7 +133,7 @@ type sidecarPlanner interface {
 	Check() error
 }
 
-// gatewayPlanner plans one class of gateways; it is a [edge.Planner].
+// gatewayPlanner plans one class of gateways. [edge.Planner] implements it.
 type gatewayPlanner interface {
 	Plan(*view.Gateway) edge.Result
 	Check(*view.Gateway, edge.Result) error
@@ -137,14 +141,14 @@ type gatewayPlanner interface {
 
 type node struct {
 	plane plane
-	// set is what was published for it last.
+	// set is the set that was last published for the node.
 	set *resource.Set
-	// streams counts connections: two of one node are normal while a half-open
-	// one has not been noticed.
+	// streams counts connections. Two connections of one node are normal while a half-open
+	// connection has not been noticed.
 	streams int
 }
 
-// New returns a loop; Run does its work.
+// New returns a loop. Call Run to start it.
 func New(o Options) *Loop {
 	l := &Loop{
 		Options: o, moved: make(chan struct{}), opener: make(chan struct{}, 1),
@@ -162,9 +166,9 @@ func New(o Options) *Loop {
 	return l
 }
 
-// Run works until ctx ends, whose error it returns. The default control plane
-// is followed from the start, so that revisions are published without proxies; as
-// long as it cannot be read, everything else goes on.
+// Run works until ctx ends, and returns the error of ctx. The default control plane is
+// followed from the start, so that revisions are published even without proxies. If it
+// cannot be read, everything else continues.
 func (l *Loop) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer l.closeAll()
@@ -181,8 +185,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// startAll begins the goroutines of the planes, and of those that are opened from now
-// on.
+// startAll starts the goroutines of the existing planes, and of those that are opened
+// later.
 func (l *Loop) startAll(start func(plane)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +202,7 @@ func (l *Loop) startNone() {
 	l.start = nil
 }
 
-// closeAll ends the following of all planes.
+// closeAll stops following all planes.
 func (l *Loop) closeAll() {
 	l.mu.Lock()
 	planes := slices.Collect(maps.Values(l.planes))
@@ -210,7 +214,7 @@ func (l *Loop) closeAll() {
 	}
 }
 
-// add notes a plane that is followed from now on. The caller holds both locks.
+// add registers a plane that is followed from now on. The caller holds both locks.
 func (l *Loop) add(p plane) {
 	l.planes[p.id()] = p
 	if l.start != nil {
@@ -218,5 +222,5 @@ func (l *Loop) add(p plane) {
 	}
 }
 
-// errUnknown answers for nodes that are not connected.
+// errUnknown is the error for nodes that are not connected.
 func errUnknown(id string) error { return fault.New(fault.NotFound, "node %s is not connected", id) }

@@ -41,7 +41,7 @@ type recorder struct {
 	sets      map[string]*resource.Set
 	batches   [][]string
 	revisions map[string]uint64
-	// hold, if set, is called in each publication, in which the loop is locked.
+	// hold, if set, is called in each publication, while the loop is locked.
 	hold func()
 }
 
@@ -271,7 +271,7 @@ func TestHasPlugin(t *testing.T) {
 	}
 }
 
-// TestFollow: what a gateway may ask about is known before it is connected.
+// TestFollow: the plugins that a gateway may ask about are known before it is connected.
 func TestFollow(t *testing.T) {
 	r := start(t, nil)
 	config, err := json.Marshal(gateway.OAuth2Config{AuthHeaderName: "authorization"})
@@ -297,8 +297,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestHasPluginWaitsForNoRound: introspection asks while a round plans and
-// publishes, and is answered.
+// TestHasPluginWaitsForNoRound: introspection is answered while a round plans and
+// publishes.
 func TestHasPluginWaitsForNoRound(t *testing.T) {
 	r := start(t, nil)
 	r.put(gateway.Plugins, pluginID, &gateway.Plugin{Name: gateway.PluginOAuth2, Config: []byte(`{}`), Enabled: true})
@@ -328,8 +328,8 @@ func TestHasPluginWaitsForNoRound(t *testing.T) {
 	}
 }
 
-// BenchmarkHasPlugin asks while rounds plan 10,000 routes without end; worst-ns
-// is the longest that a question took.
+// BenchmarkHasPlugin asks while rounds plan 10,000 routes again and again. worst-ns is the
+// longest time that a call took.
 func BenchmarkHasPlugin(b *testing.B) {
 	log, db := slog.New(slog.DiscardHandler), memstore.New()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -33,14 +33,14 @@ type patient struct {
 	snaps *snapshot.Store
 	// sick names the call of a planner of the mesh "sick" that panics.
 	sick atomic.Pointer[string]
-	// held, if set, is what the plans of the mesh "sick" wait for.
+	// held, if set, blocks the plans of the mesh "sick" until it is closed.
 	held atomic.Pointer[chan struct{}]
 	// badPort is the port of gateways that cannot be planned.
 	badPort atomic.Uint32
 	begin   time.Time
 
 	mu sync.Mutex
-	// attempts are the times of the plans of the mesh "sick" from nothing.
+	// attempts are the times at which planners of the mesh "sick" started from nothing.
 	attempts []time.Duration
 }
 
@@ -121,7 +121,7 @@ func (ports) Gateway(_ context.Context, node string) (edge.Params, error) {
 	return p, nil
 }
 
-// begun returns the attempts since the last call with true, which forgets them.
+// begun returns the attempts since the last call with forget set. forget clears them.
 func (p *patient) begun(forget bool) []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *patient) begun(forget bool) []time.Duration {
 func (p *patient) fails(call string) { p.sick.Store(&call) }
 func (p *patient) mend()             { p.sick.Store(nil) }
 
-// infect gives a loop the planners that fail on command.
+// infect gives a loop planners that fail on command.
 func (p *patient) infect(l *Loop) {
 	sidecars, gateways := l.sidecars, l.gateways
 	l.sidecars = func(o policy.Outside, m *view.Mesh) sidecarPlanner {
@@ -192,9 +192,9 @@ func (p *patient) settles(revision uint64, within time.Duration) bool {
 	return p.loop.Settled(ctx, revision) == nil
 }
 
-// A planner that panics, wherever it does, holds up its own mesh and nobody else:
-// proxies keep what they have, the failure shows, and once it is mended nobody has
-// to write anything.
+// A planner that panics, in whichever call, holds up only its own mesh. Proxies keep what
+// they have, and the failure is listed. Once the cause is fixed, the mesh recovers without
+// a write.
 func TestPanickingPlannerHoldsUpItsMeshOnly(t *testing.T) {
 	for call, trigger := range map[string]func(*patient) uint64{
 		"plan": func(p *patient) uint64 { return p.web("sick", "web-2", "127.0.0.3") },
@@ -220,7 +220,7 @@ func TestPanickingPlannerHoldsUpItsMeshOnly(t *testing.T) {
 				good := p.snaps.Get("sick.web-1")
 				p.fails(call)
 				stuck := trigger(p)
-				p.fails("plan") // what begins from nothing fails, too
+				p.fails("plan") // a planner that starts from nothing fails as well
 				if rev := p.web("well", "web-2", "127.0.0.3"); !p.settles(rev, time.Second) {
 					t.Error("the other mesh is held up")
 				}
@@ -257,14 +257,14 @@ func TestPanickingPlannerHoldsUpItsMeshOnly(t *testing.T) {
 	}
 }
 
-// Attempts become rarer, up to a limit, and a change is tried soon.
+// Attempts become rarer, up to a limit. A change is tried soon.
 func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("sick.web-1")
 		time.Sleep(time.Second)
 		p.fails("plan")
 		p.web("sick", "web-2", "127.0.0.3")
-		time.Sleep(firstPause / 2) // the first failure, and nothing after it
+		time.Sleep(firstPause / 2) // long enough for the first failure, too short for a second attempt
 		synctest.Wait()
 		p.begun(true)
 		time.Sleep(2 * time.Minute)
@@ -290,8 +290,8 @@ func TestFailedPlansAreTriedAgainWithPauses(t *testing.T) {
 	})
 }
 
-// A dataplane that the planner cannot take is refused, and the rest of its mesh
-// does not notice.
+// A dataplane that the planner cannot take is refused. The rest of its mesh is not
+// affected.
 func TestOneImpossibleDataplane(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("sick.web-1")
@@ -326,8 +326,8 @@ func TestOneImpossibleDataplane(t *testing.T) {
 	})
 }
 
-// The failure of one class of gateways is not cleared by the success of another,
-// and holds up its revision until it is planned.
+// The success of one class of gateways does not clear the failure of another. The failure
+// holds up the revision until the class is planned.
 func TestFailureOfAClassOutlivesTheSuccessOfAnother(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("cp/default/a")
@@ -358,7 +358,7 @@ func TestFailureOfAClassOutlivesTheSuccessOfAnother(t *testing.T) {
 	})
 }
 
-// What is remembered of nodes that have left is bounded.
+// The number of remembered nodes that have left is bounded.
 func TestAwayIsBounded(t *testing.T) {
 	a := newAway(3)
 	for i, step := range []struct{ node, forgotten string }{{"a", ""}, {"b", ""}, {"c", ""}, {"a", ""}, {"d", "b"}, {"e", "c"}, {"f", "a"}} {
@@ -371,8 +371,8 @@ func TestAwayIsBounded(t *testing.T) {
 	}
 }
 
-// A mesh shows no revision that a control plane which it looks at has not reached,
-// unless that one cannot be read, and never goes back.
+// A mesh does not show a revision before the control planes that it looks at have reached
+// it, unless one of them cannot be read. The revision that it shows never decreases.
 func TestMeshWaitsForWhatItLooksAt(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("well.web-1")
@@ -390,7 +390,7 @@ func TestMeshWaitsForWhatItLooksAt(t *testing.T) {
 		}
 		p.looks("well", model.DefaultControlPlane)
 		p.looks("well", "unknown")
-		time.Sleep(lastPause) // until that one is read, and a round has taken it, the mesh shows nothing new
+		time.Sleep(lastPause) // the mesh shows nothing new until that control plane is read and a round has taken it
 		m.mu.Lock()
 		got = m.bound()
 		m.mu.Unlock()
@@ -406,8 +406,8 @@ func TestMeshWaitsForWhatItLooksAt(t *testing.T) {
 	})
 }
 
-// A planner that does not end holds up its own mesh and nobody else: others are planned,
-// published and joined, and introspection, secrets and lists answer.
+// A planner that does not end holds up only its own mesh. Others are planned, published and
+// joined, and introspection, secrets and lists answer.
 func TestPlanThatDoesNotEndHoldsUpItsMeshOnly(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("sick.web-1")
@@ -452,7 +452,7 @@ func (p *patient) mesh(name string) *meshPlane {
 	return p.loop.opened(name)
 }
 
-// looks has a mesh look at a control plane, as its policies do.
+// looks makes a mesh look at a control plane, as its policies do.
 func (p *patient) looks(meshName, controlPlane string) {
 	m := p.mesh(meshName)
 	m.mu.Lock()

@@ -20,38 +20,38 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Pair is a certificate chain with its key, both PEM.
+// Pair is a certificate chain with its key, both in PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// Workload is the certificate of a proxy of a mesh with what it was signed for, all of
-// one state of the store.
+// Workload is the certificate of a proxy of a mesh with the properties that it was signed
+// for. All come from one state of the store.
 type Workload struct {
 	Pair
-	// Issuer is who signed, as [mesh.Trust] names it.
+	// Issuer is the authority that signed it, as named in [mesh.Trust].
 	Issuer string
 	// Sources are the tag sets of the dataplane.
 	Sources []mesh.Tags
 }
 
-// Identities issues what secrets contain.
+// Identities issues the contents of secrets.
 type Identities interface {
-	// Server is the certificate of the gateway's HTTPS listener.
+	// Server returns the certificate of the gateway's HTTPS listener.
 	Server(ctx context.Context) (Pair, error)
-	// Node is the client certificate of a gateway.
+	// Node returns the client certificate of a gateway.
 	Node(ctx context.Context, node string) (Pair, error)
-	// Workload is the certificate of a proxy of a mesh.
+	// Workload returns the certificate of a proxy of a mesh.
 	Workload(ctx context.Context, mesh, dataplane string) (Workload, error)
-	// Certificate is a certificate of a control plane, or its alternative pair.
+	// Certificate returns a stored certificate of a control plane, or its alternative pair.
 	Certificate(ctx context.Context, controlPlane, id string, alternative bool) (Pair, error)
-	// Roots is the PEM bundle that validates the control plane.
+	// Roots returns the PEM bundle that validates the control plane.
 	Roots(ctx context.Context) ([]byte, error)
 }
 
-// Secret makes a secret for a connected node on subscription: Forbidden if the
-// node's set does not name it. An identity of a mesh is for the generation that is
-// asked for, else it is Unavailable. What is returned was checked to parse, because
-// Envoy puts a secret that it refuses into its error text and its log in clear.
-// Errors never contain key material.
+// Secret makes a secret for a connected node when the node subscribes to it. It fails with
+// Forbidden if the node's set does not name the secret. An identity of a mesh is made for
+// the requested generation; if that is impossible, Secret fails with Unavailable. Secret
+// checks that the result parses, because Envoy writes a secret that it refuses into its
+// error text and its log in clear text. Errors never contain key material.
 func (l *Loop) Secret(ctx context.Context, id, name, generation string) (*resource.Resource, error) {
 	l.mu.Lock()
 	n := l.nodes[id]
@@ -105,15 +105,16 @@ func (l *Loop) secret(ctx context.Context, id, name, generation string) (*tlsv3.
 	return certificate(name, p)
 }
 
-// maxIssues bounds how often an identity is made because what it depends on has changed
-// meanwhile.
+// maxIssues bounds how often an identity is issued again because the dataplane or its
+// issuer changed in the meantime.
 const maxIssues = 4
 
-// workload is the certificate of a proxy for the generation that its set wants. What
-// makes it reads the store, which may be ahead of the set, by a round, a plan, or a view
-// that fails. Tags that change and change back meanwhile leave no trace in a set, so one
-// that was signed for them would stay with the proxy and must not be handed out: it is
-// made again once the mesh has taken what is stored.
+// workload returns the certificate of a proxy for the generation that its set wants. The
+// issuer reads the store, which may be newer than the set: by a round, by a plan, or by a
+// view that fails. Tags that change and change back in that time leave no trace in a set,
+// so the proxy would keep a certificate that was signed for the intermediate tags. Such a
+// certificate must not be handed out. It is issued again once the mesh has taken what is
+// stored.
 func (l *Loop) workload(ctx context.Context, meshName, dataplane, generation string) (Pair, error) {
 	id := mesh.NodeID(meshName, dataplane)
 	for range maxIssues {
@@ -132,7 +133,7 @@ func (l *Loop) workload(ctx context.Context, meshName, dataplane, generation str
 			return Pair{}, errUnknown(id)
 		}
 		if turned {
-			break // the set that asks is not the newest
+			break // the request comes from a set that is no longer the newest
 		}
 		if err := l.await(ctx, p, l.Latest()); err != nil {
 			return Pair{}, err
@@ -141,15 +142,16 @@ func (l *Loop) workload(ctx context.Context, meshName, dataplane, generation str
 	return Pair{}, fault.New(fault.Unavailable, "dataplane %s of mesh %s changes faster than its certificate is made", dataplane, meshName)
 }
 
-// wants reports whether the newest set of a node names a secret in a generation. The lock
-// of the loop is held.
+// wants reports whether the newest set of a node names a secret in a generation. The caller
+// holds the lock of the loop.
 func (n *node) wants(secret, generation string) bool {
 	now, ok := n.set.Generation(secret)
 	return ok && now == generation
 }
 
-// stored is a certificate that users gave. It is shown even if it has expired:
-// clients tell their users so, and without it there is no connection at all.
+// stored returns a certificate that users have uploaded. An expired certificate is returned
+// as well: clients report the expiry to their users, whereas without a certificate no
+// connection works at all.
 func (l *Loop) stored(ctx context.Context, node, name, id string, alternative bool) (*tlsv3.Secret, error) {
 	controlPlane, _, err := ParseNode(node)
 	if err != nil {
@@ -168,7 +170,8 @@ func (l *Loop) stored(ctx context.Context, node, name, id string, alternative bo
 // errNoPair hides its cause, which may quote the key.
 var errNoPair = errors.New("certificate and key are no pair")
 
-// certificate is a certificate that the control plane issued.
+// certificate makes the secret of a certificate that the control plane issued. It refuses
+// an expired certificate.
 func certificate(name string, p Pair) (*tlsv3.Secret, error) {
 	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
 	if err != nil {

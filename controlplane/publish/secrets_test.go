@@ -27,7 +27,7 @@ import (
 type identities struct {
 	server, node publish.Pair
 	roots        []byte
-	// stored are certificates of users by control plane and id.
+	// stored holds the certificates of users by control plane, id and alternative.
 	stored map[string]publish.Pair
 }
 
@@ -99,7 +99,7 @@ func TestSecretsAreRefused(t *testing.T) {
 	ids := &identities{
 		server: publish.Pair{Certificate: one.Certificate, Key: two.Key},
 		node:   pair(t, false, time.Unix(1, 0)),
-		roots:  one.Certificate, // no authority
+		roots:  one.Certificate, // not the certificate of an authority
 	}
 	r := start(t, ids)
 	r.connect(nodeA)

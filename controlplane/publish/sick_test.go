@@ -68,7 +68,7 @@ func (r spoiltReader) List(k *model.Kind, q store.Query) ([]*model.Resource, err
 	return r.Reader.List(k, q)
 }
 
-// fleet is a loop with meshes and the real table of snapshots.
+// fleet is a loop with meshes and the real snapshot store.
 type fleet struct {
 	t     *testing.T
 	db    *spoilt
@@ -114,9 +114,9 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// A scope whose rows cannot be decoded holds up its own revisions and nobody
-// else's: neither settled revisions nor new connections, also of dataplanes that
-// were stored a moment ago.
+// A scope whose rows cannot be decoded holds up only its own revisions. It does not hold up
+// settled revisions or new connections of other scopes, not even connections of dataplanes
+// that were stored a moment ago.
 func TestUndecodableRowsHoldUpTheirScopeOnly(t *testing.T) {
 	f := startFleet(t, "sick", "well")
 	f.connect("sick.web-1")
@@ -130,8 +130,8 @@ func TestUndecodableRowsHoldUpTheirScopeOnly(t *testing.T) {
 	f.put(mesh.Dataplanes, "well", "web-3", dataplane("127.0.0.4", "web", "http"))
 	f.connect("well.web-3")
 	f.connect(nodeA)
-	// A secret is no configuration of proxies; who waits for it as the last of several
-	// writes waits for those before it all the same.
+	// A secret is not part of the configuration of proxies. A client that waits for it as
+	// the last of several writes waits for the writes before it all the same.
 	last := f.put(mesh.Secrets, "sick", "key", &mesh.Secret{Data: []byte("secret")})
 	for _, rev := range []uint64{stuck, last} {
 		short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -150,7 +150,7 @@ func TestUndecodableRowsHoldUpTheirScopeOnly(t *testing.T) {
 	}
 }
 
-// What followed a mesh ends with it: plane, view and goroutines.
+// Everything that followed a mesh ends with it: plane, view and goroutines.
 func TestDeletedMeshesLeaveNothing(t *testing.T) { synctest.Test(t, deletedMeshesLeaveNothing) }
 
 func deletedMeshesLeaveNothing(t *testing.T) {
@@ -178,7 +178,7 @@ func deletedMeshesLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%2 == 0 {
-			release() // before the deletion is planned, or after
+			release() // for half of the meshes before the deletion is planned
 		}
 		if err := f.loop.Settled(bounded(t), c.Revision); err != nil {
 			t.Fatal(err)
@@ -197,8 +197,8 @@ func deletedMeshesLeaveNothing(t *testing.T) {
 	}
 }
 
-// Before the state of a scope was read nobody is let in: a proxy never sees an empty
-// set on its way to a full one, after a restart of the control plane least of all.
+// No proxy is admitted before the state of its scope was read. So a proxy never sees an
+// empty set before a full one, in particular after a restart of the control plane.
 func TestNothingEmptyIsPublishedBeforeTheStateIsRead(t *testing.T) {
 	synctest.Test(t, nothingEmptyIsPublished)
 }
@@ -215,7 +215,7 @@ func nothingEmptyIsPublished(t *testing.T) {
 	}
 	f.db.spoil("shop", false)
 	f.db.spoil(model.DefaultControlPlane, false)
-	time.Sleep(time.Minute) // virtual; a view that fails tries again each five seconds
+	time.Sleep(time.Minute) // virtual; a view that fails tries again every five seconds
 	for _, node := range []string{"shop.web-1", nodeA} {
 		f.connect(node)
 		if set := f.snaps.Get(node); set == nil || set.Len(resource.Listener) == 0 {
@@ -224,8 +224,8 @@ func nothingEmptyIsPublished(t *testing.T) {
 	}
 }
 
-// 5,000 proxies that connect at once cost one class: what they share is made once,
-// and nobody waits for another.
+// 5,000 proxies that connect at once cost one class: what they share is made once, and no
+// proxy waits for another.
 func TestFiveThousandProxiesAtOnce(t *testing.T) {
 	const proxies = 5000
 	f := startFleet(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// slow is a planner of which the plans wait.
+// slow is a planner whose plans wait until end is closed.
 type slow struct {
 	sidecarPlanner
 	end chan struct{}
@@ -21,9 +21,9 @@ func (s slow) Plan() map[string]*resource.Set {
 	return s.sidecarPlanner.Plan()
 }
 
-// A write of a control plane is settled when the meshes that look at it have taken it,
-// and not when they show a revision that is newer: while the view of the control plane
-// fails, it bounds nobody, and a look that begins in between may find an old state.
+// A write of a control plane is settled when the meshes that look at it have taken it. A
+// newer revision of the mesh is not enough: a control plane whose view fails does not bound
+// the mesh, and a look that begins in the meantime may find an old state.
 func TestMeshHasTakenWhatItLooksAt(t *testing.T) {
 	for name, looks := range map[string]bool{"that looks": true, "of which a proxy begins to look": false} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestMeshHasTakenWhatItLooksAt(t *testing.T) {
 				if looks {
 					b.connect("m.web-1")
 				}
-				synctest.Wait() // the control plane was read once: what nobody has ever read is no failure of a view
+				synctest.Wait() // the control plane was read once: only then its view can fail
 				b.rows.spoil(model.DefaultControlPlane, true)
 				rev := b.put(gatewaykinds.Plugins, model.DefaultControlPlane, outsidePlugin, &gatewaykinds.Plugin{
 					Name: gatewaykinds.PluginOAuth2, Enabled: false, Config: []byte(`{"auth_header_name":"authorization","global_credentials":true}`),

@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// A planner that panics while it tells what it could not make ends nothing: what it has
-// planned is published, the failure shows at the proxies that it is about, and once it is
-// mended nobody has to write anything.
+// A planner that panics while it lists its failures does not stop the mesh. What it has
+// planned is published, and the failure is listed at the affected proxies. Once the cause
+// is fixed, the list recovers without a write.
 func TestPlannerThatPanicsWhileItTells(t *testing.T) {
 	for call, both := range map[string]bool{"failures of web-1": false, "unserved": true} {
 		t.Run(call, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestPlannerThatPanicsWhileItTells(t *testing.T) {
 	}
 }
 
-// A proxy that joins while all planners panic at its first list is let in, and what it
-// lacks is told as soon as it can be.
+// A proxy that joins while every planner panics in Failures is admitted. Its failures are
+// listed as soon as the planner can list them.
 func TestPlannerThatPanicsWhenAProxyJoins(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.fails("failures of web-1")
@@ -64,7 +64,7 @@ func TestPlannerThatPanicsWhenAProxyJoins(t *testing.T) {
 	})
 }
 
-// nothing is a planner that has no set for anybody.
+// nothing is a planner that has no set for any proxy.
 type nothing struct{ sickPlanner }
 
 func (n nothing) Plan() map[string]*resource.Set {
@@ -73,7 +73,7 @@ func (n nothing) Plan() map[string]*resource.Set {
 	return sets
 }
 
-// What a proxy waits for is asked of the planner, too.
+// The planner may also panic when it is asked what a proxy waits for.
 func TestPlannerThatPanicsWhileItSaysWhatAProxyAwaits(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("sick.web-2")

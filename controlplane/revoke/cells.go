@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// what says what stands under a key.
+// what tells what a key holds.
 type what uint8
 
 const (
@@ -22,27 +22,28 @@ const (
 	isMembers
 )
 
-// cell is one key to write.
+// cell is one key to write and its value.
 type cell struct {
 	is    what
 	key   string
 	value []byte
-	// expires is when it may go, in milliseconds of Unix time; 0 is never.
+	// expires is when the key may be removed, in milliseconds of Unix time; 0 is never.
 	expires int64
 }
 
-// guards reports whether a cell must not be dropped lightly.
+// guards reports whether a cell is a tombstone or a floor. A full cache evicts records
+// first.
 func (c *cell) guards() bool { return c.is != isRecord }
 
-// storeTimeout bounds how long reads of the store for one batch of writes may begin.
-// Without them a floor might go back, so a batch whose reads cannot begin is not written,
-// and Redis is put in order again. One that has begun is not broken off, and what it
-// says counts: to read it once more would take as long. It leaves a caller time for
-// Redis and for filters that are there.
+// storeTimeout bounds the time in which reads of the store for one batch may begin. Without
+// these reads a floor might be lowered. So if they cannot begin in time, the batch is not
+// written, and Redis is put in order again. A read that has begun is not cancelled and its
+// result counts: reading again would take as long. The limit leaves a caller time for Redis
+// and for connected filters.
 const storeTimeout = 2 * time.Second
 
-// publish writes a batch, then the clock with the position that it will have, and
-// reports whether Redis holds everything up to there. The caller holds turn.
+// publish writes a batch, and then the clock with the position that the batch will get. It
+// reports whether Redis holds everything up to that position. The caller holds turn.
 func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 	if k == nil {
 		return true
@@ -69,7 +70,7 @@ func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 	return false
 }
 
-// writeEntries is publish without the clock, for the keeper itself.
+// writeEntries does what publish does, without the clock. The keeper itself uses it.
 func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 	cells, err := k.cellsOf(ctx, entries)
 	if err != nil {
@@ -80,8 +81,8 @@ func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 	return k.write(ctx, cells)
 }
 
-// cellSet is what is to be written, in its order; of several cells of one key the last
-// one counts.
+// cellSet is an ordered list of cells to write. Of several cells with one key the last one
+// counts.
 type cellSet struct {
 	cells []cell
 	at    map[string]int
@@ -96,7 +97,8 @@ func (s *cellSet) add(c cell) {
 	s.cells = append(s.cells, c)
 }
 
-// addRecord adds a record with its floors, none of which lowers one that is there.
+// addRecord adds a record with its floors. It keeps a floor that is already there if it is
+// higher.
 func (s *cellSet) addRecord(own []cell) {
 	for _, c := range own {
 		if i, ok := s.at[c.key]; c.is == isFloor && ok && !newer(c.value, s.cells[i].value) {
@@ -106,10 +108,10 @@ func (s *cellSet) addRecord(own []cell) {
 	}
 }
 
-// cellsOf returns what entries write. A token that is there gets its record, if there
-// is nobody who could write an older one: turn is held, or Redis is not in order. What
-// is read from the store has a time of its own: Redis is not to blame for a store that
-// is slow.
+// cellsOf returns the cells that entries write. An entry whose token still exists also
+// writes the record of the token. This is safe because no other writer can write an older
+// record: the caller holds turn, or Redis is not in order. Reads of the store have their
+// own timeout, so that a slow store does not count as a failure of Redis.
 func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -136,8 +138,8 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 			there = append(there, refill{scope: e.scope, token: e.inv.Token})
 		}
 	}
-	// A record that is not there in time leaves the tombstone, which is right, too, but
-	// may have come over a good record: it is owed.
+	// If a record could not be read in time, only its tombstone is written. That is
+	// correct, but the tombstone may replace a good record, so the record is written later.
 	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, set.addRecord)
 	k.owe(slices.Concat(late, failed)...)
 	return set.cells, nil
@@ -193,7 +195,8 @@ func (k *keeper) newest(ctx context.Context, entries []entry) (floors map[string
 	})
 }
 
-// renew takes over what a later commit says of a token, but for the revision.
+// renew copies from the stored tombstone what a later commit says about a token, except for
+// the revision.
 func (e *entry) renew(tx store.Reader) error {
 	if e.again {
 		return nil
@@ -209,7 +212,8 @@ func (e *entry) renew(tx store.Reader) error {
 	return err
 }
 
-// floorKey is where the floor of an owner stands; owner is false for a token.
+// floorKey returns the key of an owner's floor. owner is false if the entry is about a
+// token.
 func (e *entry) floorKey() (key string, owner bool) {
 	switch e.inv.Subject {
 	case contract.SubjectCredential:
@@ -221,17 +225,17 @@ func (e *entry) floorKey() (key string, owner bool) {
 	return "", false
 }
 
-// newer reports whether a floor is above another.
+// newer reports whether floor a is above floor b.
 func newer(a, b []byte) bool {
 	x, _ := contract.ParseFloor(a) // both were encoded here
 	y, _ := contract.ParseFloor(b)
 	return x.Revision > y.Revision
 }
 
-// recordCells reads a token from the store, and returns its record with the floors
-// of its owners; nothing if there is no such token. The floors are read after the
-// record, so they are never too low for it. The caller makes sure that no revocation
-// is written between this and the writing of the cells.
+// recordCells reads a token from the store and returns its record with the floors of its
+// owners. It returns nothing if there is no such token. The floors are read after the
+// record, so they are never too low for it. The caller makes sure that no revocation is
+// written between this call and the writing of the cells.
 func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 	if q.members {
 		var c cell
@@ -254,7 +258,7 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 	}
 	data, err := k.r.signer.sign(&own, q.token)
 	if err != nil {
-		return nil, fmt.Errorf("sign record: %w: %w", store.ErrUnreadable, err) // what it is made of does not fit
+		return nil, fmt.Errorf("sign record: %w: %w", store.ErrUnreadable, err) // the row holds values that do not fit into a record
 	}
 	expires := own.Until
 	if own.Expires != 0 {
@@ -304,9 +308,9 @@ func floorOf(tx store.Reader, row string) (uint64, error) {
 	return 0, err
 }
 
-// writeClock writes that Redis holds everything up to a position. It sees what it
-// replaces: a Redis that was emptied, or went back, a moment ago would look as it should
-// from then on.
+// writeClock records in Redis that it holds everything up to a position. It checks the
+// clock that it replaces. Without this check, a Redis that was emptied or went back a
+// moment ago would look correct from then on.
 func (k *keeper) writeClock(ctx context.Context, at contract.Position) error {
 	k.mu.Lock()
 	c := contract.Clock{Epoch: k.stored.Epoch, Log: k.r.history.id, Position: at, Revision: k.r.o.Store.Revision()}

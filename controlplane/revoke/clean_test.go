@@ -8,8 +8,8 @@ import (
 )
 
 // TestStopDuringARefill: an orderly end waits for the records that are being written.
-// Broken off, they could be carried out later, and the next control plane would void
-// everything in Redis although nothing has gone wrong.
+// Cancelled writes could be carried out later, and the next control plane would void
+// everything in Redis without need.
 func TestStopDuringARefill(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		w.mint("a", false)

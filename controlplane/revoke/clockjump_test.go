@@ -41,15 +41,15 @@ func (w *world) openStore() store.Store {
 	if w.fresh {
 		return s
 	}
-	// A process without Redis has let nobody in.
+	// A process without Redis has admitted no filter.
 	if err := writeEpoch(w.t.Context(), s, Epoch{Log: "former", Told: true, Within: true, Clean: true}); err != nil {
 		w.t.Fatal(err)
 	}
 	return s
 }
 
-// openFile opens the database for a process, as the control plane does. What has ended by
-// its clock is removed a moment later, for good.
+// openFile opens the database for a process, as the control plane does. Rows that have
+// expired by its clock are removed for good a moment later.
 func (w *world) openFile() store.Store {
 	w.t.Helper()
 	keys, err := seal.New(make([]byte, seal.RootSize))
@@ -67,8 +67,8 @@ func (w *world) openFile() store.Store {
 	return s
 }
 
-// nextClock is that of a process which begins. One that follows another opens its
-// database anew.
+// nextClock sets the clock of a process that starts. A process that follows another one
+// opens its database anew.
 func (w *world) nextClock() {
 	if w.wall == nil {
 		return
@@ -84,8 +84,8 @@ func (w *world) nextClock() {
 	w.source.store = w.store
 }
 
-// memoryDir is a directory in memory where there is such a thing: each commit waits for
-// its disk.
+// memoryDir returns a directory in memory if the system has one, because each commit waits
+// for its disk.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "revoke-")
@@ -96,19 +96,20 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// jumping is a world with a wall clock that is set. What is revoked there with success
-// must not be accepted by whoever reads Redis with a right clock and knows nothing else.
+// jumping is a world whose wall clock the test sets. A token that was revoked there with
+// success must not be accepted by a filter that reads Redis with a correct clock and knows
+// nothing else.
 type jumping struct {
 	*world
 	redis *scripted
-	// trusts are all that filters were ever told.
+	// trusts are all trusts that filters were ever told.
 	trusts []contract.Trust
-	// sure is the revision of the newest revocation with success.
+	// sure is the revision of the newest successful revocation of each token.
 	sure map[string]uint64
-	// wrong is the first token that was accepted by an old record.
+	// wrong reports the first token that was accepted because of an old record.
 	wrong error
-	// tried and made count revocations, and those that were answered with success: of
-	// others nothing is promised, so nothing is found.
+	// tried counts revocations. made counts those that succeeded. Nothing is promised of
+	// the others, so they cannot reveal a defect.
 	tried, made int
 }
 
@@ -126,9 +127,9 @@ func jumps(t *testing.T, naive bool, fn func(j *jumping)) {
 	})
 }
 
-// naive has a process that takes its clock at its word forget everything else, too, that
-// tells it of a clock which was wrong: when records end that it has written, and, between
-// two processes, what the time was.
+// naive makes a process that trusts its clock blindly forget everything else that could
+// reveal a wrong clock: when its records end, and, between two processes, what the time
+// was.
 func (j *jumping) naive(between bool) {
 	if !j.wall.AtItsWord {
 		return
@@ -147,7 +148,7 @@ func (j *jumping) naive(between bool) {
 	}
 }
 
-// rest lets everything come to its end that is under way.
+// rest lets everything in progress end.
 func (j *jumping) rest() {
 	for range 3 {
 		time.Sleep(watchEvery)
@@ -160,7 +161,7 @@ func (j *jumping) rest() {
 	}
 }
 
-// use has the record of a token in Redis, with the floors of its owners.
+// use puts the record of a token into Redis, with the floors of its owners.
 func (j *jumping) use(value string) {
 	j.r.Refill(scope, contract.HashToken([]byte(value)))
 	j.rest()
@@ -187,7 +188,7 @@ func (j *jumping) revoke(how func(store.Tx) error, values ...string) error {
 
 func (j *jumping) touchApp() func(store.Tx) error { return j.touch(gateway.Applications, j.app) }
 
-// restart ends the process in good order and begins another one.
+// restart ends the process in good order and starts another one.
 func (j *jumping) restart(off time.Duration) {
 	j.close(j.r)
 	j.naive(true)
@@ -196,7 +197,7 @@ func (j *jumping) restart(off time.Duration) {
 	j.rest()
 }
 
-// accepted says what is wrong: a token that is accepted by an old record.
+// accepted returns an error if a token is accepted because of an old record.
 func (j *jumping) accepted() error {
 	for v, revision := range j.sure {
 		for _, trust := range j.trusts {
@@ -211,8 +212,7 @@ func (j *jumping) accepted() error {
 	return nil
 }
 
-// A wall clock that jumps, in one way or another, makes nobody forget a revocation too
-// early.
+// A wall clock that jumps in any way makes no process forget a revocation too early.
 func TestClockThatJumpsRevivesNothing(t *testing.T) {
 	t.Parallel()
 	for name, play := range map[string]func(j *jumping){
@@ -347,7 +347,7 @@ func TestClockThatJumpsRevivesNothing(t *testing.T) {
 	}
 }
 
-// revoked is revoke where it succeeds.
+// revoked calls revoke, which must succeed.
 func (j *jumping) revoked(how func(store.Tx) error, values ...string) {
 	j.t.Helper()
 	if err := j.revoke(how, values...); err != nil {
@@ -355,8 +355,8 @@ func (j *jumping) revoked(how func(store.Tx) error, values ...string) {
 	}
 }
 
-// sleep lets a time pass in which nothing happens. Redis is looked at each minute
-// meanwhile, and each second towards the end.
+// sleep lets time pass in which nothing happens. Meanwhile Redis is checked once a minute,
+// and once a second towards the end.
 func (j *jumping) sleep(d time.Duration) {
 	const seldom = time.Minute
 	if d > 2*seldom {
@@ -388,7 +388,8 @@ func TestClockThatJumpsVoidsNothing(t *testing.T) {
 	}
 }
 
-// What ends by a clock that is ahead is revoked all the same: filters have it by theirs.
+// A token that expires by a clock that is ahead is revoked all the same, because filters
+// still accept it by their clocks.
 func TestWhatIsOverByAClockThatIsAheadIsRevoked(t *testing.T) {
 	for _, naive := range []bool{true, false} {
 		jumps(t, naive, func(j *jumping) {
@@ -411,8 +412,8 @@ func TestWhatIsOverByAClockThatIsAheadIsRevoked(t *testing.T) {
 	}
 }
 
-// A filter that may believe a former server is waited for as long as it does, wherever
-// the clock is, also when it is there when a process begins.
+// A filter that may believe a former server is waited for as long as it may, wherever the
+// clock is, even if it is connected when a process starts.
 func TestClockThatJumpsForgetsNoFilter(t *testing.T) {
 	for _, restart := range []bool{true, false} {
 		t.Run(fmt.Sprintf("between two processes %v", restart), func(t *testing.T) {
@@ -435,8 +436,8 @@ func TestClockThatJumpsForgetsNoFilter(t *testing.T) {
 	}
 }
 
-// Where the clock of Redis is far behind, a record ends by that one: the clock of the
-// control plane may be ahead since it began.
+// If the clock of Redis is far behind, a record ends by that clock, because the clock of
+// the control plane may have been ahead since it started.
 func TestRecordsEndByTheEarlierClock(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		-2 * day: 0, -time.Minute: 2 * day, 2 * day: 2 * day,
@@ -475,9 +476,10 @@ func (a otherwise) identify(ctx context.Context) ([]redisconn.Server, error) {
 
 var errFound = errors.New("found")
 
-// jumpsAtRandom plays an order of jumps, also between two processes, of revocations, uses
-// and restarts, with a Redis that is away at times. The clock is never ahead for a whole
-// window. It returns how many revocations were tried and made.
+// jumpsAtRandom plays a random order of clock jumps (also between two processes),
+// revocations, uses and restarts, with a Redis that is away at times. The clock is never
+// ahead for a whole window. It returns how many revocations were tried and how many
+// succeeded.
 func jumpsAtRandom(t *testing.T, rt *rapid.T, naive bool) (tried, made int, failure error) {
 	type event struct{ Kind, Span int }
 	events := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
@@ -492,7 +494,7 @@ func jumpsAtRandom(t *testing.T, rt *rapid.T, naive bool) (tried, made int, fail
 		wrong, passed := time.Duration(0), time.Duration(0)
 		for i, e := range events {
 			v, span := tokens[e.Span%3], time.Duration(e.Span)*time.Hour
-			if e.Span < 9 { // hours cost the test time
+			if e.Span < 9 { // playing hours is slow
 				span = time.Duration(e.Span) * time.Minute
 			}
 			switch e.Kind {
@@ -536,9 +538,9 @@ func jumpsAtRandom(t *testing.T, rt *rapid.T, naive bool) (tried, made int, fail
 	return tried, made, failure
 }
 
-// TestNothingRevivesWhereverTheClockIs: whatever the wall clock of the control plane is
-// set to, and when, between revocations, uses, restarts and the passing of hours, no
-// record from before a revocation that was answered with success is accepted.
+// TestNothingRevivesWhereverTheClockIs: whatever the wall clock of the control plane is set
+// to, and when, between revocations, uses, restarts and the passing of hours, no record
+// from before a successful revocation is accepted.
 func TestNothingRevivesWhereverTheClockIs(t *testing.T) {
 	tried, made := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -547,13 +549,14 @@ func TestNothingRevivesWhereverTheClockIs(t *testing.T) {
 			rt.Fatal(failure)
 		}
 	})
-	// Redis is in order and nobody is away, wherever the clock is.
+	// Redis is in order and no filter is away, wherever the clock is, so revocations must
+	// succeed.
 	if made == 0 || made < tried*9/10 {
 		t.Errorf("%d of %d revocations succeeded: nothing is promised of the others", made, tried)
 	}
 }
 
-// The property finds a control plane that takes its clock at its word.
+// The property detects a control plane that trusts its clock blindly.
 func TestClockTakenAtItsWordIsFound(t *testing.T) {
 	gen := rapid.Custom(func(rt *rapid.T) error {
 		if _, _, err := jumpsAtRandom(t, rt, true); err != nil {

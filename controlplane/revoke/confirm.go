@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// patience bounds how long a caller waits: the writes to Redis, one lease, and
-	// a margin.
+	// patience bounds how long a caller waits: the writes to Redis, one lease, and a
+	// margin.
 	patience = 4 * time.Second
-	// maxNamed bounds the gateways that a text names.
+	// maxNamed bounds the gateways that an error text names.
 	maxNamed = 5
 )
 
-// pending is a write that has begun. done is closed when it has a position in the
-// log, or has none to get.
+// pending is a write that has begun. done is closed when it has a position in the log, or
+// will not get one.
 type pending struct{ done chan struct{} }
 
-// Begin is called before a transaction that may revoke, so that whoever finds its
-// effect before it is published knows that there is something to wait for; see
-// [Revoker.Settle]. Exactly one of the results is called: publish with the commit,
-// or abandon when there is none; neither where it is not known whether the transaction
-// was committed ([store.ErrUndecided]): what finds its work done by that is answered
-// Unavailable.
+// Begin is called before a transaction that may revoke. A client that finds the effect of
+// the transaction before it is published then knows that there is something to wait for;
+// see [Revoker.Settle]. The caller calls exactly one of the results: publish with the
+// commit, or abandon if there is no commit. If it is unknown whether the transaction was
+// committed ([store.ErrUndecided]), the caller calls neither; clients that find the change
+// already made are then answered Unavailable.
 //
-// publish returns once no filter answers from the state before the commit. A fault
-// of code Unavailable says that this cannot be claimed; the commit stands, and the
-// work goes on. A commit that revokes nothing is never an error.
+// publish returns once no filter answers from the state before the commit. If this cannot
+// be confirmed, it fails with a fault of code Unavailable. The commit is valid all the
+// same, and publication continues. A commit that revokes nothing never fails.
 func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, abandon func()) {
 	w := &pending{done: make(chan struct{})}
 	r.mu.Lock()
@@ -57,9 +57,10 @@ func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, ab
 	}, abandon
 }
 
-// stopped is the answer to a commit that is not published any more. The next
-// process does that before it serves anybody. Whoever waits for this one gets no
-// better answer, so what revokes is not over.
+// stopped answers a commit that this process does not publish any more. The next process
+// publishes it before it serves any request. If the commit revokes something, its write
+// stays open, because clients that wait for it cannot get a better answer from this
+// process.
 func (r *Revoker) stopped(c store.Commit, over func()) error {
 	if _, revokes, _ := r.published(c); revokes {
 		return notYet(stopping)
@@ -104,13 +105,13 @@ func (r *Revoker) count(err error) {
 	}
 }
 
-// await waits for everything that confirms a publication.
+// await waits until a publication is confirmed.
 func (r *Revoker) await(ctx context.Context, p *publication, over func()) error {
 	select {
 	case <-p.queued:
 		over()
 	case <-ctx.Done():
-		// It is not over for whoever comes next, until it has its position.
+		// Later callers must still wait for the write until it has its position.
 		r.calls.after(p.queued, over)
 		return notYet("it is still being written to Redis")
 	case <-r.ctx.Done():
@@ -128,7 +129,7 @@ func (r *Revoker) await(ctx context.Context, p *publication, over func()) error 
 	return r.reached(ctx, p.at)
 }
 
-// applied waits until no filter answers from memory from the state before a round.
+// applied waits until no filter answers from memory with the state before a round.
 func (r *Revoker) applied(ctx context.Context, d *round) error {
 	select {
 	case <-d.done:
@@ -143,8 +144,7 @@ func (r *Revoker) applied(ctx context.Context, d *round) error {
 	return nil
 }
 
-// firstLease waits until no filter can hold a lease from a predecessor of this
-// process.
+// firstLease waits until no filter can hold a lease from a predecessor of this process.
 func (r *Revoker) firstLease(ctx context.Context) error {
 	if !r.alone && !r.wait(ctx, nil, r.started.Add(contract.Lease)) {
 		return notYet("gateways may still hold a lease that this control plane's predecessor gave")
@@ -152,8 +152,8 @@ func (r *Revoker) firstLease(ctx context.Context) error {
 	return nil
 }
 
-// wait returns true when done is closed or the time has come, false when ctx or
-// the Revoker has ended before.
+// wait returns true when done is closed or the time until is reached, and false when ctx or
+// the Revoker ends first.
 func (r *Revoker) wait(ctx context.Context, done <-chan struct{}, until time.Time) bool {
 	left := time.Until(until)
 	if left <= 0 {
@@ -197,8 +197,8 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
 	}
 }
 
-// notApplied names the nodes that have neither acknowledged a round nor lost
-// their lease.
+// notApplied returns an error that names the nodes that have neither acknowledged a round
+// nor lost their lease.
 func (r *Revoker) notApplied(d *round) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +209,8 @@ func (r *Revoker) notApplied(d *round) error {
 	return notYet("it was not confirmed in time by " + named(nodes))
 }
 
-// notReached names the nodes that may read Redis and do not know better.
+// notReached returns an error that names the nodes that may still read an old state from
+// Redis.
 func (r *Revoker) notReached(at contract.Position) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +237,7 @@ func (r *Revoker) notReached(at contract.Position) error {
 	return notYet(fmt.Sprintf(why, len(nodes), len(r.known), named(nodes)))
 }
 
-// named lists nodes, each once and not too many.
+// named lists nodes without duplicates, at most maxNamed of them.
 func named(nodes []string) string {
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)

@@ -7,9 +7,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What a filter has applied settles who waits for its memory, what is on its disk
-// who waits for that: a disk that stalls fails no revocation that Redis holds, and
-// no resumed link makes up for it.
+// A filter's confirmation of its memory and of its disk are separate. A disk that stalls
+// fails no revocation that Redis holds, and a resumed link does not replace the
+// confirmation of the disk.
 func TestMemoryAndDiskAreConfirmedApart(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second := w.mint("a", false), w.mint("b", false)

@@ -17,21 +17,21 @@ import (
 // maxEndedBody bounds the body of a POST to [contract.EndedPath].
 const maxEndedBody = 4 << 10
 
-// process is the form of a name that an agent gives an Envoy.
+// process is the format of the names that agents give to Envoy processes.
 var process = regexp.MustCompile(`^[A-Za-z0-9]{26}$`)
 
-// errNoSuccessor says that a filter which runs no more may have left to another one
-// what it believed.
+// errNoSuccessor says that the next filter process, which may have inherited what an ended
+// filter believed, is not known yet.
 var errNoSuccessor = errors.New("no filter of the process that follows is known")
 
-// Ended forgets the filters of a node whose processes run no more: nobody waits
-// for what they confirm. It returns when that would survive a restart.
+// Ended forgets the filters of a node whose processes have ended, so that no revocation
+// waits for their confirmation. It returns when this would survive a restart.
 //
-// What such a filter believed of Redis is in a file, with which the next one of its
-// run directory starts. So unless the file is gone, a filter is forgotten only once
-// one of the process that was started next is known, which then counts for what the
-// file said. No other filter of the node will do: there may be two run directories of
-// one node, on two hosts.
+// What such a filter believed about Redis is in a file in its run directory, and the next
+// filter of that directory starts with it. So unless the file is gone, a filter is
+// forgotten only once a filter of the process that was started next is known. That filter
+// then counts for what the file said. Another filter of the node is not enough: one node
+// may have two run directories, on two hosts.
 func (r *Revoker) Ended(node Node, ended contract.Ended) error {
 	of := func(name string) bool {
 		p, ok := processOf(name, node)
@@ -40,8 +40,8 @@ func (r *Revoker) Ended(node Node, ended contract.Ended) error {
 	r.mu.Lock()
 	for l := range r.links {
 		if of(l.called()) {
-			l.lease = time.Time{}  // nobody is there to answer
-			l.settle(r.history.at) // what it believed is on its disk all the same
+			l.lease = time.Time{}  // no process is left to answer
+			l.settle(r.history.at) // this is about its memory; what it believed is still on its disk
 			l.end()
 		}
 	}
@@ -64,7 +64,7 @@ func (r *Revoker) Ended(node Node, ended contract.Ended) error {
 	return nil
 }
 
-// knows reports whether a filter of a process counts: it was welcomed, and is not
+// knows reports whether a filter of a process counts, that is, it was welcomed and is not
 // forgotten. mu is held.
 func (r *Revoker) knows(node Node, process string) bool {
 	for name, k := range r.known {
@@ -75,16 +75,16 @@ func (r *Revoker) knows(node Node, process string) bool {
 	return false
 }
 
-// processOf is the process of a known filter, if it is one of a node and an agent has
-// named it.
+// processOf returns the process of a known filter. ok is false unless the filter belongs to
+// the node and its name contains a process that an agent has named.
 func processOf(name string, node Node) (string, bool) {
 	instance, id, _ := strings.Cut(name, others)
 	p, _, named := strings.Cut(instance, ".")
 	return p, named && p != "" && id == node.ID
 }
 
-// ServeEnded answers a POST of [contract.Ended] with the token of the node: 204
-// when its filters are forgotten, 425 when that is too early.
+// ServeEnded answers a POST of [contract.Ended] with the token of the node. It answers 204
+// when the filters are forgotten, and 425 when that is too early.
 func (r *Revoker) ServeEnded(w http.ResponseWriter, req *http.Request) {
 	node, ok := r.authenticate(w, req)
 	if !ok {

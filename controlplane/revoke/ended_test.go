@@ -8,14 +8,14 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What a filter believed stays on its disk when its process dies. Only the process
-// that was started with that disk stands for it: not another filter of the node, which
-// may run on another host, nor one of another node.
+// What a filter believed stays on its disk when its process dies. Only the process that was
+// started with that disk replaces it. Another filter of the node does not, because it may
+// run on another host, and neither does a filter of another node.
 func TestEndedNeedsItsSuccessor(t *testing.T) {
 	dead, heir, other := strings.Repeat("A", 26), strings.Repeat("B", 26), strings.Repeat("C", 26)
 	for name, tt := range map[string]struct {
 		linked    map[string]string // instances by node
-		cut       bool              // the links of those have ended since
+		cut       bool              // these links have ended since
 		successor string
 		forgotten bool
 	}{
@@ -51,8 +51,8 @@ func TestEndedNeedsItsSuccessor(t *testing.T) {
 	}
 }
 
-// The successor of a filter may have died itself, before it was linked or after: the
-// last one of the run directory stands for all.
+// The successor of a filter may itself have died, before or after it was linked. The last
+// process of the run directory replaces all of them.
 func TestEndedOneAfterAnother(t *testing.T) {
 	first, second, third := strings.Repeat("A", 26), strings.Repeat("B", 26), strings.Repeat("C", 26)
 	for name, linked := range map[string][]string{"it was never linked": {first}, "it was linked": {first, second}} {
@@ -76,8 +76,8 @@ func TestEndedOneAfterAnother(t *testing.T) {
 	}
 }
 
-// An Envoy without a filter has nothing that anybody counts on: its agent need not
-// say again and again that it has ended.
+// No revocation depends on an Envoy without a filter, so its agent need not report again
+// and again that it has ended.
 func TestEndedWithoutFilter(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		ended := contract.Ended{Processes: []string{strings.Repeat("A", 26)}, Successor: strings.Repeat("B", 26)}
@@ -87,8 +87,8 @@ func TestEndedWithoutFilter(t *testing.T) {
 	})
 }
 
-// That its control plane was restarted changes nothing: it knows the successor from
-// its store, and counts on it.
+// A restart of the control plane changes nothing: it knows the successor from its store and
+// counts it.
 func TestEndedAfterRestart(t *testing.T) {
 	dead, heir := strings.Repeat("A", 26), strings.Repeat("B", 26)
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {

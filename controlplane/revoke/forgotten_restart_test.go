@@ -7,8 +7,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What the first process on a store does not know its successors do not know either,
-// however that one has ended: nothing is confirmed before Redis was put in order once.
+// Filters that the first process on a store does not know are not known to its successors
+// either, however the first process ended. Nothing is confirmed before Redis was put in
+// order once.
 func TestWhoIsForgottenIsSoAfterARestart(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"clean": func(w *world) { w.close(w.r) },
@@ -47,14 +48,14 @@ func TestWhoIsForgottenIsSoAfterARestart(t *testing.T) {
 	}
 }
 
-// A filter that was first linked after the backup reads Redis, and nobody remembers it.
+// A filter that was first linked after the backup reads Redis, but is not remembered.
 func TestRestoredStoreWaitsForRedis(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		jumps(t, false, func(j *jumping) {
 			j.redis.be(gone)
 			j.restored(0, 0, nil)
 			if restart {
-				j.redis.be(full) // the epoch is decided, and not written
+				j.redis.be(full) // the epoch is decided, but not written
 				j.rest()
 				j.close(j.r)
 				j.redis.be(gone)
@@ -71,7 +72,8 @@ func TestRestoredStoreWaitsForRedis(t *testing.T) {
 	}
 }
 
-// A process without Redis keeps for the next one with it that nobody is remembered.
+// A process without Redis keeps for the next process with Redis that filters were
+// forgotten.
 func TestWhoIsForgottenIsSoAfterAProcessWithoutRedis(t *testing.T) {
 	forgetful(t, func() remote { return nil }, true, func(w *world) {
 		redis := w.reopenAway()
@@ -91,7 +93,7 @@ func TestWhoIsForgottenIsSoAfterAProcessWithoutRedis(t *testing.T) {
 	})
 }
 
-// When a day has passed those who wait hear of it, and nothing stays unconfirmed.
+// After a day, waiting callers are told and nothing stays unconfirmed.
 func TestWaitForTheForgottenEnds(t *testing.T) {
 	forgetful(t, func() remote { return inMood(gone) }, true, func(w *world) {
 		if n := w.r.Stats().Pending; n != 1 {
@@ -104,8 +106,8 @@ func TestWaitForTheForgottenEnds(t *testing.T) {
 	})
 }
 
-// A clock that jumped while no Redis was used is not forgotten when it is used again:
-// what is hidden may be accepted by records that are there still.
+// A clock jump while no Redis was used is remembered until Redis is used again: records
+// that are still there may be accepted although their revocations are hidden.
 func TestGapBeforeAProcessWithoutRedis(t *testing.T) {
 	for name, between := range map[string]func(j *jumping){
 		"that ended":       func(j *jumping) { j.close(j.r) },
@@ -138,7 +140,7 @@ func TestGapBeforeAProcessWithoutRedis(t *testing.T) {
 	}
 }
 
-// A gap is not forgotten either by a process that drew an epoch and could not write it.
+// A process that drew an epoch but could not write it does not clear the gap either.
 func TestGapBeforeAProcessThatCouldNotWrite(t *testing.T) {
 	jumps(t, false, func(j *jumping) {
 		j.revokeUnheard()
@@ -154,8 +156,8 @@ func TestGapBeforeAProcessThatCouldNotWrite(t *testing.T) {
 	})
 }
 
-// Records of a clock that was ahead end later than anything that is remembered, also for
-// those that come after a process without Redis.
+// Records of a clock that was ahead end later than anything that is remembered. This also
+// holds for the processes after a process without Redis.
 func TestRecordsThatOutliveAProcessWithoutRedis(t *testing.T) {
 	for _, end := range []func(j *jumping){func(j *jumping) { j.close(j.r) }, func(j *jumping) { j.crash() }} {
 		jumps(t, false, func(j *jumping) {
@@ -179,7 +181,7 @@ func TestRecordsThatOutliveAProcessWithoutRedis(t *testing.T) {
 	}
 }
 
-// reopenAway ends the process, and begins one that is given a Redis which is away.
+// reopenAway ends the process and starts another one whose Redis is away.
 func (w *world) reopenAway() *scripted {
 	w.close(w.r)
 	redis := inMood(gone)
@@ -188,8 +190,8 @@ func (w *world) reopenAway() *scripted {
 	return redis
 }
 
-// revokeUnheard revokes a token in use: its revocation reaches neither Redis, which is
-// away from now on, nor the filter that has let it in.
+// revokeUnheard revokes a token in use. The revocation reaches neither Redis, which is away
+// from now on, nor the filter that has accepted the token.
 func (j *jumping) revokeUnheard() {
 	token := j.mint("a", false)
 	j.use("a")

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// forgetful plays a control plane that begins with an empty store, as after another
-// process of which nothing is remembered.
+// forgetful runs a control plane that starts with an empty store, as after another process
+// of which nothing is remembered.
 func forgetful(t *testing.T, redis func() remote, forgotten bool, fn func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,9 +28,9 @@ func forgetful(t *testing.T, redis func() remote, forgotten bool, fn func(w *wor
 	})
 }
 
-// A filter that a process on a store in memory has let in may hold a lease when the next
-// process begins, which knows nobody: neither a revocation nor "already gone" is answered
-// before that lease is over. A new store that keeps what it knows has nobody to wait for.
+// A process with a store in memory may have given a filter a lease, and the next process
+// knows no filter. Neither a revocation nor "already gone" is answered before that lease
+// has ended. A new store that persists does not have to wait.
 func TestStoreInMemoryWaitsForTheFirstLease(t *testing.T) {
 	for name, redis := range map[string]func() remote{
 		"with redis": func() remote { return newScripted("run-1") },
@@ -53,7 +53,7 @@ func TestStoreInMemoryWaitsForTheFirstLease(t *testing.T) {
 					if err := <-gone; err != nil || time.Since(begun) != want {
 						t.Errorf("already gone is answered with %v after %v, want %v", err, time.Since(begun), want)
 					}
-					// Later nothing is waited for.
+					// Later there is nothing to wait for.
 					begun = time.Now()
 					if err := w.write(w.touch(gateway.Applications, w.app)); err != nil || time.Since(begun) != 0 {
 						t.Errorf("later: %v after %v", err, time.Since(begun))
@@ -64,9 +64,9 @@ func TestStoreInMemoryWaitsForTheFirstLease(t *testing.T) {
 	}
 }
 
-// A filter that nobody remembers may read Redis by what the process before told it. It
-// stops when Redis is put in order, under another epoch. Until then nothing is confirmed,
-// for as long as such a filter believes what it was told.
+// A filter that is not remembered may read Redis according to what the former process told
+// it. It stops when Redis is put in order under another epoch. Until then nothing is
+// confirmed, for as long as such a filter believes what it was told.
 func TestStoreInMemoryWaitsForRedis(t *testing.T) {
 	var redis *scripted
 	away := func() remote {

@@ -8,26 +8,28 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What filters were told of Redis before this process, if it does not know it or has no
-// use for it. A filter goes on believing that until it hears otherwise.
+// This file handles what filters were told about Redis before this process, if this process
+// does not know it or uses no Redis. A filter keeps believing what it was told until it
+// hears otherwise.
 
-// recall finds out what a predecessor may have told filters that nobody would take back
-// else. mu need not be held yet.
+// recall finds out what a predecessor may have told filters that nothing else would
+// withdraw. It may be called without mu before the Revoker is used.
 func (r *Revoker) recall() {
 	r.strangers = r.before.Forgotten
 	if r.keeper != nil {
 		return
 	}
 	if r.former = r.before.Epoch != 0; r.former && (!r.before.Told || !r.before.Within) {
-		// No trust that it has confirmed is late enough, only that there is none.
+		// No later trust can confirm this, only the confirmation that there is none.
 		r.serversAt = everything
 		r.advance()
 	}
 }
 
-// leaveRedis stores, at the start of a process that uses no Redis, that what stands in one
-// counts no more. Nobody watches it, nor how long its records live, so the next process
-// that uses it must not believe it as its last user left it.
+// leaveRedis stores, at the start of a process without Redis, that the contents of a Redis
+// used before no longer count. This process watches neither that Redis nor the lifetime of
+// its records. So the next process that uses it must not believe what its last user left
+// there.
 func (r *Revoker) leaveRedis(ctx context.Context) error {
 	if r.keeper != nil || !r.former || !r.before.Clean {
 		return nil
@@ -38,19 +40,19 @@ func (r *Revoker) leaveRedis(ctx context.Context) error {
 }
 
 // awaitsOrder reports whether Redis must be put in order before anything is confirmed,
-// because filters may read it that nobody remembers. Without Redis nothing would take from
-// them what they were told; they hear of it when they link. mu is held.
+// because filters that are not remembered may read it. A process without Redis has no way
+// to void what they were told; they hear of it when they link. mu is held.
 func (r *Revoker) awaitsOrder() bool { return r.strangers && r.keeper != nil }
 
-// forgets reports whether filters may still read Redis that nobody remembers.
+// forgets reports whether filters that are not remembered may still read Redis.
 func (r *Revoker) forgets() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.strangers
 }
 
-// noteNoRedis stores that no filter which is known believes any Redis, so that the next
-// process waits for none of them.
+// noteNoRedis stores that no known filter believes any Redis, so that the next process does
+// not wait for them.
 func (r *Revoker) noteNoRedis(ctx context.Context) error {
 	r.mu.Lock()
 	told, forgets := r.told(), r.strangers
@@ -61,19 +63,21 @@ func (r *Revoker) noteNoRedis(ctx context.Context) error {
 	return r.persistEpoch(ctx, Epoch{Log: r.history.id, Told: true, Within: true, Clean: true, Forgotten: forgets})
 }
 
-// forgetStrangers is forgetOld for filters that nobody remembers. mu is held.
+// forgetStrangers does what forgetOld does, for filters that are not remembered. mu is
+// held.
 func (r *Revoker) forgetStrangers() (some bool) {
 	some = r.strangers && time.Since(r.started) >= contract.RememberFilter
 	if some {
 		r.strangers = false
-		r.advance() // they may have been the last that a publication waited for
+		r.advance() // a publication may have waited only for them
 	}
 	return some
 }
 
-// handOver stores when filters were seen and the time, in this order, and says that no
-// write is under way any more. Filters that are noted as seen longer ago than the time says
-// would be forgotten while they still believe Redis.
+// handOver stores when filters were last seen, then the time, then that no write is in
+// progress any more. The order matters: if the time were stored but not when filters were
+// last seen, filters would look older than they are, and would be forgotten while they
+// still believe Redis.
 func (r *Revoker) handOver(ctx context.Context) error {
 	err, k := r.persistKnown(ctx, true), r.keeper
 	if err == nil {

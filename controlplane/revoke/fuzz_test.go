@@ -28,7 +28,7 @@ func FuzzLink(f *testing.F) {
 			defer b.Close()
 			_ = w.r.newLink(Node{ID: "n", ControlPlane: scope}, b, bufio.NewReader(b)).serve()
 		}()
-		go func() { // what the server says is not looked at
+		go func() { // the server's answers are ignored
 			buf := make([]byte, 4096)
 			for {
 				if _, err := a.Read(buf); err != nil {

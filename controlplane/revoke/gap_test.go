@@ -9,11 +9,12 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// A gap between two processes is not forgotten before what it demands is in force: not by
-// a process that sees no Redis, however it ends, and not where the clock is set right
-// before the next one. What was removed by the clock that was wrong does not come back.
+// The tests of this file: a gap between two processes is remembered until its measures are
+// in force. A process without Redis does not clear it, however it ends, and neither does
+// correcting the clock before the next process starts. Rows that were removed by the wrong
+// clock do not come back.
 
-// hop ends the process, in good order or not, and begins another one by another clock.
+// hop ends the process, in good order or not, and starts another one with another clock.
 func (j *jumping) hop(off time.Duration, clean bool) {
 	if clean {
 		j.restart(off)
@@ -26,8 +27,8 @@ func (j *jumping) hop(off time.Duration, clean bool) {
 	j.rest()
 }
 
-// A revocation that was answered 503 is not "gone already" for the next process but one,
-// while a filter still has what it revoked.
+// A revocation that was answered 503 must not become "already gone" for the process after
+// the next one, while a filter still accepts the token.
 func TestGapIsNotHiddenByTheNextJump(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		for _, last := range []time.Duration{0, 2 * day} {
@@ -55,7 +56,7 @@ func TestGapIsNotHiddenByTheNextJump(t *testing.T) {
 	}
 }
 
-// A Redis that is in order takes nothing from a filter that reads the one before it.
+// A Redis that is in order does not help a filter that still reads the former Redis.
 func TestGapLastsWhileAFormerRedisIsBelieved(t *testing.T) {
 	for _, last := range []time.Duration{0, 2 * day} {
 		t.Run(fmt.Sprintf("then %v ahead", last), func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestGapLastsWhileAFormerRedisIsBelieved(t *testing.T) {
 	}
 }
 
-// What no filter may have heard of is confirmed anew, also where nothing of it is left.
+// A revocation that some filter may have missed is confirmed anew, even if no trace of it
+// is left.
 func TestUntoldServersAreWaitedForWithoutRevocations(t *testing.T) {
 	jumps(t, false, func(j *jumping) {
 		f, _ := j.pipe("node", contract.Hello{Instance: "i"})
@@ -95,9 +97,9 @@ func TestUntoldServersAreWaitedForWithoutRevocations(t *testing.T) {
 	})
 }
 
-// The time is noted for as long as records are written, also when the servers are replaced
-// after a gap was mended and a filter is away: what the next process takes for the end of
-// the last record decides whether their epoch is believed.
+// The time is stored for as long as records are written, even if the servers are replaced
+// after a gap was mended while a filter is away. What the next process knows as the end of
+// the last record decides whether it trusts their epoch.
 func TestTimeIsNotedAfterAGapWasMended(t *testing.T) {
 	jumps(t, false, func(j *jumping) {
 		j.mint("a", false)

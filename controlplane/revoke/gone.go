@@ -9,13 +9,13 @@ import (
 
 // Filters counts the filters of one node.
 type Filters struct {
-	// Known is how many may answer from what they remember, Linked how many of them are
-	// linked.
+	// Known counts the filters that may answer from memory. Linked counts those of them
+	// that are linked.
 	Known, Linked int
 }
 
-// Filters counts the known filters by node. Those beyond the bound of all, of which the
-// nodes are not remembered, are under the empty name.
+// Filters counts the known filters by node. Filters beyond the overall bound, whose nodes
+// are not remembered, are counted under the empty name.
 func (r *Revoker) Filters() map[string]Filters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,28 +44,29 @@ func (r *Revoker) Remembers(node string) bool {
 	return false
 }
 
-// nodeOf is the node of a known filter, empty for those of any node.
+// nodeOf returns the node of a known filter. It is empty for filters of any node.
 func nodeOf(name string) string {
 	instance, node, _ := strings.Cut(name, others)
-	if instance == "" { // several, of an hour
+	if instance == "" { // a group of filters of one hour
 		node, _, _ = strings.Cut(node, others)
 	}
 	return node
 }
 
-// isOf reports whether a known filter is one of a node, or several of them.
+// isOf reports whether a known filter, or a group of filters, belongs to a node.
 func isOf(name, node string) bool {
 	return nodeOf(name) == node && node != ""
 }
 
-// Gone forgets the filters of a node of which an operator says that it is gone for good:
-// its processes do not run, and will not come back with their memory or their disk. It
-// is Conflict while one of them is linked. It returns when that would survive a restart.
+// Gone forgets the filters of a node after an operator has declared that the node is gone
+// for good: its processes do not run, and will not come back with their memory or their
+// disk. It fails with Conflict while a filter of the node is linked. It returns when this
+// would survive a restart.
 //
-// Nothing can be asked here, so the word of the operator is all there is: what a filter
-// believes of a Redis that was replaced is on its disk, out of reach. One that comes back
-// all the same is new: its link starts anew, and its agent removes that file before it
-// starts Envoy (enrol.Answer.Unknown).
+// The control plane cannot verify what the operator says: the disk of the node, which says
+// what a filter believes of a Redis that was replaced, is out of reach. A filter that
+// returns all the same is treated as new: its link starts anew, and its agent removes that
+// file before it starts Envoy (enrol.Answer.Unknown).
 func (r *Revoker) Gone(node string) error {
 	r.mu.Lock()
 	var names []string
@@ -88,11 +89,11 @@ func (r *Revoker) Gone(node string) error {
 	return nil
 }
 
-// GoneFormer forgets the filters of a node of which an operator says that they are gone for
-// good, as with [Revoker.Gone], while the node goes on with another process: those that
-// are not linked, of any process of which no filter is. It is Conflict while none of the
-// node is linked. Then nobody could tell the process that goes on from those that are
-// gone. It returns when that would survive a restart.
+// GoneFormer forgets former filters of a node that continues with another process. An
+// operator has declared, as for [Revoker.Gone], that they are gone for good. It forgets the
+// filters that are not linked and whose process has no linked filter. It fails with
+// Conflict while no filter of the node is linked, because then the running process cannot
+// be told from those that are gone. It returns when this would survive a restart.
 func (r *Revoker) GoneFormer(node string) error {
 	r.mu.Lock()
 	linked, runs := false, map[string]bool{}

@@ -10,8 +10,8 @@ import (
 )
 
 // A gateway that vanished before it heard of another Redis keeps every revocation
-// unconfirmed for a day, unless an operator says that it is gone for good. That is said
-// of one node, of which nothing may be linked.
+// unconfirmed for a day, unless an operator declares it gone for good. This applies to one
+// node, and no filter of it may be linked.
 func TestGoneForGood(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second := w.mint("a", false), w.mint("b", false)
@@ -49,8 +49,8 @@ func TestGoneForGood(t *testing.T) {
 	})
 }
 
-// Beyond the bound of a node, several of its filters are remembered as one: that is
-// forgotten with it, and nothing of another node is.
+// Beyond the bound of a node, several of its filters are remembered as one group. Gone
+// forgets the group with the node, and nothing of other nodes.
 func TestGoneWithThoseBeyondTheBound(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		w.quotas(8, 2)
@@ -69,8 +69,8 @@ func TestGoneWithThoseBeyondTheBound(t *testing.T) {
 	})
 }
 
-// One that was said to be gone and comes back is new: whatever it says it has applied of
-// the log, it starts anew, without a lease, and without what it remembered.
+// A filter that was declared gone and comes back is new. Whatever it claims to have applied
+// of the log, it starts anew, without a lease and without what it remembered.
 func TestGoneAndBack(t *testing.T) {
 	for name, gone := range map[string]bool{"it was cut off": false, "it was said to be gone": true} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const scope = model.DefaultControlPlane
 
-// subjects is how main wires the kinds of the gateway.
+// subjects returns the kinds of the gateway as package main wires them.
 func subjects() map[*model.Kind]Subject {
 	return map[*model.Kind]Subject{
 		gateway.Tokens: {
@@ -46,14 +46,14 @@ func subjects() map[*model.Kind]Subject {
 	}
 }
 
-// source reads tokens from the store; hook runs after a read.
+// source reads tokens from the store. hook runs after a read.
 type source struct {
 	store store.Store
 	// owner, if set, is the consumer of every token.
 	owner string
 	mu    sync.Mutex
 	hook  func()
-	// trouble, if set, comes before every read.
+	// trouble, if set, is called before every read.
 	trouble func(context.Context) error
 }
 
@@ -98,7 +98,7 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 
 type auth struct{}
 
-// Authenticate takes the node at its word.
+// Authenticate believes the node id.
 func (auth) Authenticate(_ context.Context, node, token string) (Node, error) {
 	if token != "good" {
 		return Node{}, errors.New("no")
@@ -115,29 +115,30 @@ type world struct {
 	app    string
 	owner  string
 
-	// fresh says that no process was on the store before.
+	// fresh says that no process used the store before.
 	fresh  bool
 	now    func() time.Time // nil is the system's clock
 	checks func(Node) bool
-	// wall, if set, is a wall clock that is set by the test; clock is that of the
-	// process on it. A naive process takes it at its word.
-	// It has its store in a file, which each process opens anew.
+	// wall, if set, is a wall clock that the test sets. clock is the clock of the process
+	// with that wall clock. A naive process trusts it blindly. The store is then in a file,
+	// which each process opens anew.
 	wall  *steadytest.Hand
 	clock Clock
 	file  string
 
-	// remote takes the place of Redis. A virtual world has no sockets.
+	// remote replaces Redis. A virtual world has no sockets.
 	remote  remote
 	virtual bool
-	// pause is how long Redis is not looked at, 0 for as long as always.
+	// pause is the interval between checks of Redis, 0 for the default.
 	pause atomic.Int64
 	tweak func(*Options)
 
 	tracker   Tracker
 	nodeRedis string
-	// through may put something between filters and the server.
+	// through may put something between filters and the server. It returns the address to
+	// use.
 	through func(address string) string
-	// patience is how long a real filter waits for Redis, 0 its own default.
+	// patience is how long a real filter waits for Redis, 0 for the filter's default.
 	patience time.Duration
 }
 
@@ -152,14 +153,14 @@ func newWorld(t *testing.T, client redis.UniversalClient) *world {
 func (w *world) init(client redis.UniversalClient) {
 	t := w.t
 	w.store = w.openStore()
-	t.Cleanup(func() { w.store.Close() }) // of the last process
+	t.Cleanup(func() { w.store.Close() }) // the store of the last process
 	w.source = &source{store: w.store}
 	w.open(client)
 	w.begun(time.Now().Add(-contract.Lease))
 	w.seed()
 }
 
-// begun sets when the control plane began; it runs already.
+// begun sets when the running control plane started.
 func (w *world) begun(at time.Time) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
@@ -223,7 +224,7 @@ func (w *world) close(r *Revoker) {
 	}
 }
 
-// write is the one write path.
+// write runs a transaction on the write path.
 func (w *world) write(fn func(store.Tx) error) error {
 	publish, abandon := w.r.Begin()
 	c, err := w.commit(fn)
@@ -235,13 +236,13 @@ func (w *world) write(fn func(store.Tx) error) error {
 	return publish(context.Background(), c)
 }
 
-// Publish is Begin and publish in one, for a commit that nobody else can have met.
+// Publish calls Begin and publish at once, for a commit that no other caller can have seen.
 func (r *Revoker) Publish(ctx context.Context, c store.Commit) error {
 	publish, _ := r.Begin()
 	return publish(ctx, c)
 }
 
-// commit is the part of a write before its publication.
+// commit does the part of a write before its publication.
 func (w *world) commit(fn func(store.Tx) error) (store.Commit, error) {
 	return w.store.Update(context.Background(), model.Config, func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
@@ -277,12 +278,12 @@ func (w *world) delete(name string) error {
 	return w.write(func(tx store.Tx) error { return tx.Delete(gateway.Tokens, scope, name, 0) })
 }
 
-// fake is a filter that speaks the link by hand.
+// fake is a filter whose frames the test sends and reads.
 type fake struct {
 	t    *testing.T
 	conn net.Conn
 	in   *bufio.Reader
-	// first is what it was told when it started anew.
+	// first is the invalidation that it got when it started anew.
 	first *contract.Invalidate
 }
 
@@ -291,8 +292,8 @@ func (w *world) connect(instance string) (*fake, contract.Welcome) {
 	return w.connectAccepting(contract.Hello{Instance: instance}, "")
 }
 
-// connectAccepting sends further headers with the upgrade. What a filter that
-// starts anew has to apply is applied and acknowledged.
+// connectAccepting sends further headers with the upgrade. A filter that starts anew
+// applies and acknowledges what it is sent.
 func (w *world) connectAccepting(hello contract.Hello, headers string) (*fake, contract.Welcome) {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.url)
@@ -310,7 +311,7 @@ func (w *world) connectAccepting(hello contract.Hello, headers string) (*fake, c
 	return f, f.hello(hello)
 }
 
-// hello says hello and reads the welcome.
+// hello sends a hello and reads the welcome.
 func (f *fake) hello(hello contract.Hello) contract.Welcome {
 	f.t.Helper()
 	hello.Version = contract.LinkVersion
@@ -372,8 +373,8 @@ func (f *fake) trusted() contract.TrustChange {
 	return m
 }
 
-// stretch makes every lease that is held end in an hour: what returns then without
-// an error did not wait for one, however slow the machine is.
+// stretch makes every present lease end in an hour. A call that returns then without an
+// error did not wait for a lease, however slow the machine is.
 func (w *world) stretch() {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
@@ -384,7 +385,7 @@ func (w *world) stretch() {
 	}
 }
 
-// leaseEnd is when the last lease ends that is held.
+// leaseEnd returns when the last present lease ends.
 func (w *world) leaseEnd() (end time.Time) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
@@ -394,7 +395,7 @@ func (w *world) leaseEnd() (end time.Time) {
 	return end
 }
 
-// async runs a write and yields its error.
+// async runs a write. Its error arrives on the returned channel.
 func async(fn func() error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- fn() }()

@@ -40,7 +40,8 @@ func TestSlowLinkDelaysNobody(t *testing.T) {
 	}
 }
 
-// dataPlaneTLS is that of a server which filters take for the control plane.
+// dataPlaneTLS returns the TLS settings of a server that filters accept as the control
+// plane.
 func dataPlaneTLS(t testing.TB) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -94,7 +95,7 @@ func (w *world) realFilter() *tokencache.Cache {
 	return c
 }
 
-// check asks a real filter as a request would.
+// check asks a real filter about a token, as a request would.
 func check(c *tokencache.Cache, token string) contract.Answer {
 	hash := contract.HashToken([]byte(token))
 	if _, a := c.Lookup(hash, make([]byte, contract.MaxPacked)); a != contract.Miss {
@@ -105,16 +106,16 @@ func check(c *tokencache.Cache, token string) contract.Answer {
 	return <-answer
 }
 
-// input is one operation; filter numbers the one that was asked, for checks.
+// input is one operation. filter is the number of the filter that a check asked.
 type input struct {
 	op, token string
 	filter    int
 }
 
-// register is the promise of docs/adr/0003-freshness.md: for each filter a token
-// is a register that is issued and revoked, for all of them by the same calls. So
-// from a call's return on every filter agrees. While a call lasts, one filter may
-// be ahead of another, and the promise orders only what each of them says.
+// register is the guarantee of docs/adr/0003-freshness.md. For each filter, a token is a
+// register that calls issue and revoke, for all filters alike. So from the return of a call
+// on, all filters agree. During a call, one filter may be ahead of another, and the
+// guarantee only orders the answers of each filter.
 var register = porcupine.Model{
 	Partition: func(h []porcupine.Operation) [][]porcupine.Operation {
 		type key struct {
@@ -150,8 +151,8 @@ var register = porcupine.Model{
 	},
 }
 
-// TestHistoryIsLinearizable issues, revokes and issues again the same values
-// while several real filters are asked all the time.
+// TestHistoryIsLinearizable issues, revokes and reissues the same values while several real
+// filters are asked all the time.
 func TestHistoryIsLinearizable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -174,7 +175,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 	decided, unclear := map[input]map[contract.Answer]int{}, 0
 	count := func(in input, out contract.Answer) { // mu is held
 		if out.Rejects() {
-			out = contract.Unknown // why does not matter
+			out = contract.Unknown // the reason does not matter
 		}
 		switch {
 		case out == contract.Unavailable:
@@ -201,7 +202,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 				ret := time.Since(begun).Nanoseconds()
 				mu.Lock()
 				count(in, out)
-				// Of the same answer again and again some are enough.
+				// Of many equal answers a sample is enough.
 				if last[token] != any(out) || n%64 < 2 {
 					last[token] = out
 					history = append(history, porcupine.Operation{ClientId: 10 + i, Input: in, Call: call, Output: out, Return: ret})
@@ -212,7 +213,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 	}
 	for i, token := range tokens {
 		writers.Go(func() {
-			ask := func() { // right after each write, from every filter
+			ask := func() { // right after each write, at every filter
 				for f, c := range caches {
 					in := input{"check", token, f}
 					note(i, in, func() any {
@@ -249,7 +250,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 	if res := porcupine.CheckOperationsTimeout(register, history, time.Minute); res != porcupine.Ok {
 		t.Errorf("history of %d operations: %s", len(history), res)
 	}
-	// A history that says nothing is linearizable, too.
+	// An empty history is linearizable as well, so require decisions.
 	total := 0
 	for _, token := range tokens {
 		for i := range caches {

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// introspect answers a question without holding up the link. A filter that asks
-// more at once than it may is told that nobody can be asked.
+// introspect answers a question without blocking the link. A filter that asks more
+// questions at once than allowed is answered Unavailable.
 func (l *link) introspect(q *contract.Introspect) {
 	begun := time.Now()
 	select {
@@ -33,8 +33,8 @@ func (l *link) introspect(q *contract.Introspect) {
 	})
 }
 
-// answer reads the store; allowed says that the node may ask that. Redis is filled afterwards by others, so that a dead
-// one delays nobody.
+// answer reads the store. allowed says that the node may ask about the plugin. Redis is
+// filled afterwards by another goroutine, so that a dead Redis does not delay the answer.
 func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contract.Result, allowed bool) {
 	res = &contract.Result{ID: q.ID, Answer: contract.Unavailable}
 	if !l.r.o.Allowed(l.node, q.Plugin) {
@@ -58,8 +58,9 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 	return res, true
 }
 
-// reason says why a token is not good, to a filter that wants to know: that it has
-// expired while it is still stored, that it was revoked while that is remembered.
+// reason returns why a token is not valid, if the filter understands reasons: Expired while
+// the expired token is still stored, Revoked while the revocation is remembered. It returns
+// Unknown otherwise.
 func (l *link) reason(answer contract.Answer, token contract.Hash) contract.Answer {
 	if !l.reasons {
 		return contract.Unknown
@@ -76,16 +77,16 @@ func (l *link) reply(res *contract.Result) {
 	body, err := res.Encode()
 	if err != nil {
 		l.r.log.Error("record cannot be encoded", "error", err)
-		body, _ = (&contract.Result{ID: res.ID, Answer: contract.Unavailable}).Encode() // has no record that could fail
+		body, _ = (&contract.Result{ID: res.ID, Answer: contract.Unavailable}).Encode() // a result without a record always encodes
 	}
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	l.push(frame{contract.FrameResult, body})
 }
 
-// refillInUse has Redis filled with what the filter of a link holds. One batch is
-// under way at a time; a node that may not ask about tokens gets nothing written.
-// Before it is planned nobody knows whether it may.
+// refillInUse writes to Redis the records that the filter of a link holds. Only one batch
+// of a link is processed at a time. For a node that may not ask about tokens nothing is
+// written. Before the node is planned this is not known, so refillInUse waits for that.
 func (l *link) refillInUse(m *contract.InUse) error {
 	if !l.refilling.CompareAndSwap(false, true) {
 		return errors.New("a second batch of tokens in use while one is under way")
@@ -105,8 +106,8 @@ func (l *link) refillInUse(m *contract.InUse) error {
 	return nil
 }
 
-// checksTokens reports whether the node of a link has tokens to look up: by its
-// configuration, or because it has asked a question that it may ask.
+// checksTokens reports whether the node of a link looks up tokens. This follows from its
+// configuration, or from an allowed question that it has asked.
 func (l *link) checksTokens() bool {
 	return l.mayAsk.Load() || (l.r.o.ChecksTokens != nil && l.r.o.ChecksTokens(l.node))
 }

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// inUsePause is the pause after each batch of records that filters hold: it bounds
-	// how much of Redis and of the store that takes.
+	// inUsePause is the pause after each batch of records that filters hold. It bounds the
+	// load on Redis and on the store.
 	inUsePause = 16 * time.Millisecond
-	// inUseRetry is the pause before what a Redis in order refused, or the store did
-	// not give, is tried again: nothing says when that is over.
+	// inUseRetry is the pause before another attempt if Redis, although in order, refused a
+	// write or the store failed. No event announces the end of such a failure.
 	inUseRetry = time.Second
 )
 
-// inUseBatch is what one filter holds in its memory, or what was owed. done is closed
-// when it was dealt with; left is what Redis may lack then, and failed what the store
-// failed to give.
+// inUseBatch holds the tokens in one filter's memory, or tokens whose records are owed.
+// done is closed when the batch was processed. left are the records that Redis may still
+// lack, and failed those that the store failed to return.
 type inUseBatch struct {
 	records, left, failed []refill
 	done                  chan struct{}
 }
 
-// fillFor is fill for what a filter holds. It says that once, and what was answered and
-// not written would be missed as soon as only Redis is left. If ctx ends, which is that
-// of its link, the filter says it again on the next one.
+// fillFor calls fill for the tokens that a filter holds. The filter reports them only once.
+// If they were acknowledged but not written, they would be missing as soon as Redis is the
+// only source. ctx is the context of the link: if it ends, the filter reports them again on
+// its next link.
 func (k *keeper) fillFor(ctx context.Context, scope string, tokens []contract.Hash) bool {
 	if k == nil {
 		return true
@@ -39,9 +40,9 @@ func (k *keeper) fillFor(ctx context.Context, scope string, tokens []contract.Ha
 	return k.fill(ctx, all)
 }
 
-// fill returns when Redis holds what there is of some tokens; false if ctx ended
-// before. What the store failed to give, which may be for ever, is owed: nothing else
-// waits for it.
+// fill returns when Redis holds the existing records of some tokens. It returns false if
+// ctx ends first. Records that the store fails to return are owed and not waited for,
+// because that failure may be permanent.
 func (k *keeper) fill(ctx context.Context, left []refill) bool {
 	for len(left) > 0 {
 		b := &inUseBatch{records: left, done: make(chan struct{})}
@@ -57,7 +58,7 @@ func (k *keeper) fill(ctx context.Context, left []refill) bool {
 	return true
 }
 
-// fillOnce tries to write a batch, in turn with those of other links.
+// fillOnce tries to write a batch. Batches of all links are processed one at a time.
 func (k *keeper) fillOnce(ctx context.Context, b *inUseBatch) bool {
 	select {
 	case k.inUse <- b:
@@ -72,7 +73,7 @@ func (k *keeper) fillOnce(ctx context.Context, b *inUseBatch) bool {
 	}
 }
 
-// pause is false if ctx ended before it was over.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -84,7 +85,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refillInUse writes what filters hold, slowly, until the Revoker is closed.
+// refillInUse writes the records that filters hold, slowly, until the Revoker is closed.
 func (k *keeper) refillInUse() {
 	for {
 		select {
@@ -95,7 +96,7 @@ func (k *keeper) refillInUse() {
 				part := b.records[n:min(n+refillBatch, len(b.records))]
 				left, failed := k.refillBatch(part)
 				b.failed = append(b.failed, failed...)
-				if len(left) > 0 { // it would go no better with the rest
+				if len(left) > 0 { // the rest would most likely fail as well
 					b.left = slices.Concat(left, b.records[n+len(part):])
 				}
 				if !pause(k.r.ctx, inUsePause) {

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// lostRecords issues as many tokens as a batch may hold, whose records Redis has lost
-// when a new epoch is vouched for.
+// lostRecords issues as many tokens as a batch may hold, and makes Redis lose their records
+// under a new epoch.
 func lostRecords(t *testing.T, w *world, redis *scripted) (batch []byte, records func() int) {
 	t.Helper()
 	var hashes []contract.Hash
@@ -35,8 +35,8 @@ func lostRecords(t *testing.T, w *world, redis *scripted) (batch []byte, records
 	}
 }
 
-// A filter says once what it holds. The answer comes when Redis has it, whatever
-// keeps it from being written at first, and not before.
+// A filter reports once which tokens it holds. It gets the answer when Redis holds their
+// records and not before, whatever prevents the write at first.
 func TestInUseIsAnsweredWhenItIsWritten(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hinder, mend func(w *world, redis *scripted)
@@ -80,7 +80,7 @@ func TestInUseIsAnsweredWhenItIsWritten(t *testing.T) {
 						}
 					}
 				}()
-				// within lets time pass for a filter that keeps its lease.
+				// within lets time pass while the filter keeps its lease.
 				within := func(d time.Duration) (records int, ok bool) {
 					for end := time.Now().Add(d); time.Now().Before(end); {
 						f.send(contract.FrameRenew, contract.EncodeNumber(1))
@@ -104,7 +104,7 @@ func TestInUseIsAnsweredWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// damagedRow is a source of which a row cannot be decoded.
+// damagedRow is a source with one row that cannot be decoded.
 type damagedRow struct {
 	Source
 	of contract.Hash
@@ -118,7 +118,7 @@ func (d *damagedRow) Record(ctx context.Context, scope string, hash contract.Has
 	return d.Source.Record(ctx, scope, hash)
 }
 
-// What cannot be read at all holds up nothing else.
+// A row that cannot be read does not hold up other records.
 func TestInUseLeavesOutWhatCannotBeRead(t *testing.T) {
 	bad := &damagedRow{of: contract.HashToken([]byte("t7"))}
 	virtually(t, func(o *Options) {
@@ -143,15 +143,15 @@ func TestInUseLeavesOutWhatCannotBeRead(t *testing.T) {
 	})
 }
 
-// owed is the number of records that are owed.
+// owed returns the number of records that are owed.
 func (w *world) owed() int {
 	w.r.keeper.mu.Lock()
 	defer w.r.keeper.mu.Unlock()
 	return len(w.r.keeper.owed)
 }
 
-// A store that fails for a moment says nothing about a record: it is written when the
-// store is well. Nothing else waits for that.
+// A failure of the store says nothing about a record: the record is written when the store
+// works again. Nothing else waits for that.
 func TestInUseOutlivesAnErrorOfTheStore(t *testing.T) {
 	virtually(t, func(o *Options) {
 		o.ChecksTokens = func(Node) bool { return true }
@@ -181,8 +181,7 @@ func TestInUseOutlivesAnErrorOfTheStore(t *testing.T) {
 	})
 }
 
-// What a filter holds may come before its node is planned: that is no reason to
-// forget it.
+// A filter may report its tokens before its node is planned. They must not be forgotten.
 func TestInUseWaitsForThePlan(t *testing.T) {
 	planned := false
 	var plan chan struct{}

@@ -28,9 +28,9 @@ var (
 	errLost    = errors.New("revocations left the log before they were written")
 )
 
-// keeper owns what is written to Redis. It connects, puts Redis in order and
-// watches it. Redis is in order when it holds every entry of the log, and the clock
-// says so. Only then anybody else writes there.
+// keeper owns what is written to Redis. It connects, puts Redis in order and watches it.
+// Redis is in order when it holds every entry of the log and its clock says so. Other
+// goroutines write to it only while it is in order.
 type keeper struct {
 	r      *Revoker
 	remote remote
@@ -38,44 +38,46 @@ type keeper struct {
 	first chan struct{}
 	once  sync.Once
 	fell  chan struct{} // wakes the keeper when a write has failed
-	told  chan struct{} // and when every filter has heard of its servers, or may be forgotten
+	told  chan struct{} // wakes the keeper when every filter has heard of its servers, or may be forgotten
 	queue chan refill
 	inUse chan *inUseBatch
-	owing chan struct{} // wakes the owner of what is owed
+	owing chan struct{} // wakes payOwed
 
 	mu sync.Mutex
-	// ready says that Redis is in order. It becomes true only while turn is held.
-	// ordered is closed while it is so.
+	// ready says that Redis is in order. It becomes true only while turn is held. ordered
+	// is closed while ready is true.
 	ready   bool
 	ordered chan struct{}
-	// doubt says why what stands in Redis, or will, must not count; empty if it may.
-	// See late.go.
+	// doubt is the reason why the present contents of Redis, or writes still in progress,
+	// must not count; it is empty if they may. See late.go.
 	doubt string
-	// last is when the last record ends that was written in this epoch.
+	// last is the latest end of a record that was written in this epoch, in milliseconds of
+	// Unix time.
 	last int64
-	// unheard says that no filter was told yet of the servers which were persisted
-	// last, and that some may believe others. Only the keeper itself uses it.
+	// unheard says that no filter was told yet of the servers that were persisted last, and
+	// that some filters may believe others. Only the keeper's goroutine uses it.
 	unheard bool
-	// lost is the newest position that had left the log when it was decided whether
-	// what stands in Redis counts. Only the keeper itself uses it.
+	// lost is the newest position that had been lost from the log when the keeper decided
+	// whether the contents of Redis count. Only the keeper's goroutine uses it.
 	lost contract.Position
-	// stored is what was persisted. clock is what stands under its key, and what may
-	// stand there: a clock whose write got no answer.
+	// stored is what was persisted. clock holds the clock that Redis holds, and a clock
+	// that Redis may hold because its write got no answer.
 	stored Epoch
 	clock  [2]contract.Clock
-	// writes counts those of the clock.
+	// writes counts writes of the clock.
 	writes uint64
-	// owed are tokens whose records could not be written, dropped counts those that
+	// owed holds tokens whose records could not be written yet. dropped counts records that
 	// were given up.
 	owed    map[refill]struct{}
 	dropped uint64
-	// ahead is by how much the clock of Redis is ahead of the wall clock, lead by how much
-	// of the earliest time; see redisclock.go.
+	// ahead is how far the clock of Redis is ahead of the wall clock. lead is how far it is
+	// ahead of the earliest time; see redisclock.go.
 	ahead atomic.Int64
 	lead  time.Duration
-	// began is what the clock of each server would have said at base, the least that was
-	// seen since what it holds was written, looked what it was at the last look. setAhead
-	// says that one was set ahead since. Only the keeper itself uses them.
+	// began is what the clock of each server would have shown at base: the minimum since
+	// the server's contents were written. looked is the same from the last look alone.
+	// setAhead says that the clock of a server was set ahead since. Only the keeper's
+	// goroutine uses them.
 	base          time.Time
 	began, looked map[string]time.Time
 	setAhead      bool
@@ -99,7 +101,7 @@ func (k *keeper) isReady() bool {
 	return k.ready
 }
 
-// setReady is called with mu held.
+// setReady changes ready. mu is held.
 func (k *keeper) setReady(ready bool) {
 	switch {
 	case ready == k.ready:
@@ -112,7 +114,7 @@ func (k *keeper) setReady(ready bool) {
 	k.r.waits.look()
 }
 
-// awaitOrder returns when Redis is in order; false if ctx ended before.
+// awaitOrder returns when Redis is in order. It returns false if ctx ends first.
 func (k *keeper) awaitOrder(ctx context.Context) bool {
 	k.mu.Lock()
 	ordered := k.ordered
@@ -136,7 +138,7 @@ func (k *keeper) attempted(ctx context.Context) {
 	}
 }
 
-// state is what metrics show.
+// state returns values for metrics.
 func (k *keeper) state() (up bool, dropped uint64) {
 	if k == nil {
 		return false, 0
@@ -146,7 +148,7 @@ func (k *keeper) state() (up bool, dropped uint64) {
 	return k.ready, k.dropped
 }
 
-// epoch is that of what is written now.
+// epoch returns the epoch of what is written now.
 func (k *keeper) epoch() contract.Epoch {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -160,12 +162,11 @@ func (k *keeper) fail() {
 	k.setReady(false)
 	select {
 	case k.fell <- struct{}{}:
-	default: // it is awake
+	default: // it is awake already
 	}
 }
 
-// allTold reports whether no known filter believes other servers than those that were
-// persisted.
+// allTold reports whether no known filter believes servers other than the persisted ones.
 func (k *keeper) allTold() bool {
 	k.r.mu.Lock()
 	defer k.r.mu.Unlock()
@@ -179,7 +180,7 @@ func (k *keeper) heard() {
 	}
 	select {
 	case k.told <- struct{}{}:
-	default: // it will look
+	default: // it will look anyway
 	}
 }
 
@@ -199,7 +200,7 @@ func (k *keeper) run() {
 		k.tell(err)
 		if inOrder {
 			backoff = minBackoff
-			continue // what was in order a moment ago is put in order at once
+			continue // Redis was in order a moment ago, so there is no reason to wait
 		}
 		t := time.NewTimer(backoff)
 		backoff = min(2*backoff, maxBackoff)
@@ -211,11 +212,11 @@ func (k *keeper) run() {
 	}
 }
 
-// awaitFilters returns when the filters that a killed predecessor knew are linked
-// again, or can hold no lease of it any more. The epoch that is drawn then voids
-// what they read in Redis; a filter that is not linked would refuse every token until
-// it is. Meanwhile nothing is written there and no filter is told to believe it, so
-// nothing is confirmed by it either.
+// awaitFilters returns when the filters that a killed predecessor knew are linked again, or
+// can no longer hold a lease from it. After that a new epoch is drawn, which voids what the
+// filters read in Redis. A filter that is not linked then would refuse every token until it
+// is. Until then nothing is written to Redis and no filter is told to believe it, so Redis
+// confirms nothing either.
 func (k *keeper) awaitFilters() {
 	k.mu.Lock()
 	wait := k.doubt != "" && k.stored.Epoch != 0
@@ -237,7 +238,7 @@ func (k *keeper) awaitFilters() {
 	}
 }
 
-// reunited reports whether every filter that is known is linked.
+// reunited reports whether every known filter is linked.
 func (r *Revoker) reunited() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,11 +254,11 @@ func (r *Revoker) reunited() bool {
 	return true
 }
 
-// session puts Redis in order and returns when it is so no more.
+// session puts Redis in order and returns when it no longer is.
 func (k *keeper) session() (inOrder bool, err error) {
 	ctx := k.r.ctx
 	select {
-	case <-k.fell: // of the session before
+	case <-k.fell: // a failure of the session before
 	default:
 	}
 	k.settleWrites() // before their connections are closed
@@ -276,15 +277,16 @@ func (k *keeper) session() (inOrder bool, err error) {
 	return true, k.watch(ctx, servers)
 }
 
-// tell passes on what is the matter with Redis. Whoever hears it decides what of it is
-// news: an attempt is made every few seconds.
+// tell passes on the state of Redis. An attempt is made every few seconds, so the receiver
+// has to find out whether the state is news.
 func (k *keeper) tell(err error) {
 	if k.r.o.RedisState != nil {
 		k.r.o.RedisState(err)
 	}
 }
 
-// compareClocks passes on the largest difference from the clocks of the servers.
+// compareClocks passes on the largest difference between the wall clock and the clocks of
+// the servers.
 func (k *keeper) compareClocks(all []redisconn.Server) {
 	var most time.Duration
 	for i := range all {
@@ -298,15 +300,15 @@ func (k *keeper) compareClocks(all []redisconn.Server) {
 	}
 }
 
-// settleWrites returns when nobody writes any more who began while Redis was in
-// order: an old record must not be written after the tombstone that replaces it.
+// settleWrites returns when all writes that began while Redis was in order have ended.
+// Otherwise an old record could be written after the tombstone that replaces it.
 func (k *keeper) settleWrites() {
 	k.r.turn.Lock()
-	defer k.r.turn.Unlock() // nobody begins while it is not in order
+	defer k.r.turn.Unlock() // no write begins while Redis is not in order
 }
 
-// identify names the primaries that are written to; none if they do not tell. A
-// replica is refused.
+// identify returns the ids of the primaries that are written to, or none if the servers do
+// not tell. It fails for a replica.
 func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redisconn.Server, error), greet func([]redisconn.Server)) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -331,8 +333,8 @@ func (k *keeper) identify(ctx context.Context, ask func(context.Context) ([]redi
 	return ids, nil
 }
 
-// greet warns of a server that may forget what guards records: those records are
-// then looked up at the control plane.
+// greet warns of a server that may evict keys that guard records. The records are then
+// looked up at the control plane.
 func (k *keeper) greet(all []redisconn.Server) {
 	for i := range all {
 		if strings.HasPrefix(all[i].Eviction, "allkeys") {
@@ -341,8 +343,8 @@ func (k *keeper) greet(all []redisconn.Server) {
 	}
 }
 
-// decide draws a new epoch if what stands in Redis cannot be vouched for, and
-// persists what is used from here on.
+// decide draws a new epoch if the contents of Redis cannot be trusted, and persists what is
+// used from now on.
 func (k *keeper) decide(ctx context.Context, servers []string) error {
 	read, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -354,7 +356,7 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	doubt := k.doubt
 	k.mu.Unlock()
 	same := slices.Equal(servers, k.stored.Servers)
-	if !same { // one that was part of a control plane has ended with it
+	if !same { // an embedded server has ended with its control plane, so no filter can reach it
 		k.unheard = !k.allTold() || !k.stored.Within
 	}
 	next := Epoch{Epoch: k.stored.Epoch, Servers: servers, Log: k.r.history.id, Told: k.allTold(), Within: k.r.o.Tracker != nil, Forgotten: k.r.forgets(), Layout: layout}
@@ -374,19 +376,20 @@ func (k *keeper) decide(ctx context.Context, servers []string) error {
 	if why != "" {
 		k.last = 0
 	}
-	if k.setAhead { // what is written from here on goes by the clock as it is
+	if k.setAhead { // keys that are written from now on expire by the clock as it is now
 		k.setAhead, k.began = false, k.looked
 	}
 	if k.clock[0], err = contract.ParseClock(data); err != nil {
 		k.clock[0] = contract.Clock{}
 	}
-	if doubt != "" { // one that came while this was decided still counts
+	if doubt != "" { // a doubt that arose during this decision still counts
 		k.doubt = ""
 	}
 	return nil
 }
 
-// distrust says why what stands in Redis cannot be vouched for, empty if it can.
+// distrust returns the reason why the contents of Redis cannot be trusted, or an empty text
+// if they can.
 func (k *keeper) distrust(servers []string, data []byte) string {
 	k.r.mu.Lock()
 	k.lost = k.r.history.lost
@@ -419,7 +422,7 @@ func (k *keeper) distrust(servers []string, data []byte) string {
 		return "the store has gone back"
 	}
 	if c.Log != k.r.history.id {
-		c.Position = 0 // it means nothing in this log
+		c.Position = 0 // the position is from another log
 	}
 	if k.lost > c.Position {
 		return "more was revoked in the meantime than is remembered"
@@ -435,11 +438,11 @@ func (k *keeper) restore(ctx context.Context) error {
 	}
 	k.r.turn.Lock()
 	defer k.r.turn.Unlock()
-	if at, err = k.replay(ctx, at); err != nil { // what was published meanwhile
+	if at, err = k.replay(ctx, at); err != nil { // entries that were published in the meantime
 		return err
 	}
-	// The change of trust takes the next position. A filter that has applied it must
-	// find a clock that is not behind.
+	// The change of trust takes the next position. A filter that has applied it must find a
+	// clock that is not behind that position.
 	next := contract.Trust{Epoch: k.stored.Epoch, Servers: k.stored.Servers}
 	k.r.mu.Lock()
 	changed := !sameTrust(k.r.trust, next)
@@ -460,7 +463,7 @@ func (k *keeper) restore(ctx context.Context) error {
 	k.setReady(k.doubt == "")
 	k.mu.Unlock()
 	k.r.redisAt = at
-	if k.r.strangers { // who was told of another epoch believes nothing there
+	if k.r.strangers { // a filter that was told of another epoch believes nothing there
 		k.r.strangers = false
 		k.heard()
 	}
@@ -478,9 +481,9 @@ func sameTrust(a, b contract.Trust) bool {
 	return a.Epoch == b.Epoch && slices.Equal(a.Servers, b.Servers)
 }
 
-// replay writes what the log holds behind a position, and returns up to where. It fails
-// if the log has lost something there that was not considered when it was decided what
-// counts: Redis would be said to hold it.
+// replay writes the entries of the log after a position, and returns the newest position.
+// It fails if the log has lost entries there since decide: Redis would otherwise count as
+// holding them.
 func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.Position, error) {
 	k.r.mu.Lock()
 	at, lost := k.r.history.at, k.r.history.lost
@@ -497,11 +500,11 @@ func (k *keeper) replay(ctx context.Context, from contract.Position) (contract.P
 	return at, nil
 }
 
-// watch compares who answers, and the clock, until they are not what they were.
+// watch checks the servers and the clock until one of them has changed.
 func (k *keeper) watch(ctx context.Context, servers []string) error {
 	tick := time.NewTicker(k.r.o.pace())
 	defer tick.Stop()
-	untold := false // what noteTold has to do again
+	untold := false // the last noteTold failed and is repeated
 	for {
 		select {
 		case <-ctx.Done():
@@ -536,9 +539,9 @@ func (k *keeper) watch(ctx context.Context, servers []string) error {
 	}
 }
 
-// noteTold persists that every filter has heard of the servers, and that those may be
-// forgotten which nobody remembers. It reports whether it could. Without that the next
-// process waits for filters that it need not wait for.
+// noteTold persists whether every filter has heard of the servers, and whether filters that
+// are not remembered may still read Redis. It reports whether this succeeded. Without it
+// the next process would wait for filters without need.
 func (k *keeper) noteTold(ctx context.Context) bool {
 	next := k.stored
 	if next.Told, next.Forgotten = k.allTold(), k.r.forgets(); next.Told == k.stored.Told && next.Forgotten == k.stored.Forgotten {
@@ -556,8 +559,8 @@ func (k *keeper) noteTold(ctx context.Context) bool {
 	return true
 }
 
-// compare reads the clock. One that was written in the meantime says nothing, and one
-// that is being written may stand there already.
+// compare checks the clock in Redis. The result is ignored if the clock was written in the
+// meantime. A clock whose write is in progress is accepted as well.
 func (k *keeper) compare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -577,8 +580,8 @@ func (k *keeper) compare(ctx context.Context) error {
 	return nil
 }
 
-// load reads what was persisted about Redis. A predecessor that did not end in good
-// order may have left a write under way.
+// load reads what was persisted about Redis. A predecessor that did not end in good order
+// may have left a write in progress.
 func (k *keeper) load() {
 	k.stored = k.r.before
 	switch {

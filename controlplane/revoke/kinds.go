@@ -15,11 +15,12 @@ import (
 // may hold one value, or give one id.
 type Tombstone struct {
 	Subject contract.Subject `json:"subject"`
-	// Token is the hash in hex, for tokens; ID names any other subject.
+	// Token is the hash of a token in hex. ID names any other subject.
 	Token string `json:"token,omitempty"`
 	ID    string `json:"id,omitempty"`
 	// Expires is when no record from before the revocation can be used any more, in
-	// milliseconds of Unix time. 0 is a row of an older release, which said never.
+	// milliseconds of Unix time. 0 is found in rows of older releases, where it means
+	// never.
 	Expires int64 `json:"expires,omitempty"`
 	// Again says that the commit left, or made, a token of that value: what stands
 	// in Redis is replaced by its record and not by a tombstone.
@@ -39,20 +40,20 @@ const subjectScope = contract.Subject(math.MaxUint8)
 type Epoch struct {
 	Epoch   contract.Epoch `json:"epoch"`
 	Servers []string       `json:"servers,omitempty"`
-	// Told says that every filter which was known believes no other servers than
-	// these. Those that were here before may still run, and it may still reach them.
+	// Told says that no known filter believes servers other than these. The servers before
+	// these may still run, and such a filter might still reach them.
 	Told bool `json:"told,omitempty"`
-	// Within says that the server is part of the control plane, and has ended when
-	// that has.
+	// Within says that the server was embedded in the control plane, and has ended with it.
 	Within bool `json:"within,omitempty"`
-	// Log is that of the process which wrote the clock last.
+	// Log is the log of the process that wrote the clock last.
 	Log contract.LogID `json:"log,omitempty"`
-	// Clean says that this process has ended and left no write under way. A process that
-	// uses no Redis takes it back: nobody has watched Redis since.
+	// Clean says that the process has ended without a write in progress. A process without
+	// Redis resets it, because it does not watch Redis.
 	Clean bool `json:"clean,omitempty"`
-	// Forgotten says that the store does not know every filter that its predecessors let
-	// in: they may hold a lease, and read Redis by what they were told before. It stays
-	// until Redis was put in order once. So is a store on which nothing was persisted yet.
+	// Forgotten says that the store does not know every filter that earlier processes
+	// admitted. Those filters may hold a lease, and read Redis according to what they were
+	// told then. Forgotten stays set until Redis was put in order once. It also holds for a
+	// store on which nothing was persisted yet.
 	Forgotten bool `json:"forgotten,omitempty"`
 	// Layout is how Redis is written; see [layout].
 	Layout int `json:"layout,omitempty"`
@@ -97,7 +98,7 @@ var (
 	}
 	filters = &model.Kind{
 		Name: "filter", Path: "filters", Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
-		New: func() any { return new(Filter) }, // its rows go when the Revoker forgets the filter
+		New: func() any { return new(Filter) }, // its rows are deleted when the Revoker forgets the filter
 	}
 )
 
@@ -126,7 +127,7 @@ func credentialRow(scope, id string) string { return "credential:" + scope + ":"
 
 func consumerRow(scope, id string) string { return "consumer:" + scope + ":" + id }
 
-// entry is the form of a row in the log; ok is false for a damaged row.
+// entry returns the log entry of a row. ok is false for a damaged row.
 func (t *Tombstone) entry(revision uint64) (e entry, ok bool) {
 	e = entry{
 		inv:     contract.Invalidation{Subject: t.Subject, Revision: revision, ID: t.ID},

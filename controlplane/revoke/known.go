@@ -13,22 +13,22 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// known is a filter process that may read Redis, or several of which only that
-// is remembered. Its name, and that of its row, is
+// known is a filter process that may read Redis, or a group of such processes of which
+// nothing more is remembered. Its name, which is also the name of its row, is
 //
 //	instance@node   one process
-//	@node@hour      those of a node beyond the bound that were seen last in that hour, of
-//	                which each may be alive
-//	@@hour          those of any node, beyond the bound of all
+//	@node@hour      processes of a node beyond the bound of the node, last seen in that
+//	                hour; each of them may be alive
+//	@@hour          processes of any node, beyond the overall bound
 //
-// so that whoever makes instances up costs rows in bounded number, and nobody
-// who may be alive is forgotten before its time. Older releases wrote one row without an
-// hour, which is read as any other.
+// So a node that invents instances costs a bounded number of rows, and no process that may
+// be alive is forgotten too early. Older releases wrote one group row without an hour,
+// which is read like any other row.
 type known struct {
-	// seen is when it was last linked, of several that of the latest.
+	// seen is when the process was last linked; in a group, the latest of these times.
 	seen time.Time
-	// links counts those that are open or joining. latest is that whose hello came last:
-	// a filter has one link, and nothing that comes on its former ones counts.
+	// links counts the links that are open or joining. latest is the link with the last
+	// hello. A filter has one link at a time, and frames on its former links do not count.
 	links  int
 	latest *link
 	// welcomed says that it was ever: what was not can hold nothing. scopes is whose
@@ -43,24 +43,26 @@ type known struct {
 	gone    bool
 }
 
-// others separates the instance from the node, and begins the name of several.
+// others separates the instance from the node, and starts the name of a group.
 const others = "@"
 
-// rememberEvery is how often filters that stay linked are noted anew. A filter that is
-// welcomed may have been noted as long ago, and stay linked as long before it is noted
-// again: both together are within what [contract.RememberFilter] is longer than a filter
-// believes Redis, its clock being set back included.
+// rememberEvery is how often the time of linked filters is stored again. A filter that is
+// welcomed may have been stored that long ago, and may stay linked that long before it is
+// stored again. Both together must fit into the difference between
+// [contract.RememberFilter] and the time that a filter believes Redis, including the case
+// that its clock is set back.
 const rememberEvery = 30 * time.Minute
 
 func validInstance(s string) bool {
 	return s != "" && len(s) <= maxInstance && !strings.Contains(s, others)
 }
 
-// called is the name of the filter at a link.
+// called returns the name of the filter at a link.
 func (l *link) called() string { return l.hello.Instance + others + l.node.ID }
 
-// meet returns the filter of a link, and makes room for one that is new. As many
-// are known of a node as may be linked, so one of them is not. mu is held.
+// meet returns the filter of a link, and makes room for a new one. A node may have as many
+// known filters as links. The new link has one of these places, so at least one of the
+// known filters is not linked. mu is held.
 func (r *Revoker) meet(l *link) *known {
 	name := l.called()
 	if k := r.known[name]; k != nil {
@@ -82,8 +84,8 @@ func (r *Revoker) meet(l *link) *known {
 	return k
 }
 
-// enter and leave keep the tally. Whoever leaves may have been the last that a
-// publication waited for. mu is held.
+// enter adds a filter to those that are known, and leave removes it. Both keep the tally. A
+// publication may have waited only for a filter that leaves. mu is held.
 func (r *Revoker) enter(name string, k *known) {
 	r.known[name] = k
 	r.countOf(name, 1)
@@ -99,7 +101,7 @@ func (r *Revoker) leave(name string) {
 	r.advance()
 }
 
-// countOf counts a process among those of its node. mu is held.
+// countOf adds n to the number of processes of a node. mu is held.
 func (r *Revoker) countOf(name string, n int) {
 	instance, node, _ := strings.Cut(name, others)
 	if instance == "" {
@@ -110,8 +112,8 @@ func (r *Revoker) countOf(name string, n int) {
 	}
 }
 
-// merge remembers the one that was away the longest only as one of several, and
-// so makes room once there are such of its hour. mu is held.
+// merge moves the filter that was away the longest into a group. This makes room unless the
+// group has to be created for its hour. mu is held.
 func (r *Revoker) merge(eligible func(name string) bool, several string) {
 	oldest := ""
 	for name, k := range r.known {
@@ -126,11 +128,12 @@ func (r *Revoker) merge(eligible func(name string) bool, several string) {
 	r.leave(oldest)
 }
 
-// among remembers one as one of several: with those that were seen last in the same hour.
-// Were it with all of them, those that have heard of the trust of the moment, and go on
-// coming and going, would keep alive those that have not, for whom revocations may wait. So
-// they are waited for an hour too long at most. Of two hours the one is left out that ends
-// no later, and of which nobody has heard less. mu is held.
+// among adds a filter to the group of those that were last seen in the same hour. With one
+// group for all hours, filters that have heard of the current trust and keep coming and
+// going would keep alive filters that have not heard of it, and revocations might wait for
+// those without end. With groups by the hour, the wait lasts at most one hour too long. A
+// group is dropped if another group ends no earlier and is covered no further, because
+// waiting for the other group is enough. mu is held.
 func (r *Revoker) among(several string, one *known) {
 	name := several + others + strconv.FormatInt(one.seen.Unix()/int64(time.Hour/time.Second), 10)
 	all := r.known[name]
@@ -159,8 +162,8 @@ func (r *Revoker) drop(l *link) {
 	}
 }
 
-// forgetOld forgets filters that were not seen for so long that they believe no
-// Redis any more, and reports whether there were any. mu is held.
+// forgetOld forgets filters that were not seen for so long that they no longer believe any
+// Redis. It reports whether there were any. mu is held.
 func (r *Revoker) forgetOld() (some bool) {
 	some = r.forgetStrangers()
 	now := r.o.Clock.Earliest()
@@ -173,15 +176,15 @@ func (r *Revoker) forgetOld() (some bool) {
 	return some
 }
 
-// remember persists which filters are known, and now and then the time. It is woken by
-// changes; a write that fails is repeated with the next.
+// remember persists the known filters, and at intervals the time. Changes wake it. A write
+// that fails is repeated with the next one.
 func (r *Revoker) remember() {
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
-	failing := false // which is logged once
+	failing := false // a failure is logged once
 	for all, timely := false, true; ; {
 		err := r.persistKnown(r.ctx, all)
-		if err == nil && timely { // the filters go first: they may be noted as seen later, see load
+		if err == nil && timely { // the filters go first: noting them too late is safe, see load
 			err = r.noteTimes(r.ctx)
 		}
 		if err != nil && r.ctx.Err() == nil && !failing {
@@ -213,8 +216,8 @@ func (r *Revoker) introduce(l *link) error {
 	return nil
 }
 
-// snapshotKnown forgets filters that were not seen for too long. Those that stay
-// linked were seen now, if all are to be noted.
+// snapshotKnown forgets filters that were not seen for too long, and returns when each
+// other one was last seen. If all is set, every linked filter counts as seen now.
 func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,9 +236,10 @@ func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 	return out
 }
 
-// persistKnown writes how what is known differs from what was written. A new name must
-// outlive the loss of power: a process that does not know of a filter confirms what that
-// may still accept. When one was last seen, and that one is gone, may be lost.
+// persistKnown writes the differences between what is known and what was written. A new
+// name must survive a loss of power: a process that does not know a filter would confirm
+// revocations that the filter may not have seen. When a filter was last seen, and that it
+// is gone, may be lost.
 func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 	r.persist.Lock()
 	defer r.persist.Unlock()
@@ -267,7 +271,7 @@ func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 			}
 		}
 		for _, name := range gone {
-			// One whose time was over may have gone by itself.
+			// The row may have expired by itself.
 			if err := tx.Delete(filters, "", name, 0); err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}
@@ -278,8 +282,9 @@ func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 		r.written = now
 		return nil
 	}
-	// A commit that failed may be found made by the next process. Who comes back meanwhile is
-	// written again, and who does not is deleted again.
+	// The next process may find that a failed commit was made after all. So a filter that
+	// returns in the meantime is written again, and the row of one that does not is deleted
+	// again.
 	for _, name := range gone {
 		r.written[name] = 0
 	}
@@ -290,6 +295,6 @@ func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 func (r *Revoker) wakeSeen() {
 	select {
 	case r.seen <- struct{}{}:
-	default: // it is awake
+	default: // it is awake already
 	}
 }

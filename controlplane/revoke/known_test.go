@@ -32,7 +32,7 @@ func (w *world) rows() (n int) {
 	return n
 }
 
-// quotas sets the bounds of links.
+// quotas sets the limits of links.
 func (w *world) quotas(all, node int) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
@@ -48,7 +48,7 @@ func (w *world) pass(node, instance string) {
 	until(w.t, "unlinked", func() bool { return w.r.Stats().Links == before })
 }
 
-// refused says that a filter is not welcomed.
+// refused demands that a filter is not welcomed.
 func (w *world) refused(instance string) {
 	w.t.Helper()
 	if !w.full(instance, "") {
@@ -56,7 +56,7 @@ func (w *world) refused(instance string) {
 	}
 }
 
-// A link that is one too many leaves nothing behind.
+// A link beyond the limits leaves nothing behind.
 func TestQuotasComeBeforeMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -71,9 +71,8 @@ func TestQuotasComeBeforeMemory(t *testing.T) {
 	}
 }
 
-// A node that comes again and again as somebody else is remembered within
-// bounds, and so are many such nodes; that they may be alive is not forgotten
-// before its time.
+// A node that connects again and again with new instances is remembered within bounds, and
+// so are many such nodes. That they may be alive is not forgotten too early.
 func TestKnownFiltersAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 60} {
@@ -112,7 +111,7 @@ func TestKnownFiltersAreBounded(t *testing.T) {
 	}
 }
 
-// What another process wrote is not read, let alone removed.
+// Rows that another process wrote are not read, let alone removed.
 func TestOnlyOwnRowsAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -139,7 +138,7 @@ func TestOnlyOwnRowsAreForgotten(t *testing.T) {
 	}
 }
 
-// Nobody says goodbye for a filter of another node.
+// A filter cannot say goodbye for a filter of another node.
 func TestGoodbyeIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -152,7 +151,7 @@ func TestGoodbyeIsOnesOwn(t *testing.T) {
 	}
 }
 
-// classStore notes the class of each write.
+// classStore records the class of each write.
 type classStore struct {
 	store.Store
 	mu      sync.Mutex
@@ -175,8 +174,8 @@ func (s *classStore) taken() []model.Class {
 	return taken
 }
 
-// A filter is known after a loss of power, too, from before its welcome. When it was
-// seen last is worth no waiting for the disk.
+// A filter is still known after a loss of power, from before its welcome on. The time when
+// it was last seen is not worth waiting for the disk.
 func TestNewFiltersOutliveALossOfPower(t *testing.T) {
 	noted := &classStore{}
 	virtually(t, func(o *Options) {
@@ -201,9 +200,9 @@ func TestNewFiltersOutliveALossOfPower(t *testing.T) {
 	})
 }
 
-// TestSeenIsStoredBeforeTheTime: a process that ends in good order after its store took no
-// writes for hours says when its filters were seen last, before it says what time it is.
-// Else they would be forgotten early, while they still believe Redis.
+// TestSeenIsStoredBeforeTheTime: a process ends in good order after its store took no
+// writes for hours. It stores when its filters were last seen before it stores the time.
+// Otherwise the filters would be forgotten early, while they still believe Redis.
 func TestSeenIsStoredBeforeTheTime(t *testing.T) {
 	for name, refuses := range map[string]bool{"it takes writes again": false, "it does not": true} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +233,7 @@ func TestSeenIsStoredBeforeTheTime(t *testing.T) {
 	}
 }
 
-// stored is when the only filter was seen last, and what time it was, in milliseconds.
+// stored returns when the only filter was last seen, and the stored time, in milliseconds.
 func (w *world) stored() (seen, at int64) {
 	w.t.Helper()
 	if err := w.store.View(context.Background(), func(r store.Reader) error {

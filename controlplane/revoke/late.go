@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// A write that got no answer may be carried out at any time as long as its server
-// lives: a frozen connection delivers what it holds. A tombstone or a clock that
-// comes late only costs look-ups. A record that comes late must not count, and a floor
-// that comes late must not lower one that was written since. Both carry the epoch that
-// they were written in, and count in no other one: so a new one is drawn. A process
-// that was killed leaves that to the next one; see [keeper.load].
+// A write that got no answer may be carried out at any time as long as its server lives: a
+// stalled connection delivers what it holds. A tombstone or a clock that arrives late only
+// costs look-ups. A record that arrives late must not count, and a floor that arrives late
+// must not lower a newer floor. Both carry the epoch in which they were written, and count
+// in no other epoch. So a new epoch is drawn after such a write. A process that was killed
+// leaves this to the next process; see [keeper.load].
 
-// write is the only way in which this package writes to Redis, but for the clock.
+// write does all writes to Redis of this package, except those of the clock.
 func (k *keeper) write(ctx context.Context, cells []cell) error {
 	err := k.remote.write(ctx, k.kept(cells))
 	if err == nil || errors.Is(err, errRefused) {

@@ -21,13 +21,13 @@ import (
 
 // Limits of one link.
 const (
-	// queueFrames bounds what waits to be written; a filter that lets it fill
-	// up is disconnected.
+	// queueFrames bounds the frames that wait to be written. A filter that lets the queue
+	// fill up is disconnected.
 	queueFrames = 512
-	// maxUnacked bounds the positions that a filter may leave unconfirmed, and the
-	// trusts that it has not on its disk.
+	// maxUnacked bounds the positions that a filter may leave unacknowledged, and the
+	// trusts that it has not yet stored on disk.
 	maxUnacked = 1 << 14
-	// maxInbound bounds frames from a filter, none of which is large.
+	// maxInbound bounds the frames of a filter, in bytes. None of them is large.
 	maxInbound = 16 << 10
 	// maxInstance bounds Hello.Instance.
 	maxInstance = 128
@@ -37,15 +37,17 @@ const (
 	writeTimeout  = time.Second
 	helloTimeout  = 3 * time.Second
 	questionLimit = time.Second
-	// linkVersions is why a filter is refused that is older or newer. It does not say which
-	// version the filter speaks: a filter that said another one each time would be another
-	// refusal each time.
+	// linkVersions is the reason why a filter with another version is refused. The text
+	// does not contain that version: a filter that reported a different version each time
+	// would otherwise create a new refusal each time.
 	linkVersions = "its filter speaks another version of the link than the control plane"
-	// planLimit bounds how long a filter waits for its Welcome because its node is
-	// not planned, or Redis not in order. It hears of revocations all the same.
+	// planLimit bounds how long a filter waits for its Welcome because its node is not
+	// planned or Redis is not in order. It is welcomed after that all the same, so that it
+	// gets revocations.
 	planLimit = time.Second
-	// planMargin is how long before the leases of a predecessor are over the wait ends
-	// that began with this process. A filter gives up a link whose Welcome takes a lease.
+	// A filter that links right after the start of this process waits for its Welcome
+	// until planMargin before the leases of a predecessor end. A filter gives up a link
+	// whose Welcome takes as long as a lease.
 	planMargin = 250 * time.Millisecond
 )
 
@@ -58,19 +60,19 @@ type frame struct {
 type unacked struct {
 	at    contract.Position
 	sent  time.Time
-	round *round // nil if nobody waits for it
+	round *round // nil if no caller waits for it
 }
 
-// link is one connection of a filter. Its fields below the line are guarded by
-// the Revoker's mu.
+// link is one connection of a filter. The Revoker's mu guards the fields below mayAsk and
+// refilling.
 type link struct {
 	r     *Revoker
 	node  Node
 	conn  net.Conn
 	in    *bufio.Reader
 	hello contract.Hello
-	// accepts says that the filter understands [contract.FrameLevel2], reasons that
-	// it knows all answers that reject, local that it runs on this host.
+	// accepts says that the filter understands [contract.FrameLevel2]. reasons says that it
+	// knows all answers that reject a token. local says that it runs on this host.
 	accepts, reasons, local bool
 	// scoped says that it understands [contract.FrameScopes].
 	scoped bool
@@ -82,11 +84,11 @@ type link struct {
 	once   sync.Once
 	asked  chan struct{} // semaphore of introspections
 	work   sync.WaitGroup
-	// unjudged has the link itself while nobody can tell whether its token counts.
-	// Each link asks on its own: none waits for the question of another.
+	// unjudged contains the link while its token could not be checked. Each link has its
+	// own set, so that no link waits for the check of another.
 	unjudged *rejudge.Set[*link]
-	// mayAsk says that it has asked a question that it may ask, refilling that what
-	// it holds is being written to Redis.
+	// mayAsk says that the node has asked a question that it may ask. refilling says that
+	// the records that it holds are being written to Redis.
 	mayAsk, refilling atomic.Bool
 
 	lease   time.Time
@@ -103,11 +105,12 @@ type link struct {
 func (l *link) end() {
 	l.once.Do(func() {
 		l.cancel()
-		_ = l.conn.Close() // it is given up, whatever Close says
+		_ = l.conn.Close() // the link is given up, whatever Close returns
 	})
 }
 
-// authenticate finds out which node asks, or answers that it cannot.
+// authenticate finds out which node sends the request. If that fails, it answers the
+// request.
 func (r *Revoker) authenticate(w http.ResponseWriter, req *http.Request) (Node, bool) {
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
@@ -194,13 +197,13 @@ func (l *link) serve() error {
 	if l.hello.Version != contract.LinkVersion || !validInstance(l.hello.Instance) {
 		return fmt.Errorf("hello of version %d is not understood", l.hello.Version)
 	}
-	// Who has no place is not remembered either.
+	// A filter that gets no place is not remembered either.
 	if err := r.reserve(l); err != nil {
 		return err
 	}
-	// Before a filter can hold a lease it is known to whoever comes after us. Before
-	// it reads Redis again, that holds what a predecessor has left unpublished, or is
-	// vouched for no more.
+	// A filter must be stored before it can hold a lease, so that the next process knows
+	// it. Before the filter reads Redis again, Redis must hold what a predecessor has left
+	// unpublished, or must no longer be trusted.
 	err = r.introduce(l)
 	if err == nil {
 		err = r.noteReader(l.ctx, l.node.ControlPlane)
@@ -234,15 +237,18 @@ func (l *link) serve() error {
 	return err
 }
 
-// prepare returns when Redis is in order and the node of a link is planned, or when
-// that is not going to be soon. A filter that is welcomed before Redis is in order, as
-// when Redis is away, does not read it until it is told to.
-// Until it is welcomed, a filter reads Redis by what it was told before. After a
-// predecessor that was killed that is all there is: Redis is void for a filter that was
-// welcomed, until all are linked or the leases of that predecessor are over. Until then
-// no revocation is confirmed in any case, so the wait costs nothing.
-// A filter gives up a link whose Welcome takes a lease. Nobody reads from a link that
-// waits, so without an end of the wait those that were given up would take all places.
+// prepare returns when Redis is in order and the node of a link is planned, or when this
+// takes too long. A filter that is welcomed before Redis is in order, for example while
+// Redis is down, does not read Redis until it is told to.
+//
+// Until its welcome, a filter reads Redis according to what it was told before. After a
+// killed predecessor, that is its only source: for a welcomed filter Redis is void until
+// all filters are linked or the leases of the predecessor have ended. No revocation is
+// confirmed before that in any case, so the wait costs nothing.
+//
+// The wait is bounded because a filter gives up a link whose Welcome takes as long as a
+// lease. Nothing is read from a waiting link, so abandoned links would occupy all places
+// without the bound.
 func (r *Revoker) prepare(l *link) {
 	limit := max(planLimit, time.Until(r.started.Add(contract.Lease-planMargin)))
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
@@ -253,8 +259,7 @@ func (r *Revoker) prepare(l *link) {
 	}
 }
 
-// reserve gives a link its place within the quotas, and the filter that of one
-// that is known.
+// reserve gives a link its place within the quotas, and ties it to its filter.
 func (r *Revoker) reserve(l *link) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +288,7 @@ func (r *Revoker) reserve(l *link) error {
 	return nil
 }
 
-// vacate gives the place of a link back. mu is held.
+// vacate returns the place of a link. mu is held.
 func (r *Revoker) vacate(l *link) {
 	r.places.Give(l.node.Owner)
 	of := r.ofNode[l.node.ID]
@@ -292,12 +297,12 @@ func (r *Revoker) vacate(l *link) {
 	}
 }
 
-// former reports whether the filter of a link has said hello on another one since. It has
-// given up this one, and what is still read of it may be older than what the filter has
-// been told on the other. mu is held.
+// former reports whether the filter of a link has since sent a hello on another link. It
+// has then given up this link, and frames that are still read from it may be older than
+// what the filter was told on the other. mu is held.
 func (l *link) former() bool { return l.known != nil && l.known.latest != l }
 
-// release gives the place of a link back that was not welcomed.
+// release returns the place of a link that was not welcomed.
 func (r *Revoker) release(l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -336,7 +341,7 @@ func (r *Revoker) register(l *link, of *members) error {
 	}
 	select {
 	case r.arrived <- struct{}{}:
-	default: // whoever waits will look
+	default: // the keeper will look anyway
 	}
 	l.push(frame{contract.FrameWelcome, body})
 	at := r.history.at
@@ -344,7 +349,7 @@ func (r *Revoker) register(l *link, of *members) error {
 	for _, f := range r.history.missed(w.From, r.o.Clock.Earliest(), of) {
 		l.push(f)
 	}
-	if w.From != at { // else it has applied everything; whether that is on its disk, it will say
+	if w.From != at { // otherwise the filter has applied everything, and will report what is on its disk
 		l.sent(at, nil)
 	}
 	return nil
@@ -409,8 +414,8 @@ func (l *link) push(f frame) {
 	}
 }
 
-// sent notes a position that was queued. A filter that reads and never confirms
-// is not worth the memory. mu is held.
+// sent notes a position that was queued. A filter that reads but never acknowledges is
+// disconnected to bound the memory. mu is held.
 func (l *link) sent(at contract.Position, d *round) {
 	if len(l.waiting) >= maxUnacked {
 		l.end()
@@ -418,8 +423,8 @@ func (l *link) sent(at contract.Position, d *round) {
 	l.waiting = append(l.waiting, unacked{at, time.Now(), d})
 }
 
-// settle says that nothing up to a position is answered from the filter's memory in
-// its former state. It says nothing of what is on its disk. mu is held.
+// settle notes that the filter's memory no longer answers from the state before a position.
+// It does not cover what is on the filter's disk. mu is held.
 func (l *link) settle(at contract.Position) {
 	n := 0
 	for n < len(l.waiting) && l.waiting[n].at <= at {

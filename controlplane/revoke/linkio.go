@@ -25,7 +25,7 @@ func (l *link) writeLoop() {
 	}
 }
 
-// read reads one frame within the limit of what filters send.
+// read reads one frame within the size limit for filters.
 func (l *link) read() (contract.FrameType, []byte, error) {
 	head, err := l.in.Peek(4)
 	if err != nil {
@@ -87,8 +87,8 @@ func (l *link) handle(kind contract.FrameType, body []byte) error {
 	}
 }
 
-// renew grants a lease, counted from the receipt, unless an invalidation is
-// unacknowledged for longer than a lease.
+// renew grants a lease, counted from the receipt of the frame. It grants nothing if the
+// filter has left a position unacknowledged for longer than a lease.
 func (l *link) renew(number uint64) {
 	received := time.Now()
 	l.r.mu.Lock()
@@ -100,9 +100,8 @@ func (l *link) renew(number uint64) {
 	l.push(frame{contract.FrameGranted, contract.EncodeNumber(number)})
 }
 
-// ack notes how far the filter is. What its memory answers is one thing; what is on
-// its disk, which may be slow or full, is another and holds up nobody who waits for
-// the first.
+// ack notes how far the filter is. Its memory and its disk are tracked separately: the disk
+// may be slow or full, and this must not delay callers that wait only for the memory.
 func (l *link) ack(a contract.Ack) error {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()

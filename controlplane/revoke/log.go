@@ -11,15 +11,15 @@ import (
 // Bounds of the log and of one frame.
 const (
 	maxLog = 1 << 16
-	// spare is how many entries the log grows by before it looks for those that
-	// have expired.
+	// spare is how many entries the log grows by before expired entries are removed.
 	spare = 1 << 10
-	// itemsPerFrame are far below the limit of a frame; ids are a few dozen bytes.
+	// itemsPerFrame keeps frames far below their size limit; ids are a few dozen bytes
+	// long.
 	itemsPerFrame = 2048
 )
 
-// entry is one revocation, or the creation of a token whose value may be
-// remembered as unknown.
+// entry is one revocation, or the creation of a token whose value may be remembered as
+// unknown.
 type entry struct {
 	inv     contract.Invalidation
 	expires int64 // 0 only in rows of an older release
@@ -43,17 +43,18 @@ type held struct {
 
 func (e *entry) live(now time.Time) bool { return e.expires == 0 || now.UnixMilli() < e.expires }
 
-// history is the log: what this process has published, in the order of its
-// positions. Its owner serialises access.
+// history is the log: what this process has published, in the order of its positions. The
+// owner serialises access.
 type history struct {
 	id contract.LogID
-	// at is the newest position. The first is taken by what a predecessor left.
+	// at is the newest position. The first position is that of the entries that a
+	// predecessor left.
 	at      contract.Position
 	entries []entry
-	// dropped is the newest position of which an entry has left the log, lost the
-	// newest of which one left that still mattered.
+	// dropped is the newest position of an entry that has left the log. lost is the newest
+	// position of an entry that left although it still mattered.
 	dropped, lost contract.Position
-	// floor replaces the entries that were lost: records below it are void.
+	// floor replaces the entries that were lost: records with a lower revision are void.
 	floor uint64
 	// revoked are the tokens whose revocation is among the entries.
 	revoked map[held]bool
@@ -65,15 +66,14 @@ type history struct {
 	welcomeAt contract.Position
 }
 
-// newHistory begins a log with what the store remembers, in the order of the
-// revisions.
+// newHistory starts a log with the entries of the store, in the order of their revisions.
 func newHistory(now time.Time, entries []entry) *history {
 	h := &history{id: contract.LogID(rand.Text()), revoked: map[held]bool{}}
 	h.add(now, entries)
 	return h
 }
 
-// add takes the next position for entries.
+// add appends entries at the next position.
 func (h *history) add(now time.Time, entries []entry) contract.Position {
 	h.at++
 	for _, e := range entries {
@@ -87,13 +87,13 @@ func (h *history) add(now time.Time, entries []entry) contract.Position {
 	return h.at
 }
 
-// tick takes the next position for something that is no entry.
+// tick takes the next position for something that is not an entry.
 func (h *history) tick() contract.Position {
 	h.at++
 	return h.at
 }
 
-// tidy drops what has expired, and the oldest if the log is full all the same.
+// tidy drops expired entries. If the log is still full, it drops the oldest ones as well.
 func (h *history) tidy(now time.Time) {
 	keep := make([]entry, 0, len(h.entries))
 	for i := range h.entries {
@@ -119,7 +119,7 @@ func (h *history) tidy(now time.Time) {
 	}
 }
 
-// note remembers by its token what an entry says of one.
+// note updates revoked from an entry about a token.
 func (h *history) note(e *entry) {
 	switch {
 	case e.inv.Subject != contract.SubjectToken:
@@ -149,7 +149,7 @@ func (h *history) after(at contract.Position) []entry {
 	return h.entries[i:len(h.entries):len(h.entries)]
 }
 
-// resume returns where a filter goes on, 0 if it has to start anew.
+// resume returns the position from which a filter continues, or 0 if it has to start anew.
 func (h *history) resume(hello *contract.Hello) contract.Position {
 	if hello.Log != h.id || hello.Applied > h.at || hello.Applied < h.dropped {
 		return 0
@@ -196,9 +196,9 @@ func concerning(entries []entry, of *contract.Scopes) []entry {
 	return out
 }
 
-// invalidates encodes entries as the way from one position to another. What does
-// not fit into one frame goes ahead in frames that do not move the position: only
-// with the last one everything was applied.
+// invalidates encodes entries as the way from one position to another. Entries that do not
+// fit into one frame go into earlier frames that do not move the position: only the last
+// frame says that everything was applied.
 func invalidates(from, to contract.Position, entries []entry) (out []frame) {
 	for {
 		m := contract.Invalidate{From: from, To: to}

@@ -36,8 +36,8 @@ func items(t *testing.T, frames []frame, from, to contract.Position) (revisions 
 	return revisions
 }
 
-// What has expired leaves the log. A filter that may lack it starts anew; one that
-// has applied it goes on.
+// Expired entries leave the log. A filter that may lack them starts anew. A filter that has
+// applied them continues.
 func TestLogDropsWhatHasExpired(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	h := newHistory(now, nil)
@@ -66,8 +66,8 @@ func TestLogDropsWhatHasExpired(t *testing.T) {
 	}
 }
 
-// More live entries than are remembered become a floor, for the filter that starts
-// anew and not for the one that goes on.
+// More live entries than the log may hold become a floor. It applies to a filter that
+// starts anew and not to one that continues.
 func TestFullLog(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	late := now.Add(time.Hour)
@@ -103,7 +103,7 @@ func TestFullLog(t *testing.T) {
 	}
 }
 
-// Filters that come back at once share what they are told.
+// Filters that come back at once share their frames.
 func TestWelcomesAreShared(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	h := newHistory(now, []entry{voided(1, now.Add(time.Hour))})
@@ -117,7 +117,7 @@ func TestWelcomesAreShared(t *testing.T) {
 	}
 }
 
-// A tombstone lives as long as records from before it can be used, and a margin.
+// A tombstone lives as long as records from before it can be used, plus a margin.
 func TestTombstonesLifetime(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	r := &Revoker{o: Options{Clock: taken{func() time.Time { return now }}}}
@@ -136,8 +136,8 @@ func TestTombstonesLifetime(t *testing.T) {
 	}
 }
 
-// Rows that say never, and an epoch without servers, are those of an older release:
-// they are understood, and Redis is begun anew.
+// Rows that never expire, and an epoch without servers, come from an older release. They
+// are understood, and Redis is put in order anew.
 func TestRowsOfAnOlderRelease(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		w.close(w.r)

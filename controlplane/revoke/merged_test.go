@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/places"
 )
 
-// counting is a Revoker that only remembers filters, at a time that the test sets.
+// counting returns a Revoker that only remembers filters, at a time that the test sets.
 func counting(now *time.Time, all, node int) *Revoker {
 	read := func() time.Time { return *now }
 	return &Revoker{
@@ -20,7 +20,8 @@ func counting(now *time.Time, all, node int) *Revoker {
 	}
 }
 
-// came is a filter that was linked and broke off, after it had heard of what is up to covered.
+// came adds a filter that was linked and lost its link, after it had confirmed everything
+// up to covered.
 func (r *Revoker) came(node, instance string, covered contract.Position) {
 	l := &link{r: r, node: Node{ID: node}, hello: contract.Hello{Instance: instance}}
 	k := r.meet(l)
@@ -28,8 +29,9 @@ func (r *Revoker) came(node, instance string, covered contract.Position) {
 	r.cover(k, covered)
 }
 
-// TestThoseWhoHaveNotHeardEnd: a filter that has gone without hearing of the trust of the
-// moment is not waited for without end, though others of its node come and go all the time.
+// TestThoseWhoHaveNotHeardEnd: a filter that has left without hearing of the current trust
+// is not waited for without end, even if other filters of its node come and go all the
+// time.
 func TestThoseWhoHaveNotHeardEnd(t *testing.T) {
 	now := time.Unix(1<<30, 0)
 	for name, node := range map[string]func(i int) string{
@@ -52,8 +54,8 @@ func TestThoseWhoHaveNotHeardEnd(t *testing.T) {
 }
 
 // TestMergedAgainstOneWhoForgetsNobody: whatever filters come, hear and go, a revocation
-// waits whenever somebody who may be alive has not heard, and an hour longer at most; and
-// what is remembered is bounded.
+// waits as long as a filter that may be alive has not heard, and at most an hour longer.
+// What is remembered is bounded.
 func TestMergedAgainstOneWhoForgetsNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type one struct {

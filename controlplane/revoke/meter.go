@@ -6,7 +6,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What became of the question of a filter.
+// Results of a filter's question.
 const (
 	IntrospectionFound   = "found"
 	IntrospectionUnknown = "unknown"
@@ -18,17 +18,17 @@ const (
 	IntrospectionShed = "shed"
 )
 
-// Meter is told how long things took. It must not block.
+// Meter records how long operations took. It must not block.
 type Meter interface {
-	// Introspected is told of each question of a filter, from its arrival until its
-	// answer was queued; result is one of the Introspection constants.
+	// Introspected is called for each question of a filter. took is the time from its
+	// arrival until its answer was queued. result is one of the Introspection constants.
 	Introspected(result string, took time.Duration)
-	// Revoked is told of each publication that revokes, from its commit until no
-	// filter answered from the state before, or until that was given up.
+	// Revoked is called for each publication that revokes. took is the time from its commit
+	// until no filter answered from the old state, or until the wait was given up.
 	Revoked(took time.Duration, confirmed bool)
 }
 
-// unmetered takes the place of a meter that is not there.
+// unmetered is the Meter if none is configured.
 type unmetered struct{}
 
 // Introspected implements Meter.
@@ -37,7 +37,7 @@ func (unmetered) Introspected(string, time.Duration) {}
 // Revoked implements Meter.
 func (unmetered) Revoked(time.Duration, bool) {}
 
-// introspected is what became of a question.
+// introspected returns the result of a question.
 func introspected(res *contract.Result, allowed bool) string {
 	switch {
 	case !allowed:

@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// ledger is a meter whose entries are waited for.
+// ledger is a Meter whose entries the test can wait for.
 type ledger chan string
 
 func (l ledger) Introspected(result string, took time.Duration) {
@@ -26,7 +26,7 @@ func (l ledger) Revoked(took time.Duration, confirmed bool) {
 	}
 }
 
-// TestMeter tells of each question what became of it, and of each revocation once.
+// TestMeter: the meter gets the result of each question, and each revocation once.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	told := make(ledger, 10)

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// modelFilter follows the rules of docs/adr/0003-freshness.md for filters, in the
-// plainest way. What is on its disk survives its process.
+// modelFilter follows the rules of docs/adr/0003-freshness.md for filters in the simplest
+// way. What is on its disk survives its process.
 type modelFilter struct {
 	node     string
 	instance string
@@ -22,7 +22,7 @@ type modelFilter struct {
 	writes  turn // serialises what it sends
 	conn    net.Conn
 	up      bool // welcomed, and the link has not ended
-	stopped bool // the network holds what it should read
+	stopped bool // the network holds back what it should read
 	silent  bool // its acknowledgements are lost
 	wake    chan struct{}
 
@@ -41,8 +41,8 @@ type modelFilter struct {
 	trust contract.Trust // in force
 	disk  contract.Trust // on disk
 	seen  time.Time      // when it last had a lease, on disk
-	// stalled says that the disk takes nothing; durable is up to where the trusts of
-	// this link are on it.
+	// stalled says that the disk accepts no writes. durable is the position up to which the
+	// trusts of this link are on the disk.
 	stalled bool
 	durable contract.Position
 }
@@ -53,13 +53,13 @@ func newModelFilter(node string, redis *scripted) *modelFilter {
 	return m
 }
 
-// reset is what a new process begins with.
+// reset makes the state that of a new process.
 func (m *modelFilter) reset() {
 	m.log, m.applied, m.lease, m.trust = "", 0, time.Time{}, m.disk
 	m.forget()
 }
 
-// forget is to start anew.
+// forget makes the filter start anew.
 func (m *modelFilter) forget() {
 	m.began++
 	m.lease, m.floor = time.Time{}, 0
@@ -67,7 +67,7 @@ func (m *modelFilter) forget() {
 	m.renews, m.asked = map[uint64]time.Time{}, map[uint64]chan *contract.Result{}
 }
 
-// stop holds what the link carries, or lets it go on.
+// stop holds back what the link carries, or releases it.
 func (m *modelFilter) stop(held bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +76,8 @@ func (m *modelFilter) stop(held bool) {
 	m.wake = make(chan struct{})
 }
 
-// passes waits until the network carries what it holds; false if the link is over.
+// passes waits until the network carries what it holds. It returns false if the link is
+// over.
 func (m *modelFilter) passes(quit <-chan struct{}) bool {
 	for {
 		m.mu.Lock()
@@ -96,10 +97,10 @@ func (m *modelFilter) passes(quit <-chan struct{}) bool {
 func (m *modelFilter) send(conn net.Conn, t contract.FrameType, body []byte) {
 	m.writes.Lock()
 	defer m.writes.Unlock()
-	_ = contract.WriteFrame(conn, t, body) // a link that is over is noticed by its reader
+	_ = contract.WriteFrame(conn, t, body) // the reader notices a link that has ended
 }
 
-// follow is one link, from the hello to its end.
+// follow runs one link, from the hello to its end.
 func (m *modelFilter) follow(conn net.Conn) {
 	quit := make(chan struct{})
 	var work sync.WaitGroup
@@ -133,7 +134,7 @@ func (m *modelFilter) follow(conn net.Conn) {
 	}
 }
 
-// renew asks for leases while the network carries anything.
+// renew asks for leases while the network carries frames.
 func (m *modelFilter) renew(conn net.Conn, quit <-chan struct{}) {
 	t := time.NewTicker(contract.RenewEvery)
 	defer t.Stop()
@@ -155,7 +156,7 @@ func (m *modelFilter) renew(conn net.Conn, quit <-chan struct{}) {
 	}
 }
 
-// apply reports whether the link goes on.
+// apply handles a frame and reports whether the link continues.
 func (m *modelFilter) apply(conn net.Conn, t contract.FrameType, body []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +221,7 @@ func (m *modelFilter) welcomed(body []byte) bool {
 	return true
 }
 
-// save brings to the disk what is in force, unless that stalls. mu is held.
+// save writes the current state to the disk, unless the disk stalls. mu is held.
 func (m *modelFilter) save() {
 	switch {
 	case !m.stalled:
@@ -241,7 +242,7 @@ func (m *modelFilter) stall(stalled bool) {
 	}
 }
 
-// ack sends what was applied, unless that is lost on the way.
+// ack sends what was applied, unless the acknowledgement is lost.
 func (m *modelFilter) ack(conn net.Conn) bool {
 	if m.silent {
 		return true
@@ -253,7 +254,7 @@ func (m *modelFilter) ack(conn net.Conn) bool {
 	return true
 }
 
-// allowed is rule 6: the floors in memory.
+// allowed checks rule 6: the floors in memory.
 func (m *modelFilter) allowed(hash contract.Hash, r *contract.Record) bool {
 	floor := max(m.floor, m.tokens[hash], m.owners[r.Credential.ID])
 	if r.Consumer != nil {
@@ -262,7 +263,7 @@ func (m *modelFilter) allowed(hash contract.Hash, r *contract.Record) bool {
 	return r.Revision >= floor && (r.Until == 0 || time.Now().UnixMilli() < r.Until)
 }
 
-// check returns the record that it accepts a token by, nil for none.
+// check returns the record by which a token is accepted, or nil.
 func (m *modelFilter) check(hash contract.Hash, introspect bool) *contract.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,7 +282,7 @@ func (m *modelFilter) check(hash contract.Hash, introspect bool) *contract.Recor
 	return m.fromControlPlane(hash)
 }
 
-// fromRedis follows the rules 1 to 5.
+// fromRedis follows rules 1 to 5.
 func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 	s := m.redis
 	s.mu.Lock()
@@ -314,7 +315,7 @@ func (m *modelFilter) fromRedis(hash contract.Hash) *contract.Record {
 	return e.Record
 }
 
-// trusted is what a filter finds that believes some servers. mu is held.
+// trusted returns what a filter finds that believes the given servers. mu is held.
 func (s *scripted) trusted(servers []string) map[string][]byte {
 	if !slices.Contains(servers, s.id) {
 		for _, id := range servers {
@@ -328,7 +329,8 @@ func (s *scripted) trusted(servers []string) map[string][]byte {
 	return s.values
 }
 
-// fromControlPlane asks, and remembers what is not void by the time it comes.
+// fromControlPlane asks the control plane, and remembers the answer unless it is void by
+// the time it arrives.
 func (m *modelFilter) fromControlPlane(hash contract.Hash) *contract.Record {
 	m.number++
 	id, began, conn := m.number, m.began, m.conn
@@ -350,7 +352,7 @@ func (m *modelFilter) fromControlPlane(hash contract.Hash) *contract.Record {
 	return res.Record
 }
 
-// evict drops a key of Redis.
+// evict drops one key of Redis.
 func (s *scripted) evict(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ func (w *world) remove(name string) func(store.Tx) error {
 	return func(tx store.Tx) error { return tx.Delete(gateway.Tokens, scope, name, 0) }
 }
 
-// commitOnly removes a token; who calls publish publishes it.
+// commitOnly removes a token. The returned function publishes the commit.
 func (w *world) commitOnly(name string) (c store.Commit, publish func() error) {
 	w.t.Helper()
 	end, _ := w.r.Begin()
@@ -27,14 +27,15 @@ func (w *world) commitOnly(name string) (c store.Commit, publish func() error) {
 	return c, func() error { return end(w.t.Context(), c) }
 }
 
-// Two revocations are published in another order than they were committed, while
-// Redis is slow. A filter that acknowledged one of them only and lost its link gets
-// exactly the other one.
+// Two revocations are published in another order than they were committed, while Redis is
+// slow. A filter that has acknowledged only one of them and lost its link gets exactly the
+// other one.
 func TestOrderOfPositions(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second := w.mint("a", false), w.mint("b", false)
 		f, wel := w.pipe("node", contract.Hello{Instance: "i"})
 		f.lease()
+		synctest.Wait() // what the new filter needs is in Redis
 		redis.be(waiting)
 		before, publishFirst := w.commitOnly(first)
 		after, publishSecond := w.commitOnly(second)
@@ -88,8 +89,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// Who finds that a token is gone waits like the one who removed it: while a link is
-// frozen, and also while the other's commit is not yet published.
+// A caller that finds a token gone waits like the caller that removed it, both while a link
+// is frozen and while the other commit is not yet published.
 func TestSettleWaits(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		name := w.mint("a", false)
@@ -112,8 +113,8 @@ func TestSettleWaits(t *testing.T) {
 	})
 }
 
-// A write that never publishes is waited for until the caller's patience ends, and
-// not any more when it was abandoned.
+// A write that never publishes is waited for until the caller's patience ends. An abandoned
+// write is not waited for any more.
 func TestSettleAfterAbandoning(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		_, abandon := w.r.Begin()
@@ -129,7 +130,7 @@ func TestSettleAfterAbandoning(t *testing.T) {
 	})
 }
 
-// A revocation that was answered 503 stays unconfirmed for whoever repeats it, until
+// A revocation that was answered 503 stays unconfirmed for a caller that repeats it, until
 // what it waits for has happened.
 func TestSettleAfterRefusal(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
@@ -146,7 +147,7 @@ func TestSettleAfterRefusal(t *testing.T) {
 		}
 		repeated := async(func() error { return w.r.Settle(t.Context()) })
 		stillWaits(t, "settling", repeated)
-		// The filter is back: it is told that Redis is not trusted, and confirms it.
+		// The filter returns, is told that Redis is not trusted, and confirms it.
 		g := w.dial("gateway-1")
 		g.hello(contract.Hello{Instance: "i", Log: wel.Log, Applied: f.first.To})
 		m := g.invalidated()
@@ -167,7 +168,7 @@ func TestPatience(t *testing.T) {
 		virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 			names := []string{w.mint("a", false), w.mint("b", false)}
 			f, _ := w.pipe("frozen gateway", contract.Hello{Instance: "i"})
-			f.lease() // and from here on it does not read, nor lets its link break
+			f.lease() // from here on it neither reads nor closes its link
 			redis.be(mood)
 			var calls []<-chan error
 			for _, name := range names {
@@ -191,7 +192,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A creation is never an error, and promises nothing.
+// A creation never fails, and promises nothing.
 func TestCreationIsNoRevocation(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		f, _ := w.pipe("node", contract.Hello{Instance: "i"})
@@ -207,8 +208,7 @@ func TestCreationIsNoRevocation(t *testing.T) {
 	})
 }
 
-// A transaction function that runs twice, or fails, publishes what was committed,
-// once.
+// A transaction function that runs twice, or fails, publishes what was committed, once.
 func TestStageRunsTwice(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		name := w.mint("a", false)
@@ -248,8 +248,8 @@ func TestStageRunsTwice(t *testing.T) {
 	})
 }
 
-// A commit that is not published, because the control plane stops, is no answer to
-// whoever waits for it.
+// A commit that is not published because the control plane stops does not answer the
+// callers that wait for it.
 func TestSettleWhileStopping(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		name := w.mint("a", false)
@@ -264,8 +264,9 @@ func TestSettleWhileStopping(t *testing.T) {
 	})
 }
 
-// A revocation that is published after a later commit has made a token of the same value
-// leaves the record of that in Redis: what memory answers, nobody would miss there.
+// A revocation may be published after a later commit has made a token with the same value.
+// It must leave the record of that token in Redis: filters that answer from memory would
+// not notice that the record is missing.
 func TestLateRevocationLeavesANewerToken(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		_, late := w.commitOnly(w.mint("a", false))

@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
 
-// sentinels says where the primary is.
+// sentinels answers where the primary is.
 type sentinels struct {
 	address string
 	primary atomic.Value
@@ -63,9 +63,9 @@ func startSentinel(t *testing.T) *sentinels {
 	return s
 }
 
-// TestReplacedRedisIsNotWrittenUnderTheOldEpoch: a revocation that reaches the
-// successor of a primary before anybody has looked at it would count as written,
-// while a filter that is out of reach still reads the former one.
+// TestReplacedRedisIsNotWrittenUnderTheOldEpoch: a revocation must not be written to the
+// successor of a primary before the keeper has looked at it. It would count as written,
+// while a filter out of reach still reads the former primary.
 func TestReplacedRedisIsNotWrittenUnderTheOldEpoch(t *testing.T) {
 	t.Parallel()
 	first, second := redistest.Start(t), redistest.Start(t)

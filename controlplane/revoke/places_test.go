@@ -16,7 +16,8 @@ import (
 	"github.com/meshgate/meshgate/xds/places"
 )
 
-// unbound takes whoever is no gateway for a proxy of a mesh, all of which share a token.
+// unbound treats every node that is not a gateway as a proxy of a mesh. All proxies share
+// one token.
 type unbound struct{ auth }
 
 func (u unbound) Authenticate(ctx context.Context, node, token string) (Node, error) {
@@ -28,11 +29,11 @@ func (u unbound) Authenticate(ctx context.Context, node, token string) (Node, er
 	return n, err
 }
 
-// ofNode is the line of a request that names a node.
+// ofNode returns the request header that names a node.
 func ofNode(node string) string { return contract.NodeHeader + ": " + node + "\r\n" }
 
-// full reports whether a filter is not welcomed because there is no place for it. more are
-// further lines of its request.
+// full reports whether a filter is not welcomed because there is no place for it. more
+// holds further header lines of its request.
 func (w *world) full(instance, more string) bool {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.url)
@@ -60,8 +61,8 @@ func (w *world) full(instance, more string) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// TestPlacesOfGateways: whoever makes nodes up with the token of a mesh takes no place of
-// a gateway or of another mesh, and what it gives back is there again.
+// TestPlacesOfGateways: a client that invents nodes with the token of a mesh takes no place
+// of a gateway or of another mesh. Places that it returns are free again.
 func TestPlacesOfGateways(t *testing.T) {
 	w := &world{t: t, tweak: func(o *Options) {
 		o.Auth, o.Places = unbound{}, places.Limits{All: 20, Kept: 4, Mesh: 10, Token: 8}

@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestWelcomeWaitsForThePlan: a filter that is welcomed by a new control plane
-// starts anew and asks about every token. Asked before the node is planned, that
-// control plane has no answers, and the filter would refuse what Redis vouched for.
+// TestWelcomeWaitsForThePlan: a filter that is welcomed by a new control plane starts anew
+// and asks about every token. Before the node is planned, that control plane has no
+// answers, and the filter would refuse tokens that Redis vouched for.
 func TestWelcomeWaitsForThePlan(t *testing.T) {
 	planned := make(chan struct{})
 	tweak := func(o *Options) {
@@ -25,7 +25,7 @@ func TestWelcomeWaitsForThePlan(t *testing.T) {
 		}
 	}
 	virtually(t, tweak, func(t *testing.T, w *world, _ *scripted) {
-		planned = make(chan struct{}) // of this bubble
+		planned = make(chan struct{}) // a channel of this bubble
 		f := w.dial("a")
 		welcomed := async(func() error {
 			f.hello(contract.Hello{Instance: "one"})
@@ -42,9 +42,9 @@ func TestWelcomeWaitsForThePlan(t *testing.T) {
 	})
 }
 
-// TestWelcomeWithoutAPlan: a node that cannot be planned hears of revocations all
-// the same; right after the start a little later, but before the leases of a
-// predecessor are over, until which no revocation is confirmed.
+// TestWelcomeWithoutAPlan: a node that cannot be planned gets revocations all the same.
+// Right after the start this takes a little longer, but it ends before the leases of a
+// predecessor, until which no revocation is confirmed.
 func TestWelcomeWithoutAPlan(t *testing.T) {
 	tweak := func(o *Options) {
 		o.Planned = func(ctx context.Context, _ Node) { <-ctx.Done() }
@@ -67,8 +67,8 @@ func TestWelcomeWithoutAPlan(t *testing.T) {
 	}
 }
 
-// TestWelcomeOutlivesALongReplay: while the first replay lasts, be it for ever, filters
-// are welcomed without trust in Redis, and those that retry do not take all places.
+// TestWelcomeOutlivesALongReplay: while the first replay lasts, however long, filters are
+// welcomed without trust in Redis, and filters that retry do not take all places.
 func TestWelcomeOutlivesALongReplay(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		f, _ := w.pipe("a", contract.Hello{Instance: "one"})
@@ -80,7 +80,7 @@ func TestWelcomeOutlivesALongReplay(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		f = w.dial("a")
-		_ = f.conn.SetDeadline(begun.Add(contract.Lease)) // then a filter gives up
+		_ = f.conn.SetDeadline(begun.Add(contract.Lease)) // a filter gives up then
 		wel := f.hello(contract.Hello{Instance: "one"})
 		_ = f.conn.SetDeadline(time.Time{})
 		if d := time.Since(begun); d != contract.Lease-planMargin || wel.Trust.Epoch != 0 {

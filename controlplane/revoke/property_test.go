@@ -23,22 +23,21 @@ import (
 )
 
 // ordersPerCheck is how many orders each example of rapid stands for, in each of the
-// shares that are played at the same time: an order in virtual time keeps one processor
-// busy, and no more.
+// shares. Shares run in parallel, because an order in virtual time uses only one processor.
 const (
 	ordersPerCheck = 10
 	shares         = 2
 )
 
-// event is one thing that happens; A, B and D choose what and how long.
+// event is one step of an order. A, B and D choose its subject and its duration.
 type event struct{ Kind, A, B, D int }
 
-// tally of what the orders have tried, so that a test that tries nothing fails.
+// tried counts what the orders have tried, so that a test that tries nothing fails.
 type tried struct{ accepted, refused, confirmed, refusals, orders atomic.Int64 }
 
-// TestNoOldStateIsAccepted: whatever the order of commits, publications, cut links,
-// lost acknowledgements, lease ends, failures of Redis and restarts, a filter accepts
-// a token only if it was not revoked, with success, before the check began.
+// TestNoOldStateIsAccepted: whatever the order of commits, publications, cut links, lost
+// acknowledgements, lease ends, failures of Redis and restarts, a filter accepts a token
+// only if it was not revoked successfully before the check began.
 func TestNoOldStateIsAccepted(t *testing.T) {
 	var n tried
 	events := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
@@ -66,7 +65,7 @@ func TestNoOldStateIsAccepted(t *testing.T) {
 	}
 }
 
-// play is one order on the way.
+// play is one order in progress.
 type play struct {
 	*world
 	redis   *scripted
@@ -78,8 +77,8 @@ type play struct {
 	serial  int
 
 	mu sync.Mutex
-	// committed is the revision of the newest revocation of a token, sure that of
-	// the newest that was answered with success.
+	// committed is the revision of the newest revocation of each token. sure is the
+	// revision of the newest successful one.
 	committed, sure map[string]uint64
 	failure         string
 }
@@ -128,7 +127,7 @@ func recounted(events []event) (s string) {
 	return s
 }
 
-// end lets everything that is under way come to its end.
+// end lets everything in progress end.
 func (p *play) end() {
 	p.redis.be(fine)
 	for _, m := range p.filters {
@@ -161,7 +160,7 @@ func (p *play) cutLink(m *modelFilter) {
 	synctest.Wait()
 }
 
-// issue creates a token with a given value, unless there is one.
+// issue creates a token with a given value, unless it exists.
 func (p *play) issue(value string) {
 	publish, abandon := p.r.Begin()
 	c, err := p.commit(func(tx store.Tx) error {
@@ -183,7 +182,7 @@ func (p *play) issue(value string) {
 	})
 }
 
-// revoke removes the tokens of some values, or finds that they are gone.
+// revoke removes the tokens with some values, or finds that they are gone.
 func (p *play) revoke(how func(store.Tx) error, of []string, publishLate time.Duration) {
 	publish, abandon := p.r.Begin()
 	c, err := p.commit(how)
@@ -241,7 +240,7 @@ func (p *play) fail(format string, args ...any) {
 	}
 }
 
-// checkAll has every filter asked about every token.
+// checkAll asks every filter about every token.
 func (p *play) checkAll(introspect bool) {
 	for _, m := range p.filters {
 		for _, v := range values {
@@ -261,7 +260,7 @@ func (p *play) checkAll(introspect bool) {
 	}
 }
 
-// happenings are what an order consists of.
+// happenings are the possible steps of an order.
 var happenings = []struct {
 	name string
 	do   func(p *play, e event)
@@ -307,16 +306,17 @@ func (m *modelFilter) mute(silent bool) {
 	m.silent = silent
 }
 
-// restartFilter begins another process with the same disk. Of a process that an
-// agent has seen end the control plane is told, once the trust on its disk is gone.
+// restartFilter starts another process with the same disk. If told is set, an agent has
+// seen the former process end and reports it to the control plane once the trust on its
+// disk is gone.
 func (p *play) restartFilter(m *modelFilter, told bool) {
 	if ended := p.nextProcess(m, told); told {
 		_ = p.r.Ended(Node{ID: m.node}, contract.Ended{Processes: []string{ended}, Gone: true})
 	}
 }
 
-// succeed begins another process that believes what the one before it did, and names
-// it to the control plane, which may not know it yet.
+// succeed starts another process that inherits what the former one believed, and names it
+// to the control plane, which may not know it yet.
 func (p *play) succeed(m *modelFilter, linked bool) {
 	ended := p.nextProcess(m, false)
 	if linked {
@@ -325,8 +325,8 @@ func (p *play) succeed(m *modelFilter, linked bool) {
 	_ = p.r.Ended(Node{ID: m.node}, contract.Ended{Processes: []string{ended}, Successor: m.instance[:26]})
 }
 
-// nextProcess puts another process in place of one that was killed, and returns the
-// name of that.
+// nextProcess replaces a process that was killed, and returns the name of the killed
+// process.
 func (p *play) nextProcess(m *modelFilter, clean bool) (ended string) {
 	p.cutLink(m)
 	m.mu.Lock()
@@ -345,7 +345,7 @@ func (p *play) nextProcess(m *modelFilter, clean bool) (ended string) {
 func (p *play) restartRedis(e event) {
 	p.redis.mu.Lock()
 	p.serial++
-	if e.B%2 == 0 { // the former one still runs, where some reach it
+	if e.B%2 == 0 { // the former server still runs, and some filters reach it
 		p.redis.formers[p.redis.id] = p.redis.values
 	}
 	p.redis.id, p.redis.late = fmt.Sprint("run-", p.serial), nil
@@ -356,7 +356,7 @@ func (p *play) restartRedis(e event) {
 	p.redis.mu.Unlock()
 }
 
-// restartControlPlane ends it in some way. Callers of the one that has ended get no
+// restartControlPlane ends the control plane in some way. Callers of the ended one get no
 // answer.
 func (p *play) restartControlPlane(end func()) {
 	end()

@@ -6,41 +6,41 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// turn is a lock that is held while others are waited for.
+// turn is a lock that may be held for long waits.
 type turn chan struct{}
 
 // Lock waits for the turn.
 func (t turn) Lock() { t <- struct{}{} }
 
-// Unlock gives it to the next one.
+// Unlock passes the turn on.
 func (t turn) Unlock() { <-t }
 
-// publication is what one commit has to make known.
+// publication is what one commit publishes.
 type publication struct {
 	entries []entry
-	// revokes says that it promises something; a creation promises nothing.
+	// revokes says that a revocation is promised. A creation promises nothing.
 	revokes bool
-	// queued is closed when it has a position and is on its way. The fields below
-	// it are written before.
+	// queued is closed when the publication has a position and is on its way. The fields
+	// below are written before.
 	queued chan struct{}
 	at     contract.Position
 	round  *round
 }
 
-// round is what one batch waits for: that every filter which may answer from
-// memory has applied it, or may no longer. pending and missing are guarded by mu.
+// round is what one batch waits for: each filter that may answer from memory has applied
+// the batch, or its lease has ended. missing is guarded by mu.
 type round struct {
 	at      contract.Position
 	revokes bool
 	begun   time.Time
 	missing map[*link]struct{}
 	done    chan struct{} // closed when nothing is missing
-	// until is when the last lease ends of those that miss it, lost that of links
-	// that are gone, for which nobody will acknowledge.
+	// until is when the last lease of the missing links ends. lost is when the last lease
+	// of broken links ends, which cannot acknowledge any more.
 	until, lost time.Time
 }
 
-// settle takes a link from those that miss a round. mu is held.
+// settle removes a link from those that a round waits for. mu is held.
 func (d *round) settle(l *link) {
 	if _, ok := d.missing[l]; !ok {
 		return
@@ -50,7 +50,7 @@ func (d *round) settle(l *link) {
 	}
 }
 
-// over reports whether nobody answers from the state before the round.
+// over reports whether no filter answers from the state before the round any more.
 func (d *round) over(now time.Time) bool {
 	select {
 	case <-d.done:
@@ -67,7 +67,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// enqueue hands a publication to the publisher; false if it has ended.
+// enqueue hands a publication to the publisher. It returns false if the publisher has
+// ended.
 func (r *Revoker) enqueue(p *publication) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,13 +78,13 @@ func (r *Revoker) enqueue(p *publication) bool {
 	r.queue = append(r.queue, p)
 	select {
 	case r.work <- struct{}{}:
-	default: // it is awake
+	default: // it is awake already
 	}
 	return true
 }
 
-// publisher gives publications their positions, one batch after the other, until
-// the Revoker is closed. Since it is one, the order in Redis, in the log and on
+// publisher gives publications their positions, one batch after the other, until the
+// Revoker is closed. There is only one publisher, so the order in Redis, in the log and on
 // every link is the same.
 func (r *Revoker) publisher() {
 	for {
@@ -118,6 +119,7 @@ func (r *Revoker) publishAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.history.at
+	r.outdate(entries)
 	r.reshape(from, shapes) // before they hear of what concerns new members only
 	r.history.add(r.o.Clock.Earliest(), entries)
 	d := r.broadcast(from, at, entries)
@@ -137,9 +139,9 @@ func (r *Revoker) publishAll() {
 	}
 }
 
-// broadcast queues entries on every link and returns what to wait for. mu is held.
-// The lease of a link that has not acknowledged counts as it stands now: what is
-// granted later follows these frames on the link.
+// broadcast queues entries on every link and returns the round to wait for. For a link that
+// does not acknowledge, its present lease counts: a lease that is granted later follows
+// these frames on the link. mu is held.
 func (r *Revoker) broadcast(from, to contract.Position, entries []entry) *round {
 	now := time.Now()
 	d := &round{at: to, begun: now, missing: map[*link]struct{}{}, done: make(chan struct{}), until: now}

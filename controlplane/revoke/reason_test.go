@@ -6,9 +6,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// A filter that wants to know hears that a token was revoked, as long as that is
-// remembered and until its value is given again; one that does not know the word
-// hears what it always heard.
+// A filter that understands reasons is told that a token was revoked, as long as that is
+// remembered and until the value is issued again. A filter that does not understand them
+// gets the same answer as before.
 func TestWhyATokenIsNotGood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -24,7 +24,7 @@ func TestWhyATokenIsNotGood(t *testing.T) {
 				t.Fatal(err)
 			}
 			if kind != contract.FrameResult {
-				continue // of the revocation, and of Redis
+				continue // a frame about the revocation or about Redis
 			}
 			res, err := contract.DecodeResult(body)
 			if err != nil {

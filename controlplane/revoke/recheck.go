@@ -9,9 +9,9 @@ import (
 	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
-// Recheck authenticates links again with the tokens they came with and ends those
-// whose token no longer counts: the links of the named nodes, or all if none is
-// named. Where that cannot be told now, it is tried again until it can.
+// Recheck authenticates links again with the tokens they came with, and ends those whose
+// token is no longer valid. It checks the links of the named nodes, or all links if no node
+// is named. If a check fails for another reason, it is repeated until it succeeds.
 func (r *Revoker) Recheck(ctx context.Context, nodes ...string) {
 	r.mu.Lock()
 	var links []*link
@@ -26,15 +26,16 @@ func (r *Revoker) Recheck(ctx context.Context, nodes ...string) {
 	}
 }
 
-// judge ends a link whose token no longer counts, soon if that cannot be told now.
+// judge ends a link whose token is no longer valid. If this cannot be checked now, it is
+// checked again later.
 func (r *Revoker) judge(ctx context.Context, l *link) {
 	if r.judged(ctx, l) != nil {
 		l.unjudged.Add(l)
 	}
 }
 
-// judged ends a link whose token no longer counts. The error says that this could
-// not be told: such a failure ends nobody.
+// judged ends a link whose token is no longer valid. An error says that the check itself
+// failed; the link then continues.
 func (r *Revoker) judged(ctx context.Context, l *link) error {
 	if l.node.token == "" {
 		return nil

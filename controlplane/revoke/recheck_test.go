@@ -30,8 +30,8 @@ func (f *fickle) Authenticate(ctx context.Context, node, token string) (Node, er
 	return n, err
 }
 
-// TestRecheck: a link ends when its token no longer counts, not when nobody can
-// tell, and not while it counts.
+// TestRecheck: a link ends when its token is no longer valid. It does not end while the
+// check fails or the token is valid.
 func TestRecheck(t *testing.T) {
 	f := &fickle{}
 	virtually(t, func(o *Options) { o.Auth = f }, func(t *testing.T, w *world, _ *scripted) {
@@ -51,8 +51,8 @@ func TestRecheck(t *testing.T) {
 	})
 }
 
-// TestRecheckIsRepeated: while nobody can tell whether a token counts, it is asked
-// again, ever less often, until somebody can.
+// TestRecheckIsRepeated: while the check of a token fails, it is repeated, less and less
+// often, until it succeeds.
 func TestRecheckIsRepeated(t *testing.T) {
 	for _, counts := range []bool{true, false} {
 		f := &fickle{}
@@ -84,7 +84,7 @@ func TestRecheckIsRepeated(t *testing.T) {
 	}
 }
 
-// TestLinkExpires: a link does not outlive the token that it came with.
+// TestLinkExpires: a link ends with the token that it came with.
 func TestLinkExpires(t *testing.T) {
 	f := &fickle{}
 	virtually(t, func(o *Options) { o.Auth = f }, func(t *testing.T, w *world, _ *scripted) {

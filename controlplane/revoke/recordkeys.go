@@ -17,9 +17,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Life of the keys that sign records. A new key is told to filters at once and
-// signs a day later; the two before it stay known. A filter that was away all the
-// time finds records absent and introspects, so nobody is refused.
+// Lifetime of the keys that sign records. Filters are told of a new key at once, and it
+// signs a day later. At most maxRecordKeys keys stay known. A filter that was away during
+// this time treats records as absent and introspects, so no token is refused.
 const (
 	recordKeyLife  = 30 * 24 * time.Hour
 	recordKeyLead  = 24 * time.Hour
@@ -27,8 +27,7 @@ const (
 	recordKeyCheck = time.Hour
 )
 
-// RecordKeys are the keys of one control plane, oldest first. They are sealed in
-// the store.
+// RecordKeys are the signing keys of one control plane, oldest first. The store seals them.
 type RecordKeys struct {
 	Keys []RecordKey `json:"keys"`
 }
@@ -37,7 +36,7 @@ type RecordKeys struct {
 type RecordKey struct {
 	// Seed is the private key of RFC 8032.
 	Seed []byte `json:"seed"`
-	// Created is when it was made, in milliseconds of Unix time.
+	// Created is when the key was made, in milliseconds of Unix time.
 	Created int64 `json:"created"`
 }
 
@@ -46,7 +45,7 @@ var recordKeys = &model.Kind{
 	New: func() any { return new(RecordKeys) },
 }
 
-// due reports whether the newest key is so old that another one is needed.
+// due reports whether the newest key is so old that a new one is needed.
 func (k *RecordKeys) due(now time.Time) bool {
 	if len(k.Keys) == 0 {
 		return true
@@ -54,8 +53,8 @@ func (k *RecordKeys) due(now time.Time) bool {
 	return now.Sub(time.UnixMilli(k.Keys[len(k.Keys)-1].Created)) >= recordKeyLife
 }
 
-// signing is the newest key that has been known for long enough; the first of all
-// signs at once, since no filter can have been told of another.
+// signing returns the newest key that filters have known for long enough. The very first
+// key signs at once, because filters cannot know another one.
 func (k *RecordKeys) signing(now time.Time) *RecordKey {
 	for i := len(k.Keys) - 1; i > 0; i-- {
 		if now.Sub(time.UnixMilli(k.Keys[i].Created)) >= recordKeyLead {
@@ -72,8 +71,8 @@ type signer struct {
 	keys  atomic.Pointer[RecordKeys]
 }
 
-// renew loads the keys, and adds one if it is time; changed says that filters must
-// be told.
+// renew loads the keys, and adds a key if it is time. changed says that filters must be
+// told.
 func (s *signer) renew(ctx context.Context) (changed bool, err error) {
 	var got *RecordKeys
 	read := func(r store.Reader) error {
@@ -118,7 +117,7 @@ func (s *signer) sign(rec *contract.Record, hash contract.Hash) ([]byte, error) 
 	return rec.Sign(hash, ed25519.NewKeyFromSeed(s.keys.Load().signing(s.now()).Seed))
 }
 
-// public lists what filters verify with.
+// public lists the keys that filters verify with.
 func (s *signer) public() []contract.RecordKey {
 	keys := s.keys.Load().Keys
 	out := make([]contract.RecordKey, len(keys))
@@ -128,7 +127,7 @@ func (s *signer) public() []contract.RecordKey {
 	return out
 }
 
-// renewKeys adds keys in time and tells filters, until the Revoker is closed.
+// renewKeys adds keys when it is time and tells filters, until the Revoker is closed.
 func (r *Revoker) renewKeys() {
 	tick := time.NewTicker(recordKeyCheck)
 	defer tick.Stop()
@@ -153,9 +152,9 @@ func (r *Revoker) renewKeysOnce() {
 	}
 }
 
-// tell says to the filter of a link where the second level is, once it is known
-// that its node checks tokens, by its configuration or by a question that it may
-// ask. Other nodes need no Redis, and get none.
+// tell tells the filter of a link where the second level is. It is called once it is known
+// that the node checks tokens: by its configuration, or by a question that it may ask.
+// Other nodes do not need Redis and are not told about it.
 func (l *link) tell() {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
@@ -166,7 +165,7 @@ func (l *link) tell() {
 	l.sendLevel2()
 }
 
-// tellAll tells anew whoever was told.
+// tellAll repeats the message to all filters that had it.
 func (r *Revoker) tellAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,17 +190,17 @@ func (l *link) sendLevel2() {
 	l.push(frame{contract.FrameLevel2, body})
 }
 
-// RecordKeyInfo is what may be told of a key that signs records.
+// RecordKeyInfo is the public information about a signing key.
 type RecordKeyInfo struct {
-	// Name is the beginning of its public half, in hex.
+	// Name is the beginning of its public key, in hex.
 	Name    string
 	Created time.Time
-	// Signs is set for the one that signs now.
+	// Signs is set for the key that signs now.
 	Signs bool
 }
 
-// RecordKeys lists the keys that sign records, oldest first, and says when the next
-// one is made.
+// RecordKeys lists the keys that sign records, oldest first, and returns when the next key
+// will be made.
 func (r *Revoker) RecordKeys() (keys []RecordKeyInfo, next time.Time) {
 	stored := r.signer.keys.Load()
 	signing := stored.signing(r.signer.now())

@@ -28,8 +28,8 @@ func (f *fake) level2() contract.Level2 {
 	return m
 }
 
-// What the control plane writes to Redis verifies with the keys that it tells, for
-// that token and no other.
+// The keys that the control plane tells to filters verify what it writes to Redis, for the
+// token in question and for no other.
 func TestRecordsInRedisAreSigned(t *testing.T) {
 	t.Parallel()
 	c := client(t, miniredis.RunT(t).Addr())
@@ -55,8 +55,8 @@ func TestRecordsInRedisAreSigned(t *testing.T) {
 	}
 }
 
-// Only a node that checks tokens hears of Redis: by its configuration, or by the
-// first question that it may ask. Filters that do not know the message get none.
+// Only a node that checks tokens is told about Redis: because of its configuration, or
+// after its first allowed question. Filters that do not know the message do not get it.
 func TestOnlyNodesThatCheckTokensHearOfRedis(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -73,7 +73,7 @@ func TestOnlyNodesThatCheckTokensHearOfRedis(t *testing.T) {
 	}
 	f.ask("plugin")
 	f.expect(contract.FrameResult)
-	f.lease() // told once
+	f.lease() // it was told only once
 
 	old, _ := w.connect("of an older release")
 	old.ask("plugin")
@@ -88,7 +88,7 @@ func TestOnlyNodesThatCheckTokensHearOfRedis(t *testing.T) {
 	}
 }
 
-// A new key is told before it signs, the old ones stay known, and a restart
+// A new key is told to filters before it signs. The old keys stay known, and a restart
 // changes nothing.
 func TestRecordKeysRotate(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
@@ -141,7 +141,7 @@ func TestRecordKeysRotate(t *testing.T) {
 	}
 }
 
-// Filters hear of a new key at once.
+// Filters are told of a new key at once.
 func TestNewRecordKeyIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

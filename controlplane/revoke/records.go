@@ -12,13 +12,13 @@ import (
 
 const (
 	refillQueue = 1024
-	// maxOwed bounds the tokens that are remembered while they cannot be written.
+	// maxOwed bounds the tokens that are remembered until their records can be written.
 	maxOwed = 32 << 10
-	// refillBatch bounds the records that are written at once, and so how long a
-	// revocation waits for them.
+	// refillBatch bounds the records that are written at once, and so how long a revocation
+	// waits for them.
 	refillBatch = 64
-	// refillReads bounds how long they are read from the store. The first has
-	// storeTimeout: something gets done however slow the store is.
+	// refillReads bounds how long the records of a batch are read from the store. The first
+	// record has storeTimeout, so that a very slow store still makes progress.
 	refillReads = 500 * time.Millisecond
 )
 
@@ -38,13 +38,13 @@ func (q *refill) dealtWith() {
 	}
 }
 
-// Refill puts the record of a token into Redis soon. It never blocks: while Redis is
-// slow or away filters ask the control plane, and the record is written later.
+// Refill puts the record of a token into Redis soon. It never blocks. While Redis is slow
+// or away, filters ask the control plane and the record is written later.
 func (r *Revoker) Refill(scope string, token contract.Hash) {
 	r.keeper.ask(refill{scope: scope, token: token})
 }
 
-// ask reports whether a refill was queued, to be done at once.
+// ask queues a refill that can be done at once. It reports whether it did.
 func (k *keeper) ask(q refill) bool {
 	if k == nil {
 		return false
@@ -60,9 +60,9 @@ func (k *keeper) ask(q refill) bool {
 	return false
 }
 
-// owe remembers what could not be written, some of it if that is too much. A Redis that
-// was away and has lost nothing is believed as before: what memory answers meanwhile
-// nobody would ask for again, and it would be missed as soon as only Redis is left.
+// owe remembers refills that could not be done, up to maxOwed. A Redis that was away and
+// has lost nothing is believed as before. Filters that answer from memory would not ask for
+// these records again, so the records would be missing as soon as Redis is the only source.
 func (k *keeper) owe(all ...refill) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,12 +80,12 @@ func (k *keeper) owe(all ...refill) {
 	if len(k.owed) > 0 {
 		select {
 		case k.owing <- struct{}{}:
-		default: // its owner will look
+		default: // payOwed will look anyway
 		}
 	}
 }
 
-// takeOwed returns some of what is owed.
+// takeOwed takes some of the owed refills.
 func (k *keeper) takeOwed() (some []refill) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,8 +99,8 @@ func (k *keeper) takeOwed() (some []refill) {
 	return some
 }
 
-// payOwed writes what is owed once Redis is in order, as slowly as what filters hold,
-// until the Revoker is closed.
+// payOwed does the owed refills once Redis is in order, as slowly as those of records that
+// filters hold, until the Revoker is closed.
 func (k *keeper) payOwed() {
 	for {
 		select {
@@ -123,7 +123,7 @@ func (k *keeper) drop(n int) {
 	k.dropped += uint64(n) //nolint:gosec // a count
 }
 
-// refillNow queues the records of new tokens, and returns how to wait for them:
+// refillNow queues the records of new tokens. The returned function waits for them, so that
 // the first use of a token finds it in Redis, unless Redis is slow or away.
 func (k *keeper) refillNow(made []minted) (wait func(context.Context)) {
 	if len(made) == 0 {
@@ -162,7 +162,7 @@ func (k *keeper) refiller() {
 		case first := <-k.queue:
 			batch := []refill{first}
 			for len(batch) < refillBatch && len(k.queue) > 0 {
-				batch = append(batch, <-k.queue) // nobody else takes from it
+				batch = append(batch, <-k.queue) // no other goroutine takes from it
 			}
 			left, failed := k.refillBatch(batch)
 			k.owe(slices.Concat(left, failed)...)
@@ -170,10 +170,9 @@ func (k *keeper) refiller() {
 	}
 }
 
-// refillBatch reads the store and writes Redis while turn is held, so that a
-// revocation is either seen by the read or written over the record. It returns what
-// Redis may lack although it could be written another time, and what the store failed
-// to give.
+// refillBatch reads the store and writes Redis while turn is held, so that a revocation is
+// either seen by the read or written over the record. It returns the records that Redis may
+// lack but that could be written later, and those that the store failed to return.
 func (k *keeper) refillBatch(batch []refill) (left, failed []refill) {
 	defer func() {
 		for i := range batch {
@@ -189,8 +188,8 @@ func (k *keeper) refillBatch(batch []refill) (left, failed []refill) {
 	if len(cells) == 0 || k.r.ctx.Err() != nil {
 		return left, failed
 	}
-	// A write that an orderly end broke off might be carried out later, and the next
-	// process would have to void everything.
+	// The write is not cancelled on an orderly end: a cancelled write might be carried out
+	// later, and the next process would have to void everything.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.r.ctx), redisTimeout)
 	defer cancel()
 	err := k.write(ctx, cells)
@@ -204,7 +203,7 @@ func (k *keeper) refillBatch(batch []refill) (left, failed []refill) {
 	return batch, nil
 }
 
-// readBatch is readRecords for what is written at once.
+// readBatch calls readRecords for records that are written at once.
 func (k *keeper) readBatch(batch []refill) (cells []cell, late, failed []refill) {
 	first, cancel := context.WithTimeout(k.r.ctx, storeTimeout)
 	defer cancel()
@@ -220,11 +219,11 @@ func (k *keeper) readBatch(batch []refill) (cells []cell, late, failed []refill)
 	return cells, late, failed
 }
 
-// readRecords reads tokens from the store, each within its context, and hands over what
-// they write. It returns those that there was no time for, and those that the store
-// failed to give, which says nothing about them. What came late is as good as in time. A
-// record that cannot be made from what is there is given up: it could not be made the
-// next time either.
+// readRecords reads tokens from the store, each within its context, and passes the cells of
+// each to take. It returns the refills that there was no time for, and those that the store
+// failed to return. A read that ends after its deadline but succeeds counts. A record that
+// cannot be made from its row is given up, because it could not be made the next time
+// either.
 func (k *keeper) readRecords(batch []refill, within func(int) context.Context, take func([]cell)) (late, failed []refill) {
 	var last error
 	for i, q := range batch {

@@ -1,6 +1,8 @@
 package revoke
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +17,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// A token that was issued is in Redis when its issuing returns, with the floors of
-// its owners, and of the age that it may have.
+// A new token is in Redis when the call that issues it returns, with the floors of its
+// owners, and with the full life of a record.
 func TestCreatedTokensAreInRedis(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		for value, announce := range map[string]bool{"minted": false, "given": true} {
@@ -29,7 +31,7 @@ func TestCreatedTokensAreInRedis(t *testing.T) {
 				t.Errorf("%s: floor %d", value, f)
 			}
 		}
-		// A Redis that does not answer costs its timeout and no error.
+		// A Redis that does not answer costs its timeout, but no error.
 		redis.be(frozen)
 		begun := time.Now()
 		w.mint("cold", false)
@@ -58,8 +60,8 @@ func (w *world) touch(kind *model.Kind, name string) func(store.Tx) error {
 	}
 }
 
-// The floor of an owner goes up with each revocation, and the record of a token that
-// is written afterwards never lowers it.
+// The floor of an owner rises with each revocation, and a token's record that is written
+// afterwards never lowers it.
 func TestFloorsAreNotLowered(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		w.mint("a", false)
@@ -84,8 +86,8 @@ func TestFloorsAreNotLowered(t *testing.T) {
 			if r := redis.entry(t, "after "+owner.name).Record; r == nil || r.Revision < uint64(want) {
 				t.Errorf("%+v", r)
 			}
-			// Redis forgets everything: the floor comes back with the log, and from
-			// the store with the record.
+			// Redis loses everything. The floor comes back with the log, and with the
+			// record from the store.
 			redis.restore(map[string][]byte{})
 			w.settles(t)
 			w.r.Refill(scope, contract.HashToken([]byte("a")))
@@ -97,8 +99,8 @@ func TestFloorsAreNotLowered(t *testing.T) {
 	})
 }
 
-// A publication that comes after that of a later commit does not lower the floor
-// which that one has raised.
+// A publication that comes after that of a later commit does not lower the floor that the
+// later one has raised.
 func TestLatePublicationLowersNoFloor(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		w.mint("a", false)
@@ -117,8 +119,8 @@ func TestLatePublicationLowersNoFloor(t *testing.T) {
 	})
 }
 
-// The record of a token that was created again survives the replay of its old
-// tombstone, also after a restart.
+// The record of a token that was created again survives the replay of its old tombstone,
+// also after a restart.
 func TestCreatedAgain(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		if err := w.delete(w.mint("a", false)); err != nil {
@@ -153,6 +155,46 @@ func TestCreatedAgain(t *testing.T) {
 			t.Errorf("deleted: %+v", e)
 		}
 	})
+}
+
+// A token that was revoked and created again while Redis was away is not left with the
+// record of before: a filter that is out of reach believes what stands there, under the
+// same epoch, as soon as the revocation is confirmed. A store that does not give the new
+// record just then leaves a tombstone.
+func TestCreatedAgainWhileRedisWasAway(t *testing.T) {
+	for name, trouble := range map[string]func(context.Context) error{
+		"with a store that answers": nil,
+		"with a store that fails":   func(context.Context) error { return errors.New("disk I/O error") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+				m := newModelFilter("node", redis)
+				m.trust, m.seen = w.trust(), time.Now()
+				old := w.mint("a", false)
+				read := func() *contract.Record { return m.fromRedis(contract.HashToken([]byte("a"))) }
+				before := read()
+				if before == nil {
+					t.Fatal("no record at first")
+				}
+				redis.be(gone)
+				_ = w.delete(old)
+				w.mint("a", true)
+				w.source.be(trouble)
+				redis.be(fine)
+				w.settles(t)
+				if w.trust().Epoch != m.trust.Epoch {
+					t.Fatal("another epoch was drawn, so this shows nothing")
+				}
+				after := read()
+				if after != nil && after.Revision <= before.Revision {
+					t.Errorf("the record of revision %d is believed, that of before is of %d", after.Revision, before.Revision)
+				}
+				if (after != nil) != (trouble == nil) {
+					t.Errorf("found %+v", after)
+				}
+			})
+		})
+	}
 }
 
 // A floor that got no answer may arrive after one that was written since, also when
@@ -193,8 +235,8 @@ func TestLateFloor(t *testing.T) {
 	}
 }
 
-// What a filter holds is written to Redis, batch by batch and not all at once; only
-// for nodes that may ask.
+// The tokens that a filter holds are written to Redis batch by batch and not all at once,
+// and only for nodes that may ask.
 func TestInUse(t *testing.T) {
 	virtually(t, func(o *Options) {
 		o.ChecksTokens = func(n Node) bool { return n.ID == "gateway" }
@@ -234,7 +276,7 @@ func TestInUse(t *testing.T) {
 		if d := time.Since(begun); d < (contract.MaxInUse/refillBatch-1)*inUsePause {
 			t.Errorf("all at once, in %v", d)
 		}
-		// One at a time.
+		// Only one batch at a time is allowed.
 		redis.be(waiting)
 		f.send(contract.FrameInUse, batch)
 		synctest.Wait()
@@ -247,7 +289,7 @@ func TestInUse(t *testing.T) {
 	})
 }
 
-// The agent's word is taken from whoever has the node's token, within bounds.
+// ServeEnded accepts a report from a client with the node's token, within bounds.
 func TestServeEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -277,15 +319,15 @@ func TestServeEnded(t *testing.T) {
 			t.Errorf("%s %s %.40s: %d, want %d", tt.method, tt.token, tt.body, got, tt.want)
 		}
 	}
-	// The one of B is of another run directory: what starts where A was may believe what
-	// A believed, and nobody knows of it.
+	// The filter of process B is of another run directory. The process that starts where A
+	// was may believe what A believed, and it is not known yet.
 	if got := post("POST", "good", good); got != http.StatusTooEarly {
 		t.Errorf("without a successor: %d", got)
 	}
 	if n, known := w.rows(), w.r.Stats().KnownFilters; n != 2 || known != 2 {
 		t.Errorf("%d rows, %d known", n, known)
 	}
-	for range 2 { // said again, it is as true as before
+	for range 2 { // a repeated report is accepted as well
 		if got := post("POST", "good", gone); got != http.StatusNoContent {
 			t.Errorf("status %d", got)
 		}
@@ -295,8 +337,8 @@ func TestServeEnded(t *testing.T) {
 	}
 }
 
-// A record of the old state that was read before a revocation, and is written slowly,
-// does not end up over the tombstone.
+// A record of the old state that was read before a revocation, and is written slowly, does
+// not replace the tombstone.
 func TestRefillCannotOverwriteTombstone(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		name := w.mint("a", false)

@@ -23,26 +23,27 @@ func Open(settings contract.RedisSettings) (redis.UniversalClient, error) {
 	return redisconn.Open(redisconn.Options{Settings: settings, Timeout: redisTimeout, DialTimeout: redisTimeout})
 }
 
-// remote is what this package needs of Redis.
+// remote is what this package needs from Redis.
 type remote interface {
-	// identify asks the primaries that are written to who they are. After pin, which
-	// asks the same, no others are written to: a successor that nobody has looked at
-	// fails instead.
+	// identify asks the primaries that are written to for their identities. pin asks the
+	// same, and from then on no other servers are written to: writes fail if another server
+	// takes over, until it has been looked at.
 	identify(ctx context.Context) ([]redisconn.Server, error)
 	pin(ctx context.Context) ([]redisconn.Server, error)
-	// clock returns what stands under the key of the clock, nil if nothing does.
+	// clock returns the value of the clock's key, or nil if there is none.
 	clock(ctx context.Context) ([]byte, error)
-	// setClock puts a clock there, and returns what stood there until then.
+	// setClock replaces the clock and returns the previous value.
 	setClock(ctx context.Context, clock []byte) (before []byte, err error)
-	// write carries out writes. After an error some may not have been carried out;
-	// errRefused in it says that those will not be later either.
+	// write carries out writes. After an error some of them may not have been carried out.
+	// If the error wraps errRefused, those will not be carried out later either.
 	write(ctx context.Context, cells []cell) error
 }
 
-// errRefused says that the server has answered, and what it did not do is done with.
+// errRefused says that the server has answered, and will not carry out the failed commands
+// later.
 var errRefused = errors.New("redis refused a write")
 
-// reached is a remote that is reached with a client.
+// reached is a remote that uses a client.
 type reached struct {
 	client  redis.UniversalClient
 	tracker Tracker
@@ -91,8 +92,8 @@ func (s *reached) write(ctx context.Context, cells []cell) error {
 	return errors.Join(errRefused, err)
 }
 
-// setClock asks and writes in one pipeline on one key, which every release of Redis
-// understands and carries out together.
+// setClock reads and writes in one pipeline on one key, so that one server gets both
+// commands in this order. Every release of Redis understands this.
 func (s *reached) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	if s.tracker != nil {
 		s.tracker.Track(contract.RedisClockKey, 0, true)
@@ -106,11 +107,11 @@ func (s *reached) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 		}
 		return nil, err
 	}
-	before, _ := get.Bytes() // what is no clock is none
+	before, _ := get.Bytes() // a value that is no clock counts as none
 	return before, nil
 }
 
-// sure reports whether a failed command will not be carried out later: the server
+// sure reports whether a failed command will not be carried out later. Either the server
 // has said so, or there was no connection to send it on.
 func sure(err error) bool {
 	var refused redis.Error

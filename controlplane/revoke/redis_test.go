@@ -24,7 +24,7 @@ func client(t *testing.T, addr string) redis.UniversalClient {
 	return c
 }
 
-// until waits for a state that some goroutine brings about.
+// until waits for a state that another goroutine brings about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(8 * time.Second)
@@ -53,8 +53,9 @@ func entryOf(t *testing.T, c redis.UniversalClient, token string) contract.Entry
 	return e
 }
 
-// Redis dies while a filter is linked: the revocation is confirmed once the filter
-// does without Redis. Out of its reach it is not, until the filter is back.
+// Redis dies while a filter is linked: the revocation is confirmed once the filter does
+// without Redis. While the filter is out of reach, the revocation is not confirmed until
+// the filter is back.
 func TestDeadRedis(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -111,7 +112,7 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 		t.Errorf("tombstone lives %v", d)
 	}
 	s.Freeze(t)
-	if err := w.delete(second); err != nil { // no filter is known, so nobody can read it
+	if err := w.delete(second); err != nil { // no filter is known, so none can read it
 		t.Error(err)
 	}
 	s.Thaw(t)
@@ -121,8 +122,8 @@ func TestRealRedisRestartsEmptyAndStops(t *testing.T) {
 	}
 }
 
-// Another database of the same server is as good as another server: who is away still
-// reads the former one, in which nothing is written any more.
+// Another database of the same server counts as another server: a filter that is away still
+// reads the former database, which is no longer written to.
 func TestAnotherDatabaseIsAnotherServer(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Address()
@@ -139,15 +140,15 @@ func TestAnotherDatabaseIsAnotherServer(t *testing.T) {
 	unavailable(t, w.delete(name))
 }
 
-// A Redis that is emptied and written to at once is noticed by that write: nobody
-// would put back what is in use otherwise.
+// The next write notices that Redis was emptied just before it. Otherwise the records in
+// use would not be written again.
 func TestEmptiedRedisIsNoticedByTheNextWrite(t *testing.T) {
 	t.Parallel()
 	c := client(t, redistest.Start(t).Address())
 	w := newWorld(t, c)
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	name, was := w.mint("a", false), w.trust()
-	w.r.turn.Lock() // both meet the same moment
+	w.r.turn.Lock() // both happen in the same moment
 	done := async(func() error { return w.delete(name) })
 	if err := c.FlushAll(context.Background()).Err(); err != nil {
 		t.Fatal(err)
@@ -165,8 +166,8 @@ func TestEmptiedRedisIsNoticedByTheNextWrite(t *testing.T) {
 	}
 }
 
-// TestRefillNeverBlocks although nobody can write, for longer than the test lasts,
-// and the queue is full. What waits then is bounded.
+// TestRefillNeverBlocks: Refill returns even if writing is blocked for longer than the test
+// lasts and the queue is full. What waits then is bounded.
 func TestRefillNeverBlocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, client(t, miniredis.RunT(t).Addr()))
@@ -211,7 +212,7 @@ func TestSameClockKeepsEpoch(t *testing.T) {
 	}
 }
 
-// trust is what filters are told now.
+// trust returns what filters are told now.
 func (w *world) trust() contract.Trust {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()

@@ -8,23 +8,23 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// A key in Redis ends at a moment of Redis's own clock. One that is set ahead drops
-// records long before they end, and nobody misses them while the control plane answers
-// for what is not there: they are missed when it is away. So that clock is compared with
-// the time that passes in this process, which nobody sets, and not with the wall clock,
-// which is set together with it where both are on one machine.
+// A key in Redis expires by the clock of Redis. A Redis whose clock is set ahead drops
+// records long before they end. This goes unnoticed while the control plane answers for
+// missing records, and they are missing when the control plane is away. So the clock of
+// Redis is compared with the monotonic time of this process, which cannot be set. The wall
+// clock would not do, because both are set together if they are on one machine.
 
-// errSetAhead ends a session, so that what is in use is written again.
+// errSetAhead ends a session, so that the records in use are written again.
 var errSetAhead = errors.New("the clock of redis was set ahead")
 
-// compareTimes notes whether the clock of a server was set ahead since the records
-// were written that it holds. One that is set back drops nothing. That it comes again
-// counts: nobody knows which of the two times is right.
+// compareTimes notes whether the clock of a server was set ahead since its records were
+// written. A clock that is set back drops nothing. If it is then set ahead again, that
+// counts as set ahead, because it is unknown which of the two times is right.
 func (k *keeper) compareTimes(all []redisconn.Server) {
 	now, passed := time.Time{}, time.Since(k.base)
 	least, looked := make(map[string]time.Time, len(all)), make(map[string]time.Time, len(all))
 	for i := range all {
-		if all[i].Time.IsZero() { // it does not tell
+		if all[i].Time.IsZero() { // this server does not tell its time
 			continue
 		}
 		now = later(now, all[i].Time)
@@ -47,14 +47,14 @@ func (k *keeper) compareTimes(all []redisconn.Server) {
 	}
 }
 
-// kept are cells as they are written to a Redis whose clock is ahead, which would else
-// drop them early or at once. What a record is good for it says itself, by the clock of
-// whoever reads it: a key that stays longer only takes room.
+// kept returns cells with expiries adjusted to a Redis whose clock is ahead. Without this,
+// Redis would drop them early or at once. A key that stays longer only takes room: a record
+// states its own end, which its reader checks by its own clock.
 func (k *keeper) kept(cells []cell) []cell {
 	k.mu.Lock()
 	lead := k.lead.Milliseconds()
 	k.mu.Unlock()
-	if lead == 0 || k.r.o.Tracker != nil { // that goes by the clock of this process
+	if lead == 0 || k.r.o.Tracker != nil { // an embedded Redis uses the clock of this process
 		return cells
 	}
 	out := slices.Clone(cells)

@@ -11,7 +11,7 @@ import (
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
 
-// telling is a Redis that tells what its clock says.
+// telling is a Redis that reports the time of its clock.
 type telling struct {
 	*scripted
 	mu    sync.Mutex
@@ -43,9 +43,10 @@ func (a *telling) identify(ctx context.Context) ([]redisconn.Server, error) {
 	return a.tell(all), err
 }
 
-// A Redis whose clock is set ahead has dropped records that nobody has missed yet: an
-// epoch is drawn, upon which filters say what they use and it is written again, in a way
-// that this clock does not drop. One that is set back has dropped nothing.
+// A Redis whose clock is set ahead has dropped records, and no filter has noticed yet. A
+// new epoch is drawn. Filters then report what they use, and it is written again with
+// expiries that this clock does not reach early. A clock that is set back has dropped
+// nothing.
 func TestRedisWhoseClockIsSetAheadIsFilledAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set    time.Duration
@@ -96,7 +97,8 @@ func TestRedisWhoseClockIsSetAheadIsFilledAgain(t *testing.T) {
 	}
 }
 
-// twice is set ahead once more right after it was looked at, as it is put in order.
+// twice is a telling Redis whose clock is set ahead once more right after it was checked,
+// while it is put in order.
 type twice struct {
 	*telling
 	more time.Duration
@@ -110,8 +112,8 @@ func (a *twice) pin(ctx context.Context) ([]redisconn.Server, error) {
 	return all, err
 }
 
-// What is measured from is the look by which it was decided what counts, and not the next
-// one: a clock that was set ahead between the two has dropped what was written by then.
+// The reference is the check by which the keeper decided what counts, and not the next
+// check. A clock that was set ahead between the two has dropped what was written by then.
 func TestRedisWhoseClockIsSetAheadTwice(t *testing.T) {
 	for more, want := range map[time.Duration]int{day: 2, time.Minute: 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/meshgate/meshgate/xds/rejudge"
 )
 
-// renewer says of the token of the harness that its node has a newer one.
+// renewer reports that the node of the harness's token has a newer token.
 type renewer struct {
 	fickle
 	renewed bool
@@ -28,8 +28,8 @@ func (f *renewer) Authenticate(ctx context.Context, node, token string) (Node, e
 	return n, err
 }
 
-// TestRotationByTheBookIsNoAttack: the link of a node that has renewed ends as another
-// does, but nobody is warned of it.
+// TestRotationByTheBookIsNoAttack: the link of a node that has renewed its token ends like
+// any other, but no warning is logged.
 func TestRotationByTheBookIsNoAttack(t *testing.T) {
 	for _, renewed := range []bool{true, false} {
 		f, log := &renewer{renewed: renewed}, &bytes.Buffer{}

@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// What comes on a link that its filter has replaced by another one says nothing of what
-// it was told on that one, however late it is read.
+// Frames on a link that its filter has replaced confirm nothing that the filter was told on
+// the new link, however late they are read.
 func TestReplacedLinkConfirmsNothing(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		token := w.mint("a", false)
@@ -24,7 +24,7 @@ func TestReplacedLinkConfirmsNothing(t *testing.T) {
 		done := async(func() error { return w.delete(token) })
 		g.invalidated()
 		at := g.trusted().At
-		_ = old.ack(contract.Ack{Applied: at, Durable: at}) // of a frame that was read before
+		_ = old.ack(contract.Ack{Applied: at, Durable: at}) // in a frame that was read before
 		stillWaits(t, "a revocation that was confirmed on a former link", done)
 		g.ack(at)
 		if _, err := took(t, done); err != nil {
@@ -33,8 +33,8 @@ func TestReplacedLinkConfirmsNothing(t *testing.T) {
 	})
 }
 
-// A filter has one link. The goodbye on it is one for those that it has given up, too:
-// nobody waits for one that is half open.
+// A filter has one link. A goodbye on it also counts for the links that the filter has
+// given up, so no revocation waits for a half-open one.
 func TestReplacedLinkIsEnded(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
 		w.pipe("node", contract.Hello{Instance: "i"})
@@ -52,8 +52,8 @@ func TestReplacedLinkIsEnded(t *testing.T) {
 	})
 }
 
-// A hello that waits for its welcome gives way to a later one of the same filter, which
-// has given it up.
+// A hello that waits for its welcome gives way to a later hello of the same filter, which
+// has given up the first link.
 func TestReplacedLinkIsNotWelcomed(t *testing.T) {
 	var planned chan struct{}
 	plan := func(o *Options) {
@@ -78,7 +78,7 @@ func TestReplacedLinkIsNotWelcomed(t *testing.T) {
 			close(planned)
 		}()
 		g, _ := w.pipe("node", contract.Hello{Instance: "i"})
-		_ = f.conn.SetReadDeadline(time.Now().Add(contract.Lease)) // fails on one that is closed, as it should be
+		_ = f.conn.SetReadDeadline(time.Now().Add(contract.Lease)) // fails on a closed connection, as it should be
 		if kind, _, err := contract.ReadFrame(f.in); err == nil {
 			t.Errorf("frame of type %d on the link that was given up", kind)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 )
 
-// A token that was changed is there, and so is its record. A connection to Redis that
-// broke without a loss is followed by a replay; if the store does not give the record
-// just then, its tombstone comes over it, and is replaced when the store is well.
+// A token that was changed exists, and so does its record. After a connection to Redis
+// broke without a loss, the log is replayed. If the store fails to return the record just
+// then, the tombstone replaces it, and the record is written again when the store works.
 func TestTombstoneOfAGoodTokenIsReplaced(t *testing.T) {
 	for name, trouble := range map[string]func(context.Context) error{
 		"a slow store":    func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },

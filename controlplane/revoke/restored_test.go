@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// restored ends the process without notice, and begins another one on its store as from
-// a backup that is so old. change, if any, is made to the backup.
+// restored kills the process, and starts another one on its store as if it came from a
+// backup of the given age. change, if any, is made to the backup.
 func (j *jumping) restored(age, unused time.Duration, change func(store.Tx) error) {
 	j.t.Helper()
 	j.crash()
@@ -31,8 +31,8 @@ func (j *jumping) restored(age, unused time.Duration, change func(store.Tx) erro
 }
 
 // A gateway may have been linked until the host of the former control plane was lost,
-// however old the backup is. It is waited for as long as it may believe the former Redis,
-// from the first process on the restored store on, wherever the clocks were.
+// however old the backup is. From the first process on the restored store on, it is waited
+// for as long as it may believe the former Redis, whatever the clocks showed.
 func TestFiltersOfAnOldBackupAreWaitedFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		age, unused time.Duration
@@ -68,8 +68,8 @@ func TestFiltersOfAnOldBackupAreWaitedFor(t *testing.T) {
 	}
 }
 
-// The wait for a gateway of an old backup ends when an operator says that it is gone for
-// good, or when it is linked again, and outlives a restart.
+// The wait for a gateway of an old backup ends when an operator declares it gone for good,
+// or when it is linked again. The wait survives a restart.
 func TestWaitForFiltersOfAnOldBackupEnds(t *testing.T) {
 	for name, end := range map[string]func(j *jumping){
 		"gone for good": func(j *jumping) {
@@ -101,8 +101,9 @@ func TestWaitForFiltersOfAnOldBackupEnds(t *testing.T) {
 	}
 }
 
-// Filters that were first linked after the backup may hold a lease, and what the former
-// control plane revoked may be hidden: neither is skipped because the store knows nobody.
+// Filters that were first linked after the backup may hold a lease, and revocations of the
+// former control plane may be hidden. Neither wait is skipped although the store knows no
+// filter.
 func TestRestoredStoreWaitsForTheFirstLease(t *testing.T) {
 	for _, age := range []time.Duration{0, 2 * day} {
 		jumps(t, false, func(j *jumping) {
@@ -115,9 +116,9 @@ func TestRestoredStoreWaitsForTheFirstLease(t *testing.T) {
 	}
 }
 
-// A filter believes the Redis of the former control plane also where the next one has
-// none: it is waited for until it has heard that there is none, whether the store was
-// restored or Redis is not used any more.
+// A filter believes the Redis of the former control plane even if the next one has none. It
+// is waited for until it has heard that there is none, both after a restore and when Redis
+// is no longer configured.
 func TestFiltersOfAFormerRedisAreWaitedFor(t *testing.T) {
 	for name, next := range map[string]func(j *jumping){
 		"restored": func(j *jumping) { j.restored(2*day, 0, nil) },
@@ -155,10 +156,10 @@ func TestFiltersOfAFormerRedisAreWaitedFor(t *testing.T) {
 	}
 }
 
-// A gateway that was restarted between the backup and the restore is linked, and the one of
-// the backup is not: revocations wait for that, until its agent says that it has ended, or
-// an operator says that it is gone. Neither forgets a filter that may live: one of another
-// process that is linked, or of a node of which nothing is.
+// A gateway was restarted between the backup and the restore: its new filter is linked, and
+// the filter of the backup is not. Revocations wait for the latter until its agent reports
+// that it has ended, or an operator declares it gone. Neither forgets a filter that may be
+// alive: a filter of another process that is linked, or of a node with no linked filter.
 func TestFormerFilterOfALinkedNode(t *testing.T) {
 	before, after := strings.Repeat("A", 26), strings.Repeat("B", 26)
 	for name, end := range map[string]func(j *jumping) error{
@@ -182,7 +183,7 @@ func TestFormerFilterOfALinkedNode(t *testing.T) {
 				twin.cut()
 				j.rest()
 				says(j.t, j.revoke(j.touchApp()), "node", "1 of 3 gateways", "former=true")
-				link() // the former one was silent for as long as the revocation took
+				link() // the former filter was silent for as long as the revocation took
 				if err := end(j); err != nil {
 					j.t.Fatal(err)
 				}
@@ -193,7 +194,7 @@ func TestFormerFilterOfALinkedNode(t *testing.T) {
 				if err := j.revoke(j.touchApp()); err != nil {
 					j.t.Error(err)
 				}
-				j.crash() // what was said is in the store when it was answered
+				j.crash() // a report that was answered is in the store
 				j.open(nil)
 				if known := j.r.Stats().KnownFilters; known != 2 || j.rows() != 2 {
 					j.t.Errorf("after a restart %d filters are known, of %d rows", known, j.rows())
@@ -203,7 +204,7 @@ func TestFormerFilterOfALinkedNode(t *testing.T) {
 	}
 }
 
-// Without Redis now and before, a filter that is away holds nothing but its lease.
+// If there is and was no Redis, a filter that is away holds nothing but its lease.
 func TestNobodyIsWaitedForWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, virtual: true}

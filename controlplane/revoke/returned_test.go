@@ -14,12 +14,12 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// unsynced is a store of which one commit fails, and is found made all the same.
+// unsynced is a store with one commit that fails but is made all the same.
 type unsynced struct {
 	store.Store
 	on      atomic.Bool
 	told    chan struct{}
-	durable atomic.Int64 // how many writes asked to outlive the loss of power
+	durable atomic.Int64 // number of writes that had to survive a loss of power
 }
 
 func (s *unsynced) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -34,7 +34,7 @@ func (s *unsynced) Update(ctx context.Context, class model.Class, fn func(store.
 	return c, err
 }
 
-// TestReturnedFilterIsWrittenAgain: the commit that forgot a filter failed, and the next
+// TestReturnedFilterIsWrittenAgain: the commit that forgot a filter failed, but the next
 // process may find it made. The filter has come back by then, and has a lease.
 func TestReturnedFilterIsWrittenAgain(t *testing.T) {
 	w := &world{t: t}
@@ -58,8 +58,9 @@ func TestReturnedFilterIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestSettleHearsOfANewFilter: Redis is away, and what was confirmed without it is asked for
-// again while a filter joins. The answer comes once that filter believes no Redis either.
+// TestSettleHearsOfANewFilter: Redis is away, and a revocation that was confirmed without
+// it is asked for again while a filter joins. The answer comes once that filter believes no
+// Redis either.
 func TestSettleHearsOfANewFilter(t *testing.T) {
 	m := miniredis.RunT(t)
 	w := &world{t: t}
@@ -91,7 +92,7 @@ func TestSettleHearsOfANewFilter(t *testing.T) {
 	until(t, "nobody waits", func() bool { return w.r.Stats().Pending == 0 })
 }
 
-// TestThoseWhoWaitAreNoted: in their order, once, and no more than there is room for.
+// TestThoseWhoWaitAreNoted: positions are noted in order, once, and within the bound.
 func TestThoseWhoWaitAreNoted(t *testing.T) {
 	r := &Revoker{}
 	for _, at := range []contract.Position{4, 2, 6, 4} {

@@ -101,14 +101,14 @@ func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	}
 }
 
-// TestStartWithoutFiltersAnswersAtOnce: nobody can hold a lease from a
-// predecessor that knew no filter.
+// TestStartWithoutFiltersAnswersAtOnce: no filter can hold a lease from a predecessor that
+// knew no filter.
 func TestStartWithoutFiltersAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	n := w.mint("a", false)
 	w.open(nil)
-	w.begun(time.Now().Add(time.Hour)) // whoever waits for a lease from here fails
+	w.begun(time.Now().Add(time.Hour)) // a caller that waits for a lease from here fails
 	if err := w.delete(n); err != nil {
 		t.Fatal(err)
 	}

@@ -20,27 +20,27 @@ import (
 	"github.com/meshgate/meshgate/xds/places"
 )
 
-// Node is who opened a link.
+// Node is the node that opened a link.
 type Node struct {
 	ID string
 	// ControlPlane is the scope whose tokens the node may ask about.
 	ControlPlane string
-	// Until is when the token of the node ends, zero if never.
+	// Until is when the token of the node expires, zero if never.
 	Until time.Time
-	// token is what the link came with; see Recheck.
+	// token is the token that the link came with; see Recheck.
 	token string
-	// Owner is who the token was issued for.
+	// Owner is the owner that the token was issued for.
 	Owner places.Owner
 }
 
-// Authenticator proves who opens a link; see identity.
+// Authenticator proves which node opens a link; see package identity.
 type Authenticator interface {
-	// Authenticate checks that a token is good for a node; an empty node id is
-	// that of the token.
+	// Authenticate checks that a token is valid for a node. An empty node id stands for the
+	// node of the token.
 	Authenticate(ctx context.Context, node, token string) (Node, error)
 }
 
-// Source is the truth about tokens; see oauth.
+// Source is the authority on tokens; see package oauth.
 type Source interface {
 	// Record returns the record of a token, nil for an unknown or ended one, and
 	// Found, Unknown or Expired, with the revision of the state that was read. The record
@@ -50,15 +50,15 @@ type Source interface {
 
 // Tracker is told what is written to a Redis that does not expire keys itself.
 type Tracker interface {
-	// Track hears of a key before it is written. expires is in milliseconds of
-	// Unix time, 0 for never; guard marks what must not be dropped lightly.
+	// Track is called before a key is written. expires is in milliseconds of Unix time, 0
+	// for never. guard marks keys that are evicted last.
 	Track(key string, expires int64, guard bool)
 }
 
 // Options of a Revoker.
 type Options struct {
 	Store store.Store
-	// Subjects says which kinds revoke what.
+	// Subjects says what each kind revokes.
 	Subjects map[*model.Kind]Subject
 	Source   Source
 	Auth     Authenticator
@@ -68,52 +68,52 @@ type Options struct {
 	// may ask about tokens otherwise.
 	Allowed func(node Node, plugin string) bool
 	// Planned returns when it is known what a node may ask about, or when ctx ends. A
-	// filter that is welcomed starts anew, so its questions must have answers then. A
-	// nil function knows at once.
+	// welcomed filter starts anew, so its questions must have answers by then. A nil
+	// function returns at once.
 	Planned func(ctx context.Context, node Node)
-	// Redis is nil where there is none. The Revoker does not close it.
+	// Redis is nil if there is none. The Revoker does not close it.
 	Redis redis.UniversalClient
-	// ChecksTokens reports whether a node's configuration has a chain: only then
-	// its filter is told of Redis. With a nil function it is told after the first
-	// question that it may ask.
+	// ChecksTokens reports whether a node's configuration has a chain. Only then its filter
+	// is told about Redis. If the function is nil, a filter is told after its first allowed
+	// question.
 	ChecksTokens func(node Node) bool
-	// NodeRedis returns the Redis that filters may read, nil if there is none for
-	// them; local says that the filter runs on this host. It must not contain a
-	// credential that writes. A nil function has none for anybody.
+	// NodeRedis returns the Redis that filters may read, or nil if there is none for them.
+	// local says that the filter runs on this host. The settings must not contain a
+	// credential that can write. A nil function stands for no Redis.
 	NodeRedis func(local bool) *contract.RedisSettings
-	// Tracker is set for a Redis that is part of this process and ends with it;
-	// without it keys get PXAT.
+	// Tracker is set for a Redis that is part of this process and ends with it. Without a
+	// Tracker, keys are written with PXAT.
 	Tracker Tracker
-	// Refused, if set, hears of a filter that cannot be talked to, and why. It must not
-	// block.
+	// Refused, if set, is called with a filter that cannot be served, and the reason. It
+	// must not block.
 	Refused func(node Node, reason string)
-	// RedisState, if set, hears what is the matter with Redis after each attempt to use
-	// it, and nil when it is in order. RedisAhead hears, each time Redis is looked at, by
-	// how much its clock is ahead, see [redisconn.Server].
+	// RedisState, if set, is called after each attempt to use Redis with the error, or with
+	// nil when Redis is in order. RedisAhead, if set, is called each time Redis is checked,
+	// with how far its clock is ahead; see [redisconn.Server].
 	RedisState func(error)
 	RedisAhead func(time.Duration)
-	// Waits, if set, hears whom revocations wait for in vain, and when that is over. It must
-	// not call the Revoker.
+	// Waits, if set, is told which filters revocations wait for in vain, and when that is
+	// over. It must not call the Revoker.
 	Waits func(Waits)
 	// Meter may be nil.
 	Meter Meter
 	Log   *slog.Logger
-	// Now is the wall clock, Clock within what bounds it can be believed. Without a Clock
-	// it is taken at its word. Store must end its rows by Clock.Earliest, and none before
-	// [NoteTime].
+	// Now is the wall clock. Clock gives the bounds within which it can be trusted. Without
+	// a Clock, Now is trusted as it is. Store must expire its rows by Clock.Earliest, and
+	// none of them before [NoteTime] was called.
 	Now   func() time.Time
 	Clock Clock
-	// Places is how many links there are at once, and whose, MaxNodeLinks bounds those of
-	// one node; 0 means 64. How many filters are remembered follows from them; see known.go.
+	// Places limits the links by owner. MaxNodeLinks limits the links of one node; 0 means
+	// 64. Both determine how many filters are remembered; see known.go.
 	Places       places.Limits
 	MaxNodeLinks int
-	// remote takes the place of Redis, in tests, and pace says how long it is not looked at
-	// there: a day has many seconds in which nothing happens.
+	// remote replaces Redis in tests. pace replaces the interval between checks of Redis
+	// there: a simulated day has many seconds in which nothing happens.
 	remote remote
 	pace   func() time.Duration
 }
 
-// Revoker revokes. Close must be called.
+// Revoker publishes revocations and tells filters what to believe. Close must be called.
 type Revoker struct {
 	o       Options
 	log     *slog.Logger
@@ -125,32 +125,32 @@ type Revoker struct {
 	signer  signer
 	keeper  *keeper       // nil without Redis
 	arrived chan struct{} // wakes the keeper when a filter was welcomed
-	// turn is held by whoever writes to Redis while it is in order, and by whoever
-	// makes it so. It comes before mu.
+	// turn is held for every write to Redis while it is in order, and while Redis becomes
+	// so. Lock it before mu.
 	turn turn
 	work chan struct{} // wakes the publisher
 
-	seen chan struct{} // wakes the owner of the known filters
-	// persist is held while known filters are written, so that one that was
-	// just introduced is not forgotten by an older picture. It guards written,
-	// what this process has in the store of them; 0 stands for one that may be there.
+	seen chan struct{} // wakes remember
+	// persist is held while known filters are written, so that an older snapshot does not
+	// remove a filter that was just introduced. It guards written: what this process has
+	// stored about them. A time of 0 stands for a row that may exist.
 	persist sync.Mutex
 	written map[string]int64
-	// before is what was persisted about Redis when this process began.
+	// before is what was persisted about Redis when this process started.
 	before Epoch
-	// alone says that no filter was known at the start, of a store that knows them all,
-	// so that none can hold a lease from a predecessor of this process.
+	// alone says that no filter was known at the start, and that the store knows all
+	// filters. So none can hold a lease from a predecessor of this process.
 	alone bool
-	// former says that filters may have been told to believe a Redis that this process
-	// does not use, because it uses none.
+	// former says that filters may have been told to believe a Redis, while this process
+	// uses none.
 	former bool
-	// last is what the predecessor knew of the time. gap is how much has passed since by
-	// the clock alone, 0 if that is little.
+	// last is what the predecessor stored about the time. gap is how much time has passed
+	// since according to the wall clock, 0 if that is little.
 	last Times
 	gap  time.Duration
-	// hidden says that revocations may have been forgotten too early: there is a gap, or
-	// one before was not mended. timed says that the time was noted since, so that the next
-	// process sees none.
+	// hidden says that revocations may have been forgotten too early: there is a gap, or an
+	// earlier gap was not mended. timed says that the time was stored since, so the next
+	// process sees no gap.
 	hidden bool
 	timed  atomic.Bool
 
@@ -160,18 +160,20 @@ type Revoker struct {
 	links   map[*link]struct{}
 	// joining holds links that have a place and are not welcomed yet.
 	joining map[*link]struct{}
-	// places are those of both. ofNode has them by node.
+	// places counts the links in both maps. ofNode has these links by node.
 	places *places.Places
 	ofNode map[string]map[*link]struct{}
-	// lost holds lease ends of links that broke while their filter could answer.
+	// lost holds the ends of the leases of links that broke while their filter could
+	// answer.
 	lost  []time.Time
 	known map[string]*known // by name of their row; see known.go
-	// knownOf counts the processes among them by node.
+	// knownOf counts the processes in known by node.
 	knownOf map[string]int
 	tally   tally // of known
-	// readers are the scopes of which filters were linked, over all processes. reshapedAt is
-	// the newest revision, of those that are published, at which one came to consist of others.
-	readers    map[string]struct{}
+	// readers are the scopes of which filters were linked, over all processes, or are about to
+	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
+	// are published, at which one came to consist of others.
+	readers    map[string]bool
 	reshapedAt map[string]uint64
 	// writes have begun and have no position yet; queue waits for the publisher;
 	// rounds wait for filters; revokedAt is the position of the newest revocation.
@@ -179,18 +181,18 @@ type Revoker struct {
 	queue     []*publication
 	rounds    []*round
 	revokedAt contract.Position
-	// unconfirmed are the positions that some filter may not know of when it reads
-	// Redis. settled is closed, and replaced, when one of them is confirmed.
+	// unconfirmed holds positions that some filter may not know when it reads Redis.
+	// settled is closed and replaced when one of them is confirmed.
 	unconfirmed []contract.Position
 	settled     chan struct{}
-	// trust is in force since trustAt. Redis holds everything up to redisAt.
+	// trust is in force since position trustAt. Redis holds everything up to redisAt.
 	trust            contract.Trust
 	trustAt, redisAt contract.Position
-	// serversAt is the position from which on filters are told to believe the servers
-	// that are written to now; 0 if all have confirmed that, and nobody may reach
-	// others that hold an old state.
+	// serversAt is the position from which on filters are told to believe the servers that
+	// are written to now. It is 0 once all filters have confirmed that, so that no filter
+	// can reach other servers with an old state.
 	serversAt contract.Position
-	// strangers says that filters which nobody remembers may read Redis as it was before
+	// strangers says that filters that are not remembered may read Redis as it was before
 	// this process; see [Epoch.Forgotten].
 	strangers bool
 	stats     Stats
@@ -200,19 +202,20 @@ type Revoker struct {
 // Stats is a snapshot for metrics.
 type Stats struct {
 	Links, LiveLeases, KnownFilters int
-	// Revocations counts published commits; Unconfirmed those answered 503.
+	// Revocations counts published commits that revoke. Unconfirmed counts those of them
+	// that were answered 503.
 	Revocations, Unconfirmed uint64
 	// Pending counts the revocations that are unconfirmed now.
 	Pending int
-	// Trusted says whether filters are told to believe Redis, RedisUp whether it is
+	// Trusted says whether filters are told to believe Redis. RedisUp says whether Redis is
 	// in order and written to. RefillsDropped counts records that could not be made, or
-	// were given up because too many waited for it.
+	// were given up because too many were waiting.
 	Trusted, RedisUp bool
 	RefillsDropped   uint64
 }
 
-// New reads what was persisted and starts the owner of Redis. Nothing is served
-// before what a predecessor has left is in the log.
+// New reads what was persisted and starts the goroutines of the Revoker. When it returns,
+// everything that a predecessor left is in the log.
 func New(ctx context.Context, o Options) (*Revoker, error) {
 	if o.Store == nil || o.Source == nil || o.Auth == nil || o.Allowed == nil || o.Log == nil {
 		return nil, errors.New("revoke: store, source, authenticator, permission and log are required")
@@ -236,7 +239,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		o:       o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, places: places.New(o.Places), ofNode: map[string]map[*link]struct{}{},
 		known: map[string]*known{}, knownOf: map[string]int{}, written: map[string]int64{},
-		readers: map[string]struct{}{}, reshapedAt: map[string]uint64{},
+		readers: map[string]bool{}, reshapedAt: map[string]uint64{},
 		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})
@@ -271,8 +274,8 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 	return r, nil
 }
 
-// load begins the log with what the store remembers. What a predecessor has
-// committed and not published is among it.
+// load starts the log with what the store remembers. This includes what a predecessor has
+// committed but not published.
 func (r *Revoker) load(tx store.Reader) error {
 	var err error
 	if r.last, r.gap, err = resumeTime(tx, r.o.Clock); err != nil {
@@ -287,7 +290,7 @@ func (r *Revoker) load(tx store.Reader) error {
 	entries, now := make([]entry, 0, len(rows)), r.o.Clock.Earliest()
 	for _, row := range rows {
 		e, ok := row.Spec.(*Tombstone).entry(row.Revision)
-		if e.expires == 0 { // of an older release, and for ever
+		if e.expires == 0 { // a row of an older release, which never expires
 			e.expires = row.Modified.Add(contract.RecordLife + expiryMargin).UnixMilli()
 		}
 		if ok && e.live(now) {
@@ -301,7 +304,7 @@ func (r *Revoker) load(tx store.Reader) error {
 	}
 	for _, row := range filterRows {
 		f := row.Spec.(*Filter)
-		// What nobody has measured may not have passed for the filter.
+		// The unmeasured time may not have passed for the filter, so the gap is added.
 		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen).Add(r.gap), welcomed: true})
 		r.written[row.Name] = f.Seen
 	}
@@ -310,7 +313,7 @@ func (r *Revoker) load(tx store.Reader) error {
 		return err
 	}
 	for _, row := range readerRows {
-		r.readers[row.Name] = struct{}{}
+		r.readers[row.Name] = true
 	}
 	r.forgetOld()
 	if r.before, err = storedEpoch(tx); err != nil {
@@ -318,7 +321,7 @@ func (r *Revoker) load(tx store.Reader) error {
 	}
 	r.alone = len(r.known) == 0 && !r.before.Forgotten
 	r.recall()
-	if len(entries) > 0 || r.hidden || r.before.Forgotten || !r.before.Told { // some may be hidden that a predecessor has not confirmed
+	if len(entries) > 0 || r.hidden || r.before.Forgotten || !r.before.Told { // this may hide revocations that a predecessor has not confirmed
 		r.revokedAt = r.history.at
 		r.pend(r.history.at)
 	}
@@ -328,8 +331,8 @@ func (r *Revoker) load(tx store.Reader) error {
 	return nil
 }
 
-// Close lets publications that wait finish within ctx, ends all links, and returns
-// when every goroutine has ended.
+// Close lets waiting publications finish within ctx, ends all links, and returns when every
+// goroutine has ended.
 func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closing = true
@@ -347,7 +350,7 @@ func (r *Revoker) Close(ctx context.Context) error {
 	return errors.Join(ctx.Err(), r.handOver(context.WithoutCancel(ctx)))
 }
 
-// Stats returns a snapshot.
+// Stats returns the current values.
 func (r *Revoker) Stats() Stats {
 	up, dropped := r.keeper.state()
 	r.mu.Lock()

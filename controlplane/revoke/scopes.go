@@ -53,12 +53,15 @@ func (r *Revoker) membersOf(tx store.Reader, scope string) (*members, error) {
 }
 
 // noteReader returns when it is noted that filters of a scope are let in: from then on they are
-// told what becomes of it, and Redis says what it consists of.
+// told what becomes of it, and Redis says what it consists of. It counts from before the
+// commit: a change of the members that comes right behind that, and of which the filter has
+// not read yet, leaves a row for the next process.
 func (r *Revoker) noteReader(ctx context.Context, scope string) error {
 	r.mu.Lock()
-	_, known := r.readers[scope]
+	stored := r.readers[scope]
+	r.readers[scope] = stored
 	r.mu.Unlock()
-	if known {
+	if stored {
 		return nil
 	}
 	_, err := r.o.Store.Update(ctx, model.Config, func(tx store.Tx) error {
@@ -69,7 +72,7 @@ func (r *Revoker) noteReader(ctx context.Context, scope string) error {
 		return fmt.Errorf("note the scope of the filter: %w", err)
 	}
 	r.mu.Lock()
-	r.readers[scope] = struct{}{}
+	r.readers[scope] = true
 	r.mu.Unlock()
 	r.keeper.ask(refill{scope: scope, members: true})
 	return nil
@@ -164,14 +167,22 @@ func (r *Revoker) shapes(entries []entry) map[string]*members {
 	return out
 }
 
+// outdate has no link welcomed any more by what was read of the scopes among entries
+// before these changed. It is read again then, also where nobody could read it to tell the
+// links that are there. mu is held.
+func (r *Revoker) outdate(entries []entry) {
+	for i := range entries {
+		if inv := &entries[i].inv; inv.Subject == subjectScope {
+			r.reshapedAt[inv.ID] = max(r.reshapedAt[inv.ID], inv.Revision)
+		}
+	}
+}
+
 // reshape tells the filters of scopes what these consist of now, ahead of the frame that
 // moves their position. One that does not understand it, or if nobody knows, ends its link
 // and begins anew: its memory was judged by others. mu is held.
 func (r *Revoker) reshape(at contract.Position, shapes map[string]*members) {
 	for scope, of := range shapes {
-		if of != nil {
-			r.reshapedAt[scope] = max(r.reshapedAt[scope], of.revision)
-		}
 		for l := range r.links {
 			switch {
 			case l.node.ControlPlane != scope:
@@ -223,6 +234,16 @@ func (k *keeper) writeMembers(ctx context.Context) error {
 		scopes = append(scopes, scope)
 	}
 	k.r.mu.Unlock()
+	for part := range slices.Chunk(scopes, pipelineSize) {
+		if err := k.writeMembersOf(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeMembersOf is writeMembers for some scopes, for which it has the time of one batch.
+func (k *keeper) writeMembersOf(ctx context.Context, scopes []string) error {
 	var cells []cell
 	read, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -27,7 +27,16 @@ func (byNode) Authenticate(_ context.Context, node, _ string) (Node, error) {
 // newTenants is a world with control planes, and a group of some of them.
 func newTenants(t *testing.T, members ...string) *world {
 	t.Helper()
-	w := &world{t: t, tweak: func(o *Options) { o.Auth, o.Resolver = byNode{}, scopestest.Resolver{} }}
+	return newTenantsWith(t, func(*Options) {}, members...)
+}
+
+// newTenantsWith is newTenants with other options.
+func newTenantsWith(t *testing.T, tweak func(*Options), members ...string) *world {
+	t.Helper()
+	w := &world{t: t, tweak: func(o *Options) {
+		o.Auth, o.Resolver = byNode{}, scopestest.Resolver{}
+		tweak(o)
+	}}
 	w.init(nil)
 	for _, plane := range []string{"a", "b"} {
 		w.must(func(tx store.Tx) error {

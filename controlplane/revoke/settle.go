@@ -7,11 +7,10 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Settle is for whoever would revoke something and finds that it is gone already,
-// or that there is nothing to change: it returns once every write that had begun
-// before is published and no revocation is unconfirmed. A fault of code
-// Unavailable names what that waits for. The write of the caller itself must be
-// over.
+// Settle is for a client that wants to revoke something that is already gone, or that has
+// nothing to change. It returns once every write that had begun before is published and no
+// revocation is unconfirmed. If this takes too long, it fails with a fault of code
+// Unavailable that says what it waited for. The caller's own write must be over.
 func (r *Revoker) Settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -45,8 +44,8 @@ func (r *Revoker) Settle(ctx context.Context) error {
 	return r.reached(ctx, at)
 }
 
-// revocations returns the position of the latest revocation, 0 if there is none,
-// and the rounds of those that may not be effective yet.
+// revocations returns the position of the latest revocation, 0 if there is none, and the
+// rounds of revocations that may not be effective yet.
 func (r *Revoker) revocations() (at contract.Position, rounds []*round) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,16 +57,17 @@ func (r *Revoker) revocations() (at contract.Position, rounds []*round) {
 	return r.revokedAt, rounds
 }
 
-// calls counts callers, and what they have left behind, so that Close can wait.
+// calls counts callers and the goroutines that they have left behind, so that Close can
+// wait for them.
 type calls struct {
 	mu      sync.Mutex
 	stopped bool
 	running sync.WaitGroup
-	// stop is closed when what was left behind must end.
+	// stop is closed when the goroutines that were left behind must end.
 	stop chan struct{}
 }
 
-// begin reports whether there may be another caller, who must end.
+// begin reports whether another caller is admitted. An admitted caller must call end.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *calls) begin() bool {
 
 func (c *calls) end() { c.running.Done() }
 
-// after runs fn once ch is closed. It is called by a caller.
+// after runs fn once ch is closed. Only an admitted caller may call it.
 func (c *calls) after(ch <-chan struct{}, fn func()) {
 	c.running.Go(func() {
 		select {
@@ -91,8 +91,7 @@ func (c *calls) after(ch <-chan struct{}, fn func()) {
 	})
 }
 
-// wait refuses new callers and returns when those that are there have ended, or
-// ctx has.
+// wait refuses new callers. It returns when the present callers have ended or ctx ends.
 func (c *calls) wait(ctx context.Context) {
 	c.mu.Lock()
 	c.stopped = true

@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// network forwards connections to an address until it drops what they carry:
-// nobody is told, nothing is reset.
+// network forwards connections to an address until it drops their packets. Neither side is
+// told, and no connection is reset.
 type network struct {
 	net.Listener
 	to       string
@@ -59,8 +59,8 @@ func (n *network) accept() {
 	}
 }
 
-// carry moves bytes; what comes once packets are dropped is lost for good, and so
-// is the connection's end.
+// carry moves bytes. While packets are dropped, data is lost for good, and so is the end of
+// the connection.
 func (n *network) carry(to, from net.Conn) {
 	buf, lost := make([]byte, 32<<10), false
 	for {
@@ -79,9 +79,9 @@ func (n *network) carry(to, from net.Conn) {
 	}
 }
 
-// The packets between a filter and the control plane are dropped and nobody is
-// told. DELETE is answered when the filter's lease is over; from then on it does
-// not accept the token, and when packets go through again it knows why.
+// The packets between a filter and the control plane are dropped without notice. DELETE is
+// answered when the filter's lease has ended. From then on the filter does not accept the
+// token, and when packets pass again it learns why.
 func TestDroppedPackets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// slowStore is a store whose views take their time. As in the store of a process, one
-// that has begun is not broken off; only the wait for the beginning is.
+// slowStore is a store whose views take time. As in a real store, a view that has begun is
+// not cancelled; only the wait for its beginning is.
 type slowStore struct {
 	store.Store
 	mu   sync.Mutex
@@ -27,7 +27,7 @@ func (s *slowStore) take(d time.Duration) {
 	s.took, s.busy = d, false
 }
 
-// hang lets no view begin.
+// hang keeps views from beginning.
 func (s *slowStore) hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *slowStore) View(ctx context.Context, fn func(store.Reader) error) error
 	return s.Store.View(context.WithoutCancel(ctx), fn)
 }
 
-// slowly is virtually with such a store.
+// slowly runs virtually with such a store.
 func slowly(t *testing.T, fn func(t *testing.T, w *world, redis *scripted, slow *slowStore)) {
 	t.Helper()
 	slow := &slowStore{}
@@ -59,8 +59,8 @@ func slowly(t *testing.T, fn func(t *testing.T, w *world, redis *scripted, slow 
 	}, func(t *testing.T, w *world, redis *scripted) { fn(t, w, redis, slow) })
 }
 
-// A store that is slow keeps no record out of Redis for ever: each time at least one
-// gets there.
+// A slow store does not keep records out of Redis for ever: each attempt writes at least
+// one.
 func TestSlowStoreKeepsNoRecordOutOfRedis(t *testing.T) {
 	for _, d := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond} {
 		slowly(t, func(t *testing.T, w *world, redis *scripted, slow *slowStore) {
@@ -79,8 +79,8 @@ func TestSlowStoreKeepsNoRecordOutOfRedis(t *testing.T) {
 	}
 }
 
-// What is revoked while the store is so slow that a view takes longer than it may is
-// published when it is read: a floor that is known late is as good.
+// A revocation is published even if the store is so slow that a view takes longer than its
+// limit: a floor that is read late still counts.
 func TestFloorThatIsReadLateCounts(t *testing.T) {
 	slowly(t, func(t *testing.T, w *world, redis *scripted, slow *slowStore) {
 		w.mint("a", false)
@@ -95,16 +95,16 @@ func TestFloorThatIsReadLateCounts(t *testing.T) {
 	})
 }
 
-// A store that is slow says nothing about Redis: what is revoked then is written there
-// and confirmed, and filters go on believing it. One that does not answer at all holds
-// up nobody for longer than a caller waits; then Redis lacks what was revoked, and
-// nobody is told to believe it until it has that.
+// A slow store is not a failure of Redis: revocations are still written to Redis and
+// confirmed, and filters keep believing it. A store that does not answer at all delays no
+// caller for longer than its patience. Redis then lacks the revocation, and no filter is
+// told to believe it until it has it.
 func TestSlowStoreIsNotAFailureOfRedis(t *testing.T) {
 	slowly(t, func(t *testing.T, w *world, redis *scripted, slow *slowStore) {
 		w.mint("a", false)
 		f, _ := w.pipe("away", contract.Hello{Instance: "i"})
 		f.lease()
-		f.cut() // it may go on believing Redis
+		f.cut() // it may keep believing Redis
 		time.Sleep(contract.Lease)
 		w.r.mu.Lock()
 		told := w.r.trustAt
@@ -140,8 +140,8 @@ func TestSlowStoreIsNotAFailureOfRedis(t *testing.T) {
 	})
 }
 
-// A clock that was written a moment ago, and whose answer is on its way, is no clock
-// that somebody else has written.
+// A clock that was just written, and whose answer is on its way, is not mistaken for a
+// clock that another process has written.
 func TestClockThatIsBeingWrittenIsNoOther(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		name := w.mint("a", false)

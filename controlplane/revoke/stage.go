@@ -13,30 +13,30 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// expiryMargin is how much longer than the records a tombstone lives, for clocks
-// that differ.
+// expiryMargin is how much longer than its records a tombstone lives, because clocks
+// differ.
 const expiryMargin = 10 * time.Minute
 
-// Subject describes a kind whose changes revoke.
+// Subject describes a kind whose changes revoke something.
 type Subject struct {
 	Is contract.Subject
-	// Token returns the hash of a token; for SubjectToken only.
+	// Token returns the hash of a token. It is set for SubjectToken only.
 	Token func(spec any) contract.Hash
-	// Expires is the first millisecond at which a token is refused anyway, 0 if
-	// never; for SubjectToken only.
+	// Expires returns the first millisecond at which a token is refused anyway, 0 if never.
+	// It is set for SubjectToken only.
 	Expires func(*model.Resource) int64
-	// Under returns the id of the credential that a token belongs to: a commit
-	// that revokes it covers the token too. For SubjectToken only.
+	// Under returns the id of the credential that a token belongs to. A commit that revokes
+	// the credential covers the token too. It is set for SubjectToken only.
 	Under func(spec any) string
 }
 
-// Stage implements the revoker of the write path: it adds a tombstone for every
-// token, application and consumer that the transaction changed or removed, and
-// announces the change so that the commit has a revision. Of creations it concerns
-// itself with those that were announced: their value may be remembered as unknown
-// somewhere. What has to be published is in the rows that it writes and nowhere
-// else, so like the transaction it may run more than once, and a process that ends
-// before it publishes leaves the work to the next one.
+// Stage implements the revoker of the write path. It adds a tombstone for every token,
+// application and consumer that the transaction changed or removed, and announces the
+// change so that the commit has a revision. It also handles created tokens that were
+// announced, because their value may be remembered as unknown somewhere. What has to be
+// published is in the rows that Stage writes and nowhere else. So Stage may run more than
+// once, like the transaction, and if the process ends before publishing, the next process
+// publishes.
 func (r *Revoker) Stage(tx store.Tx) error {
 	changes := tx.Changes()
 	covered := r.covered(changes)
@@ -63,7 +63,7 @@ func (r *Revoker) Stage(tx store.Tx) error {
 }
 
 // tombstonesOf returns the tombstones of one change.
-func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) ([]*Tombstone, error) {
+func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[model.Key]bool) ([]*Tombstone, error) {
 	s, ok := r.o.Subjects[cmp.Or(c.Old, c.New).Kind]
 	switch {
 	case !ok:
@@ -79,7 +79,7 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]b
 		return []*Tombstone{r.ofOwner(s, c.Old.Scope, c.Old.Name)}, nil
 	case store.IsUnread(c.Old):
 		return r.unreadTombstones(c.Old)
-	case c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]:
+	case c.Op == store.Deleted && r.isCovered(s, c.Old, covered):
 		return nil, nil
 	}
 	return r.tokenTombstones(s, c), nil
@@ -90,10 +90,11 @@ func (r *Revoker) ofOwner(s Subject, scope, id string) *Tombstone {
 	return &Tombstone{Subject: s.Is, Scope: scope, ID: id, Expires: r.lasting(0)}
 }
 
-// unreadTombstones are those of a token whose row cannot be decoded. Nobody knows its
-// value, and a filter may remember it: so whatever is remembered of those that it
-// belonged to is void, and is looked up anew. Where it belonged to nobody nothing would
-// take it from the filters, and it must not look as if something had.
+// unreadTombstones returns the tombstones for a token whose row cannot be decoded. The
+// value of the token is unknown, and a filter may remember it. So everything that is
+// remembered of the token's owners is voided and looked up anew. If the owners are unknown
+// as well, it fails: nothing would remove the token from the filters, and the deletion must
+// not look successful.
 func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err error) {
 	for _, to := range res.Spec.(*store.Unread).Targets {
 		for k, s := range r.o.Subjects {
@@ -108,8 +109,9 @@ func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err 
 	return rows, nil
 }
 
-// tokenTombstones are those of a token that was changed or removed. If its value
-// was changed, the old one is revoked, and what is known of the new one is void.
+// tokenTombstones returns the tombstones of a token that was changed or removed. If its
+// value was changed, the old value is revoked, and what is known of the new value is
+// voided.
 func (r *Revoker) tokenTombstones(s Subject, c store.Change) []*Tombstone {
 	expires := r.lasting(s.Expires(c.Old))
 	hash := s.Token(c.Old.Spec)
@@ -123,13 +125,13 @@ func (r *Revoker) tokenTombstones(s Subject, c store.Change) []*Tombstone {
 	return []*Tombstone{gone, r.again(s, c.New, r.lasting(1))}
 }
 
-// again is the tombstone of what was known before of a token that is there.
+// again returns the tombstone that voids what was known before of an existing token.
 func (r *Revoker) again(s Subject, res *model.Resource, expires int64) *Tombstone {
 	hash := s.Token(res.Spec)
 	return &Tombstone{Subject: s.Is, Token: hex.EncodeToString(hash[:]), Expires: expires, Again: true, Scope: res.Scope}
 }
 
-// ended reports whether a row was absent for every reader already.
+// ended reports whether a row had expired already, so that no reader saw it.
 func (r *Revoker) ended(res *model.Resource) bool {
 	if res.Kind.Expires == nil || store.IsUnread(res) {
 		return false
@@ -138,18 +140,24 @@ func (r *Revoker) ended(res *model.Resource) bool {
 	return !at.IsZero() && !r.o.Clock.Earliest().Before(at)
 }
 
-// covered lists credentials that are deleted by these changes.
-func (r *Revoker) covered(changes []store.Change) map[string]bool {
-	out := map[string]bool{}
+// covered lists credentials that are deleted by these changes, as they are named by their
+// tokens: by the scope that both are in, and the id.
+func (r *Revoker) covered(changes []store.Change) map[model.Key]bool {
+	out := map[model.Key]bool{}
 	for _, c := range changes {
 		if c.Op != store.Deleted {
 			continue
 		}
 		if s, ok := r.o.Subjects[c.Old.Kind]; ok && s.Is == contract.SubjectCredential {
-			out[c.Old.Name] = true
+			out[model.Key{Scope: c.Old.Scope, Name: c.Old.Name}] = true
 		}
 	}
 	return out
+}
+
+// isCovered reports whether the floor of its credential takes a token back.
+func (r *Revoker) isCovered(s Subject, token *model.Resource, covered map[model.Key]bool) bool {
+	return s.Under != nil && covered[model.Key{Scope: token.Scope, Name: s.Under(token.Spec)}]
 }
 
 // lasting is when no record of a token with that expiry (0 for never) can be used
@@ -164,7 +172,7 @@ func (r *Revoker) lasting(expires int64) int64 {
 	return end + expiryMargin.Milliseconds()
 }
 
-// write stores a tombstone or renews one that is there; it never shortens it.
+// write stores a tombstone or renews an existing one. It never shortens its life.
 func write(tx store.Tx, t *Tombstone) error {
 	old, err := tx.Get(tombstones, "", t.name())
 	if err == nil {
@@ -173,7 +181,7 @@ func write(tx store.Tx, t *Tombstone) error {
 	return put(tx, &model.Resource{Kind: tombstones, Name: t.name(), Spec: t}, err)
 }
 
-// put creates or updates, by what Get said.
+// put creates or updates a resource, depending on the error got of an earlier Get.
 func put(tx store.Tx, res *model.Resource, got error) error {
 	var err error
 	switch {
@@ -190,14 +198,14 @@ func put(tx store.Tx, res *model.Resource, got error) error {
 	return nil
 }
 
-// minted is a token that a commit made or changed.
+// minted is a token that a commit created.
 type minted struct {
 	scope string
 	hash  contract.Hash
 }
 
-// published returns what a commit has to make known, whether that promises
-// anything, and the tokens that it made.
+// published returns what a commit has to publish, whether a revocation is promised, and the
+// tokens that it created.
 func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made []minted) {
 	for _, ch := range c.Changes {
 		if ch.New == nil {
@@ -220,7 +228,7 @@ func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made
 	return entries, r.promises(c.Changes) || slices.ContainsFunc(entries, func(e entry) bool { return e.inv.Subject == subjectScope }), made
 }
 
-// promises reports whether changes take something away, and not only make.
+// promises reports whether some of the changes revoke, rather than only create.
 func (r *Revoker) promises(changes []store.Change) bool {
 	for _, c := range changes {
 		if c.Old == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// A filter is remembered for as long as it may believe Redis, counted from when it was
-// last linked and not from when that was last written: control planes that end one
-// after another, each before it notes who is linked, make nobody older.
+// A filter is remembered for as long as it may believe Redis, counted from its last link
+// and not from when that was last stored. Control planes that end one after another, each
+// before it stores which filters are linked, do not make a filter look older.
 func TestFilterIsRememberedFromItsLastLink(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		token := w.mint("a", false)
@@ -37,8 +37,8 @@ func TestFilterIsRememberedFromItsLastLink(t *testing.T) {
 	})
 }
 
-// A floor lives as long as the records that it guards, also when an older entry of
-// the log writes it again: without it they are not believed.
+// A floor lives as long as the records that it guards, even if an older entry of the log
+// writes it again. Without their floor the records are not believed.
 func TestReplayedFloorOutlivesItsRecords(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		w.must(w.touch(gateway.Applications, w.app))
@@ -56,7 +56,7 @@ func TestReplayedFloorOutlivesItsRecords(t *testing.T) {
 	})
 }
 
-// What leaves a full log before it was written to Redis is not taken for written,
+// Entries that leave a full log before they were written to Redis do not count as written,
 // whenever that happens.
 func TestLogLosesWhatWasNotWritten(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
@@ -76,7 +76,7 @@ func TestLogLosesWhatWasNotWritten(t *testing.T) {
 		h := w.r.history
 		h.entries, h.lost, h.dropped = nil, h.at, h.at
 		w.r.mu.Unlock()
-		// The keeper comes back to it.
+		// The keeper tries again.
 		if err := k.restore(context.Background()); k.isReady() || !errors.Is(err, errLost) {
 			t.Errorf("Redis is in order, or another thing is wrong with it: %v", err)
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
-// Strangers with random tokens from one address, a real filter, its real control
-// plane and the real embedded cache: cold good tokens of somebody else are all
-// found, those that the cache has are found there, and it never fails.
+// Strangers send random tokens from one address to a real filter with its real control
+// plane and the real embedded cache. All valid tokens of another client that the filter
+// does not hold yet are found, those in the cache are found there, and no answer fails.
 func TestStrangersStarveNobody(t *testing.T) {
 	e, err := embedded.Start(embedded.Options{})
 	if err != nil {
@@ -28,20 +28,20 @@ func TestStrangersStarveNobody(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	w := &world{t: t, tracker: e, nodeRedis: e.NodeURL(), checks: func(Node) bool { return true }}
-	w.patience = 900 * time.Millisecond // a busy machine is no cache that does not answer
+	w.patience = 900 * time.Millisecond // so that a busy machine does not look like a cache that does not answer
 	w.init(c)
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
 	const good = 100
 	for i := range good {
 		w.mint(fmt.Sprint("good-", i), false)
 	}
-	for i := range good / 2 { // the others are not there, and the control plane is asked
+	for i := range good / 2 { // the others are not in the cache, and the control plane is asked
 		token := fmt.Sprint("good-", i)
 		w.r.Refill(scope, contract.HashToken([]byte(token)))
 		until(t, "record of "+token, func() bool { return entryOf(t, c, token).Record != nil })
 	}
 	filter := w.realFilter()
-	ask := func(from tokencache.Source, token string) contract.Answer {
+	ask := func(from tokencache.Asker, token string) contract.Answer {
 		answer := make(chan contract.Answer, 1)
 		filter.ResolveFor(from, contract.HashToken([]byte(token)), "plugin", func(a contract.Answer, _ []byte) { answer <- a })
 		return <-answer
@@ -57,7 +57,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 					return
 				default:
 				}
-				if ask(tokencache.Source{Address: 1, Connection: uint64(n)}, rand.Text()) == contract.Found {
+				if ask(tokencache.Asker{Address: 1, Connection: uint64(n)}, rand.Text()) == contract.Found {
 					accepted.Add(1)
 				}
 				sent.Add(1)
@@ -66,7 +66,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 	}
 	until(t, "a crowd", func() bool { return sent.Load() > 500 })
 	for i := range good {
-		if a := ask(tokencache.Source{Address: 2}, fmt.Sprint("good-", i)); a != contract.Found {
+		if a := ask(tokencache.Asker{Address: 2}, fmt.Sprint("good-", i)); a != contract.Found {
 			t.Errorf("good token %d: answer %d", i, a)
 		}
 	}
@@ -81,7 +81,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 		t.Errorf("%d random tokens accepted", accepted.Load())
 	}
 	until(t, "the embedded cache answers the filter", func() bool {
-		ask(tokencache.Source{}, rand.Text())
+		ask(tokencache.Asker{}, rand.Text())
 		return !filter.Stats().BreakerOpen
 	})
 }

@@ -11,23 +11,24 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Clock says within what bounds the wall clock can be believed; see package steady.
+// Clock gives the bounds within which the wall clock can be trusted; see package steady.
 //
-// A revocation is forgotten by the earliest time, and remembered from the latest on. A
-// record ends a day after the earliest. So a record from before a revocation has ended,
-// by a clock that is right, when the revocation is forgotten, if that clock was within
-// the bounds when the record was made: that is, unless the clock of the control plane
-// was ahead for all of [steady.Window]. Records of a clock that was ahead and has come
-// back may outlive what is remembered from then on; a new epoch voids them.
+// A revocation is remembered for a time that starts at the latest possible time, and
+// forgotten by the earliest possible time. A record ends a day after the earliest possible
+// time of its making. So when a revocation is forgotten, the records from before it have
+// ended, provided that the real time was within the bounds when they were made. That fails
+// only if the control plane's clock was ahead for all of [steady.Window]. If such a clock
+// has come back, records from that time may outlive what is remembered from then on; a new
+// epoch voids them.
 type Clock interface {
-	// Earliest and Latest are what the time can be.
+	// Earliest and Latest are the bounds of the present time.
 	Earliest() time.Time
 	Latest() time.Time
-	// Note says what another clock tells now.
+	// Note tells the clock what another clock shows now.
 	Note(at time.Time)
 }
 
-// taken is a wall clock that is taken at its word.
+// taken is a wall clock that is trusted as it is.
 type taken struct{ now func() time.Time }
 
 // Earliest implements [Clock].
@@ -39,21 +40,22 @@ func (c taken) Latest() time.Time { return c.now() }
 // Note implements [Clock].
 func (taken) Note(time.Time) {}
 
-// unmeasured is how much time may have passed at most between the end of a process and
-// the begin of the next one, by a clock that nobody has watched, for what the former has
-// left to be believed. A tombstone outlives its records by as much.
+// unmeasured is the longest time that may have passed between the end of a process and the
+// start of the next one, by an unobserved clock, if the next one is to trust what the first
+// has left. A tombstone outlives its records by this time.
 const unmeasured = expiryMargin
 
-// Times is the time as a process knew it when it began, every half an hour, and when it
+// Times is the time as a process knew it when it started, every half hour, and when it
 // ended.
 type Times struct {
-	// Earliest is what the time could be, in milliseconds of Unix time.
+	// Earliest is the earliest possible time, in milliseconds of Unix time.
 	Earliest int64 `json:"earliest"`
-	// Until is when the last record ends that was written so far. It is right if the
-	// process has ended in good order; after any other end no record counts.
+	// Until is when the last record ends that was written so far. It is correct if the
+	// process has ended in good order. After any other end no record counts.
 	Until int64 `json:"until,omitempty"`
-	// Unmended says that a process began so long after Earliest that revocations may have
-	// been forgotten since, and that what this demands was not in force yet when it ended.
+	// Unmended says that a process started so long after Earliest that revocations may have
+	// been forgotten since, and that the measures against this were not yet in force when
+	// it ended.
 	Unmended bool `json:"unmended,omitempty"`
 }
 
@@ -62,13 +64,13 @@ var times = &model.Kind{
 	New: func() any { return new(Times) },
 }
 
-// NoteTime tells a clock what the time was when the last process on a store ended, if
-// that was little ago. It comes before the first row of the store is taken to have ended:
-// what has ended by the wall clock alone may not have ended at all.
+// NoteTime tells a clock the time at which the last process on a store ended, if that was
+// recently. It must be called before any row of the store counts as expired: what has
+// expired only by the wall clock may not have expired at all.
 //
-// If it was not little ago, the store has to remember that before it removes a row. The
-// clock may be set right before the next process begins, which would see no gap, nor what
-// was removed in it.
+// If the last process did not end recently, the store has to remember that before it
+// removes a row. Otherwise the clock may be corrected before the next process starts, which
+// would see neither the gap nor what was removed during it.
 func NoteTime(tx store.Tx, clock Clock) error {
 	last, gap, err := resumeTime(tx, clock)
 	if err != nil || gap == 0 || last.Unmended {
@@ -78,9 +80,9 @@ func NoteTime(tx store.Tx, clock Clock) error {
 	return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &last}, nil)
 }
 
-// resumeTime returns what the last process knew of the time, and how much has passed
-// since by the clock alone. A little is taken for not passed at all, in addition to that
-// of earlier restarts.
+// resumeTime returns what the last process knew of the time, and how much time has passed
+// since by the wall clock alone. A short time counts as no gap; such times of several
+// restarts add up.
 func resumeTime(tx store.Reader, clock Clock) (last Times, gap time.Duration, err error) {
 	row, err := tx.Get(times, "", singleton)
 	if fault.Is(err, fault.NotFound) {
@@ -98,10 +100,11 @@ func resumeTime(tx store.Reader, clock Clock) (last Times, gap time.Duration, er
 	return last, gap, nil
 }
 
-// noteTimes stores the time. What it was before is needed until that is in force what a
-// gap demands: a process that ends before would hide the gap from the next one. That is
-// over once: servers that are replaced later say nothing of a gap, and the time has to be
-// noted for as long as records are written.
+// noteTimes stores the time. If there is a gap, the old time is kept until the measures
+// that the gap demands are in force: if this process ended before that, the new time would
+// hide the gap from the next process. After the first write this no longer matters. Servers
+// that are replaced later say nothing about a gap, and the time has to be stored for as
+// long as records are written.
 func (r *Revoker) noteTimes(ctx context.Context) error {
 	if r.hidden && !r.timed.Load() && !r.mended() {
 		return nil
@@ -118,8 +121,9 @@ func (r *Revoker) noteTimes(ctx context.Context) error {
 	return nil
 }
 
-// until is when a record that is read now is too old to be used in Redis. Where the clock
-// of Redis is far behind, one of the two is ahead, and it may be this one.
+// until returns when a record that is read now becomes too old for use in Redis. If the
+// clock of Redis is far behind, either of the two clocks may be wrong, so the earlier one
+// is used.
 func (k *keeper) until() int64 {
 	now := k.r.o.Clock.Earliest()
 	if ahead := time.Duration(k.ahead.Load()); ahead < -unmeasured {
@@ -130,16 +134,17 @@ func (k *keeper) until() int64 {
 	return now.Add(contract.RecordLife).UnixMilli()
 }
 
-// mended reports whether no filter takes anything any more from a Redis as it was before a
-// gap: it was put in order under another epoch, and no filter believes one that was there
-// before it; or they have heard that there is none.
+// mended reports whether no filter can use a Redis as it was before a gap. Either Redis was
+// put in order under another epoch, and no filter believes servers that were used before.
+// Or there is no Redis, and all filters have heard that.
 func (r *Revoker) mended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.told() && (r.keeper == nil || r.redisAt != 0)
 }
 
-// ends says when the last record ends. After a process without Redis no record counts.
+// ends returns when the last record ends. It is 0 without Redis, because no record counts
+// then.
 func (k *keeper) ends() int64 {
 	if k == nil {
 		return 0
@@ -149,8 +154,8 @@ func (k *keeper) ends() int64 {
 	return k.last
 }
 
-// outlived says that there may be records in Redis which end later than a revocation of
-// now would be remembered: the clock was ahead when they were written. mu is held.
+// outlived reports whether Redis may hold records that end later than a revocation of this
+// moment would be remembered. The clock was ahead when they were written. mu is held.
 func (k *keeper) outlived() bool { return k.last > k.r.lasting(0) }
 
 func (k *keeper) isOutlived() bool {

@@ -14,19 +14,18 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// everything is covered of a filter that believes no Redis, until it is told
+// everything is the covered position of a filter that believes no Redis until it is told
 // otherwise.
 const everything = contract.Position(math.MaxUint64)
 
-// told is a trust that was sent on a link and is not on the filter's disk, as far
-// as is known.
+// told is a trust that was sent on a link and is not known to be on the filter's disk.
 type told struct {
 	at contract.Position
-	// none says that it takes all trust away.
+	// none says that the message withdraws all trust.
 	none bool
 }
 
-// announce makes a trust the one in force and queues it on all links. mu is held.
+// announce puts a trust in force and queues it on all links. mu is held.
 func (r *Revoker) announce(t contract.Trust) {
 	r.trust, r.trustAt = t, r.history.tick()
 	body, err := contract.EncodeJSON(contract.TrustChange{At: r.trustAt, Trust: t})
@@ -42,21 +41,23 @@ func (r *Revoker) announce(t contract.Trust) {
 	r.waits.look()
 }
 
-// entrust notes what the filter of a link may have on its disk from now on. One
-// whose disk takes nothing begins again with its next welcome. mu is held.
+// entrust notes what the filter of a link may have on its disk from now on. A filter whose
+// disk accepts nothing for too long is disconnected, and starts again with its next
+// welcome. mu is held.
 func (l *link) entrust(t told) {
 	if len(l.told) >= maxUnacked {
 		l.end()
 	}
 	l.told = append(l.told, t)
 	if !t.none && l.known.covered == everything {
-		// It still believes nothing, or this: all before it is covered either way.
+		// The filter believes either nothing or this trust. Everything before it is covered
+		// in both cases.
 		l.r.cover(l.known, t.at)
 	}
 }
 
-// confirmTrust notes what the filter of a link has on its disk: the last trust up to
-// a position. mu is held.
+// confirmTrust notes that the filter of a link has stored the last trust up to a position
+// on its disk. mu is held.
 func (l *link) confirmTrust(at contract.Position) {
 	n := 0
 	for n < len(l.told) && l.told[n].at <= at {
@@ -80,8 +81,8 @@ func (l *link) confirmTrust(at contract.Position) {
 	l.r.cover(l.known, covered)
 }
 
-// cover notes up to where a filter can do without Redis holding the revocations:
-// the trust on its disk is later, or none. mu is held.
+// cover notes the position up to which a filter does not depend on revocations being in
+// Redis, because the trust on its disk is later, or there is none. mu is held.
 func (r *Revoker) cover(k *known, at contract.Position) {
 	if k.covered == at || k.gone {
 		return
@@ -92,7 +93,7 @@ func (r *Revoker) cover(k *known, at contract.Position) {
 	r.advance()
 }
 
-// tally counts filters by what they are covered up to.
+// tally counts filters by the position that they are covered up to.
 type tally map[contract.Position]int
 
 func (t tally) add(at contract.Position) { t[at]++ }
@@ -111,8 +112,8 @@ func (t tally) lowest() contract.Position {
 	return lowest
 }
 
-// confirmed is the position up to which no known filter takes an old state from
-// Redis. mu is held.
+// confirmed returns the position up to which no known filter takes an old state from Redis.
+// mu is held.
 func (r *Revoker) confirmed() contract.Position {
 	lowest := r.tally.lowest()
 	switch {
@@ -126,18 +127,17 @@ func (r *Revoker) confirmed() contract.Position {
 	return max(lowest, r.redisAt)
 }
 
-// lacks reports whether a filter may take a state before a position from Redis. mu is
-// held.
+// lacks reports whether a filter may take a state before a position from Redis. mu is held.
 func (r *Revoker) lacks(k *known, at contract.Position) bool {
 	return k.covered < at && (r.redisAt < at || k.covered < r.serversAt)
 }
 
-// told reports whether every known filter believes no other servers than those that
-// are written to. mu is held.
+// told reports whether every known filter believes only the servers that are written to
+// now. mu is held.
 func (r *Revoker) told() bool { return r.serversAt == 0 }
 
-// advance settles the publications that are confirmed by now, and wakes those who
-// wait for them. It is called after every event that can confirm one. mu is held.
+// advance settles the publications that are confirmed by now, and wakes the callers that
+// wait for them. It is called after every event that can confirm a publication. mu is held.
 func (r *Revoker) advance() {
 	if !r.told() && r.tally.lowest() >= r.serversAt {
 		r.serversAt = 0
@@ -163,7 +163,7 @@ func (r *Revoker) advance() {
 
 // pend notes a position that has to be confirmed. mu is held.
 func (r *Revoker) pend(at contract.Position) {
-	if len(r.unconfirmed) >= maxUnconfirmed { // the last one stands for several
+	if len(r.unconfirmed) >= maxUnconfirmed { // the last position stands for several
 		r.unconfirmed[len(r.unconfirmed)-1] = at
 	} else {
 		r.unconfirmed = append(r.unconfirmed, at)
@@ -173,16 +173,17 @@ func (r *Revoker) pend(at contract.Position) {
 
 const maxUnconfirmed = 1 << 16
 
-// repend notes a position for which somebody waits, in its place. It may have been confirmed
-// before, and a filter that has come since does not know of it. Of too many a later one
-// stands for it. mu is held.
+// repend notes again a position that a caller waits for. The position may have been
+// confirmed before, and a filter that has come since does not know of it. If there are too
+// many positions, a later one stands for it. mu is held.
 func (r *Revoker) repend(at contract.Position) {
 	if i, noted := slices.BinarySearch(r.unconfirmed, at); !noted && len(r.unconfirmed) < maxUnconfirmed {
 		r.unconfirmed = slices.Insert(r.unconfirmed, i, at)
 	}
 }
 
-// drawEpoch draws a number that no store and no Redis that goes back can meet again.
+// drawEpoch draws a random number, so that a store or a Redis that goes back never meets
+// the same epoch again.
 func drawEpoch() contract.Epoch {
 	var b [8]byte
 	for {
@@ -193,7 +194,7 @@ func drawEpoch() contract.Epoch {
 	}
 }
 
-// persistEpoch stores what is known of Redis before it is used.
+// persistEpoch stores the state of Redis before that Redis is used.
 func (r *Revoker) persistEpoch(ctx context.Context, e Epoch) error {
 	return writeEpoch(ctx, r.o.Store, e)
 }
@@ -215,19 +216,19 @@ func writeEpoch(ctx context.Context, s store.Store, e Epoch, more ...func(store.
 	return nil
 }
 
-// Restored makes a store that was taken from a backup believe nothing that it
-// remembers of Redis: since the backup other records may have been written there with
-// its epoch, and filters told of other servers. No filter is ever told of the epoch
-// that it stores, and the first process on the store draws another one. Every filter
-// that the store knows counts as seen when that process begins.
+// Restored is called for a store that was restored from a backup. It makes the store forget
+// what it knows about Redis: since the backup other records may have been written there
+// with its epoch, and filters may have been told of other servers. No filter is ever told
+// of the epoch that Restored stores, and the first process on the store draws another one.
+// Every filter that the store knows counts as seen when that process starts.
 func Restored(ctx context.Context, s store.Store) error {
 	return writeEpoch(ctx, s, Epoch{Epoch: drawEpoch(), Forgotten: true}, stillSeen)
 }
 
-// stillSeen has every known filter seen no earlier than the time that the store knows.
-// It may have been linked until the host of the former process was lost, long after the
-// backup. The next process adds what has passed since by its own clock (resumeTime), so the
-// clock of whoever restores does not matter.
+// stillSeen makes every known filter count as seen no earlier than the last time that the
+// store knows. A filter may have been linked until the host of the former process was lost,
+// long after the backup. The next process adds what has passed since by its own clock
+// (resumeTime), so the clock of the host that restores does not matter.
 func stillSeen(tx store.Tx) error {
 	rows, err := tx.List(filters, store.Query{})
 	if err != nil {
@@ -251,13 +252,14 @@ func stillSeen(tx store.Tx) error {
 	if row != nil || len(rows) == 0 {
 		return nil
 	}
-	// A backup of an older release knows no time, and that one is when it saw the last one.
+	// A backup of an older release has no time. The time at which it saw the last filter is
+	// used instead.
 	return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{Earliest: at}}, err)
 }
 
-// storedEpoch reads what was persisted. A store on which nothing was begins after processes
-// of which it knows nothing: it is in memory, or takes the place of one that was lost. A
-// new installation cannot be told from that.
+// storedEpoch reads what was persisted. If there is nothing, the store is treated as one
+// that follows unknown processes: it is in memory, or replaces a store that was lost. A new
+// installation looks the same.
 func storedEpoch(tx store.Reader) (Epoch, error) {
 	row, err := tx.Get(epochs, "", singleton)
 	switch {

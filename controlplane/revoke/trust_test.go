@@ -28,7 +28,7 @@ func (w *world) settles(t *testing.T) {
 	t.Fatalf("redis is not in order: %+v", w.r.Stats())
 }
 
-// When Redis is vouched for as before, and when with another epoch. Tombstones and
+// TestEpochs: when Redis keeps its epoch, and when it gets another one. Tombstones and
 // floors are replayed in every case.
 func TestEpochs(t *testing.T) {
 	for _, tt := range []struct {
@@ -180,8 +180,8 @@ func (w *world) crash() {
 	w.r.owned.Wait()
 }
 
-// A replica is not written to, and a server that does not say who it is is vouched
-// for without a name.
+// A replica is not written to. A server that does not report its identity is trusted
+// without a name.
 func TestWhoAnswers(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		redis.mu.Lock()
@@ -202,9 +202,9 @@ func TestWhoAnswers(t *testing.T) {
 	})
 }
 
-// A process ends between commit and publication. The next one has the revocation in
-// its log before it welcomes anybody, and in Redis before it vouches for that again
-// and before it writes the clock.
+// A process ends between commit and publication. The next process has the revocation in its
+// log before it welcomes a filter, and in Redis before it trusts Redis again and before it
+// writes the clock.
 func TestCrashBeforePublication(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		name := w.mint("a", false)
@@ -239,7 +239,7 @@ func TestCrashBeforePublication(t *testing.T) {
 		welcomed := make(chan contract.Welcome, 1)
 		go func() { welcomed <- g.hello(contract.Hello{Instance: "i", Log: wel.Log, Applied: at}) }()
 		synctest.Wait()
-		// Redis is vouched for no more until it holds what was not published.
+		// Redis is not trusted until it holds what was not published.
 		if again := <-welcomed; again.From != 0 || again.Log == wel.Log || again.Trust.Epoch != 0 {
 			t.Errorf("%+v", again)
 		}
@@ -260,15 +260,15 @@ func TestCrashBeforePublication(t *testing.T) {
 		if redis.entry(t, "a").Revoked != revocation.Revision || redis.entry(t, "given").Record == nil {
 			t.Errorf("%+v %+v", redis.entry(t, "a"), redis.entry(t, "given"))
 		}
-		// It knew a filter: a lease of the predecessor may last.
+		// It knew a filter, so a lease of the predecessor may last.
 		if d, err := took(t, settled); err != nil || d > contract.Lease {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
 }
 
-// Redis cannot be written: trust is withdrawn once, and success needs the
-// confirmation of every filter that is known.
+// Redis cannot be written: trust is withdrawn once, and success requires the confirmation
+// of every known filter.
 func TestTrustIsWithdrawn(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second := w.mint("a", false), w.mint("b", false)
@@ -291,10 +291,10 @@ func TestTrustIsWithdrawn(t *testing.T) {
 		stillWaits(t, "revoking", done)
 		g.cut()
 		time.Sleep(2 * time.Second)
-		f.lease() // or its link would end
+		f.lease() // otherwise its link would end
 		_, err := took(t, done)
 		says(t, err, "there")
-		// What comes next needs no further withdrawal, and f is sure already.
+		// The next revocation needs no further withdrawal, and f has confirmed already.
 		done = async(func() error { return w.delete(second) })
 		m := f.invalidated()
 		f.ack(m.To)
@@ -317,8 +317,8 @@ func TestTrustIsWithdrawn(t *testing.T) {
 	})
 }
 
-// A filter that was told to believe Redis again, and has not confirmed it, may
-// believe it or not: it counts as one that does.
+// A filter that was told to believe Redis again and has not confirmed it may or may not
+// believe it. It counts as believing.
 func TestTrustOnItsWay(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second := w.mint("a", false), w.mint("b", false)
@@ -331,7 +331,7 @@ func TestTrustOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		redis.be(fine)
-		f.trusted() // and no acknowledgement
+		f.trusted() // without an acknowledgement
 		f.cut()
 		redis.be(gone)
 		_, err := took(t, async(func() error { return w.delete(second) }))
@@ -339,15 +339,15 @@ func TestTrustOnItsWay(t *testing.T) {
 	})
 }
 
-// stand lets another server answer for Redis, empty.
+// stand makes another, empty server answer for Redis.
 func (s *scripted) stand(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id, s.values = id, map[string][]byte{}
 }
 
-// A server that was replaced may still run, and who believed it may still reach it:
-// what is in the new one is confirmed for those only who have heard of that.
+// A server that was replaced may still run, and a filter that believed it may still reach
+// it. What is in the new server confirms only for filters that have heard of it.
 func TestReplacedServer(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second, third := w.mint("a", false), w.mint("b", false), w.mint("c", false)
@@ -357,7 +357,7 @@ func TestReplacedServer(t *testing.T) {
 		w.settles(t)
 		_, err := took(t, async(func() error { return w.delete(first) }))
 		says(t, err, "node", "replaced")
-		w.restart(t) // whoever comes next knows no better
+		w.restart(t) // a restart does not change this
 		_, err = took(t, async(func() error { return w.delete(second) }))
 		says(t, err, "node")
 		f, _ = w.pipe("node", contract.Hello{Instance: "i"})
@@ -371,8 +371,8 @@ func TestReplacedServer(t *testing.T) {
 	})
 }
 
-// restart ends the control plane in good order, and waits until the next one has put
-// Redis in order.
+// restart ends the control plane in good order, and waits until the next one has put Redis
+// in order.
 func (w *world) restart(t *testing.T) {
 	t.Helper()
 	w.close(w.r)
@@ -381,8 +381,8 @@ func (w *world) restart(t *testing.T) {
 	time.Sleep(contract.Lease)
 }
 
-// What a predecessor knew of who believes which server is not forgotten: a filter that
-// is away and believes the server which is there is not waited for.
+// What a predecessor knew of which filter believes which server is kept: a filter that is
+// away and believes the present server is not waited for.
 func TestRestartWaitsForNobodyWhoBelievesThisServer(t *testing.T) {
 	for name, again := range map[string]func(t *testing.T, w *world){
 		"restarted": func(t *testing.T, w *world) { w.restart(t) },
@@ -411,11 +411,11 @@ func TestRestartWaitsForNobodyWhoBelievesThisServer(t *testing.T) {
 // nobody is the tracker of a Redis that is part of the control plane.
 type nobody struct{}
 
-// Track hears of a key.
+// Track ignores the key.
 func (nobody) Track(string, int64, bool) {}
 
-// A server that was part of a control plane has ended with it. One that was not may
-// still run, whatever comes after it.
+// A server that was part of a control plane has ended with it. Another server may still
+// run, whatever replaces it.
 func TestServerThatEndsWithTheControlPlane(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after Tracker
@@ -442,7 +442,7 @@ func TestServerThatEndsWithTheControlPlane(t *testing.T) {
 					return
 				}
 				says(t, err, "node")
-				redis.stand("run-3") // that one has ended, the first of all has not
+				redis.stand("run-3") // run-2 has ended, the first server has not
 				w.restart(t)
 				_, err = took(t, async(func() error { return w.delete(second) }))
 				says(t, err, "node")
@@ -451,8 +451,8 @@ func TestServerThatEndsWithTheControlPlane(t *testing.T) {
 	}
 }
 
-// That a process has ended says nothing of what it has left on its disk: its link may
-// be half open, and the withdrawal of trust on its way to nobody.
+// The end of a process does not confirm what it has left on its disk: its link may be half
+// open, and the withdrawal of trust may never have reached it.
 func TestEndedConfirmsNoTrust(t *testing.T) {
 	const process = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
@@ -469,7 +469,7 @@ func TestEndedConfirmsNoTrust(t *testing.T) {
 	})
 }
 
-// A goodbye, and the word of the agent, free a publication from a filter.
+// A goodbye, or a report of the agent, ends the wait of a publication for a filter.
 func TestForgottenFiltersConfirm(t *testing.T) {
 	const process = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for name, leave := range map[string]func(t *testing.T, w *world, f *fake){
@@ -505,8 +505,8 @@ func TestForgottenFiltersConfirm(t *testing.T) {
 	}
 }
 
-// What is published while Redis is being put in order is in it before it is said to
-// be in order.
+// What is published while Redis is being put in order is in Redis before Redis counts as in
+// order.
 func TestReplayTakesWhatComesMeanwhile(t *testing.T) {
 	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
 		first, second := w.mint("a", false), w.mint("b", false)
@@ -534,7 +534,7 @@ func TestReplayTakesWhatComesMeanwhile(t *testing.T) {
 	})
 }
 
-// A server that may forget what guards records is warned of.
+// A server that may evict keys that guard records is warned about.
 func TestEvictionIsWarnedOf(t *testing.T) {
 	for policy, warned := range map[string]bool{"allkeys-lru": true, "noeviction": false, "volatile-lru": false, "": false} {
 		var out bytes.Buffer

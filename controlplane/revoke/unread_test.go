@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// removing is a transaction that has removed a row which cannot be decoded.
+// removing is a transaction that has removed a row that cannot be decoded.
 type removing struct {
 	store.Tx
 	old *model.Resource
@@ -24,9 +24,9 @@ func (r removing) Changes() []store.Change {
 	return append(slices.Clip(r.Tx.Changes()), store.Change{Op: store.Deleted, Old: r.old})
 }
 
-// TestUnreadableIsRevoked: nobody knows the value of a token whose row cannot be decoded,
-// and filters may remember it. So what they remember of its owner is void; where nobody
-// knows that either, the row stays.
+// TestUnreadableIsRevoked: the value of a token whose row cannot be decoded is unknown, and
+// filters may remember it. So what they remember of its owner is voided. If the owner is
+// unknown as well, the row stays.
 func TestUnreadableIsRevoked(t *testing.T) {
 	names := map[contract.Subject]string{contract.SubjectToken: "token", contract.SubjectCredential: "credential", contract.SubjectConsumer: "consumer"}
 	for _, tc := range []struct {

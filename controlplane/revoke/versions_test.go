@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestAnotherVersionIsOneReason: a filter of another version is refused, whichever it
-// says, with the same words: refusals that differ would each be a new one.
+// TestAnotherVersionIsOneReason: a filter of another version is refused with the same text,
+// whichever version it reports. Texts that differ would each create a new refusal.
 func TestAnotherVersionIsOneReason(t *testing.T) {
 	var reasons []string
 	tweak := func(o *Options) {

@@ -29,11 +29,11 @@ const (
 	unheard      // writes are carried out, and their answers wait for the gate
 )
 
-// scripted is a Redis that does what a test says.
+// scripted is a Redis that the test controls.
 type scripted struct {
 	mu sync.Mutex
 	id string
-	// pinned is the server that writes go to and to no other, as with redisconn.Pin.
+	// pinned is the only server that accepts writes, as with redisconn.Pin.
 	pinned   string
 	role     string
 	eviction string
@@ -41,18 +41,20 @@ type scripted struct {
 	gate     chan struct{}
 	values   map[string][]byte
 	expiries map[string]int64
-	// formers are servers that were replaced and still run, by their ids.
+	// formers holds servers that were replaced and still run, by their ids.
 	formers map[string]map[string][]byte
-	// order is every key that was written, late what was written while frozen.
+	// order holds every key that was written. late holds what was written while frozen.
 	order []string
 	late  []cell
+	// most is how many keys were written at once.
+	most int
 }
 
 func newScripted(id string) *scripted {
 	return &scripted{id: id, role: "master", gate: make(chan struct{}), values: map[string][]byte{}, expiries: map[string]int64{}, formers: map[string]map[string][]byte{}}
 }
 
-// inMood is a Redis that has been so from the beginning.
+// inMood returns a Redis that behaves in this way from the beginning.
 func inMood(m mood) *scripted {
 	s := newScripted("run-1")
 	s.be(m)
@@ -98,7 +100,7 @@ func (s *scripted) pin(ctx context.Context) ([]redisconn.Server, error) {
 	return servers, err
 }
 
-// another reports whether a server answers that is not the pinned one.
+// another reports whether a server other than the pinned one answers.
 func (s *scripted) another() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,6 +164,7 @@ func (s *scripted) shut() <-chan struct{} {
 func (s *scripted) carryOut(cells []cell) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.most = max(s.most, len(cells))
 	for _, c := range cells {
 		s.values[c.key], s.expiries[c.key] = c.value, c.expires
 		s.order = append(s.order, c.key)
@@ -173,12 +176,12 @@ func (s *scripted) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	return before, s.write(ctx, []cell{{isTombstone, contract.RedisClockKey, clock, 0}})
 }
 
-// put is what somebody else writes.
+// put writes as another client would.
 func (s *scripted) put(key string, value []byte) {
 	s.carryOut([]cell{{isTombstone, key, value, 0}})
 }
 
-// open lets writes that wait go on, and makes the next ones wait again.
+// open releases writes that wait, and makes the next ones wait again.
 func (s *scripted) open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +198,7 @@ func (s *scripted) thaw() {
 	s.carryOut(late)
 }
 
-// snapshot and restore are what an operator does with a dump.
+// snapshot and restore do what an operator does with a dump.
 func (s *scripted) snapshot() map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +233,7 @@ func (s *scripted) entry(t *testing.T, token string) (e contract.Entry) {
 	return e
 }
 
-// floor is what stands under the key of an owner, -1 if nothing does.
+// floor returns the floor of an owner's key, or -1 if there is none.
 func (s *scripted) floor(t *testing.T, key string) int {
 	t.Helper()
 	data := s.get(key)
@@ -244,7 +247,7 @@ func (s *scripted) floor(t *testing.T, key string) int {
 	return int(f.Revision)
 }
 
-// virtually runs a test in a world whose time passes only when everybody waits.
+// virtually runs a test in a world whose time passes only while all goroutines wait.
 func virtually(t *testing.T, tweak func(*Options), fn func(t *testing.T, w *world, redis *scripted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +266,7 @@ func (w *world) pipe(node string, hello contract.Hello) (*fake, contract.Welcome
 	return f, f.hello(hello)
 }
 
-// dial is pipe before the hello.
+// dial does what pipe does, without the hello.
 func (w *world) dial(node string) *fake {
 	n, err := w.r.o.Auth.Authenticate(w.t.Context(), node, "good")
 	if err != nil {
@@ -288,7 +291,7 @@ func (f *fake) cut() {
 	synctest.Wait()
 }
 
-// pending fails if an answer is there already.
+// stillWaits fails if an answer has arrived already.
 func stillWaits(t *testing.T, what string, c <-chan error) {
 	t.Helper()
 	synctest.Wait()
@@ -299,7 +302,7 @@ func stillWaits(t *testing.T, what string, c <-chan error) {
 	}
 }
 
-// took fails if an answer takes longer than a caller waits.
+// took fails if an answer takes longer than a caller's patience.
 func took(t *testing.T, c <-chan error) (time.Duration, error) {
 	t.Helper()
 	begun := time.Now()
@@ -321,5 +324,5 @@ func says(t *testing.T, err error, words ...string) {
 	}
 }
 
-// instance is what a filter of a process calls itself.
+// instance returns the instance name of a filter of a process.
 func instance(process, rest string) string { return fmt.Sprint(process, ".", rest) }

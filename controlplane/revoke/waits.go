@@ -7,53 +7,55 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Waits says for whom a revocation would wait in vain. The zero value is nobody.
+// Waits describes the filters that a revocation would wait for in vain. The zero value
+// means none.
 type Waits struct {
-	// Strangers says that it would wait for Redis to be put in order, because filters that
-	// nobody remembers may read it.
+	// Strangers says that a revocation would wait for Redis to be put in order, because
+	// filters that are not remembered may read it.
 	Strangers bool
-	// Former says that filters may believe a Redis that is not the one that is written to,
-	// otherwise they may read this one, which cannot be written. None says that this process
-	// has no Redis.
+	// Former says that some of the filters may believe a Redis other than the one that is
+	// written to. Otherwise the filters may read this Redis, which cannot be written. None
+	// says that this process has no Redis.
 	Former, None bool
-	// Filters counts the filters that are waited for, of Known.
+	// Filters is the number of filters that are waited for, out of Known.
 	Filters, Known int
-	// Away and Linked name their nodes: those of which such a filter is not linked, and
-	// those of which one is linked and does not confirm; empty if there are none.
+	// Away and Linked name the nodes of these filters. Away lists nodes of filters that are
+	// not linked. Linked lists nodes of filters that are linked and do not confirm. They
+	// are empty if there are none.
 	Away, Linked string
 }
 
-// Any reports whether anybody is waited for.
+// Any reports whether a revocation would wait.
 func (w *Waits) Any() bool { return w.Strangers || w.Filters > 0 }
 
-// waits tells whom revocations wait for, so that somebody hears of it before a revocation
-// is answered Unavailable.
+// waits reports which filters revocations wait for, so that operators learn of it before a
+// revocation is answered Unavailable.
 type waits struct {
-	changed chan struct{} // wakes the owner
-	// blocked says that somebody was waited for when it was looked at last. It is guarded
-	// by the Revoker's mu.
+	changed chan struct{} // wakes tellWaits
+	// blocked says that a revocation would have waited at the last check. The Revoker's mu
+	// guards it.
 	blocked bool
-	// telling is held while it is looked and told, so that nothing old is told last. It
-	// guards since, when the wait began, and told, what was told last.
+	// telling is held during a check and its report, so that reports are made in order. It
+	// guards since, when the wait began, and told, the last report.
 	telling sync.Mutex
 	since   time.Time
 	told    Waits
 }
 
-// waitsTold is how long a wait lasts before it is told. A filter that is there confirms
-// within a lease. The leases of a predecessor are waited for after each start, and only then
-// it is known whether Redis can be put in order, hence the margin.
+// waitsTold is how long a wait must last before it is reported. A connected filter confirms
+// within a lease. After each start the leases of a predecessor have to end, and only then
+// it is known whether Redis can be put in order; hence the margin.
 const waitsTold = contract.Lease + time.Second
 
-// look has it looked at whom revocations wait for.
+// look triggers a check of what revocations wait for.
 func (w *waits) look() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // it will be
+	default: // a check is due already
 	}
 }
 
-// tellWaits owns the telling until the Revoker is closed.
+// tellWaits makes the checks until the Revoker is closed.
 func (r *Revoker) tellWaits() {
 	for {
 		var due <-chan time.Time
@@ -69,8 +71,8 @@ func (r *Revoker) tellWaits() {
 	}
 }
 
-// TellWaits tells Options.Waits whom revocations wait for, if they do, and that it is over.
-// What is shorter than waitsTold is not told; the result is how long it is until then.
+// TellWaits reports to Options.Waits which filters revocations wait for, and when such a
+// wait is over. Waits shorter than waitsTold are not reported; left is the time until then.
 func (r *Revoker) TellWaits() (left time.Duration) {
 	r.waits.telling.Lock()
 	defer r.waits.telling.Unlock()
@@ -93,7 +95,7 @@ func (r *Revoker) TellWaits() (left time.Duration) {
 	return 0
 }
 
-// waitsNow judges every known filter as a revocation of now would.
+// waitsNow judges every known filter as a revocation of this moment would.
 func (r *Revoker) waitsNow() (w Waits) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +104,8 @@ func (r *Revoker) waitsNow() (w Waits) {
 	var away, linked []string
 	for name, k := range r.known {
 		former := k.covered < r.serversAt
-		// Who is linked would be told to do without Redis, and has been where trust is gone.
+		// A linked filter would be told to do without Redis. If trust is withdrawn, it was
+		// told already.
 		would := unwritten && k.covered != everything && (k.links == 0 || r.trust.Epoch == 0)
 		switch {
 		case !former && !would:

@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// heard is what was told of waits, in order.
+// heard records the reports to Options.Waits, in order.
 type heard struct {
 	mu  sync.Mutex
 	all []Waits
@@ -26,7 +26,7 @@ func (h *heard) tweak(o *Options) {
 	}
 }
 
-// last is what was told last, nobody if nothing was.
+// last returns the last report, or the zero value.
 func (h *heard) last() (w Waits) {
 	synctest.Wait()
 	h.mu.Lock()
@@ -37,7 +37,7 @@ func (h *heard) last() (w Waits) {
 	return w
 }
 
-// listening is jumps with a hearer of waits.
+// listening runs jumps with a recorder of waits.
 func listening(t *testing.T, fn func(j *jumping, h *heard)) {
 	t.Helper()
 	jumps(t, false, func(j *jumping) {
@@ -93,9 +93,9 @@ func (f *fake) keep() {
 	}()
 }
 
-// Filters of a backup that are away are told of soon after the leases of the former process
-// are over, before anybody revokes anything, and no more when an operator says that they are
-// gone or the last of them is back.
+// Filters of a backup that are away are reported soon after the leases of the former
+// process have ended, before any revocation. The report is withdrawn when an operator
+// declares them gone or the last of them is back.
 func TestWaitsOfARestoredStore(t *testing.T) {
 	for name, end := range map[string]func(j *jumping){
 		"gone for good": func(j *jumping) {
@@ -141,8 +141,8 @@ func TestWaitsOfARestoredStore(t *testing.T) {
 	}
 }
 
-// A Redis that is away is waited for only where a filter is that may read it: one that is
-// linked does without. What is over within a lease is not told.
+// A Redis that is away matters only if a filter may read it that is not linked: a linked
+// filter does without. A wait that is over within a lease is not reported.
 func TestWaitsOfARedisThatIsAway(t *testing.T) {
 	h := &heard{}
 	virtually(t, h.tweak, func(t *testing.T, w *world, redis *scripted) {
@@ -150,7 +150,7 @@ func TestWaitsOfARedisThatIsAway(t *testing.T) {
 		f.keep()
 		time.Sleep(watchEvery)
 		redis.be(gone)
-		time.Sleep(time.Minute) // everybody is linked
+		time.Sleep(time.Minute) // all filters are linked
 		redis.be(fine)
 		time.Sleep(time.Minute)
 		lost, _ := w.pipe("lost", contract.Hello{Instance: "i"})
@@ -175,8 +175,8 @@ func TestWaitsOfARedisThatIsAway(t *testing.T) {
 	})
 }
 
-// While Redis is away, a filter is waited for from the moment on at which its link breaks,
-// and one that comes and confirms nothing.
+// While Redis is away, a filter is waited for from the moment its link breaks. So is a
+// filter that links and confirms nothing.
 func TestWaitsThatBeginWhileRedisIsAway(t *testing.T) {
 	for name, tt := range map[string]struct {
 		begin func(w *world, f *fake)
@@ -188,7 +188,7 @@ func TestWaitsThatBeginWhileRedisIsAway(t *testing.T) {
 		},
 		"one comes and confirms nothing": {
 			func(w *world, _ *fake) {
-				if err := w.write(w.touch(gateway.Applications, w.app)); err != nil { // which withdraws the trust
+				if err := w.write(w.touch(gateway.Applications, w.app)); err != nil { // this withdraws the trust
 					w.t.Error(err)
 				}
 				mute := w.dial("mute")
@@ -226,8 +226,8 @@ func TestWaitsThatBeginWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// A filter that is linked and does not confirm what it was told of another Redis is waited
-// for as one that is away is, and told of as linked.
+// A linked filter that does not confirm what it was told about another Redis is waited for
+// like one that is away, and reported as linked.
 func TestWaitsOfALinkedFilter(t *testing.T) {
 	h := &heard{}
 	virtually(t, h.tweak, func(t *testing.T, w *world, redis *scripted) {
@@ -270,8 +270,8 @@ func TestWaitsOfALinkedFilter(t *testing.T) {
 	})
 }
 
-// A process without Redis waits for filters that were told of one, and one that remembers
-// nobody for Redis to be put in order: both are told.
+// A process without Redis waits for filters that were told of a Redis. A process that
+// remembers no filters waits for Redis to be put in order. Both are reported.
 func TestWaitsWithoutRedis(t *testing.T) {
 	listening(t, func(j *jumping, h *heard) {
 		f, _ := j.pipe("node", contract.Hello{Instance: "i"})
@@ -285,7 +285,8 @@ func TestWaitsWithoutRedis(t *testing.T) {
 			t.Errorf("told %+v, want %+v", w, want)
 		}
 	})
-	// Of filters that it does not remember it waits for none: no Redis will be in order.
+	// It does not wait for filters that it does not remember: no Redis will be put in
+	// order.
 	listening(t, func(j *jumping, h *heard) {
 		j.remote = nil
 		j.restored(time.Hour, 0, nil)
@@ -314,7 +315,7 @@ func TestWaitsWithoutRedis(t *testing.T) {
 	})
 }
 
-// A new store without Redis waits for nobody, although it remembers nobody.
+// A new store without Redis does not wait, although it remembers no filters.
 func TestNewStoreWithoutRedisWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}

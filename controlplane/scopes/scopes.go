@@ -1,7 +1,8 @@
-// Package scopes says what a scope consists of. Most scopes are themselves: the entities
-// of a control plane are the rows of that name. A group is the union of its members, and
-// has no rows of its own that anybody but the control plane writes. Whoever reads a
-// control plane asks a [Resolver] for a [Source], and need not know which it is.
+// Package scopes tells what a scope consists of. Most scopes consist of themselves: the
+// entities of a control plane are the rows with its name. A group is the union of its
+// members. It has no rows of its own, except those that the control plane itself writes.
+// Readers of a control plane ask a [Resolver] for a [Source], and need not know whether it is
+// a group.
 package scopes
 
 import (
@@ -9,21 +10,22 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Resolver knows what scopes of control planes consist of. Implementations are safe for
+// Resolver tells what scopes of control planes consist of. Implementations are safe for
 // concurrent use.
 type Resolver interface {
-	// Resolve returns what a scope consists of in the state of r. An error is one of the
-	// store.
+	// Resolve returns what a scope consists of in the state of r. Errors come from the store.
 	Resolve(r store.Reader, scope string) (Source, error)
 	// Shapes reports whether a change of a key may change what a scope consists of. It
-	// may be asked of any key, and knows nothing of the state.
+	// accepts any key, and does not depend on the state. Such a change must be announced: it
+	// has a revision of its own, which separates what was read before it from what was read
+	// after it.
 	Shapes(scope string, key model.Key) bool
-	// ReadOnly reports whether nobody may write a key, because its scope is made of others.
-	// It is asked about keys of control planes only.
+	// ReadOnly reports whether nobody may write a key, because its scope consists of others.
+	// It is called only with keys of control planes.
 	ReadOnly(r store.Reader, key model.Key) (bool, error)
 }
 
-// Each is the resolver for which each scope is itself.
+// Each is the resolver for which each scope consists of itself.
 type Each struct{}
 
 // Resolve implements [Resolver].
@@ -35,7 +37,7 @@ func (Each) Shapes(string, model.Key) bool { return false }
 // ReadOnly implements [Resolver].
 func (Each) ReadOnly(store.Reader, model.Key) (bool, error) { return false, nil }
 
-// OrEach is r, or [Each] if that is nil.
+// OrEach returns r, or [Each] if r is nil.
 func OrEach(r Resolver) Resolver {
 	if r == nil {
 		return Each{}

@@ -6,38 +6,39 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// ErrUnreadable is in the error of a read that met a row which cannot be decoded: it
-// cannot be the next time either, unlike what failed for a moment.
+// ErrUnreadable is in the error of a read that met a row which cannot be decoded. Unlike a
+// temporary failure, such a read also fails the next time.
 var ErrUnreadable = errors.New("a row cannot be read")
 
-// Unread stands in for the spec of a row that cannot be decoded. It never leaves a
-// read as if it were a spec: it is in an [UnreadableRow], in what [ListAll] lists, and in
-// what a deletion shows of the row, as the old resource of a [Change] and to those who
-// are asked before.
+// Unread replaces the spec of a row that cannot be decoded. No read returns it in place of a
+// spec. It occurs in an [UnreadableRow], in the result of [ListAll], and in a deletion: as
+// the old resource of a [Change], and in what is shown to those who are asked before.
 type Unread struct {
-	// Why it cannot be decoded is for the log.
+	// Why says, for the log, why the row cannot be decoded.
 	Why error
-	// Targets are what the row refers to, as its index says; set in changes only.
+	// Targets are the resources that the row refers to, according to its index. It is set
+	// only in changes.
 	Targets []model.Key
-	// Expires is when the row may be dropped, in milliseconds of Unix time; 0 = never.
+	// Expires is the time when the row may be dropped, in milliseconds of Unix time; 0 =
+	// never.
 	Expires int64
 }
 
-// IsUnread reports whether a resource is one that cannot be decoded.
+// IsUnread reports whether the spec of a resource could not be decoded.
 func IsUnread(r *model.Resource) bool {
 	_, unread := r.Spec.(*Unread)
 	return unread
 }
 
-// UnreadableRow is the error of a read that met a row which cannot be decoded. It
-// says which, so that whoever is told can delete it. It is an [ErrUnreadable].
+// UnreadableRow is the error of a read that met a row which cannot be decoded. It names the
+// row, so that somebody can delete it. It is an [ErrUnreadable].
 type UnreadableRow struct {
 	resource *model.Resource
 	why      error
 }
 
-// Unreadable returns the error for a row whose spec is missing from r, and puts an
-// [Unread] there.
+// Unreadable returns the error for a row that cannot be decoded, and sets the spec of r to an
+// [Unread].
 func Unreadable(r *model.Resource, expires int64, why error) *UnreadableRow {
 	r.Spec = &Unread{Why: why, Expires: expires}
 	return &UnreadableRow{r, why}
@@ -49,8 +50,8 @@ func (e *UnreadableRow) Error() string { return ErrUnreadable.Error() + ": " + e
 // Unwrap returns ErrUnreadable and the cause.
 func (e *UnreadableRow) Unwrap() []error { return []error{ErrUnreadable, e.why} }
 
-// UnreadIn returns the row that a read could not decode, with an [Unread] as its spec;
-// nil if that was not what it failed of.
+// UnreadIn returns the row that a read could not decode, with an [Unread] as its spec. It
+// returns nil if the read failed for another reason.
 func UnreadIn(err error) *model.Resource {
 	if e, ok := errors.AsType[*UnreadableRow](err); ok {
 		return e.resource
@@ -58,10 +59,10 @@ func UnreadIn(err error) *model.Resource {
 	return nil
 }
 
-// ListReadable is List for those who look after many resources and must not give up
-// all of them for one: a row that cannot be decoded, as after a downgrade, fails the
-// List that meets it. It returns the resources of a kind and scope that can be read,
-// ordered by name, and why each other one cannot. err says that nothing could be.
+// ListReadable is List for callers that must not give up all resources because of one: a
+// plain List fails if one row cannot be decoded, as after a downgrade. It returns the
+// readable resources of a kind and scope, ordered by name, and an error for each other one.
+// err is set if nothing could be read.
 func ListReadable(r Reader, k *model.Kind, scope string) (readable []*model.Resource, unreadable []error, err error) {
 	page, unreadable, err := PageReadable(r, k, Query{Scope: scope})
 	for _, res := range page {
@@ -72,8 +73,8 @@ func ListReadable(r Reader, k *model.Kind, scope string) (readable []*model.Reso
 	return readable, unreadable, err
 }
 
-// ListAll is List for those who can do with the names of rows that cannot be decoded:
-// these have an [Unread] as their spec. Any other failure is one of the whole.
+// ListAll is List for callers that can use the names of rows that cannot be decoded. Such
+// rows have an [Unread] as their spec. Any other failure fails the whole call.
 func ListAll(r Reader, k *model.Kind, q Query) ([]*model.Resource, error) {
 	list, err := r.List(k, q)
 	if UnreadIn(err) == nil {
@@ -85,15 +86,15 @@ func ListAll(r Reader, k *model.Kind, q Query) ([]*model.Resource, error) {
 			continue
 		}
 		if list[i] = UnreadIn(unreadable[0]); list[i] == nil {
-			return nil, unreadable[0] // such as a disk that fails
+			return nil, unreadable[0] // for example the disk failed
 		}
 		unreadable = unreadable[1:]
 	}
 	return list, err
 }
 
-// PageReadable is ListReadable for a page. nil stands in it at the place of what
-// cannot be read, of which unreadable says why, in the same order.
+// PageReadable is ListReadable for a page. The page holds nil for each row that cannot be
+// read, and unreadable the errors of these rows, in the same order.
 func PageReadable(r Reader, k *model.Kind, q Query) (page []*model.Resource, unreadable []error, err error) {
 	page, err = r.List(k, q)
 	if err == nil {
@@ -110,7 +111,7 @@ func PageReadable(r Reader, k *model.Kind, q Query) (page []*model.Resource, unr
 	return page, unreadable, nil
 }
 
-// halves lists a page, in halves where it cannot be listed as a whole.
+// halves lists a page. If it cannot be listed as a whole, halves lists its two halves.
 func halves(r Reader, k *model.Kind, q Query) (page []*model.Resource, unreadable []error) {
 	page, err := r.List(k, q)
 	switch {

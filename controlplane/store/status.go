@@ -25,27 +25,27 @@ type StatusRow struct {
 	Value []byte
 }
 
-// Status keeps what is observed rather than configured: rows without revision,
-// feed, indexes or versions (storage class [model.Status]). Writing is cheap and
-// may be lost in a power failure, the last writes first; the death of the process
-// loses nothing that was written. Implementations are safe for concurrent use,
-// and only one process at a time has the same rows. Errors are [fault.Error]s:
-// Unavailable after Close, TooLarge beyond the limits, anything else is internal.
+// Status keeps what is observed rather than configured: rows without revision, feed, indexes
+// or versions (storage class [model.Status]). Writing is cheap. A power failure may lose the
+// last writes; the death of the process loses nothing. Implementations are safe for
+// concurrent use, and only one process at a time has the same rows. Errors are
+// [fault.Error]s: Unavailable after Close, TooLarge beyond the limits, anything else is
+// internal.
 type Status interface {
-	// Put writes rows, all or none; a row replaces the one of its key.
+	// Put writes all rows or none. A row replaces the existing one with its key.
 	Put(ctx context.Context, rows []StatusRow) error
 	// Get returns a value; NotFound if there is none.
 	Get(ctx context.Context, key model.Key) ([]byte, error)
 	// List returns the rows of a kind in one scope or [AnyScope], ordered by scope
 	// and name.
 	List(ctx context.Context, kind, scope string) ([]StatusRow, error)
-	// Delete removes rows, all or none of those that exist.
+	// Delete removes all of the rows that exist, or none.
 	Delete(ctx context.Context, keys []model.Key) error
-	// Close releases the store after running calls have ended.
+	// Close waits for running calls and releases the store.
 	Close() error
 }
 
-// CheckStatusRows holds a batch against the limits, for implementations.
+// CheckStatusRows checks a batch against the limits, for implementations.
 func CheckStatusRows(rows []StatusRow) error {
 	if len(rows) > MaxStatusBatch {
 		return fault.New(fault.TooLarge, "a batch has at most %d rows", MaxStatusBatch)
@@ -58,7 +58,7 @@ func CheckStatusRows(rows []StatusRow) error {
 	return nil
 }
 
-// CheckStatusKeys is [CheckStatusRows] for deletions.
+// CheckStatusKeys does the same as [CheckStatusRows] for deletions.
 func CheckStatusKeys(keys []model.Key) error {
 	if len(keys) > MaxStatusBatch {
 		return fault.New(fault.TooLarge, "a batch has at most %d keys", MaxStatusBatch)

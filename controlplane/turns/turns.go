@@ -1,6 +1,6 @@
-// Package turns bounds how much costly work of one sort is done at a time. The process
-// that answers requests also configures proxies: whatever is asked, some of its processors
-// stay free.
+// Package turns bounds how much costly work of one sort runs at the same time. The process
+// that answers requests also configures proxies, so some of its processors must stay free,
+// whatever clients request.
 package turns
 
 import (
@@ -10,27 +10,27 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// ErrFull refuses what would have to wait for too long: so many wait already. It is for
-// the caller to ask again in a moment.
+// ErrFull refuses work because too many callers are waiting already. The caller can try again
+// in a moment.
 var ErrFull error = fault.New(fault.Unavailable, "too many ask for this at once: ask again")
 
-// Queue lets some work at a time, and some wait for that.
+// Queue lets a limited number of callers work, and a limited number wait.
 type Queue struct {
-	// running holds an entry for each that works, places one for each of those and of the
-	// waiting.
+	// running holds an entry for each working caller, places one for each working or waiting
+	// caller.
 	running, places chan struct{}
 }
 
-// New returns a queue for work that keeps a processor busy: half of the processors may
-// work, and so many may wait.
+// New returns a queue for work that keeps a processor busy. As many callers may work as half
+// of the processors, and waiting others may wait.
 func New(waiting int) *Queue { return Sized(max(1, runtime.GOMAXPROCS(0)/2), waiting) }
 
-// Sized returns a queue of which so many may work, and so many wait.
+// Sized returns a queue with limits for working and waiting callers.
 func Sized(running, waiting int) *Queue {
 	return &Queue{running: make(chan struct{}, running), places: make(chan struct{}, running+waiting)}
 }
 
-// Enter waits for its turn; Leave must follow, unless there is an error. That is [ErrFull]
+// Enter waits for a turn. If it returns no error, Leave must follow. The error is [ErrFull]
 // if too many wait already, and Unavailable if ctx ends.
 func (q *Queue) Enter(ctx context.Context) error {
 	select {
@@ -47,7 +47,7 @@ func (q *Queue) Enter(ctx context.Context) error {
 	}
 }
 
-// TryEnter enters if nobody is in the way; Leave must follow if it has.
+// TryEnter enters if that is possible without waiting. If it returns true, Leave must follow.
 func (q *Queue) TryEnter() bool {
 	select {
 	case q.places <- struct{}{}:

@@ -10,7 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// TestTurns: one works, one waits, the next is refused at once; a turn goes to who waits.
+// TestTurns: one caller works, one waits, and the next is refused at once. The turn then goes
+// to the waiting caller.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := Sized(1, 1)
@@ -45,7 +46,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestWaitingEndsWithTheRequest: whoever went away leaves its place.
+// TestWaitingEndsWithTheRequest: a caller that goes away gives up its place.
 func TestWaitingEndsWithTheRequest(t *testing.T) {
 	q := Sized(1, 1)
 	if err := q.Enter(t.Context()); err != nil {
@@ -60,7 +61,7 @@ func TestWaitingEndsWithTheRequest(t *testing.T) {
 	q.empty(t)
 }
 
-// TestProcessorsStayFree: who works leaves half of them to others.
+// TestProcessorsStayFree: work leaves half of the processors to others.
 func TestProcessorsStayFree(t *testing.T) {
 	if n := cap(New(3).running); n < 1 || n >= runtime.GOMAXPROCS(0) && n > 1 {
 		t.Errorf("%d work at once on %d processors", n, runtime.GOMAXPROCS(0))

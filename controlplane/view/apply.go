@@ -69,7 +69,7 @@ func LoadSource(scope string, src scopes.Source) (*Gateway, error) {
 		}
 	}
 	// A view does not hold consumers, but they may not clash either.
-	if src.Union() {
+	if src.IsUnion() {
 		if _, err := src.List(gateway.Consumers, store.Query{}); err != nil {
 			return nil, fmt.Errorf("list consumers of %s: %w", scope, err)
 		}
@@ -248,7 +248,7 @@ func (d *gatewayEdit) resolve(configured string) error {
 // consumer resolves again what a changed consumer answered or answers to, and
 // reports whether anything was. Views hold no other consumers.
 func (d *gatewayEdit) consumer(id string) (bool, error) {
-	if d.users.size == 0 && !d.source.Union() {
+	if d.users.size == 0 && !d.source.IsUnion() {
 		return false, nil
 	}
 	affected := []string{id}

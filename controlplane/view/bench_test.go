@@ -51,8 +51,7 @@ func member(i int, state string) *model.Resource {
 	}
 }
 
-// BenchmarkEndpointChange is one endpoint that becomes unready, read from the
-// store and applied.
+// BenchmarkEndpointChange reads and applies the change of one endpoint that becomes unready.
 func BenchmarkEndpointChange(b *testing.B) {
 	s, m := fleet(b)
 	if _, err := s.Update(b.Context(), model.Config, func(tx store.Tx) error {
@@ -82,8 +81,8 @@ func BenchmarkEndpointChange(b *testing.B) {
 	}
 }
 
-// BenchmarkUnrelatedEvent is a commit with a key that no mesh holds, from the
-// feed to the next state.
+// BenchmarkUnrelatedEvent measures a commit with a key that no mesh holds, from the feed to
+// the next state.
 func BenchmarkUnrelatedEvent(b *testing.B) {
 	_, m := fleet(b)
 	f := &feed{mine: meshSource(mesh.Default, nil).mine, wake: make(chan struct{}, 1)}
@@ -100,7 +99,7 @@ func BenchmarkUnrelatedEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkLoadMesh reads the fleet anew.
+// BenchmarkLoadMesh loads the whole fleet.
 func BenchmarkLoadMesh(b *testing.B) {
 	s, _ := fleet(b)
 	b.ReportAllocs()

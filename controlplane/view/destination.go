@@ -54,6 +54,57 @@ func (m *Mesh) Located(k *model.Kind, service string) *Located {
 	return l
 }
 
+// Has reports whether a service is there for callers: some inbound serves it, or some
+// resource locates it.
+func (m *Mesh) Has(service string) bool { return m.Service(service) != nil || m.locatedBy(service, "") }
+
+// locatedBy reports whether resources of a kind locate a service of which the name comes
+// before another one; any kind does before the empty name.
+func (m *Mesh) locatedBy(service, before string) bool {
+	for kind, x := range m.located {
+		if before != "" && kind >= before {
+			continue
+		}
+		if _, ok := x.services.get(service); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Destinations yields the names of all services of which [Mesh.Has] is true, each once,
+// in no particular order.
+func (m *Mesh) Destinations() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for service := range m.services.all() {
+			if !yield(service) {
+				return
+			}
+		}
+		for kind, x := range m.located {
+			for service := range x.services.all() {
+				if m.Service(service) == nil && !m.locatedBy(service, kind) && !yield(service) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Beyond yields the services that resources locate and no inbound serves, in no particular
+// order. One that resources of several kinds locate is there for each of these.
+func (m *Mesh) Beyond() iter.Seq2[string, *Located] {
+	return func(yield func(string, *Located) bool) {
+		for _, x := range m.located {
+			for service, l := range x.services.all() {
+				if m.Service(service) == nil && !yield(service, l) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Locates yields the services that a resource locates, each once; none for a resource
 // that does not exist.
 func (m *Mesh) Locates(k *model.Kind, name string) iter.Seq[string] {

@@ -48,6 +48,7 @@ func told(m *view.Mesh, names []string) string {
 			out = append(out, fmt.Sprint(service, len(l.Specs), l.Members(), l.ByName()))
 		}
 	}
+	out = append(out, fmt.Sprint(slices.Sorted(m.Destinations())))
 	for _, name := range names {
 		out = append(out, fmt.Sprint(name, slices.Sorted(m.Locates(sites, name))))
 	}

@@ -9,19 +9,18 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// endpointEdit brings the services of a mesh up to date with a batch of changed
-// dataplanes. It costs what the touched services have endpoints.
+// endpointEdit applies a batch of changed dataplanes to the services of a mesh. Its cost
+// depends on the number of endpoints of the changed services.
 type endpointEdit struct {
 	from    *Mesh
 	changed map[string]*serviceChange
 }
 
-// serviceChange is what a batch does to one service.
+// serviceChange is the effect of a batch on one service.
 type serviceChange struct {
-	// inbounds is the difference in inbounds that bear the service's tag.
+	// inbounds is the difference in the number of inbounds with the service's tag.
 	inbounds int
-	// left names the dataplanes whose endpoints are no longer right; joined are
-	// the right ones.
+	// left names the dataplanes whose old endpoints are outdated; joined are their new ones.
 	left   map[string]struct{}
 	joined []Endpoint
 }
@@ -30,7 +29,7 @@ func newEndpointEdit(m *Mesh) *endpointEdit {
 	return &endpointEdit{from: m, changed: map[string]*serviceChange{}}
 }
 
-// change replaces a dataplane; nil stands for one that is not there.
+// change replaces a dataplane; nil means that it does not exist.
 func (e *endpointEdit) change(name string, was, now *Dataplane) {
 	for in := range inboundsOf(was) {
 		c := e.service(in.Tags.Service())
@@ -57,8 +56,8 @@ func (e *endpointEdit) service(name string) *serviceChange {
 	return c
 }
 
-// freeze returns the services and the number of inbounds of each. A service of
-// which nothing differs stays the same pointer.
+// freeze returns the services and the number of inbounds of each. An unchanged service keeps
+// its pointer.
 func (e *endpointEdit) freeze() (table[*MeshService], table[int]) {
 	services, inbounds := editOf(e.from.services), editOf(e.from.inbounds)
 	for name, c := range e.changed {
@@ -84,8 +83,7 @@ func (e *endpointEdit) freeze() (table[*MeshService], table[int]) {
 	return services.table, inbounds.table
 }
 
-// merge returns the endpoints of a service in order. Those that stay are in
-// order already.
+// merge returns the endpoints of a service in order. The unchanged ones are already in order.
 func (c *serviceChange) merge(old *MeshService) []Endpoint {
 	slices.SortFunc(c.joined, compareEndpoints)
 	if old == nil {
@@ -105,9 +103,9 @@ func (c *serviceChange) merge(old *MeshService) []Endpoint {
 	return append(out, joined...)
 }
 
-// compareEndpoints orders by address, port and dataplane, so that the order, and
-// with it every assignment, is independent of the history. Tags decide between
-// inbounds of one dataplane that clash.
+// compareEndpoints orders by address, port and dataplane, so that the order, and with it
+// every assignment, does not depend on the history. Tags decide between conflicting inbounds
+// of one dataplane.
 func compareEndpoints(a, b Endpoint) int {
 	if c := cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Dataplane, b.Dataplane)); c != 0 {
 		return c
@@ -119,8 +117,8 @@ func sameEndpoint(a, b Endpoint) bool {
 	return a.Address == b.Address && a.Port == b.Port && a.Dataplane == b.Dataplane && a.Ready == b.Ready && maps.Equal(a.Tags, b.Tags)
 }
 
-// inboundsOf yields the inbounds that bear a service tag. Tags of gateways are no
-// services that anybody reaches.
+// inboundsOf yields the inbounds with a service tag. Tags of gateways do not count, because
+// nobody reaches a gateway as a service.
 func inboundsOf(d *Dataplane) iter.Seq[*mesh.Inbound] {
 	return func(yield func(*mesh.Inbound) bool) {
 		if d == nil || d.Spec.Networking == nil {
@@ -138,7 +136,7 @@ func isReady(in *mesh.Inbound) bool {
 	return (in.State == "" || in.State == mesh.StateReady) && (in.Health == nil || in.Health.Ready)
 }
 
-// addressOf is where other proxies reach an inbound.
+// addressOf returns the address at which other proxies reach an inbound.
 func addressOf(n *mesh.Networking, in *mesh.Inbound) string {
 	return cmp.Or(n.AdvertisedAddress, in.Address, n.Address)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestEveryStoreCallFailsOnce sweeps over the calls of the store that a view makes
-// for a change. Whichever fails, the last good state stays until the new one is
-// there; no state is half of either.
+// TestEveryStoreCallFailsOnce fails each call of the store that a view makes for a change,
+// one by one. The last good state stays until the new one is complete, and no state is a
+// mixture of both.
 func TestEveryStoreCallFailsOnce(t *testing.T) {
 	points := &storetest.Failpoints{Store: memstore.New()}
 	r := open(t, points)
 	r.sub.Take()
 	port := 0
-	// change writes past the failpoints and waits for the view.
+	// change writes without the failpoints and waits for the view.
 	change := func(at int) (calls int, hit string) {
 		port++
 		before := r.scope.State()

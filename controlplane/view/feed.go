@@ -8,23 +8,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// maxPending bounds the changes that wait for being applied; beyond it a scope
-// is loaded anew, which then costs less.
+// maxPending bounds the changes that wait to be applied. Beyond it a scope is loaded again,
+// which is then cheaper.
 const maxPending = 100_000
 
-// feed receives a store's change feed for one scope and keeps what has not been
+// feed receives a store's change feed for one scope and keeps the changes that have not been
 // applied yet.
 type feed struct {
 	// mine chooses the keys that are kept.
 	mine func(model.Key) bool
-	// wake has room for one signal: something arrived since the last look.
+	// wake holds one signal: something has arrived since the last look.
 	wake chan struct{}
 
 	mu      sync.Mutex
 	pending []store.Event
 	// reached is the newest revision received.
 	reached uint64
-	// err ended the feed.
+	// err is the error that has ended the feed.
 	err error
 }
 
@@ -98,8 +98,8 @@ func (f *feed) applied(revision uint64) {
 	f.pending = rest
 }
 
-// status returns the newest revision received, whether nothing up to it waits for
-// being applied, and what ended the feed, if anything did.
+// status returns the newest revision received, whether all changes up to it are applied, and
+// the error that has ended the feed, if any.
 func (f *feed) status() (reached uint64, quiet bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

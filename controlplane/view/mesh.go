@@ -11,27 +11,27 @@ import (
 // Dataplane is a proxy in a view.
 type Dataplane = Entry[mesh.Dataplane]
 
-// MeshService is one service of a mesh with its endpoints. It is immutable, and the
-// same pointer as long as nothing of it differs.
+// MeshService is one service of a mesh with its endpoints. It is immutable, and keeps its
+// pointer as long as it does not change.
 type MeshService struct {
 	Name string
-	// Endpoints of all inbounds but those that are to be ignored, ordered by
-	// address and port.
+	// Endpoints of all inbounds except the ignored ones, ordered by address and port.
 	Endpoints []Endpoint
-	// Named says that the address of some endpoint is a name.
+	// Named is set if the address of an endpoint is a name.
 	Named bool
 }
 
-// Endpoint is one inbound of a dataplane as others see it.
+// Endpoint is one inbound of a dataplane, or a place that a resource locates, as other
+// proxies see it.
 type Endpoint struct {
 	// Address is an IP address or a DNS name.
 	Address string
 	Port    uint32
-	// Tags of the inbound.
+	// Tags of the inbound or of the place.
 	Tags mesh.Tags
-	// Dataplane is the name of the proxy it belongs to.
+	// Dataplane is the name of the proxy it belongs to, empty for what a resource locates.
 	Dataplane string
-	// Ready endpoints take traffic. Others tell what the service speaks while none
+	// Ready endpoints receive traffic. The others tell the protocol of the service while none
 	// is ready.
 	Ready bool
 }
@@ -51,25 +51,25 @@ type Mesh struct {
 	services   table[*MeshService]
 	// inbounds counts the inbounds of each service, ready or not.
 	inbounds table[int]
-	// kinds are the kinds that the mesh holds beside its own, by name: policies, and
-	// what locates services.
+	// kinds are the kinds, by name, that the mesh holds in addition to its own: policies, and
+	// kinds that locate services.
 	kinds map[string]*model.Kind
 	// policies holds the policies of a kind, by kind name and policy name.
 	policies map[string]policyIndex
-	// located holds what locates services, by kind name.
+	// located holds the resources that locate services, by kind name.
 	located map[string]locatedIndex
 }
 
-// Name is the mesh's name.
+// Name returns the mesh's name.
 func (m *Mesh) Name() string { return m.name }
 
-// Revision is the store revision that this state shows, complete.
+// Revision returns the store revision of this state, which is complete.
 func (m *Mesh) Revision() uint64 { return m.revision }
 
-// Spec is the mesh itself, nil while it does not exist.
+// Spec returns the mesh itself, nil while it does not exist.
 func (m *Mesh) Spec() *Entry[mesh.Mesh] { return m.spec }
 
-// Trust is what the mesh believes in, nil before its authority is made.
+// Trust returns the roots that the mesh trusts, nil before its authority is made.
 func (m *Mesh) Trust() *Entry[mesh.Trust] { return m.trust }
 
 // Dataplane returns a proxy by name.
@@ -78,8 +78,7 @@ func (m *Mesh) Dataplane(name string) (*Dataplane, bool) { return m.dataplanes.g
 // Dataplanes yields all proxies in no particular order.
 func (m *Mesh) Dataplanes() iter.Seq[*Dataplane] { return values(m.dataplanes) }
 
-// Service returns a service that some inbound serves, ready or not; nil for a
-// service that nobody serves.
+// Service returns a service that some inbound serves, ready or not; nil if nobody serves it.
 func (m *Mesh) Service(name string) *MeshService { s, _ := m.services.get(name); return s }
 
 // Services yields all services in no particular order.
@@ -88,9 +87,9 @@ func (m *Mesh) Services() iter.Seq[*MeshService] { return values(m.services) }
 // Policies yields the policies of a kind, ordered by name.
 func (m *Mesh) Policies(k *model.Kind) iter.Seq[*Policy] { return m.policies[k.Name].all() }
 
-// Candidates yields the policies of a kind of which a destination may match the
-// service, ordered by name: those that select it by name and those that select
-// the service tag by * or not at all. Others need not be looked at.
+// Candidates yields the policies of a kind that may have a matching destination for the
+// service, ordered by name. Their destinations select the service by its name or by *, or do
+// not mention the service tag.
 func (m *Mesh) Candidates(k *model.Kind, service string) iter.Seq[*Policy] {
 	return m.policies[k.Name].candidates(service)
 }

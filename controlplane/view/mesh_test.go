@@ -75,7 +75,7 @@ func openMesh(t fataler, s store.Store) *fabric {
 	}}
 }
 
-// commit runs fn and returns what the mesh's subscriber is told of it.
+// commit runs fn and returns the change that the mesh's subscriber gets.
 func (f *fabric) commit(t fataler, fn func(store.Tx) error) view.Change[*view.Mesh] {
 	t.Helper()
 	done, err := f.store.Update(f.ctx, model.Config, fn)
@@ -97,7 +97,7 @@ func (f *fabric) commit(t fataler, fn func(store.Tx) error) view.Change[*view.Me
 	}
 }
 
-// loaded is the mesh as a plain load shows it.
+// loaded returns the mesh as a plain load shows it.
 func (f *fabric) loaded(t fataler) *view.Mesh {
 	t.Helper()
 	var m *view.Mesh
@@ -143,7 +143,7 @@ func selects(services ...string) []mesh.Selector {
 	return out
 }
 
-// content is everything that a mesh shows, through its getters.
+// content is everything that the getters of a mesh return.
 type content struct {
 	Name       string
 	Revision   uint64
@@ -155,7 +155,7 @@ type content struct {
 	Candidates map[string][]string
 }
 
-// services of the tests; the last is served by nobody.
+// services lists the services of the tests. Nobody serves the last one.
 var services = []string{"a", "b", "c", "nobody"}
 
 func contentOf(m *view.Mesh) content {
@@ -180,7 +180,7 @@ func diff(want, got any) string {
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty(), gocmp.Comparer(func(a, b *model.Kind) bool { return a == b }))
 }
 
-// TestEndpoints has the rules of what is an endpoint, and where.
+// TestEndpoints checks the rules for endpoints and their addresses.
 func TestEndpoints(t *testing.T) {
 	at := func(address string, port uint32, tags mesh.Tags) view.Endpoint {
 		return view.Endpoint{Address: address, Port: port, Tags: tags, Dataplane: "d", Ready: true}
@@ -228,7 +228,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestEndpointKinds tells addresses from names.
+// TestEndpointKinds distinguishes addresses from names.
 func TestEndpointKinds(t *testing.T) {
 	for address, want := range map[string]bool{"10.0.0.1": true, "fd00::1": true, "proxy.example": false} {
 		if e := (view.Endpoint{Address: address}); e.IsIP() != want {
@@ -248,8 +248,8 @@ func (r *reads) View(ctx context.Context, fn func(store.Reader) error) error {
 	return r.Store.View(ctx, fn)
 }
 
-// TestMeshFilter: what is not in the view of a mesh moves its revision only,
-// even if it is written beside a control plane of the mesh's name.
+// TestMeshFilter: changes of resources outside of the view only advance its revision, even if
+// they belong to a control plane with the mesh's name.
 func TestMeshFilter(t *testing.T) {
 	counted := &reads{Store: memstore.New()}
 	f := openMesh(t, counted)
@@ -298,8 +298,8 @@ func TestMeshFilter(t *testing.T) {
 	}
 }
 
-// TestNoPolicy: a kind that was registered as a policy and selects nothing is
-// refused rather than left out.
+// TestNoPolicy: a kind that was registered as a policy and selects nothing is refused, not
+// left out.
 func TestNoPolicy(t *testing.T) {
 	s := memstore.New()
 	update(t, s, set(mesh.Secrets, mesh.Default, "s", &mesh.Secret{}))

@@ -10,9 +10,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// meshSource reads and follows a mesh. The Mesh resource lives in the global
-// scope, all else in the scope of the mesh, whose name may be that of a control
-// plane too. Secrets, insights and gateway kinds are none of a mesh's business.
+// meshSource reads and follows a mesh. The Mesh resource is in the global scope, all else in
+// the scope of the mesh, whose name may also be that of a control plane. Secrets, insights
+// and gateway kinds do not belong to the view.
 func meshSource(name string, policies []*model.Kind) source[*Mesh] {
 	kinds := kindsByName(policies)
 	return source[*Mesh]{
@@ -65,15 +65,15 @@ func loadMesh(name string, kinds map[string]*model.Kind, r store.Reader) (*Mesh,
 	return d.freeze(), nil
 }
 
-// meshDraft is the next state of a mesh while it is being made. What depends on
-// several resources is made by freeze, once for all changes of a batch.
+// meshDraft is the next state of a mesh during its construction. Parts that depend on several
+// resources are made by freeze, once for all changes of a batch.
 type meshDraft struct {
 	reader store.Reader
 	from   *Mesh
 	spec   *Entry[mesh.Mesh]
 	trust  *Entry[mesh.Trust]
-	// dataplanes, policies and located hold what changed, by name and by kind and name;
-	// nil is what was deleted.
+	// dataplanes, policies and located hold the changes, by name and by kind and name; nil
+	// means deleted.
 	dataplanes map[string]*Dataplane
 	policies   map[string]map[string]*Policy
 	located    map[string]map[string]Locating
@@ -121,7 +121,7 @@ func (m *Mesh) kindOf(key model.Key) *model.Kind {
 	return m.kinds[key.Kind]
 }
 
-// reread reads one resource again and reports whether it was or is there.
+// reread reads one resource again, and reports whether it existed before or exists now.
 func (d *meshDraft) reread(k *model.Kind, key model.Key) (bool, error) {
 	res, err := d.reader.Get(k, key.Scope, key.Name)
 	switch {
@@ -168,7 +168,7 @@ func (d *meshDraft) put(res *model.Resource) error {
 	return nil
 }
 
-// drop reports whether the resource was there.
+// drop removes a resource and reports whether it existed.
 func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
 	switch k {
 	case mesh.Meshes:
@@ -189,7 +189,7 @@ func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
 	return was
 }
 
-// put notes what a resource is now, among those of its kind.
+// put sets the new state of a resource of a kind.
 func put[V any](into map[string]map[string]V, k *model.Kind, name string, now V) {
 	if into[k.Name] == nil {
 		into[k.Name] = map[string]V{}

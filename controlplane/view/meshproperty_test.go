@@ -60,7 +60,7 @@ func drawSelectors(t *rapid.T, label string) []mesh.Selector {
 	}), 0, 3).Draw(t, label)
 }
 
-// drawWrite draws one write of anything, in the mesh or beside it.
+// drawWrite draws one write of any resource, in the mesh or outside of it.
 func drawWrite(t *rapid.T) func(store.Tx) error {
 	kind := rapid.SampledFrom([]*model.Kind{
 		mesh.Dataplanes, mesh.Dataplanes, mesh.Dataplanes, permissions, permissions, traces, mesh.Meshes, mesh.Trusts, mesh.Secrets, gateway.Services,
@@ -95,8 +95,7 @@ func drawWrite(t *rapid.T) func(store.Tx) error {
 	}
 }
 
-// naiveServices says what the services of some dataplanes are, from the rules and
-// without an index.
+// naiveServices computes the services of some dataplanes from the rules, without an index.
 func naiveServices(ds []*view.Dataplane) []*view.MeshService {
 	found := map[string][]view.Endpoint{}
 	for _, d := range ds {
@@ -114,7 +113,7 @@ func naiveServices(ds []*view.Dataplane) []*view.MeshService {
 			}
 			ready := in.State != mesh.StateNotReady && in.State != mesh.StateIgnored && (in.Health == nil || in.Health.Ready)
 			if _, known := found[s]; !known {
-				found[s] = nil // the service is there, ready or not
+				found[s] = nil // the service exists even if it is not ready
 			}
 			if in.State != mesh.StateIgnored {
 				found[s] = append(found[s], view.Endpoint{Address: address, Port: in.Port, Tags: in.Tags, Dataplane: d.ID, Ready: ready})
@@ -134,7 +133,7 @@ func naiveServices(ds []*view.Dataplane) []*view.MeshService {
 	return out
 }
 
-// naiveCandidates says which policies may match, by looking at all of them.
+// naiveCandidates finds the policies that may match by looking at all of them.
 func naiveCandidates(ps map[string][]*view.Policy) map[string][]string {
 	out := map[string][]string{}
 	for kind, all := range ps {
@@ -154,9 +153,9 @@ func naiveCandidates(ps map[string][]*view.Policy) map[string][]string {
 	return out
 }
 
-// TestMeshFollowsAnyHistory: after every batch of random writes the state that
-// deltas made equals one that was loaded, and both equal what the rules say. A
-// service is the same pointer if and only if nothing of it differs.
+// TestMeshFollowsAnyHistory: after every batch of random writes, the state made from changes
+// equals a loaded one, and both follow the rules. A service keeps its pointer if and only if
+// it has not changed.
 func TestMeshFollowsAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := openMesh(t, memstore.New())

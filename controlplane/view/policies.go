@@ -12,15 +12,15 @@ import (
 type policyIndex struct {
 	// ordered are all policies by name.
 	ordered []*Policy
-	// byService are those with a destination that names the service exactly;
-	// anywhere are those with a destination that does not. A policy may be in
-	// both, and below several services.
+	// byService holds the policies with a destination that names the service exactly,
+	// anywhere those with another destination. A policy may be in both, and belong to several
+	// services.
 	byService map[string][]*Policy
 	anywhere  []*Policy
 }
 
-// with returns the index after a batch of changes by name; nil is what was
-// deleted. It costs one pass over the policies of the kind, however many changed.
+// with returns the index after a batch of changes by name; nil means deleted. It costs one
+// pass over the policies of the kind, however many have changed.
 func (x policyIndex) with(changed map[string]*Policy) policyIndex {
 	joined := make([]*Policy, 0, len(changed))
 	for _, p := range changed {
@@ -42,7 +42,7 @@ func (x policyIndex) with(changed map[string]*Policy) policyIndex {
 	return indexOf(append(ordered, joined...))
 }
 
-// indexOf builds an index from policies ordered by name, and keeps the slice.
+// indexOf builds an index from policies ordered by name. It keeps the slice.
 func indexOf(ordered []*Policy) policyIndex {
 	x := policyIndex{ordered: ordered, byService: map[string][]*Policy{}}
 	for _, p := range ordered {
@@ -53,7 +53,7 @@ func indexOf(ordered []*Policy) policyIndex {
 				anywhere = true
 				continue
 			}
-			// Policies come one after another: a repeated one is the last.
+			// Policies come one after another, so a repeated one is the last.
 			if named := x.byService[s]; len(named) == 0 || named[len(named)-1] != p {
 				x.byService[s] = append(named, p)
 			}

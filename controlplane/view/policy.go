@@ -8,26 +8,26 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Policy is one policy resource in a view. It is immutable; a changed resource
-// is a new Policy, so that pointers tell whether anything changed.
+// Policy is one policy resource in a view. It is immutable. A changed resource is a new
+// Policy, so a comparison of pointers shows whether anything has changed.
 type Policy struct {
 	Kind    *model.Kind
 	Name    string
 	Created time.Time
-	// Modified is when it was written last.
+	// Modified is the time of its last write.
 	Modified time.Time
 	// Version counts the writes of the resource.
 	Version uint64
 	// Spec implements model.Selecting.
 	Spec any
-	// Sources and Destinations are the tag sets that it selects; Sources is nil
-	// for policies that have none.
+	// Sources and Destinations are the tag sets that it selects; Sources is nil for policies
+	// without sources.
 	Sources      []mesh.Tags
 	Destinations []mesh.Tags
 }
 
-// policyOf makes a policy of a resource. It fails only for a kind that was
-// registered as a policy and is none.
+// policyOf makes a policy from a resource. It fails only for a kind that was registered as a
+// policy and is not one.
 func policyOf(res *model.Resource) (*Policy, error) {
 	s, ok := res.Spec.(model.Selecting)
 	if !ok {
@@ -39,7 +39,7 @@ func policyOf(res *model.Resource) (*Policy, error) {
 	}, nil
 }
 
-// tagSets keeps nil, which means that the policy has no such side.
+// tagSets converts tag sets. It keeps nil, which means that the policy has no such side.
 func tagSets(in []map[string]string) []mesh.Tags {
 	if in == nil {
 		return nil

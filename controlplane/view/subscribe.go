@@ -7,14 +7,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// maxChanged bounds the keys that a change set names.
+// maxChanged bounds the keys in a change set.
 const maxChanged = 4096
 
-// Change is what a subscriber has not seen yet. Batches that come faster than
-// they are taken are merged.
+// Change is what a subscriber has not seen yet. Batches that arrive faster than they are
+// taken are merged.
 type Change[S any] struct {
-	// State is the newest state. Its revision moves with every batch, also if
-	// nothing in this scope changed.
+	// State is the newest state. Its revision advances with every batch, even if nothing in
+	// this scope has changed.
 	State S
 	// Keys are the resources that changed, in the order of their changes.
 	Keys []model.Key
@@ -22,21 +22,21 @@ type Change[S any] struct {
 	All bool
 }
 
-// Subscription receives the changes of one scope. It is used by one goroutine.
+// Subscription receives the changes of one scope. Only one goroutine may use it.
 type Subscription[S State[S]] struct {
 	wake  chan<- struct{}
 	scope *Scope[S]
 
 	mu sync.Mutex
-	// state belongs to keys and all: what is taken together is of one moment.
+	// state belongs to keys and all: Take returns them as of one moment.
 	state S
 	keys  []model.Key
 	all   bool
 }
 
-// Subscribe starts with a change that covers the whole state. wake gets a signal
-// whenever there is something to take; it has room for one and may be shared by
-// subscriptions.
+// Subscribe starts with a change that covers the whole state. wake gets a signal whenever
+// there is something to take. It must have room for one signal, and subscriptions may share
+// it.
 func (s *Scope[S]) Subscribe(wake chan<- struct{}) *Subscription[S] {
 	sub := &Subscription[S]{wake: wake, scope: s}
 	s.mu.Lock()
@@ -53,8 +53,8 @@ func (sub *Subscription[S]) Close() {
 	delete(sub.scope.subs, sub)
 }
 
-// Await returns the first state that shows a revision. While the store cannot be
-// followed it is the last one that could be read. The error is that of ctx.
+// Await returns the first state that shows a revision. While the store cannot be followed, it
+// returns the last state that could be read. The error is that of ctx.
 func (s *Scope[S]) Await(ctx context.Context, revision uint64) (state S, err error) {
 	if state = s.State(); state.Revision() >= revision {
 		return state, nil
@@ -75,8 +75,8 @@ func (s *Scope[S]) Await(ctx context.Context, revision uint64) (state S, err err
 	}
 }
 
-// Take returns everything since the last call. The state is the one that the
-// keys lead to: a newer one would show changes that nobody is told of yet.
+// Take returns everything since the last call. The state belongs to the keys: a newer state
+// would contain changes that are not in them.
 func (sub *Subscription[S]) Take() Change[S] {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()

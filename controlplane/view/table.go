@@ -5,19 +5,19 @@ import (
 	"maps"
 )
 
-// buckets is the number of parts of a table; a write copies one part and the
-// array of parts, so 10,000 entries cost a copy of about 40 entries.
+// buckets is the number of parts of a table. A write copies one part and the array of parts,
+// so with 10,000 entries it copies about 40 entries.
 const buckets = 256
 
-// table is an immutable map by string. A changed table shares all untouched
-// parts with the one it came from. The zero value is empty.
+// table is an immutable map with string keys. A changed table shares all unchanged parts with
+// its predecessor. The zero value is empty.
 type table[V any] struct {
 	parts *[buckets]map[string]V
 	size  int
 }
 
-// bucketOf is FNV-1a folded to a bucket; it need not resist chosen keys, for
-// keys are ids that the control plane makes.
+// bucketOf returns the bucket of a key, by FNV-1a. It need not resist chosen keys, because
+// the control plane makes the keys.
 func bucketOf(key string) int {
 	h := uint32(2166136261)
 	for i := range len(key) {

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Views opens scopes on demand and owns their goroutines. A scope ends when the
-// last of its users has released it.
+// Views opens scopes on demand and owns their goroutines. A scope ends when its last user has
+// released it.
 type Views struct {
 	store    store.Store
 	resolver scopes.Resolver
@@ -30,15 +30,14 @@ type Views struct {
 	closed bool
 }
 
-// New returns views of a store. policies are the kinds that views of meshes hold
-// beside their own; their specs implement [model.Selecting] or, of kinds that say where
-// services are, [Locating]. The caller closes the
-// views before the store.
+// New returns views of a store. policies are the kinds that views of meshes hold in addition
+// to their own. Their specs implement [model.Selecting] or, for kinds that tell where
+// services are, [Locating]. The caller closes the views before the store.
 func New(s store.Store, policies []*model.Kind, log *slog.Logger) *Views {
 	return NewResolved(s, scopes.Each{}, policies, log)
 }
 
-// NewResolved is New with control planes that consist of what a resolver says.
+// NewResolved is New with a resolver that tells which scopes control planes consist of.
 func NewResolved(s store.Store, resolver scopes.Resolver, policies []*model.Kind, log *slog.Logger) *Views {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Views{
@@ -47,30 +46,29 @@ func NewResolved(s store.Store, resolver scopes.Resolver, policies []*model.Kind
 	}
 }
 
-// ControlPlane returns the view of a control plane, once it has loaded. The
-// first user of a name starts it, and it ends when the last one has released it.
-// Unavailable if the views are closed or the state cannot be read at present, and
-// the error of ctx if that ends before the load.
+// ControlPlane returns the view of a control plane after it has loaded. The first user of a
+// name starts the view, and it ends when the last one has released it. The error is
+// Unavailable if the views are closed or the state cannot be read, and that of ctx if it ends
+// before the view has loaded.
 func (v *Views) ControlPlane(ctx context.Context, name string) (*Scope[*Gateway], error) {
 	return open(ctx, v, v.planes, name, false, v.gatewaySource)
 }
 
-// AwaitControlPlane is ControlPlane that waits for as long as the state cannot be
-// read.
+// AwaitControlPlane is ControlPlane, but it waits as long as the state cannot be read.
 func (v *Views) AwaitControlPlane(ctx context.Context, name string) (*Scope[*Gateway], error) {
 	return open(ctx, v, v.planes, name, true, v.gatewaySource)
 }
 
 func (v *Views) gatewaySource(name string) source[*Gateway] { return gatewaySource(name, v.resolver) }
 
-// Mesh returns the view of a mesh, which need not exist yet: [Mesh.Spec] is nil
-// then. Otherwise it is as [Views.ControlPlane]. A control plane and a mesh of
-// the same name have nothing to do with each other.
+// Mesh returns the view of a mesh, which need not exist yet: [Mesh.Spec] is nil then.
+// Otherwise it behaves like [Views.ControlPlane]. A control plane and a mesh of the same name
+// are unrelated.
 func (v *Views) Mesh(ctx context.Context, name string) (*Scope[*Mesh], error) {
 	return open(ctx, v, v.meshes, name, false, func(name string) source[*Mesh] { return meshSource(name, v.policies) })
 }
 
-// open returns a scope of scopes, which v.mu guards.
+// open returns a scope from scopes, which v.mu guards.
 func open[S State[S]](
 	ctx context.Context, v *Views, scopes map[string]*Scope[S], name string, patient bool, src func(string) source[S],
 ) (*Scope[S], error) {
@@ -93,7 +91,7 @@ func open[S State[S]](
 		err = errClosing
 	}
 	select {
-	case <-s.ready: // it failed before, and has loaded since
+	case <-s.ready: // it failed before, and has loaded meanwhile
 		return s, nil
 	default:
 	}
@@ -103,7 +101,7 @@ func open[S State[S]](
 
 var errClosing = fault.New(fault.Unavailable, "the control plane is shutting down")
 
-// enter counts a user of a scope and starts it for the first one.
+// enter counts a user of a scope, and starts the scope for the first one.
 func enter[S State[S]](v *Views, scopes map[string]*Scope[S], name string, src func(string) source[S]) (*Scope[S], error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -138,8 +136,8 @@ func (v *Views) Close() {
 	v.wg.Wait()
 }
 
-// Commit returns what a commit of the store changed; known is false if it is not
-// remembered any more. It does not wait: the revision exists.
+// Commit returns the changes of a commit; known is false if the store no longer remembers
+// them. It does not wait, because the revision exists.
 func (v *Views) Commit(ctx context.Context, revision uint64) (keys []model.Key, known bool, err error) {
 	if revision == 0 {
 		return nil, false, nil
@@ -161,8 +159,7 @@ func (v *Views) Commit(ctx context.Context, revision uint64) (keys []model.Key, 
 	return nil, false, nil
 }
 
-// Exists waits until the store has a revision. The error is that of ctx, or of the
-// store.
+// Exists waits until the store has a revision. The error is that of ctx or of the store.
 func (v *Views) Exists(ctx context.Context, revision uint64) error {
 	for {
 		newest := v.store.Revision()

@@ -75,6 +75,9 @@ var _ = Describe("what a sidecar refuses", Ordered, core, func() {
 		w = adopt(cp.Start(), "STRICT")
 		f = framework.NewFixture(cp)
 		backend = w.startLogged(w.describe("backend-1", tags{service: "backend"}))
+		w.Put("circuit-breakers", policy("CircuitBreaker", "eager", tags{service: "*"}, tags{service: "ledger"}, map[string]any{
+			"detectors": map[string]any{"totalErrors": map[string]any{"consecutive": 1}}, "maxEjectionPercent": 100,
+		}))
 		ledger = w.startLogged(w.around("ledger-1", nil, framework.StartEcho("ledger-1"), tags{service: "ledger", protocol: "tcp"}))
 		caller := w.describe("web-1", tags{service: "web"}, "backend", "ledger", "nobody", "away")
 		for _, out := range caller.doc["networking"].(map[string]any)["outbound"].([]any) {
@@ -121,6 +124,9 @@ var _ = Describe("what a sidecar refuses", Ordered, core, func() {
 		Expect(l.Details).To(MatchRegexp(`SAN matcher, certificate SANs are \[.*, spiffe://shop/web\]`))
 		l.Details = ""
 		Expect(l).To(Equal(refusedLine{Decision: "refused", Reason: "no_permission", Mesh: shop, Direction: "inbound", Service: "ledger"}))
+		for _, counter := range []string{"upstream_cx_connect_fail", "outlier_detection.ejections_active"} {
+			Expect(web.Stats()).To(HaveKeyWithValue("cluster.ledger."+counter, 0), "the caller's sidecar takes it for no fault of the destination's")
+		}
 		w.Put("traffic-permissions", policy("TrafficPermission", allowAll, tags{service: "*"}, tags{service: "*"}, nil))
 		w.Converged()
 		Eventually(func() string {

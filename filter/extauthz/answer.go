@@ -74,13 +74,6 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 	}
 }
 
-// unavailable is the answer without a decision.
-var unavailable = &engine.Refusal{
-	Status: 503, GRPCStatus: int(codes.Unavailable),
-	Headers: [][2]string{{"content-type", "application/json; charset=utf-8"}},
-	Body:    `{"message":"The request cannot be authorized at the moment"}`,
-}
-
 // refuse answers in place of the upstream.
 func (m *message) refuse(r *engine.Refusal) *authv3.CheckResponse {
 	denied := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)}, Body: r.Body} //nolint:gosec // an HTTP status

@@ -50,7 +50,7 @@ func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.Che
 	if r := s.check(ctx, q); r != nil {
 		return r, nil
 	}
-	return new(message).refuse(unavailable), nil
+	return new(message).refuse(engine.Undecided), nil
 }
 
 // check is Check, but returns nil after a panic.
@@ -62,7 +62,7 @@ func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.Chec
 		s.bare.Do(func() {
 			s.host.Log().Error("requests are refused: Envoy does not send raw headers, set encode_raw_headers")
 		})
-		return m.refuse(unavailable)
+		return m.refuse(engine.Undecided)
 	}
 	program := s.chains.get(attributes.GetContextExtensions())
 	request := &engine.Request{Path: m.first(":path"), HTTP2: m.http2()}
@@ -77,7 +77,7 @@ func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.Chec
 	case v.Refusal != nil:
 		return m.refuse(v.Refusal)
 	}
-	return m.refuse(unavailable)
+	return m.refuse(engine.Undecided)
 }
 
 // addressOf returns the address and port of a client, or "" if there is none.

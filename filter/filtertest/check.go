@@ -83,7 +83,7 @@ func (c *Case) checkAnswer(o *Observed, d *differences) {
 func (c *Case) checkUpstream(o *Observed, d *differences) {
 	path, sent := c.Want.Path, c.Want.Sent
 	if path == "" {
-		path = normalise(c.Request.Path)
+		path = Normalise(c.Request.Path)
 	}
 	switch sent {
 	case "":

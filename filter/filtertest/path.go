@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// normalise does to a path what a gateway listener does before it chooses a
+// Normalise does to a path what a gateway listener does before it chooses a
 // route: percent-encoded unreserved characters are decoded, dot segments are
 // removed (RFC 3986 section 6.2.2) and slashes merged. Encoded slashes stay as
 // they are, and so does the query.
-func normalise(target string) string {
+func Normalise(target string) string {
 	path, query, hasQuery := strings.Cut(target, "?")
 	var out []string
 	segments := strings.Split(decodeUnreserved(path), "/")

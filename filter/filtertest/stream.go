@@ -30,9 +30,9 @@ func (s *Stream) Run(c *Case) (*Observed, error) {
 	defer ref.Release()
 	program := ref.Program()
 
-	headers := received(c)
+	headers := Received(c)
 	buf := make([]byte, engine.BufferSize)
-	req := &engine.Request{Path: []byte(normalise(c.Request.Path)), HTTP2: c.Request.HTTP2}
+	req := &engine.Request{Path: []byte(Normalise(c.Request.Path)), HTTP2: c.Request.HTTP2}
 	if c.Request.Body == "" {
 		req.BodyState = engine.BodyRead
 	}
@@ -123,9 +123,9 @@ func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
 	return engine.Found{Answer: answer, Packed: packed[:n]}
 }
 
-// received is what Envoy makes of a request: lines of an inline header are joined
+// Received is what Envoy makes of a request: lines of an inline header are joined
 // by a comma.
-func received(c *Case) http.Header {
+func Received(c *Case) http.Header {
 	h := http.Header{}
 	for _, l := range c.Request.Headers {
 		if old := h.Get(l[0]); strings.EqualFold(l[0], "authorization") && old != "" {

@@ -120,8 +120,8 @@ func TestNormalise(t *testing.T) {
 		"//a///b//": "/a/b/", "/%61%2e%2E/b": "/a../b", "/a/%2e%2e/b": "/b", "/a%2Fb": "/a%2Fb", "/%2561": "/%2561",
 		"/a?b=/../c": "/a?b=/../c", "/a%": "/a%", "/a%zz": "/a%zz", "/a?": "/a?",
 	} {
-		if got := normalise(in); got != want {
-			t.Errorf("normalise(%q) = %q, want %q", in, got, want)
+		if got := Normalise(in); got != want {
+			t.Errorf("Normalise(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ type Host struct {
 	programs table[engine.Ref]
 	pendings table[pending]
 	interner *engine.Interner
+	bodies   Budget
 
 	mu         sync.Mutex
 	sourceOf   map[string]uint32 // guarded by mu
@@ -48,12 +49,17 @@ func (h *Host) Log() *slog.Logger { return h.log }
 // deferred directly. The result of the entry keeps its zero value, which refuses.
 func (h *Host) Recovered(where string) {
 	if p := recover(); p != nil {
-		h.log.Error("panic recovered", "where", where, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		h.LogPanic(where, p)
 	}
 }
 
-// spawn runs work in a goroutine that the host owns.
-func (h *Host) spawn(where string, work func()) {
+// LogPanic logs a panic that an adapter has recovered by itself.
+func (h *Host) LogPanic(where string, p any) {
+	h.log.Error("panic recovered", "where", where, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+}
+
+// Spawn runs work in a goroutine that the host owns.
+func (h *Host) Spawn(where string, work func()) {
 	h.background.Add(1)
 	go func() {
 		defer h.background.Done()

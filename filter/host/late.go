@@ -66,7 +66,7 @@ func (l *lateCache) try() {
 		switch {
 		case err != nil:
 		case l.closed:
-			l.host.spawn("close token cache", cache.Close)
+			l.host.Spawn("close token cache", cache.Close)
 		default:
 			l.cache.Store(&cache)
 		}
@@ -99,7 +99,7 @@ func (l *lateCache) prove(hash contract.Hash) (tokencache.Proof, bool) {
 }
 
 // ResolveFor asks the deeper levels.
-func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
+func (l *lateCache) ResolveFor(from tokencache.Asker, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
 	if c := l.cache.Load(); c != nil {
 		return (*c).ResolveFor(from, hash, plugin, done)
 	}
@@ -111,7 +111,7 @@ func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugi
 		done(contract.Unavailable, nil)
 		return func() {}
 	}
-	l.host.spawn("open token cache", func() {
+	l.host.Spawn("open token cache", func() {
 		l.try()
 		if c := l.cache.Load(); c != nil {
 			(*c).ResolveFor(from, hash, plugin, done)

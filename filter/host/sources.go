@@ -17,7 +17,7 @@ type Tokens interface {
 	// ResolveFor asks the deeper levels on behalf of a client. It never blocks. It calls
 	// done exactly once, from a goroutine or while the look-up is given up. packed is
 	// valid during that call.
-	ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte)) (giveUp func())
+	ResolveFor(from tokencache.Asker, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte)) (giveUp func())
 	Close()
 }
 
@@ -53,7 +53,7 @@ func (h *Host) AcquireSource(data []byte) (uint32, *contract.FilterConfig, error
 	cache := newLateCache(h, func() (Tokens, error) { return h.open(h, config.Settings, file) })
 	handle, err := h.sources.put(&source{tokens: cache, key: key, refs: 1})
 	if err != nil {
-		h.spawn("close token cache", cache.Close)
+		h.Spawn("close token cache", cache.Close)
 		return 0, nil, err
 	}
 	h.sourceOf[key] = handle
@@ -96,7 +96,7 @@ func (h *Host) ReleaseSource(handle uint32) {
 	}
 	delete(h.sourceOf, s.key)
 	h.sources.drop(handle)
-	h.spawn("close token cache", s.tokens.Close)
+	h.Spawn("close token cache", s.tokens.Close)
 }
 
 // Hasten makes every open token cache connect to the control plane soon, because a token is

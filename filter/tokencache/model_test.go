@@ -28,9 +28,12 @@ func (v version) before(o version) bool {
 type modelStore struct {
 	revision uint64
 	valid    [modelTokens]bool
-	// tokens and owners are the revisions of revocations.
+	// tokens are the revisions of the last revocation or creation of each, which share a
+	// row of the store; owners are those of revocations.
 	tokens map[int]uint64
 	owners map[contract.Invalidation]uint64 // by subject and id alone
+	// apart says that the other control plane is not in the group.
+	apart bool
 }
 
 func (s *modelStore) clone() modelStore {
@@ -43,6 +46,8 @@ func (s *modelStore) clone() modelStore {
 type modelEntry struct {
 	items []contract.Invalidation
 	trust *contract.Trust
+	// scopes is what the group consists of from here on.
+	scopes *contract.Scopes
 }
 
 // publication is a revocation whose caller waits, or has got a 503.
@@ -52,6 +57,8 @@ type publication struct {
 	inRedis bool
 	about   []int // tokens
 	of      version
+	// reshapes says that a member has come or left.
+	reshapes bool
 }
 
 // told is what a link was told about trust, in force from a position on.
@@ -95,6 +102,7 @@ type model struct {
 	told     []told
 	leaseEnd time.Time
 	known    bool
+	members  modelMembers
 
 	waiting   []*publication
 	confirmed [modelTokens]version
@@ -134,14 +142,14 @@ type modelClient struct {
 	servers []string
 }
 
-func (c *modelClient) read(keys ...string) (values [2][]byte, err error) {
+func (c *modelClient) read(keys ...string) (values [][]byte, err error) {
 	c.m.mu.Lock()
 	gate := c.m.gate
 	if !c.m.readable || (len(c.servers) > 0 && !slices.Contains(c.servers, fmt.Sprint(c.m.server))) {
 		err = redisconn.ErrNotVouched
 	}
-	for i, key := range keys {
-		values[i] = c.m.redis[key]
+	for _, key := range keys {
+		values = append(values, c.m.redis[key])
 	}
 	c.m.mu.Unlock()
 	if gate != nil {
@@ -150,14 +158,17 @@ func (c *modelClient) read(keys ...string) (values [2][]byte, err error) {
 	return values, err
 }
 
-func (c *modelClient) record(_ context.Context, _ *contract.Scopes, h contract.Hash, _ bool) (stored, error) {
-	v, err := c.read(contract.RedisRecordKey(testPlane, h), contract.RedisClockKey)
-	clock, _ := contract.ParseClock(v[1])
-	return stored{entries: [][]byte{v[0]}, clock: v[1], members: contract.Members{Epoch: clock.Epoch, Members: testScopes.Members}.Marshal()}, err
+func (c *modelClient) record(_ context.Context, of *contract.Scopes, h contract.Hash, _ bool) (stored, error) {
+	keys := []string{contract.RedisClockKey, contract.RedisMembersKey(of.Of)}
+	for _, plane := range of.Members {
+		keys = append(keys, contract.RedisRecordKey(plane, h))
+	}
+	v, err := c.read(keys...)
+	return stored{clock: v[0], members: v[1], entries: v[2:]}, err
 }
 
 func (c *modelClient) floors(_ context.Context, r *contract.Record, _ bool) (a, b []byte, err error) {
-	v, err := c.read(contract.RedisCredentialKey(testPlane, r.Credential.ID), contract.RedisConsumerKey(testPlane, r.Consumer.ID))
+	v, err := c.read(contract.RedisCredentialKey(r.Plane, r.Credential.ID), contract.RedisConsumerKey(r.Plane, r.Consumer.ID))
 	return v[0], v[1], err
 }
 
@@ -169,6 +180,7 @@ func (c *modelClient) close() error { return nil }
 
 func (m *model) record(i int) *contract.Record {
 	r := testRecord(i, m.store.revision)
+	r.Plane = planeOf(i)
 	r.UserID = fmt.Sprintf("%d:%d", m.lineage, m.store.revision)
 	r.Until = m.w.clock.Now().millis() + contract.RecordLife.Milliseconds()
 	return r
@@ -181,17 +193,21 @@ func owners(i int) [2]contract.Invalidation {
 	}
 }
 
+// writeFloor writes that of an owner in both control planes, each of which has one of its id.
 func (m *model) writeFloor(o contract.Invalidation) {
-	key := contract.RedisCredentialKey(testPlane, o.ID)
-	if o.Subject == contract.SubjectConsumer {
-		key = contract.RedisConsumerKey(testPlane, o.ID)
+	floor := contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
+	for _, plane := range []string{testPlane, otherPlane} {
+		if o.Subject == contract.SubjectConsumer {
+			m.redis[contract.RedisConsumerKey(plane, o.ID)] = floor
+		} else {
+			m.redis[contract.RedisCredentialKey(plane, o.ID)] = floor
+		}
 	}
-	m.redis[key] = contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
 }
 
 // refill writes the record of a token, or its tombstone.
 func (m *model) refill(i int) {
-	key := contract.RedisRecordKey(testPlane, hashOf(i))
+	key := contract.RedisRecordKey(planeOf(i), hashOf(i))
 	if !m.store.valid[i] {
 		m.redis[key] = contract.MarshalTombstone(max(m.store.tokens[i], 1))
 		return
@@ -206,6 +222,7 @@ func (m *model) refill(i int) {
 		m.writeFloor(o)
 	}
 	m.redis[key] = data
+	m.writeMembers()
 }
 
 // writeClock says that Redis holds the log up to a position.
@@ -214,7 +231,10 @@ func (m *model) writeClock(at contract.Position) {
 	m.redis[contract.RedisClockKey] = m.clock
 }
 
-// keep puts Redis in order, and gives trust again. always draws another epoch.
+// keep puts Redis in order, and gives trust again. always draws another epoch. Redis in
+// order holds what the log says of every token in it, so a token that was created again
+// gets its record. A replay of those alone that are gone leaves the record of before the
+// revocation, under an epoch that still counts.
 func (m *model) keep(always bool) {
 	if !m.writable || (m.inOrder && m.written == m.server && bytes.Equal(m.redis[contract.RedisClockKey], m.clock)) {
 		return
@@ -222,14 +242,13 @@ func (m *model) keep(always bool) {
 	if always || m.epoch == 0 || m.written != m.server || !bytes.Equal(m.redis[contract.RedisClockKey], m.clock) {
 		m.epoch++
 	}
-	for i := range modelTokens {
-		if !m.store.valid[i] {
-			m.refill(i)
-		}
+	for i := range m.store.tokens {
+		m.refill(i)
 	}
 	for o := range m.store.owners {
 		m.writeFloor(o)
 	}
+	m.writeMembers()
 	m.inOrder, m.written = true, m.server
 	next := contract.Trust{Epoch: m.epoch}
 	if !m.nameless {
@@ -261,10 +280,14 @@ func (m *model) head() contract.Position { return contract.Position(len(m.entrie
 
 func (m *model) append(e modelEntry) {
 	m.entries = append(m.entries, e)
+	m.reshape(e)
 	if m.link == nil || m.link.mute.Load() {
 		return
 	}
 	at := m.head()
+	if e.scopes != nil {
+		m.link.json(contract.FrameScopes, e.scopes)
+	}
 	if e.trust != nil {
 		m.told = append(m.told, told{at, m.trusts})
 		m.link.trust(at, *e.trust)
@@ -321,8 +344,11 @@ func (m *model) welcome(l *fakeLink) {
 	if l.hello.Log != m.log || from < m.kept || from > m.head() {
 		from = 0
 	}
+	if m.members.welcome(m.scopes(), m.head()) {
+		from = 0
+	}
 	m.told = []told{{from, m.trusts}}
-	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: m.log, From: from, Trust: m.trust})
+	l.json(contract.FrameWelcome, contract.Welcome{Scopes: m.scopes(), Log: m.log, From: from, Trust: m.trust})
 	var items []contract.Invalidation
 	for _, e := range m.entries[from:] {
 		items = append(items, e.items...)
@@ -346,6 +372,7 @@ func (m *model) drain() {
 					m.faults = append(m.faults, err.Error())
 				}
 				m.acked, m.anyAck = a.Applied, true
+				m.members.ack(a.Applied)
 			case contract.FrameBye:
 				m.known = false
 			case contract.FrameInUse:
@@ -364,7 +391,7 @@ func (m *model) refillInUse(body []byte) {
 		return
 	}
 	for i := range modelTokens {
-		if m.inOrder && m.writable && slices.Contains(b.Tokens, hashOf(i)) {
+		if m.inOrder && m.writable && m.holds(i) && slices.Contains(b.Tokens, hashOf(i)) {
 			m.refill(i)
 		}
 	}
@@ -378,7 +405,7 @@ func (m *model) introspect(q *contract.Introspect) *contract.Result {
 	defer m.mu.Unlock()
 	res := &contract.Result{ID: q.ID, Answer: contract.Unknown, Revision: m.store.revision}
 	for i := range modelTokens {
-		if q.Token == hashOf(i) && m.store.valid[i] {
+		if q.Token == hashOf(i) && m.store.valid[i] && m.holds(i) {
 			res.Answer, res.Record = contract.Found, m.record(i)
 			if m.inOrder && m.writable {
 				m.refill(i)
@@ -427,9 +454,14 @@ func (m *model) publish(p *publication, items []contract.Invalidation) {
 				m.writeFloor(it)
 			}
 		}
+		m.writeMembers()
 		m.writeClock(m.head() + 1)
 	}
-	m.append(modelEntry{items: items})
+	e := modelEntry{items: items}
+	if p.reshapes {
+		e.scopes = m.scopes()
+	}
+	m.append(e)
 	p.at = m.head()
 	if !p.inRedis {
 		m.giveTrust(contract.Trust{})
@@ -457,6 +489,9 @@ func (m *model) judge() {
 				m.confirmed[i] = p.of
 			}
 		}
+		if p.reshapes && p.of == m.members.of {
+			m.members.left = m.store.apart
+		}
 		return true
 	})
 }
@@ -466,32 +501,35 @@ func (m *model) judge() {
 // check asks about a token on both ways. What is found must not be older than the
 // last revocation that was confirmed before.
 func (m *model) check(i int) {
-	c, since := m.w.cache, m.confirmed[i]
+	c, since, left := m.w.cache, m.confirmed[i], m.hasLeft(i)
 	buf := make([]byte, contract.MaxPacked)
 	m.mu.Unlock() // time does not pass, but others answer
 	defer m.mu.Lock()
 	if p := m.proven[i]; p.holds(m.w.clock.Now()) {
-		m.judgeAnswer("proof", i, since, p.packed)
+		m.judgeAnswer("proof", i, since, left, p.packed)
 		m.repeated++
 	}
 	before, proven := c.Prove(hashOf(i))
 	if n, a := c.Lookup(hashOf(i), buf); a == contract.Found {
-		m.judgeAnswer("memory", i, since, buf[:n])
+		m.judgeAnswer("memory", i, since, left, buf[:n])
 		if after, ok := c.Prove(hashOf(i)); proven && ok && before == after {
 			m.proven[i] = provenAnswer{before, slices.Clone(buf[:n])}
 		}
 	}
 	c.Resolve(hashOf(i), testPlugin, func(a contract.Answer, packed []byte) {
 		if a == contract.Found {
-			m.judgeAnswer("look-up", i, since, packed)
+			m.judgeAnswer("look-up", i, since, left, packed)
 		}
 	})
 }
 
-func (m *model) judgeAnswer(how string, i int, since version, packed []byte) {
+func (m *model) judgeAnswer(how string, i int, since, left version, packed []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.found++
+	if left != (version{}) && left == m.hasLeft(i) {
+		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found of who has left", how, i))
+	}
 	spans, _ := contract.Unpacked(packed)
 	var of version
 	id := spans[contract.FieldUserID]

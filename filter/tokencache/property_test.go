@@ -15,8 +15,14 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// step is one event of an order: what happens, and to which.
+// step is one event of a random order: which of ops happens, and to which.
 type step struct{ Op, Arg int }
+
+// event is one of any order.
+type event struct {
+	what func(*model, int)
+	arg  int
+}
 
 // ops are what may happen. Several of an event make it more frequent.
 var ops = []func(*model, int){
@@ -28,7 +34,7 @@ var ops = []func(*model, int){
 	(*model).toggleWritable, (*model).toggleReadable, (*model).rollBack, (*model).flush, (*model).evict,
 	(*model).newEpoch, (*model).toggleNames,
 	(*model).pass, (*model).pass, (*model).pass, (*model).stepWall,
-	(*model).holdReads, (*model).holdAnswers, (*model).restartFilter,
+	(*model).holdReads, (*model).holdAnswers, (*model).restartFilter, (*model).toggleMember, (*model).toggleMember,
 }
 
 func (m *model) checkOne(i int) { m.check(i % modelTokens) }
@@ -54,7 +60,7 @@ func (m *model) revokeOwner(i int) {
 func (m *model) issue(i int) {
 	i %= modelTokens
 	m.store.revision++
-	m.store.valid[i] = true
+	m.store.valid[i], m.store.tokens[i] = true, m.store.revision
 	m.publish(&publication{}, []contract.Invalidation{tokenGone(i, m.store.revision)})
 	if m.inOrder {
 		m.refill(i)
@@ -74,6 +80,7 @@ func (m *model) restartControl(int) { m.begin() }
 func (m *model) restoreStore(int) {
 	m.lineage++
 	m.store = m.saved.store.clone()
+	m.members.left, m.members.of = false, version{}
 	m.clock = nil // the store knows that Redis is not its own
 	m.begin()
 }
@@ -201,7 +208,7 @@ func (m *model) settle() {
 var repeated atomic.Int64
 
 // run is one order of events; it returns what went wrong.
-func run(t *testing.T, w *world, order []step) (faults []string, found int) {
+func run(t *testing.T, w *world, order []event) (faults []string, found int) {
 	synctest.Test(t, func(t *testing.T) {
 		w.t, w.control.t = t, t
 		w.control.links = make(chan *fakeLink, 64)
@@ -211,8 +218,8 @@ func run(t *testing.T, w *world, order []step) (faults []string, found int) {
 		defer m.mu.Unlock()
 		m.open()
 		m.settle()
-		for n, s := range order {
-			ops[s.Op](m, s.Arg)
+		for n, e := range order {
+			e.what(m, e.arg)
 			m.settle()
 			for i, fault := range m.faults {
 				m.faults[i] = fmt.Sprintf("after step %d: %s", n, fault)
@@ -239,15 +246,32 @@ func run(t *testing.T, w *world, order []step) (faults []string, found int) {
 	return faults, found
 }
 
+// modelWorlds returns what makes worlds for orders, which share their files.
+func modelWorlds(t *testing.T) func() *world {
+	t.Helper()
+	dir := t.TempDir()
+	cert, ca := testCertificate(t, dir)
+	token := "secret"
+	writeFile(t, filepath.Join(dir, "token"), []byte(token))
+	return func() *world {
+		w := &world{control: &fakeControl{cert: cert}, settings: &contract.Settings{
+			Redis: &contract.RedisSettings{URL: "redis://redis"}, RecordKeys: testKeys(testKey),
+			Cache:        contract.CacheSettings{MaxBytes: 1 << 16},
+			ControlPlane: &contract.ControlPlaneSettings{Address: "localhost:5678", CAFile: ca, TokenFile: filepath.Join(dir, "token"), Node: "cp/default/1"},
+		}}
+		w.control.token.Store(&token)
+		return w
+	}
+}
+
 // Whatever happens in whatever order, to the links, the control plane, its store,
-// Redis and the filter: no look-up finds a token whose revocation was confirmed
-// before it began.
+// Redis, the filter and the members of its group: no look-up finds a token whose
+// revocation, or the leaving of whose holder, was confirmed before it began.
 func TestNothingRevokedIsFound(t *testing.T) {
 	// An order in virtual time keeps one processor busy, and no more: shares of them are
 	// played at the same time.
 	const shares = 2
-	dir := t.TempDir()
-	cert, ca := testCertificate(t, dir)
+	newWorld := modelWorlds(t)
 	orders := 2000
 	if testing.Short() {
 		orders = 200
@@ -259,20 +283,16 @@ func TestNothingRevokedIsFound(t *testing.T) {
 		}
 		defer func() { _ = checks.Value.Set(before) }()
 	}
-	token := "secret"
-	writeFile(t, filepath.Join(dir, "token"), []byte(token))
 	var found atomic.Int64
 	play := func(t *testing.T, rt *rapid.T) {
-		order := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{rapid.IntRange(0, len(ops)-1).Draw(rt, "op"), rapid.IntRange(0, 11).Draw(rt, "arg")}
 		}), 10, 40).Draw(rt, "order")
-		w := &world{control: &fakeControl{cert: cert}, settings: &contract.Settings{
-			Redis: &contract.RedisSettings{URL: "redis://redis"}, RecordKeys: testKeys(testKey),
-			Cache:        contract.CacheSettings{MaxBytes: 1 << 16},
-			ControlPlane: &contract.ControlPlaneSettings{Address: "localhost:5678", CAFile: ca, TokenFile: filepath.Join(dir, "token"), Node: "cp/default/1"},
-		}}
-		w.control.token.Store(&token)
-		faults, n := run(t, w, order)
+		var order []event
+		for _, s := range steps {
+			order = append(order, event{ops[s.Op], s.Arg})
+		}
+		faults, n := run(t, newWorld(), order)
 		found.Add(int64(n))
 		if len(faults) > 0 {
 			rt.Fatal(strings.Join(faults, "\n"))

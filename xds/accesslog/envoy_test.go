@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,10 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/echo/v3" // named in the text below
 	"google.golang.org/protobuf/encoding/protojson"
 )
+
+func envoyPath() string {
+	return cmp.Or(os.Getenv("ENVOY_PATH"), "../../.tools/envoy")
+}
 
 // validated asks a real Envoy whether it takes the loggers of a format.
 func validated(t *testing.T, format string) {
@@ -47,11 +52,7 @@ func validated(t *testing.T, format string) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, `{"static_resources":{"listeners":[%s]}}`, text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	envoy := "../../.tools/envoy"
-	if p := os.Getenv("ENVOY_PATH"); p != "" {
-		envoy = p
-	}
-	if out, err := exec.CommandContext(context.Background(), envoy, "--mode", "validate", "-c", file).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), envoyPath(), "--mode", "validate", "-c", file).CombinedOutput(); err != nil {
 		t.Errorf("envoy refuses what was accepted: %v\n%s", err, out)
 	}
 }

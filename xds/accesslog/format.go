@@ -225,7 +225,7 @@ func translated(fields map[string]any, say func(word, length string) string) map
 var lengthOf = regexp.MustCompile(`(:[0-9]+)?%$`)
 
 // cuttable are the operators that Envoy takes a length of.
-var cuttable = regexp.MustCompile(`^%(?:REQ|REQ_WITHOUT_QUERY|METADATA|DYNAMIC_METADATA|CEL)\(`)
+var cuttable = regexp.MustCompile(`^%(?:REQ|REQ_WITHOUT_QUERY|PATH|METADATA|DYNAMIC_METADATA|CEL)\(`)
 
 // shortened is an operator that is cut at another length, if one is given and Envoy takes
 // it. The others are short: words of Envoy's own, and names in a certificate.

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -16,11 +17,17 @@ import (
 // of those that are let in.
 const (
 	failure = "connection.transport_failure_reason"
-	unnamed = failure + ".contains('verify cert failed: SAN matcher')"
-	// printable holds where the words can stand in JSON as they are. Who signs certificates
-	// for the mesh from outside decides what is in them.
-	printable = failure + ".matches('^[][a-zA-Z0-9 .,:;/_|@=+-]*$')"
+	mark    = "SAN matcher"
+	unnamed = failure + ".contains('" + mark + "')"
+	// printable are the words from the mark on that can stand in JSON as they are, until
+	// the first sign that cannot: all of ASCII that is printed, but for the double quote
+	// and the backslash. Who signs certificates for the mesh from outside decides what is
+	// in them.
+	printable = mark + "[]-~ !#-[]*"
 )
+
+// maxDetails bounds the words of a line: a certificate may have very many names.
+const maxDetails = 1000
 
 // Handshakes is the logger of the handshakes of an inbound of TCP that fail for want of a
 // permission, none where nothing is logged. It writes a line as [Sidecar] does in its
@@ -50,20 +57,20 @@ func Handshakes(s Settings, p Place) ([]*accesslogv3.AccessLog, error) {
 	return []*accesslogv3.AccessLog{logger}, nil
 }
 
-// unpermitted is the format of a line, or of nothing.
+// unpermitted is the format of a line, or of nothing. Envoy joins no texts in expressions;
+// what it extracts, which is nothing where there is nothing to extract, it puts into a
+// text.
 func (p Place) unpermitted() string {
-	said := func(text string) string { return "'" + text + "'" }
-	var b strings.Builder
-	for _, piece := range []string{
-		said(`{"time":"`), "request.time",
-		said(`","decision":"` + string(contract.Refused) + `","reason":"` + string(contract.ReasonNoPermission) +
-			`","mesh":"` + plainly(p.Mesh) + `","direction":"inbound","service":"` + plainly(p.Service) + `","client":"`), "source.address",
-		said(`","details":"`), printable + " ? " + failure + " : " + said("certificate SANs are unprintable"), said(`"}\n`),
-	} {
-		b.WriteString("%CEL(" + unnamed + " ? (" + piece + ") : '')%")
-	}
-	return b.String()
+	head := `","decision":"` + string(contract.Refused) + `","reason":"` + string(contract.ReasonNoPermission) +
+		`","mesh":"` + plainly(p.Mesh) + `","direction":"inbound","service":"` + plainly(p.Service) + `","details":"`
+	said := func(text string) string { return where("'" + text + "'") }
+	return said(`{"time":"`) + where("request.time") +
+		"%CEL(re.extract(" + failure + ",'(" + printable + ")','" + head + `\\1')):` + strconv.Itoa(len(head)+maxDetails) + "%" +
+		said(`","client":"`) + where("source.address") + said(`"}\n`)
 }
+
+// where is a piece of a line.
+func where(piece string) string { return "%CEL(" + unnamed + "?" + piece + ":'')%" }
 
 // plainly keeps the signs of names that mean nothing in JSON, expressions and formats,
 // which are those that names of meshes and services may have.

@@ -109,14 +109,20 @@ func formatters() ([]*corev3.TypedExtensionConfig, error) {
 
 // stdout writes lines of JSON.
 func stdout(fields map[string]any) (string, proto.Message, error) {
+	more, err := formatters()
+	if err != nil {
+		return "", nil, err
+	}
+	return lines(fields, more...)
+}
+
+// lines writes lines of JSON with Envoy's own operators and some more.
+func lines(fields map[string]any, more ...*corev3.TypedExtensionConfig) (string, proto.Message, error) {
 	object, err := structpb.NewStruct(fields)
 	if err != nil {
 		return "", nil, fmt.Errorf("format of the access log: %w", err)
 	}
-	format := &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: object}}
-	if format.Formatters, err = formatters(); err != nil {
-		return "", nil, err
-	}
+	format := &corev3.SubstitutionFormatString{Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: object}, Formatters: more}
 	return "envoy.access_loggers.stdout", &streamv3.StdoutAccessLog{
 		AccessLogFormat: &streamv3.StdoutAccessLog_LogFormat{LogFormat: format},
 	}, nil

@@ -57,7 +57,7 @@ func Sidecar(s Settings, p Place) ([]*accesslogv3.AccessLog, error) {
 	if s.Format == "" {
 		fields = p.fields(fields)
 	}
-	name, config, err := stdout(fields)
+	name, config, err := lines(fields)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,8 @@ func (p Place) say(word, length string) string {
 		}
 	case "path":
 		if !p.TCP {
-			said = "%REQ_WITHOUT_QUERY(:PATH):512%"
+			// Envoy's own operator needs no formatter, which each port would have one of.
+			said = "%PATH(NQ:PATH):512%"
 		}
 	case "details":
 		if said = details; p.TCP {

@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 )
 
 var places = []Place{
@@ -22,7 +24,7 @@ func TestNamesAtAPortAreLiteral(t *testing.T) {
 	}
 	want := map[string]any{
 		"a": "a%%REQ(COOKIE)%%b", "b": "50%%", "c": "a%%RE in", "d": "%DOWNSTREAM_PEER_URI_SAN%", "e": "%RESPONSE_CODE_DETAILS%",
-		"f": "%DYNAMIC_METADATA(meshgate:consumer):5%", "g": "%REQ_WITHOUT_QUERY(:PATH):9%",
+		"f": "%DYNAMIC_METADATA(meshgate:consumer):5%", "g": "%PATH(NQ:PATH):9%",
 	}
 	if d := cmp.Diff(want, translated(f.fields, p.say)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -64,5 +66,33 @@ func TestSidecarsLogWhereItIsOn(t *testing.T) {
 	}
 	if _, err := Sidecar(Settings{Enabled: true, Format: "x"}, places[0]); err == nil {
 		t.Error("a format that is none was taken")
+	}
+}
+
+// Each port of each proxy has a logger of its own, and most of a listener is its logger.
+func TestLoggersAreShort(t *testing.T) {
+	most := map[Place]int{
+		{Mesh: "demo", Service: "backend"}:                           1600,
+		{Mesh: "demo", Service: "backend", Inbound: true}:            2120,
+		{Mesh: "demo", Service: "backend", TCP: true}:                800,
+		{Mesh: "demo", Service: "backend", Inbound: true, TCP: true}: 1160 + 810,
+	}
+	for p, bytes := range most {
+		loggers, err := Sidecar(Settings{Enabled: true}, p)
+		if p.Inbound && p.TCP && err == nil {
+			var more []*accesslogv3.AccessLog
+			more, err = Handshakes(Settings{Enabled: true}, p)
+			loggers = append(loggers, more...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, l := range loggers {
+			got += proto.Size(l)
+		}
+		if got > bytes {
+			t.Errorf("%+v: %d bytes, more than %d", p, got, bytes)
+		}
 	}
 }

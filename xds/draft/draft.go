@@ -1,7 +1,9 @@
 package draft
 
 import (
+	"fmt"
 	"iter"
+	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -12,6 +14,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // Cluster is one upstream cluster.
@@ -86,6 +89,43 @@ func (r *Routes) Configure(filter string, m proto.Message) error {
 		r.Host.TypedPerFilterConfig = map[string]*anypb.Any{}
 	}
 	r.Host.TypedPerFilterConfig[filter] = packed
+	return nil
+}
+
+// Clone is another draft of the same.
+func (r *Routes) Clone() *Routes {
+	own := *r
+	own.Proto = proto.CloneOf(r.Proto)
+	own.Host, own.Plugins = own.Proto.GetVirtualHosts()[0], slices.Clone(r.Plugins)
+	return &own
+}
+
+// Carry has each route say itself what is said of all of them, and how long its streams
+// may be idle, if there is a limit, so that it may stand among the routes of others. What
+// a route cannot say is an error.
+func (r *Routes) Carry(idle *durationpb.Duration) error {
+	for _, route := range r.Host.GetRoutes() {
+		if a := route.GetRoute(); a != nil {
+			if a.RetryPolicy == nil {
+				a.RetryPolicy = r.Host.GetRetryPolicy()
+			}
+			if a.IdleTimeout == nil {
+				a.IdleTimeout = idle
+			}
+		}
+		for filter, config := range r.Host.GetTypedPerFilterConfig() {
+			if route.TypedPerFilterConfig == nil {
+				route.TypedPerFilterConfig = map[string]*anypb.Any{}
+			}
+			if route.TypedPerFilterConfig[filter] == nil {
+				route.TypedPerFilterConfig[filter] = config
+			}
+		}
+	}
+	r.Host.RetryPolicy, r.Host.TypedPerFilterConfig = nil, nil
+	if plain := (&routev3.VirtualHost{Name: r.Host.GetName(), Domains: r.Host.GetDomains(), Routes: r.Host.GetRoutes()}); !proto.Equal(plain, r.Host) {
+		return fmt.Errorf("what is said of the virtual host of %s cannot be said of a route", r.Service)
+	}
 	return nil
 }
 

@@ -29,6 +29,18 @@ type Target struct {
 	Protocol string
 }
 
+// Ask has requests ask the destination for a host, whatever they asked for. A host that
+// the route demands itself stays.
+func (t *Target) Ask(host string) {
+	switch {
+	case t.Action.GetHostRewriteSpecifier() != nil:
+	case t.Weight != nil:
+		t.Weight.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: host}
+	default:
+		t.Action.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: host}
+	}
+}
+
 // Routed lists the routes that lead to destinations, which named tells apart by the names
 // of their clusters.
 func (r *Routes) Routed(named map[string]mesh.Tags) (out []*Route) {

@@ -57,14 +57,20 @@ func Everything(n *mesh.Networking) (yes bool, reachable []string) {
 	return len(n.Outbound) == 0, slices.Sorted(slices.Values(tp.ReachableServices))
 }
 
-// Virtual are the outbounds of a proxy that reaches every service: one for each, or for
-// each of the reachable ones if there are some.
+// Reachable reports whether a proxy that reaches every service reaches one; reachable
+// are those that it is bound to, if there are some.
+func Reachable(reachable []string, service string) bool {
+	return len(reachable) == 0 || slices.Contains(reachable, service)
+}
+
+// Virtual are the outbounds of a proxy that reaches every service: one for each that the
+// mesh has, whatever makes it a destination, or for each of the reachable ones if there
+// are some.
 func Virtual(m *view.Mesh, reachable []string) (out []Outbound) {
-	for x := range m.Services() {
-		if len(reachable) > 0 && !slices.Contains(reachable, x.Name) {
-			continue
+	for service := range m.Destinations() {
+		if Reachable(reachable, service) {
+			out = append(out, Outbound{Address: virtualAddress(service), Port: virtualPort, Tags: mesh.Tags{mesh.TagService: service}})
 		}
-		out = append(out, Outbound{Address: virtualAddress(x.Name), Port: virtualPort, Tags: mesh.Tags{mesh.TagService: x.Name}})
 	}
 	slices.SortFunc(out, func(a, b Outbound) int { return cmp.Compare(a.Tags.Service(), b.Tags.Service()) })
 	return distinct(out)

@@ -31,9 +31,19 @@ func (st *stream) known() error {
 		return turnAway(err, err)
 	}
 	if err := auth.Known(st.ctx, token); err != nil {
-		return turnAway(refused(err, codes.Unauthenticated, "authentication failed"), err)
+		return st.judged(err)
 	}
 	return nil
+}
+
+// judged returns how a stream ends whose token was not accepted. A token that could not be
+// judged, for example because the store did not answer, is no refusal: the proxy comes back.
+func (st *stream) judged(err error) error {
+	told := refused(err, codes.Unavailable, "the token cannot be judged at the moment")
+	if status.Code(told) == codes.Unavailable {
+		st.log.Warn("token_not_judged", "error", err)
+	}
+	return turnAway(told, err)
 }
 
 // settle gives a stream a place among the streams of its token and its mesh. A stream that
@@ -83,7 +93,7 @@ func (st *stream) admit(first request) (func(), error) {
 		}
 		st.until = until
 		if err != nil {
-			return nil, turnAway(refused(err, codes.Unauthenticated, "authentication failed"), err)
+			return nil, st.judged(err)
 		}
 	}
 	release, err := cfg.Nodes.Connect(st.ctx, first.node, first.bare)

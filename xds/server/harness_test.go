@@ -47,11 +47,21 @@ type auth struct{}
 
 func (auth) Known(_ context.Context, token string) error {
 	switch token {
-	case "good", "expired", "other":
+	case "good", "expired", "other", "unjudged later":
 		return nil
 	}
-	return errors.New("internal detail")
+	return unproven(token)
 }
+
+// unproven is what is said of any other token.
+func unproven(token string) error {
+	if token == "unjudged" {
+		return errStoreAway
+	}
+	return errors.Join(server.ErrUnauthenticated, errors.New("internal detail"))
+}
+
+var errStoreAway = errors.New("the store is away")
 
 func (auth) Authenticate(_ context.Context, node, token string) (time.Time, error) {
 	switch token {
@@ -61,8 +71,10 @@ func (auth) Authenticate(_ context.Context, node, token string) (time.Time, erro
 		return time.Now().Add(-time.Second), nil
 	case "other":
 		return time.Time{}, server.ErrForbidden
+	case "unjudged later":
+		return time.Time{}, errStoreAway
 	}
-	return time.Time{}, errors.New("internal detail")
+	return time.Time{}, unproven(token)
 }
 
 func setup(t testing.TB, change func(*server.Config)) *rig {

@@ -22,8 +22,8 @@ type turnedAway struct {
 func (t turnedAway) GRPCStatus() *status.Status { return status.Convert(t.error) }
 
 // turnAway marks an error as a refusal if the proxy is told that its token or node is not
-// accepted. Other errors stay as they are: the call was cancelled, or the authenticator has
-// reported with a gRPC status that it could not judge now.
+// accepted. Other errors stay as they are: the call was cancelled, or nobody can judge the
+// token at the moment.
 func turnAway(told, cause error) error {
 	switch status.Code(told) {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.NotFound:

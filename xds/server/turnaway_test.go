@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/xds/xdstest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // lastWords receives the ends and refusals of streams as text.
@@ -98,6 +99,29 @@ func TestRevokedStreamIsAwayAndRefused(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, []string{said.next(t), said.next(t)}); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A token that nobody could judge, because the store is away, is not refused: the proxy is
+// told to come back, and no operator is told that it has a bad token.
+func TestUnjudgedIsNotRefused(t *testing.T) {
+	for _, token := range []string{"unjudged", "unjudged later"} {
+		said := make(lastWords, 8)
+		r := setup(t, func(c *server.Config) { c.Auth, c.Observer = auth{}, said })
+		r.publish(world()...)
+		recv, err := deltaStream(bearing(t.Context(), token), r.conn, nodeID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = recv()
+		if got := status.Convert(err); got.Code() != codes.Unavailable || got.Message() != "the token cannot be judged at the moment" {
+			t.Errorf("%s: %v", token, err)
+		}
+		c := started(t, r, xdstest.Options{Token: "good"})
+		c.Close()
+		if diff := cmp.Diff(nodeID+` left: ""`, said.next(t)); diff != "" {
+			t.Errorf("%s: %s", token, diff)
+		}
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Certificate makes a certificate that is good for an hour, and its key, both in PEM.
+// Certificate makes a certificate that is valid for an hour, and its key, both in PEM.
 func Certificate(t testing.TB) (cert, key string) { return issue(t, &x509.Certificate{}) }
 
-// Authority makes the certificate of an authority that is good for an hour, in PEM.
+// Authority makes the certificate of an authority that is valid for an hour, in PEM.
 func Authority(t testing.TB) string {
 	cert, _ := issue(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true})
 	return cert

@@ -1,4 +1,4 @@
-// Package admittest has stand-ins for what the gate of the write path needs.
+// Package admittest has stand-ins for the dependencies of the gate.
 package admittest
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Revoker is an admit.Revoker of which a test replaces what it looks at. The zero
-// value is one without filters: everything succeeds at once.
+// Revoker is an admit.Revoker whose functions a test can replace. With the zero value, as
+// without filters, everything succeeds at once.
 type Revoker struct {
 	OnStage   func(store.Tx) error
 	OnPublish func(context.Context, store.Commit) error
 	OnSettle  func(context.Context) error
-	// Open counts writes that were begun and neither published nor abandoned.
+	// Open counts the writes that were begun and neither published nor abandoned.
 	Open atomic.Int64
 }
 

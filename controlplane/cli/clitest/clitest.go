@@ -1,4 +1,4 @@
-// Package clitest runs commands in tests as a program does.
+// Package clitest runs commands in tests as the program does.
 package clitest
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// Execute runs a command with arguments, without the configuration file of the environment,
-// and returns what it prints on both streams.
+// Execute runs a command with arguments, without the configuration file from the environment.
+// It returns what the command prints on both streams.
 func Execute(t *testing.T, c *cobra.Command, args ...string) (string, error) {
 	t.Helper()
 	t.Setenv("MESHGATE_CONFIG", "")
 	var out strings.Builder
 	c.SetOut(&out)
 	c.SetErr(&out)
-	c.SetArgs(append([]string{}, args...)) // without any it would take those of the test
+	c.SetArgs(append([]string{}, args...)) // without arguments, the command would take those of the test
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err := c.ExecuteContext(t.Context())
 	return out.String(), err
 }
 
-// Code is how a program ends whose command has returned an error.
+// Code returns the exit code of a program whose command has returned an error.
 func Code(err error) int {
 	if coded, ok := errors.AsType[cli.CodedError](err); ok {
 		return coded.Code

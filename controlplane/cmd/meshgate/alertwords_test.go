@@ -14,17 +14,18 @@ import (
 	"testing"
 )
 
-// logWords is what the log can say, as it stands in the source.
+// logWords holds what the log can contain, according to the source.
 type logWords struct {
-	// messages are those of log/slog; true for one that is said at the default level.
+	// messages are the messages of log/slog; true for those that are logged at the default
+	// level.
 	messages map[string]bool
 	keys     map[string]bool
-	// conditions are the names of what can be the matter.
+	// conditions are the names of conditions.
 	conditions map[string]bool
 }
 
-// logMethods are the methods of a logger, with the position of the message and whether
-// the default level, info, shows it.
+// logMethods lists the methods of a logger, with the position of the message, and whether the
+// default level, info, shows it.
 var logMethods = map[string]struct {
 	at    int
 	shown bool
@@ -74,7 +75,7 @@ func (w logWords) visit(n ast.Node) bool {
 	return true
 }
 
-// call takes a line of the log, or an attribute that is made by slog.String and the like.
+// call adds a log call, or an attribute that slog.String or a similar function makes.
 func (w logWords) call(n *ast.CallExpr) {
 	of, ok := n.Fun.(*ast.SelectorExpr)
 	if !ok || len(n.Args) == 0 {
@@ -116,9 +117,8 @@ var (
 	whole      = regexp.MustCompile(`^([a-z_]+)=(.*)$`)
 )
 
-// knows reports whether somebody who looks for a text in the log at its default level can
-// find it: key=value, with a value that may be a label of the alert or missing, or a
-// message.
+// knows reports whether a text can occur in the log at its default level. The text is a
+// message or key=value, whose value may be a label of the alert or missing.
 func (w logWords) knows(text string) bool {
 	m := whole.FindStringSubmatch(text)
 	switch {
@@ -132,8 +132,8 @@ func (w logWords) knows(text string) bool {
 	return w.keys[m[1]]
 }
 
-// TestAlertsNameWhatIsLogged: an alert sends somebody at night to look for a line. One
-// that the program does not say, or says at the level debug alone, is searched in vain.
+// TestAlertsNameWhatIsLogged: every line that an alert tells operators to look for must be
+// logged, and not only at the level debug.
 func TestAlertsNameWhatIsLogged(t *testing.T) {
 	words := readLogWords(t)
 	if words.messages["control_plane_disconnected"] || !words.messages["control_plane_connected"] || words.knows("condition=weather") || words.knows("nobody says this") {
@@ -160,8 +160,8 @@ func TestAlertsNameWhatIsLogged(t *testing.T) {
 	}
 }
 
-// TestOperatorsAreSentToLinesThatAreShown: no page for operators names a line that is
-// logged at the level debug alone.
+// TestOperatorsAreSentToLinesThatAreShown: no page for operators names a line that is logged
+// only at the level debug.
 func TestOperatorsAreSentToLinesThatAreShown(t *testing.T) {
 	words := readLogWords(t)
 	pages, err := filepath.Glob(filepath.Join(operations, "*.md"))

@@ -18,11 +18,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// askingCommands are all that ask a running control plane, with the arguments they need.
+// askingCommands lists the commands that call a running control plane, with the arguments
+// that they need.
 var askingCommands = []string{"status", "changes", "keys list", "keys rotate node-tokens", "keys delete node-tokens 1"}
 
-// TestOneWayToAsk: every command that asks a control plane has the same flags for it, and
-// none of the settings.
+// TestOneWayToAsk: every command that calls a control plane has the same flags for it, and no
+// flags for settings.
 func TestOneWayToAsk(t *testing.T) {
 	for _, command := range askingCommands {
 		c, _, err := rootCommand().Find(strings.Fields(command))
@@ -44,7 +45,7 @@ func TestOneWayToAsk(t *testing.T) {
 
 const apiSecret = "a-secret-of-administrators"
 
-// serveAdmin serves an administration API that wants a token.
+// serveAdmin serves an administration API that requires a token.
 func serveAdmin(t *testing.T) (address string) {
 	t.Helper()
 	db := memstore.New()
@@ -54,8 +55,8 @@ func serveAdmin(t *testing.T) (address string) {
 	return s.URL
 }
 
-// TestAskingInVain: what is refused is one sentence with the flag that mends it, the same
-// for every command, and with the code that says whose fault it is.
+// TestAskingInVain: a refusal is one sentence with the flag that helps, the same for every
+// command. Its exit code tells whose mistake it is.
 func TestAskingInVain(t *testing.T) {
 	admin := serveAdmin(t)
 	secure := httptest.NewUnstartedServer(meshapi.Handler(meshapi.Options{}))
@@ -104,7 +105,7 @@ func TestAskingInVain(t *testing.T) {
 		for _, command := range askingCommands {
 			want := tc.code
 			if command == "status" {
-				want = cli.ExitFailed // 2 has another meaning there
+				want = cli.ExitFailed // 2 has another meaning for this command
 			}
 			out, err := clitest.Execute(t, rootCommand(), append(strings.Fields(command), strings.Fields(tc.args)...)...)
 			if err == nil || clitest.Code(err) != want || !strings.Contains(err.Error(), tc.want) || out != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// authzFlags are what only this command has.
+// authzFlags are the flags that only this command has.
 type authzFlags struct{ listen, settings string }
 
 func authzCommand() *cobra.Command {
@@ -61,8 +61,8 @@ func (f *authzFlags) serve(ctx context.Context, cfg *config.Config) error {
 	return s.Serve(ctx, lis)
 }
 
-// check reads the settings, so that an error in them ends the command. Later versions of
-// the file are read while it runs.
+// check reads the settings, so that an error in them ends the command. Later versions of the
+// file are read while the command runs.
 func (f *authzFlags) check() error {
 	if f.settings == "" {
 		return errors.New("--settings is needed")

@@ -12,15 +12,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 )
 
-// withState gives a command its configuration and a claim on the state directory
-// for as long as it runs.
+// withState gives a command its configuration, and a claim on the state directory while it
+// runs.
 func withState(run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
 	return withStateBelow(func() string { return "" }, run)
 }
 
-// withStateBelow is withState for programs that run several times on a machine:
-// unless a state directory is configured, each has a folder of its own below the
-// default one.
+// withStateBelow is withState for programs that run several times on a machine. Unless a
+// state directory is configured, each has its own folder below the default one.
 func withStateBelow(folder func() string, run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
 		l, err := cli.Load(c)
@@ -37,7 +36,7 @@ func withStateBelow(folder func() string, run func(context.Context, *config.Load
 	}
 }
 
-// placeState moves the default state directory to a folder below it.
+// placeState moves the default state directory into a folder below it.
 func placeState(l *config.Loaded, folder string) {
 	if l.Origin["stateDir"] == "default" {
 		l.Config.StateDir = filepath.Join(l.Config.StateDir, folder)

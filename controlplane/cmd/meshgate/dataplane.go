@@ -23,7 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 )
 
-// dataplaneFlags are what only this command has.
+// dataplaneFlags are the flags that only this command has.
 type dataplaneFlags struct {
 	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile string
 	variables                                                                        []string
@@ -33,10 +33,10 @@ type dataplaneFlags struct {
 const (
 	proxyGateway   = "oauth-gateway"
 	proxySidecar   = "sidecar"
-	proxyDataplane = "dataplane" // another name of sidecar
+	proxyDataplane = "dataplane" // another name for sidecar
 )
 
-// maxDataplaneFile bounds the file in bytes.
+// maxDataplaneFile bounds the size of the file in bytes.
 const maxDataplaneFile = 512 << 10
 
 func dataplaneCommand() *cobra.Command {
@@ -48,7 +48,7 @@ func dataplaneCommand() *cobra.Command {
 		Example: `  meshgate dataplane --proxy-type oauth-gateway --name gateway-2 --ca-cert-file ca.pem \
     --cp-address https://cp.example:5678 --dataplane-token-file gateway-2.token`,
 		Args: cobra.NoArgs,
-		// The name of the state's folder is made of these flags.
+		// The name of the state's folder depends on these flags.
 		PreRunE: func(*cobra.Command, []string) error { return fault.NotBegun(f.check()) },
 		RunE: withStateBelow(f.folder, func(ctx context.Context, l *config.Loaded, _ io.Writer) error {
 			a, err := openDataplane(ctx, &l.Config, &f)
@@ -69,13 +69,13 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
-	c.Flags().Lookup("admin-interface-port").Hidden = true // one name is enough to see
+	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
 	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
 	return c
 }
 
-// folder is where a proxy keeps its state below the default state directory, so
-// that several run on one machine without any setting.
+// folder returns the folder of a proxy's state below the default state directory. Each proxy
+// has its own, so that several can run on one machine without any setting.
 func (f *dataplaneFlags) folder() string {
 	if f.proxyType == proxyGateway {
 		return filepath.Join("gateways", filepath.Base(f.controlPlane)+"."+f.name)
@@ -111,7 +111,8 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if f.proxyType == proxyGateway {
 		err = assembly.FreeGatewayPorts(ctx, cfg, f.name, o.Log)
 	} else if o.Sidecar, err = f.sidecar(); err == nil {
-		// Which ports the sidecar opens is known to its Dataplane alone.
+		// Only its Dataplane tells which ports the sidecar opens, so they are not checked
+		// here.
 		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Drain.Timeout, o.Log)
 	}
 	if err != nil {

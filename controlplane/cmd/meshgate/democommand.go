@@ -26,10 +26,10 @@ and say what to try. Each start makes the same resources anew.` + cli.SettingsHe
 				l.Config.Log.Level = "warn" // leave the terminal to the demo
 			}
 			if l.Origin["drain.delay"] == "default" {
-				l.Config.Drain.Delay = 0 // no load balancer is there
+				l.Config.Drain.Delay = 0 // there is no load balancer
 			}
 			if l.Origin["accessLog.path"] == "default" {
-				l.Config.AccessLog.Path = filepath.Join(l.Config.StateDir, "access.log") // here, too
+				l.Config.AccessLog.Path = filepath.Join(l.Config.StateDir, "access.log") // so that the log is not on the terminal either
 			}
 			return demo.Run(ctx, &l.Config, aborted(ctx), once, out)
 		}),

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
-// TestEverySettingIsAFlag holds for each command that runs everything, but for what is
-// always secret.
+// TestEverySettingIsAFlag: each command that runs everything has all settings as flags,
+// except those that are always secret.
 func TestEverySettingIsAFlag(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	for _, c := range []*cobra.Command{standaloneCommand(), demoCommand(), cli.ConfigCommand()} {
@@ -34,8 +34,7 @@ func TestEverySettingIsAFlag(t *testing.T) {
 	}
 }
 
-// TestFlagsThatDoNothing: a command without a control plane has none of its
-// settings as flags.
+// TestFlagsThatDoNothing: a command without a control plane has no flags for its settings.
 func TestFlagsThatDoNothing(t *testing.T) {
 	for _, tt := range []struct {
 		command *cobra.Command
@@ -74,7 +73,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestConfig shows a flag, an environment variable and a default, and no secret.
+// TestConfig: config shows a flag, an environment variable and a default, and no secret.
 func TestConfig(t *testing.T) {
 	t.Setenv("MESHGATE_ADMIN_PORT", "9001")
 	t.Setenv("MESHGATE_REDIS_URL", "redis://:hunter2@r")

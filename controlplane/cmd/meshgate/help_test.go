@@ -13,7 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// screen is how many lines of a help text are seen at once.
+// screen is the number of lines of a help text that are visible at once.
 const screen = 30
 
 // every visits a command and those below it.
@@ -24,7 +24,7 @@ func every(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// TestHelpFits: each help text fits on a screen and shows a call that is understood.
+// TestHelpFits: each help text fits on a screen and shows a valid example.
 func TestHelpFits(t *testing.T) {
 	visited := 0
 	every(rootCommand(), func(c *cobra.Command) {
@@ -62,7 +62,7 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// TestHiddenFlagsWork: what a help text does not list is a flag all the same.
+// TestHiddenFlagsWork: flags that a help text does not list work as well.
 func TestHiddenFlagsWork(t *testing.T) {
 	help, err := clitest.Execute(t, rootCommand(), "run", "--help")
 	if err != nil || strings.Contains(help, "--backup-every") || !strings.Contains(help, "--state-dir") || !strings.Contains(help, "meshgate config --explain") {
@@ -74,8 +74,8 @@ func TestHiddenFlagsWork(t *testing.T) {
 	}
 }
 
-// TestRefused: what is not understood is one sentence that says what to do instead, never
-// repeats what may be a secret, and ends with the code for that.
+// TestRefused: the refusal of a call is one sentence that says what to do instead. It never
+// repeats what may be a secret, and has its own exit code.
 func TestRefused(t *testing.T) {
 	const canary = "canary-secret-0123"
 	for call, want := range map[string]string{
@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestVerdict: what fails after it was begun is another code than what was never begun.
+// TestVerdict: a failure after the program has begun has another exit code than one before.
 func TestVerdict(t *testing.T) {
 	root := rootCommand()
 	if code, _ := verdict(root, errors.New("x")); code != cli.ExitNotBegun {

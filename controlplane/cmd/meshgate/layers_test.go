@@ -26,6 +26,10 @@ var layers = map[string]string{
 	"filter/host/hosttest": "filter/contract filter/tokencache",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/host filter/tokencache",
 	"filter/extauthz":      "filter/contract filter/engine filter/host",
+	"filter/golang":        "filter/contract filter/engine filter/host",
+	"filter/golang/plugin": "filter/contract filter/golang filter/host",
+	// Nothing but tests, which run the library in a program in C.
+	"filter/filtertest/golanghost": "",
 	// Real servers for tests, on ports that no other test is given.
 	"filter/redisconn/redistest": "e2e/ports",
 

@@ -26,7 +26,7 @@ const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
 Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun, because of
 the arguments, the settings, or something that has to be there first. status: see there.`
 
-// begun marks a root command whose arguments were understood.
+// begun marks a root command after its arguments were understood.
 const begun = "begun"
 
 func rootCommand() *cobra.Command {
@@ -35,10 +35,10 @@ func rootCommand() *cobra.Command {
 		Short:         "An OAuth 2.0 gateway and a service mesh on one Envoy fleet",
 		Long:          rootHelp,
 		Example:       "  meshgate demo",
-		Version:       version.Program, // makes --version, which prints what the command does
+		Version:       version.Program, // makes the flag --version, which prints the same as the command
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// It is called when arguments and flags have been understood, before anything else.
+		// It runs after arguments and flags were understood, and before anything else.
 		PersistentPreRun: func(c *cobra.Command, _ []string) { c.Root().Annotations = map[string]string{begun: ""} },
 	}
 	root.SetFlagErrorFunc(cli.BadFlag)
@@ -68,7 +68,7 @@ func main() {
 	os.Exit(code)
 }
 
-// verdict is how the program ends because of an error, and what it says.
+// verdict returns the exit code for an error, and the text to print.
 func verdict(root *cobra.Command, err error) (code int, text string) {
 	if leftUnread(err) {
 		return cli.ExitFailed, ""
@@ -83,38 +83,39 @@ func verdict(root *cobra.Command, err error) (code int, text string) {
 	return cli.ExitFailed, err.Error()
 }
 
-// leftUnread reports whether the reader of standard output went away, as head does when it
-// has seen enough. There is nobody to whom that would be news.
+// leftUnread reports whether the reader of standard output went away, as head does. Nobody
+// needs to be told about that.
 func leftUnread(err error) bool {
 	write, ok := errors.AsType[*fs.PathError](err)
 	return ok && write.Path == os.Stdout.Name() && errors.Is(write, syscall.EPIPE)
 }
 
-// abortTime is what is left to kill children after a second signal.
+// abortTime is the time for killing children after a second signal.
 const abortTime = 2 * time.Second
 
 type abortKey struct{}
 
-// aborted is closed at the second signal: nothing may be waited for any more.
+// aborted returns a channel that is closed at the second signal. After that, nothing may be
+// waited for.
 func aborted(ctx context.Context) <-chan struct{} {
 	c, _ := ctx.Value(abortKey{}).(chan struct{})
 	return c
 }
 
-// untilSignal returns a context that ends at the first SIGTERM, SIGINT or SIGHUP,
-// upon which the program drains. A second one ends the process at once. A terminal
-// that closes may send SIGHUP more than once, from the kernel and from the shell, so
-// that one never counts as the second.
+// untilSignal returns a context that ends at the first SIGTERM, SIGINT or SIGHUP, after which
+// the program drains. A second signal ends the process at once. SIGHUP never counts as the
+// second one, because a terminal that closes may send it twice: from the kernel and from the
+// shell.
 func untilSignal(parent context.Context) (context.Context, func()) {
 	abort := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithValue(parent, abortKey{}, abort))
 	ends, hangups, pipes := make(chan os.Signal, 2), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup wants the program to outlive its terminal
+	if !signal.Ignored(syscall.SIGHUP) { // with nohup, the program must outlive its terminal
 		signal.Notify(hangups, syscall.SIGHUP)
 	}
-	// A log that nobody reads any more, as after the end of a terminal, would
-	// otherwise end the program at its next line and leave Envoys behind.
+	// If nobody reads the log any more, as after the end of a terminal, the next line would
+	// otherwise end the program and leave Envoys behind.
 	signal.Notify(pipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
@@ -138,7 +139,7 @@ func untilSignal(parent context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() {
-		// That of pipes stays: the last line of the log can be one that nobody reads.
+		// pipes stays, because nobody may read the last line of the log.
 		signal.Stop(ends)
 		signal.Stop(hangups)
 		close(done)

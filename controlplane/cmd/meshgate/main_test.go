@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestReaderHasLeft: `meshgate status | head -1` says nothing of a broken pipe. Of other
-// pipes, as a connection to the control plane, it is said.
+// TestReaderHasLeft: `meshgate status | head -1` does not report the broken pipe. Other
+// broken pipes, such as a connection to the control plane, are reported.
 func TestReaderHasLeft(t *testing.T) {
 	for _, test := range []struct {
 		name string

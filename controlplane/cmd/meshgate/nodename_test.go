@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cli/clitest"
 )
 
-// TestStatusByShortName: the last part of a name is enough where only one node has it; a
-// name that nobody has says which one may be meant.
+// TestStatusByShortName: the last part of a name is enough if it is unique. For an unknown
+// name, the error suggests the most similar one.
 func TestStatusByShortName(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, _ *http.Request) {

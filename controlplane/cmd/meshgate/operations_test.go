@@ -15,12 +15,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/telemetry/telemetrytest"
 )
 
-// familyRow is a row of the list of metrics.
+// familyRow matches a row of the list of metrics.
 var familyRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| (gauge|counter|histogram) \\|")
 
 var operations = filepath.Join("..", "..", "..", "docs", "operations")
 
-// promtool runs Prometheus' own checker.
+// promtool runs Prometheus' checker.
 func promtool(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -34,8 +34,8 @@ func promtool(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// TestAlerts has Prometheus check the rules and run their tests; each alert has one in
-// which it fires and one in which it does not.
+// TestAlerts lets Prometheus check the rules and run their tests. Each alert has a test in
+// which it fires, and one in which it does not.
 func TestAlerts(t *testing.T) {
 	promtool(t, operations, "check", "rules", "alerts.yaml")
 	promtool(t, operations, "test", "rules", "alerts_test.yaml")
@@ -77,7 +77,7 @@ func alertRules(t *testing.T) (out []alertRule) {
 	return out
 }
 
-// dashboard is what these tests read of a dashboard.
+// dashboard holds the parts of a dashboard that these tests need.
 type dashboard struct {
 	UID, Title string
 	Templating struct {
@@ -95,8 +95,8 @@ type dashboard struct {
 	}
 }
 
-// TestDashboards has every expression of every dashboard checked by Prometheus, every
-// name in them documented, and no source of data fixed.
+// TestDashboards lets Prometheus check every expression of every dashboard. Every name in
+// them must be documented, and no data source may be fixed.
 func TestDashboards(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(operations, "dashboards", "*.json"))
 	if err != nil || len(files) != 3 {
@@ -140,8 +140,8 @@ func TestDashboards(t *testing.T) {
 	promtool(t, dir, "check", "rules", "expressions.yaml")
 }
 
-// expectDocumented demands that every family of an expression is in
-// docs/operations/metrics.md. Those of Envoy are held against a real one in e2e/gateway.
+// expectDocumented checks that every family in an expression is in
+// docs/operations/metrics.md. Families of Envoy are compared with a real one in e2e/gateway.
 func expectDocumented(t *testing.T, where, expr string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(operations, "metrics.md"))

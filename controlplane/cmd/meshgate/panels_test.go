@@ -9,8 +9,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/telemetry/telemetrytest"
 )
 
-// panelsTest are the panels of nodes and conditions after ten minutes, of which a sidecar
-// is away for five and no gateway is, with a control plane of which the disk is full.
+// panelsTest evaluates the panels of nodes and conditions after ten minutes. A sidecar has
+// been away for five minutes, all gateways are connected, and the disk of a control plane is
+// full.
 const panelsTest = `
 evaluation_interval: 1m
 tests:
@@ -36,8 +37,8 @@ tests:
         exp_samples: [{labels: 'meshgate_condition{instance="cp", condition="store", state="degraded"}', value: 1}]
 `
 
-// TestPanelsOfNodesAndConditions has Prometheus work out what these panels show: who is
-// not away must not be shown as away since 1970, nor what is in order as a trouble.
+// TestPanelsOfNodesAndConditions lets Prometheus evaluate these panels. They must not show a
+// connected node as away since 1970, or a good condition as a trouble.
 func TestPanelsOfNodesAndConditions(t *testing.T) {
 	all, err := telemetrytest.Expressions(operations)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// takenPort is a port that somebody has.
+// takenPort returns a port that is in use.
 func takenPort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,8 +27,8 @@ func takenPort(t *testing.T) string {
 	return port
 }
 
-// TestStartErrors begins what cannot begin. Each is a start error, which exits
-// with its own code, and names what to change.
+// TestStartErrors tries starts that must fail. Each error is a start error with its own exit
+// code, and names what to change.
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -86,8 +86,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestEachProxyHasItsOwnState lets two sidecars and a gateway run on one machine
-// without any setting.
+// TestEachProxyHasItsOwnState: two sidecars and a gateway can run on one machine without any
+// setting.
 func TestEachProxyHasItsOwnState(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range []dataplaneFlags{

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// step is a row of one of the walks in docs/architecture.md.
+// step matches a row of one of the walks in docs/architecture.md.
 var step = regexp.MustCompile(`(?m)^\| \d+ \|.*$`)
 
-// TestWalks holds the walks of docs/architecture.md against the code: behind each file
-// stand the functions of it that the reader is sent to.
+// TestWalks compares the walks of docs/architecture.md with the code: each file must contain
+// the functions that are listed after it.
 func TestWalks(t *testing.T) {
 	const root = "../../.."
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
@@ -40,7 +40,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// followed fails for a row that leads nowhere.
+// followed fails for a row that refers to something that does not exist.
 func followed(t *testing.T, root, row string) {
 	t.Helper()
 	var file string
@@ -64,10 +64,10 @@ func followed(t *testing.T, root, row string) {
 	}
 }
 
-// inC is a definition of a function that is indented nowhere.
+// inC matches the definition of a function that is not indented.
 var inC = regexp.MustCompile(`(?m)^[a-z][\w \*]*?\b(\w+)\([^;{}]*\)? *\{`)
 
-// declared lists the functions and methods of a file, in Go or in C.
+// declared lists the functions and methods in a file of Go or C.
 func declared(t *testing.T, path string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

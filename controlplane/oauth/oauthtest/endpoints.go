@@ -2,9 +2,9 @@ package oauthtest
 
 import "strings"
 
-// OnlyEndpoints reports whether all requests of a case go to endpoints of the
-// OAuth server, so that it can be held against the server alone. Paths that a
-// gateway has to normalise are not among them.
+// OnlyEndpoints reports whether all requests of a case go to endpoints of the OAuth server,
+// so that the case can test the server alone. Paths that a gateway has to normalise do not
+// count as endpoints.
 func (c Case) OnlyEndpoints() bool {
 	if c.Needs == "gateway" {
 		return false

@@ -66,7 +66,7 @@ func (w *World) documentWrong(body any, has map[string]any, got string) (wrong [
 	return wrong
 }
 
-// upstream compares what the upstream says that it received.
+// upstream compares a request with what the upstream reports to have received.
 func (w *World) upstream(want *Received, body string) (wrong []error) {
 	var got struct {
 		Path    string
@@ -94,7 +94,7 @@ func (w *World) upstream(want *Received, body string) (wrong []error) {
 func (w *World) equal(want, got any) bool {
 	switch want := want.(type) {
 	case string:
-		if want == "<int>" { // alone it is a number, within a text digits
+		if want == "<int>" { // alone it stands for a number, inside a text for digits
 			number, ok := got.(float64)
 			return ok && number == float64(int64(number))
 		}
@@ -123,7 +123,7 @@ func (w *World) equal(want, got any) bool {
 		}
 		return true
 	}
-	return want == got // numbers, booleans and null, each of its own type
+	return want == got // numbers, booleans and null must also have the same type
 }
 
 var placeholders = strings.NewReplacer(

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Run performs the steps. It goes on after a wrong answer and returns everything
-// that was wrong.
+// Run performs the steps. It goes on after a wrong answer, and returns all errors.
 func (w *World) Run() error {
 	var wrong []error
 	for i, s := range w.c.Steps {
@@ -47,8 +46,8 @@ func (w *World) step(s Step) error {
 	if err := w.compare(&want, got); err != nil {
 		return fmt.Errorf("%s %s: %w\ngot %d %v\n%s", r.Method, r.Path, err, got.Status, got.Header, got.Body)
 	}
-	// A gateway may refuse before it hands over: another plugin, or a route for
-	// HTTPS only.
+	// Other answers may come from the gateway itself. It may refuse before it hands the
+	// request over, by another plugin or because the route is for HTTPS only.
 	answered := got.Status == http.StatusOK || got.Status == http.StatusBadRequest
 	if endpointPath(r.Path) && answered &&
 		(got.Header.Get("Cache-Control") != "no-store" || got.Header.Get("Pragma") != "no-cache") {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Target is what cases are held against.
+// Target is a system that cases can test.
 type Target interface {
 	// Admin performs a request of the administration API.
 	Admin(method, path string, doc any) (status int, body []byte, err error)
-	// Send performs a request at the gateway, with everything that Admin has
-	// changed in effect. Variables are replaced already. The gateway must trust
-	// the address that requests come from to speak for the scheme of others.
+	// Send performs a request at the gateway. Before that, everything that Admin has changed
+	// must be in effect. Variables are replaced already. The gateway must trust the address
+	// of the test to state the scheme of requests.
 	Send(r Request) (*Response, error)
 }
 
-// Response is an answer that was read to its end.
+// Response is an answer whose body was read completely.
 type Response struct {
 	Status int
 	Header http.Header
@@ -31,9 +31,8 @@ type World struct {
 	vars   map[string]string
 }
 
-// Make creates the world of a case: a service, a route at /<case>, an oauth2
-// plugin on the service, a consumer, and two applications. vars are further
-// variables, such as upstream.
+// Make creates the world of a case: a service, a route at /<case>, an oauth2 plugin on the
+// service, a consumer, and two applications. vars are further variables, such as upstream.
 func Make(target Target, c Case, vars map[string]string) (*World, error) {
 	w := &World{c: c, target: target, vars: map[string]string{
 		"case": c.Name, "route": "/" + c.Name, "app": c.Name + "_app", "secret": c.Name + "_secret", "key": c.Name + "_key",
@@ -52,8 +51,8 @@ func Make(target Target, c Case, vars map[string]string) (*World, error) {
 	return w, nil
 }
 
-// inRedirect is a text as it stands in the query of a redirect_uri: everything but
-// letters, digits and "_" is percent-encoded, in lower case.
+// inRedirect encodes a text as in the query of a redirect_uri: everything but letters, digits
+// and "_" is percent-encoded, in lower case.
 func inRedirect(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -100,7 +99,7 @@ func (w *World) put(p Put) error {
 	return w.save(p.Save, &Response{Body: string(body)})
 }
 
-// text replaces variables; one that is not known stays and will show.
+// text replaces variables. An unknown variable stays in the text, so that the case fails.
 func (w *World) text(s string) string {
 	for name, v := range w.vars {
 		s = strings.ReplaceAll(s, "${"+name+"}", v)

@@ -1,4 +1,5 @@
-// Package openapitest holds what an API does against the OpenAPI document that it serves.
+// Package openapitest compares the behaviour of an API with the OpenAPI document that it
+// serves.
 package openapitest
 
 import (
@@ -17,20 +18,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
-// Contract is the document of an API beside its endpoints.
+// Contract is the document of an API, together with its endpoints.
 type Contract struct {
-	// Empty says that answers may come without a body that they are described with, as
-	// OpenAPI permits. The status must be described even so.
+	// Empty permits answers without a body even if a body is described, as OpenAPI does. The
+	// status must still be described.
 	Empty bool
-	// Unknown, unless nil, are the only parameters with which a request may succeed
-	// although its endpoint does not declare them.
+	// Unknown, unless nil, lists the only undeclared parameters with which a request may
+	// succeed.
 	Unknown   []string
 	raw       []byte
 	validator validator.Validator
 	endpoints []httpkit.Endpoint
 }
 
-// Read reads a document as it is served. It ends the test if that is no valid one.
+// Read reads a document in its served form. An invalid document ends the test.
 func Read(t testing.TB, raw []byte, endpoints []httpkit.Endpoint) *Contract {
 	t.Helper()
 	doc, err := libopenapi.NewDocument(raw)
@@ -47,8 +48,8 @@ func Read(t testing.TB, raw []byte, endpoints []httpkit.Endpoint) *Contract {
 	return &Contract{raw: raw, validator: v, endpoints: endpoints}
 }
 
-// HasEveryRoute fails the test for an endpoint that is not described, with at least so
-// many answers, and for what is described and is no endpoint.
+// HasEveryRoute fails the test if an endpoint is not described, or has fewer answers than the
+// given number, and if something is described that is not an endpoint.
 func (c *Contract) HasEveryRoute(t testing.TB, answers int) {
 	t.Helper()
 	var doc struct {
@@ -76,10 +77,9 @@ func (c *Contract) HasEveryRoute(t testing.TB, answers int) {
 	}
 }
 
-// Conforms fails the test if an answer is none that the document promises, or if a body
-// was taken that it does not permit. loose says that the body is in another form than the
-// document's, which the API takes as well. Paths and methods that do not exist are
-// promised to nobody.
+// Conforms fails the test if the document does not allow an answer, or if a body was accepted
+// that it does not permit. loose is set if the body is in another form, which the API accepts
+// as well. The document does not cover paths and methods that do not exist.
 func (c *Contract) Conforms(t testing.TB, r *http.Request, body string, loose bool, w *httptest.ResponseRecorder) {
 	t.Helper()
 	e, ok := c.find(r.Method, r.URL.EscapedPath())
@@ -113,8 +113,8 @@ func (c *Contract) Conforms(t testing.TB, r *http.Request, body string, loose bo
 	}
 }
 
-// find returns the endpoint of a path as routers choose it: literal segments win over
-// variables, the first ones first.
+// find returns the endpoint of a path by the rules of routers: literal segments have
+// precedence over variables, from left to right.
 func (c *Contract) find(method, path string) (best httpkit.Endpoint, ok bool) {
 	parts, rank := segments(path), ""
 	for _, e := range c.endpoints {
@@ -130,7 +130,7 @@ func (c *Contract) find(method, path string) (best httpkit.Endpoint, ok bool) {
 	return best, ok
 }
 
-// rankOf is greater for a better match, and empty for none.
+// rankOf returns a greater text for a better match, and an empty one for no match.
 func rankOf(pattern, parts []string) string {
 	rank := "+"
 	for i, p := range pattern {
@@ -150,7 +150,7 @@ func segments(path string) []string {
 	return strings.Split(strings.Trim(path, "/"), "/")
 }
 
-// plain is a path of a pattern in which every variable is 1.
+// plain returns a path for a pattern, in which every variable is 1.
 func plain(pattern string) string {
 	parts := strings.Split(pattern, "/")
 	for i := range parts {

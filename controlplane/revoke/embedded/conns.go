@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// anonymous bounds the connections that have not shown a password, known
-	// those that have.
+	// anonymous bounds the connections that have not shown a password. known bounds those
+	// that have.
 	anonymous = 256
 	known     = 8192
-	// forWriter of the known are no reader's, so that filters, however many,
+	// forWriter of the known places are closed to readers, so that filters, however many,
 	// cannot keep the control plane out.
 	forWriter = 256
 )
 
-// conns are the open connections. One too many without a password pushes out
-// the oldest of its kind, so that silent ones keep nobody out for long; those
-// with a password are never pushed out.
+// conns holds the open connections. If there are too many without a password, a new one
+// pushes out the oldest of them, so that silent connections do not block others for long.
+// Connections with a password are never pushed out.
 type conns struct {
 	mu     sync.Mutex
 	closed bool
@@ -26,10 +26,10 @@ type conns struct {
 	waiting list.List
 	places  map[net.Conn]*list.Element
 	open    map[net.Conn]role
-	readers int // of those that are open
+	readers int // number of readers in open
 }
 
-// add takes a new connection; false says that the server is closing.
+// add takes a new connection. It returns false if the server is closing.
 func (c *conns) add(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,14 +42,14 @@ func (c *conns) add(conn net.Conn) bool {
 	if c.waiting.Len() >= anonymous {
 		oldest := c.waiting.Remove(c.waiting.Front()).(net.Conn)
 		delete(c.places, oldest)
-		_ = oldest.Close() // its session sees it
+		_ = oldest.Close() // its session notices
 	}
 	c.places[conn] = c.waiting.PushBack(conn)
 	return true
 }
 
-// admit moves a connection to those with a password, or to those with another;
-// false if they are too many.
+// admit moves a connection to those with a password, or changes its role. It returns false
+// if there are too many.
 func (c *conns) admit(conn net.Conn, as role) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *conns) admit(conn net.Conn, as role) bool {
 	return true
 }
 
-// leave takes a connection from those with a password. mu is held.
+// leave removes a connection from those with a password. mu is held.
 func (c *conns) leave(conn net.Conn) {
 	if c.open[conn] == reader {
 		c.readers--
@@ -93,7 +93,7 @@ func (c *conns) remove(conn net.Conn) {
 	c.leave(conn)
 }
 
-// close ends every connection and takes no more.
+// close closes every connection and refuses new ones.
 func (c *conns) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,16 +1,16 @@
-// Package embedded is the Redis of a control plane that was given none: an
-// in-process server on loopback, of which only what this product needs exists.
-// It keeps no data over a restart, which costs look-ups and never exactness, and
-// bounds what it holds by itself.
+// Package embedded is the Redis of a control plane that is configured without one. It is an
+// in-process server on loopback that implements only what this product needs. It keeps no
+// data over a restart, which costs look-ups but never correctness, and bounds its own
+// memory.
 //
 // # Invariants
 //
-//   - Before a password nothing is answered but its absence, nothing is read
-//     beyond some hundred bytes, and nothing lasts: such connections are few,
+//   - Before the password, the server answers only that a password is required, reads
+//     at most some hundred bytes, and keeps nothing. Such connections are few and
 //     short, and give way to newer ones.
 //   - No length that a client sends is believed: see requests.
-//   - There are two passwords. Filters get the one that reads.
-//   - A panic ends the connection that caused it.
+//   - There are two passwords. Filters get the one that can only read.
+//   - A panic ends only the connection that caused it.
 package embedded
 
 import (
@@ -29,19 +29,19 @@ import (
 
 // Defaults.
 const (
-	// Port is tried first; the next free one of the following is taken.
+	// Port is tried first. If it is taken, the next free port after it is used.
 	Port  = 6390
 	ports = 100
-	// MaxKeys bounds the number of keys. It is far above the number of
-	// tombstones that are replayed after a loss.
+	// MaxKeys bounds the number of keys. It is far above the number of tombstones that are
+	// replayed after a loss.
 	MaxKeys = 1 << 20
-	// untracked bounds the keys beside them.
+	// untracked bounds the keys that were not tracked.
 	untracked = 16
-	// slack keeps ended keys for longer than a write may take, so that none is
-	// removed before it is written.
+	// slack keeps ended keys for longer than a write may take, so that no key is removed
+	// before it is written.
 	slack = 2 * time.Second
-	// sweepAtOnce bounds the keys removed in one critical section, sweepPause is
-	// the shortest pause between two sweeps.
+	// sweepAtOnce bounds the keys removed in one critical section. sweepPause is the
+	// shortest pause between two sweeps.
 	sweepAtOnce = 512
 	sweepPause  = 10 * time.Millisecond
 	// handshake bounds the time until the password.
@@ -54,7 +54,7 @@ type Options struct {
 	Port int
 	// MaxKeys bounds keys; 0 means [MaxKeys].
 	MaxKeys int
-	// Now is up to when keys have ended; nil = time.Now. See package steady.
+	// Now is the time by which keys expire; nil means time.Now. See package steady.
 	Now func() time.Time
 	// Handshake bounds the time until the password; 0 means 2 s.
 	Handshake time.Duration
@@ -72,19 +72,19 @@ type Server struct {
 	owned                sync.WaitGroup
 	stop                 chan struct{}
 	wake                 chan struct{}
-	fault                func(command []byte) // in tests
+	fault                func(command []byte) // called before each command, in tests
 
 	mu   sync.Mutex
 	keys map[string]*item
 	due  queue // records, by expiry
-	hard queue // tombstones, by expiry
+	hard queue // tombstones and floors, by expiry
 
 	// reading guards values. It is taken inside mu, for single operations only.
 	reading sync.RWMutex
 	values  map[string][]byte
 }
 
-// Start starts a server with passwords of its own.
+// Start starts a server with new random passwords.
 func Start(o Options) (*Server, error) {
 	s := unstarted(o)
 	first := s.o.Port
@@ -127,34 +127,34 @@ func unstarted(o Options) *Server {
 	return s
 }
 
-// Address is host:port.
+// Address returns host:port.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// URL is the control plane's. It contains the password that writes, and belongs
-// nowhere else.
+// URL returns the URL for the control plane. It contains the password that can write, so it
+// must not be given to others.
 func (s *Server) URL() string { return "redis://:" + s.writer + "@" + s.Address() + "/0" }
 
-// NodeURL is that of filters. It contains the password that only reads; it
+// NodeURL returns the URL for filters. It contains the password that can only read. It
 // belongs into files of mode 0600.
 func (s *Server) NodeURL() string { return "redis://:" + s.reader + "@" + s.Address() + "/0" }
 
-// Len is the number of tracked keys.
+// Len returns the number of tracked keys.
 func (s *Server) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.keys)
 }
 
-// Close stops the server and waits.
+// Close stops the server and waits until its goroutines have ended.
 func (s *Server) Close() {
 	close(s.stop)
-	_ = s.listener.Close() // accept sees it
+	_ = s.listener.Close() // accept notices
 	s.conns.close()
 	s.owned.Wait()
 }
 
-// accept serves connections until the listener closes. Other errors, as of too
-// many open files, pass; a pause keeps them from being counted by the million.
+// accept serves connections until the listener closes. Other errors, such as too many open
+// files, are temporary. A pause after each keeps the loop from spinning.
 func (s *Server) accept() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -85,8 +85,8 @@ func TestExpiredKeysGo(t *testing.T) {
 
 func has(c *redis.Client, key string) bool { return c.Get(context.Background(), key).Err() == nil }
 
-// Both roles learn which server it is, and readers ask for no more of a value than
-// they can use.
+// Both roles learn the identity of the server, and readers ask only for as much of a value
+// as they can use.
 func TestWhoAndHowMuch(t *testing.T) {
 	s, c := start(t, Options{})
 	ctx := context.Background()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// hostile are bytes that ended the process of a server without bounds, before
-// any password: each declares a length that is absent, negative or enormous.
+// hostile are inputs that ended the process of a server without bounds before any password.
+// Each declares a length that is absent, negative or enormous.
 var hostile = []string{
 	"*0\r\n",
 	"*-1\r\n",
@@ -37,8 +37,8 @@ var hostile = []string{
 	"*+1\r\n$4\r\nPING\r\n",
 }
 
-// send writes bytes on a connection of its own and returns everything that is
-// answered until the server hangs up.
+// send writes data on a new connection and returns everything that is answered until the
+// server hangs up.
 func send(t *testing.T, s *Server, data string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Address())
@@ -49,7 +49,7 @@ func send(t *testing.T, s *Server, data string) string {
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.WriteString(conn, data) // it may hang up before it has read all of it
+	_, _ = io.WriteString(conn, data) // the server may hang up before it has read all of it
 	answer, err := io.ReadAll(conn)
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 		t.Errorf("%.40q keeps the connection open", data)
@@ -57,11 +57,11 @@ func send(t *testing.T, s *Server, data string) string {
 	return string(answer)
 }
 
-// Whatever is sent before the password, the server hangs up and lives on, and
-// allocates nothing to speak of for it.
+// Whatever is sent before the password, the server hangs up, continues to run and allocates
+// next to nothing.
 func TestHostileBytesBeforeThePassword(t *testing.T) {
 	s, c := start(t, Options{})
-	if err := c.Ping(context.Background()).Err(); err != nil { // what begins with the first client is there
+	if err := c.Ping(context.Background()).Err(); err != nil { // allocates what the first client needs
 		t.Fatal(err)
 	}
 	var before, after runtime.MemStats
@@ -75,12 +75,12 @@ func TestHostileBytesBeforeThePassword(t *testing.T) {
 		}
 	}
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 { // the clients of the test among them
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 { // including the clients of the test
 		t.Errorf("%d bytes were allocated", n)
 	}
 }
 
-// With the password the bounds are wider, and are bounds.
+// With the password the bounds are wider, but they hold.
 func TestHostileBytesAfterThePassword(t *testing.T) {
 	s, c := start(t, Options{})
 	login := encode("AUTH", s.writer)
@@ -94,7 +94,7 @@ func TestHostileBytesAfterThePassword(t *testing.T) {
 	}
 }
 
-// Nothing but the password is accepted first, and only a few times.
+// Only the password is accepted first, and only a few attempts are allowed.
 func TestPasswordComesFirst(t *testing.T) {
 	s, _ := start(t, Options{})
 	for _, cmd := range [][]string{{"GET", "k"}, {"SET", "k", "v"}, {"PING"}, {"INFO"}, {"SUBSCRIBE", "k"}, {"FLUSHALL"}, {"AUTH"}, {"AUTH", "x"}, {"AUTH", ""}, {"AUTH", "a", "b", "c"}} {
@@ -105,7 +105,7 @@ func TestPasswordComesFirst(t *testing.T) {
 	}
 }
 
-// Filters get a password that reads and does nothing else.
+// Filters get a password that can only read.
 func TestReadersCannotWrite(t *testing.T) {
 	s, c := start(t, Options{})
 	ctx := context.Background()
@@ -129,8 +129,8 @@ func TestReadersCannotWrite(t *testing.T) {
 	}
 }
 
-// Silent connections end by themselves and keep nobody out: the oldest goes for
-// the newest, and those with a password are not counted among them.
+// Silent connections end by themselves and do not block others: the newest replaces the
+// oldest, and connections with a password are not counted among them.
 func TestSilentConnections(t *testing.T) {
 	s, c := start(t, Options{Handshake: time.Hour})
 	ctx := context.Background()
@@ -165,8 +165,8 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// As many readers as there may be keep the control plane out of nothing, nor does
-// one that changes its password.
+// The maximum number of readers does not keep the control plane out, and neither does a
+// reader that changes its password.
 func TestReadersLeavePlacesForTheWriter(t *testing.T) {
 	s, c := start(t, Options{})
 	enter := func(password string) (login func(password string) error) {
@@ -193,7 +193,8 @@ func TestReadersLeavePlacesForTheWriter(t *testing.T) {
 	if readers < known*9/10 {
 		t.Errorf("%d readers only", readers)
 	}
-	// A place is one of its kind: who has become a writer frees that of a reader.
+	// Places are counted by role: a reader that becomes a writer frees the place of a
+	// reader.
 	if err := last(s.writer); err != nil {
 		t.Errorf("a reader that becomes a writer: %v", err)
 	}
@@ -207,19 +208,19 @@ func TestReadersLeavePlacesForTheWriter(t *testing.T) {
 
 func TestHandshakeHasADeadline(t *testing.T) {
 	s, _ := start(t, Options{Handshake: time.Millisecond})
-	if answer := send(t, s, "*1\r\n"); answer != "" { // hangs up, else send complains
+	if answer := send(t, s, "*1\r\n"); answer != "" { // send fails if the server does not hang up
 		t.Errorf("answer %q", answer)
 	}
 }
 
-// A long answer on a connection that was idle for longer than a write may take.
+// A long answer is sent on a connection that was idle for longer than a write may take.
 func TestLongAnswerAfterAPause(t *testing.T) {
 	s, _ := start(t, Options{})
 	s.set("k", bytes.Repeat([]byte("x"), 3*lineBuffer))
 	near, far := net.Pipe()
 	defer near.Close()
 	c := &session{s: s, conn: far, role: reader, in: &requests{in: bufio.NewReaderSize(far, lineBuffer)}, out: bufio.NewWriter(far)}
-	if err := far.SetWriteDeadline(time.Unix(1, 0)); err != nil { // the pause
+	if err := far.SetWriteDeadline(time.Unix(1, 0)); err != nil { // simulates the pause
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -257,8 +258,8 @@ func encode(args ...string) string {
 	return b.String()
 }
 
-// FuzzRequest reads any bytes as requests: no panic, no request beyond the
-// bounds, and what is read encodes to what was sent.
+// FuzzRequest reads any bytes as requests. It demands that nothing panics, that no request
+// exceeds the bounds, and that a request encodes to the bytes that were sent.
 func FuzzRequest(f *testing.F) {
 	for _, data := range hostile {
 		f.Add([]byte(data))
@@ -293,7 +294,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzConnection sends any bytes behind a password; the server lives on.
+// FuzzConnection sends any bytes after the password. The server must keep running.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte(encode("SET", "k", "v") + encode("GET", "k") + encode("GETRANGE", "k", "0", "3") + encode("PING")))
 	f.Add([]byte(encode("SET", "k") + encode("GET") + encode("AUTH", "x") + encode("INFO", "server")))

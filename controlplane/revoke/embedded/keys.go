@@ -14,7 +14,7 @@ type item struct {
 	index   int
 }
 
-// get reads a key. The value is never changed.
+// get reads a key. Callers must not change the value.
 func (s *Server) get(key []byte) ([]byte, bool) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
@@ -22,8 +22,9 @@ func (s *Server) get(key []byte) ([]byte, bool) {
 	return v, ok
 }
 
-// set writes a key and keeps the value. Keys that were not tracked have no
-// expiry; there are few of them, and they cannot fill the server.
+// set writes a key. It keeps the value without copying it. It returns false if there is no
+// room for a new key. Keys that were not tracked never expire, and the bound keeps them
+// from filling the server.
 func (s *Server) set(key string, value []byte) bool {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -40,8 +41,8 @@ func (s *Server) remove(key string) {
 	delete(s.values, key)
 }
 
-// Track notes a key that is about to be written and makes room for it: records
-// that end first go first, tombstones only when there is no record left.
+// Track notes a key that is about to be written, and makes room for it. Records that end
+// first are evicted first. Tombstones and floors are evicted only when no record is left.
 func (s *Server) Track(key string, expires int64, guard bool) {
 	if expires == 0 {
 		expires = math.MaxInt64
@@ -54,7 +55,8 @@ func (s *Server) Track(key string, expires int64, guard bool) {
 		heap.Remove(s.queue(old), old.index)
 	}
 	delete(s.keys, key)
-	// Room is made first: the new key, which is not written yet, is not a candidate.
+	// Room is made before the new key is added, so that it is not evicted before it is
+	// written.
 	for len(s.keys) >= s.o.MaxKeys {
 		s.evict()
 	}
@@ -62,7 +64,7 @@ func (s *Server) Track(key string, expires int64, guard bool) {
 	s.keys[key] = it
 	heap.Push(s.queue(it), it)
 	if it.index > 0 {
-		return // another one ends first, and its time is known
+		return // another key ends first, and the timer is set for it
 	}
 	select {
 	case s.wake <- struct{}{}:
@@ -91,7 +93,7 @@ func (s *Server) drop(q *queue) {
 	s.remove(it.key)
 }
 
-// expire removes keys whose time is over, until the server closes.
+// expire removes ended keys until the server closes.
 func (s *Server) expire() {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
@@ -106,7 +108,7 @@ func (s *Server) expire() {
 	}
 }
 
-// sweep removes what has ended, and returns how long nothing expires.
+// sweep removes ended keys and returns the time until the next key ends.
 func (s *Server) sweep() time.Duration {
 	for {
 		if next, done := s.sweepSome(); done {
@@ -115,8 +117,8 @@ func (s *Server) sweep() time.Duration {
 	}
 }
 
-// sweepSome removes so many keys that nobody waits for it to speak of. Writers
-// and readers go on in between, however many end at once.
+// sweepSome removes so few keys that it holds the lock only briefly. Writers and readers
+// run in between, however many keys end at once.
 func (s *Server) sweepSome() (next time.Duration, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +138,7 @@ func (s *Server) sweepSome() (next time.Duration, done bool) {
 	if soonest-now > time.Hour.Milliseconds() {
 		return time.Hour, true
 	}
-	// What ends within a moment goes together.
+	// The pause has a minimum, so that keys that end shortly after each other go together.
 	return max(time.Duration(soonest-now)*time.Millisecond, sweepPause), true
 }
 

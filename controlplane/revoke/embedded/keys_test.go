@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// However many keys end at once, they are removed in portions, between which
-// readers and writers go on.
+// However many keys end at once, they are removed in portions. Readers and writers run in
+// between.
 func TestManyEndTogether(t *testing.T) {
 	const many = 20 * sweepAtOnce
 	now := time.UnixMilli(1_000_000)
@@ -39,7 +39,7 @@ func TestManyEndTogether(t *testing.T) {
 	}
 }
 
-// A key that was not announced cannot fill the server.
+// Keys that were not tracked cannot fill the server.
 func TestUntrackedKeysAreBounded(t *testing.T) {
 	s := unstarted(Options{MaxKeys: 4})
 	for i := range 1000 {
@@ -50,7 +50,7 @@ func TestUntrackedKeysAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkExpiry is the life of one record: announced, written, removed, beside
+// BenchmarkExpiry measures the life of one record (tracked, written, removed) beside
 // 100,000 others.
 func BenchmarkExpiry(b *testing.B) {
 	now := time.UnixMilli(1_000_000)

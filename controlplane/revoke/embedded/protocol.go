@@ -6,37 +6,36 @@ import (
 	"io"
 )
 
-// bounds of one request.
+// bounds are the limits of one request.
 type bounds struct {
-	// args bounds the number of arguments, the command's name included, and
-	// bytes the length of all of them together.
+	// args bounds the number of arguments, including the command's name. bytes bounds the
+	// length of all of them together.
 	args, bytes int
 }
 
 var (
-	// beforePassword lets a password through and little else.
+	// beforePassword allows a password and little else.
 	beforePassword = bounds{args: 8, bytes: 512}
-	// afterPassword lets the largest record through.
+	// afterPassword allows the largest record.
 	afterPassword = bounds{args: 8, bytes: 48 << 10}
 )
 
 const (
-	// lineBuffer is the buffer of a connection; a line is far shorter.
+	// lineBuffer is the buffer size of a connection. Lines are far shorter.
 	lineBuffer = 4 << 10
 	// maxDigits bounds the digits of a length.
 	maxDigits = 7
-	// keepText is how large a buffer for arguments a connection keeps.
+	// keepText is the largest argument buffer that a connection keeps for the next request.
 	keepText = 8 << 10
 )
 
-// errProtocol ends a connection: what follows cannot be told apart any more.
+// errProtocol ends a connection, because the start of the next request is unknown.
 var errProtocol = errors.New("protocol error")
 
-// requests reads commands as clients send them: arrays of bulk strings. Lines
-// without an array (inline commands) and every other type are refused. No
-// length is believed before it is compared with a bound, so memory does not
-// depend on what a client claims.
-// Source: Redis serialization protocol specification, "Sending commands".
+// requests reads commands as clients send them: arrays of bulk strings. It refuses lines
+// without an array (inline commands) and every other type. Each length is compared with a
+// bound before it is used, so the memory does not depend on what a client claims. Source:
+// Redis serialization protocol specification, "Sending commands".
 type requests struct {
 	in   *bufio.Reader
 	text []byte
@@ -44,8 +43,8 @@ type requests struct {
 	args [][]byte
 }
 
-// next returns the arguments of the next request, which are valid until the
-// next call, at least one.
+// next returns the arguments of the next request, at least one. They are valid until the
+// next call.
 func (r *requests) next(b bounds) ([][]byte, error) {
 	if cap(r.text) > keepText {
 		r.text = nil
@@ -79,7 +78,7 @@ func (r *requests) next(b bounds) ([][]byte, error) {
 	return r.args, nil
 }
 
-// length reads a line of a type byte and a number without a sign or leading
+// length reads a line that consists of a type byte and a number without a sign or leading
 // zeros.
 func (r *requests) length(kind byte) (int, error) {
 	first, err := r.in.ReadByte()

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// attempts bounds the requests before the password that fail.
+	// attempts bounds the failed requests before the password.
 	attempts = 3
-	// idle ends connections that say nothing. Clients give up their own after
-	// half an hour, so that they never find one that has just ended.
+	// idle ends silent connections. Clients close their own after half an hour, so that
+	// they never use a connection that has just ended.
 	idle = 40 * time.Minute
 	// writeTimeout ends a connection whose client does not read.
 	writeTimeout = 5 * time.Second
 )
 
-// role is what a password allows.
+// role is what a password permits.
 type role uint8
 
 const (
@@ -44,15 +44,14 @@ type session struct {
 // errEnd ends a connection in good order.
 var errEnd = errors.New("the connection ends")
 
-// serve answers requests until the connection ends. A panic ends this
-// connection only.
+// serve answers requests until the connection ends. A panic ends only this connection.
 func (c *session) serve() {
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.o.Log.Error("a connection of the embedded cache panicked", "panic", p)
 		}
 		c.s.conns.remove(c.conn)
-		_ = c.conn.Close() // it may have been closed to make room
+		_ = c.conn.Close() // it may have been closed already to make room
 	}()
 	if c.conn.SetDeadline(time.Now().Add(c.s.o.Handshake)) != nil {
 		return
@@ -70,26 +69,26 @@ func (c *session) step() error {
 	args, err := c.in.next(b)
 	if errors.Is(err, errProtocol) {
 		c.fail("ERR Protocol error")
-		_ = c.flush() // it ends anyway
+		_ = c.flush() // the connection ends anyway
 	}
 	if err != nil {
 		return err
 	}
-	// A long answer is written before it is flushed, and the time for that begins here.
+	// A long answer is written before the flush, so the time limit for it starts here.
 	if c.conn != nil && c.role != nobody && c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
 		return errEnd
 	}
 	if err := c.answer(args); err != nil {
-		_ = c.flush() // it ends anyway
+		_ = c.flush() // the connection ends anyway
 		return err
 	}
 	if c.in.in.Buffered() > 0 {
-		return nil // more of a pipeline is here: answered together
+		return nil // more requests of a pipeline are buffered; they are answered together
 	}
 	return c.flush()
 }
 
-// flush sends the answers and sets the time for what comes next.
+// flush sends the answers and sets the deadlines for the next request.
 func (c *session) flush() error {
 	if c.conn != nil && c.role != nobody {
 		if err := c.conn.SetDeadline(time.Now().Add(idle)); err != nil {
@@ -102,14 +101,15 @@ func (c *session) flush() error {
 	return c.out.Flush()
 }
 
-// answer runs one command. These are all that there are.
+// answer runs one command. No other commands exist.
 func (c *session) answer(args [][]byte) error {
 	name, args := args[0], args[1:]
 	if is(name, "AUTH") && (len(args) == 1 || len(args) == 2) {
 		return c.authenticate(args[len(args)-1])
 	}
 	if c.role == nobody {
-		// HELLO among them: clients go on with AUTH, in the older form of the protocol.
+		// This includes HELLO: clients then continue with AUTH, in the older version of the
+		// protocol.
 		return c.refuse("NOAUTH Authentication required.")
 	}
 	if c.s.fault != nil {
@@ -140,7 +140,7 @@ func (c *session) answer(args [][]byte) error {
 	return nil
 }
 
-// write runs the commands of the control plane alone.
+// write runs the commands that only the control plane may use.
 func (c *session) write(name []byte, args [][]byte) {
 	switch {
 	case is(name, "SET") && len(args) == 2:
@@ -154,8 +154,8 @@ func (c *session) write(name []byte, args [][]byte) {
 	}
 }
 
-// getRange answers a part of a value from its beginning, as readers ask for it who
-// want no more than they can use. What is absent is empty.
+// getRange answers the beginning of a value. Readers use it to read no more than they can
+// use. A missing key gives an empty text.
 func (c *session) getRange(key, first, end []byte) {
 	last, err := strconv.Atoi(string(end))
 	if string(first) != "0" || err != nil || last < 0 {
@@ -177,8 +177,8 @@ func (c *session) pong(args [][]byte) {
 	c.text("+PONG\r\n")
 }
 
-// authenticate compares digests, so that the time tells nothing about a
-// password, not even its length. Names of users mean nothing.
+// authenticate compares digests in constant time, so that the time reveals nothing about a
+// password, not even its length. User names are ignored.
 func (c *session) authenticate(password []byte) error {
 	got := sha256.Sum256(password)
 	writes := subtle.ConstantTimeCompare(got[:], c.s.writerSum[:])
@@ -199,7 +199,7 @@ func (c *session) authenticate(password []byte) error {
 	return nil
 }
 
-// refuse answers an error and ends a connection that collects them.
+// refuse answers with an error, and ends the connection after several of them.
 func (c *session) refuse(message string) error {
 	c.fail(message)
 	if c.failed++; c.failed >= attempts {
@@ -208,7 +208,7 @@ func (c *session) refuse(message string) error {
 	return nil
 }
 
-// Writes to out are checked when it is flushed.
+// fail, text and bulk ignore write errors of out. flush reports them.
 
 func (c *session) fail(message string) { c.text("-" + message + "\r\n") }
 
@@ -222,5 +222,5 @@ func (c *session) bulk(b []byte) {
 	c.text("\r\n")
 }
 
-// is compares the name of a command, whose case does not matter.
+// is compares the name of a command, ignoring case.
 func is(name []byte, want string) bool { return bytes.EqualFold(name, []byte(want)) }

@@ -10,18 +10,18 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Group is what a group consists of.
+// Group lists the members of a group.
 type Group struct {
 	Members []string `json:"members"`
 }
 
-// Groups is the kind of groups; a group's row bears the name of its scope. A scope without
-// a row is itself.
+// Groups is the kind of groups. The row of a group has the name of its scope. A scope without
+// a row consists of itself.
 var Groups = &model.Kind{
 	Name: "test_group", Path: "test_groups", Scoping: model.Global, Class: model.Config, New: func() any { return new(Group) },
 }
 
-// Resolver resolves the groups of a store. What is in Own is written by nodes and belongs
+// Resolver resolves the groups of a store. The kinds in Own are written by nodes, and belong
 // to the group itself.
 type Resolver struct{ Own []string }
 
@@ -48,10 +48,10 @@ func (g Resolver) ReadOnly(r store.Reader, key model.Key) (bool, error) {
 		return false, nil
 	}
 	src, err := g.Resolve(r, key.Scope)
-	return err == nil && src.Union(), err
+	return err == nil && src.IsUnion(), err
 }
 
-// Set makes a scope a group of members, or itself again where there are none.
+// Set makes a scope a group of members. Without members, the scope consists of itself again.
 func Set(tx store.Tx, scope string, members ...string) error {
 	res := &model.Resource{Kind: Groups, Name: scope, Spec: &Group{Members: members}}
 	_, err := tx.Get(Groups, "", scope)

@@ -1,7 +1,6 @@
-// Package memstore keeps resources in memory, for tests, demonstrations and
-// control planes that get everything from declarative files. It behaves like
-// the persistent stores, durability excepted. Secrets are not encrypted: they
-// lie in the memory of the process either way.
+// Package memstore keeps resources in memory, for tests, demonstrations and control planes
+// that get everything from declarative files. Except for durability, it behaves like the
+// persistent stores. Secrets are not encrypted: they are in the memory of the process anyway.
 package memstore
 
 import (
@@ -19,18 +18,18 @@ import (
 
 // Options of a store. The zero value is usable.
 type Options struct {
-	// History is how many events are kept for watchers; 0 = 16384.
+	// History is the number of events that are kept for watchers; 0 = 16384.
 	History int
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
-	// Past is up to when rows have ended; nil = Now. See package steady.
+	// Past returns the time before which rows have ended; nil = Now. See package steady.
 	Past func() time.Time
 	// Retention of change records; zero values are those of [store.DefaultRetention].
 	Retention store.Retention
 }
 
-// memory implements [store.Store]. Readers take the current state and never
-// wait; writers work one at a time on a copy that shares what is unchanged.
+// memory implements [store.Store]. Readers use the current state and never wait. Writers work
+// one at a time on a copy that shares the unchanged parts.
 type memory struct {
 	now     func() time.Time
 	past    func() time.Time
@@ -95,8 +94,8 @@ func (m *memory) Update(ctx context.Context, class model.Class, fn func(store.Tx
 	return m.commit(class, func(tx *engine.Tx) error { return fn(tx) })
 }
 
-// commit runs fn on a copy of the current state and publishes that unless fn
-// fails or panics. mu is held.
+// commit runs fn on a copy of the current state, and publishes the copy unless fn fails or
+// panics. The caller holds mu.
 func (m *memory) commit(class model.Class, fn func(*engine.Tx) error) (store.Commit, error) {
 	past := m.past()
 	next := *m.current.Load()
@@ -134,16 +133,15 @@ func (m *memory) sweep() {
 	}
 }
 
-// sweepAll removes all rows that have expired, in steps between which others
-// write.
+// sweepAll removes all expired rows, in steps between which others can write.
 func (m *memory) sweepAll() {
 	for more := true; more; {
 		more = m.sweepStep()
 	}
 }
 
-// sweepStep removes a bounded number of rows and reports whether there may be
-// more; if not, it sets the alarm for the next one.
+// sweepStep removes a bounded number of rows and reports whether there may be more. If not,
+// it sets the alarm for the next expiry.
 func (m *memory) sweepStep() (more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +149,7 @@ func (m *memory) sweepStep() (more bool) {
 		return false
 	}
 	m.alarm.Clear()
-	// Removing from memory cannot fail, and what did not go this time goes the next.
+	// Removing from memory cannot fail. Rows that are left are removed by the next step.
 	_, err := m.commit(model.Config, func(tx *engine.Tx) (err error) {
 		_, more, err = tx.Sweep()
 		return err
@@ -175,7 +173,8 @@ func (m *memory) Watch(ctx context.Context, after uint64) iter.Seq2[[]store.Even
 // Revision implements [store.Store].
 func (m *memory) Revision() uint64 { return m.feed.Revision() }
 
-// Close implements [store.Store]. Views hold a state of their own and need no waiting.
+// Close implements [store.Store]. It need not wait for views, because they have their own
+// state.
 func (m *memory) Close() error {
 	m.mu.Lock()
 	first := !m.closed.Swap(true)

@@ -81,7 +81,7 @@ func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
 	return n, nil
 }
 
-// selects reports whether a query selects a record, wherever its pages start.
+// selects reports whether a query selects a record, apart from the start of its page.
 func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
 	return (q.WithFleeting() || r.Budget() != store.OfTokens) &&
 		(q.Since == nil || r.Previous >= *q.Since) &&

@@ -20,10 +20,10 @@ type status struct {
 	closed bool
 }
 
-// NewStatus returns an empty status store, which is gone with the process.
+// NewStatus returns an empty status store, which ends with the process.
 func NewStatus() store.Status { return &status{rows: map[model.Key][]byte{}} }
 
-// begin takes the lock, which the caller releases if there is no error.
+// begin takes the lock. If there is no error, the caller has to release it.
 func (s *status) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -17,7 +17,7 @@ var mortals = &model.Kind{
 	Expires: func(spec any) time.Time { return time.UnixMilli(spec.(*mortal).Ends) },
 }
 
-// TestSweepCatchesUp: one sweep removes all that has ended.
+// TestSweepCatchesUp: one sweep removes all rows that have ended.
 func TestSweepCatchesUp(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(1_700_000_000_000)

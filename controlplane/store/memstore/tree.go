@@ -2,12 +2,12 @@ package memstore
 
 import "hash/maphash"
 
-// seed makes the shape of trees unpredictable to whoever chooses the keys.
+// seed makes the shape of trees unpredictable, even for somebody who chooses the keys.
 var seed = maphash.MakeSeed()
 
-// tree is an immutable ordered map: a treap whose writes copy the path to the
-// changed node and share the rest. The zero value is empty. A state made of
-// trees is a snapshot for free, and giving up a transaction is forgetting it.
+// tree is an immutable ordered map: a treap whose writes copy the path to the changed node
+// and share the rest. The zero value is empty. A state made of trees is a snapshot without
+// copying, and a transaction is undone by dropping its trees.
 type tree[V any] struct{ root *node[V] }
 
 type node[V any] struct {
@@ -31,12 +31,12 @@ func (t tree[V]) get(key string) (v V, ok bool) {
 	return v, false
 }
 
-// with returns a tree in which key holds value.
+// with returns a tree in which key has the value.
 func (t tree[V]) with(key string, value V) tree[V] {
 	return tree[V]{put(t.root, &node[V]{key: key, value: value, priority: maphash.String(seed, key)})}
 }
 
-// without returns a tree that lacks key.
+// without returns a tree without key.
 func (t tree[V]) without(key string) tree[V] { return tree[V]{cut(t.root, key)} }
 
 // ascend visits the entries whose key is not below from, in order, until visit
@@ -81,8 +81,8 @@ func put[V any](n, add *node[V]) *node[V] {
 		return &c
 	}
 	if add.priority > n.priority {
-		// The key may lie further down only if it were equal, and then its
-		// priority would not be higher than that of its ancestor.
+		// The key cannot be further down: an equal key has the same priority, which would not
+		// be higher than that of its ancestor.
 		add.left, add.right = split(n, add.key)
 		return add
 	}
@@ -95,7 +95,7 @@ func put[V any](n, add *node[V]) *node[V] {
 	return &c
 }
 
-// split parts a subtree that does not hold key into what is below and above it.
+// split divides a subtree without key into the parts below and above it.
 func split[V any](n *node[V], key string) (below, above *node[V]) {
 	if n == nil {
 		return nil, nil
@@ -125,7 +125,7 @@ func cut[V any](n *node[V], key string) *node[V] {
 	return &c
 }
 
-// join merges two subtrees of which the first lies below the second.
+// join merges two subtrees. All keys of the first are below those of the second.
 func join[V any](a, b *node[V]) *node[V] {
 	switch {
 	case a == nil:

@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTree compares a tree with a map, and demands that older trees stay as
-// they were.
+// TestTree compares a tree with a map, and checks that older trees do not change.
 func TestTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.StringOfN(rapid.RuneFrom([]rune("ab\x00")), 0, 4, -1)

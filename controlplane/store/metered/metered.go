@@ -11,41 +11,40 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Result is what became of a transaction.
+// Result is the outcome of a transaction.
 type Result int
 
-// Results.
+// The outcomes of transactions.
 const (
-	// OK transactions were done.
+	// OK: the transaction succeeded.
 	OK Result = iota
-	// Refused ones broke a rule: of the store, such as a conflict, or of whoever ran
-	// them.
+	// Refused: a rule of the store, such as a conflict, or of the caller refused it.
 	Refused
-	// Failed ones the store could not do.
+	// Failed: the store could not do it.
 	Failed
-	// Abandoned ones had a caller who went away.
+	// Abandoned: the caller went away.
 	Abandoned
-	// Results is how many there are.
+	// Results is the number of outcomes.
 	Results
 )
 
-// String is the result in labels.
+// String returns the result as a label of metrics.
 func (r Result) String() string {
 	return [Results]string{"ok", "refused", "failed", "abandoned"}[r]
 }
 
-// Meter is told of transactions. It must not block.
+// Meter is told about transactions. It must not block.
 type Meter interface {
-	// Viewed and Updated are told how long a transaction took, with the wait for its
-	// turn and with the work of whoever runs it.
+	// Viewed and Updated are told how long a transaction took, including the wait for its
+	// turn and the work of the caller's function.
 	Viewed(r Result, took time.Duration)
 	Updated(r Result, took time.Duration)
-	// Committed is told of the revision of each commit; one that announced nothing
-	// has that of an earlier one.
+	// Committed is told the revision of each commit. A commit that announces nothing has the
+	// revision of an earlier one.
 	Committed(revision uint64, at time.Time)
 }
 
-// New returns a store that is measured.
+// New returns a store whose transactions a meter measures.
 func New(s store.Store, m Meter) store.Store { return &metered{s, m} }
 
 type metered struct {
@@ -73,7 +72,7 @@ func (s *metered) Update(ctx context.Context, class model.Class, fn func(store.T
 	return c, err
 }
 
-// resultOf tells what the store did wrong from what its users did.
+// resultOf separates failures of the store from mistakes of its users.
 func resultOf(err error) Result {
 	if err == nil {
 		return OK
@@ -81,8 +80,8 @@ func resultOf(err error) Result {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return Abandoned
 	}
-	// What has no code is a refusal of whoever runs the transaction: stores give each
-	// of their own errors one.
+	// Stores give each of their own errors a code. An error without one is a refusal by the
+	// caller's function.
 	if e, ok := errors.AsType[*fault.Error](err); ok && (e.Code == fault.Internal || e.Code == fault.Unavailable || e.Code == fault.Unstored) {
 		return Failed
 	}

@@ -23,7 +23,7 @@ func (t *told) Viewed(r Result, _ time.Duration)  { t.viewed = append(t.viewed, 
 func (t *told) Updated(r Result, _ time.Duration) { t.updated = append(t.updated, r.String()) }
 func (t *told) Committed(uint64, time.Time)       { t.committed++ }
 
-// TestResults tells a store that fails, which is an alert, from rules that hold.
+// TestResults distinguishes failures of the store, which cause alerts, from refusals.
 func TestResults(t *testing.T) {
 	var got told
 	s := New(memstore.New(), &got)
@@ -42,7 +42,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// BenchmarkView shows what measuring costs a transaction that does nothing.
+// BenchmarkView shows the cost of measuring for a transaction that does nothing.
 func BenchmarkView(b *testing.B) {
 	plain := memstore.New()
 	defer func() { _ = plain.Close() }()

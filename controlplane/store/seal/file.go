@@ -11,10 +11,10 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
-// Load returns the keys of a control plane. value is the content of the environment
-// variable for the keys and wins if it is not empty; otherwise the file at path holds
-// the same; see [Read]. A file that does not exist is [fs.ErrNotExist].
-// Errors are one line that says what to do and never contain a key.
+// Load returns the keys of a control plane. value is the content of the environment variable
+// for the keys and wins if it is not empty. Otherwise the file at path holds the same; see
+// [Read]. If the file does not exist, the error is [fs.ErrNotExist]. Errors are one line that
+// says what to do, and never contain a key.
 func Load(path, value string) (*Keys, error) {
 	r, err := Read(path, value)
 	if err != nil {
@@ -23,9 +23,8 @@ func Load(path, value string) (*Keys, error) {
 	return r.Keys()
 }
 
-// Make is Load for a database that does not exist yet: a file that is missing is
-// generated with mode 0600. Beside a database that exists, it would be another key
-// than the one that opens it.
+// Make is Load for a database that does not exist yet: it generates a missing file with mode
+// 0600. For an existing database the generated key would be wrong.
 func Make(path, value string) (*Keys, error) {
 	keys, err := Load(path, value)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +36,7 @@ func Make(path, value string) (*Keys, error) {
 	return Load(path, value)
 }
 
-// Read returns the root keys that Load derives from.
+// Read returns the root keys from which Load derives the keys.
 func Read(path, value string) (*Ring, error) {
 	if value != "" {
 		r, err := parse(value)
@@ -53,7 +52,7 @@ func Read(path, value string) (*Ring, error) {
 	return r, nil
 }
 
-// read reads a key file that nobody but its owner can read.
+// read reads a key file. It refuses a file that others than its owner can read.
 func read(path string) (*Ring, error) {
 	f, err := os.Open(path) //nolint:gosec // the path is the operator's
 	if err != nil {
@@ -80,9 +79,8 @@ func read(path string) (*Ring, error) {
 	return parse(string(text))
 }
 
-// generate writes a new key file. Either the whole key is on disk under the
-// path when it returns, or nothing is; a file that another process put there
-// in the meantime is kept.
+// generate writes a new key file. When it returns, either the whole key is on disk at path,
+// or nothing is. A file that another process creates at the same time is kept.
 func generate(path string) error {
 	return place(path, new(Ring).Rotated(false), func(tmp string) error {
 		if err := os.Link(tmp, path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -92,13 +90,14 @@ func generate(path string) error {
 	}, func(string) error { return nil })
 }
 
-// Write replaces the key file at path, with mode 0600. When it returns the new one is
-// on disk; whenever it breaks off, the old or the new one is, whole.
+// Write replaces the key file at path, with mode 0600. When it returns, the new file is on
+// disk. If it breaks off, either the old or the new file is there, complete.
 func Write(path string, r *Ring) error {
 	return write(path, r, func(string) error { return nil })
 }
 
-// write is Write with a call between any two of its steps, which may break it off.
+// write is Write with a function that is called between its steps. Its error breaks off the
+// write.
 func write(path string, r *Ring, between func(step string) error) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -110,10 +109,10 @@ func write(path string, r *Ring, between func(step string) error) error {
 	return place(path, r, func(tmp string) error { return os.Rename(tmp, path) }, between)
 }
 
-// place writes a key file beside a path and puts it there.
+// place writes a key file beside a path, and then moves it there with put.
 func place(path string, r *Ring, put func(tmp string) error, between func(step string) error) error {
 	dir := filepath.Dir(path)
-	// CreateTemp creates with mode 0600.
+	// CreateTemp uses mode 0600.
 	tmp, err := os.CreateTemp(dir, ".key-*")
 	if err != nil {
 		return bare(err)
@@ -142,7 +141,7 @@ func place(path string, r *Ring, put func(tmp string) error, between func(step s
 	return nil
 }
 
-// bare drops the path from an error whose reader knows it.
+// bare removes the path from an error whose reader knows the path.
 func bare(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Bounds of a key file.
+// Limits of a key file.
 const (
-	// maxFile is in bytes.
+	// maxFile is the largest size in bytes.
 	maxFile = 4096
-	// maxRoots is how many keys a ring may have.
+	// maxRoots is the largest number of keys in a ring.
 	maxRoots = 32
 )
 
-// forget stands before a key that leaves the file once nothing is sealed with it.
+// forget marks a key that leaves the file when nothing is sealed with it any more.
 const forget = "forget "
 
-// Ring is the content of a key file: root keys, each base64 of 32 bytes as made by
-// `openssl rand -base64 32`, one a line or with commas between. The first one seals.
-// The others open what was sealed with them; those with "forget" before them are
-// dropped when nothing in the database is left under them.
+// Ring is the content of a key file: root keys, separated by line breaks or commas. Each is
+// base64 of 32 bytes, as made by `openssl rand -base64 32`. The first one seals, the others
+// open what was sealed with them. Keys marked with "forget" are dropped when nothing in the
+// database needs them any more.
 type Ring struct{ roots []root }
 
 type root struct {
@@ -61,7 +61,7 @@ func parse(text string) (*Ring, error) {
 	return r, nil
 }
 
-// Text is the content of a key file.
+// Text returns the content of a key file.
 func (r *Ring) Text() string {
 	var b strings.Builder
 	for _, k := range r.roots {
@@ -73,7 +73,7 @@ func (r *Ring) Text() string {
 	return b.String()
 }
 
-// Keys derives the keys.
+// Keys derives the keys of the ring.
 func (r *Ring) Keys() (*Keys, error) {
 	roots := make([][]byte, len(r.roots))
 	for i := range r.roots {
@@ -82,7 +82,8 @@ func (r *Ring) Keys() (*Keys, error) {
 	return New(roots...)
 }
 
-// Rotated returns a ring with a new key, which seals. forgetOld marks all others.
+// Rotated returns a ring with a new key, which seals. forgetOld marks all others to be
+// forgotten.
 func (r *Ring) Rotated(forgetOld bool) *Ring {
 	key := make([]byte, RootSize)
 	_, _ = rand.Read(key) // it never fails
@@ -96,14 +97,14 @@ func (r *Ring) Rotated(forgetOld bool) *Ring {
 // Full reports whether there is no room for another key.
 func (r *Ring) Full() bool { return len(r.roots) >= maxRoots }
 
-// Forgotten returns the ring without the keys that are to be forgotten, and whether
-// there are any.
+// Forgotten returns the ring without the keys that are to be forgotten, and whether there are
+// any.
 func (r *Ring) Forgotten() (*Ring, bool) {
 	kept := slices.DeleteFunc(slices.Clone(r.roots), func(k root) bool { return k.forget })
 	return &Ring{roots: kept}, len(kept) < len(r.roots)
 }
 
-// Forgets reports whether a key, counted from the one that seals, is to be forgotten.
+// Forgets reports whether a key is to be forgotten. Key 0 is the one that seals.
 func (r *Ring) Forgets(i int) bool { return i < len(r.roots) && r.roots[i].forget }
 
 // String keeps keys out of logs.

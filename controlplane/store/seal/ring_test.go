@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestRing: keys come and go, and what an older one sealed opens until it is gone.
+// TestRing: keys are added and removed, and an older key opens what it has sealed until it is
+// removed.
 func TestRing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	first, err := Make(path, "")
@@ -63,7 +64,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingText: the same keys in a file and in a setting, and what is none.
+// TestRingText: a file and a setting hold keys in the same form, and other texts are refused.
 func TestRingText(t *testing.T) {
 	one, two := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, RootSize)), base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, RootSize))
 	for text, want := range map[string]string{
@@ -90,8 +91,8 @@ func TestRingText(t *testing.T) {
 	}
 }
 
-// TestWriteBreaksOff: wherever replacing a key file breaks off, the old or the new one
-// is there, whole, and nothing else is lost.
+// TestWriteBreaksOff: wherever the replacement of a key file breaks off, the old or the new
+// file is there, complete, and nothing else is lost.
 func TestWriteBreaksOff(t *testing.T) {
 	broken := errors.New("broken off")
 	for _, at := range []string{"written", "synchronised", "placed", "never"} {
@@ -130,7 +131,8 @@ func TestWriteBreaksOff(t *testing.T) {
 	}
 }
 
-// TestWriteLeavesLinks: a link belongs to whoever provides the file.
+// TestWriteLeavesLinks: a symbolic link is not replaced, because it belongs to the one who
+// provides the file.
 func TestWriteLeavesLinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	if _, err := Make(path+".real", ""); err != nil {

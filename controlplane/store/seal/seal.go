@@ -1,8 +1,7 @@
-// Package seal encrypts secrets at rest and computes the digests under which
-// unique secret values are indexed. Both keys are derived (HKDF, RFC 5869) from
-// one root key of 32 bytes, which is the one thing an operator has to keep:
-// without it the sealed part of a database is lost. A [Ring] has the root key in use,
-// and older ones that open what was sealed before.
+// Package seal encrypts secrets at rest and computes the digests under which unique secret
+// values are indexed. Both keys are derived (HKDF, RFC 5869) from one root key of 32 bytes.
+// The operator has to keep only the root key: without it, the sealed part of a database is
+// lost. A [Ring] holds the root key in use, and older ones that open what was sealed before.
 package seal
 
 import (
@@ -22,36 +21,35 @@ import (
 // RootSize is the size of a root key in bytes.
 const RootSize = 32
 
-// format is the first byte of everything sealed. It names the algorithm
-// (XChaCha20-Poly1305, whose random 24-byte nonces never need counting), so that
-// another one can follow without guessing.
+// format is the first byte of every sealed value. It names the algorithm (XChaCha20-Poly1305,
+// whose random 24-byte nonces need no counter), so that another algorithm can follow.
 const format = 1
 
-// Labels separate what is derived from the root key.
+// Labels for the values that are derived from the root key.
 const (
 	labelSeal   = "meshgate seal v1"
 	labelDigest = "meshgate digest v1"
 	labelID     = "meshgate key id v1"
 )
 
-// ErrOpen is returned for what was not sealed with this key and associated data.
+// ErrOpen is returned for a value that was not sealed with this key and associated data.
 var ErrOpen = errors.New("the sealed value was not made with this key, or was changed")
 
-// Keys seals with one key, and opens what that one or an older one has sealed. It is
-// safe for concurrent use and never printed.
+// Keys seals with one key, and opens what this key or an older one has sealed. It is safe for
+// concurrent use, and never prints its keys.
 type Keys struct {
-	// keys are those that open; the first one seals.
+	// keys can open; the first one seals.
 	keys []key
 }
 
-// key is what is derived from one root key.
+// key holds what is derived from one root key.
 type key struct {
 	id     string
 	aead   tink.AEAD
 	digest []byte
 }
 
-// New derives keys from root keys, the one that seals first.
+// New derives keys from root keys. The first root key seals.
 func New(roots ...[]byte) (*Keys, error) {
 	if len(roots) == 0 {
 		return nil, errors.New("there is no key")
@@ -90,10 +88,11 @@ func derive(root []byte) (k key, err error) {
 	return k, nil
 }
 
-// ID names the key that seals. It is derived from it and tells nothing of it.
+// ID returns an id of the key that seals. It is derived from the key and reveals nothing
+// about it.
 func (k *Keys) ID() string { return k.keys[0].id }
 
-// IDs names all keys, the one that seals first.
+// IDs returns the ids of all keys. The first is that of the key that seals.
 func (k *Keys) IDs() []string {
 	out := make([]string, len(k.keys))
 	for i := range k.keys {
@@ -102,8 +101,8 @@ func (k *Keys) IDs() []string {
 	return out
 }
 
-// Seal encrypts plain and binds it to the associated data, which is not stored
-// and must be given again to open.
+// Seal encrypts plain and binds it to the associated data. The data is not stored, and Open
+// needs it again.
 func (k *Keys) Seal(plain, associated []byte) ([]byte, error) {
 	sealed, err := k.keys[0].aead.Encrypt(plain, associated)
 	if err != nil {
@@ -123,7 +122,7 @@ func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	return nil, ErrOpen
 }
 
-// Current reports whether something was sealed with the key that seals now.
+// Current reports whether a value was sealed with the key that seals now.
 func (k *Keys) Current(sealed, associated []byte) bool {
 	_, ok := k.keys[0].open(sealed, associated)
 	return ok
@@ -137,12 +136,12 @@ func (k *key) open(sealed, associated []byte) (plain []byte, ok bool) {
 	return plain, err == nil
 }
 
-// Digest returns HMAC-SHA256 of a value under a label, in base64, by the key that
-// seals. Equal values under different labels have unrelated digests.
+// Digest returns HMAC-SHA256 of a value under a label, in base64, with the key that seals.
+// Equal values under different labels have unrelated digests.
 func (k *Keys) Digest(label, value string) string { return k.keys[0].of(label, value) }
 
-// Digests returns the digest by each key, by which a value that was indexed before a
-// rotation is found; the first one is Digest.
+// Digests returns the digest by each key; the first one is Digest. The others find values
+// that were indexed before a rotation.
 func (k *Keys) Digests(label, value string) []string {
 	out := make([]string, len(k.keys))
 	for i := range k.keys {

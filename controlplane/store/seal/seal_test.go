@@ -133,7 +133,7 @@ func TestMakeGeneratesOnce(t *testing.T) {
 	}
 }
 
-// TestLoadGeneratesNothing: a key that is made beside a database opens nothing of it.
+// TestLoadGeneratesNothing: a new key would not open the existing database.
 func TestLoadGeneratesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
@@ -201,8 +201,7 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	// Sealing is random, and fuzzing works in several processes: the one good
-	// value is fixed.
+	// Sealing is random, and fuzzing uses several processes, so the one valid value is fixed.
 	sealed, err := hex.DecodeString("01b059e898802a4a298d0a1fe79be0312b9d9dddf6168371eb785bf38886786676e434fa3c8fa7776296ba114140ba")
 	if err != nil {
 		f.Fatal(err)

@@ -28,7 +28,7 @@ func create(t testing.TB, s store.Store, name string) {
 	}
 }
 
-// copied copies the one file of a database to a place of its own.
+// copied copies the one file of a database elsewhere.
 func copied(t testing.TB, path string) string {
 	t.Helper()
 	into := filepath.Join(t.TempDir(), "meshgate.db")
@@ -50,7 +50,7 @@ func copied(t testing.TB, path string) string {
 	return into
 }
 
-// holds opens a database and looks for boxes.
+// holds opens a database and checks that it has boxes.
 func holds(t testing.TB, path string, names ...string) {
 	t.Helper()
 	s := open(t, options(t, path))
@@ -67,7 +67,7 @@ func holds(t testing.TB, path string, names ...string) {
 	}
 }
 
-// emptied waits until the log of a database is.
+// emptied waits until the log of a database is empty.
 func emptied(t testing.TB, path string) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -83,8 +83,8 @@ func emptied(t testing.TB, path string) {
 	}
 }
 
-// TestClosedFileIsComplete copies one file of a store that was closed while another
-// process was connected: SQLite empties its log only when the last connection goes.
+// TestClosedFileIsComplete copies the file of a store that was closed while another process
+// was connected: SQLite empties its log only when the last connection closes.
 func TestClosedFileIsComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	s := open(t, options(t, path))
@@ -102,8 +102,8 @@ func TestClosedFileIsComplete(t *testing.T) {
 	holds(t, copied(t, path), "a")
 }
 
-// TestLogIsEmptied copies one file of a store that runs and is at rest. A view of an
-// older state only delays that.
+// TestLogIsEmptied copies the file of a store that is open and idle. A view of an older state
+// only delays the emptying.
 func TestLogIsEmptied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	o := options(t, path)
@@ -111,7 +111,7 @@ func TestLogIsEmptied(t *testing.T) {
 	s := open(t, o)
 	if err := s.View(t.Context(), func(store.Reader) error {
 		create(t, s, "a")
-		create(t, s, "b") // its turn comes after a checkpoint that could not be made
+		create(t, s, "b") // runs after a checkpoint that failed because of the view
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestLogIsEmptied(t *testing.T) {
 	holds(t, copied(t, path), "a", "b")
 }
 
-// TestStatusClosedFileIsComplete is TestClosedFileIsComplete for the other database.
+// TestStatusClosedFileIsComplete is TestClosedFileIsComplete for the status database.
 func TestStatusClosedFileIsComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.db")
 	s, err := sqlstore.OpenStatus(t.Context(), path)
@@ -152,8 +152,8 @@ func TestStatusClosedFileIsComplete(t *testing.T) {
 	}
 }
 
-// TestHalfADatabase: a database and its log that were torn apart are refused, and
-// both are left as they are.
+// TestHalfADatabase: a database that was separated from its log is refused, and both files
+// are left as they are.
 func TestHalfADatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	o := options(t, path)
@@ -182,7 +182,8 @@ func TestHalfADatabase(t *testing.T) {
 	}
 }
 
-// TestSnapshot takes one of a store at work: what was acknowledged before is in it.
+// TestSnapshot makes a snapshot of a busy store. It holds everything that was acknowledged
+// before.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")

@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TestBeginComesBeforeTheFirstSweep: a clock that learns of the last process what the
-// time is keeps a row that would have ended by what it said before.
+// TestBeginComesBeforeTheFirstSweep: a clock that learns the time from the last process keeps
+// a row that its own time would have ended.
 func TestBeginComesBeforeTheFirstSweep(t *testing.T) {
 	t.Parallel()
 	const born = 1_700_000_000_000
@@ -62,7 +62,7 @@ func TestBeginComesBeforeTheFirstSweep(t *testing.T) {
 	}
 }
 
-// TestBeginFails: a store whose beginning fails leaves nothing open.
+// TestBeginFails: if Begin fails, the store leaves nothing open.
 func TestBeginFails(t *testing.T) {
 	t.Parallel()
 	o := Options{Path: filepath.Join(t.TempDir(), "meshgate.db"), Kinds: []*model.Kind{mortals}, Log: slog.New(slog.DiscardHandler)}
@@ -80,9 +80,8 @@ func TestBeginFails(t *testing.T) {
 	}
 }
 
-// TestBeginIsWrittenBeforeTheFirstSweep: what the beginning of a process writes is there
-// when the first row has gone. While the disk does not take it the store is open, and keeps
-// what has ended.
+// TestBeginIsWrittenBeforeTheFirstSweep: what Begin writes is there before the first row is
+// removed. While the disk does not take it, the store is open and keeps rows that have ended.
 func TestBeginIsWrittenBeforeTheFirstSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +127,7 @@ func TestBeginIsWrittenBeforeTheFirstSweep(t *testing.T) {
 			t.Error(err)
 		}
 		full.Store(false)
-		if n := rows(); n != 1 { // the one that ends is gone, and the one that was written is there
+		if n := rows(); n != 1 { // the ended row is removed, and the written one is there
 			t.Errorf("%d rows when the disk takes writes", n)
 		}
 		if err := s.View(t.Context(), func(r store.Reader) error {

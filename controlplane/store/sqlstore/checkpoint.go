@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// SQLite moves commits from the log into the database file when the log is long, and
-// when the last connection goes. Until then the file alone is an old database, or an
-// empty one, for whoever copies it. And readers that overlap without end keep the log
-// from ever beginning anew. So the writer empties the log itself: some time after a
-// commit, and at its end.
+// SQLite moves commits from the log into the database file when the log is long, and when the
+// last connection closes. Until then, a copy of the file alone is an old or even an empty
+// database. Overlapping readers can also keep the log from ever being reset. So the writer
+// itself empties the log: some time after a commit, and at its end.
 const (
-	// checkpointAfter is how long a commit may stand in the log alone.
+	// checkpointAfter is how long a commit may be in the log alone.
 	checkpointAfter = 30 * time.Second
-	// checkpointWait bounds how long the writer waits for views of older states. New
-	// views do not delay it: they see the newest state, which needs no log then.
+	// checkpointWait bounds how long the writer waits for views of older states. New views do
+	// not prolong the wait: they see the newest state, which does not need the log then.
 	checkpointWait = 100 * time.Millisecond
 	// busyTimeout bounds every other wait for a lock of another process.
 	busyTimeout = 10 * time.Second
 )
 
-// checkpoints is the timer of a writer.
+// checkpoints holds the timer of a writer.
 type checkpoints struct {
 	after time.Duration
 	timer *time.Timer // nil while the log is known to be empty
-	// failing says that the last one failed, which is logged once.
+	// failing is set while checkpoints fail, so that only the first failure is logged.
 	failing bool
 }
 
-// due says that the log holds something.
+// due starts the timer, because the log may not be empty.
 func (c *checkpoints) due() {
 	if c.timer == nil {
 		c.timer = time.NewTimer(c.after)
@@ -50,8 +49,8 @@ func (c *checkpoints) stop() {
 	}
 }
 
-// checkpoint writes the log into the database file and empties it. It reports false
-// if somebody reads an older state and has to be waited for.
+// checkpoint writes the log into the database file and empties it. It returns false if it has
+// to wait for a reader of an older state.
 func (s *session) checkpoint() (done bool, err error) {
 	if err := s.control(waiting(checkpointWait)); err != nil {
 		return false, err
@@ -65,8 +64,8 @@ func waiting(d time.Duration) string {
 	return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds())
 }
 
-// empty is a step of the writer between two transactions. What could not be done is
-// tried again after the same time.
+// empty is a step of the writer between two transactions. If it cannot empty the log, it
+// tries again after the same time.
 func (w *writer) empty() {
 	w.checkpoints.stop()
 	done, err := w.session.checkpoint()
@@ -79,11 +78,11 @@ func (w *writer) empty() {
 	}
 }
 
-// leave empties the log at the end of the store, so that the database file is
-// complete without it.
+// leave empties the log at the end of the store, so that the database file is complete
+// without it.
 func (w *writer) leave() {
 	if w.lost {
-		return // nobody knows what the session would write
+		return // the outcome of the last commit is unknown, so the session must not write
 	}
 	done, err := w.session.checkpoint()
 	if err != nil || !done {

@@ -1,7 +1,7 @@
 package sqlstore
 
-// SealedBy returns options of a store that seals so many rows anew in one transaction:
-// few rows are several pages then.
+// SealedBy returns options of a store that seals only this many rows anew in one transaction,
+// so that few rows make several pages.
 func (o Options) SealedBy(rows int) Options {
 	o.page = rows
 	return o

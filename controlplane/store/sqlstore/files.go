@@ -11,12 +11,12 @@ import (
 	"github.com/meshgate/meshgate/xds/durable"
 )
 
-// maxLinks is how many links in a row lead to a file at most, as Linux has it.
+// maxLinks is the number of links that may be followed in a row, as in Linux.
 const maxLinks = 40
 
-// real is the path of the file that a path leads to, which need not exist yet. SQLite puts
-// the log beside that file and not beside a link to it, and two links to one file must not
-// have a lock each.
+// real returns the path of the file that a path leads to. The file need not exist. SQLite
+// puts the log beside the file and not beside a link to it, and two links to one file must
+// not have a lock each.
 func real(path string) (string, error) {
 	for range maxLinks {
 		whole, err := filepath.EvalSymlinks(path)
@@ -32,7 +32,7 @@ func real(path string) (string, error) {
 		}
 		path = filepath.Join(dir, filepath.Base(path))
 		to, err := os.Readlink(path)
-		if err != nil { // nothing is there
+		if err != nil { // nothing exists there
 			return filepath.Abs(path)
 		}
 		if path = to; !filepath.IsAbs(to) {
@@ -42,8 +42,8 @@ func real(path string) (string, error) {
 	return "", fmt.Errorf("%s: too many links", path)
 }
 
-// resolved is real, or the path itself where that cannot be found out: whoever opens it
-// will hear why.
+// resolved returns the result of real, or the path itself if real fails: opening the path
+// will report the error.
 func resolved(path string) string {
 	if to, err := real(path); err == nil {
 		return to
@@ -51,8 +51,8 @@ func resolved(path string) string {
 	return path
 }
 
-// Present reports whether there is a database at a path, or a part of one: its file
-// or its log holds something.
+// Present reports whether there is a database at a path, or a part of one: its file or its
+// log is not empty.
 func Present(path string) (bool, error) {
 	path = resolved(path)
 	file, err := size(path)
@@ -63,8 +63,8 @@ func Present(path string) (bool, error) {
 	return file > 0 || log > 0, err
 }
 
-// Whole returns an error unless the file of a database holds everything by itself:
-// whoever moves it without its log would lose what stands there alone.
+// Whole returns an error unless the file of a database is complete without its log. If such a
+// file is moved without the log, commits that are only in the log are lost.
 func Whole(path string) error {
 	path = resolved(path)
 	log, err := size(path + "-wal")
@@ -74,7 +74,7 @@ func Whole(path string) error {
 	return err
 }
 
-// size is that of a file, 0 if there is none.
+// size returns the size of a file, 0 if it does not exist.
 func size(path string) (int64, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -86,10 +86,10 @@ func size(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// lockFile claims a database for this process, because the feed knows only of commits
-// made here, and then creates its file if need be, for its owner only.
+// lockFile claims a database for this process, because the feed knows only the commits of
+// this process. It then creates the file, readable only for its owner, if it does not exist.
 func lockFile(path string) (*os.File, error) {
-	// SQLite has locks of its own on the database file, hence another one.
+	// SQLite has its own locks on the database file, so this lock is on another file.
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the path is the operator's
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func lockFile(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// create creates the file of a database that does not exist. SQLite would throw a log
-// away that stands beside an empty file.
+// create creates the file of a new database. It creates none beside a log, because SQLite
+// deletes a log beside an empty file.
 func create(path string) error {
 	file, err := size(path)
 	if err != nil {
@@ -124,8 +124,8 @@ func create(path string) error {
 	return errors.Join(db.Close(), durable.SyncDir(filepath.Dir(path)))
 }
 
-// withoutLog reports whether a file exists whose contents may have been left behind
-// in its log, as happens to who copies only one of both.
+// withoutLog reports whether a file exists whose latest commits may be in a log that is
+// missing. This happens if only one of the two files is copied.
 func withoutLog(path string) (bool, error) {
 	file, err := size(path)
 	if err != nil {

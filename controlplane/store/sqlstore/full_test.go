@@ -17,10 +17,10 @@ type note struct{ Text string }
 
 var notes = &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(note) }}
 
-// whispers are notes of which nobody hears.
+// whispers are notes that are not announced.
 var whispers = &model.Kind{Name: "whisper", Class: model.Credential, Announce: model.AnnounceNone, New: func() any { return new(note) }}
 
-// openNotes opens a store for tests that reach into it.
+// openNotes opens a store for tests that access its internals.
 func openNotes(t *testing.T) *sqlite {
 	t.Helper()
 	return openNotesAt(t, filepath.Join(t.TempDir(), "meshgate.db"))
@@ -62,8 +62,8 @@ func write(t *testing.T, s store.Store, name string, size int) error {
 	return err
 }
 
-// limit sets the size of the database from inside a transaction, where the
-// session is the caller's.
+// limit sets the size of the database from inside a transaction, where the caller owns the
+// session.
 func (s *sqlite) limit(t *testing.T, pages int) {
 	t.Helper()
 	if _, err := s.Update(t.Context(), model.Config, func(store.Tx) error {
@@ -73,14 +73,14 @@ func (s *sqlite) limit(t *testing.T, pages int) {
 	}
 }
 
-// TestFull: a database that cannot grow fails whole commits, and works again
-// as soon as it can.
+// TestFull: if the database cannot grow, whole commits fail. The store works again as soon as
+// the database can grow.
 func TestFull(t *testing.T) {
 	s := openNotes(t)
 	if err := write(t, s, "before", 10); err != nil {
 		t.Fatal(err)
 	}
-	s.limit(t, 1) // SQLite raises it to the present size
+	s.limit(t, 1) // SQLite raises the limit to the present size
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -102,8 +102,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestIgnoredFailure: a function that ignores a failing store does not get to
-// commit what was half written.
+// TestIgnoredFailure: a function that ignores a failure of the store cannot commit what is
+// half written.
 func TestIgnoredFailure(t *testing.T) {
 	s := openNotes(t)
 	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {

@@ -5,14 +5,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// readRevision returns the newest revision of the state a session sees.
+// readRevision returns the newest revision of the state that a session sees.
 func readRevision(s *session) (uint64, error) {
 	var rev int64
 	_, err := s.row(`SELECT value FROM meta WHERE name = 'revision'`, nil, &rev)
 	return uint64(rev), err //nolint:gosec // written from uint64
 }
 
-// readHistory returns the kept commits above a revision, oldest first.
+// readHistory returns the stored commits above a revision, oldest first.
 func readHistory(s *session, after uint64) ([][]store.Event, error) {
 	var commits [][]store.Event
 	var rev int64
@@ -31,7 +31,7 @@ func readHistory(s *session, after uint64) ([][]store.Event, error) {
 	return commits, err
 }
 
-// writeHistory stores commits, drops what is no longer kept and sets the revision.
+// writeHistory stores commits, drops those that are no longer kept, and sets the revision.
 func writeHistory(s *session, commits [][]store.Event, floor, revision uint64) error {
 	for _, events := range commits {
 		for i, e := range events {

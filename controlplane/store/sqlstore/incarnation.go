@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// incarnate gives a database the number by which it is told from every other one
-// with the same past: a new one if it has none, or comes from a backup.
+// incarnate gives a database an id that distinguishes it from all others with the same past.
+// It makes a new id if there is none, or if the database comes from a backup.
 func incarnate(s *session, restored bool) error {
 	var have string
 	found, err := s.row(`SELECT value FROM meta WHERE name = 'incarnation'`, nil, &have)
@@ -22,17 +22,17 @@ func incarnate(s *session, restored bool) error {
 	return err
 }
 
-// About is what a database says of itself.
+// About describes a database.
 type About struct {
-	// Incarnation tells stores with the same past apart; see [Options.Restored]. It is
-	// empty if no version that knows of incarnations has opened the database.
+	// Incarnation distinguishes stores with the same past; see [Options.Restored]. It is
+	// empty if only versions without incarnations have opened the database.
 	Incarnation string
 	// Revision is the newest one.
 	Revision uint64
 }
 
-// Describe reads what a database says of itself, while another process may have it
-// open. The path must be of a store, not of a status store.
+// Describe reads the description of a database. Another process may have the database open.
+// The path must be that of a store, not of a status store.
 func Describe(ctx context.Context, path string) (About, error) {
 	var a About
 	err := beside(ctx, path, func(s *session) error {
@@ -46,8 +46,8 @@ func Describe(ctx context.Context, path string) (About, error) {
 	return a, err
 }
 
-// VerifyKey returns [ErrKey] if a database was written with a key that the sealer lacks, while another
-// process may have it open.
+// VerifyKey returns [ErrKey] if a database was written with a key that the sealer lacks.
+// Another process may have the database open.
 func VerifyKey(ctx context.Context, path string, sealer Sealer) error {
 	return beside(ctx, path, func(s *session) error {
 		_, err := checks(s, sealer)
@@ -55,9 +55,9 @@ func VerifyKey(ctx context.Context, path string, sealer Sealer) error {
 	})
 }
 
-// Snapshot writes the state of a database of either kind into an empty file, while
-// another process may read and write it: every commit that was acknowledged before is
-// in it.
+// Snapshot writes the state of a database of either kind into an empty file. Another process
+// may read and write the database meanwhile. The file holds every commit that was
+// acknowledged before the call.
 func Snapshot(ctx context.Context, path, into string) error {
 	abs, err := filepath.Abs(into)
 	if err != nil {
@@ -69,8 +69,8 @@ func Snapshot(ctx context.Context, path, into string) error {
 	})
 }
 
-// beside runs fn on a connection that takes no lock of the store, and creates nothing
-// where there is no database.
+// beside runs fn on a connection that does not take the lock of the store, and that does not
+// create a missing database.
 func beside(ctx context.Context, path string, fn func(*session) error) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {

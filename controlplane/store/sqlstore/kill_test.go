@@ -19,14 +19,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// childPath names the database that a re-executed test binary writes to until
-// it is killed.
+// childPath names the database that a re-executed test binary writes until it is killed.
 const childPath = "SQLSTORE_TEST_CHILD"
 
-// pairs is how many resources each transaction of the child writes.
+// pairs is the number of resources that each transaction of the child writes.
 const pairs = 3
 
-// child acknowledges each commit by a line with its name.
+// child writes, and prints the name of each commit that is acknowledged.
 func child(path string) int {
 	k, err := seal.New(make([]byte, seal.RootSize))
 	if err != nil {
@@ -70,8 +69,8 @@ func child(path string) int {
 	return 2
 }
 
-// TestKill: whatever was acknowledged before kill -9 is there, and nothing is
-// there by half.
+// TestKill: everything that was acknowledged before kill -9 is there, and nothing is there
+// only in part.
 func TestKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -128,7 +127,7 @@ func TestKill(t *testing.T) {
 			}
 			last[writer] = max(last[writer], i)
 		}
-		for writer, i := range last { // what was in flight is whole or absent
+		for writer, i := range last { // a commit in flight is complete or absent
 			if err := check(r, fmt.Sprintf("%s-%d", writer, i+1), 0); err != nil {
 				return err
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestLinksToOneFileHaveOneLock: a database is one process's, by whatever links it is
-// reached, and before there is a file, too.
+// TestLinksToOneFileHaveOneLock: only one process can use a database, whichever links lead to
+// it. This holds before the file exists, too.
 func TestLinksToOneFileHaveOneLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestLinksToOneFileHaveOneLock(t *testing.T) {
 			s, err := Open(t.Context(), Options{Path: filepath.Join(dir, second), Kinds: []*model.Kind{mortals}})
 			if err == nil {
 				t.Errorf("%s is opened while %s is open", second, first)
-				_ = s.Close() // it should not be there
+				_ = s.Close() // it should not be open
 			}
 		}
 		if err := held.Close(); err != nil {
@@ -58,7 +58,7 @@ func TestLinksToOneFileHaveOneLock(t *testing.T) {
 	}
 }
 
-// TestLinksToOneStatus: so it is with the second database.
+// TestLinksToOneStatus is the same test for the status database.
 func TestLinksToOneStatus(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestLinksToOneStatus(t *testing.T) {
 	}
 }
 
-// TestLinkInACircle: what leads nowhere is refused.
+// TestLinkInACircle: a link that leads to itself is refused.
 func TestLinkInACircle(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")

@@ -9,30 +9,31 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// A COMMIT can report an error and have taken effect: its last frame was written, and
-// something behind it failed. Whoever is then told that nothing was changed does not
-// publish a revocation that has taken place. So the writer answers nobody before it
-// has read what is in the database.
+// A COMMIT can report an error although it has taken effect: its last frame was written, and
+// something after that failed. A caller that is told that nothing was changed does not
+// publish a revocation that has taken place. So the writer answers nobody before it has read
+// what is in the database.
 //
-// The number of the commit in the row 'commit' tells it, which every transaction that
-// writes sets to one that was never used: this process holds the lock of the file, so
-// nobody else writes there. A revision would not do, for not every commit takes one.
+// The row 'commit' holds the number of the newest commit. Every transaction that writes sets
+// it to a number that was never used. Nobody else writes the row, because this process holds
+// the lock of the file. The revision would not be enough, because not every commit takes one.
 //
-// SQLite may have written a commit that nobody can read, as when fsync fails; it was
-// not made, and the next one overwrites it. If the process dies before, the next
-// process finds it made, and publishes it like everything that it finds at its start.
+// SQLite may have written a commit that nobody can read, as when fsync fails. Such a commit
+// has not taken effect, and the next one overwrites it. If the process dies before that, the
+// next process finds it in effect, and publishes it like everything that it finds at its
+// start.
 
-// How long the writer waits between two looks at a database that cannot be read.
-// No event says that a disk is back.
+// The shortest and the longest wait between two looks at a database that cannot be read. The
+// system does not report that a disk is back.
 const (
 	firstLook = 50 * time.Millisecond
 	lastLook  = 5 * time.Second
 )
 
-// doubt says whether the outcome of a commit is unknown.
+// doubt holds whether the outcome of a commit is unknown.
 type doubt struct {
 	unknown atomic.Bool
-	// ending is closed when nobody waits any more for an outcome that is not known.
+	// ending is closed when nobody waits for an unknown outcome any more.
 	ending chan struct{}
 	once   sync.Once
 }
@@ -48,23 +49,24 @@ func (s *sqlite) Undecided() string {
 // GiveUp implements [store.Undecided].
 func (s *sqlite) GiveUp() { s.writer.doubt.once.Do(func() { close(s.writer.doubt.ending) }) }
 
-// readNumber returns the number of the newest commit, 0 if none has one.
+// readNumber returns the number of the newest commit, 0 if there is none.
 func readNumber(s *session) (uint64, error) {
 	var n int64
 	_, err := s.row(`SELECT value FROM meta WHERE name = 'commit'`, nil, &n)
 	return uint64(n), err //nolint:gosec // written from uint64
 }
 
-// number gives the transaction a number that no other one has, whatever becomes of it.
+// number gives the transaction a number that was never used, even by a transaction that
+// failed.
 func (b *transaction) number() error {
 	b.tried++
 	_, err := b.session.exec(`INSERT INTO meta (name, value) VALUES ('commit', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, b.tried)
 	return err
 }
 
-// settle returns when it is known whether a COMMIT that failed took effect, and nil if
-// it did. When the store ends before that, the error is [store.ErrUndecided], and the
-// writer has to end: it does not know what it would build upon.
+// settle waits until it is known whether a COMMIT that reported an error took effect. It
+// returns nil if it did. If the store ends before that, it returns [store.ErrUndecided], and
+// the writer has to end, because it does not know the state of the database.
 func (b *transaction) settle(failed error) error {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		made, err := b.made()
@@ -83,7 +85,7 @@ func (b *transaction) settle(failed error) error {
 	}
 }
 
-// pause waits before the database is looked at again; false if it is not.
+// pause waits before the next look at the database. It returns false if the store ends.
 func (w *writer) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -96,7 +98,7 @@ func (w *writer) pause(d time.Duration) bool {
 	return false
 }
 
-// decided ends the doubt.
+// decided ends the doubt, and returns the error of the commit unless it took effect.
 func (b *transaction) decided(made bool, failed error) error {
 	if b.doubt.unknown.Swap(false) || made {
 		b.log.Warn("it is known what became of a commit that reported an error", "took_effect", made, "error", failed)
@@ -108,11 +110,11 @@ func (b *transaction) decided(made bool, failed error) error {
 	return failed
 }
 
-// made reads whether the transaction was committed, after ending it if it was not. It
-// fails if that cannot be told.
+// made ends the transaction if SQLite has not ended it, and reads whether it was committed.
+// It fails if this cannot be read.
 func (b *transaction) made() (bool, error) {
-	_ = b.session.control("ROLLBACK") // of what SQLite has not ended itself
-	// This fails while there is a transaction, and sees the newest state otherwise.
+	_ = b.session.control("ROLLBACK") // SQLite may have ended the transaction already
+	// BEGIN fails while a transaction is open. Otherwise it sees the newest state.
 	if err := b.session.control("BEGIN"); err != nil {
 		return false, err
 	}

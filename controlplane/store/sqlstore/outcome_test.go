@@ -21,22 +21,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// patience bounds what the tests wait for.
+// patience bounds all waits of the tests.
 const patience = 3 * time.Second
 
 var errDisk = errors.New("disk I/O error")
 
-// disk is the writer's connection on a disk that fails.
+// disk is the writer's connection to a disk that fails.
 type disk struct {
 	connection
-	// commits counts the next COMMITs that report an error; made says that they take
+	// commits is the number of further COMMITs that report an error; made makes them take
 	// effect nevertheless.
 	commits atomic.Int32
 	made    atomic.Bool
-	// away lets everything fail that begins; leaves says that this starts with the
-	// failing COMMIT.
+	// away makes every statement fail that begins a transaction. leaves makes the disk go
+	// away with the failing COMMIT.
 	away, leaves atomic.Bool
-	// asked and began have room for one who looked, while it was away and since.
+	// asked and began each hold one signal that the writer has looked: while the disk was
+	// away, and since it is back.
 	asked, began chan struct{}
 }
 
@@ -68,12 +69,12 @@ func notice(ch chan struct{}) {
 	}
 }
 
-// badDisk puts a store on a disk of which the next COMMIT reports an error.
+// badDisk puts a store on a disk whose next COMMIT reports an error.
 func badDisk(t *testing.T, s *sqlite, made bool) *disk {
 	t.Helper()
 	d := &disk{asked: make(chan struct{}, 1), began: make(chan struct{}, 1)}
 	d.made.Store(made)
-	// From inside a transaction, where the session is the caller's.
+	// Inside a transaction, the caller owns the session.
 	if _, err := s.Update(t.Context(), model.Config, func(store.Tx) error {
 		d.connection = s.writer.session.conn
 		s.writer.session.conn = d
@@ -107,7 +108,7 @@ func fed(t *testing.T, s store.Store, upTo uint64) (names []string) {
 	return names
 }
 
-// look waits for one who looked in vain.
+// look waits until the writer has looked in vain.
 func (d *disk) look(t *testing.T) {
 	t.Helper()
 	select {
@@ -117,7 +118,7 @@ func (d *disk) look(t *testing.T) {
 	}
 }
 
-// outcomeOf waits for a write that goes on elsewhere.
+// outcomeOf waits for the result of a write in another goroutine.
 func outcomeOf(t *testing.T, ended <-chan error) error {
 	t.Helper()
 	select {
@@ -129,7 +130,7 @@ func outcomeOf(t *testing.T, ended <-chan error) error {
 	}
 }
 
-// began starts a write and returns once its outcome was asked for in vain.
+// began starts a write, and returns when the writer has looked for its outcome in vain.
 func began(t *testing.T, s *sqlite, d *disk, name string) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -144,8 +145,8 @@ func began(t *testing.T, s *sqlite, d *disk, name string) <-chan error {
 	return ended
 }
 
-// TestCommitThatReportsAnError: what a caller hears is what has happened, not what
-// COMMIT said, also of a commit that takes no revision.
+// TestCommitThatReportsAnError: callers are told what has happened, not what COMMIT has
+// reported. This includes commits that take no revision.
 func TestCommitThatReportsAnError(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		for _, quiet := range []bool{true, false} {
@@ -185,8 +186,8 @@ func TestCommitThatReportsAnError(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcome: while it cannot be told whether a commit took effect nobody is
-// answered, whether they still wait or not, and nothing else is written.
+// TestUnknownOutcome: as long as it is unknown whether a commit took effect, nobody is
+// answered and nothing else is written. It does not matter whether the callers still wait.
 func TestUnknownOutcome(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprintf("made=%v", made), func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestUnknownOutcome(t *testing.T) {
 			}
 			next := make(chan error, 1)
 			go func() { next <- write(t, s, "b", 1) }()
-			d.look(t) // it was looked at once more
+			d.look(t) // the writer has looked again
 			if s.Undecided() == "" {
 				t.Error("the store does not say that it waits")
 			}
@@ -240,14 +241,14 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestUnknownBatch: all who were committed together are answered alike.
+// TestUnknownBatch: all transactions that are committed together get the same answer.
 func TestUnknownBatch(t *testing.T) {
 	s := openNotes(t)
 	d := badDisk(t, s, true)
 	d.leaves.Store(true)
 	first := began(t, s, d, "first")
 	var wg sync.WaitGroup
-	for i := range 8 { // they wait for the writer, and are a batch then
+	for i := range 8 { // they wait for the writer, and then form a batch
 		wg.Go(func() {
 			if err := write(t, s, fmt.Sprint(i), 1); err != nil {
 				t.Errorf("write %d: %v", i, err)
@@ -266,8 +267,8 @@ func TestUnknownBatch(t *testing.T) {
 	}
 }
 
-// TestEndWithAnUnknownOutcome: a store that is closed, or told that its process
-// ends, keeps nobody waiting, and says that it does not know.
+// TestEndWithAnUnknownOutcome: if a store is closed, or told that its process ends, nobody
+// has to wait any more, and callers are told that the outcome is unknown.
 func TestEndWithAnUnknownOutcome(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *sqlite){
 		"close": func(t *testing.T, s *sqlite) {
@@ -293,8 +294,8 @@ func TestEndWithAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestGivenUpStoreStillWrites: a process that ends writes what it has to, as long as
-// every outcome is known.
+// TestGivenUpStoreStillWrites: a process that ends can still write, as long as every outcome
+// is known.
 func TestGivenUpStoreStillWrites(t *testing.T) {
 	s := openNotes(t)
 	s.GiveUp()
@@ -308,8 +309,8 @@ func TestGivenUpStoreStillWrites(t *testing.T) {
 	}
 }
 
-// TestForeignCommit: a database that is neither as it was nor as the commit would
-// have left it is not taken for either.
+// TestForeignCommit: if the database is neither in the old state nor in the state after the
+// commit, it is taken for neither.
 func TestForeignCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	s := openNotesAt(t, path)
@@ -325,7 +326,7 @@ func TestForeignCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.away.Store(false)
-	for range 2 { // it is looked at
+	for range 2 { // the writer has looked at it
 		select {
 		case err := <-ended:
 			t.Fatalf("the answer is %v", err)
@@ -340,8 +341,8 @@ func TestForeignCommit(t *testing.T) {
 	}
 }
 
-// TestRevocationOfAnUnknownCommit: a deletion whose COMMIT reported an error is
-// published when it took effect, and abandoned only when it did not.
+// TestRevocationOfAnUnknownCommit: a deletion whose COMMIT reported an error is published if
+// it took effect, and abandoned only if it did not.
 func TestRevocationOfAnUnknownCommit(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprintf("made=%v", made), func(t *testing.T) {
@@ -367,7 +368,7 @@ func TestRevocationOfAnUnknownCommit(t *testing.T) {
 				ended <- err
 			}()
 			d.look(t)
-			goAway() // the client is gone, and what it revoked has to be known nevertheless
+			goAway() // the client is gone, but its revocation must be published nevertheless
 			d.look(t)
 			if open := revoker.Open.Load(); open != 1 || published.Load() != 0 {
 				t.Errorf("%d writes are open and %d published before the outcome is known", open, published.Load())

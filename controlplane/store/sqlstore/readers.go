@@ -7,14 +7,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/internal/feed"
 )
 
-// maxReaders bounds the views that run at the same time; more wait. Each
-// session costs the page cache of a connection.
+// maxReaders bounds the views that run at the same time; others wait. Each session costs the
+// page cache of a connection.
 const maxReaders = 8
 
-// readers is a bounded pool of read-only sessions, opened when first needed.
+// readers is a bounded pool of read-only sessions, which are opened when they are needed.
 type readers struct {
 	db *sql.DB
-	// slots counts sessions that exist; free holds those at rest.
+	// slots counts the sessions that exist; free holds the idle ones.
 	slots   chan struct{}
 	free    chan *session
 	closing <-chan struct{}
@@ -24,7 +24,7 @@ func newReaders(db *sql.DB, closing <-chan struct{}) *readers {
 	return &readers{db: db, slots: make(chan struct{}, maxReaders), free: make(chan *session, maxReaders), closing: closing}
 }
 
-// acquire returns a session; it goes back with release or drop.
+// acquire returns a session. The caller gives it back with release or drop.
 func (p *readers) acquire(ctx context.Context) (*session, error) {
 	select {
 	case <-p.closing:
@@ -52,7 +52,7 @@ func (p *readers) acquire(ctx context.Context) (*session, error) {
 
 func (p *readers) release(s *session) { p.free <- s }
 
-// drop gives up a session that may be broken.
+// drop closes a session that may be broken.
 func (p *readers) drop(s *session) {
 	_ = s.close()
 	<-p.slots

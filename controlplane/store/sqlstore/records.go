@@ -9,8 +9,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// detail is what no query looks at. It is encrypted where the resource is: what is
-// not secret to readers of the API may still be to readers of the disk.
+// detail holds the parts of a record that no query filters by. It is encrypted if the
+// resource is: what readers of the API may see can still be secret to readers of the disk.
 type detail struct {
 	Title   string         `json:"title,omitempty"`
 	Members []store.Member `json:"members,omitempty"`
@@ -19,7 +19,7 @@ type detail struct {
 	Count   int            `json:"count,omitempty"`
 }
 
-// recordPlace binds an encrypted detail to its record.
+// recordPlace returns the associated data that binds an encrypted detail to its record.
 func recordPlace(number uint64) []byte { return []byte("change " + strconv.FormatUint(number, 10)) }
 
 // Kept implements engine.Records.
@@ -45,8 +45,8 @@ func (t *rows) Keep(r store.ChangeRecord) error {
 	return err
 }
 
-// lastPlace is the place of the newest record of a budget, firstPlace that of the
-// oldest one behind a number; null where there is none. Places of a budget have no gaps.
+// lastPlace is the place of the newest record of a budget, firstPlace that of the oldest one
+// after a number; null if there is none. The places of a budget have no gaps.
 const (
 	lastPlace  = `(SELECT place FROM changes INDEXED BY changes_budget WHERE budget = ? ORDER BY number DESC LIMIT 1)`
 	firstPlace = `(SELECT place FROM changes INDEXED BY changes_budget WHERE budget = ? AND number > `
@@ -71,7 +71,7 @@ func (t *rows) Eldest(b store.Budget, n int) (list []store.ChangeRecord, _ error
 	return list, err
 }
 
-// sinceNames are the rows of meta in which it stands since when all of a budget is there.
+// sinceNames are the meta rows that hold the revision since which a budget is complete.
 var sinceNames = map[store.Budget]string{
 	store.OfOperators: "changes_since", store.OfProxies: "changes_since_proxies", store.OfTokens: "changes_since_tokens",
 }
@@ -92,11 +92,11 @@ func (t *rows) Since(b store.Budget) (uint64, error) {
 	return uint64(n), err //nolint:gosec // written from uint64
 }
 
-// lastBefore is the number of the last record before a revision: numbers and revisions
-// ascend together.
+// lastBefore is the number of the last record before a revision. Numbers and revisions ascend
+// together.
 const lastBefore = `coalesce((SELECT number FROM changes WHERE previous < ? ORDER BY previous DESC, number DESC LIMIT 1), 0)`
 
-// selected returns FROM and WHERE of a query, wherever its pages start.
+// selected returns FROM and WHERE of a query, without the start of its page.
 func selected(q store.RecordQuery) (from string, args []any) {
 	from = ` FROM changes WHERE 1`
 	demand := func(text string, values ...any) {
@@ -161,8 +161,9 @@ func (t *rows) Select(q store.RecordQuery) (list []store.ChangeRecord, _ error) 
 	return list, err
 }
 
-// open fills in the stored detail of a record, if it can be read: one record must not
-// keep anybody from the others, and who changed what and when stands beside the detail.
+// open fills in the stored detail of a record. If the detail cannot be read, the record is
+// marked and still returned: it must not block the others, and who changed what and when does
+// not depend on the detail.
 func (c *codec) open(r *store.ChangeRecord, raw []byte) {
 	var err error
 	if r.Sealed {
@@ -179,8 +180,8 @@ func (c *codec) open(r *store.ChangeRecord, raw []byte) {
 	r.Title, r.Members, r.More, r.Cause, r.Count = d.Title, d.Members, d.More, d.Cause, d.Count
 }
 
-// Tally implements engine.Records. Places have no gaps, so that what is not filtered
-// needs no counting.
+// Tally implements engine.Records. Places have no gaps, so an unfiltered query needs no
+// counting.
 func (t *rows) Tally(q store.RecordQuery) (n int, err error) {
 	if (q == store.RecordQuery{Since: q.Since, Oldest: q.Oldest, After: q.After, Limit: q.Limit, Fleeting: q.Fleeting}) {
 		var since uint64

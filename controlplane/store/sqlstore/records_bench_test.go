@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// BenchmarkRecords measures pages of 100 records, and their counts, where as many are
-// kept as can be; and a write that is recorded, beside one that is not.
+// BenchmarkRecords measures pages of 100 records, and their counts, with as many records as
+// can be kept. It also compares a recorded write with one that is not.
 func BenchmarkRecords(b *testing.B) {
 	s := open(b, options(b, filepath.Join(b.TempDir(), "bench.db")))
 	for n := range 100 {

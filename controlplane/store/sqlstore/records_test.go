@@ -40,7 +40,7 @@ func TestPast(t *testing.T) {
 	})
 }
 
-// recordOf is a record about a kind.
+// recordOf returns a record about a resource of a kind.
 func recordOf(k *model.Kind, value string) store.ChangeRecord {
 	return store.ChangeRecord{
 		Actor: model.System("test"), Op: store.Updated, Key: model.Key{Kind: k.Name, Scope: "s", Name: "n"}, Sealed: k.Sealed,
@@ -71,7 +71,7 @@ func listed(t testing.TB, s store.Store) (list []store.ChangeRecord) {
 	return list
 }
 
-// TestSealedRecords: what is encrypted in a resource is encrypted in its records.
+// TestSealedRecords: values that are encrypted in a resource are encrypted in its records.
 func TestSealedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	s := open(t, options(t, path))
@@ -98,7 +98,7 @@ func TestSealedRecords(t *testing.T) {
 	}
 }
 
-// previous makes a database as the first n versions of the schema have it.
+// previous makes a database with the first n versions of the schema.
 func previous(t *testing.T, n int, statements ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "meshgate.db")
@@ -129,7 +129,7 @@ func previous(t *testing.T, n int, statements ...string) (path string) {
 	return path
 }
 
-// sinceOf is since when all records are there that a query can select.
+// sinceOf returns the revision since which all records of a query exist.
 func sinceOf(t *testing.T, s store.Store, q store.RecordQuery) (since uint64) {
 	t.Helper()
 	if err := s.View(t.Context(), func(r store.Reader) (err error) {
@@ -141,8 +141,8 @@ func sinceOf(t *testing.T, s store.Store, q store.RecordQuery) (since uint64) {
 	return since
 }
 
-// TestPreviousVersion opens a database that was made before there were records: it is
-// brought up to date, and says since when there are some.
+// TestPreviousVersion opens a database from before there were records. It is upgraded, and
+// tells since when records exist.
 func TestPreviousVersion(t *testing.T) {
 	s := open(t, options(t, previous(t, 1,
 		`UPDATE meta SET value = 7 WHERE name = 'revision'`,
@@ -168,8 +168,8 @@ func TestPreviousVersion(t *testing.T) {
 	}
 }
 
-// TestRecordsOfOneBudget opens a database in which records of proxies and of operators
-// shared one: each comes into its own, and what is too much of proxies goes from there.
+// TestRecordsOfOneBudget opens a database in which records of proxies and of operators shared
+// one budget. Each record gets its own budget, and surplus ones of proxies are dropped.
 func TestRecordsOfOneBudget(t *testing.T) {
 	var rows []string
 	for i, by := range [][3]string{
@@ -180,7 +180,7 @@ func TestRecordsOfOneBudget(t *testing.T) {
 			n, n-1, n, time.Now().UnixMicro(), by[0], by[1], by[2]))
 	}
 	o := options(t, previous(t, 2, append(rows, `UPDATE meta SET value = 15 WHERE name = 'revision'`, `UPDATE meta SET value = 10 WHERE name = 'changes_since'`)...))
-	o.Retention.Rows = 20 // so two of proxies
+	o.Retention.Rows = 20 // this leaves two for proxies
 	s := open(t, o)
 	record(t, s, recordOf(storetest.Box, "x"))
 	var got []string
@@ -207,8 +207,8 @@ func TestRecordsOfOneBudget(t *testing.T) {
 	}
 }
 
-// TestRecordsOfTokensOfBefore opens a database in which what tokens left shared the room
-// of operators: it comes into its own, what proxies did stays, and nothing is lost.
+// TestRecordsOfTokensOfBefore opens a database in which records of tokens shared the budget
+// of operators. They get their own budget, records of proxies stay, and nothing is lost.
 func TestRecordsOfTokensOfBefore(t *testing.T) {
 	var rows []string
 	for i, of := range []struct {
@@ -254,7 +254,7 @@ func TestRecordsOfTokensOfBefore(t *testing.T) {
 	}
 }
 
-// TestSnapshotHasRecords: a backup carries them.
+// TestSnapshotHasRecords: a backup contains the records.
 func TestSnapshotHasRecords(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, filepath.Join(dir, "meshgate.db"))

@@ -11,63 +11,63 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
 )
 
-// Resealer is implemented by stores whose secrets are encrypted. A rotation of the key
-// has two halves, each of which may be broken off at any point and is then made up
-// for: Adopt, and Reseal. Whoever opens the store between them needs all keys.
+// Resealer is implemented by stores whose secrets are encrypted. A rotation of the key has
+// two parts, Adopt and Reseal. Each may be interrupted at any point and is then completed
+// later. To open the store in between, all keys are needed.
 type Resealer interface {
-	// Adopt has everything sealed by another sealer from now on, which must open what
-	// the present one has sealed. A start with that sealer does the same.
+	// Adopt seals everything with another sealer from now on. That sealer must be able to
+	// open what the present one has sealed. A start with that sealer has the same effect.
 	Adopt(ctx context.Context, s Sealer) error
-	// Reseal seals anew what older keys have sealed, in transactions of a few rows, and
-	// calls progress, if not nil, after each of them. It returns when nothing is left,
-	// or what is left cannot be read.
+	// Reseal seals anew what older keys have sealed, in transactions of a few rows. It calls
+	// progress, unless nil, after each of them. It returns when no row is left, or when the
+	// rest cannot be read.
 	Reseal(ctx context.Context, progress func(Resealing)) (Resealing, error)
-	// Resealing says how far that is.
+	// Resealing returns how far resealing is.
 	Resealing(ctx context.Context) (Resealing, error)
 }
 
-// Resealing is how far the change to another key is.
+// Resealing says how far the change to another key is.
 type Resealing struct {
-	// Done: nothing is left under an older key.
+	// Done is set when no row needs an older key.
 	Done bool
-	// Left is how many rows are still to be looked at, Unreadable how many were and
-	// could not be sealed anew: they keep the older keys from being dropped.
+	// Left is the number of rows that are still to be looked at. Unreadable is the number of
+	// rows that could not be sealed anew; older keys cannot be dropped because of them.
 	Left, Unreadable int
 }
 
-// sealing is the sealer in use. mixed: rows of older keys may be left.
+// sealing is the sealer in use. mixed is set while rows sealed with older keys may exist.
 type sealing struct {
 	Sealer
 	mixed bool
 }
 
-// Names of meta rows. While rows of several keys may be there, there is a check for
-// each of them, so that nobody opens the database with only a part of its keys.
+// Names of meta rows. While rows of several keys may exist, there is a check for each key, so
+// that nobody opens the database with only some of its keys.
 const (
 	metaCheck  = "key_check"
 	metaReseal = "reseal"
 )
 
-// resealPage is how many rows are sealed anew in one transaction; see [Options.page].
+// resealPage is the number of rows that one transaction seals anew; see [Options.page].
 const resealPage = 100
 
-// cursor is how far a change to the key To has come; stored as JSON. Resources come
-// first, then the records of changes.
+// cursor says how far the change to the key To is; stored as JSON. Resources come first, then
+// change records.
 type cursor struct {
 	To         string `json:"to"`
 	Last       int64  `json:"last"`
 	Unreadable int    `json:"unreadable,omitempty"`
-	// Complete: there were no further resources. Those that came since are sealed by To.
+	// Complete is set when all resources were looked at. Later ones are sealed with To.
 	Complete bool `json:"complete,omitempty"`
-	// LastChange and ChangesComplete are the same for records of changes.
+	// LastChange and ChangesComplete do the same for change records.
 	LastChange      int64 `json:"last_change,omitempty"`
 	ChangesComplete bool  `json:"changes_complete,omitempty"`
 }
 
-// complete: every row was looked at.
+// complete reports whether every row was looked at.
 func (c *cursor) complete() bool { return c.Complete && c.ChangesComplete }
 
-// checks reads what proves keys, by name. The sealer must open each.
+// checks reads the checks of the keys, by name. The sealer must be able to open each.
 func checks(s *session, sealer Sealer) (sealed map[string][]byte, err error) {
 	sealed = map[string][]byte{}
 	var name string
@@ -90,8 +90,8 @@ func checks(s *session, sealer Sealer) (sealed map[string][]byte, err error) {
 	return sealed, nil
 }
 
-// checkKey fails if the sealer lacks a key that the database was written with, and
-// makes its first key the one that seals.
+// checkKey fails if the sealer lacks a key that the database was written with. It adopts the
+// sealer's first key as the one that seals.
 func checkKey(s *session, c *codec) error {
 	now := c.sealing.Load()
 	if now.Sealer == nil {
@@ -107,8 +107,8 @@ func checkKey(s *session, c *codec) error {
 	return err
 }
 
-// adopt adds the check of the key that seals, unless it is there, and reports whether
-// rows of others may be.
+// adopt adds the check of the key that seals, if it is missing. It reports whether rows of
+// other keys may exist.
 func adopt(s *session, sealer Sealer, sealed map[string][]byte) (mixed bool, err error) {
 	if base, ok := sealed[metaCheck]; ok && len(sealed) == 1 && sealer.Current(base, []byte(keyCheck)) {
 		return false, nil
@@ -142,8 +142,8 @@ func (s *sqlite) Adopt(ctx context.Context, next Sealer) error {
 
 // Reseal implements Resealer.
 func (s *sqlite) Reseal(ctx context.Context, progress func(Resealing)) (Resealing, error) {
-	// A round that begins looks at all rows again if some could not be read: they may be
-	// of a version that this one comes after.
+	// A new round looks at all rows again if some could not be read: this version may be able
+	// to read rows that an earlier one could not.
 	for begin := true; ; begin = false {
 		more := false
 		if err := s.writer.inside(ctx, &request{class: model.Credential, raw: func(t *rows) (err error) {
@@ -161,7 +161,7 @@ func (s *sqlite) Reseal(ctx context.Context, progress func(Resealing)) (Resealin
 		if err != nil {
 			return Resealing{}, err
 		}
-		if !more && (now.Done || now.Unreadable > 0) { // else another key was adopted meanwhile
+		if !more && (now.Done || now.Unreadable > 0) { // otherwise another key was adopted meanwhile
 			return now, nil
 		}
 		if progress != nil {
@@ -170,8 +170,8 @@ func (s *sqlite) Reseal(ctx context.Context, progress func(Resealing)) (Resealin
 	}
 }
 
-// endReseal ends a change of the key with which nothing was left. It may let somebody
-// drop a key: nothing of that may be undone by a power failure.
+// endReseal ends a change of the key after which no row needs an older one. Operators may
+// drop that key then, so a power failure must not undo anything.
 func (s *sqlite) endReseal(ctx context.Context) error {
 	done := false
 	return s.writer.inside(ctx, &request{class: model.Config, raw: func(t *rows) (err error) {
@@ -203,7 +203,8 @@ func (s *sqlite) Resealing(ctx context.Context) (r Resealing, err error) {
 	if _, err = session.row(`SELECT count(*) FROM resources WHERE id > ? AND sealed != 0`, []any{at.Last}, &r.Left); err != nil {
 		return r, viewError(ctx, err)
 	}
-	// There may be millions of changes. Their numbers have no gaps: nothing is counted.
+	// There may be millions of change records. Their numbers have no gaps, so they need not
+	// be counted.
 	var changes int
 	if _, err = session.row(`SELECT coalesce(max(number) - max(?, min(number) - 1), 0) FROM changes`, []any{at.LastChange}, &changes); err != nil {
 		return r, viewError(ctx, err)
@@ -212,7 +213,7 @@ func (s *sqlite) Resealing(ctx context.Context) (r Resealing, err error) {
 	return r, nil
 }
 
-// readCursor returns how far the change to a key has come.
+// readCursor returns how far the change to a key is.
 func readCursor(s *session, to string) (at cursor, err error) {
 	var text string
 	found, err := s.row(`SELECT value FROM meta WHERE name = ?`, []any{metaReseal}, &text)
@@ -230,7 +231,7 @@ func readCursor(s *session, to string) (at cursor, err error) {
 	return at, nil
 }
 
-// resealPage seals the next rows anew; more says that there may be further ones.
+// resealPage seals the next rows anew. It reports whether there may be more.
 func (t *rows) resealPage(begin bool) (more bool, err error) {
 	c := t.sealing.Load()
 	if !c.mixed {
@@ -279,7 +280,7 @@ func (t *rows) resealResources(at *cursor) error {
 	return nil
 }
 
-// records reads a page of rows as they are stored.
+// records reads a page of rows in their stored form.
 func (t *rows) records(after int64) (page []record, err error) {
 	var r record
 	err = t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{after, t.page}, func() error {
@@ -291,8 +292,8 @@ func (t *rows) records(after int64) (page []record, err error) {
 	return page, err
 }
 
-// resealRow brings what one row has under the key that seals: its spec, and the index
-// of its secret values. readable is false if that is not possible.
+// resealRow seals the spec of a row, and indexes its secret values, with the key that seals.
+// readable is false if the row cannot be read.
 func (t *rows) resealRow(r *record) (readable bool, err error) {
 	c, where := t.sealing.Load(), place(r.kind, r.scope, r.name)
 	if r.sealed != 0 && !c.Current(r.spec, where) {
@@ -312,13 +313,13 @@ func (t *rows) resealRow(r *record) (readable bool, err error) {
 	return t.redigest(r)
 }
 
-// redigest writes the index rows of secret values anew.
+// redigest indexes the secret values of a row anew.
 func (t *rows) redigest(r *record) (readable bool, err error) {
 	k := t.kinds[r.kind]
 	if k == nil {
 		var one int
 		indexed, err := t.row(`SELECT 1 FROM uniques WHERE id = ? LIMIT 1`, []any{r.id}, &one)
-		return !indexed, err // whose values are secret cannot be known
+		return !indexed, err // without the kind, nobody knows which values are secret
 	}
 	for i := range k.Unique {
 		if !k.Unique[i].Secret {
@@ -340,8 +341,8 @@ func (t *rows) redigest(r *record) (readable bool, err error) {
 	return true, nil
 }
 
-// resealed makes the key that seals the only one that is needed, if nothing was left
-// under another one.
+// resealed drops the checks of older keys if no row needs these keys. It reports whether no
+// older key is needed.
 func (t *rows) resealed() (done bool, err error) {
 	c := t.sealing.Load()
 	if !c.mixed {
@@ -369,15 +370,15 @@ func (t *rows) resealed() (done bool, err error) {
 	return true, nil
 }
 
-// keptChange is what is stored of a record of a change and may be sealed.
+// keptChange is the part of a change record that may be sealed.
 type keptChange struct {
 	number int64
 	sealed bool
 	detail []byte
 }
 
-// resealChanges looks at the next records of changes and seals their details anew. One that cannot be
-// opened is counted, like a resource, and holds up no other.
+// resealChanges seals the details of the next change records anew. A record that cannot be
+// opened is counted, and does not block the others.
 func (t *rows) resealChanges(at *cursor, c *sealing) error {
 	var page []keptChange
 	var r keptChange
@@ -410,7 +411,7 @@ func (t *rows) resealChanges(at *cursor, c *sealing) error {
 	return nil
 }
 
-// digests are those under which a secret value may stand.
+// digests returns all digests under which a secret value may be indexed.
 func (c *codec) digests(label, value string) []string {
 	now := c.sealing.Load()
 	if !now.mixed {
@@ -419,5 +420,5 @@ func (c *codec) digests(label, value string) []string {
 	return now.Digests(label, value)
 }
 
-// label separates the digests of indexes.
+// label returns the label for the digests of an index.
 func label(k *model.Kind, index string) string { return strings.Join([]string{k.Name, index}, "/") }

@@ -22,7 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// ring derives keys of root keys that are one byte each; the first one seals.
+// ring derives keys from root keys of one repeated byte each; the first one seals.
 func ring(t testing.TB, fills ...byte) *seal.Keys {
 	t.Helper()
 	var roots [][]byte
@@ -59,7 +59,7 @@ func badges(n int) []string {
 	return names
 }
 
-// readable demands that every badge is there, and is found by its secret.
+// readable checks that every badge exists and is found by its secret.
 func readable(t testing.TB, s store.Store, secrets map[string]string) {
 	t.Helper()
 	if err := s.View(t.Context(), func(r store.Reader) error {
@@ -106,8 +106,8 @@ func opens(t *testing.T, path string, k *seal.Keys) bool {
 	return true
 }
 
-// TestReseal changes the key while everybody reads and writes. Until nothing is left
-// under the old key the database opens with both only; then with the new one alone.
+// TestReseal changes the key during reads and writes. As long as rows need the old key, the
+// database opens only with both keys; then it opens with the new one alone.
 func TestReseal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
@@ -125,7 +125,7 @@ func TestReseal(t *testing.T) {
 		t.Fatal(err)
 	}
 	readable(t, s, named(names))
-	// A secret that is indexed under the old key is still taken.
+	// A secret that is indexed with the old key is still unique.
 	_, err := s.Update(t.Context(), model.Credential, func(tx store.Tx) error {
 		_, err := tx.Create(&model.Resource{Kind: storetest.Badge, Name: "thief", Spec: &storetest.Item{Secret: names[0]}})
 		return err
@@ -172,7 +172,7 @@ func TestReseal(t *testing.T) {
 	s = open(t, o)
 	readable(t, s, named(names))
 	closeStore(t, s)
-	// Back again, as an operator does who has put the wrong key on top.
+	// The old key seals again, as after an operator has put the wrong key first.
 	o.Sealer = ring(t, 1, 2)
 	s = open(t, o)
 	if now, err := s.(sqlstore.Resealer).Reseal(t.Context(), nil); err != nil || !now.Done {
@@ -192,8 +192,8 @@ func readable1(t *testing.T, s store.Store, name string) {
 	}
 }
 
-// TestResealUnreadable: a row that no key opens keeps the old key, and holds up no
-// other row. Once it is gone the change ends.
+// TestResealUnreadable: a row that no key opens keeps the old key from being dropped, and
+// does not block other rows. When it is gone, the change completes.
 func TestResealUnreadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
@@ -224,7 +224,7 @@ func TestResealUnreadable(t *testing.T) {
 	}
 }
 
-// execute changes a database behind the back of the store.
+// execute changes a database without the knowledge of the store.
 func execute(t *testing.T, path, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -237,14 +237,14 @@ func execute(t *testing.T, path, query string) {
 	}
 }
 
-// TestResealProperty writes, rotates and breaks off at random. Whatever is written is
-// there after every step, with the keys that are needed by then.
+// TestResealProperty writes, rotates and breaks off at random. After every step everything
+// that was written is there, with the keys that are needed then.
 func TestResealProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		path := filepath.Join(t.TempDir(), "meshgate.db")
 		fills := []byte{1}
-		o := options(t, path).SealedBy(5) // the largest number of rows below is of three pages
+		o := options(t, path).SealedBy(5) // the largest number of rows below makes three pages
 		reopen := func() store.Store {
 			o.Sealer = ring(t, fills...)
 			s, err := sqlstore.Open(t.Context(), o)
@@ -285,7 +285,7 @@ func TestResealProperty(t *testing.T) {
 			},
 			"rotate": func(rt *rapid.T) {
 				next++
-				fills = append([]byte{next}, fills...) // the file is written first
+				fills = append([]byte{next}, fills...) // the key file is written first
 				if rapid.Bool().Draw(rt, "and dies") {
 					closeStore(t, s)
 					s = reopen()
@@ -324,9 +324,9 @@ func TestResealProperty(t *testing.T) {
 	})
 }
 
-// TestResealChanges: the records of changes are brought under the new key in
-// transactions of a few rows, like resources. One that no key opens keeps the old key and
-// holds up no other. Once it is gone the change of the key ends.
+// TestResealChanges: change records are sealed anew in transactions of a few rows, like
+// resources. A record that no key opens keeps the old key from being dropped, and does not
+// block others. When it is gone, the change of the key completes.
 func TestResealChanges(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
@@ -359,7 +359,7 @@ func TestResealChanges(t *testing.T) {
 	if opens(t, path, ring(t, 2)) {
 		t.Error("it opens without the old key")
 	}
-	execute(t, path, `DELETE FROM changes WHERE number <= 7`) // as it is when its time has come
+	execute(t, path, `DELETE FROM changes WHERE number <= 7`) // as happens when they are old enough
 	s = open(t, o)
 	if now, err := s.(sqlstore.Resealer).Reseal(t.Context(), nil); err != nil || !now.Done {
 		t.Errorf("%+v, %v", now, err)
@@ -370,7 +370,7 @@ func TestResealChanges(t *testing.T) {
 	recorded(t, s, 8, changes)
 }
 
-// recorded demands that the records of changes from one number to another can be read.
+// recorded checks that the change records from one number to another can be read.
 func recorded(t *testing.T, s store.Store, from, to uint64) {
 	t.Helper()
 	if err := s.View(t.Context(), func(r store.Reader) error {

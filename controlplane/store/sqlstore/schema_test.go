@@ -6,8 +6,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// TestIndexesInAnotherOrder: whether the indexes of a database are those of the program
-// does not depend on the order in which kinds list them, but on everything else.
+// TestIndexesInAnotherOrder: the comparison of a database's indexes with those of the program
+// ignores only the order in which kinds list them.
 func TestIndexesInAnotherOrder(t *testing.T) {
 	kind := func(refs []model.Ref, lists ...string) string {
 		k := &model.Kind{Name: "box", Refs: refs}

@@ -7,18 +7,17 @@ import (
 	"fmt"
 )
 
-// session is one connection with its prepared statements. It is used by one
-// goroutine at a time. All SQL texts are constants of this package, which
-// bounds the statements.
+// session is one connection with its prepared statements. One goroutine uses it at a time.
+// All SQL texts are constants of this package, which bounds the number of statements.
 //
-// Statements never get the caller's context: cancelling one would cost a
-// goroutine per statement, and each of them is short.
+// Statements never get the caller's context: cancelling would cost a goroutine for each
+// statement, and each statement is short.
 type session struct {
 	conn  connection
 	stmts map[string]*sql.Stmt
 }
 
-// connection is what a session needs of a [sql.Conn].
+// connection has the methods of [sql.Conn] that a session needs.
 type connection interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
@@ -65,7 +64,7 @@ func (s *session) exec(query string, args ...any) (sql.Result, error) {
 	return res, nil
 }
 
-// control runs a statement that prepares nothing: transactions and pragmas.
+// control runs a statement without preparing it: transactions and pragmas.
 func (s *session) control(query string) error {
 	if _, err := s.conn.ExecContext(context.Background(), query); err != nil {
 		return fmt.Errorf("%s: %w", query, err)

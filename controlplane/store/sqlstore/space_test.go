@@ -34,7 +34,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// fill takes space of a disk, at most so many bytes, and returns what gives it back.
+// fill uses up space of a disk, at most the given number of bytes. free gives it back.
 func fill(t *testing.T, dir string, most int) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
@@ -56,7 +56,7 @@ func fill(t *testing.T, dir string, most int) (free func()) {
 	}
 }
 
-// reports are the troubles that a store has told of.
+// reports collects the troubles that a store has reported.
 type reports struct {
 	mu   sync.Mutex
 	list []store.Trouble
@@ -92,9 +92,9 @@ func openReported(t *testing.T, dir string) (*sqlite, *reports) {
 	return s.(*sqlite), r
 }
 
-// TestDiskFull fills a real disk under load. Every write is made or answers Unstored,
-// nothing is half written, reads go on, one trouble is told, and when there is space
-// again a probe or the next write finds out.
+// TestDiskFull fills a real disk under load. Every write succeeds or returns Unstored,
+// nothing is half written, reads go on, and one trouble is reported. When there is space
+// again, a probe or the next write finds out.
 func TestDiskFull(t *testing.T) {
 	for name, probe := range map[string]bool{"a probe": true, "the next write": false} {
 		t.Run(name+" ends it", func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("told (-want +got):\n%s", diff)
 			}
 			err := s.Probe(t.Context())
-			for err == nil { // room that is left in the log
+			for err == nil { // there may be room left in the log
 				err = s.Probe(t.Context())
 			}
 			if !fault.Is(err, fault.Unstored) {
@@ -138,7 +138,7 @@ func TestDiskFull(t *testing.T) {
 			deadline, tick := time.After(2*patience), time.NewTicker(calm/10)
 			defer tick.Stop()
 			for i := 0; len(told.all()) < 2; i++ {
-				select { // nobody says that a disk has space again
+				select { // the system does not report free space
 				case <-tick.C:
 				case <-deadline:
 					t.Fatalf("told: %q", told.all())
@@ -162,7 +162,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestOpenOnFullDisk: a store that cannot be made says why.
+// TestOpenOnFullDisk: a store that cannot be created reports why.
 func TestOpenOnFullDisk(t *testing.T) {
 	dir := smallDisk(t, "1m")
 	defer fill(t, dir, 1<<20)()
@@ -172,10 +172,10 @@ func TestOpenOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnly: a database that takes no writes is not called full.
+// TestReadOnly: a database that takes no writes is not reported as full.
 func TestReadOnly(t *testing.T) {
 	s, told := openReported(t, t.TempDir())
-	set := func(on string) { // the writer does nothing meanwhile
+	set := func(on string) { // the writer is idle meanwhile
 		if err := s.writer.session.control("PRAGMA query_only = " + on); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestRefusal tells what a disk says apart.
+// TestRefusal distinguishes the errors of a disk.
 func TestRefusal(t *testing.T) {
 	for err, want := range map[error]store.Trouble{
 		syscall.ENOSPC: store.DiskFull, syscall.EDQUOT: store.DiskFull, syscall.EROFS: store.ReadOnly, syscall.EIO: store.IOError, nil: store.IOError,

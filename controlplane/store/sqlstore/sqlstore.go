@@ -1,14 +1,14 @@
 // Package sqlstore keeps resources in one SQLite file. It is the default store.
 //
-// One goroutine owns the only writing connection and commits waiting
-// transactions together; every view reads a snapshot on a connection of its
-// own, so readers and the writer never wait for each other. Specs of sealed
-// kinds are encrypted, unique secret values are stored as keyed digests.
+// One goroutine owns the only writing connection and commits waiting transactions together.
+// Every view reads a snapshot on its own connection, so readers and the writer never wait for
+// each other. Specs of sealed kinds are encrypted, and unique secret values are stored as
+// keyed digests.
 //
-// Commits of class config are synchronised to disk before Update returns
-// (synchronous=FULL); commits of class credential survive the death of the
-// process, and a power failure may lose the last of them, in order
-// (synchronous=NORMAL). A later config commit makes all before it durable.
+// Commits of class config are synchronised to disk before Update returns (synchronous=FULL).
+// Commits of class credential survive the death of the process, but a power failure may lose
+// the last of them (synchronous=NORMAL). A later config commit makes all earlier ones
+// durable.
 package sqlstore
 
 import (
@@ -32,18 +32,18 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/internal/feed"
 )
 
-// Sealer encrypts specs and digests secret values; package seal has one.
+// Sealer encrypts specs and digests secret values; package seal implements it.
 type Sealer interface {
 	// Seal encrypts and binds to the associated data.
 	Seal(plain, associated []byte) ([]byte, error)
-	// Open fails for anything but the result of Seal with the same key and data.
+	// Open fails unless the value comes from Seal with the same key and data.
 	Open(sealed, associated []byte) ([]byte, error)
-	// Current reports whether something was sealed by the key that seals now, and ID
-	// names that key.
+	// Current reports whether a value was sealed with the key that seals now. ID names that
+	// key.
 	Current(sealed, associated []byte) bool
 	ID() string
-	// Digest is a keyed digest of a value; labels separate uses. Digests has those by
-	// older keys, too, after it.
+	// Digest returns a keyed digest of a value; labels separate uses. Digests returns it, and
+	// after it the digests by older keys.
 	Digest(label, value string) string
 	Digests(label, value string) []string
 }
@@ -56,36 +56,35 @@ type Options struct {
 	Kinds []*model.Kind
 	// Sealer is required if a kind is sealed or has a secret index.
 	Sealer Sealer
-	// Log takes what no caller hears of; required.
+	// Log receives errors that no caller sees; required.
 	Log *slog.Logger
 	// History is how many events are kept for watchers; 0 = 16384.
 	History int
 	// Now is the clock; nil = time.Now.
 	Now func() time.Time
-	// Past is up to when rows have ended; nil = Now. A row that is over is gone for good,
-	// so a clock that jumps ahead must not say so; see package steady.
+	// Past returns the time before which rows have ended; nil = Now. Rows that have ended are
+	// deleted, so a clock that jumps ahead must not end them; see package steady.
 	Past func() time.Time
-	// Checkpoint is how long a commit may stand in the log alone; 0 = 30 s.
+	// Checkpoint is how long a commit may be in the log alone; 0 = 30 s.
 	Checkpoint time.Duration
 	// Retention of change records; zero values are those of [store.DefaultRetention].
 	Retention store.Retention
-	// Restored says that the file was taken from a backup: it becomes another
-	// incarnation of the store.
+	// Restored is set if the file comes from a backup. The store then gets a new incarnation.
 	Restored bool
-	// Report, if set, hears when writing begins to fail, why, and when it works again.
-	// It must not use the store.
+	// Report, if set, is told when writing begins to fail, why, and when it works again. It
+	// must not use the store.
 	Report func(store.Trouble, error)
-	// Begin, if set, reads what the last process has left, and writes what has to be on
-	// the disk before any row is removed because it has ended. If it fails the store does
-	// not open. If only its write fails, because the disk takes none, the store opens, and
-	// Begin is run again when rows have ended: they stay until it has succeeded.
+	// Begin, if set, reads what the last process has left, and writes what must be on disk
+	// before any ended row is removed. If it fails, the store does not open. If only its
+	// write fails, because the disk takes none, the store opens. Begin is then run again
+	// before ended rows are removed, and they stay until it succeeds.
 	Begin func(store.Tx) error
 
-	// page is how many rows are sealed anew in one transaction; 0 = resealPage.
+	// page is the number of rows that one transaction seals anew; 0 = resealPage.
 	page int
 }
 
-// ErrKey is the error of an Open with another key than the database has.
+// ErrKey is the error of Open if the database was written with another key.
 var ErrKey = errors.New("the encryption key is not the one it was written with")
 
 // sqlite implements [store.Store].
@@ -169,7 +168,7 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// connect opens a pool that makes connections when they are asked for.
+// connect opens a pool, which makes connections when they are needed.
 func (s *sqlite) connect(path, option string) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -185,8 +184,8 @@ func (s *sqlite) connect(path, option string) (*sql.DB, error) {
 	return db, nil
 }
 
-// View implements [store.Store]. At most eight views run at the same time; one
-// that opens another may wait for itself.
+// View implements [store.Store]. At most eight views run at the same time; a view that opens
+// another one may deadlock.
 func (s *sqlite) View(ctx context.Context, fn func(store.Reader) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -216,7 +215,7 @@ func (s *sqlite) View(ctx context.Context, fn func(store.Reader) error) error {
 	return fn(r)
 }
 
-// viewError keeps the errors of the context and of closing as they are.
+// viewError keeps the errors of the context and of a closed store as they are.
 func viewError(ctx context.Context, err error) error {
 	if ctx.Err() != nil || fault.Is(err, fault.Unavailable) {
 		return err
@@ -224,9 +223,9 @@ func viewError(ctx context.Context, err error) error {
 	return fault.Wrap(fault.Internal, err, "the store cannot be read")
 }
 
-// Update implements [store.Store]. fn runs on the caller's goroutine, so a
-// panic is the caller's; its transaction is then rolled back. Once it has
-// begun, the commit is waited for even if ctx ends.
+// Update implements [store.Store]. fn runs on the caller's goroutine, so a panic is the
+// caller's, and the transaction is rolled back. Once the commit has begun, Update waits for
+// it even if ctx ends.
 func (s *sqlite) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	if err := engine.CheckClass(class); err != nil {
 		return store.Commit{}, err
@@ -262,7 +261,7 @@ func (s *sqlite) Close() error {
 	return errors.Join(s.writer.session.close(), s.release())
 }
 
-// release closes what open may have opened.
+// release closes everything that open has opened.
 func (s *sqlite) release() error {
 	var errs []error
 	for _, db := range s.dbs {

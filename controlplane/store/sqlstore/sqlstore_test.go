@@ -40,7 +40,7 @@ func keys(t testing.TB, fill byte) *seal.Keys {
 	return k
 }
 
-// options of a store that writes its log into the test's.
+// options returns options of a store that logs into the test's log.
 func options(t testing.TB, path string) sqlstore.Options {
 	t.Helper()
 	return sqlstore.Options{
@@ -160,7 +160,7 @@ func TestFileModes(t *testing.T) {
 	}
 }
 
-// TestNoPlainSecrets looks for what must not be seen in every file of a store.
+// TestNoPlainSecrets looks for secrets in every file of a store.
 func TestNoPlainSecrets(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, options(t, filepath.Join(dir, "meshgate.db")))
@@ -213,7 +213,7 @@ func TestNoPlainSecrets(t *testing.T) {
 	look("in the file")
 }
 
-// TestNewIndexesAreBuilt opens a database with kinds that index more.
+// TestNewIndexesAreBuilt opens a database with kinds that have more indexes.
 func TestNewIndexesAreBuilt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	kind := func() *model.Kind {
@@ -256,8 +256,8 @@ func TestNewIndexesAreBuilt(t *testing.T) {
 	}
 }
 
-// TestReadThenWrite is the load under which a store with several writing
-// connections fails with SQLITE_BUSY_SNAPSHOT whatever its timeout.
+// TestReadThenWrite makes the load under which a store with several writing connections fails
+// with SQLITE_BUSY_SNAPSHOT, whatever its timeout.
 func TestReadThenWrite(t *testing.T) {
 	t.Parallel()
 	s := open(t, options(t, filepath.Join(t.TempDir(), "meshgate.db")))
@@ -313,8 +313,8 @@ func TestReadThenWrite(t *testing.T) {
 	t.Logf("%d transactions", total)
 }
 
-// TestGiveUpWaiting: who waits behind a long transaction can leave, and what
-// it wanted does not happen later.
+// TestGiveUpWaiting: a caller that waits behind a long transaction can leave, and its own
+// transaction does not run later.
 func TestGiveUpWaiting(t *testing.T) {
 	s := open(t, options(t, filepath.Join(t.TempDir(), "meshgate.db")))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -26,9 +26,9 @@ const statusSchema = `CREATE TABLE status (
 	PRIMARY KEY (kind, scope, name)
 ) STRICT, WITHOUT ROWID`
 
-// status implements [store.Status] in a file of its own, so that its writes
-// never wait for, or delay, those of the configuration. Calls are few and short:
-// one connection takes them one at a time.
+// status implements [store.Status] in its own file, so that its writes do not wait for those
+// of the configuration, or delay them. Calls are few and short, so one connection serves them
+// one at a time.
 type status struct {
 	lock *os.File
 	db   *sql.DB
@@ -37,9 +37,8 @@ type status struct {
 	session *session
 }
 
-// OpenStatus opens or creates a status store at a path, with mode 0600. Its Close
-// must be called. It fails if another process has the file open, or if a newer
-// version wrote it.
+// OpenStatus opens or creates a status store at a path, with mode 0600. The caller must close
+// it. It fails if another process has the file open, or if a newer version wrote it.
 func OpenStatus(ctx context.Context, path string) (store.Status, error) {
 	s := &status{}
 	if err := s.open(ctx, path); err != nil {
@@ -101,7 +100,7 @@ func (s *status) transact(fn func() error) error {
 	return nil
 }
 
-// with runs fn while nobody else uses the connection.
+// with runs fn with exclusive use of the connection.
 func (s *status) with(ctx context.Context, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestStatusConformance(t *testing.T) {
 	})
 }
 
-// TestStatusFile: it is for its owner's eyes and for one process only.
+// TestStatusFile: only the owner can read the file, and only one process can use it.
 func TestStatusFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "status.db")
@@ -52,14 +52,13 @@ func TestStatusFile(t *testing.T) {
 	}
 }
 
-// TestStatusOfNewerVersion: a file that this program does not understand is left
-// alone.
+// TestStatusOfNewerVersion: a file that this program does not understand is left alone.
 func TestStatusOfNewerVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.db")
 	if err := openStatus(t, path).Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The version lies big-endian at offset 60 of the header (SQLite file format).
+	// The version is big-endian at offset 60 of the header (SQLite file format).
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

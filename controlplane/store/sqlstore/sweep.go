@@ -10,13 +10,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
 )
 
-// sweepRetry is how long a sweep that failed is left alone.
+// sweepRetry is the pause after a sweep that failed.
 const sweepRetry = 10 * time.Second
 
-// sweep makes one step of removing rows that have expired, in a transaction of
-// its own that is short whatever their number. While there may be more the
-// writer comes back at once; a pause between steps would bound how many rows can
-// expire in a second.
+// sweep removes some expired rows in a transaction of its own, which is short however many
+// rows have expired. If there may be more, the writer calls it again at once. A pause between
+// steps would bound how many rows can expire in a second.
 func (w *writer) sweep() {
 	if w.sweeping == nil {
 		w.alarm.Clear()
@@ -48,7 +47,7 @@ func (w *writer) sweep() {
 	}
 }
 
-// begin is [Options.Begin] while the store opens.
+// begin runs [Options.Begin] while the store opens.
 func (w *writer) begin() error {
 	err := w.begun()
 	if fault.Is(err, fault.Unstored) {
@@ -58,8 +57,8 @@ func (w *writer) begin() error {
 	return err
 }
 
-// begun returns once [Options.Begin] has succeeded, which it does once. It is run for the
-// goroutine of the writer, or before there is one.
+// begun runs [Options.Begin] unless it has succeeded before. It is called by the goroutine of
+// the writer, or before that goroutine starts.
 func (w *writer) begun() error {
 	if w.first == nil {
 		return nil
@@ -77,9 +76,9 @@ func (w *writer) begun() error {
 	return err
 }
 
-// sweepStep removes a bounded number of rows. A power failure may undo the
-// removal of rows that have ended by themselves, which are then removed again;
-// whatever else goes with them needs the stricter class.
+// sweepStep removes a bounded number of rows. A power failure may undo the removal of rows
+// that have ended by themselves, because they are then removed again. If other rows are
+// removed with them, the stricter class is needed.
 func (w *writer) sweepStep(class model.Class) (n int, more bool, err error) {
 	b := w.transaction()
 	defer func() {

@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// removals passes on how many rows each finished sweep has removed.
+// removals passes on the number of rows that each finished sweep has removed.
 type removals struct {
 	slog.Handler
 	rows chan int64
@@ -54,7 +54,7 @@ func (r removals) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// mortality is a store with a clock of its own.
+// mortality opens a store with its own clock.
 func mortality(t testing.TB) (s *sqlite, clock *atomic.Int64, swept removals) {
 	t.Helper()
 	clock = new(atomic.Int64)
@@ -93,7 +93,7 @@ func bear(t testing.TB, s store.Store, prefix string, n int, ends int64, of stri
 	}
 }
 
-// left counts all rows, also those that have ended, and their index entries.
+// left counts all rows, including those that have ended, and their index entries.
 func (s *sqlite) left(t testing.TB) (rows, entries int) {
 	t.Helper()
 	session, err := s.readers.acquire(t.Context())
@@ -109,8 +109,8 @@ func (s *sqlite) left(t testing.TB) (rows, entries int) {
 	return rows, entries
 }
 
-// TestSweepCatchesUp: whatever has ended when the alarm goes off is gone before
-// the next alarm, in steps between which others write.
+// TestSweepCatchesUp: all rows that have ended when the alarm goes off are removed before the
+// next alarm, in steps between which others can write.
 func TestSweepCatchesUp(t *testing.T) {
 	t.Parallel()
 	s, clock, swept := mortality(t)
@@ -131,7 +131,7 @@ func TestSweepCatchesUp(t *testing.T) {
 	}
 }
 
-// TestSweepTakesAlong: rows that go with an ended one are announced, and may
+// TestSweepTakesAlong: rows that are removed with an ended one are announced, unless they
 // have ended themselves.
 func TestSweepTakesAlong(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestSweepTakesAlong(t *testing.T) {
 	}
 }
 
-// BenchmarkSweep removes b.N tokens that have ended; ns/op is for each.
+// BenchmarkSweep removes b.N tokens that have ended; ns/op is the time for each.
 func BenchmarkSweep(b *testing.B) {
 	var clock atomic.Int64
 	clock.Store(1_700_000_000_000)

@@ -7,25 +7,24 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
 )
 
-// errStricter rolls a transaction back that needs more durability than its
-// batch has.
+// errStricter rolls back a transaction that needs more durability than its batch has.
 var errStricter = errors.New("needs synchronous commit")
 
-// transaction is one SQLite transaction of the writer, with any number of
-// transactions of callers in it, each in a savepoint.
+// transaction is one SQLite transaction of the writer. It contains any number of callers'
+// transactions, each in a savepoint.
 type transaction struct {
 	*writer
 	rows *rows
-	// commits are the announced events of the callers' transactions.
+	// commits holds the announced events of the callers' transactions.
 	commits [][]store.Event
 	// earliest is the earliest expiry that was written.
 	earliest int64
 	wrote    bool
-	// broken is set if the transaction cannot go on.
+	// broken is set if the transaction cannot continue.
 	broken error
 }
 
-// begin sets the durability, which SQLite allows only between transactions.
+// begin sets the durability, which SQLite allows only between transactions, and begins.
 func (b *transaction) begin(full bool) error {
 	if b.full != full {
 		pragma := "PRAGMA synchronous = NORMAL"
@@ -40,8 +39,8 @@ func (b *transaction) begin(full bool) error {
 	return b.session.control("BEGIN IMMEDIATE")
 }
 
-// step runs one request in a savepoint. It returns the caller's error after
-// undoing what the caller did.
+// step runs one request in a savepoint. If the caller's function fails, step undoes its
+// writes and returns the error.
 func (b *transaction) step(r *request) (engine.Result, error) {
 	if _, err := b.session.exec("SAVEPOINT step"); err != nil {
 		b.broken = err
@@ -75,7 +74,7 @@ func (b *transaction) step(r *request) (engine.Result, error) {
 	return res, err
 }
 
-// raw runs a function of this package in the savepoint that step has made.
+// raw runs a function of this package in the savepoint of step.
 func (b *transaction) raw(fn func(*rows) error) error {
 	err := fn(b.rows)
 	if err != nil {
@@ -102,8 +101,7 @@ func (b *transaction) take(tx *engine.Tx, res engine.Result) {
 	}
 }
 
-// end commits and publishes. It returns when it is known whether the commit took
-// effect.
+// end commits and publishes. It returns when it is known whether the commit took effect.
 func (b *transaction) end() error {
 	if !b.wrote {
 		return b.rollback()
@@ -139,12 +137,11 @@ func (b *transaction) recover() error {
 	return b.rollback()
 }
 
-// rollback ends the SQLite transaction if there is one, be it of another one that
-// could not be ended. Some errors have made SQLite end it already; that is no error
-// here.
+// rollback ends the open SQLite transaction, if there is one. It may be one that could not be
+// ended earlier. After some errors SQLite has already ended it, which is not an error here.
 func (b *transaction) rollback() error {
 	_ = b.session.control("ROLLBACK")
-	// Whatever happened, the next transaction must find none: this fails if it would.
+	// The next transaction must not find an open one. BEGIN fails if there is one.
 	if err := b.session.control("BEGIN"); err != nil {
 		return err
 	}

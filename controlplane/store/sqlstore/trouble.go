@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// calm is how long no write may have failed until one that succeeds counts as the
-	// end of a trouble: on a disk that is almost full small writes succeed between
-	// large ones that do not.
+	// calm is the time without a failed write after which a successful write ends a trouble.
+	// On a disk that is almost full, small writes succeed between large ones that fail.
 	calm = time.Second
-	// lookSize is what is written to find out what a disk does not take.
+	// lookSize is the number of bytes that are written to find out why a disk takes no
+	// writes.
 	lookSize = 64 << 10
 )
 
-// troubles is what the writer knows of its disk. It belongs to its goroutine.
+// troubles holds what the writer knows about its disk. It belongs to its goroutine.
 type troubles struct {
 	now  store.Trouble
 	last time.Time
-	// dir is where the database is.
+	// dir is the directory of the database.
 	dir string
-	// report hears of changes; may be nil.
+	// report is told of changes; it may be nil.
 	report func(store.Trouble, error)
 }
 
@@ -47,15 +47,15 @@ func (t *troubles) set(now store.Trouble, err error) {
 	}
 }
 
-// well notes that something was written.
+// well notes that a write succeeded.
 func (t *troubles) well() {
 	if t.now != store.NoTrouble && time.Since(t.last) >= calm {
 		t.set(store.NoTrouble, nil)
 	}
 }
 
-// met notes why nothing was written, and returns the error for whoever asked for it;
-// nil if the disk has nothing to do with it.
+// met notes why a write failed, and returns the error for its caller. It returns nil if the
+// disk is not the cause.
 func (t *troubles) met(err error) error {
 	what := diagnose(err, func() error { return look(t.dir) })
 	if what == store.NoTrouble {
@@ -65,9 +65,9 @@ func (t *troubles) met(err error) error {
 	return what.Fault(err)
 }
 
-// diagnose tells a disk that is full from one that is broken. Only SQLite's own write
-// tells the first by its code; whatever else needs space reports an I/O error, and
-// then look shows what the disk says to somebody else.
+// diagnose distinguishes a full disk from a broken one. SQLite has a code for a full disk
+// only if its own write fails. Other operations that need space report an I/O error, and then
+// look tries a write of its own.
 func diagnose(err error, look func() error) store.Trouble {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
@@ -84,7 +84,7 @@ func diagnose(err error, look func() error) store.Trouble {
 	return store.NoTrouble
 }
 
-// refusal names the trouble of a disk that has refused a write.
+// refusal returns the trouble for the error of a write.
 func refusal(err error) store.Trouble {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -109,7 +109,7 @@ func look(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// failed is the error of a transaction that was not committed.
+// failed returns the error of a transaction that was not committed.
 func (w *writer) failed(err error) error {
 	if known := w.troubles.met(err); known != nil {
 		return known
@@ -117,8 +117,8 @@ func (w *writer) failed(err error) error {
 	return fault.Wrap(fault.Internal, err, "the transaction could not be committed")
 }
 
-// Probe implements [store.Prober]. A disk that stands still is not waited for longer than
-// ctx lasts.
+// Probe implements [store.Prober]. It does not wait for a disk that hangs longer than until
+// ctx ends.
 func (s *sqlite) Probe(ctx context.Context) error {
 	r := newRequest(ctx, model.Credential)
 	r.probe = true

@@ -31,8 +31,8 @@ func (s *sqlite) spoil(t *testing.T, names ...string) {
 	}
 }
 
-// TestDeleteUnreadable: a row that cannot be decoded can be deleted, by itself and with
-// what it refers to; who hears of it is told which it was, and what it referred to.
+// TestDeleteUnreadable: a row that cannot be decoded can be deleted, alone or with what it
+// refers to. Watchers are told which row it was, and what it referred to.
 func TestDeleteUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -89,8 +89,8 @@ func TestDeleteUnreadable(t *testing.T) {
 	}
 }
 
-// TestSweepUnreadable: a row that has ended and cannot be decoded, or of which even the
-// kind is not known, keeps no other one from being removed.
+// TestSweepUnreadable: a row that has ended and cannot be decoded, or whose kind is unknown,
+// does not keep others from being removed.
 func TestSweepUnreadable(t *testing.T) {
 	t.Parallel()
 	s, clock, swept := mortality(t)
@@ -114,7 +114,7 @@ func TestSweepUnreadable(t *testing.T) {
 	if rows, _ := s.left(t); rows != 1 {
 		t.Errorf("%d rows are left", rows)
 	}
-	// The next alarm is not that of the row which stays.
+	// The next alarm does not come from the row that stays.
 	bear(t, s, "n", 1, clock.Load()+100, "")
 	clock.Add(1000)
 	select {
@@ -127,7 +127,7 @@ func TestSweepUnreadable(t *testing.T) {
 	}
 }
 
-// TestListAll: those who delete what they find are shown what cannot be decoded.
+// TestListAll: callers that delete what they find also see rows that cannot be decoded.
 func TestListAll(t *testing.T) {
 	s, _, _ := mortality(t)
 	bear(t, s, "owner", 1, 0, "")
@@ -158,8 +158,8 @@ func TestListAll(t *testing.T) {
 	}
 }
 
-// TestUnreadableOfUnknownKind: nobody knows what a row of a kind that is not known would
-// take along.
+// TestUnreadableOfUnknownKind: a resource cannot be deleted if a row of an unknown kind
+// refers to it, because nobody knows what would have to be deleted with that row.
 func TestUnreadableOfUnknownKind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	open := func(kinds ...*model.Kind) *sqlite {

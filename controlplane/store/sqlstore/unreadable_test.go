@@ -13,11 +13,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// newer is the kind of notes as a later version of the program writes them.
+// newer is the kind of notes in the form that a later version of the program writes.
 var newer = &model.Kind{Name: "note", Class: model.Config, New: func() any { return new(struct{ Text any }) }}
 
-// TestListReadable: rows that another version wrote do not take those that can be
-// read with them.
+// TestListReadable: rows that another version wrote do not hide the readable ones.
 func TestListReadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")
@@ -88,8 +87,9 @@ func TestListReadable(t *testing.T) {
 	}
 }
 
-// TestReindexWithUnreadableRows: a row that does not decode keeps nobody from starting
-// with other indexes, loses none of its own, and gets the new ones when it can be read.
+// TestReindexWithUnreadableRows: a row that does not decode does not keep the store from
+// opening with other indexes. It keeps its old index entries, and gets new ones when it can
+// be read.
 func TestReindexWithUnreadableRows(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meshgate.db")

@@ -10,8 +10,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
-// TestUnreadableRecord: a record that is damaged, or that another version wrote, keeps
-// nobody from the others, and still says who changed what.
+// TestUnreadableRecord: a record that is damaged, or that another version wrote, does not
+// block the others, and still says who changed what.
 func TestUnreadableRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	s := open(t, options(t, path))

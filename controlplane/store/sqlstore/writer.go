@@ -16,12 +16,12 @@ import (
 // maxBatch bounds the transactions that are committed together.
 const maxBatch = 128
 
-// errUnwound ends a transaction whose fn did not return.
+// errUnwound ends a transaction whose function did not return.
 var errUnwound = errors.New("the transaction's function did not return")
 
-// writer owns the writing session. Its goroutine never runs foreign code: it
-// hands the open transaction to the waiting caller and takes it back, so a
-// panic or a Goexit there cannot end it.
+// writer owns the writing session. Its goroutine never runs the code of others: it hands the
+// open transaction to the waiting caller and takes it back. So a panic or a Goexit in that
+// code cannot end the goroutine.
 type writer struct {
 	session *session
 	codec   *codec
@@ -34,24 +34,23 @@ type writer struct {
 	closing <-chan struct{}
 	done    chan struct{}
 
-	// first is [Options.Begin] until it has succeeded.
+	// first is [Options.Begin] until that has succeeded.
 	first func(store.Tx) error
 	// retain says which change records are kept.
 	retain store.Retention
 
 	doubt    doubt
 	troubles troubles
-	// checkpoints says when the log is to be emptied.
+	// checkpoints holds when the log is to be emptied.
 	checkpoints checkpoints
 
-	// Fields of the goroutine. revision is the newest committed one; committed is
-	// the number of the newest commit, tried the newest that was given out; full says
-	// what PRAGMA synchronous is set to. lost says that it is not known what the
-	// database holds, and ends the goroutine.
+	// The following fields belong to the goroutine. revision is the newest committed one.
+	// committed is the number of the newest commit, tried the newest number that was used.
+	// full is the current setting of PRAGMA synchronous. lost means that the state of the
+	// database is unknown, and ends the goroutine.
 	revision, committed, tried uint64
 	full, lost                 bool
-	// sweeping counts the rows that the sweep under way has removed; nil if none
-	// is under way.
+	// sweeping counts the rows that the current sweep has removed; nil if there is no sweep.
 	sweeping *int
 }
 
@@ -59,12 +58,12 @@ type writer struct {
 type request struct {
 	ctx   context.Context //nolint:containedctx // looked at once more when its turn comes
 	class model.Class
-	// durable: run again because a cascade turned out to need FULL.
+	// durable is set if the request runs again because a cascade turned out to need FULL.
 	durable bool
-	// probe: nothing is run, and something of no meaning is written.
+	// probe requests write something meaningless and run no function.
 	probe bool
-	// raw, if set, runs instead of a function of the caller's. committed then runs
-	// before anything else is sealed or read by the writer.
+	// raw, if set, runs instead of a function of the caller. committed then runs before the
+	// writer seals or reads anything else.
 	raw       func(*rows) error
 	committed func()
 	turn      chan *engine.Tx
@@ -77,7 +76,7 @@ type outcome struct {
 	err    error
 }
 
-// newWriter reads the state that the last process left.
+// newWriter makes a writer with the state that the last process has left.
 func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*writer, error) {
 	w := &writer{
 		session: s, codec: c, now: o.Now, past: o.Past, log: o.Log, queue: make(chan *request), alarm: engine.NewAlarm(),
@@ -114,8 +113,7 @@ func (w *writer) setAlarm() error {
 	return nil
 }
 
-// submit waits for a place in a batch, runs fn when it is its turn and waits
-// for the commit.
+// submit waits for a place in a batch, runs fn when its turn comes, and waits for the commit.
 func (w *writer) submit(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	return w.wait(newRequest(ctx, class), fn)
 }
@@ -127,7 +125,7 @@ func (w *writer) inside(ctx context.Context, r *request) error {
 	return err
 }
 
-// wait queues a request and serves it until there is a reply.
+// wait queues a request and serves it until it is answered.
 func (w *writer) wait(r *request, fn func(store.Tx) error) (store.Commit, error) {
 	if err := w.enqueue(r); err != nil {
 		return store.Commit{}, err
@@ -135,7 +133,7 @@ func (w *writer) wait(r *request, fn func(store.Tx) error) (store.Commit, error)
 	return r.serve(fn)
 }
 
-// serve runs fn when it is the turn of a request, until there is a reply.
+// serve runs fn whenever the request has its turn, until the request is answered.
 func (r *request) serve(fn func(store.Tx) error) (store.Commit, error) {
 	for {
 		select {
@@ -165,12 +163,12 @@ func (w *writer) enqueue(r *request) error {
 		return r.ctx.Err()
 	case <-w.closing:
 		return feed.Closed()
-	case <-w.done: // it was lost
+	case <-w.done: // the writer has ended because its state is unknown
 		return feed.Closed()
 	}
 }
 
-// run runs fn and gives the transaction back however fn ends.
+// run runs fn, and gives the transaction back however fn ends.
 func (r *request) run(tx *engine.Tx, fn func(store.Tx) error) {
 	err := errUnwound
 	defer func() { r.ran <- err }()
@@ -182,12 +180,12 @@ func (w *writer) loop() {
 	defer close(w.done)
 	defer w.alarm.Stop()
 	defer w.checkpoints.stop()
-	w.checkpoints.due() // a predecessor may have left something in the log
+	w.checkpoints.due() // the last process may have left commits in the log
 	now := make(chan time.Time)
 	close(now)
 	for !w.lost {
-		// A sweep goes on at once, but a batch of those who wait has its turn
-		// between any two of its steps.
+		// A sweep continues at once, but between two of its steps a batch of waiting requests
+		// has its turn.
 		due := w.alarm.C()
 		if w.sweeping != nil {
 			due = now
@@ -207,7 +205,7 @@ func (w *writer) loop() {
 	}
 }
 
-// gather adds those that wait already.
+// gather adds the requests that are waiting already.
 func (w *writer) gather(first *request) []*request {
 	batch := []*request{first}
 	for len(batch) < maxBatch {
@@ -221,16 +219,16 @@ func (w *writer) gather(first *request) []*request {
 	return batch
 }
 
-// answer is what a request will hear once the batch is committed. That goes for
-// refusals too: a conflict with a neighbour in the batch is only true, and only
-// visible to others, when the neighbour is durable.
+// answer is what a request is told when the batch is committed. Refusals wait as well: a
+// conflict with another transaction of the batch is true for others only when that one is
+// durable.
 type answer struct {
 	request *request
 	outcome outcome
 }
 
-// commit runs a batch in one SQLite transaction and answers all of it but what
-// it returns, which has to run again with more durability.
+// commit runs a batch in one SQLite transaction and answers its requests. It returns those
+// that have to run again with more durability.
 func (w *writer) commit(batch []*request) (again []*request) {
 	full := false
 	for _, r := range batch {
@@ -293,7 +291,7 @@ func (w *writer) commit(batch []*request) (again []*request) {
 	return again
 }
 
-// transaction prepares one on the newest state.
+// transaction prepares a transaction on the newest state.
 func (w *writer) transaction() *transaction {
 	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision}}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// writers are whose records a test writes, and by which way.
+// writers are the actors whose records a test writes, with the origin of their changes.
 var writers = []struct {
 	actor  model.Actor
 	origin model.Origin
-	// fleeting says that they are about what comes and goes all day.
+	// fleeting is set if the records are about fleeting resources.
 	fleeting bool
 	budget   store.Budget
 }{
@@ -30,7 +30,7 @@ var writers = []struct {
 	{model.Node("default.web"), model.OriginProxy, true, store.OfProxies},
 }
 
-// testFlood has a proxy write without an end: nothing of an operator goes.
+// testFlood makes a proxy write without end. No record of an operator is dropped.
 func testFlood(t *testing.T, open OpenRetaining) {
 	s, _ := open(t, store.Retention{Rows: 100}, time.Now)
 	write(t, s, Box, "s", "of-ann", "ann")
@@ -59,8 +59,8 @@ func testFlood(t *testing.T, open OpenRetaining) {
 	}
 }
 
-// testTokens has tokens revoked without an end: nothing of an operator goes, and who does
-// not ask for them does not see them.
+// testTokens revokes tokens without end. No record of an operator is dropped, and only
+// queries that ask for records of tokens see them.
 func testTokens(t *testing.T, open OpenRetaining) {
 	s, _ := open(t, store.Retention{Rows: 100}, time.Now)
 	write(t, s, Box, "s", "of-ann", "ann")
@@ -93,7 +93,7 @@ func testTokens(t *testing.T, open OpenRetaining) {
 	}
 }
 
-// ledger is the trivial form of what is kept: lists and loops.
+// ledger is a trivial model of the kept records: lists and loops.
 type ledger struct {
 	keep    store.Retention
 	all     []store.ChangeRecord
@@ -102,7 +102,7 @@ type ledger struct {
 	present uint64
 }
 
-// add records one transaction and lets go of what need not be kept.
+// add adds the records of one transaction and drops those that need not be kept.
 func (l *ledger) add(now time.Time, list []store.ChangeRecord, revises bool) {
 	before := l.present
 	if revises {
@@ -132,7 +132,7 @@ func (l *ledger) add(now time.Time, list []store.ChangeRecord, revises bool) {
 	}
 }
 
-// selected is what a query finds, in its order, on all pages.
+// selected returns what a query finds, in its order, on all pages.
 func (l *ledger) selected(q store.RecordQuery) (out []string) {
 	for _, r := range l.all {
 		if (q.Since == nil || r.Previous >= *q.Since) && (q.ActorKind == "" || r.Actor.Kind == q.ActorKind) && (q.Actor == "" || r.Actor.Name == q.Actor) &&
@@ -146,7 +146,7 @@ func (l *ledger) selected(q store.RecordQuery) (out []string) {
 	return out
 }
 
-// testBudgets writes at random and compares all queries, page by page, with a ledger.
+// testBudgets writes at random, and compares all queries, page by page, with a ledger.
 func testBudgets(t *testing.T, open OpenRetaining) {
 	rapid.Check(t, func(rt *rapid.T) {
 		clock := time.Unix(1_700_000_000, 0)
@@ -186,7 +186,7 @@ func testBudgets(t *testing.T, open OpenRetaining) {
 	})
 }
 
-// compare asks every query of one state.
+// compare makes all kinds of queries on one state.
 func (l *ledger) compare(rt *rapid.T, r store.Reader) error {
 	since := uint64(rapid.IntRange(0, 30).Draw(rt, "since"))
 	for _, q := range []store.RecordQuery{

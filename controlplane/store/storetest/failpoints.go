@@ -13,21 +13,21 @@ import (
 // ErrFailpoint is the cause of the failures of [Failpoints].
 var ErrFailpoint = errors.New("the failpoint")
 
-// Failpoints is a store of which one call fails when it is told to, as calls of
-// a store on a broken disk do: the call does nothing, and a transaction in which
-// a call failed commits nothing. The feed never fails.
+// Failpoints is a store in which one chosen call fails, as calls on a broken disk do. The
+// call does nothing, and a transaction in which a call failed commits nothing. The feed never
+// fails.
 type Failpoints struct {
 	store.Store
 	trigger
 }
 
-// StatusFailpoints is [Failpoints] for what is observed.
+// StatusFailpoints does the same as [Failpoints] for a status store.
 type StatusFailpoints struct {
 	store.Status
 	trigger
 }
 
-// trigger counts calls and lets one of them fail.
+// trigger counts calls and makes one of them fail.
 type trigger struct {
 	mu sync.Mutex
 	// at is the number of the call that fails; 0 for none.
@@ -35,8 +35,7 @@ type trigger struct {
 	hit       string
 }
 
-// Arm lets the call with this number, counted from 1 from now on, fail; 0 lets
-// none fail.
+// Arm makes the call with this number fail, counted from 1 from now on; 0 makes none fail.
 func (f *trigger) Arm(at int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +49,7 @@ func (f *trigger) Calls() int {
 	return f.calls
 }
 
-// Hit returns which call failed; empty while none has.
+// Hit returns the call that failed; empty if none has.
 func (f *trigger) Hit() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +91,7 @@ func (f *Failpoints) Update(ctx context.Context, class model.Class, fn func(stor
 	})
 }
 
-// failReader is a reader of which calls fail; broken is the failure.
+// failReader is a reader whose calls may fail; broken is the failure.
 type failReader struct {
 	store.Reader
 	points *Failpoints

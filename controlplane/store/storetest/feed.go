@@ -14,10 +14,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// exit leaves the goroutine.
+// exit ends the goroutine.
 func exit() { runtime.Goexit() }
 
-// collect watches from a revision until that of the last wanted commit.
+// collect watches from one revision to another, and returns the events.
 func collect(t *testing.T, s store.Store, after, until uint64) []string {
 	t.Helper()
 	var got []string
@@ -50,7 +50,7 @@ func testAnnouncements(t *testing.T, open Open) {
 	}
 	must(t, s, func(tx store.Tx) error { // 3
 		_, err := tx.Update(res(Badge, "b", Item{Person: "p", N: 1}), 0)
-		tx.Announce(model.Key{Kind: "badge", Scope: "s", Name: "b"}, store.Updated) // says so already
+		tx.Announce(model.Key{Kind: "badge", Scope: "s", Name: "b"}, store.Updated) // the update already announces this
 		tx.Announce(model.Key{Kind: "quiet", Scope: "s", Name: "q"}, store.Created)
 		return err
 	})
@@ -110,7 +110,7 @@ func testResume(t *testing.T, open Open) {
 			t.Errorf("after %d (-want +got):\n%s", after, diff)
 		}
 	}
-	// What happens while watching follows what had happened.
+	// Events that happen while watching follow earlier ones.
 	n := uint64(4)
 	for events, err := range s.Watch(bounded(t), n) {
 		if err != nil {

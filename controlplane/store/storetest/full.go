@@ -12,8 +12,8 @@ import (
 // ErrDisk is the cause of the failures of [Full]. No caller may see it.
 var ErrDisk = errors.New("database or disk is full (13)")
 
-// Full is a store of which the disk may be full: while it is, every transaction fails
-// after it has run.
+// Full is a store whose disk may be full. While it is, every transaction fails after its
+// function has run.
 type Full struct {
 	store.Store
 	IsFull atomic.Bool

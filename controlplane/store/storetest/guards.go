@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// testGuards checks resources that others name by texts: a text need not name
-// anything, but what it names can neither be deleted nor give it up.
+// testGuards checks resources that others name by texts. A text need not name anything. A
+// resource that is named can neither be deleted nor lose its text.
 func testGuards(t *testing.T, open Open) {
 	s := one(t, open)
 	create(t, s, res(Sign, "before", Item{Tags: []string{"L", "nobody"}}))
@@ -31,7 +31,8 @@ func testGuards(t *testing.T, open Open) {
 	if _, err := remove(bounded(t), s, Host, "other"); err != nil {
 		t.Errorf("what nobody names: %v", err)
 	}
-	// Another scope is another world, and a sign that goes along refuses nothing.
+	// Names in another scope do not count, and a sign that is deleted as well refuses
+	// nothing.
 	must(t, s, func(tx store.Tx) error {
 		if _, err := tx.Create(&model.Resource{Kind: Host, Scope: "elsewhere", Name: "h", Spec: &Item{Label: "L"}}); err != nil {
 			return err

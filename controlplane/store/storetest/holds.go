@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// testHolds checks references to several resources: all must exist, and none can
-// be deleted while it is held.
+// testHolds checks references to several resources: all must exist, and none can be deleted
+// while it is referenced.
 func testHolds(t *testing.T, open Open) {
 	s := one(t, open)
 	create(t, s, res(Box, "a", Item{}), res(Box, "b", Item{}), res(Thing, "t", Item{Boxes: []string{"b", "a", "b"}}))

@@ -8,12 +8,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// OpenTimed opens an empty store with a retention and two clocks, which is closed at the
-// end of the test: one that stamps, and one that says what is over.
+// OpenTimed opens an empty store with a retention and two clocks: one for time stamps, and
+// one that decides what has ended. The store is closed at the end of the test.
 type OpenTimed func(t *testing.T, keep store.Retention, now, past func() time.Time) store.Store
 
-// RunPast holds a store against a clock that jumps ahead: what is written is stamped with
-// it, and nothing ends by it.
+// RunPast tests a store with a clock that jumps ahead. Writes get its time stamps, and
+// nothing ends by it.
 func RunPast(t *testing.T, open OpenTimed) {
 	past := time.Unix(1_700_000_000, 0)
 	ahead := 48 * time.Hour

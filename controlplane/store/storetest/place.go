@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Place writes a resource, whether there is one or not; a nil spec deletes it.
+// Place creates or updates a resource; a nil spec deletes it.
 func Place(t testing.TB, s store.Store, k *model.Kind, scope, name string, spec any) {
 	t.Helper()
 	_, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {

@@ -27,7 +27,7 @@ func testRaces(t *testing.T, open Open) {
 		var attached atomic.Int32
 		var wg sync.WaitGroup
 		for i := range racers {
-			wg.Go(func() { // all want the same secret
+			wg.Go(func() { // all use the same secret
 				_, err := s.Update(ctx, model.Credential, func(tx store.Tx) error {
 					_, err := tx.Create(res(Badge, fmt.Sprintf("%d-%d", round, i), Item{Secret: box}))
 					return err
@@ -39,7 +39,7 @@ func testRaces(t *testing.T, open Open) {
 					t.Errorf("loser of a unique value: %v", err)
 				}
 			})
-			wg.Go(func() { // all attach to a box that is being deleted
+			wg.Go(func() { // all refer to a box that is being deleted
 				_, err := s.Update(ctx, model.Config, func(tx store.Tx) error {
 					_, err := tx.Create(res(Thing, fmt.Sprintf("%d-%d", round, i), Item{Box: box}))
 					return err
@@ -69,7 +69,7 @@ func testRaces(t *testing.T, open Open) {
 	}
 }
 
-// register is what the linearizability check sees: one resource, written by
+// register is the model of the linearizability check: one resource, written by
 // compare-and-swap.
 type registerInput struct {
 	read    bool

@@ -86,7 +86,7 @@ func testLists(t *testing.T, open Open) {
 	})
 }
 
-// past is an expiry that is over.
+// past returns an expiry that is over.
 func past() int64 { return time.Now().Add(-time.Hour).UnixMilli() }
 
 func testExpiredAbsent(t *testing.T, open Open) {
@@ -115,7 +115,7 @@ func testExpiredAbsent(t *testing.T, open Open) {
 		wantCode(t, tx.Delete(Badge, "s", "over", 0), fault.NotFound)
 		_, err = tx.Create(res(Badge, "x", Item{Person: "gone"}))
 		wantCode(t, err, fault.Dangling)
-		// Neither its secret nor its name blocks others.
+		// Neither its secret nor its name is reserved.
 		if _, err := tx.Create(res(Badge, "y", Item{Secret: "2"})); err != nil {
 			t.Errorf("secret of an expired badge: %v", err)
 		}
@@ -139,8 +139,8 @@ func testSweep(t *testing.T, open Open) {
 		if err != nil {
 			t.Fatalf("nothing was swept: %v", err)
 		}
-		// The live badge goes with its person and is revoked; the badge that
-		// ended by itself revokes nothing.
+		// The live badge is deleted with its person and is revoked. The badge that ended by
+		// itself revokes nothing.
 		got := make(map[string]store.Op)
 		for _, e := range events {
 			got[e.Key.Kind+" "+e.Key.Name] = e.Op

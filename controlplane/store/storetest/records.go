@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// noted is a change record as whoever writes it hands it over.
+// noted returns a change record in the form in which its author hands it over.
 func noted(k *model.Kind, scope, name, actor string) store.ChangeRecord {
 	return store.ChangeRecord{
 		Actor: model.Actor{Kind: model.ActorUser, Name: actor}, Origin: model.OriginAPI, Op: store.Created,
@@ -35,7 +35,7 @@ func write(t *testing.T, s store.Store, k *model.Kind, scope, name, actor string
 	})
 }
 
-// records returns a page as number:name, and its size without limits.
+// records returns a page as number:name, and the number of records without limits.
 func records(t *testing.T, s store.Store, q store.RecordQuery) (page []string, count int) {
 	t.Helper()
 	view(t, s, func(r store.Reader) error {
@@ -52,10 +52,10 @@ func records(t *testing.T, s store.Store, q store.RecordQuery) (page []string, c
 	return page, count
 }
 
-// listed is how a record is shown.
+// listed returns the form in which a record is compared.
 func listed(r *store.ChangeRecord) string { return fmt.Sprintf("%d:%s", r.Number, r.Key.Name) }
 
-// kept is the oldest revision after which all records that a query can select are there.
+// kept returns the oldest revision after which all records of a query exist.
 func kept(t *testing.T, s store.Store, q store.RecordQuery) (since uint64) {
 	t.Helper()
 	view(t, s, func(r store.Reader) (err error) {
@@ -142,7 +142,7 @@ func testRecordQueries(t *testing.T, open Open) {
 	}
 }
 
-// testRecordsGoWithTheirChange: there is never the one without the other.
+// testRecordsGoWithTheirChange: neither a record nor its change exists without the other.
 func testRecordsGoWithTheirChange(t *testing.T, open Open) {
 	s := one(t, open)
 	write(t, s, Box, "s", "a", "ann")
@@ -171,7 +171,7 @@ func testRecordsGoWithTheirChange(t *testing.T, open Open) {
 	if page, _ := records(t, s, store.RecordQuery{}); !cmp.Equal(page, []string{"2:c", "1:a"}) {
 		t.Errorf("%v", page)
 	}
-	// What is under way shows only what is committed.
+	// Inside a transaction, only committed records are visible.
 	must(t, s, func(tx store.Tx) error {
 		tx.Record(noted(Box, "s", "d", "ann"))
 		list, err := tx.Records(store.RecordQuery{})
@@ -182,11 +182,11 @@ func testRecordsGoWithTheirChange(t *testing.T, open Open) {
 	})
 }
 
-// OpenRetaining opens an empty store with a retention and a clock, which is closed at
-// the end of the test. reopen, if it is not nil, closes and opens it again.
+// OpenRetaining opens an empty store with a retention and a clock. The store is closed at the
+// end of the test. reopen, unless nil, closes it and opens it again.
 type OpenRetaining func(t *testing.T, keep store.Retention, now func() time.Time) (s store.Store, reopen func() store.Store)
 
-// RunRetention holds a store against [store.Retention].
+// RunRetention tests the [store.Retention] of a store.
 func RunRetention(t *testing.T, open OpenRetaining) {
 	t.Run("a proxy that floods", func(t *testing.T) { testFlood(t, open) })
 	t.Run("tokens without an end", func(t *testing.T) { testTokens(t, open) })
@@ -221,7 +221,8 @@ func RunRetention(t *testing.T, open OpenRetaining) {
 		if page, _ := records(t, s, store.RecordQuery{}); !cmp.Equal(page, []string{"3:c", "2:b"}) {
 			t.Errorf("%v", page)
 		}
-		// The newest stays however old it is, and a clock that goes back takes nothing.
+		// The newest record stays however old it is, and a clock that goes back removes
+		// nothing.
 		clock = clock.Add(1000 * time.Hour)
 		write(t, s, Box, "s", "d", "ann")
 		clock = clock.Add(-5000 * time.Hour)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Spoil makes rows of a database such that they cannot be decoded, as rows that a later
-// version of the program wrote. The store may be open; the test binary has its driver
-// from there.
+// Spoil makes rows of a database undecodable, as if a later version of the program had
+// written them. The store may be open. The driver comes with the store's package, which the
+// test binary imports.
 func Spoil(t testing.TB, path, kind string, names ...string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=10000")

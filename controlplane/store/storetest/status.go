@@ -14,8 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// OpenStatus returns an empty status store, which the suite closes, and how to
-// open it again once it is closed; nil for stores that forget.
+// OpenStatus returns an empty status store, which the suite closes. reopen opens it again
+// after that; it is nil for stores that forget everything.
 type OpenStatus func(t *testing.T) (s store.Status, reopen func() store.Status)
 
 // RunStatus runs the conformance suite of [store.Status].
@@ -96,8 +96,8 @@ func testStatusLimits(t *testing.T, open OpenStatus) {
 	wantCode(t, s.Delete(bounded(t), make([]model.Key, store.MaxStatusBatch+1)), fault.TooLarge)
 }
 
-// testStatusConcurrent writes from several goroutines while others read: a batch
-// is seen whole or not at all.
+// testStatusConcurrent writes from several goroutines while others read. Readers see a batch
+// completely or not at all.
 func testStatusConcurrent(t *testing.T, open OpenStatus) {
 	s := oneStatus(t, open)
 	var wg sync.WaitGroup
@@ -149,7 +149,7 @@ func testStatusReopened(t *testing.T, open OpenStatus) {
 		t.Fatal(err)
 	}
 	if reopen == nil {
-		return // this one forgets
+		return // this store keeps nothing
 	}
 	s = reopen()
 	wantStatus(t, s, "k", "m", row("k", "m", "a", "kept"))

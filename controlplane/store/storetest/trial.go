@@ -15,35 +15,33 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Points is a store of which one call can fail: [Failpoints] or [StatusFailpoints].
+// Points is a store in which one call can fail: [Failpoints] or [StatusFailpoints].
 type Points interface {
 	Arm(at int)
 	Calls() int
 	Hit() string
 }
 
-// Trial is something that is done once over a fresh store.
+// Trial is an act on a fresh store, which is done once.
 type Trial struct {
 	Points Points
-	// Act does it. It returns an error if whoever asked for it is told that it
-	// failed.
+	// Act does it. It returns an error if the caller of the act is told that it failed.
 	Act func() error
-	// State is everything that must not be half written, in a form that does not
-	// depend on clocks. Nil is for what only reads, which has to say that it failed.
+	// State returns everything that must not be half written, in a form that does not depend
+	// on clocks. It is nil for acts that only read; these must report failures.
 	State func() string
-	// Complaints, unless nil, is the log, in which a failure must show once.
+	// Complaints, unless nil, is the log. A failure must appear there once.
 	Complaints *Complaints
-	// Served, unless nil, says whether what was good before is still served while
-	// the failure lasts.
+	// Served, unless nil, checks that what worked before is still served during the failure.
 	Served func() error
-	// End, unless nil, ends what was begun.
+	// End, unless nil, ends what Act has begun.
 	End func()
 }
 
-// EveryCallFailsOnce sweeps over the calls of the store that an act makes; begin
-// makes a fresh trial each time. Whichever call fails: nothing panics, success is
-// not claimed for what did not happen, nothing is half written, what was good is
-// still served, the log has the failure once, and what failed works afterwards.
+// EveryCallFailsOnce fails each call of the store that an act makes, one by one; begin makes
+// a fresh trial each time. Whichever call fails: nothing panics, no success is claimed for
+// what did not happen, nothing is half written, what worked is still served, the log shows
+// the failure once, and the act succeeds afterwards.
 func EveryCallFailsOnce(t *testing.T, begin func() Trial) {
 	t.Helper()
 	calls, after := undisturbed(t, begin())
@@ -52,8 +50,8 @@ func EveryCallFailsOnce(t *testing.T, begin func() Trial) {
 	}
 }
 
-// undisturbed does it without a failure, and returns how many calls that takes and
-// what it leads to.
+// undisturbed does the act without a failure. It returns the number of calls and the
+// resulting state.
 func undisturbed(t *testing.T, trial Trial) (calls int, after string) {
 	t.Helper()
 	defer trial.end()
@@ -69,7 +67,7 @@ func undisturbed(t *testing.T, trial Trial) (calls int, after string) {
 	return calls, trial.state()
 }
 
-// disturbed does it while one call fails, and again.
+// disturbed does the act while one call fails, and then again.
 func disturbed(t *testing.T, trial Trial, at int, after string) {
 	t.Helper()
 	defer trial.end()
@@ -127,7 +125,7 @@ func (r *Trial) complaints() int {
 	return r.Complaints.count()
 }
 
-// Complaints is the handler of a log that keeps what is a warning or worse.
+// Complaints is a log handler that keeps warnings and errors.
 type Complaints struct {
 	mu    sync.Mutex
 	lines []string
@@ -157,7 +155,7 @@ func (c *Complaints) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// String returns the complaints, one in each line.
+// String returns the complaints, one per line.
 func (c *Complaints) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,8 +168,8 @@ func (c *Complaints) count() int {
 	return len(c.lines)
 }
 
-// Dump is everything that a store holds of some kinds, in some scopes, without
-// times: for [Trial].State.
+// Dump returns everything that a store holds of some kinds in some scopes, without times. It
+// is meant for [Trial].State.
 func Dump(t testing.TB, s store.Store, kinds []*model.Kind, scopes ...string) string {
 	t.Helper()
 	var out strings.Builder

@@ -11,9 +11,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Unreadable is a store of which some rows cannot be decoded by those who view it,
-// as rows that a later version of the program wrote. They count, and whatever meets
-// one fails. Transactions read everything.
+// Unreadable is a store in which some rows cannot be decoded by views, as if a later version
+// of the program had written them. They are counted, but every read that meets one fails.
+// Transactions can read all rows.
 type Unreadable struct {
 	store.Store
 
@@ -32,7 +32,7 @@ func (u *Unreadable) Spoil(k *model.Kind, scope, name string, yes bool) {
 	u.rows[model.Key{Kind: k.Name, Scope: scope, Name: name}] = yes
 }
 
-// Away lets every view fail, as on a disk that is gone.
+// Away makes every view fail, as on a disk that is gone.
 func (u *Unreadable) Away(yes bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -103,7 +103,7 @@ func testUnique(t *testing.T, open Open) {
 		wantSubject(t, err, fault.Unique, taken)
 		_, err = tx.Create(res(Badge, "b", Item{Secret: "hush"}))
 		wantSubject(t, err, fault.Unique, store.UniqueViolation{Kind: Badge, Index: "secret", Value: "hush"})
-		// The refused writes left nothing, and a value that was given up is free.
+		// The refused writes left nothing, and a value that was given up can be used again.
 		if _, err := tx.Get(Box, "s", "e"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("refused resource: %v", err)
 		}

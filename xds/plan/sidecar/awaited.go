@@ -29,7 +29,7 @@ func (p *Planner) await(c *class, in *inbound, chosen picks) bool {
 		}
 		in.chains, in.part, in.missing = old.chains, old.part, old.chains == nil
 		in.part.learned = p.learnAll(nil, chosen)
-		in.part.failures = []plan.Failure{{Cell: "inbound " + in.shape.Cluster, Err: errors.New(what), Kept: true}}
+		in.part.failures = []plan.Failure{{Cell: "inbound " + in.shape.Cluster, Err: errors.New(what), Kept: !in.missing}}
 		return true
 	}
 	return false

@@ -45,6 +45,15 @@ func namesOf(dataplanes []string) string {
 	return strings.Join(slices.Compact(dataplanes), ",")
 }
 
+// namesIn are the names that namesOf has joined. The empty name is none of them: it is
+// that of whatever no dataplane serves.
+func namesIn(joined string) []string {
+	if joined == "" {
+		return nil
+	}
+	return strings.Split(joined, ",")
+}
+
 // inClear has a cluster with TLS speak to marked endpoints in clear text.
 func inClear() ([]*clusterv3.Cluster_TransportSocketMatch, error) {
 	raw, err := plan.Pack(&rawv3.RawBuffer{})

@@ -70,6 +70,28 @@ func TestOneDataplaneTurnsNobodyToClearText(t *testing.T) {
 	}
 }
 
+// TestEndpointsBeyondTheMeshAreNotMarked: what no dataplane serves is spoken to as its kind
+// says, whatever the mode of the mesh.
+func TestEndpointsBeyondTheMeshAreNotMarked(t *testing.T) {
+	for _, mode := range []string{mesh.ModeStrict, mesh.ModePermissive} {
+		w := abroad(t)
+		w.under(mode)
+		w.settle()
+		for _, service := range []string{"mail@by-name", "maps@by-name"} {
+			localities := cluster(t, w.planner.Set("web-1"), service).GetLoadAssignment().GetEndpoints()
+			if len(localities) != 1 || len(localities[0].GetLbEndpoints()) != 1 {
+				t.Fatalf("%s: %s has %v", mode, service, localities)
+			}
+			if z := localities[0].GetLocality().GetSubZone(); z != "" {
+				t.Errorf("%s: the host of %s is in the part %q of its zone", mode, service, z)
+			}
+			if m := localities[0].GetLbEndpoints()[0].GetMetadata().GetFilterMetadata(); m["envoy.transport_socket_match"] != nil {
+				t.Errorf("%s: the host of %s is marked: %v", mode, service, m)
+			}
+		}
+	}
+}
+
 // inClear reports whether an endpoint of backend is marked.
 func inClear(t *testing.T, set *resource.Set, address string) bool {
 	t.Helper()

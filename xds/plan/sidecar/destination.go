@@ -54,6 +54,12 @@ type DestinationKind interface {
 	// Cluster completes a cluster that has a name, the timeouts of all clusters, and the
 	// HTTP options of the mesh. Policies edit it afterwards.
 	Cluster(d *draft.Cluster, in ClusterInput) error
+	// Lead says what becomes of requests that are led to a destination; nil for nothing.
+	// It is part of keys, so it must be comparable.
+	Lead(tags mesh.Tags, d view.Destination) any
+	// Route edits what leads to a destination of which Lead says something: a route, or
+	// one share of it where it splits requests. Policies edit it afterwards.
+	Route(t *draft.Target, lead any) error
 }
 
 // Transport is how connections to a destination are protected. It is part of keys.
@@ -95,6 +101,26 @@ func (a Around) Life() time.Duration { return a.planner.facts.life }
 // TLS. Only dataplanes that serve the destination may be asked for, in a permissive mesh.
 func (a Around) Secured(dataplane string) bool { return a.planner.secured[dataplane] }
 
+// led is what a kind does to what leads to one destination of an outbound, and behind it
+// the same of those before. The whole is comparable.
+type led struct {
+	// at is the place of the destination in the list of the outbound.
+	at, kind   int
+	lead, rest any
+}
+
+// leads asks the kinds of some destinations what becomes of requests to them. It is nil
+// if nothing does.
+func (p *Planner) leads(destinations []mesh.Tags) (all any) {
+	for i, tags := range destinations {
+		kind, d := p.destination(tags.Service())
+		if lead := p.kinds[kind].Lead(tags, d); lead != nil {
+			all = led{i, kind, lead, all}
+		}
+	}
+	return all
+}
+
 // destination finds who reaches a service, by the place in the list of kinds, and what
 // there is of it; nil if nobody serves it.
 func (p *Planner) destination(service string) (kind int, d view.Destination) {
@@ -106,8 +132,8 @@ func (p *Planner) destination(service string) (kind int, d view.Destination) {
 	return 0, nil
 }
 
-// located takes a changed resource of what makes destinations: whoever reaches what it
-// located, or does now.
+// located takes a changed resource of what makes destinations. It marks those that reach what
+// the resource located before or locates now, and those that reach everything.
 func (p *Planner) located(before *view.Mesh, key model.Key) {
 	for _, k := range p.kinds {
 		if k.Kind().Name != key.Kind {
@@ -118,6 +144,7 @@ func (p *Planner) located(before *view.Mesh, key model.Key) {
 				if k.Find(before, service) != k.Find(p.state, service) {
 					p.service(service)
 				}
+				p.population(before, service)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package sidecar_test
 import (
 	_ "embed"
 	"errors"
-	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/draft"
@@ -29,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -86,11 +85,17 @@ func (outsides) Transport(_ sidecar.Around, d view.Destination) sidecar.Transpor
 	return sidecar.Transport{Own: authority{d.(*view.Located).Specs[0].(*outsideSpec).CA}}
 }
 
-func (outsides) Keeps(_ sidecar.Around, was, due sidecar.Transport) bool { return was == due }
+func (outsides) Keeps(_ sidecar.Around, was, due sidecar.Transport) bool {
+	if due.Own.(authority).ca == "unsaid" {
+		panic("nobody knows what is due")
+	}
+	return was == due
+}
 
 func (outsides) Cluster(d *draft.Cluster, in sidecar.ClusterInput) error {
 	c := d.Proto
 	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
+	c.DnsLookupFamily = clusterv3.Cluster_V4_PREFERRED
 	c.LoadAssignment = in.Members
 	var err error
 	if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
@@ -105,7 +110,7 @@ func (outsides) Cluster(d *draft.Cluster, in sidecar.ClusterInput) error {
 	switch ca {
 	case "":
 		return nil
-	case "broken":
+	case "broken", "unsaid":
 		return errors.New("no certificate")
 	}
 	host := in.Destination.Members()[0].Address
@@ -121,6 +126,16 @@ func (outsides) Cluster(d *draft.Cluster, in sidecar.ClusterInput) error {
 		return err
 	}
 	c.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}
+	return nil
+}
+
+// Lead: a host is asked for by its own name, and several by that of the first resource.
+func (outsides) Lead(_ mesh.Tags, d view.Destination) any {
+	return d.(*view.Located).Specs[0].Locates()[0].Address
+}
+
+func (outsides) Route(t *draft.Target, lead any) error {
+	t.Ask(lead.(string))
 	return nil
 }
 
@@ -144,41 +159,38 @@ func outside(address, service, ca string) *outsideSpec {
 }
 
 // newWorldBeyond is a mesh whose planner knows the sample kind, too.
-func newWorldBeyond(t testing.TB) *world {
-	db := memstore.New()
-	t.Cleanup(func() { _ = db.Close() })
-	views := view.New(db, append(all.Kinds(), outsideKind), slog.New(slog.DiscardHandler))
-	t.Cleanup(views.Close)
-	w := &world{t: t, db: db, policies: all.Policies(), wake: make(chan struct{}, 1)}
-	var err error
-	if w.scope, err = views.Mesh(ctx, meshName); err != nil {
-		t.Fatal(err)
-	}
-	w.changes = w.scope.Subscribe(w.wake)
-	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
-	for _, d := range all.Defaults() {
-		w.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())
-	}
-	w.planner = sidecar.New(w.policies, nil, logged, w.take().State, outsides{})
-	return w
-}
+func newWorldBeyond(t testing.TB) *world { return newWorldOf(t, all.Policies(), outsides{}) }
 
 // TestDestinationBeyondTheMesh holds what a sample kind of destinations makes against a
 // golden file and Envoy's own validation: policies edit its clusters like any other.
 func TestDestinationBeyondTheMesh(t *testing.T) {
 	w := abroad(t)
 	w.put(circuitbreaker.Kind, meshName, "few", breaker("web", "mail", 3))
-	w.settle()
-	set := w.planner.Set("web-1")
-	validate(t, set)
-	text, err := yaml.Marshal(tree(t, w, "web-1", set))
+	w.put(trafficroute.Kind, meshName, "halves", halves("backend", "maps"))
+	w.put(mesh.Dataplanes, meshName, "any-1", transparent("127.0.0.41", "any", "http"))
+	w.joined("any-1")
+	sets := map[string]any{}
+	for _, name := range []string{"web-1", "any-1"} {
+		set := w.planner.Set(name)
+		validate(t, set)
+		sets[name] = tree(t, w, name, set)
+		if out := w.planner.Unserved(name); len(out) > 0 {
+			t.Errorf("destinations beyond the mesh count as unserved: %v", out)
+		}
+	}
+	text, err := yaml.Marshal(sets)
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden.Compare(t, filepath.Join("testdata", "beyond.golden.yaml"), text)
-	if out := w.planner.Unserved("web-1"); len(out) > 0 {
-		t.Errorf("destinations beyond the mesh count as unserved: %v", out)
-	}
+}
+
+// halves leads every second request for a service to another one.
+func halves(service, other string) *trafficroute.Spec {
+	half := uint32(1)
+	return &trafficroute.Spec{Connection: connection(mesh.AnyValue, service), Conf: &trafficroute.Conf{Split: []trafficroute.Split{
+		{Weight: &half, Destination: mesh.Tags{mesh.TagService: service}}, {Weight: &half, Destination: mesh.Tags{mesh.TagService: other}},
+	}}}
 }
 
 // TestChangesOfDestinationsReachThoseWhoCallThem makes one change after the other and
@@ -186,14 +198,9 @@ func TestDestinationBeyondTheMesh(t *testing.T) {
 // from nothing.
 func TestChangesOfDestinationsReachThoseWhoCallThem(t *testing.T) {
 	w := abroad(t)
-	for _, step := range []struct {
-		name   string
-		change func()
-		// want are the names of what changes, by proxy.
-		want map[string][]string
-	}{
+	w.hold(t, []string{"backend-1", "web-1", "jobs-1"}, []step{
 		{"an address", func() { w.put(outsideKind, meshName, "mail", outside("mx.example:443", "mail", rootCA)) },
-			map[string][]string{"web-1": {"+mail@by-name"}}},
+			map[string][]string{"web-1": {"+mail@by-name", "+outbound:mail"}}},
 		{"its authority", func() { w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", rootCA)) },
 			map[string][]string{"web-1": {"+maps@by-name"}, "jobs-1": {"+maps@by-name"}}},
 		{"another host of one service", func() { w.put(outsideKind, meshName, "maps-2", outside("10.1.1.1:81", "maps", rootCA)) },
@@ -209,10 +216,25 @@ func TestChangesOfDestinationsReachThoseWhoCallThem(t *testing.T) {
 			map[string][]string{"web-1": {"+mail@by-name", "-mail", "-mail", "+outbound:mail"}}},
 		{"it is gone", func() { w.drop(outsideKind, "mail") },
 			map[string][]string{"web-1": {"+mail", "-mail@by-name", "+mail", "+outbound:127.0.0.1:10002", "-outbound:mail"}}},
-	} {
+	})
+}
+
+// step is a change.
+type step struct {
+	name   string
+	change func()
+	// want are the names of what changes, by proxy.
+	want map[string][]string
+}
+
+// hold makes one change after the other and demands that exactly what a step says changes
+// at some proxies.
+func (w *world) hold(t *testing.T, proxies []string, steps []step) {
+	t.Helper()
+	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			before := map[string]*resource.Set{}
-			for _, name := range []string{"backend-1", "web-1", "jobs-1"} {
+			for _, name := range proxies {
 				before[name] = w.planner.Set(name)
 			}
 			step.change()
@@ -231,22 +253,24 @@ func TestChangesOfDestinationsReachThoseWhoCallThem(t *testing.T) {
 }
 
 // TestDestinationThatCannotBeMade: a cluster stays as it was while what it demands of its
-// host is what is due, and goes if not.
+// host is what is due, and goes if not, or if its kind cannot tell.
 func TestDestinationThatCannotBeMade(t *testing.T) {
-	w := abroad(t)
-	w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", "broken"))
-	change := w.take()
-	w.planner.Update(change.State, change.Keys, change.All)
-	w.planner.Plan()
-	for _, name := range []string{"web-1", "jobs-1"} {
-		if w.planner.Set(name).Get(resource.Cluster, "maps@by-name") != nil {
-			t.Errorf("%s still calls in clear what is to prove itself", name)
-		}
-		if len(w.planner.Failures(name)) == 0 {
-			t.Errorf("nobody hears of it at %s", name)
-		}
-	}
-	if w.planner.Set("web-1").Get(resource.Cluster, "mail@by-name") == nil {
-		t.Error("another destination went along")
+	for _, ca := range []string{"broken", "unsaid"} {
+		t.Run(ca, func(t *testing.T) {
+			w := abroad(t)
+			w.put(outsideKind, meshName, "maps", outside("maps.example:80", "maps", ca))
+			w.replan()
+			for _, name := range []string{"web-1", "jobs-1"} {
+				if w.planner.Set(name).Get(resource.Cluster, "maps@by-name") != nil {
+					t.Errorf("%s still calls in clear what is to prove itself", name)
+				}
+				if len(w.planner.Failures(name)) == 0 {
+					t.Errorf("nobody hears of it at %s", name)
+				}
+			}
+			if w.planner.Set("web-1").Get(resource.Cluster, "mail@by-name") == nil {
+				t.Error("another destination went along")
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -49,7 +48,7 @@ func named(tags mesh.Tags, d view.Destination) bool {
 func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	tags := tagsOf(k.tags)
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
-	clearOnes := strings.Split(k.clear, ",")
+	clearOnes := namesIn(k.clear)
 	type place struct {
 		zone  string
 		clear bool

@@ -38,6 +38,10 @@ type world struct {
 	wake    chan struct{}
 	// policies are those that the planner applies.
 	policies []*policy.Policy
+	// kinds are those of destinations that it knows beside the mesh's own.
+	kinds []sidecar.DestinationKind
+	// front is before the outbounds of gateways; nil for none.
+	front sidecar.Front
 	// outside is what policies see of beyond the mesh; mostly nothing.
 	outside policy.Outside
 	// together are the names of proxies, none by default, that settle holds against
@@ -57,17 +61,21 @@ type fataler interface {
 
 func newWorld(t testing.TB) *world { return newWorldOf(t, all.Policies()) }
 
-// newWorldOf is a mesh with other policies than those that the program has.
-func newWorldOf(t testing.TB, policies []*policy.Policy) *world {
+// newWorldOf is a mesh with other policies than those that the program has, and with more
+// kinds of destinations.
+func newWorldOf(t testing.TB, policies []*policy.Policy, more ...sidecar.DestinationKind) *world {
 	db := memstore.New()
 	t.Cleanup(func() { _ = db.Close() })
 	var kinds []*model.Kind
 	for _, pol := range policies {
 		kinds = append(kinds, pol.Kind)
 	}
+	for _, k := range more {
+		kinds = append(kinds, k.Kind())
+	}
 	views := view.New(db, kinds, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
-	w := &world{t: t, db: db, policies: policies, wake: make(chan struct{}, 1)}
+	w := &world{t: t, db: db, policies: policies, kinds: more, wake: make(chan struct{}, 1)}
 	var err error
 	if w.scope, err = views.Mesh(ctx, meshName); err != nil {
 		t.Fatal(err)
@@ -83,7 +91,8 @@ func newWorldOf(t testing.TB, policies []*policy.Policy) *world {
 
 // restart makes a planner from nothing, as a restarted control plane does.
 func (w *world) restart() {
-	w.planner = sidecar.New(w.policies, w.outside, logged, w.take().State)
+	w.planner = sidecar.New(w.policies, w.outside, logged, w.take().State, w.kinds...)
+	w.planner.Stand(w.front)
 }
 
 // take waits until the view shows the last write and takes what changed.

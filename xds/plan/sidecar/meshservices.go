@@ -88,6 +88,12 @@ func (meshServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 	return nil
 }
 
+// Lead implements [DestinationKind]: workloads are asked what the caller asked.
+func (meshServices) Lead(mesh.Tags, view.Destination) any { return nil }
+
+// Route implements [DestinationKind].
+func (meshServices) Route(*draft.Target, any) error { return nil }
+
 // discover says how the cluster finds its endpoints. With names among them Envoy
 // resolves all, again every five seconds; a change of them is a change of the
 // cluster.

@@ -34,6 +34,9 @@ type outbound struct {
 	wants   []want
 	renamed renames
 	part    part
+	// way are its routes behind the front of a gateway, the last that could be made; nil
+	// where it listens itself.
+	way *draft.Routes
 }
 
 // id is equal for outbounds that are built alike.
@@ -42,7 +45,7 @@ func (o *outbound) id() string {
 }
 
 func (o *outbound) routeTable() string {
-	name := "outbound:" + o.shape.Tags.Service()
+	name := outboundPrefix + o.shape.Tags.Service()
 	if o.shared {
 		name += ":" + hostPort(o.shape.Address, o.shape.Port)
 	}
@@ -58,6 +61,9 @@ func (p *Planner) buildOutbound(o *outbound) {
 		o.part, o.wants = old, wants
 		o.part.learned = unknown
 		o.part.clusters = p.fit(&old)
+		if o.way != nil && !o.part.holds(o.way) {
+			o.way = nil
+		}
 		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
 	}
 }
@@ -86,21 +92,24 @@ func (p *Planner) makeOutbound(o *outbound) {
 	p.forConnection(o.reach.sources, selection.Principal(services, service), policy.ByDestination, policy.ByOutbound, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
+	if o.reach.shape.Gateway != nil {
+		p.behind(o, p.routesOf(o, chosen, destinations, protocol, names))
+	} else {
+		p.listen(o, &old, chosen, destinations, protocol, names)
+	}
+}
+
+// listen makes the listener of an outbound, and its route table if it speaks HTTP.
+func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []mesh.Tags, protocol string, names renames) {
 	k := outboundKey{
 		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: o.reach.shape.Transparent, renamed: names,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {
-		k.split, k.life = split, o.part.life()
+		k.split, k.life = o.split, o.part.life()
 	} else {
-		k.routes = o.routeTable()
-		rk := outboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, service: service, protocol: protocol, split: split, renamed: names,
-			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil || pol.Route != nil }),
-		}
-		if p.has.targets {
-			rk.targets = p.forTargets(o, chosen, destinations)
-		}
+		rk := p.routesOf(o, chosen, destinations, protocol, names)
+		k.routes = rk.name
 		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
 		o.part.keep(&o.part.routes, old.routes, rk.name, r, err)
 		if len(o.part.routes) == 0 {
@@ -109,6 +118,23 @@ func (p *Planner) makeOutbound(o *outbound) {
 	}
 	l, err := of(p.cells.outbounds, p.round, k, p.outbound)
 	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
+}
+
+// routesOf is the key of the routes of an outbound. Those behind a front say what the
+// listener would.
+func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, protocol string, names renames) outboundRoutesKey {
+	behind := o.reach.shape.Gateway != nil
+	k := outboundRoutesKey{
+		mesh: p.facts.mesh, name: o.routeTable(), service: o.shape.Tags.Service(), protocol: protocol, split: o.split, renamed: names,
+		selections: p.only(chosen, func(pol *policy.Policy) bool {
+			return pol.OutboundRoutes != nil || pol.Route != nil || behind && pol.Outbound != nil
+		}),
+		leads: p.leads(destinations),
+	}
+	if p.has.targets {
+		k.targets = p.forTargets(o, chosen, destinations)
+	}
+	return k
 }
 
 // buildDestination makes the cluster and the assignment of one destination, and

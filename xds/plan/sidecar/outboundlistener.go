@@ -45,8 +45,17 @@ type outboundKey struct {
 	// life bounds connections of TCP that certificates have proved, 0 where none has.
 	life        time.Duration
 	transparent bool
-	renamed     renames
-	selections  *policy.Choices
+	// front says that it is the listener of a front, and no outbound's.
+	front      bool
+	renamed    renames
+	selections *policy.Choices
+}
+
+func (k *outboundKey) name() string {
+	if k.front {
+		return frontName(k.address, k.port)
+	}
+	return outboundName(k.address, k.port)
 }
 
 // outbound builds the listener of an outbound.
@@ -55,7 +64,7 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 	d := &draft.Outbound{
 		Service: tags.Service(), Protocol: k.protocol,
 		Proto: &listenerv3.Listener{
-			Name: outboundName(k.address, k.port), Address: socket(k.address, k.port),
+			Name: k.name(), Address: socket(k.address, k.port),
 			TrafficDirection: corev3.TrafficDirection_OUTBOUND, Metadata: tagMetadata(tags),
 		},
 	}
@@ -70,7 +79,9 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.HTTP = httpManager(statName(d.Service), k.routes)
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(outboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(outboundStreamIdle)
-		d.HTTP.HttpProtocolOptions = http10()
+		if !k.front {
+			d.HTTP.HttpProtocolOptions = http10()
+		}
 		d.HTTP.AccessLog = log
 	} else {
 		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
@@ -78,6 +89,11 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.TCP.AccessLog = log
 		if k.life > 0 { // Envoy's clusters bound connections of HTTP alone
 			d.TCP.MaxDownstreamConnectionDuration = durationpb.New(k.life)
+		}
+	}
+	if k.front {
+		if err := p.front.Listener(d); err != nil {
+			return nil, err
 		}
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {

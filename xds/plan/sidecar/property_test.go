@@ -134,6 +134,12 @@ func (d *driver) dataplane() {
 	if pick(d, 0, 1, 2) == 0 {
 		spec.Networking.Outbound = nil
 		spec.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: pick(d, uint32(15001), 15002), RedirectPortInbound: pick(d, uint32(0), 15006)}
+		if d.yes() {
+			spec.Networking.TransparentProxying.ReachableServices = []string{pick(d, fewServices...), "c"}
+		}
+	}
+	if pick(d, 0, 1, 2, 3) == 0 {
+		spec = entrance(pick(d, 18080, 18081), pick(d, fewServices...), pick(d, fewServices...))
 	}
 	d.put(mesh.Dataplanes, meshName, pick(d, fewNames...), spec)
 }
@@ -153,11 +159,30 @@ func (d *driver) retry() {
 	}})
 }
 
+// elsewhere writes or deletes where a service is beyond the mesh.
+func (d *driver) elsewhere() {
+	name := pick(d, fewPolicies...)
+	if there := len(slices.Collect(d.planner.State().Locates(outsideKind, name))) > 0; there && d.yes() {
+		d.settle() // it may be gone
+		if len(slices.Collect(d.planner.State().Locates(outsideKind, name))) > 0 {
+			d.drop(outsideKind, name)
+		}
+		return
+	}
+	spec := outside(pick(d, "10.1.1.1:80", "x.example:80", "y.example:81"), pick(d, fewServices...), pick(d, "", rootCA))
+	spec.Tags[mesh.TagProtocol], spec.Tags["version"] = pick(d, "http", "tcp"), pick(d, "v1", "v2")
+	d.put(outsideKind, meshName, name, spec)
+}
+
 // route leads requests to versions of a service, or to another service by one of
 // several balancers.
 func (d *driver) route() {
-	if d.yes() {
+	switch pick(d, 0, 1, 2) {
+	case 0:
 		d.policy(trafficroute.Kind, split(pick(d, fewServices...), 90, 10))
+		return
+	case 1:
+		d.policy(trafficroute.Kind, halves(pick(d, fewServices...), pick(d, fewServices...)))
 		return
 	}
 	d.policy(trafficroute.Kind, balanced(pick(d, fewServices...), pick(d, fewServices...), pick(d,
@@ -257,7 +282,7 @@ func (d *driver) gone() {
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens,
-		"mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "join": d.join, "restart": d.again,
+		"elsewhere": d.elsewhere, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "join": d.join, "restart": d.again,
 		"breaker": func() {
 			spec := breaker("", "", pick(d, uint32(5), 6))
 			spec.Connection = d.connection()
@@ -284,8 +309,8 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 }
 
 func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
-	d := &driver{world: newWorld(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
-	d.world.t, d.world.outside = rt, d.outside
+	d := &driver{world: newWorldBeyond(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
+	d.world.t, d.world.outside, d.world.front = rt, d.outside, paths{}
 	d.together = func() []string {
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(d.joined)), func(name string) bool { return !d.joined[name] })
 	}

@@ -24,6 +24,8 @@ type reach struct {
 	sources   []mesh.Tags
 	classes   map[*class]struct{}
 	outbounds []*outbound
+	// front is what stands before the outbounds of a gateway.
+	front part
 	// ports finds the outbounds that listen on a port.
 	ports map[uint16][]*outbound
 
@@ -55,6 +57,8 @@ type reachShape struct {
 	Transparent bool
 	Everything  bool
 	Reachable   []string
+	// Gateway are the tags of a proxy of which the outbounds are behind a front.
+	Gateway mesh.Tags `json:",omitempty"`
 	// Zone is set while the mesh prefers near endpoints.
 	Zone string
 	// Selectors are the sources of policies on connections that match the class, in
@@ -101,6 +105,9 @@ func aboutConnections(pol *policy.Policy) bool {
 func (p *Planner) reachOf(c *class) reachShape {
 	s := reachShape{
 		Outbounds: c.shape.Outbounds, Transparent: c.shape.Transparent, Everything: c.shape.Everything, Reachable: c.shape.Reachable,
+	}
+	if p.front != nil && c.shape.Builtin {
+		s.Gateway = c.shape.Gateway
 	}
 	if p.facts.localityAware {
 		s.Zone = zone(c.sources)
@@ -171,7 +178,7 @@ func (r *reach) inherit(old *reach) {
 		r.outbounds = append(r.outbounds, &own)
 		r.stale[&own] = struct{}{}
 	}
-	r.contributions = old.contributions
+	r.contributions, r.front = old.contributions, old.front
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
 
@@ -207,13 +214,14 @@ func (p *Planner) follow(r *reach) {
 	if resettled {
 		p.rename(r, before)
 	}
-	if r.relist || !r.patch(before) {
+	p.stand(r)
+	if r.relist || r.shape.Gateway != nil || !r.patch(before) {
 		r.gather()
 	}
 	clear(r.stale)
 	r.relist = false
 	if p.has.contribute {
-		r.contribute()
+		r.collectContributions()
 	}
 	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !slices.Equal(r.contributions, was.contributions) {
 		for c := range r.classes {
@@ -259,7 +267,9 @@ func (p *Planner) list(r *reach) {
 			r.stale[o] = struct{}{}
 		}
 		r.outbounds = append(r.outbounds, o)
-		r.ports[at.Port()] = append(r.ports[at.Port()], o)
+		if r.shape.Gateway == nil {
+			r.ports[at.Port()] = append(r.ports[at.Port()], o)
+		}
 	}
 	for _, o := range before {
 		p.unlink(o)
@@ -275,6 +285,7 @@ func (r *reach) gather() {
 	for _, o := range r.outbounds {
 		all.add(&o.part)
 	}
+	all.add(&r.front)
 	r.clusters = r.clusters.Become(all.clusters)
 	r.endpoints = r.endpoints.Become(all.endpoints)
 	r.listeners = r.listeners.Become(all.listeners)
@@ -306,7 +317,7 @@ func (r *reach) patch(before map[*outbound]part) bool {
 }
 
 // outboundsOf lists the outbounds of a reach: the declared ones, or for proxies
-// that may reach everything one for each service of the mesh.
+// that may reach everything one for each service that the mesh has or knows.
 func (p *Planner) outboundsOf(s *reachShape) []selection.Outbound {
 	if !s.Everything {
 		return s.Outbounds

@@ -23,12 +23,24 @@ type outboundRoutesKey struct {
 	selections                    *policy.Choices
 	// targets are the choices for the destinations of the split, one after another.
 	targets *policy.Choices
+	// leads are what kinds do to what leads to these; nil for nothing.
+	leads any
 }
 
 // outboundRoutes builds the route table of an HTTP outbound. Nothing in it says whose
 // it is: no policy reads the tags of the source from a header, and a table that bore
 // them could not be shared. The header is removed, so that no workload says them.
 func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error) {
+	d, err := p.leading(k)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Freeze(resource.Route, k.name, d.Proto)
+}
+
+// leading drafts the routes of an outbound, at which the kinds of the destinations and
+// then the policies have had their turn.
+func (p *Planner) leading(k outboundRoutesKey) (*draft.Routes, error) {
 	d := routes(k.mesh, k.name, k.service, k.protocol)
 	d.Proto.RequestHeadersToRemove = []string{mesh.HeaderTags}
 	if k.split != nil {
@@ -43,13 +55,49 @@ func (p *Planner) outboundRoutes(k outboundRoutesKey) (*resource.Resource, error
 			})
 		}
 	}
+	if err := p.editLeads(d, &k); err != nil {
+		return nil, err
+	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outboundRoutes(d, s) }); err != nil {
 		return nil, err
 	}
-	if err := p.editRoutes(d, &k); err != nil {
-		return nil, err
+	return d, p.editRoutes(d, &k)
+}
+
+// places are the destinations of an outbound by the names of their clusters: their tags,
+// and where they are in its list.
+func (k *outboundRoutesKey) places() (named map[string]mesh.Tags, at map[string]int) {
+	destinations, _ := selection.Destinations(k.split, k.service)
+	named, at = map[string]mesh.Tags{}, map[string]int{}
+	for i, tags := range destinations {
+		cluster := k.renamed.cluster(tags)
+		named[cluster], at[cluster] = tags, i
 	}
-	return plan.Freeze(resource.Route, k.name, d.Proto)
+	return named, at
+}
+
+// editLeads gives the kinds of destinations their turn at what leads to each.
+func (p *Planner) editLeads(d *draft.Routes, k *outboundRoutesKey) error {
+	if k.leads == nil {
+		return nil
+	}
+	leads := map[int]led{}
+	for l, ok := k.leads.(led); ok; l, ok = l.rest.(led) {
+		leads[l.at] = l
+	}
+	named, at := k.places()
+	for _, r := range d.Routed(named) {
+		for i := range r.Targets {
+			l, ok := leads[at[r.Targets[i].Cluster]]
+			if !ok {
+				continue
+			}
+			if err := p.kinds[l.kind].Route(&r.Targets[i], l.lead); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // editRoutes gives every policy its turn at each route and at what it leads to.
@@ -57,12 +105,7 @@ func (p *Planner) editRoutes(d *draft.Routes, k *outboundRoutesKey) error {
 	if k.split == nil || k.targets == nil && !p.has.routes {
 		return nil
 	}
-	destinations, _ := selection.Destinations(k.split, k.service)
-	named, at := map[string]mesh.Tags{}, map[string]int{}
-	for i, tags := range destinations {
-		cluster := k.renamed.cluster(tags)
-		named[cluster], at[cluster] = tags, i
-	}
+	named, at := k.places()
 	for _, r := range d.Routed(named) {
 		if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.route(r, s) }); err != nil {
 			return err

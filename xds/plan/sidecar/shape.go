@@ -16,6 +16,8 @@ type shape struct {
 	Inbounds  []inboundShape
 	Outbounds []selection.Outbound
 	Gateway   mesh.Tags `json:",omitempty"`
+	// Builtin gateways are ours, and not somebody else's beside a sidecar.
+	Builtin bool `json:",omitempty"`
 	// Transparent proxies listen on addresses that are not theirs.
 	Transparent bool `json:",omitempty"`
 	// Everything is set for proxies that may reach every service of the mesh;
@@ -47,7 +49,7 @@ func shapeOf(d *view.Dataplane) shape {
 	}
 	var s shape
 	if n.Gateway != nil {
-		s.Gateway = n.Gateway.Tags
+		s.Gateway, s.Builtin = n.Gateway.Tags, n.Gateway.Type == mesh.GatewayBuiltin
 	}
 	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
 		s.Transparent = true
@@ -87,7 +89,7 @@ func (s *shape) name() {
 			}
 			clusters[workload], taken[in.Cluster] = in.Cluster, true
 		}
-		in.Table = "inbound:" + in.Tags.Service()
+		in.Table = inboundPrefix + in.Tags.Service()
 		if served[in.Tags.Service()] > 1 {
 			in.Table += ":" + strconv.FormatUint(uint64(in.Port), 10)
 		}

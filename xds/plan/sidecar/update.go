@@ -8,6 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/selection"
 )
 
 // Update takes a newer state with the keys that changed since the last one; all
@@ -111,9 +112,7 @@ func (p *Planner) dataplane(before *view.Mesh, name string) {
 			continue
 		}
 		p.service(service)
-		if (was == nil) != (is == nil) {
-			p.population()
-		}
+		p.population(before, service)
 	}
 }
 
@@ -140,10 +139,14 @@ func (p *Planner) service(name string) {
 	}
 }
 
-// population marks those who reach whatever there is.
-func (p *Planner) population() {
+// population marks those who reach whatever there is, if a service came or went that
+// they may reach.
+func (p *Planner) population(before *view.Mesh, service string) {
+	if before.Has(service) == p.state.Has(service) {
+		return
+	}
 	for _, r := range p.reaches {
-		if r.shape.Everything {
+		if r.shape.Everything && selection.Reachable(r.shape.Reachable, service) {
 			r.relist = true
 			p.moved[r] = struct{}{}
 		}

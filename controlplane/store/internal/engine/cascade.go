@@ -8,9 +8,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Delete implements [store.Tx]. Referrers go before what they reference, so
-// that the asked-for resource is the last of the changes. Rows that cannot be decoded
-// go like others: they would otherwise stay for ever, with what they refer to.
+// Delete implements [store.Tx]. Referrers are removed before what they reference, so that the
+// requested resource is the last of the changes. Rows that cannot be decoded are removed like
+// others. Otherwise they would stay for ever, together with what they refer to.
 func (t *Tx) Delete(k *model.Kind, scope, name string, version uint64) error {
 	if err := t.writable(&model.Resource{Kind: k, Scope: scope, Name: name}); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (t *Tx) Delete(k *model.Kind, scope, name string, version uint64) error {
 	return t.remove(doomed)
 }
 
-// doomed is expect for a row that is to go, which need not be readable.
+// doomed does the same as expect for a row that is to be removed and need not be readable.
 func (t *Tx) doomed(k *model.Kind, scope, name string, version uint64) (*model.Resource, error) {
 	old, err := t.rows.Get(model.Key{Kind: k.Name, Scope: scope, Name: name})
 	if bare := store.UnreadIn(err); bare != nil {
@@ -35,8 +35,8 @@ func (t *Tx) doomed(k *model.Kind, scope, name string, version uint64) (*model.R
 	return t.expected(old, err, k, name, version)
 }
 
-// refusal is a reference that forbids deleting its target. field is empty unless
-// the reference is a text.
+// refusal is a reference that forbids the deletion of its target. field is empty unless the
+// reference is a text.
 type refusal struct {
 	by, to model.Key
 	field  string
@@ -50,9 +50,9 @@ func (r refusal) fault() error {
 	return fault.New(fault.Referenced, "a %s still references this %s", r.by.Kind, r.to.Kind).With(subject)
 }
 
-// closure collects what must go with a resource, itself first. A refusing
-// reference counts only if its holder is not leaving as well and has not
-// expired. With refuse false nothing is refused.
+// closure collects everything that must be removed with a resource, the resource first. A
+// refusing reference counts only if its holder stays and has not expired. With refuse false,
+// nothing is refused.
 func (t *Tx) closure(first *model.Resource, refuse bool) ([]*model.Resource, error) {
 	doomed := []*model.Resource{first}
 	seen := map[model.Key]bool{first.Key(): true}
@@ -90,8 +90,8 @@ func (t *Tx) closure(first *model.Resource, refuse bool) ([]*model.Resource, err
 	return doomed, nil
 }
 
-// guarded lists who names a resource by a text that it does not keep. The texts of
-// one that cannot be decoded are not known: it names nothing for anybody any more.
+// guarded lists the resources that name a resource by a text which it loses. The texts of a
+// resource that cannot be decoded are unknown, so nothing can refer to them any more.
 func (t *Tx) guarded(r *model.Resource, next *model.Resource) ([]refusal, error) {
 	var out []refusal
 	if store.IsUnread(r) {
@@ -119,8 +119,8 @@ func (t *Tx) guarded(r *model.Resource, next *model.Resource) ([]refusal, error)
 	return out, nil
 }
 
-// evict removes a row that has expired. Nobody can refuse that: for every
-// reader the row was absent already.
+// evict removes an expired row. Nothing can refuse that, because the row is already absent
+// for every reader.
 func (t *Tx) evict(r *model.Resource) error {
 	doomed, err := t.closure(r, false)
 	if err != nil {
@@ -129,7 +129,7 @@ func (t *Tx) evict(r *model.Resource) error {
 	return t.remove(doomed)
 }
 
-// remove removes rows, the last first; the first is the cause of the others.
+// remove removes rows, the last first. The first one is the cause of the others.
 func (t *Tx) remove(doomed []*model.Resource) error {
 	for i := len(doomed) - 1; i >= 0; i-- {
 		r := doomed[i]
@@ -155,7 +155,7 @@ func (t *Tx) remove(doomed []*model.Resource) error {
 	return nil
 }
 
-// record notes a change and, where the kind says so, an event.
+// record notes a change and, if the kind requires it, an event.
 func (t *Tx) record(c store.Change) {
 	t.changes = append(t.changes, c)
 	r := c.New
@@ -169,8 +169,8 @@ func (t *Tx) record(c store.Change) {
 	t.events = append(t.events, store.Event{Key: r.Key(), Op: c.Op})
 }
 
-// announces reports whether a kind announces an operation by itself. The end
-// of a row that had expired revokes nothing.
+// announces reports whether a kind announces an operation by itself. The removal of an
+// expired row revokes nothing.
 func announces(k *model.Kind, op store.Op, ended bool) bool {
 	switch {
 	case k.Class == model.Config || k.Announce == model.AnnounceAll:

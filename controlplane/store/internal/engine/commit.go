@@ -7,22 +7,22 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// SweepLimit bounds the expired rows that one transaction removes (what their
-// removal takes along not counted).
+// SweepLimit bounds the expired rows that one transaction removes. Rows that are removed with
+// them do not count.
 const SweepLimit = 256
 
-// Result is what a transaction leaves to its backend.
+// Result is what a transaction hands over to its backend.
 type Result struct {
 	Commit store.Commit
-	// Events of the commit with their revision; none if it took no revision.
+	// Events are the events of the commit with their revision; none if it took no revision.
 	Events []store.Event
-	// Earliest is the earliest expiry among the rows written, 0 if none expires.
+	// Earliest is the earliest expiry of the written rows, 0 if none expires.
 	Earliest int64
 }
 
-// Finish ends the transaction and settles its revision; the backend then makes
-// it durable. It fails if the backend failed in between, even if the caller
-// of Update ignored that. Of change records it keeps what limits says.
+// Finish ends the transaction and determines its revision; the backend then makes it durable.
+// It fails if the backend has failed before, even if the caller of Update ignored that. It
+// keeps as many change records as limits says.
 func (t *Tx) Finish(limits store.Retention) (Result, error) {
 	t.End()
 	if t.broken != nil {
@@ -30,7 +30,7 @@ func (t *Tx) Finish(limits store.Retention) (Result, error) {
 	}
 	rev := t.revision()
 	for _, c := range t.changes {
-		// Written before it was known that the commit announces something.
+		// It was written before it was known that the commit announces something.
 		if c.New == nil || c.New.Revision == rev {
 			continue
 		}
@@ -48,15 +48,15 @@ func (t *Tx) Finish(limits store.Retention) (Result, error) {
 	return Result{Commit: store.Commit{Revision: rev, Changes: t.Changes()}, Events: t.events, Earliest: t.earliest}, nil
 }
 
-// Strict reports whether the transaction has come to need the durability of
-// [model.Config] although it was declared laxer.
+// Strict reports whether the transaction needs the durability of [model.Config] although it
+// was declared laxer.
 func (t *Tx) Strict() bool { return t.strict && t.class != model.Config }
 
 // Wrote reports whether there is anything to make durable.
 func (t *Tx) Wrote() bool { return len(t.changes) > 0 || len(t.events) > 0 || len(t.records) > 0 }
 
-// Sweep removes up to [SweepLimit] expired rows with what goes with them. n is
-// how many of them it found; more says that there may be others.
+// Sweep removes up to [SweepLimit] expired rows with everything that depends on them. n is
+// the number of expired rows that it found; more says that there may be others.
 func (t *Tx) Sweep() (n int, more bool, err error) {
 	over, err := t.rows.Expired(t.millis, SweepLimit)
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *Tx) Sweep() (n int, more bool, err error) {
 	}
 	gone := make(map[model.Key]bool, len(over))
 	for _, r := range over {
-		if gone[r.Key()] { // an earlier one has taken it along
+		if gone[r.Key()] { // removed with an earlier row
 			continue
 		}
 		doomed, err := t.closure(r, false)
@@ -81,7 +81,7 @@ func (t *Tx) Sweep() (n int, more bool, err error) {
 	return len(over), len(over) == SweepLimit, nil
 }
 
-// revision is what the commit would be stamped with if it ended now.
+// revision returns the revision that the commit would have if it ended now.
 func (t *Tx) revision() uint64 {
 	if len(t.events) > 0 {
 		return t.rows.Revision() + 1
@@ -95,16 +95,16 @@ func (t *Tx) watchExpiry(at int64) {
 	}
 }
 
-// Alarm wakes a store when rows have expired. It is late by a slack, so that
-// rows that end shortly after one another go in one transaction; reads do not
-// depend on it. Its owner serialises all calls; receiving from C needs no lock.
+// Alarm wakes a store when rows have expired. It goes off with a small delay, so that rows
+// that end shortly after one another are removed in one transaction. Reads do not depend on
+// it. Its owner serialises all calls; receiving from C needs no lock.
 type Alarm struct {
 	timer *time.Timer
 	at    int64
 }
 
-// alarmSlack is how late an alarm is; alarmSpan bounds one wait, so that a far
-// or misjudged expiry is looked at again.
+// alarmSlack is the delay of an alarm. alarmSpan bounds one wait, so that a far or wrong
+// expiry is checked again.
 const (
 	alarmSlack = 200 * time.Millisecond
 	alarmSpan  = time.Hour
@@ -120,8 +120,8 @@ func NewAlarm() *Alarm {
 // C yields when the alarm goes off.
 func (a *Alarm) C() <-chan time.Time { return a.timer.C }
 
-// Set makes the alarm go off when at (milliseconds; 0 = never) has passed,
-// unless it already goes off earlier.
+// Set makes the alarm go off when the time at (in milliseconds; 0 = never) has passed, unless
+// it already goes off earlier.
 func (a *Alarm) Set(at int64, now time.Time) {
 	if at == 0 || (a.at != 0 && a.at <= at) {
 		return

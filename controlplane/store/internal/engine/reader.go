@@ -8,8 +8,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Reader implements [store.Reader] over rows at one moment: what has expired
-// when it was made is absent, and stays so however long it is used.
+// Reader implements [store.Reader] over rows at one moment. Rows that had expired when the
+// reader was made are absent, however long it is used.
 type Reader struct {
 	rows   Rows
 	kinds  map[string]*model.Kind
@@ -17,13 +17,13 @@ type Reader struct {
 	ended  bool
 }
 
-// NewReader returns a reader. kinds limits what may be asked for; nil allows
-// every kind. past is up to when rows have ended.
+// NewReader returns a reader. kinds limits the kinds that may be read; nil allows all. Rows
+// that ended before past are absent.
 func NewReader(rows Rows, kinds map[string]*model.Kind, past time.Time) *Reader {
 	return &Reader{rows: rows, kinds: kinds, millis: past.UnixMilli()}
 }
 
-// End makes every later use fail, for callers that keep the reader.
+// End makes every later use fail, in case a caller keeps the reader.
 func (r *Reader) End() { r.ended = true }
 
 // Revision implements [store.Reader].
@@ -113,7 +113,7 @@ func (r *Reader) listable(k *model.Kind, q store.Query) error {
 	return fault.New(fault.Internal, "kind %s cannot be listed by %q", k.Name, q.Index)
 }
 
-// usable refuses kinds this store does not keep, and readers that have ended.
+// usable refuses kinds that this store does not keep, and readers that have ended.
 func (r *Reader) usable(k *model.Kind) error {
 	if err := r.going(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func absent(k *model.Kind, name string) error {
 	return fault.New(fault.NotFound, "%s %q does not exist", k.Name, name)
 }
 
-// unexpected marks a backend's error as internal, once.
+// unexpected marks an error of a backend as internal.
 func unexpected(err error) error {
 	return fault.Wrap(fault.Internal, err, "the store failed")
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Records are the change records of a backend. Every error is unexpected and breaks
-// the transaction.
+// Records are the change records of a backend. Every error is unexpected and breaks the
+// transaction.
 type Records interface {
 	// Kept returns the number of the newest record, 0 if there was never one.
 	Kept() (uint64, error)
-	// Keep stores a record, whose number is the next one.
+	// Keep stores a record with the next number.
 	Keep(r store.ChangeRecord) error
-	// Room returns how many records of a budget there are, without counting them.
+	// Room returns the number of records of a budget, without counting them.
 	Room(b store.Budget) (int, error)
-	// Eldest returns number, time and revisions of the n oldest records of a budget,
-	// oldest first.
+	// Eldest returns number, time and revisions of the n oldest records of a budget, oldest
+	// first.
 	Eldest(b store.Budget, n int) ([]store.ChangeRecord, error)
-	// Forget removes the records of a budget up to a number; those after the revision
-	// since are what is left of it.
+	// Forget removes the records of a budget up to a number. The budget is then complete only
+	// after the revision since.
 	Forget(b store.Budget, number, since uint64) error
 	// Since returns the revision of the last Forget of a budget.
 	Since(b store.Budget) (uint64, error)
@@ -29,8 +29,8 @@ type Records interface {
 	Tally(q store.RecordQuery) (int, error)
 }
 
-// trimStep is how many records at most go with a transaction, beside as many as it
-// adds. So their number comes down from whatever it was, and no transaction is long.
+// trimStep bounds the records that one transaction removes, in addition to as many as it
+// adds. So a large number of records shrinks over time, and no transaction is long.
 const trimStep = 64
 
 // Record implements [store.Tx].
@@ -64,20 +64,20 @@ func (t *Tx) keep(revision uint64, limits store.Retention) error {
 	return nil
 }
 
-// trim removes the oldest records of a budget as far as they need not be kept. It stops
-// at the first that must be: what is left has no gaps, whatever the clock does.
+// trim removes the oldest records of a budget that need not be kept. It stops at the first
+// one that must be kept. So the remaining records have no gaps, whatever the clock does.
 func (t *Tx) trim(b store.Budget, limits store.Retention) error {
 	room, err := t.rows.Room(b)
 	if err != nil || room == 0 {
 		return err
 	}
-	oldest := time.UnixMilli(t.millis).Add(-limits.Age) // records are removed for good, too
+	oldest := time.UnixMilli(t.millis).Add(-limits.Age) // removed records are lost, so the cautious clock decides here as well
 	goes := func(place int, r *store.ChangeRecord) bool {
-		left := room - place // from this record on
+		left := room - place // including this record
 		return left > limits.Of(b) || left > 1 && r.Time.Before(oldest)
 	}
 	var last *store.ChangeRecord
-	for _, n := range []int{1, len(t.records) + trimStep} { // mostly none has to go
+	for _, n := range []int{1, len(t.records) + trimStep} { // in most cases none has to be removed
 		eldest, err := t.rows.Eldest(b, n)
 		if err != nil {
 			return err

@@ -1,10 +1,10 @@
-// Package feed keeps the newest announced commits of a store and delivers them
-// to any number of watchers. Watchers read from the one shared history at their
-// own pace: a slow one holds up nobody, loses nothing silently, and is told when
-// it has fallen behind what is kept.
+// Package feed keeps the newest announced commits of a store and delivers them to any number
+// of watchers. Watchers read the shared history at their own pace. A slow watcher delays
+// nobody and loses nothing silently: it is told when the events that it needs are no longer
+// kept.
 //
-// Revisions in the history are contiguous: every commit that announces
-// something has taken the next one.
+// Revisions in the history are contiguous: every commit that announces something has taken
+// the next one.
 package feed
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// DefaultHistory is how many events are kept by default.
+// DefaultHistory is the number of events that are kept by default.
 const DefaultHistory = 16384
 
 // Feed is the history. It is safe for concurrent use.
@@ -24,20 +24,20 @@ type Feed struct {
 	limit int
 
 	mu sync.Mutex
-	// commits[i] holds the events of revision floor+1+i; never changed once in.
+	// commits[i] holds the events of revision floor+1+i, which never change.
 	commits [][]store.Event
 	events  int
 	// floor is the newest revision that is no longer kept.
 	floor uint64
-	// expected is the newest revision that a reader may have seen already.
+	// expected is the newest revision that a reader may already have seen.
 	expected uint64
 	wake     chan struct{}
 	closed   bool
 }
 
-// New returns a feed that keeps up to limit events (0: [DefaultHistory]), and
-// always the newest commit. revision is the newest one of the store; commits
-// are those that end with it.
+// New returns a feed that keeps up to limit events (0: [DefaultHistory]), and always the
+// newest commit. revision is the newest revision of the store; commits are the commits up to
+// it.
 func New(limit int, revision uint64, commits [][]store.Event) *Feed {
 	if limit <= 0 {
 		limit = DefaultHistory
@@ -56,17 +56,16 @@ func (f *Feed) Revision() uint64 {
 
 func (f *Feed) newest() uint64 { return f.floor + uint64(len(f.commits)) }
 
-// Expect says that commits up to revision are about to become visible to
-// readers, so that a watcher that starts there is not mistaken for one that
-// comes from another history.
+// Expect announces that commits up to revision are about to become visible to readers. A
+// watcher that starts there is then not mistaken for one from another history.
 func (f *Feed) Expect(revision uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expected = revision
 }
 
-// Floor returns the newest revision that would no longer be kept if commits
-// were published: what a backend may drop from its own history.
+// Floor returns the newest revision that would no longer be kept if commits were published. A
+// backend may drop its own history up to there.
 func (f *Feed) Floor(commits [][]store.Event) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,11 +146,11 @@ func (f *Feed) Watch(ctx context.Context, after uint64) iter.Seq2[[]store.Event,
 	}
 }
 
-// chunk bounds the commits handed out at once, so that a watcher that lags
-// keeps little alive.
+// chunk bounds the commits that are handed out at once, so that a slow watcher keeps few of
+// them in memory.
 const chunk = 256
 
-// since returns commits after a revision, or what to wait for if there are none.
+// since returns the commits after a revision, or a channel to wait for if there are none.
 func (f *Feed) since(after uint64) ([][]store.Event, <-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,5 +168,5 @@ func (f *Feed) since(after uint64) ([][]store.Event, <-chan struct{}, error) {
 	return append([][]store.Event(nil), rest[:n]...), nil, nil
 }
 
-// Closed is the error of everything asked of a closed store.
+// Closed returns the error of all calls to a closed store.
 func Closed() error { return fault.New(fault.Unavailable, "the store is closed") }

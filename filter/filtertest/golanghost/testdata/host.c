@@ -1,0 +1,522 @@
+// A host for the library of the contrib filter, in the place of Envoy: it loads the library,
+// shows it the requests that a test describes on standard input, and tells what came of
+// each on standard output. What it does is what golang_filter.cc and processor_state.cc of
+// Envoy 1.39 do on the way of a request; calls that the library has no use for abort.
+//
+// It is stricter than Envoy: a request is poisoned when it is finalised, and a call about
+// a stream that has ended counts.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "host.h"
+#include "text.h"
+
+// ---- the library ----
+
+static uint64_t (*new_config)(httpConfig *);
+static uint64_t (*merge_config)(uint64_t, uint64_t, uint64_t, uint64_t);
+static void (*destroy_config)(uint64_t, int64_t);
+static uint64_t (*on_header)(processState *, uint64_t, uint64_t, uint64_t);
+static uint64_t (*on_data)(processState *, uint64_t, uint64_t, uint64_t);
+static void (*on_complete)(httpRequest *);
+static void (*on_destroy)(httpRequest *, uint64_t);
+static void (*sema_dec)(httpRequest *);
+static void (*clean_up)(void);
+
+static void *symbol(void *lib, const char *name) {
+  void *s = dlsym(lib, name);
+  if (s == NULL) {
+    fprintf(stderr, "the library does not export %s\n", name);
+    exit(1);
+  }
+  return s;
+}
+
+static void load(const char *path) {
+  void *lib = dlopen(path, RTLD_LAZY);
+  if (lib == NULL) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(1);
+  }
+  new_config = symbol(lib, "envoyGoFilterNewHttpPluginConfig");
+  merge_config = symbol(lib, "envoyGoFilterMergeHttpPluginConfig");
+  destroy_config = symbol(lib, "envoyGoFilterDestroyHttpPluginConfig");
+  on_header = symbol(lib, "envoyGoFilterOnHttpHeader");
+  on_data = symbol(lib, "envoyGoFilterOnHttpData");
+  on_complete = symbol(lib, "envoyGoFilterOnHttpStreamComplete");
+  on_destroy = symbol(lib, "envoyGoFilterOnHttpDestroy");
+  sema_dec = symbol(lib, "envoyGoRequestSemaDec");
+  symbol(lib, "envoyGoFilterOnHttpLog");
+  clean_up = symbol(lib, "envoyGoFilterCleanUp");
+}
+
+// ---- the worker: one thread, with a queue of what others want it to do ----
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static event *first, **last = &first;
+static pthread_t worker;
+static long late_calls;
+
+// An event of a stream that has been destroyed in between is dropped.
+static void post(event *e) {
+  pthread_mutex_lock(&lock);
+  if (e->s->destroyed) {
+    free(e);
+  } else {
+    e->next = NULL;
+    *last = e;
+    last = &e->next;
+    pthread_cond_signal(&more);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+// Marks a stream as destroyed and drops what was to be done about it.
+static void forget(stream *s) {
+  pthread_mutex_lock(&lock);
+  __atomic_store_n(&s->destroyed, 1, __ATOMIC_SEQ_CST);
+  event **at = &first;
+  while (*at != NULL)
+    if ((*at)->s == s) {
+      event *e = *at;
+      *at = e->next;
+      free(e);
+    } else {
+      at = &(*at)->next;
+    }
+  last = at;
+  pthread_mutex_unlock(&lock);
+}
+
+// The next event, or NULL if there is none in time.
+static event *take(int seconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += seconds;
+  pthread_mutex_lock(&lock);
+  while (first == NULL && pthread_cond_timedwait(&more, &lock, &until) == 0) {
+  }
+  event *e = first;
+  if (e != NULL && (first = e->next) == NULL) last = &first;
+  pthread_mutex_unlock(&lock);
+  return e;
+}
+
+static event *event_of(stream *s, enum event_kind kind) {
+  event *e = calloc(1, sizeof(*e));
+  e->s = s;
+  e->kind = kind;
+  return e;
+}
+
+static int on_worker(void) { return pthread_equal(pthread_self(), worker); }
+
+// ---- a stream ----
+
+static stream *stream_of(void *state) { return (stream *)((processState *)state)->req; }
+
+static int in_go(stream *s) { return s->state.state == PROCESSING_HEADER || s->state.state == PROCESSING_DATA || s->state.state == PROCESSING_TRAILER; }
+
+// Why a call is refused, or CAPIOK.
+static CAPIStatus refused(stream *s) {
+  if (s->destroyed) {
+    __atomic_add_fetch(&late_calls, 1, __ATOMIC_RELAXED);
+    return CAPIFilterIsDestroy;
+  }
+  return in_go(s) ? CAPIOK : CAPINotInGo;
+}
+
+#include "stream.h"
+
+// Carries out what the library has asked of the worker.
+static void carry_out(event *e) {
+  stream *s = e->s;
+  if (!s->destroyed) switch (e->kind) {
+      case EVENT_CONTINUE:
+        if (!s->over) go_on(s, e->status);
+        break;
+      case EVENT_REPLY: s->over = s->replied = 1; s->reply = *e; break;
+      case EVENT_SET:
+        if (!e->add) headers_remove(&s->headers, e->name.p, e->name.n);
+        headers_add(&s->headers, e->name, e->value);
+        break;
+      case EVENT_REMOVE: headers_remove(&s->headers, e->name.p, e->name.n); break;
+      case EVENT_REMOVE_TRAILER: headers_remove(&s->trailers, e->name.p, e->name.n); break;
+      case EVENT_REFRESH: s->refreshed = headers_find(&s->headers, "x-meshgate-oauth", 16) != NULL; break;
+      case EVENT_PROPERTY: *e->rc = property(s, e->name.p, e->value_data, e->value_len); sema_dec(&s->request); break;
+    }
+  free(e);
+}
+
+CAPIStatus property(stream *s, const char *name, uint64_t *data, int *len) {
+  static char value[32];
+  if (strcmp(name, "connection.id") == 0)
+    snprintf(value, sizeof(value), "%ld", s->connection);
+  else
+    strcpy(value, s->refreshed && s->oauth_route ? "oauth2" : "upstream");
+  *data = (uint64_t)(uintptr_t)value;
+  *len = (int)strlen(value);
+  return CAPIOK;
+}
+
+// Makes an edit now, or later if this is not the worker.
+static CAPIStatus edit(stream *s, event *e) {
+  CAPIStatus r = refused(s);
+  if (r != CAPIOK)
+    free(e);
+  else if (on_worker())
+    carry_out(e);
+  else
+    post(e);
+  return r;
+}
+
+// ---- what the library calls ----
+
+CAPIStatus envoyGoFilterHttpContinue(void *p, int status) {
+  stream *s = stream_of(p);
+  CAPIStatus r = refused(s);
+  if (r != CAPIOK) return r;
+  event *e = event_of(s, EVENT_CONTINUE);
+  e->status = (uint64_t)status;
+  post(e); // always, like Envoy
+  return CAPIOK;
+}
+
+CAPIStatus envoyGoFilterHttpSendLocalReply(void *p, int code, void *body, int body_len, void *strs, int n, long long int grpc, void *details, int details_len) {
+  stream *s = stream_of(p);
+  CAPIStatus r = refused(s);
+  if (r != CAPIOK) return r;
+  event *e = event_of(s, EVENT_REPLY);
+  e->status = (uint64_t)code;
+  e->grpc = grpc;
+  e->body = copy(body, (size_t)body_len);
+  e->details = copy(details, (size_t)details_len);
+  GoString *of = strs;
+  e->headers = calloc(1, sizeof(headers));
+  for (int i = 0; i + 1 < n; i += 2)
+    if (of[i + 1].n > 0) headers_add(e->headers, copy(of[i].p, (size_t)of[i].n), copy(of[i + 1].p, (size_t)of[i + 1].n));
+  post(e);
+  return CAPIOK;
+}
+
+CAPIStatus envoyGoFilterHttpSendPanicReply(void *p, void *details, int len) {
+  fprintf(stderr, "panic reply: %.*s\n", len, (char *)details);
+  return envoyGoFilterHttpSendLocalReply(p, 500, "error happened in filter\r\n", 26, NULL, 0, 0, "", 0);
+}
+
+static CAPIStatus copy_all(headers *h, GoString *strs, char *buf) {
+  for (size_t i = 0; i < h->n; i++) {
+    text of[2] = {h->of[i].name, h->of[i].value};
+    for (int j = 0; j < 2; j++) {
+      memcpy(buf, of[j].p, of[j].n);
+      strs[2 * i + (size_t)j] = (GoString){buf, (ptrdiff_t)of[j].n};
+      buf += of[j].n;
+    }
+  }
+  return CAPIOK;
+}
+
+CAPIStatus envoyGoFilterHttpCopyHeaders(void *p, void *strs, void *buf) {
+  stream *s = stream_of(p);
+  CAPIStatus r = refused(s);
+  return r != CAPIOK ? r : copy_all(&s->headers, strs, buf);
+}
+
+CAPIStatus envoyGoFilterHttpCopyTrailers(void *p, void *strs, void *buf) {
+  stream *s = stream_of(p);
+  CAPIStatus r = refused(s);
+  return r != CAPIOK ? r : copy_all(&s->trailers, strs, buf);
+}
+
+CAPIStatus envoyGoFilterHttpSetHeaderHelper(void *p, void *key, int key_len, void *value, int value_len, headerAction act) {
+  event *e = event_of(stream_of(p), EVENT_SET);
+  e->name = copy(key, (size_t)key_len);
+  e->value = copy(value, (size_t)value_len);
+  e->add = act == HeaderAdd;
+  return edit(e->s, e);
+}
+
+CAPIStatus envoyGoFilterHttpRemoveHeader(void *p, void *key, int key_len) {
+  event *e = event_of(stream_of(p), EVENT_REMOVE);
+  e->name = copy(key, (size_t)key_len);
+  return edit(e->s, e);
+}
+
+CAPIStatus envoyGoFilterHttpRemoveTrailer(void *p, void *key, int key_len) {
+  event *e = event_of(stream_of(p), EVENT_REMOVE_TRAILER);
+  e->name = copy(key, (size_t)key_len);
+  return edit(e->s, e);
+}
+
+CAPIStatus envoyGoFilterHttpGetBuffer(void *p, uint64_t buffer, void *value) {
+  stream *s = stream_of(p);
+  CAPIStatus r = refused(s);
+  if (r != CAPIOK) return r;
+  text *t = shown(s, buffer);
+  if (t == NULL) return CAPIInvalidPhase;
+  memcpy(value, t->p, t->n);
+  return CAPIOK;
+}
+
+CAPIStatus envoyGoFilterHttpSetBufferHelper(void *p, uint64_t buffer, void *data, int len, bufferAction act) {
+  stream *s = stream_of(p);
+  CAPIStatus r = refused(s);
+  if (r != CAPIOK) return r;
+  text *t = shown(s, buffer);
+  if (t == NULL || act == Prepend) return CAPIInvalidPhase;
+  if (act == Set) t->n = 0;
+  append(t, data, (size_t)len);
+  return CAPIOK;
+}
+
+// ---- what the library calls about a request ----
+
+CAPIStatus envoyGoFilterHttpClearRouteCache(void *r, bool refresh) {
+  if (!refresh) abort();
+  event *e = event_of(r, EVENT_REFRESH);
+  return edit(e->s, e);
+}
+
+CAPIStatus envoyGoFilterHttpGetStringValue(void *r, int id, uint64_t *data, int *len) {
+  static char address[] = "198.51.100.7:4711";
+  stream *s = r;
+  CAPIStatus status = refused(s);
+  if (status != CAPIOK) return status;
+  if (id != VALUE_REMOTE_ADDRESS) abort();
+  *data = (uint64_t)(uintptr_t)address;
+  *len = (int)strlen(address);
+  return CAPIOK;
+}
+
+CAPIStatus envoyGoFilterHttpGetIntegerValue(void *r, int id, uint64_t *value) {
+  stream *s = r;
+  CAPIStatus status = refused(s);
+  if (status != CAPIOK) return status;
+  switch (id) {
+    case VALUE_PROTOCOL: *value = s->http2 ? 2 : 1; break;
+    case VALUE_TLS: *value = (uint64_t)s->tls; break;
+    default: abort();
+  }
+  return CAPIOK;
+}
+
+CAPIStatus envoyGoFilterHttpGetStringProperty(void *r, void *key, int key_len, uint64_t *data, int *len, int *rc) {
+  stream *s = r;
+  CAPIStatus status = refused(s);
+  if (status != CAPIOK) return status;
+  text name = copy(key, (size_t)key_len);
+  if (strcmp(name.p, "xds.cluster_name") != 0 && strcmp(name.p, "connection.id") != 0) abort();
+  if (on_worker()) return property(s, name.p, data, len);
+  event *e = event_of(s, EVENT_PROPERTY);
+  e->name = name;
+  e->value_data = data;
+  e->value_len = len;
+  e->rc = rc;
+  post(e);
+  return CAPIYield;
+}
+
+// ---- what it calls about nothing ----
+
+void envoyGoFilterHttpFinalize(void *r, int reason) {
+  (void)reason;
+  memset(r, 0xDD, sizeof(stream));
+  free(r);
+}
+
+void envoyGoConfigHttpFinalize(void *c) { (void)c; }
+
+void envoyGoFilterLog(uint32_t level, void *text, int len) { fprintf(stderr, "%u %.*s\n", level, len, (char *)text); }
+
+uint32_t envoyGoFilterLogLevel(void) { return 2; }
+
+#define UNUSED(name) \
+  CAPIStatus name(void) { \
+    fprintf(stderr, "the library calls " #name "\n"); \
+    abort(); \
+  }
+UNUSED(envoyGoFilterHttpAddData)
+UNUSED(envoyGoFilterHttpInjectData)
+UNUSED(envoyGoFilterHttpGetHeader)
+UNUSED(envoyGoFilterHttpDrainBuffer)
+UNUSED(envoyGoFilterHttpSetTrailer)
+UNUSED(envoyGoFilterHttpSetUpstreamOverrideHost)
+UNUSED(envoyGoFilterHttpGetDynamicMetadata)
+UNUSED(envoyGoFilterHttpSetDynamicMetadata)
+UNUSED(envoyGoFilterHttpSetStringFilterState)
+UNUSED(envoyGoFilterHttpGetStringFilterState)
+UNUSED(envoyGoFilterHttpGetStringSecret)
+UNUSED(envoyGoFilterHttpSetDrainConnectionUponCompletion)
+UNUSED(envoyGoFilterHttpDefineMetric)
+UNUSED(envoyGoFilterHttpIncrementMetric)
+UNUSED(envoyGoFilterHttpGetMetric)
+UNUSED(envoyGoFilterHttpRecordMetric)
+
+// ---- the script ----
+
+#define STREAMS 128
+
+static char plugin[] = "meshgate";
+
+static void show(const headers *h) {
+  printf(" %zu", h->n);
+  for (size_t i = 0; i < h->n; i++) {
+    putchar(' ');
+    hex(h->of[i].name);
+    putchar(' ');
+    hex(h->of[i].value);
+  }
+}
+
+static char *word(void) { return strtok(NULL, " \n"); }
+
+static long number(void) { return atol(word()); }
+
+// config ROUTE BYTES: tells the id, 0 for one of a listener that is refused. Envoy ends where
+// one of a route is refused, RELEASE_ASSERT in RoutePluginConfig::getMergedConfigId.
+static void config(void) {
+  httpConfig *c = calloc(1, sizeof(*c)); // Go may keep it
+  c->plugin_name_ptr = (uint64_t)(uintptr_t)plugin;
+  c->plugin_name_len = strlen(plugin);
+  c->is_route_config = (int)number();
+  c->concurrency = 1;
+  text bytes = unhex(word());
+  c->config_ptr = (uint64_t)(uintptr_t)bytes.p;
+  c->config_len = bytes.n;
+  unsigned long id = (unsigned long)new_config(c);
+  if (id == 0 && c->is_route_config) {
+    fprintf(stderr, "the configuration of a route is refused\n");
+    abort();
+  }
+  printf("config %lu\n", id);
+}
+
+// merge PARENT CHILD: tells the id.
+static void merge(void) {
+  uint64_t parent = (uint64_t)number(), child = (uint64_t)number();
+  printf("config %lu\n", (unsigned long)merge_config((uint64_t)(uintptr_t)plugin, strlen(plugin), parent, child));
+}
+
+static void read_headers(headers *h) {
+  for (long n = number(); n > 0; n--) {
+    text name = unhex(word());
+    headers_add(h, name, unhex(word()));
+  }
+}
+
+static void tell(stream *s) {
+  if (s->replied) {
+    printf("reply %d %lld ", (int)s->reply.status, s->reply.grpc);
+    hex(s->reply.body);
+    putchar(' ');
+    hex(s->reply.details);
+    show(s->reply.headers);
+  } else if (s->passed) {
+    printf("pass %d ", s->refreshed);
+    hex(s->out);
+    show(&s->headers);
+    show(&s->trailers);
+  } else {
+    printf("nothing");
+  }
+  putchar('\n');
+}
+
+static stream *streams[STREAMS]; // those that were begun, by the number that the test gives them
+
+// begin N CONFIG HTTP2 TLS OAUTH_ROUTE CONNECTION OPEN BODY N HEADERS.. N TRAILERS..: shows a
+// request to the library, and tells whether it waits or is over. BODY is "none" for none, and
+// more is to come after it, but does not, if OPEN.
+static void begin(void) {
+  stream *s = calloc(1, sizeof(*s));
+  streams[number() % STREAMS] = s;
+  s->request.plugin_name = (Cstring){plugin, strlen(plugin)};
+  s->request.configId = (uint64_t)number();
+  s->state.req = &s->request;
+  s->http2 = (int)number();
+  s->tls = (int)number();
+  s->oauth_route = (int)number();
+  s->connection = number();
+  s->open = (int)number();
+  char *body = word();
+  s->has_body = strcmp(body, "none") != 0;
+  s->body = s->has_body ? unhex(body) : copy("", 0);
+  read_headers(&s->headers);
+  read_headers(&s->trailers);
+  s->has_trailers = s->trailers.n > 0;
+  decode_headers(s);
+  arrive(s);
+  puts(s->over ? "over" : "waits");
+}
+
+// Ends a stream as Envoy does. A second end does nothing, so the library must bear it.
+static void end(stream *s, uint64_t reason) {
+  on_complete(&s->request);
+  forget(s);
+  on_destroy(&s->request, reason);
+  on_destroy(&s->request, reason);
+}
+
+// finish N: lets a request go on until it is over, tells what came of it, and destroys it.
+static void finish(void) {
+  stream *s = streams[number() % STREAMS];
+  while (!s->over) {
+    event *e = take(20);
+    if (e == NULL) break;
+    stream *of = e->s;
+    carry_out(e);
+    arrive(of);
+  }
+  tell(s);
+  end(s, 0);
+}
+
+// cancel N: destroys a request that waits.
+static void cancel(void) {
+  end(streams[number() % STREAMS], 1);
+  puts("done");
+}
+
+// destroy ID: destroys a configuration.
+static void destroy(void) {
+  destroy_config((uint64_t)number(), 0);
+  puts("done");
+}
+
+// collect: has the library finalise what it does not use any more, and tells how many
+// calls were about a stream that had been destroyed.
+static void collect(void) {
+  clean_up();
+  printf("late %ld\n", __atomic_load_n(&late_calls, __ATOMIC_RELAXED));
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return 2;
+  worker = pthread_self();
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  load(argv[1]);
+  char *line = NULL;
+  size_t room = 0;
+  while (getline(&line, &room, stdin) > 0) {
+    char *what = strtok(line, " \n");
+    if (what == NULL) continue;
+    if (strcmp(what, "config") == 0) config();
+    else if (strcmp(what, "merge") == 0) merge();
+    else if (strcmp(what, "begin") == 0) begin();
+    else if (strcmp(what, "finish") == 0) finish();
+    else if (strcmp(what, "cancel") == 0) cancel();
+    else if (strcmp(what, "destroy") == 0) destroy();
+    else if (strcmp(what, "collect") == 0) collect();
+    else return 2;
+    fflush(stdout);
+  }
+  return 0;
+}
