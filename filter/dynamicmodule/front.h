@@ -18,6 +18,8 @@
 #define FRONT_BUFFER 12288
 // Most headers that a program reads; engine.MaxHeaders.
 #define FRONT_HEADERS 24
+// Most names that a program may look for in queries and still be known to ignore one.
+#define FRONT_QUERIES 8
 // Most look-ups of one request; more would mean that answers are not used.
 #define FRONT_LOOKUPS 4
 // Largest body that is looked into; engine.MaxBody.
@@ -75,7 +77,11 @@ typedef struct front_route {
   uint8_t early, headers;
   bool body_after_lookup;
   bool reads_protocol;
+  // Every query may count: the names that the program looks for are too many.
+  bool reads_queries;
+  uint8_t queries;
   front_text names[FRONT_HEADERS];
+  front_text in_query[FRONT_QUERIES];  // in lower case; engine.Program.QueryNames
 } front_route;
 
 // What the token caches count; see figures.c and figures.go.
@@ -170,10 +176,10 @@ typedef struct front_lookup front_lookup;
 
 // ---- front, called by Go ----
 
-// NULL only if memory is exhausted. names are `headers` names, each ended by a
-// zero byte.
-front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8_t headers, bool body_after_lookup,
-                             bool reads_protocol, const char *names, size_t len);
+// NULL only if memory is exhausted. names are those of `headers` headers and then of
+// `queries` parameters, each ended by a zero byte.
+front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8_t headers, size_t queries,
+                             bool body_after_lookup, bool reads_protocol, const char *names, size_t len);
 front_config *front_config_new(uint32_t source, bool listener_strips);
 // Ends a look-up, from any thread, exactly once per look-up.
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len);

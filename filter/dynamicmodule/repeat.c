@@ -32,10 +32,12 @@
 #define TEXT 312
 // How many hits a worker counts together.
 #define TOGETHER 64
-// Most bytes of headers that one is found by: nobody gets longer ones hashed for nothing.
+// Most bytes that one is found by: nobody gets longer ones hashed for nothing.
 #define LONGEST 8192
+// A query of so many bytes always counts: of too many pairs Go reads none.
+#define QUERY 1000
 // How long one is used without Go, which counts what is used lately.
-#define FRESH 10000000000LL  // ns
+#define FRESH 60000000000LL  // ns
 // A verdict ends this much before its token: the coarse clock of the day is late by a tick,
 // and by more while the processor that keeps it is busy.
 #define LATE 20000000LL  // ns
@@ -85,18 +87,47 @@ static memory *mine(void) {
   return m;
 }
 
-// Whether a path has no query and is no endpoint of an OAuth server.
-bool front_plain_path(front_text path) {
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
+
+// Whether a text contains a name, whatever the case of its letters.
+static bool mentions(front_text text, front_text name) {
+  for (size_t at = 0; at + name.len <= text.len; at++) {
+    size_t n = 0;
+    while (n < name.len && lower(text.ptr[at + n]) == name.ptr[n]) n++;
+    if (n == name.len) return true;
+  }
+  return false;
+}
+
+// Whether the program finds nothing in a query, see engine.Program.QueryNames. Which name
+// is written with signs that must be decoded is for Go to say.
+static bool says_nothing(const front_route *route, front_text query) {
+  if (route->reads_queries || query.len >= QUERY) return false;
+  if (memchr(query.ptr, '%', query.len) != NULL || memchr(query.ptr, '+', query.len) != NULL) return false;
+  for (size_t i = 0; i < route->queries; i++)
+    if (mentions(query, route->in_query[i])) return false;
+  return true;
+}
+
+bool front_plain_path(const front_route *route, front_text path, front_text *query) {
   static const char endpoints[] = "/oauth2/", metadata[] = "/.well-known/";
-  if (path.len == 0 || memchr(path.ptr, '?', path.len) != NULL) return false;
+  *query = (front_text){NULL, 0};
+  const char *mark = path.len == 0 ? NULL : memchr(path.ptr, '?', path.len);
+  if (mark != NULL) {
+    front_text q = {mark + 1, (size_t)(path.ptr + path.len - mark - 1)};
+    if (!says_nothing(route, q)) *query = q;
+    path.len = (size_t)(mark - path.ptr);
+  }
+  if (path.len == 0) return false;
   if (path.len >= sizeof(metadata) - 1 && memcmp(path.ptr, metadata, sizeof(metadata) - 1) == 0) return false;
   return memmem(path.ptr, path.len, endpoints, sizeof(endpoints) - 1) == NULL;
 }
 
 // The key of a request. False if it is not of those that a remembered verdict may answer.
 bool front_repeat_key(const front_route *route, const front_config *config, const front_request *q, front_key *key) {
-  if (route->id == 0 || q->answered > 0 || q->present == 0 || !front_plain_path(q->path)) return false;
-  size_t bytes = 0;
+  front_text query;
+  if (route->id == 0 || q->answered > 0 || q->present == 0 || !front_plain_path(route, q->path, &query)) return false;
+  size_t bytes = query.len;
   for (size_t i = 0; i < q->headers; i++)
     if (q->present >> i & 1) bytes += q->values[i].len;
   memory *m = bytes <= LONGEST ? mine() : NULL;
@@ -106,7 +137,11 @@ bool front_repeat_key(const front_route *route, const front_config *config, cons
   sip_word(&s, route->id);
   sip_word(&s, config->id);
   sip_word(&s, (uint64_t)q->present << 32 | q->repeated);
-  sip_word(&s, q->http2);
+  sip_word(&s, (uint64_t)(query.ptr != NULL) << 1 | q->http2);
+  if (query.ptr != NULL) {
+    sip_word(&s, query.len);
+    sip_bytes(&s, query.ptr, query.len);
+  }
   for (size_t i = 0; i < q->headers; i++) {
     if ((q->present >> i & 1) == 0) continue;
     sip_word(&s, q->values[i].len);

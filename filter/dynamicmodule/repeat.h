@@ -11,8 +11,9 @@ typedef struct front_key {
   uint64_t word[2];
 } front_key;
 
-// Whether a path has no query and is no endpoint of an OAuth server.
-bool front_plain_path(front_text path);
+// Whether a remembered verdict may answer a request with this path, and which query then
+// tells it from others: none (ptr is NULL) if the program finds nothing in it.
+bool front_plain_path(const front_route *route, front_text path, front_text *query);
 // The key of a request of which the early headers have been read. False if no remembered
 // verdict may answer it; the functions below must not be called then.
 bool front_repeat_key(const front_route *route, const front_config *config, const front_request *q, front_key *key);

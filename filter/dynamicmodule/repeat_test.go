@@ -42,19 +42,12 @@ func TestRememberedVerdicts(t *testing.T) {
 	}
 }
 
-// TestPlainPathsAreNoEndpoints: C takes no path for plain that is an endpoint of an OAuth
-// server to the engine, or has a query.
-func TestPlainPathsAreNoEndpoints(t *testing.T) {
-	p, err := engine.Compile(&contract.Chain{Issues: true, Plugins: []contract.Plugin{{
-		ID: "plugin", OAuth2: &contract.OAuth2{Header: "authorization", Endpoints: true},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+// paths are made of pieces at random.
+func paths(random *rand.Rand, n int) []string {
 	pieces := []string{"/", "//", "oauth2", "token", "authorize", "introspect", "revoke", ".well-known", "oauth-authorization-server", "a", "?", "#", "%2F", ".", "OAUTH2", "oauth2x"}
-	random := rand.New(rand.NewPCG(1, 2))
-	var paths []string
-	for range 20000 {
+	pairs := []string{"access_token", "access_toke%6e", "Access_Token", "apikey", "APIKey", "x", "=", "=good", "=bad", "&apikey=good&", "&access_token=good&", "&", "&", ";", "+", "%20", "a%"}
+	all := make([]string, n)
+	for i := range all {
 		var b strings.Builder
 		b.WriteByte('/')
 		for range random.IntN(6) {
@@ -66,37 +59,71 @@ func TestPlainPathsAreNoEndpoints(t *testing.T) {
 		if random.IntN(4) == 0 {
 			b.WriteString("/oauth2/" + pieces[3+random.IntN(4)])
 		}
-		paths = append(paths, b.String())
+		if random.IntN(2) == 0 {
+			b.WriteByte('?')
+			for range random.IntN(8) {
+				b.WriteString(pairs[random.IntN(len(pairs))])
+			}
+		}
+		all[i] = b.String()
 	}
+	return all
+}
+
+// TestPlainPathsAreNoEndpoints: C takes no path for plain that is an endpoint of an OAuth
+// server to the engine, and ignores no query in which the engine finds anything.
+func TestPlainPathsAreNoEndpoints(t *testing.T) {
+	p, err := engine.Compile(&contract.Chain{Issues: true, Plugins: []contract.Plugin{
+		{ID: "key", KeyAuth: &contract.KeyAuth{Names: []string{"apikey"}, InQuery: true, Anonymous: &contract.Anonymous{}}},
+		{ID: "token", OAuth2: &contract.OAuth2{Header: "authorization", Endpoints: true}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := paths(rand.New(rand.NewPCG(1, 2)), 40000)
 	var in bytes.Buffer
-	for _, path := range paths {
+	for _, path := range all {
 		fmt.Fprintf(&in, "%04x%s", len(path), path)
 	}
-	cmd := exec.CommandContext(t.Context(), buildRepeat(t, "address,undefined"), "paths")
+	cmd := exec.CommandContext(t.Context(), buildRepeat(t, "address,undefined"), append([]string{"paths"}, p.QueryNames()...)...)
 	cmd.Stdin, cmd.Env = &in, []string{"ASAN_OPTIONS=detect_leaks=0"}
 	out, err := cmd.Output()
-	if err != nil || len(out) != len(paths) {
-		t.Fatalf("%d answers to %d paths: %v", len(out), len(paths), err)
+	if err != nil || len(out) != len(all) {
+		t.Fatalf("%d answers to %d paths: %v", len(out), len(all), err)
 	}
-	plain, endpoints := 0, 0
-	buf := make([]byte, engine.BufferSize)
-	for i, path := range paths {
-		v := p.Decide(&engine.Request{Path: []byte(path), Headers: make([][]byte, p.Early())}, unknowing{}, buf)
+	decide := func(path string) engine.Verdict {
+		v := p.Decide(&engine.Request{Path: []byte(path), Headers: make([][]byte, p.Early())}, unknowing{}, make([]byte, engine.BufferSize))
+		v.Refusal, v.Hash = nil, contract.Hash{}
+		return v
+	}
+	plain, counting, endpoints, credentials := 0, 0, 0, 0
+	for i, path := range all {
+		bare, _, queried := strings.Cut(path, "?")
+		v, without := decide(path), decide(bare)
 		if v.Action == engine.Issue {
 			endpoints++
 		}
-		if out[i] == '1' {
-			if plain++; v.Action == engine.Issue || strings.Contains(path, "?") {
-				t.Errorf("%q is taken for plain", path)
-			}
+		if v != without {
+			credentials++
+		}
+		switch {
+		case out[i] == '0':
+		case without.Action == engine.Issue:
+			t.Errorf("%q is taken for plain", path)
+		case out[i] == '2':
+			counting++
+		case queried && v != without:
+			t.Errorf("the query of %q is ignored: %+v, without it %+v", path, v, without)
+		default:
+			plain++
 		}
 	}
-	if plain < 1000 || endpoints < 1000 {
-		t.Errorf("%d plain paths, %d endpoints: the test says little", plain, endpoints)
+	if min(plain, counting, endpoints, credentials) < 1000 {
+		t.Errorf("%d plain paths, %d with queries that count, %d endpoints, %d with something in the query: the test says little", plain, counting, endpoints, credentials)
 	}
 }
 
-// unknowing knows no token.
+// unknowing cannot tell.
 type unknowing struct{}
 
-func (unknowing) Lookup(contract.Hash, []byte) (int, contract.Answer) { return 0, contract.Unknown }
+func (unknowing) Lookup(contract.Hash, []byte) (int, contract.Answer) { return 0, contract.Miss }

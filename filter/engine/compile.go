@@ -64,6 +64,10 @@ func (p *Program) read(c *contract.Chain) error {
 		}
 	}
 	late.add(c.Triggers()...)
+	p.queryNames = c.Triggers()
+	for i := range p.params {
+		p.queryNames = append(p.queryNames, p.params[i].name)
+	}
 	p.headers.early = len(p.headers.names)
 	p.headers.add(late.names...)
 	return p.checkHeaders(c)

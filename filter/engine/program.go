@@ -23,6 +23,8 @@ type Program struct {
 	// params are the names of credentials in queries and bodies. A verdict refers to them by
 	// bits.
 	params []param
+	// queryNames are those of params and of the triggers of answers.
+	queryNames []string
 	// token is the oauth2 plugin of the chain, or nil. issues says that an OAuth server
 	// exists for its endpoints.
 	token  *oauth2Step
@@ -63,6 +65,12 @@ func (p *Program) Fault() string { return p.fault }
 // Headers returns the lower-case names, including pseudo headers, of the headers whose
 // values [Request.Headers] holds. The caller must not change the slice.
 func (p *Program) Headers() []string { return p.headers.names }
+
+// QueryNames returns the names in lower case that decisions look for in queries.
+// A query tells a decision nothing if it has less than 1,000 bytes, neither "%" nor "+", and
+// none of the names anywhere, whatever the case of its letters.
+// The caller must not change the slice.
+func (p *Program) QueryNames() []string { return p.queryNames }
 
 // Early returns how many of the headers the first decision needs. Only few requests need the
 // others; their decisions ask for them with NeedHeaders.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,11 +14,21 @@ import (
 	"github.com/meshgate/meshgate/filter/engine"
 )
 
-// another draws a request that has the early headers of m, and may differ in all else that a
+// tellsNothing is what [engine.Program.QueryNames] says of queries.
+func tellsNothing(query string, names []string) bool {
+	return len(query) < 1000 && !strings.ContainsAny(query, "%+") &&
+		!slices.ContainsFunc(names, func(n string) bool { return strings.Contains(strings.ToLower(query), n) })
+}
+
+// another draws a request that has the early headers and the query of m, and may differ in all else that a
 // verdict which repeats must not depend on.
-func another(t *rapid.T, m *message, early []string) message {
+func another(t *rapid.T, m *message, early, names []string) message {
 	o := drawMessage(t)
-	o.Path = rapid.SampledFrom([]string{"/", "/a", "/b/c", "/oauth2", "/x/oauth2/other"}).Draw(t, "another path")
+	_, query, _ := strings.Cut(m.Path, "?")
+	if tellsNothing(query, names) {
+		query = rapid.SampledFrom([]string{"", "a", "b=c&d", "a=b;c"}).Filter(func(s string) bool { return tellsNothing(s, names) }).Draw(t, "another query")
+	}
+	o.Path = rapid.SampledFrom([]string{"/", "/a", "/b/c", "/oauth2", "/x/oauth2/other"}).Draw(t, "another path") + "?" + query
 	o.Headers = maps.Clone(o.Headers)
 	for _, n := range early {
 		if n == ":method" {
@@ -44,13 +55,12 @@ func (c *counted) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) 
 }
 
 // TestVerdictsThatRepeat: what is said to repeat is what the rules say of any other request
-// with the same headers as far as they were read, whatever else it has, for as long as the one
+// with the same headers as far as they were read and the same query, whatever else it has, for as long as the one
 // token that was asked for is good.
 func TestVerdictsThatRepeat(t *testing.T) {
 	authority, repeats := newAuthority(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		c, m := drawChain(t), drawMessage(t)
-		m.Path, _, _ = strings.Cut(m.Path, "?")
 		p := compile(c)
 		buf := bytes.Repeat([]byte{0xff}, engine.BufferSize)
 		early := p.Headers()[:rapid.SampledFrom([]int{p.Early(), len(p.Headers())}).Draw(t, "headers")]
@@ -71,7 +81,7 @@ func TestVerdictsThatRepeat(t *testing.T) {
 			t.Errorf("%+v repeats for as long as %q is good, and asked for %d", m, text, len(tokens.asked))
 		}
 		for range 5 {
-			o := another(t, &m, early)
+			o := another(t, &m, early, p.QueryNames())
 			if d := cmp.Diff((&oracle{chain: c, msg: o, ask: knows}).decide(), got); d != "" {
 				t.Errorf("%+v\nafter %+v (-ruled +repeated):\n%s", o, m, d)
 			}

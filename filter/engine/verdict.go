@@ -86,9 +86,10 @@ type Verdict struct {
 	// accepted.
 	Hash contract.Hash
 	// Repeats says, for Continue, that the verdict is the same for every request with the
-	// same headers and protocol and any path that has no query and is no endpoint of an
-	// OAuth server, for as long as a look-up of Hash finds the same record. It is said of
-	// requests that are such themselves.
+	// same headers, protocol and query and any path that is no endpoint of an OAuth server,
+	// for as long as a look-up of Hash finds the same record. All queries that tell nothing,
+	// see [Program.QueryNames], count as the same. It is said of requests whose own path is
+	// no endpoint.
 	Repeats bool
 	// Headers holds, for Continue, where in the buffer the value of each identity header
 	// is. A header with an empty value must be absent from the request. For Refuse it says

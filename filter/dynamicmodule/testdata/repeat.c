@@ -1,5 +1,6 @@
-// Compiled by repeat_test.go. "paths" reads paths, each as four hexadecimal digits of its
-// length and its bytes, and answers 1 for each that a remembered verdict may answer.
+// Compiled by repeat_test.go. "paths" with names of parameters reads paths, each as four
+// hexadecimal digits of its length and its bytes, and answers 1 for each that a remembered
+// verdict may answer whatever its query, and 2 if the query counts.
 // Without an argument it tries what makes verdicts void, and a revoker beside a worker.
 #define _GNU_SOURCE
 #include <time.h>
@@ -119,7 +120,9 @@ static void differences(void) {
   grant();
   keep(q, verdict_of("jo"));
   CHECK(finds(request("/b/c", "tok"), "jo"));
-  CHECK(!finds(request("/a?b", "tok"), "jo"));
+  CHECK(finds(request("/a?b", "tok"), "jo"));
+  CHECK(!finds(request("/a/oauth2/token?b", "tok"), "jo"));
+  CHECK(!finds(request("?", "tok"), "jo") && !finds(request("", "tok"), "jo"));
   CHECK(!finds(request("/a/oauth2/token", "tok"), "jo"));
   CHECK(!finds(request("/.well-known/oauth-authorization-server", "tok"), "jo"));
   CHECK(!finds(request("/a", "toK"), "jo") && !finds(request("/a", "to"), "jo"));
@@ -150,6 +153,34 @@ static void differences(void) {
   CHECK(!finds(request("/a", "tok"), "jo"));
   config.id = 1;
   CHECK(finds(request("/a", "tok"), "jo"));
+}
+
+// Queries in which the program may find something tell requests apart, and others do not.
+static void queries(void) {
+  static char many[QUERY + 4] = "/q?";
+  memset(many + 3, 'a', QUERY);
+  char shorter[QUERY + 3];
+  memcpy(shorter, many, QUERY + 2);
+  shorter[QUERY + 2] = 0;
+  const char *counts[] = {"/q?key=1", "/q?KeY=1", "/q?a=1&xkeyx=2", "/q?a=%31", "/q?a=1+2", many};
+  const char *who[] = {"0", "1", "2", "3", "4", "5"};
+  route.queries = 1;
+  route.in_query[0] = (front_text)LITERAL("key");
+  grant();
+  keep(request("/q?a=1", "query"), verdict_of("jo"));
+  CHECK(finds(request("/q", "query"), "jo") && finds(request("/r?b=2&ke&y", "query"), "jo") && finds(request("/q?", "query"), "jo"));
+  CHECK(finds(request(shorter, "query"), "jo"));
+  for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+    CHECK(!finds(request(counts[i], "query"), "jo"));
+    keep(request(counts[i], "query"), verdict_of(who[i]));
+    CHECK(finds(request(counts[i], "query"), who[i]));
+  }
+  for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) CHECK(finds(request(counts[i], "query"), who[i]));
+  CHECK(finds(request("/q", "query"), "jo"));
+  route.reads_queries = true;
+  CHECK(!finds(request("/q?a=1", "query"), "jo"));
+  route.reads_queries = false;
+  route.queries = 0;
 }
 
 // What is not kept.
@@ -287,21 +318,24 @@ static void vectors(void) {
   CHECK(memcmp(out, eight, sizeof(out)) == 0);
 }
 
-static int paths(void) {
+static int paths(int names, char **name) {
   static char path[1 << 16];
   unsigned len;
+  front_text query;
+  for (int i = 0; i < names; i++) route.in_query[route.queries++] = (front_text){name[i], strlen(name[i])};
   while (scanf("%4x", &len) == 1 && len < sizeof(path)) {
     if (fread(path, 1, len, stdin) != len) return 1;
-    putchar(front_plain_path((front_text){path, len}) ? '1' : '0');
+    putchar(!front_plain_path(&route, (front_text){path, len}, &query) ? '0' : query.ptr == NULL ? '1' : '2');
   }
   return ferror(stdin) || ferror(stdout);
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1) return paths();
+  if (argc > 1) return paths(argc - 2, argv + 2);
   vectors();
   voids();
   differences();
+  queries();
   refusals();
   longest();
   crowd();
