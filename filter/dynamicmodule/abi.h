@@ -20,6 +20,7 @@ bool DM_CALL(http_get_header)(dm_filter_envoy f, dm_header_type t, dm_module_buf
 size_t DM_CALL(http_get_headers_size)(dm_filter_envoy f, dm_header_type t);
 bool DM_CALL(http_get_headers)(dm_filter_envoy f, dm_header_type t, dm_envoy_header *out);
 bool DM_CALL(http_set_header)(dm_filter_envoy f, dm_header_type t, dm_module_buffer key, dm_module_buffer value);
+bool DM_CALL(http_add_header)(dm_filter_envoy f, dm_header_type t, dm_module_buffer key, dm_module_buffer value);
 size_t DM_CALL(http_get_body_size)(dm_filter_envoy f, dm_body_type t);
 size_t DM_CALL(http_get_body_chunks_size)(dm_filter_envoy f, dm_body_type t);
 bool DM_CALL(http_get_body_chunks)(dm_filter_envoy f, dm_body_type t, dm_envoy_buffer *out);

@@ -137,10 +137,17 @@ static bool hand_over(dm_filter_envoy f, const front_route *route, front_result 
   return true;
 }
 
+// Where this filter strips, no header of these names is left and each is appended: to set
+// one, Envoy searches for it first, and builds an index of all headers for that.
 static void admit(dm_filter_envoy f, const front_config *c, bool waited, const front_result *r) {
   front_note_allowed(f, c, waited);
-  for (size_t i = 0; i < FRONT_IDENTITY_HEADERS; i++)
-    if (r->identity[i].len > 0) set(f, front_identity_names[i], part(r, r->identity[i]));
+  for (size_t i = 0; i < FRONT_IDENTITY_HEADERS; i++) {
+    if (r->identity[i].len == 0) continue;
+    if (c->listener_strips)
+      set(f, front_identity_names[i], part(r, r->identity[i]));
+    else
+      DM_CALL(http_add_header)(f, DM_REQUEST_HEADER, front_identity_names[i], part(r, r->identity[i]));
+  }
 }
 
 static front_text header(dm_filter_envoy f, dm_module_buffer name) {

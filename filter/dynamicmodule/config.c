@@ -14,8 +14,10 @@ const char *envoy_dynamic_module_on_program_init(void) {
 }
 
 front_config *front_config_new(uint32_t source, bool listener_strips) {
+  static atomic_uint_fast64_t made;
   front_config *c = malloc(sizeof(*c));
   if (c == NULL) return NULL;
+  c->id = atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
   c->source = source;
   c->listener_strips = listener_strips;
   c->counts = false;
@@ -48,28 +50,38 @@ static counted_route *counted(const front_route *r) {
   return (counted_route *)((char *)r - offsetof(counted_route, route));
 }
 
-front_route *front_route_new(uint32_t program, uint8_t early, uint8_t headers, bool body_after_lookup,
-                             bool reads_protocol, const char *names, size_t len) {
+// Takes the next of the texts that end with a zero byte. False if there is none.
+static bool next_text(char **text, const char *end, front_text *out) {
+  char *zero = *text < end ? memchr(*text, 0, (size_t)(end - *text)) : NULL;
+  if (zero == NULL) return false;
+  *out = (front_text){*text, (size_t)(zero - *text)};
+  *text = zero + 1;
+  return true;
+}
+
+front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8_t headers, size_t queries,
+                             bool body_after_lookup, bool reads_protocol, const char *names, size_t len) {
   if (headers > FRONT_HEADERS || early > headers) return NULL;
   counted_route *c = malloc(sizeof(*c) + len);
   if (c == NULL) return NULL;
   atomic_init(&c->refs, 1);
   front_route *r = &c->route;
+  r->id = id;
   r->program = program;
   r->early = early;
   r->headers = headers;
   r->body_after_lookup = body_after_lookup;
   r->reads_protocol = reads_protocol;
+  r->reads_queries = queries > FRONT_QUERIES;
+  r->queries = r->reads_queries ? 0 : (uint8_t)queries;
   char *text = (char *)(c + 1), *end = text + len;
   if (len > 0) memcpy(text, names, len);
-  for (size_t i = 0; i < headers; i++) {
-    char *zero = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
-    if (zero == NULL) {
-      free(c);
-      return NULL;
-    }
-    r->names[i] = (front_text){text, (size_t)(zero - text)};
-    text = zero + 1;
+  bool whole = true;
+  for (size_t i = 0; i < headers; i++) whole = whole && next_text(&text, end, &r->names[i]);
+  for (size_t i = 0; i < r->queries; i++) whole = whole && next_text(&text, end, &r->in_query[i]);
+  if (!whole) {
+    free(c);
+    return NULL;
   }
   atomic_fetch_add_explicit(&meshgate_counters.routes_created, 1, memory_order_relaxed);
   return r;
@@ -78,7 +90,7 @@ front_route *front_route_new(uint32_t program, uint8_t early, uint8_t headers, b
 dm_route_module DM_ON(per_route_config_new)(dm_envoy_buffer name, dm_envoy_buffer config) {
   front_route *r = meshgateRouteNew((char *)config.ptr, config.length);
   // NULL would reject the whole route table. Program 0 refuses this route only.
-  return r != NULL ? r : front_route_new(0, 0, 0, false, false, NULL, 0);
+  return r != NULL ? r : front_route_new(0, 0, 0, 0, 0, false, false, NULL, 0);
 }
 
 void front_route_keep(const front_route *r) {

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/host"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // The constants of front.h must equal those of contract. If one differs, an index is out of
@@ -35,6 +36,9 @@ var (
 	_ = [1]struct{}{}[C.FRONT_BUDGET-host.BodyBudget]
 	_ = [1]struct{}{}[C.FRONT_BUDGET_CONNECTION-host.BodyBudgetConnection]
 	_ = [1]struct{}{}[C.FRONT_ANSWER_UNAVAILABLE-int(contract.Unavailable)]
+	_ = [1]struct{}{}[C.FRONT_SLOTS-len(tokencache.Page{}.Slots)]
+	_ = [1]struct{}{}[C.FRONT_OWNERS-len(tokencache.Proof{}.Slots)]
+	_ = [1]struct{}{}[C.FRONT_PAGE_SLOTS-unsafe.Offsetof(tokencache.Page{}.Slots)]
 )
 
 // request and result are the front's structs, under names that tests can use.
@@ -72,9 +76,25 @@ func decide(h *host.Host, q *request, r *result) {
 		known = answersOf(q)
 	}
 	v := h.Decide(uint32(q.source), uint32(q.program), &req, known, buf)
+	if bool(q.prove) && v.Repeats {
+		prove(h, q, r, &req, &v, buf)
+	}
 	write(r, buf, &v)
 	if q.breathe {
 		runtime.Gosched()
+	}
+}
+
+// prove says how long a verdict holds. It may become another one by that.
+func prove(h *host.Host, q *request, r *result, req *engine.Request, v *engine.Verdict, buf []byte) {
+	p, ok := h.Prove(uint32(q.source), uint32(q.program), req, v, buf)
+	if !ok {
+		return
+	}
+	r.proof.page = (*C.front_page)(unsafe.Pointer(p.Page))
+	r.proof.generation, r.proof.end = C.uint64_t(p.Generation), C.int64_t(p.End)
+	for i := range p.Slots {
+		r.proof.slots[i], r.proof.counts[i] = C.uint32_t(p.Slots[i]), C.uint64_t(p.Counts[i])
 	}
 }
 

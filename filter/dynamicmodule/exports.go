@@ -62,8 +62,9 @@ func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
 		library.Log().Error("route refused", "error", err)
 		return nil
 	}
-	names := terminated(program.Headers())
-	return C.front_route_new(C.uint32_t(h), C.uint8_t(program.Early()), C.uint8_t(len(program.Headers())),
+	headers, queries := program.Headers(), program.QueryNames()
+	names := terminated(headers) + terminated(queries)
+	return C.front_route_new(C.uint32_t(h), C.uint64_t(program.ID()), C.uint8_t(program.Early()), C.uint8_t(len(headers)), C.size_t(len(queries)),
 		C.bool(program.BodyAfterLookup()), C.bool(program.ReadsProtocol()),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(names))), C.size_t(len(names)))
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "lookup.h"
+#include "repeat.h"
 
 #define FIGURES_EVERY 1000000000LL  // ns
 
@@ -54,6 +55,7 @@ void front_figures(dm_filter_envoy f, const front_config *c) {
   atomic_store_explicit(&next, now + FIGURES_EVERY, memory_order_relaxed);
   uint64_t now_are[FRONT_FIGURES] = {0};
   bool told = meshgateFigures(now_are);
+  now_are[FRONT_FIGURE_HITS] += front_repeats();
   for (size_t i = 0; told && i < FRONT_FIGURES; i++) {
     if (figures[i].gauge) {
       DM_CALL(http_filter_set_gauge)(f, c->figures[i], NULL, 0, now_are[i]);

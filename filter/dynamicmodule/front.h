@@ -18,6 +18,8 @@
 #define FRONT_BUFFER 12288
 // Most headers that a program reads; engine.MaxHeaders.
 #define FRONT_HEADERS 24
+// Most names that a program may look for in queries and still be known to ignore one.
+#define FRONT_QUERIES 8
 // Most look-ups of one request; more would mean that answers are not used.
 #define FRONT_LOOKUPS 4
 // Largest body that is looked into; engine.MaxBody.
@@ -70,20 +72,27 @@ typedef struct front_text {
 // Envoy between per_route_config_new and per_route_config_destroy, and by every
 // stream that waits; the last owner frees it. The names point behind the struct.
 typedef struct front_route {
+  uint64_t id;  // engine.Program.ID; 0 if none of its verdicts repeats
   uint32_t program;
   uint8_t early, headers;
   bool body_after_lookup;
   bool reads_protocol;
+  // Every query may count: the names that the program looks for are too many.
+  bool reads_queries;
+  uint8_t queries;
   front_text names[FRONT_HEADERS];
+  front_text in_query[FRONT_QUERIES];  // in lower case; engine.Program.QueryNames
 } front_route;
 
 // What the token caches count; see figures.c and figures.go.
 #define FRONT_FIGURES 16
+#define FRONT_FIGURE_HITS 0
 #define FRONT_FIGURE_LEASE_AGE 15
 
 // What a listener carries. Owned by Envoy like front_route, immutable. The last
 // ones name counters, if there are any.
 typedef struct front_config {
+  uint64_t id;  // tells all configurations of the process apart
   uint32_t source;
   bool listener_strips;
   bool counts;
@@ -97,6 +106,24 @@ typedef struct front_answer {
   uint32_t packed_len;
   uint8_t answer;
 } front_answer;
+
+// What says whether remembered verdicts hold; tokencache.Page. Only Go writes it.
+#define FRONT_SLOTS 4096
+// Where they begin.
+#define FRONT_PAGE_SLOTS 64
+typedef struct front_page front_page;
+
+// How many slots a proof looks at: of the token and its two owners.
+#define FRONT_OWNERS 3
+
+// Until when a verdict holds; tokencache.Proof.
+typedef struct front_proof {
+  front_page *page;  // NULL: it is for one request
+  uint64_t generation;
+  uint64_t counts[FRONT_OWNERS];
+  int64_t end;  // ms of Unix time; 0 is never
+  uint32_t slots[FRONT_OWNERS];
+} front_proof;
 
 // What a request shows to a decision; pointers into Envoy's memory. Of values and
 // answers only as many entries are set as headers and answered say.
@@ -113,6 +140,8 @@ typedef struct front_request {
   bool http2;
   // Pass through Go's scheduler after the decision; see breathe in request.c.
   bool breathe;
+  // Prove a verdict that repeats, so that it can be remembered.
+  bool prove;
   front_text values[FRONT_HEADERS];
   front_answer answers[FRONT_LOOKUPS];
 } front_request;
@@ -138,6 +167,7 @@ typedef struct front_result {
   // FRONT_CONTINUE; for FRONT_REFUSE who asked, for the log, as far as that is known.
   front_span identity[FRONT_IDENTITY_HEADERS];
   uint8_t hash[FRONT_HASH];                     // FRONT_LOOKUP
+  front_proof proof;                            // FRONT_CONTINUE
   char buffer[FRONT_BUFFER];
 } front_result;
 
@@ -146,10 +176,10 @@ typedef struct front_lookup front_lookup;
 
 // ---- front, called by Go ----
 
-// NULL only if memory is exhausted. names are `headers` names, each ended by a
-// zero byte.
-front_route *front_route_new(uint32_t program, uint8_t early, uint8_t headers, bool body_after_lookup,
-                             bool reads_protocol, const char *names, size_t len);
+// NULL only if memory is exhausted. names are those of `headers` headers and then of
+// `queries` parameters, each ended by a zero byte.
+front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8_t headers, size_t queries,
+                             bool body_after_lookup, bool reads_protocol, const char *names, size_t len);
 front_config *front_config_new(uint32_t source, bool listener_strips);
 // Ends a look-up, from any thread, exactly once per look-up.
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len);

@@ -31,6 +31,15 @@ struct front_lookup {
   char *packed;              // owned; NULL if packed_len is 0
 };
 
+// In the order of tokencache.Page.
+struct front_page {
+  atomic_uint_fast64_t generation;
+  _Atomic int64_t lease_end, apart;
+  uint64_t unused[5];
+  atomic_uint_fast64_t slots[FRONT_SLOTS];
+};
+_Static_assert(offsetof(struct front_page, slots) == FRONT_PAGE_SLOTS, "tokencache.Page");
+
 // The number of a deadline.
 enum { FRONT_DEADLINE = 255 };
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "lookup.h"
+#include "repeat.h"
 
 static const dm_module_buffer path_name = {":path", 5};
 
@@ -152,12 +153,23 @@ static front_phase end_linger(dm_filter_envoy f, front_stream *s) {
 static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *body, bool first) {
   front_request q;
   front_result r;
+  front_key key;
   read_request(f, s, body, &q);
+  q.prove = first && front_repeat_key(s->route, s->config, &q, &key);
+  if (q.prove) {
+    memset(&r, 0, offsetof(front_result, buffer));
+    if (front_repeat_find(&key, &r)) {
+      front_figures(f, s->config);
+      return conclude(f, s, body, first, &r);
+    }
+  }
   q.breathe = first && breathe();
   for (;;) {
     // The buffer is large and written before it is read: it is not cleared.
     memset(&r, 0, offsetof(front_result, buffer));
     meshgateDecide(&q, &r);
+    if (q.prove) front_repeat_keep(&key, &r);
+    q.prove = false;
     if (r.action != FRONT_NEED_HEADERS || q.headers == s->route->headers) break;
     read_headers(f, s->route, &q, s->route->headers);
     q.breathe = false;

@@ -16,7 +16,7 @@ func Compile(c *contract.Chain) (*Program, error) {
 	if !validValue(c.Service) {
 		return nil, errors.New("service id cannot be sent in a header")
 	}
-	p := &Program{service: c.Service, issues: c.Issues}
+	p := &Program{id: programs.Add(1), service: c.Service, issues: c.Issues}
 	if err := p.read(c); err != nil {
 		return nil, err
 	}
@@ -64,6 +64,10 @@ func (p *Program) read(c *contract.Chain) error {
 		}
 	}
 	late.add(c.Triggers()...)
+	p.queryNames = c.Triggers()
+	for i := range p.params {
+		p.queryNames = append(p.queryNames, p.params[i].name)
+	}
 	p.headers.early = len(p.headers.names)
 	p.headers.add(late.names...)
 	return p.checkHeaders(c)

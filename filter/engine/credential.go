@@ -82,6 +82,8 @@ func (d *decision) look(v *Verdict) {
 // sets the verdict, and done says whether the verdict is final.
 func (d *decision) ask(hash contract.Hash, plugin string, v *Verdict) (n int, answer contract.Answer, done bool) {
 	n, answer = d.tokens.Lookup(hash, d.room())
+	d.hash = hash
+	d.lookups++
 	switch answer {
 	case contract.Found, contract.Unknown, contract.Expired, contract.Revoked:
 		return n, answer, false

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/meshgate/meshgate/filter/contract"
+import (
+	"sync/atomic"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
 
 // BufferSize is the smallest buffer in bytes that [Program.Decide] works with. It has room
 // for the packed records of two credentials: the scope and user of the first one stay when
@@ -10,6 +14,7 @@ const BufferSize = 2 * contract.MaxPacked
 // Program is one compiled chain. It is immutable and shared by all requests of all routes
 // with that chain.
 type Program struct {
+	id       uint64
 	headers  headerList
 	service  string
 	protocol *protocolStep
@@ -18,6 +23,8 @@ type Program struct {
 	// params are the names of credentials in queries and bodies. A verdict refers to them by
 	// bits.
 	params []param
+	// queryNames are those of params and of the triggers of answers.
+	queryNames []string
 	// token is the oauth2 plugin of the chain, or nil. issues says that an OAuth server
 	// exists for its endpoints.
 	token  *oauth2Step
@@ -45,12 +52,25 @@ func Broken(reason string) *Program {
 	return &Program{broken: refuseBroken, fault: reason}
 }
 
+// programs counts those that were compiled.
+var programs atomic.Uint64
+
+// ID tells the programs of a process apart, also those that are gone. It is 0 for one that
+// is [Broken].
+func (p *Program) ID() uint64 { return p.id }
+
 // Fault returns why the program refuses everything, or "" if it does not.
 func (p *Program) Fault() string { return p.fault }
 
 // Headers returns the lower-case names, including pseudo headers, of the headers whose
 // values [Request.Headers] holds. The caller must not change the slice.
 func (p *Program) Headers() []string { return p.headers.names }
+
+// QueryNames returns the names in lower case that decisions look for in queries.
+// A query tells a decision nothing if it has less than 1,000 bytes, neither "%" nor "+", and
+// none of the names anywhere, whatever the case of its letters.
+// The caller must not change the slice.
+func (p *Program) QueryNames() []string { return p.queryNames }
 
 // Early returns how many of the headers the first decision needs. Only few requests need the
 // others; their decisions ask for them with NeedHeaders.
@@ -96,8 +116,13 @@ func (p *Program) Decide(req *Request, tokens Tokens, buf []byte) (v Verdict) {
 		}
 	}
 	v.Action = Continue
+	// With two look-ups the verdict would depend on two records; a body is read anew for
+	// each request.
+	if d.lookups == 1 && d.credential && d.body == nil {
+		v.Repeats, v.Hash = true, d.hash
+	}
 	if d.issuing {
-		v.Action, v.Plugin = Issue, p.token.id
+		v.Action, v.Plugin, v.Repeats = Issue, p.token.id, false
 		v.Headers = [contract.NumIdentityHeaders]contract.Span{}
 	}
 	return v
@@ -125,6 +150,9 @@ type decision struct {
 	buf     []byte
 	// used is the number of bytes in buf that records of accepted credentials occupy.
 	used int
+	// lookups counts what was asked, hash is the last of it.
+	lookups int
+	hash    contract.Hash
 	// credential says that a plugin has accepted a credential.
 	credential bool
 	// issuing says that the path is an endpoint of the chain's oauth2 plugin and that the

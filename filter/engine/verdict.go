@@ -82,8 +82,15 @@ type Verdict struct {
 	Refusal *Refusal
 	// Plugin is the id of the plugin instance that decided, for Lookup and Issue.
 	Plugin string
-	// Hash is the token to look up, for Lookup.
+	// Hash is the token to look up, for Lookup; for Continue with Repeats the one that was
+	// accepted.
 	Hash contract.Hash
+	// Repeats says, for Continue, that the verdict is the same for every request with the
+	// same headers, protocol and query and any path that is no endpoint of an OAuth server,
+	// for as long as a look-up of Hash finds the same record. All queries that tell nothing,
+	// see [Program.QueryNames], count as the same. It is said of requests whose own path is
+	// no endpoint.
+	Repeats bool
 	// Headers holds, for Continue, where in the buffer the value of each identity header
 	// is. A header with an empty value must be absent from the request. For Refuse it says
 	// who asked, for logs, as far as this is known; such a value may contain bytes that no

@@ -83,6 +83,21 @@ func (l *lateCache) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer
 	return 0, contract.Miss
 }
 
+// prove asks the cache for a proof, see [tokencache.Cache.Prove].
+func (l *lateCache) prove(hash contract.Hash) (tokencache.Proof, bool) {
+	c := l.cache.Load()
+	if c == nil {
+		return tokencache.Proof{}, false
+	}
+	proving, ok := (*c).(interface {
+		Prove(hash contract.Hash) (tokencache.Proof, bool)
+	})
+	if !ok {
+		return tokencache.Proof{}, false
+	}
+	return proving.Prove(hash)
+}
+
 // ResolveFor asks the deeper levels.
 func (l *lateCache) ResolveFor(from tokencache.Asker, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
 	if c := l.cache.Load(); c != nil {

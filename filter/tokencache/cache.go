@@ -28,8 +28,12 @@ type Cache struct {
 
 	// lease lets L1 answer; nil if there is none.
 	lease atomic.Pointer[lease]
+	// leasing keeps lease and witness the same.
+	leasing sync.Mutex
 	// lastLease is when the newest lease began, nil if there was none.
 	lastLease atomic.Pointer[Instant]
+	// witness shows others what makes answers of L1 void; nil if nobody can read it.
+	witness *witness
 	// standing is never nil; amending is held while it is replaced. believing is held
 	// while a message of the control plane changes what is believed, so that look-ups
 	// begin before it or after, and not in the middle.
@@ -137,7 +141,9 @@ func Open(opts Options) (*Cache, error) {
 		return nil, err
 	}
 	c.config.Store(initial)
+	c.witness = newWitness(c.clock)
 	c.table = newTable(initial.maxBytes, c.clock)
+	c.table.witness = c.witness
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if c.disk.files != nil {
 		c.start("run directory", c.disk.run)
@@ -275,7 +281,11 @@ func (c *Cache) Close() {
 		c.cancel()
 	})
 	c.owned.Wait()
-	c.left.Do(func() { tenants.leave(c.opts.Dir) })
+	c.left.Do(func() {
+		tenants.leave(c.opts.Dir)
+		c.setLease(nil)
+		c.witness.close()
+	})
 	if l2 := c.config.Load().l2; l2 != nil {
 		l2.close(c.log)
 	}

@@ -28,6 +28,14 @@ func (l *lease) steady(now Instant) bool {
 	return d <= contract.ClockTolerance && d >= -contract.ClockTolerance
 }
 
+// setLease puts a lease in force; nil takes it away.
+func (c *Cache) setLease(l *lease) {
+	c.leasing.Lock()
+	defer c.leasing.Unlock()
+	c.lease.Store(l)
+	c.witness.leased(l)
+}
+
 // leased reports whether L1 may answer now.
 func (c *Cache) leased(now Instant) bool {
 	l := c.lease.Load()
@@ -58,6 +66,6 @@ func (s *session) grant(number uint64) {
 	}
 	s.cache.lastLease.Store(&r.sent)
 	if old := s.cache.lease.Load(); old == nil || next.end > old.end {
-		s.cache.lease.Store(next)
+		s.cache.setLease(next)
 	}
 }

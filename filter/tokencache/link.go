@@ -23,7 +23,7 @@ const (
 // ends only one session.
 func (c *Cache) keepLink() {
 	// After Close nothing maintains the lease, so L1 must not use what is left of it.
-	defer c.lease.Store(nil)
+	defer c.setLease(nil)
 	failures := 0
 	for c.ctx.Err() == nil {
 		cp := c.config.Load().settings.ControlPlane

@@ -111,6 +111,15 @@ type model struct {
 	gate      chan struct{} // reads of Redis wait for it, with what they have read
 	faults    []string
 	found     int
+	// proven holds what was decided last by each token, repeated how often that was good.
+	proven   [modelTokens]provenAnswer
+	repeated int
+}
+
+// provenAnswer is a record that an adapter keeps with its proof.
+type provenAnswer struct {
+	Proof
+	packed []byte
 }
 
 func newModel(w *world) *model {
@@ -496,8 +505,16 @@ func (m *model) check(i int) {
 	buf := make([]byte, contract.MaxPacked)
 	m.mu.Unlock() // time does not pass, but others answer
 	defer m.mu.Lock()
+	if p := m.proven[i]; p.holds(m.w.clock.Now()) {
+		m.judgeAnswer("proof", i, since, left, p.packed)
+		m.repeated++
+	}
+	before, proven := c.Prove(hashOf(i))
 	if n, a := c.Lookup(hashOf(i), buf); a == contract.Found {
 		m.judgeAnswer("memory", i, since, left, buf[:n])
+		if after, ok := c.Prove(hashOf(i)); proven && ok && before == after {
+			m.proven[i] = provenAnswer{before, slices.Clone(buf[:n])}
+		}
 	}
 	c.Resolve(hashOf(i), testPlugin, func(a contract.Answer, packed []byte) {
 		if a == contract.Found {

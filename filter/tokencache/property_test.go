@@ -204,6 +204,9 @@ func (m *model) settle() {
 	}
 }
 
+// repeated is how often proofs were good in all orders.
+var repeated atomic.Int64
+
 // run is one order of events; it returns what went wrong.
 func run(t *testing.T, w *world, order []event) (faults []string, found int) {
 	synctest.Test(t, func(t *testing.T) {
@@ -238,6 +241,7 @@ func run(t *testing.T, w *world, order []event) (faults []string, found int) {
 			_ = (<-w.control.links).raw.Close()
 		}
 		faults, found = m.faults, m.found
+		repeated.Add(int64(m.repeated))
 	})
 	return faults, found
 }
@@ -304,5 +308,8 @@ func TestNothingRevokedIsFound(t *testing.T) {
 	})
 	if n := found.Load(); n < int64(orders) {
 		t.Errorf("found %d times in %d orders: the test says little", n, orders)
+	}
+	if n := repeated.Load(); n < int64(orders)/10 {
+		t.Errorf("proofs held %d times in %d orders: the test says little", n, orders)
 	}
 }

@@ -96,6 +96,7 @@ func (c *Cache) follow(s *session, w *contract.Welcome) (number uint64, moved bo
 		}
 	}
 	raise(&c.table.floors.global, w.Floor)
+	c.witness.outdated()
 	number, err = c.adopt(&s.cp, w.Trust, w.Scopes, true)
 	if moved = errors.Is(err, errMoved); err != nil && !moved {
 		return 0, false, err
@@ -110,7 +111,7 @@ func (c *Cache) follow(s *session, w *contract.Welcome) (number uint64, moved bo
 // must not be met without it. Trust is taken away until the welcome gives it, so
 // that nothing of the former log is read under the new generation.
 func (c *Cache) startAnew(log contract.LogID) {
-	c.lease.Store(nil)
+	c.setLease(nil)
 	c.holdForRefill()
 	generation := c.table.restart()
 	c.amend(func(st *standing) {

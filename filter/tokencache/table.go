@@ -20,6 +20,8 @@ const (
 type table struct {
 	floors *floors
 	clock  Clock
+	// witness is told of whatever makes a record void. It may be nil.
+	witness *witness
 	// generation counts how often the table began anew.
 	generation atomic.Uint64
 	shards     [shardCount]shard
@@ -51,6 +53,7 @@ func (t *table) outdate() uint64 {
 		s.clear()
 		s.mu.Unlock()
 	}
+	t.witness.outdated()
 	return generation
 }
 
@@ -80,6 +83,7 @@ func (t *table) resize(maxBytes int64) {
 		s.negatives = make([]negative, sets*negativeWays)
 		s.mu.Unlock()
 	}
+	t.witness.outdated()
 }
 
 func (t *table) shard(hash *contract.Hash) *shard { return &t.shards[hash[0]] }
@@ -229,7 +233,9 @@ func (t *table) remember(generation uint64, hash *contract.Hash, why contract.An
 func (t *table) invalidate(it *contract.Invalidation) {
 	switch it.Subject {
 	case contract.SubjectCredential, contract.SubjectConsumer:
-		t.floors.raiseOwner(t.floors.ownerOf(it.Subject, it.ID), it.Revision)
+		o := t.floors.ownerOf(it.Subject, it.ID)
+		t.floors.raiseOwner(o, it.Revision)
+		t.witness.invalidated(o.slot())
 	case contract.SubjectToken:
 		s := t.shard(&it.Token)
 		s.mu.Lock()
@@ -239,5 +245,19 @@ func (t *table) invalidate(it *contract.Invalidation) {
 			s.remove(slot)
 		}
 		s.forgetUnknownBelow(&it.Token, it.Revision)
+		t.witness.invalidated(slotOf(&it.Token))
 	}
+}
+
+// usable is peek for the header of a record.
+func (t *table) usable(hash *contract.Hash, now Instant) (e entry, ok bool) {
+	s := t.shard(hash)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	slot, pos := s.find(hash)
+	if slot < 0 {
+		return e, false
+	}
+	e = s.header(pos)
+	return e, t.floors.admits(hash, e.revision, e.credential, e.consumer) && !over(e.end, now)
 }

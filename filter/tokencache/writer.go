@@ -96,7 +96,7 @@ func (s *session) giveUpLease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
-	s.cache.lease.Store(nil)
+	s.cache.setLease(nil)
 }
 
 // ask introspects a token and waits for the answer until the context ends. It never waits

@@ -53,6 +53,11 @@ bool DM_CALL(http_set_header)(dm_filter_envoy f, dm_header_type t, dm_module_buf
   return true;
 }
 
+bool DM_CALL(http_add_header)(dm_filter_envoy f, dm_header_type t, dm_module_buffer key, dm_module_buffer value) {
+  CHECK(find(fields(alive(f, "another header"), t), key) == NULL, "a header is there twice");
+  return DM_CALL(http_set_header)(f, t, key, value);
+}
+
 static char *part(host_stream *s, dm_body_type t, size_t **n) {
   *n = t == DM_BUFFERED_REQUEST_BODY ? &s->nbuffered : &s->nreceived;
   return t == DM_BUFFERED_REQUEST_BODY ? s->buffered : s->received;

@@ -29,7 +29,7 @@ void meshgateConfigDestroy(uint32_t source) { atomic_fetch_sub(&go_sources, 1); 
 front_route *meshgateRouteNew(char *config, size_t len) {
   static const char names[] = "authorization\0x-second";
   atomic_fetch_add(&go_programs, 1);
-  return front_route_new(7, 1, 2, len > 0 && config[0] == 'b', true, names, sizeof(names));
+  return front_route_new(7, 7, 1, 2, 0, len > 0 && config[0] == 'b', true, names, sizeof(names));
 }
 
 void meshgateRouteDestroy(uint32_t program) {
