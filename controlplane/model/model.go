@@ -76,7 +76,7 @@ type Kind struct {
 	New func() any
 	// Unique lists values that no two resources of a scope may share.
 	Unique []Index
-	// Refs lists references to other resources of the same scope.
+	// Refs lists references to other resources.
 	Refs []Ref
 	// Holds lists references to several resources each.
 	Holds []Hold
@@ -123,8 +123,8 @@ const (
 	Cascade
 )
 
-// Ref is a reference by name to a resource of another kind in the same scope.
-// Resources can be listed by each of their references.
+// Ref is a reference by name to a resource of another kind, in the same scope unless it
+// says otherwise. Resources can be listed by each of their references.
 type Ref struct {
 	// Name is the field, such as "service".
 	Name string
@@ -134,6 +134,25 @@ type Ref struct {
 	OnDelete OnDelete
 	// Target returns the name of the target and whether the spec has one.
 	Target func(spec any) (string, bool)
+	// In, if set, returns the scope of the target where that is another one than the
+	// referrer's, else nothing. Such a reference cascades: nobody in another scope may
+	// keep a resource from being deleted.
+	In func(spec any) string
+}
+
+// Key returns the key of what a resource refers to, and whether it refers to anything.
+func (r *Ref) Key(from *Resource) (Key, bool) {
+	name, ok := r.Target(from.Spec)
+	if !ok {
+		return Key{}, false
+	}
+	to := Key{Kind: r.To, Scope: from.Scope, Name: name}
+	if r.In != nil {
+		if scope := r.In(from.Spec); scope != "" {
+			to.Scope = scope
+		}
+	}
+	return to, true
 }
 
 // Hold is a reference by name to any number of resources of another kind in the

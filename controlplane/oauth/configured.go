@@ -22,7 +22,10 @@ func (t *Request) configure(tx store.Reader) error {
 		return err
 	}
 	t.plugin, t.attached, t.Config, t.seen = plugin, plugin.Spec.(*gateway.Plugin), config, tx.Revision()
-	return t.serves(tx)
+	if err := t.serves(tx); err != nil {
+		return err
+	}
+	return t.current(tx)
 }
 
 // serves refuses a plugin that does not run on the service which the gateway names: a
@@ -54,13 +57,15 @@ func (t *Request) stands(tx store.Reader) error {
 	if tx.Revision() == t.seen {
 		return nil
 	}
-	if err := t.unchanged(tx, t.plugin); err != nil {
-		return err
+	for _, read := range []*model.Resource{t.plugin, t.serving, t.Application} {
+		if read == nil {
+			continue
+		}
+		if err := t.unchanged(tx, read); err != nil {
+			return err
+		}
 	}
-	if t.Application == nil {
-		return nil
-	}
-	return t.unchanged(tx, t.Application)
+	return nil
 }
 
 // unchanged makes sure that what was read stands, and belongs to the control plane still.

@@ -289,3 +289,49 @@ func TestScopeThatIsItselfCostsNothing(t *testing.T) {
 		return nil
 	})
 }
+
+// counted tells how often a scope is resolved.
+type counted struct {
+	scopestest.Resolver
+	asked chan struct{}
+}
+
+// Resolve implements scopes.Resolver.
+func (c counted) Resolve(r store.Reader, scope string) (scopes.Source, error) {
+	c.asked <- struct{}{}
+	return c.Resolver.Resolve(r, scope)
+}
+
+// TestGroupThatClashesFromTheStart is read once, and once more when a commit has mended it.
+// What is no member's wakes nobody.
+func TestGroupThatClashesFromTheStart(t *testing.T) {
+	s := memstore.New()
+	update(t, s, join("a", "b"))
+	update(t, s, putIn("a", gateway.Services, alice, named("one")))
+	update(t, s, putIn("b", gateway.Services, bob, named("one")))
+	asked := make(chan struct{}, 10)
+	views := view.NewResolved(s, counted{asked: asked}, nil, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		views.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	opened := make(chan error, 1)
+	go func() {
+		_, err := views.AwaitControlPlane(ctx, "all")
+		opened <- err
+	}()
+	<-asked
+	update(t, s, putIn("c", gateway.Services, alice, named("one")))
+	update(t, s, func(tx store.Tx) error { return scopestest.Set(tx, "others", "c") })
+	update(t, s, putIn("b", gateway.Services, bob, named("two")))
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	if n := 1 + len(asked); n != 2 {
+		t.Errorf("it was read %d times", n)
+	}
+}

@@ -107,6 +107,11 @@ func (s *Scope[S]) Err() error {
 // Mine reports whether a key may be part of the state.
 func (s *Scope[S]) Mine(key model.Key) bool { return s.source.mine(key) }
 
+// Has reports whether the control plane consists of a scope, among others or alone.
+func (s *Scope[S]) Has(scope string) bool {
+	return s.source.members != nil && s.source.members().Has(scope)
+}
+
 // Release ends the use of a scope, once for each time it was opened. The last one
 // ends the scope itself, which then shows its last state for ever.
 func (s *Scope[S]) Release() { s.leave() }

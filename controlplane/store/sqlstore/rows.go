@@ -173,8 +173,8 @@ func index(k *model.Kind, q store.Query, now int64) (from, order string, args []
 	for i := range k.Refs {
 		if ref := &k.Refs[i]; ref.Name == q.Index {
 			return ` FROM refs x CROSS JOIN resources r ON r.id = x.id
-				WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? AND x.kind = ? AND x.field = ?` + live,
-				`x.name`, []any{ref.To, q.Scope, q.Value, k.Name, ref.Name, now}
+				WHERE x.to_kind = ? AND x.to_scope = ? AND x.to_name = ? AND x.kind = ? AND x.field = ? AND x.scope = ?` + live,
+				`x.name`, []any{ref.To, q.Target(), q.Value, k.Name, ref.Name, q.Scope, now}
 		}
 	}
 	return ` FROM lists x CROSS JOIN resources r ON r.id = x.id
@@ -218,7 +218,7 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	var r record
 	var refuse bool
 	err := t.each(`SELECT x.refuse, `+columns+` FROM refs x CROSS JOIN resources r ON r.id = x.id
-		WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? ORDER BY x.kind, x.name, x.field`,
+		WHERE x.to_kind = ? AND x.to_scope = ? AND x.to_name = ? ORDER BY x.kind, x.scope, x.name, x.field`,
 		[]any{to.Kind, to.Scope, to.Name}, func() error {
 			res, err := t.lenient(&r)
 			onDelete := model.Cascade
@@ -234,12 +234,12 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 // Targets implements engine.Rows.
 func (t *rows) Targets(of model.Key) ([]model.Key, error) {
 	var list []model.Key
-	to := model.Key{Scope: of.Scope}
-	err := t.each(`SELECT x.to_kind, x.to_name FROM resources r JOIN refs x ON x.id = r.id
-		WHERE r.kind = ? AND r.scope = ? AND r.name = ? ORDER BY x.to_kind, x.to_name`, []any{of.Kind, of.Scope, of.Name}, func() error {
+	var to model.Key
+	err := t.each(`SELECT x.to_kind, x.to_scope, x.to_name FROM resources r JOIN refs x ON x.id = r.id
+		WHERE r.kind = ? AND r.scope = ? AND r.name = ? ORDER BY x.to_kind, x.to_scope, x.to_name`, []any{of.Kind, of.Scope, of.Name}, func() error {
 		list = append(list, to)
 		return nil
-	}, &to.Kind, &to.Name)
+	}, &to.Kind, &to.Scope, &to.Name)
 	return list, err
 }
 
@@ -327,8 +327,8 @@ func (t *rows) index(row engine.Row, id int64) error {
 		}
 	}
 	for _, to := range row.Refs {
-		if _, err := t.exec(`INSERT INTO refs (to_kind, scope, to_name, kind, field, name, refuse, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			to.Kind, r.Scope, to.Name, r.Kind.Name, to.Ref, r.Name, to.OnDelete == model.Refuse, id); err != nil {
+		if _, err := t.exec(`INSERT INTO refs (to_kind, to_scope, to_name, kind, field, scope, name, refuse, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			to.Kind, to.Scope, to.Name, r.Kind.Name, to.Ref, r.Scope, r.Name, to.OnDelete == model.Refuse, id); err != nil {
 			return err
 		}
 	}

@@ -121,7 +121,9 @@ func migrate(s *session, alone bool) error {
 // keyCheck is sealed into a new database; who can open it has the right key.
 const keyCheck = "meshgate key check"
 
-// fingerprint names everything that decides which index rows exist.
+// fingerprint names everything that decides which index rows exist. Whether a reference
+// may name another scope is not among it: what was written before the kind could say so
+// names none, and its index rows are right as they are.
 func fingerprint(kinds map[string]*model.Kind) string {
 	var lines []string
 	for _, k := range kinds {

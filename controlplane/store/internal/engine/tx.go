@@ -233,7 +233,7 @@ func (t *Tx) check(row, before Row) error {
 
 // present refuses a reference to nothing.
 func (t *Tx) present(r *model.Resource, to Reference) error {
-	key := model.Key{Kind: to.Kind, Scope: r.Scope, Name: to.Name}
+	key := to.To()
 	found, err := t.rows.Has(key, t.millis)
 	if err != nil {
 		return t.fail(err)
