@@ -75,7 +75,7 @@ func record(r store.Reader, src scopes.Source, hash contract.Hash, now time.Time
 		return nil, err
 	}
 	return &contract.Record{
-		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service,
+		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service, ServicePlane: token.ServicePlane,
 		Credential: contract.Credential{ID: app.Name, ClientID: app.Spec.(*gateway.Application).ClientID},
 		Consumer:   consumer, Scope: token.Scope, UserID: token.AuthenticatedUserID,
 	}, nil

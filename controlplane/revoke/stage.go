@@ -25,8 +25,8 @@ type Subject struct {
 	// Expires is the first millisecond at which a token is refused anyway, 0 if
 	// never; for SubjectToken only.
 	Expires func(*model.Resource) int64
-	// Under returns the id of the credential that a token belongs to: a commit
-	// that revokes it covers the token too. For SubjectToken only.
+	// Under returns the id of the credential that a token belongs to, in its own scope: a
+	// commit that revokes it covers the token too. For SubjectToken only.
 	Under func(spec any) string
 }
 
@@ -63,7 +63,7 @@ func (r *Revoker) Stage(tx store.Tx) error {
 }
 
 // tombstonesOf returns the tombstones of one change.
-func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]bool) ([]*Tombstone, error) {
+func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[holder]bool) ([]*Tombstone, error) {
 	s, ok := r.o.Subjects[cmp.Or(c.Old, c.New).Kind]
 	switch {
 	case !ok:
@@ -79,7 +79,7 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[string]b
 		return []*Tombstone{r.ofOwner(s, c.Old.Scope, c.Old.Name)}, nil
 	case store.IsUnread(c.Old):
 		return r.unreadTombstones(c.Old)
-	case c.Op == store.Deleted && s.Under != nil && covered[s.Under(c.Old.Spec)]:
+	case c.Op == store.Deleted && s.Under != nil && covered[holder{c.Old.Scope, s.Under(c.Old.Spec)}]:
 		return nil, nil
 	}
 	return r.tokenTombstones(s, c), nil
@@ -98,7 +98,7 @@ func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err 
 	for _, to := range res.Spec.(*store.Unread).Targets {
 		for k, s := range r.o.Subjects {
 			if k.Name == to.Kind && s.Is != contract.SubjectToken {
-				rows = append(rows, r.ofOwner(s, res.Scope, to.Name))
+				rows = append(rows, r.ofOwner(s, to.Scope, to.Name))
 			}
 		}
 	}
@@ -138,15 +138,18 @@ func (r *Revoker) ended(res *model.Resource) bool {
 	return !at.IsZero() && !r.o.Clock.Earliest().Before(at)
 }
 
+// holder is a credential of a control plane; another one may have given the same id.
+type holder struct{ scope, id string }
+
 // covered lists credentials that are deleted by these changes.
-func (r *Revoker) covered(changes []store.Change) map[string]bool {
-	out := map[string]bool{}
+func (r *Revoker) covered(changes []store.Change) map[holder]bool {
+	out := map[holder]bool{}
 	for _, c := range changes {
 		if c.Op != store.Deleted {
 			continue
 		}
 		if s, ok := r.o.Subjects[c.Old.Kind]; ok && s.Is == contract.SubjectCredential {
-			out[c.Old.Name] = true
+			out[holder{c.Old.Scope, c.Old.Name}] = true
 		}
 	}
 	return out
