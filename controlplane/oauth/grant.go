@@ -79,10 +79,10 @@ func (t *Request) service() string {
 	return t.Service
 }
 
-// bound reports whether a token or code of a service may be used here. A global
+// bound reports whether the row of a token or code of a service may be used here. A global
 // plugin takes those of any; no other one takes what is bound to none.
-func (t *Request) bound(service string) bool {
-	return t.Config.GlobalCredentials || (service != "" && service == t.Service)
+func (t *Request) bound(res *model.Resource, service string) bool {
+	return t.Config.GlobalCredentials || (service != "" && service == t.Service && t.offered(res))
 }
 
 // adrift reports that there is nothing to bind to: the plugin is not global, and

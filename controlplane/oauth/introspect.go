@@ -82,11 +82,11 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 		return introspection{}, err
 	}
 	token := res.Spec.(*gateway.Token)
-	own := token.Credential == t.Application.Name
+	own := t.owns(res, token.Credential)
 	expires := lifetime(res)
 	if isRefresh {
 		expires = token.DropAt
-	} else if !own && !contract.GoodFor([]byte(token.Service), t.Service, t.Config.GlobalCredentials) {
+	} else if !own && (!contract.GoodFor([]byte(token.Service), t.Service, t.Config.GlobalCredentials) || (token.Service != "" && !t.offered(res))) {
 		return introspection{}, nil
 	}
 	if (isRefresh && !own) || (expires != 0 && t.Now.UnixMilli() >= expires) {

@@ -87,7 +87,7 @@ func TestViewsHoldNoKeys(t *testing.T) {
 	update(t, r.store, put(gateway.CACertificates, numbered(9, 1), &gateway.CACertificate{Cert: "ca", CertDigest: "d"}))
 	g := r.await(update(t, r.store, put(gateway.Certificates, id, &gateway.Certificate{Cert: "c", Key: "k", CertAlt: "c2", KeyAlt: "k2"}))).State
 	got, _ := g.Of(g.Scope()).Certificate(id)
-	if diff := cmp.Diff(&view.Certificate{ID: id, Version: 2, Alternative: true}, got); diff != "" {
+	if diff := cmp.Diff(&view.Certificate{ID: id, Scope: model.DefaultControlPlane, Version: 2, Alternative: true}, got); diff != "" {
 		t.Error(diff)
 	}
 	if ca, ok := g.Of(g.Scope()).CACertificate(numbered(9, 1)); !ok || ca.Spec.Cert != "ca" {

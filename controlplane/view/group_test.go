@@ -328,7 +328,7 @@ func randomWrite(t *testing.T, s store.Store, random *rand.Rand) uint64 {
 	return update(t, s, func(tx store.Tx) error {
 		for range 1 + random.IntN(2) {
 			scope, n := members[random.IntN(3)], random.IntN(12)
-			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", n+100*(int(scope[0])-'a')*min(1, random.IntN(8)))
+			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", n+100*(int(scope[0])-'a')*min(1, random.IntN(3)))
 			at := 1 + random.Int64N(4)
 			var err error
 			switch random.IntN(8) {
@@ -337,7 +337,7 @@ func randomWrite(t *testing.T, s store.Store, random *rand.Rand) uint64 {
 			case 1, 2:
 				err = tx.Delete(gateway.Services, scope, id, 0)
 			case 3:
-				err = putOf(at, scope, gateway.Consumers, id, &gateway.Consumer{Username: scope + fmt.Sprint(random.IntN(40)/39*n)})(tx)
+				err = putOf(at, scope, gateway.Consumers, id, &gateway.Consumer{Username: []string{scope, scope, "x"}[random.IntN(3)] + fmt.Sprint(random.IntN(3)*n)})(tx)
 			case 4:
 				err = tx.Delete(gateway.Consumers, scope, id, 0)
 			case 5:
