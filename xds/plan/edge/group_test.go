@@ -167,8 +167,19 @@ func TestWhatIsLeftOutIsClosed(t *testing.T) {
 		}
 	}
 	ends := &gateway.Plugin{Name: gateway.PluginRequestTermination, Enabled: true, Config: []byte(`{"status_code":503}`)}
+	bound := *ends
+	bound.Consumer = id(4, 1)
 	for name, rows := range map[string][]*model.Resource{
-		"plugin": append([]*model.Resource{
+		"oauth2 plugin": append([]*model.Resource{
+			row("b", gateway.Plugins, id(3, 1), ends),
+			row("a", gateway.Plugins, id(3, 1), pluginSpec(t, "", "", nil)),
+		}, of(service)...),
+		"plugin of a consumer": append([]*model.Resource{
+			row("b", gateway.Plugins, id(3, 1), ends),
+			row("a", gateway.Consumers, id(4, 1), &gateway.Consumer{Username: "eve"}),
+			row("a", gateway.Plugins, id(3, 1), &bound),
+		}, of(service)...),
+		"request-termination": append([]*model.Resource{
 			row("b", gateway.Plugins, id(3, 1), ends),
 			row("a", gateway.Plugins, id(3, 1), ends),
 		}, of(service)...),
