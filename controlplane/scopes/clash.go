@@ -29,10 +29,12 @@ func (c Clash) Error() string {
 		c.Left.Kind, c.Left.Name, c.Left.Scope, c.Rival.Kind, c.Rival.Name, c.Rival.Scope, what)
 }
 
-// Before orders resources of one kind that clash: the one that was created first counts.
-// Of two that were created at once it is that of the first scope.
-func Before(a, b *model.Resource) bool {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Scope, b.Scope)) < 0
+// Before orders resources of one kind that clash by a value of an index, or by their id if
+// index is empty: the one that had it first counts. The store says which that is; when a
+// resource was created is what its writer says. Of two that one commit made it is that of
+// the first scope.
+func Before(a, b *model.Resource, index string) bool {
+	return cmp.Or(cmp.Compare(a.Since(index), b.Since(index)), cmp.Compare(a.Scope, b.Scope)) < 0
 }
 
 // shared yields what a resource may clash by: its id, and its values of some unique
@@ -51,29 +53,29 @@ func shared(res *model.Resource, indexes []string, yield func(index, value strin
 
 // Clashes compares resources of one kind with each other, by their ids and by the values of
 // some indexes, none of which is secret. It returns those that are left out: each of which
-// there is an older one in another scope with the same id or value. Whether the older one
-// is left out itself does not matter, so that a change concerns those only that share
-// something with what was changed. The rival that is named is the oldest.
+// another scope had the same id or value first. Whether the rival is left out itself does
+// not matter, so that a change concerns those only that share something with what was
+// changed. If there are several, it is named who had the id first, then who had the value of
+// the first index.
 func Clashes(list []*model.Resource, indexes ...string) map[model.Key]Clash {
 	type place struct{ index, value string }
 	first := map[place]*model.Resource{}
 	for _, res := range list {
 		shared(res, indexes, func(index, value string) {
 			at := place{index, value}
-			if old := first[at]; old == nil || Before(res, old) {
+			if old := first[at]; old == nil || Before(res, old, index) {
 				first[at] = res
 			}
 		})
 	}
 	var out map[model.Key]Clash
 	for _, res := range list {
-		var rival *model.Resource
 		shared(res, indexes, func(index, value string) {
 			old := first[place{index, value}]
-			if old == res || (rival != nil && !Before(old, rival)) {
+			if _, left := out[res.Key()]; left || old == res {
 				return
 			}
-			if rival = old; out == nil {
+			if out == nil {
 				out = map[model.Key]Clash{}
 			}
 			out[res.Key()] = Clash{Left: res.Key(), Rival: old.Key(), Index: index, Value: value}
@@ -85,8 +87,8 @@ func Clashes(list []*model.Resource, indexes ...string) map[model.Key]Clash {
 // Rivals reads what other members have with the id of a resource, or with one of its values
 // of some indexes. clash is what [Clashes] would say of it, nil if it is not left out.
 func (s Source) Rivals(res *model.Resource, indexes ...string) (rivals []*model.Resource, clash *Clash, err error) {
-	var oldest *model.Resource
 	shared(res, indexes, func(index, value string) {
+		first, settled := res, clash != nil
 		for _, scope := range s.group {
 			if scope == res.Scope || err != nil {
 				continue
@@ -105,8 +107,8 @@ func (s Source) Rivals(res *model.Resource, indexes ...string) (rivals []*model.
 				continue
 			}
 			rivals = append(rivals, rival)
-			if Before(rival, res) && (oldest == nil || Before(rival, oldest)) {
-				oldest, clash = rival, &Clash{Left: res.Key(), Rival: rival.Key(), Index: index, Value: value}
+			if !settled && Before(rival, first, index) {
+				first, clash = rival, &Clash{Left: res.Key(), Rival: rival.Key(), Index: index, Value: value}
 			}
 		}
 	})
@@ -125,7 +127,7 @@ func (s Source) First(k *model.Kind, name string) (first *model.Resource, err er
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		if err == nil && (first == nil || Before(res, first)) {
+		if err == nil && (first == nil || Before(res, first, "")) {
 			first = res
 		}
 	}

@@ -152,8 +152,12 @@ func TestOneMemberHasAServerName(t *testing.T) {
 	for _, member := range []string{"a", "b"} {
 		update(t, s, putIn(member, gateway.Certificates, "none", &gateway.Certificate{}))
 	}
-	update(t, s, putIn("b", gateway.SNIs, bob, sni("x.test")))
-	update(t, s, putIn("a", gateway.SNIs, alice, sni("x.test")))
+	update(t, s, func(tx store.Tx) error {
+		if err := putIn("b", gateway.SNIs, bob, sni("x.test"))(tx); err != nil {
+			return err
+		}
+		return putIn("a", gateway.SNIs, alice, sni("x.test"))(tx)
+	})
 	g := openGroup(t, s)
 	// Made at once: the scope decides.
 	if got := g.scope.State().LeftOut(); len(got) != 2 || got[1].Left.Scope != "b" || got[1].Rival.Name != alice || got[1].Value != "x.test" {
@@ -162,6 +166,90 @@ func TestOneMemberHasAServerName(t *testing.T) {
 	c := g.write(putIn("b", gateway.SNIs, bob, sni("y.test")))
 	if n := len(c.State.LeftOut()); n != 1 || len(slices.Collect(c.State.SNIs())) != 2 {
 		t.Errorf("%d are left out although the names differ", n)
+	}
+}
+
+// eachStore runs a test on a store in memory and on one in a file.
+func eachStore(t *testing.T, test func(t *testing.T, open func(*testing.T) store.Store)) {
+	kinds := append(gateway.Kinds(), scopestest.Groups)
+	for name, open := range map[string]func(*testing.T) store.Store{
+		"memory": func(*testing.T) store.Store { return memstore.New() },
+		"sqlite": func(t *testing.T) store.Store {
+			sealer, err := seal.New(make([]byte, 32))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(t.TempDir(), "db"), Kinds: kinds, Sealer: sealer, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open) })
+	}
+}
+
+// TestNobodyIsOlderThanTheStoreSays has a member that says of everything that it made it
+// before the other one did: by what it creates, by what it writes again, and by an older
+// entity of its own that takes the name of the other one's.
+func TestNobodyIsOlderThanTheStoreSays(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func(*testing.T) store.Store) {
+		s := open(t)
+		update(t, s, join("a", "b"))
+		for _, member := range []string{"a", "b"} {
+			update(t, s, putIn(member, gateway.Certificates, member, &gateway.Certificate{}))
+		}
+		const squatter, guest = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+		name := func(member, host string) *gateway.SNI { return &gateway.SNI{Name: host, Certificate: member} }
+		update(t, s, putOf(9, "b", gateway.SNIs, squatter, name("b", "old.test")))
+		update(t, s, putOf(9, "b", gateway.Consumers, guest, &gateway.Consumer{Username: "old"}))
+		update(t, s, putOf(9, "a", gateway.Services, alice, named("one")))
+		update(t, s, putOf(9, "a", gateway.SNIs, alice, name("a", "x.test")))
+		update(t, s, putOf(9, "a", gateway.Consumers, alice, &gateway.Consumer{Username: "guest"}))
+		g := openGroup(t, s)
+		for _, w := range []func(store.Tx) error{
+			putOf(1, "b", gateway.Services, alice, named("stolen")),
+			putOf(1, "b", gateway.Services, alice, named("stolen again")),
+			putOf(1, "b", gateway.SNIs, bob, name("b", "y.test")),
+			putOf(1, "b", gateway.SNIs, squatter, name("b", "x.test")),
+			putOf(1, "b", gateway.SNIs, squatter, name("b", "x.test")),
+			putOf(1, "b", gateway.Consumers, guest, &gateway.Consumer{Username: "guest"}),
+		} {
+			g.write(w)
+			for _, c := range g.scope.State().LeftOut() {
+				if c.Left.Scope == "a" {
+					t.Errorf("b is before a: %v", c)
+				}
+			}
+		}
+		state := g.scope.State()
+		if n := len(state.LeftOut()); n != 3 {
+			t.Errorf("left out are %v", state.LeftOut())
+		}
+		if one, ok := state.Service(alice); !ok || one.Scope != "a" {
+			t.Errorf("the service is %+v", one)
+		}
+		// Who deletes what it has, and makes it again, was not there first.
+		g.write(func(tx store.Tx) error { return tx.Delete(gateway.Services, "a", alice, 0) })
+		g.write(putOf(1, "a", gateway.Services, alice, named("one")))
+		if one, ok := g.scope.State().Service(alice); !ok || one.Scope != "b" {
+			t.Errorf("made again, the service is %+v", one)
+		}
+	})
+}
+
+// TestWhoHadTheIDIsFirstByTheID has two consumers that share both: each is left out by what
+// the other one had first.
+func TestWhoHadTheIDIsFirstByTheID(t *testing.T) {
+	s := memstore.New()
+	update(t, s, join("a", "b"))
+	update(t, s, putIn("a", gateway.Consumers, alice, &gateway.Consumer{Username: "one"}))
+	update(t, s, putIn("b", gateway.Consumers, alice, &gateway.Consumer{Username: "two"}))
+	g := openGroup(t, s)
+	left := g.write(putIn("a", gateway.Consumers, alice, &gateway.Consumer{Username: "two"})).State.LeftOut()
+	if len(left) != 2 || left[0].Index != gateway.IndexUsername || left[1].Index != "" || left[1].Left.Scope != "b" {
+		t.Errorf("left out are %v", left)
 	}
 }
 
@@ -204,28 +292,11 @@ func TestWhatIsNamedIsOnesOwn(t *testing.T) {
 // leave and clash. Whatever happens, the view shows what reading everything shows, and
 // leaves out what the rule says.
 func TestFollowedGroupIsTheGroupReadAnew(t *testing.T) {
-	kinds := append(gateway.Kinds(), scopestest.Groups)
-	stores := map[string]func(*testing.T) store.Store{
-		"memory": func(*testing.T) store.Store { return memstore.New() },
-		"sqlite": func(t *testing.T) store.Store {
-			sealer, err := seal.New(make([]byte, 32))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(t.TempDir(), "db"), Kinds: kinds, Sealer: sealer, Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
-	}
-	for name, make := range stores {
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(4) {
-				followAtRandom(t, make(t), rand.New(rand.NewPCG(seed, 1)))
-			}
-		})
-	}
+	eachStore(t, func(t *testing.T, open func(*testing.T) store.Store) {
+		for seed := range uint64(4) {
+			followAtRandom(t, open(t), rand.New(rand.NewPCG(seed, 1)))
+		}
+	})
 }
 
 func followAtRandom(t *testing.T, s store.Store, random *rand.Rand) {
@@ -271,8 +342,8 @@ func followAtRandom(t *testing.T, s store.Store, random *rand.Rand) {
 	}
 }
 
-// leftOut compares each resource with each: it is left out if an older one of another
-// member has its id or, of those that clients or upstreams go by, its name.
+// leftOut compares each resource with each: it is left out if another member had its id
+// first or, of those that clients or upstreams go by, its name.
 func leftOut(r store.Reader, members []string) (out []scopes.Clash, err error) {
 	for _, k := range []*model.Kind{gateway.Services, gateway.Plugins, gateway.Consumers} {
 		var all []*model.Resource
@@ -283,24 +354,15 @@ func leftOut(r store.Reader, members []string) (out []scopes.Clash, err error) {
 			}
 			all = append(all, list...)
 		}
-		slices.SortFunc(all, func(a, b *model.Resource) int {
-			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Scope, b.Scope))
-		})
-		for i, res := range all {
-			for _, older := range all[:i] {
-				c := scopes.Clash{Left: res.Key(), Rival: older.Key(), Value: res.Name}
-				if same := older.Name == res.Name; !same && k == gateway.Consumers {
-					c.Index, c.Value = gateway.IndexUsername, res.Spec.(*gateway.Consumer).Username
-					if older.Spec.(*gateway.Consumer).Username != c.Value {
-						continue
-					}
-				} else if !same {
-					continue
-				}
-				if older.Scope != res.Scope {
-					out = append(out, c)
-					break
-				}
+		for _, res := range all {
+			c := scopes.Clash{Left: res.Key(), Value: res.Name}
+			first := firstOf(all, res, "", func(o *model.Resource) bool { return o.Name == res.Name })
+			if first == res && k == gateway.Consumers {
+				c.Index, c.Value = gateway.IndexUsername, res.Spec.(*gateway.Consumer).Username
+				first = firstOf(all, res, c.Index, func(o *model.Resource) bool { return o.Spec.(*gateway.Consumer).Username == c.Value })
+			}
+			if c.Rival = first.Key(); first != res {
+				out = append(out, c)
 			}
 		}
 	}
@@ -308,6 +370,18 @@ func leftOut(r store.Reader, members []string) (out []scopes.Clash, err error) {
 		return cmp.Or(cmp.Compare(a.Left.Kind, b.Left.Kind), cmp.Compare(a.Left.Name, b.Left.Name), cmp.Compare(a.Left.Scope, b.Left.Scope))
 	})
 	return out, nil
+}
+
+// firstOf is the one of those that are alike that was so first: res itself, or one of
+// another member.
+func firstOf(all []*model.Resource, res *model.Resource, index string, alike func(*model.Resource) bool) *model.Resource {
+	first := res
+	for _, o := range all {
+		if alike(o) && cmp.Or(cmp.Compare(o.Since(index), first.Since(index)), cmp.Compare(o.Scope, first.Scope)) < 0 {
+			first = o
+		}
+	}
+	return first
 }
 
 func shownAreNotLeftOut(t *testing.T, state *view.Gateway, left []scopes.Clash) {
