@@ -253,6 +253,32 @@ func TestWhoHadTheIDIsFirstByTheID(t *testing.T) {
 	}
 }
 
+// TestGroupComparesConsumersItFinds: consumers clash whether a view was there or is opened
+// afterwards, and where nothing is a group nothing is compared.
+func TestGroupComparesConsumersItFinds(t *testing.T) {
+	s := memstore.New()
+	update(t, s, join("a", "b"))
+	update(t, s, putIn("b", gateway.Consumers, bob, &gateway.Consumer{Username: "guest"}))
+	update(t, s, putIn("a", gateway.Consumers, alice, &gateway.Consumer{Username: "guest"}))
+	left := openGroup(t, s).scope.State().LeftOut()
+	want := scopes.Clash{
+		Left:  model.Key{Kind: "consumer", Scope: "a", Name: alice},
+		Rival: model.Key{Kind: "consumer", Scope: "b", Name: bob}, Index: gateway.IndexUsername, Value: "guest",
+	}
+	if !slices.Equal(left, []scopes.Clash{want}) {
+		t.Errorf("left out are %v, want %v", left, want)
+	}
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		alone, err := view.Load("a", r)
+		if err == nil && len(alone.LeftOut()) != 0 {
+			t.Errorf("a control plane leaves out %v of its own", alone.LeftOut())
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestWhatIsNamedIsOnesOwn has b offer what resources of a name and a does not have.
 func TestWhatIsNamedIsOnesOwn(t *testing.T) {
 	s := memstore.New()
