@@ -97,7 +97,7 @@ func (t *Request) unchanged(tx store.Reader, read *model.Resource) error {
 		return fmt.Errorf("%w: %s %s is gone", errOvertaken, read.Kind.Name, read.Name)
 	case err != nil:
 		return err
-	case now.Scope != read.Scope || now.Version != read.Version || !now.Created.Equal(read.Created):
+	case now.Scope != read.Scope || now.Version != read.Version || now.CreatedRevision != read.CreatedRevision || !now.Created.Equal(read.Created):
 		return fmt.Errorf("%w: %s %s", errOvertaken, read.Kind.Name, read.Name)
 	}
 	return nil
