@@ -194,10 +194,29 @@ type Resource struct {
 	// Revision is the store revision of the commit that wrote it; for a commit
 	// that announced nothing, the newest revision at that moment.
 	Revision uint64
+	// Created is when it was made, as its writer may say; a store that is told nothing
+	// takes the time. Nothing may be decided by it between writers who distrust each
+	// other; see CreatedRevision.
 	Created  time.Time
 	Modified time.Time
+	// CreatedRevision is the store revision of the commit that made the row; for a commit
+	// that announced nothing, the next one. The store alone gives it, and keeps it for as
+	// long as there is the row. APIs neither take nor show it.
+	CreatedRevision uint64
+	// Taken has, by index, the revision in which the row took the unique value that it
+	// has, where it had another one or none before. It is given as CreatedRevision is.
+	Taken map[string]uint64
 	// Spec is what Kind.New returns, filled.
 	Spec any
+}
+
+// Since is the store revision from which on the resource has its value of a unique index,
+// or its name if index is empty. It is meaningless where it has no value.
+func (r *Resource) Since(index string) uint64 {
+	if taken, ok := r.Taken[index]; ok {
+		return taken
+	}
+	return r.CreatedRevision
 }
 
 // Key returns the resource's key.

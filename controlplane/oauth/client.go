@@ -84,9 +84,6 @@ func (s *Server) findClient(ctx context.Context, t *Request, id string) error {
 			return nil
 		}
 		if err == nil {
-			err = src.CheckBy(app) // its id is what tokens bear
-		}
-		if err == nil {
 			t.Application = app
 		}
 		return err

@@ -51,9 +51,9 @@ func (w *groupWorld) nobodys(what string, hash contract.Hash) {
 	}
 }
 
-// later demands that nothing is answered about what two members have, and that nothing is
+// unanswered demands that nothing is answered about what two members have, and that nothing is
 // written.
-func (w *groupWorld) later(endpoint string, form url.Values) {
+func (w *groupWorld) unanswered(endpoint string, form url.Values) {
 	w.t.Helper()
 	before := w.rows()
 	if status, doc := w.ask(endpoint, form); status != 503 {
@@ -83,48 +83,38 @@ func (w *groupWorld) rows() (n int) {
 	return n
 }
 
-// TestApplicationOfTwoMembers: nobody is the client whose client_id, or whose id, two members
-// have. What either had before counts at its own gateways and not at those of the group.
+// TestApplicationOfTwoMembers: nobody is the client whose client_id two members have. What either had before counts at its own gateways and not at those of the group.
 func TestApplicationOfTwoMembers(t *testing.T) {
-	for name, clash := range map[string]func(w *groupWorld){
-		"client_id": func(w *groupWorld) {
-			w.change("b", gateway.Applications, "bobs", application("client", "other", "bob"))
-		},
-		"id": func(w *groupWorld) { w.write("b", gateway.Applications, "app", application("another", "third", "bob")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newRivals(t)
-			doc := w.issued("all", "plugin", "", password())
-			token := doc["access_token"].(string)
-			code := w.codeOf("plugin", "")
-			clash(w)
-			w.nobodys("a token of an application of two members", contract.HashToken([]byte(token)))
-			for _, form := range []url.Values{forItself(), password(), refreshing(doc), code} {
-				w.later("token", form)
-			}
-			w.later("introspect", url.Values{"token": {token}})
-			w.later("revoke", url.Values{"token": {token}})
-			w.later("authorize", url.Values{"response_type": {"code"}, "provision_key": {"provision"}, "authenticated_userid": {"user"}})
-			basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("client:secret"))
-			if status, doc := w.askBasic("all", "plugin", basic, forItself()); status != 503 {
-				t.Errorf("a header that two members know: %d %v", status, doc)
-			}
-			// The member is not held up by the other one.
-			if status, doc := w.askAt("a", "own", "", "revoke", url.Values{"token": {token}}); status != 200 {
-				t.Errorf("a member does not revoke for the conflict: %d %v", status, doc)
-			}
-			w.dead("a", token)
-			mine := w.issued("a", "own", "", forItself())["access_token"].(string)
-			if rec, err := w.record("a", mine); rec == nil || err != nil {
-				t.Errorf("a member does not know its token for the conflict: %+v, %v", rec, err)
-			}
-			v := &oauth.Revocations{Store: w.db, Writer: w.gate, Resolver: w.groups}
-			if n, _, err := v.Revoke(t.Context(), "all", oauth.RevokeBy{Credential: "app"}); n != 1 || err != nil {
-				t.Errorf("%d revoked, %v", n, err)
-			}
-			w.dead("a", mine)
-		})
+	w := newRivals(t)
+	doc := w.issued("all", "plugin", "", password())
+	token := doc["access_token"].(string)
+	code := w.codeOf("plugin", "")
+	w.change("b", gateway.Applications, "bobs", application("client", "other", "bob"))
+	w.nobodys("a token of an application of two members", contract.HashToken([]byte(token)))
+	for _, form := range []url.Values{forItself(), password(), refreshing(doc), code} {
+		w.unanswered("token", form)
 	}
+	w.unanswered("introspect", url.Values{"token": {token}})
+	w.unanswered("revoke", url.Values{"token": {token}})
+	w.unanswered("authorize", url.Values{"response_type": {"code"}, "provision_key": {"provision"}, "authenticated_userid": {"user"}})
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("client:secret"))
+	if status, doc := w.askBasic("all", "plugin", basic, forItself()); status != 503 {
+		t.Errorf("a header that two members know: %d %v", status, doc)
+	}
+	// The member is not held up by the other one.
+	if status, doc := w.askAt("a", "own", "", "revoke", url.Values{"token": {token}}); status != 200 {
+		t.Errorf("a member does not revoke for the conflict: %d %v", status, doc)
+	}
+	w.dead("a", token)
+	mine := w.issued("a", "own", "", forItself())["access_token"].(string)
+	if rec, err := w.record("a", mine); rec == nil || err != nil {
+		t.Errorf("a member does not know its token for the conflict: %+v, %v", rec, err)
+	}
+	v := &oauth.Revocations{Store: w.db, Writer: w.gate, Resolver: w.groups}
+	if n, _, err := v.Revoke(t.Context(), "all", oauth.RevokeBy{Credential: "app"}); n != 1 || err != nil {
+		t.Errorf("%d revoked, %v", n, err)
+	}
+	w.dead("a", mine)
 }
 
 // TestConsumerOfTwoMembers: an upstream that is told a username takes it for one person.
@@ -153,12 +143,12 @@ func TestValuesOfTwoMembers(t *testing.T) {
 	w.write("b", gateway.Tokens, "theirs", &gateway.Token{Credential: "bobs", TokenType: gateway.TokenBearer, AccessToken: access, RefreshToken: refresh})
 	w.write("b", gateway.Codes, "theirs", &gateway.Code{Credential: "bobs", Plugin: "plugin", Code: code.Get("code"), DropAt: 1 << 50})
 	w.nobodys("a token of two members", contract.HashToken([]byte(access)))
-	w.later("token", refreshing(doc))
-	w.later("token", asBobs(refreshing(doc)))
-	w.later("token", code)
-	w.later("token", asBobs(code))
-	w.later("introspect", url.Values{"token": {access}})
-	w.later("introspect", url.Values{"token": {refresh}})
+	w.unanswered("token", refreshing(doc))
+	w.unanswered("token", asBobs(refreshing(doc)))
+	w.unanswered("token", code)
+	w.unanswered("token", asBobs(code))
+	w.unanswered("introspect", url.Values{"token": {access}})
+	w.unanswered("introspect", url.Values{"token": {refresh}})
 	if status, doc := w.ask("revoke", url.Values{"token": {refresh}}); status != 200 {
 		t.Errorf("a token is not revoked for the conflict: %d %v", status, doc)
 	}

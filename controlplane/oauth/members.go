@@ -21,7 +21,7 @@ func (t *Request) current(tx store.Reader) error {
 	if err != nil || !src.Union() || t.Service == "" || t.Config.GlobalCredentials {
 		return err
 	}
-	t.serving, err = src.Get(gateway.Services, t.Service)
+	t.serving, err = src.First(gateway.Services, t.Service)
 	return err
 }
 
@@ -50,15 +50,9 @@ func (t *Request) servicePlane() string {
 	return t.elsewhere(t.serviceScope())
 }
 
-// owns reports whether a row belongs to the client; credential is the application that it
-// names.
-func (t *Request) owns(res *model.Resource, credential string) bool {
-	return res.Scope == t.owner() && credential == t.Application.Name
-}
-
 // reachable finds out whether a row counts here that is bound to a service, and plane says
-// of which control plane: NotFound where that is no member. A service whose id two members
-// have is nobody's.
+// of which control plane: NotFound where that is no member, or where gateways hold the
+// service of another member that had the id first.
 func reachable(src scopes.Source, res *model.Resource, service, plane string) error {
 	if service == "" {
 		return nil
@@ -70,7 +64,10 @@ func reachable(src scopes.Source, res *model.Resource, service, plane string) er
 	if !src.Union() {
 		return nil
 	}
-	_, err := src.Get(gateway.Services, service)
+	first, err := src.First(gateway.Services, service)
+	if err == nil && first.Scope != plane {
+		err = fault.New(fault.NotFound, "service %q of control plane %q is left out: %q had its id first", service, plane, first.Scope)
+	}
 	return err
 }
 
@@ -81,11 +78,12 @@ func reachableToken(src scopes.Source, res *model.Resource) error {
 }
 
 // shownBy returns the application of a token and makes sure that nobody can take it for
-// that of another member.
+// that of another member. Upstreams are told its client_id; its id they are not.
 func shownBy(r store.Reader, src scopes.Source, token *model.Resource) (*model.Resource, error) {
 	app, err := r.Get(gateway.Applications, token.Scope, token.Spec.(*gateway.Token).Credential)
 	if err != nil {
 		return nil, err
 	}
-	return app, src.CheckBy(app, gateway.IndexClientID)
+	_, err = src.Find(gateway.Applications, gateway.IndexClientID, app.Spec.(*gateway.Application).ClientID)
+	return app, err
 }

@@ -133,7 +133,7 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 	// The row of the successor goes when it is redeemed, and then whoever sends
 	// its predecessor is not who got the answer. It also goes when it is revoked
 	// or ends; then there is nothing of the family to revoke.
-	successor, err := t.get(tx, gateway.Tokens, spent.Successor)
+	successor, err := tx.Get(gateway.Tokens, t.owner(), spent.Successor)
 	if fault.Is(err, fault.NotFound) {
 		return theft
 	}

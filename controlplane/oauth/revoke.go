@@ -94,7 +94,7 @@ func (t *Request) deleteToken(tx store.Tx, value string) (family string, err err
 		return spent.Family, err
 	}
 	token := res.Spec.(*gateway.Token)
-	if token.Credential != t.Application.Name {
+	if !t.owns(res, token.Credential) {
 		return "", nil
 	}
 	if isRefresh {

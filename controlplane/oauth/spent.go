@@ -59,7 +59,7 @@ func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, err
 		return nil, err
 	}
 	spent := res.Spec.(*gateway.Spent)
-	if spent.Credential != t.Application.Name {
+	if !t.owns(res, spent.Credential) {
 		return nil, nil
 	}
 	return spent, nil

@@ -1,156 +1,93 @@
-package publish
+package publish_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"slices"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/scopes/scopestest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/policy/all"
-	"github.com/meshgate/meshgate/xds/snapshot"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// quiet is a publisher to which nobody listens.
-type quiet struct{}
-
-func (quiet) Announce(...snapshot.Publication) {}
-func (quiet) Drop(string)                      {}
-func (quiet) End(string)                       {}
-
-// startGroup follows a group of a and b, whose services clash from the start.
-func startGroup(t *testing.T) (context.Context, store.Store, *Loop) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	db := memstore.New()
-	members(t, db, "a", "b")
-	for _, scope := range []string{"a", "b"} {
-		Put(t, db, gateway.Services, scope, "svc", &gateway.Service{Name: scope, Host: "h"})
-	}
-	l := Begin(t, db, Options{
-		Publisher: quiet{}, Kinds: append(gateway.Kinds(), scopestest.Groups),
-		Views: view.NewResolved(db, scopestest.Resolver{}, all.Kinds(), slog.New(slog.DiscardHandler)),
-	}, nil)
-	for {
-		l.mu.Lock()
-		err, moved := l.unread[model.DefaultControlPlane], l.moved
-		l.mu.Unlock()
-		if _, clash := scopes.ConflictIn(err); clash {
-			return ctx, db, l
+// TestClashStopsNobody has members clash before a gateway of their group comes, as after a
+// restart. It is let in, changes of both reach it, and the clash is listed as long as it is
+// one.
+func TestClashStopsNobody(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	log, db := slog.New(slog.DiscardHandler), memstore.New()
+	views := view.NewResolved(db, scopestest.Resolver{}, nil, log)
+	out := &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}
+	l := publish.New(publish.Options{Views: views, Publisher: out, Parameters: parameters{}, Latest: db.Revision, Log: log})
+	var all sync.WaitGroup
+	all.Go(func() { _ = l.Run(ctx) })
+	defer func() {
+		cancel()
+		all.Wait()
+		views.Close()
+		_ = db.Close()
+	}()
+	write := func(fn func(tx store.Tx) error) {
+		t.Helper()
+		c, err := db.Update(ctx, model.Config, fn)
+		if err == nil {
+			err = l.Settled(ctx, c.Revision)
 		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
-	}
-}
-
-func members(t *testing.T, db store.Store, names ...string) uint64 {
-	t.Helper()
-	return commit(t, db, func(tx store.Tx) error { return scopestest.Set(tx, model.DefaultControlPlane, names...) })
-}
-
-func commit(t *testing.T, db store.Store, fn func(store.Tx) error) uint64 {
-	t.Helper()
-	c, err := db.Update(t.Context(), model.Config, fn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Revision
-}
-
-// TestGroupThatCouldNeverBeRead: who waits for a write that mends a group waits for the
-// group, and who waits for one of somebody else does not.
-func TestGroupThatCouldNeverBeRead(t *testing.T) {
-	remove := func(t *testing.T, db store.Store) uint64 {
-		return commit(t, db, func(tx store.Tx) error { return tx.Delete(gateway.Services, "b", "svc", 0) })
-	}
-	for name, mend := range map[string]func(*testing.T, store.Store) uint64{
-		"a member gives way": remove,
-		"a member leaves":    func(t *testing.T, db store.Store) uint64 { return members(t, db, "a") },
-		"a member gives way, and then writes what is shown to no gateway": func(t *testing.T, db store.Store) uint64 {
-			remove(t, db)
-			Put(t, db, gateway.Consumers, "b", "eve", &gateway.Consumer{Username: "eve"})
-			Put(t, db, gateway.Keys, "b", "key", &gateway.Key{Key: "k", Consumer: "eve"})
-			return Put(t, db, gateway.Keys, "b", "key", &gateway.Key{Key: "l", Consumer: "eve"})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, db, l := startGroup(t)
-			scope := ControlPlaneScope(model.DefaultControlPlane)
-			concerned := func(revision uint64) bool {
-				t.Helper()
-				list, err := l.Concerned(ctx, revision)
-				if err != nil {
-					t.Fatal(err)
-				}
-				concerns, err := l.Concerns(ctx, revision)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if yes := slices.Contains(list, scope); concerns(scope) != yes {
-					t.Errorf("revision %d concerns it: %v, and who is away there: %v", revision, yes, !yes)
-				}
-				return slices.Contains(list, scope)
-			}
-			other := Put(t, db, gateway.Services, "c", "svc", &gateway.Service{Name: "c", Host: "h"})
-			if concerned(other) {
-				t.Error("a write of a control plane that is no member concerns the group")
-			}
-			if err := l.Settled(ctx, other); err != nil {
-				t.Errorf("it waits for the group: %v", err)
-			}
-			if still := Put(t, db, gateway.Services, "a", "svc", &gateway.Service{Name: "a", Host: "other"}); !concerned(still) {
-				t.Error("a write of a member does not concern the group")
-			}
-			revision := mend(t, db)
-			if !concerned(revision) {
-				t.Error("the write that mends the group does not concern it")
-			}
-			if err := l.Settled(ctx, revision); err != nil {
-				t.Fatal(err)
-			}
-			p := l.followedPlane(model.DefaultControlPlane)
-			if p == nil || p.scope.State().Revision() < revision {
-				t.Fatalf("who waited does not find it: %+v", p)
-			}
-			// Once it is read, the same is asked of what is followed.
-			if !concerned(Put(t, db, gateway.Services, "a", "svc", &gateway.Service{Name: "a", Host: "third"})) {
-				t.Error("a write of a member does not concern the group that was read")
-			}
-			if concerned(Put(t, db, gateway.Services, "c", "svc", &gateway.Service{Name: "c", Host: "other"})) {
-				t.Error("a write of a control plane that is no member concerns the group that was read")
-			}
-		})
-	}
-}
-
-// TestGroupThatNobodyFollows: gateways of it that are away should have what its members write.
-func TestGroupThatNobodyFollows(t *testing.T) {
-	_, db, l := startGroup(t)
-	commit(t, db, func(tx store.Tx) error { return scopestest.Set(tx, "others", "c", "d") })
-	for scope, want := range map[string]bool{"a": false, "c": true, "d": true, "e": false} {
-		concerns, err := l.Concerns(t.Context(), Put(t, db, gateway.Services, scope, "more", &gateway.Service{Name: "more", Host: "h"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := concerns(ControlPlaneScope("others")); got != want {
-			t.Errorf("a write of %s concerns the group: %v", scope, got)
-		}
-		if !concerns(ControlPlaneScope(scope)) || concerns(MeshScope(scope)) {
-			t.Errorf("a write of %s does not concern it, or a mesh of that name", scope)
+	}
+	row := func(scope string, k *model.Kind, name string, at int64, spec any) *model.Resource {
+		return &model.Resource{Kind: k, Scope: scope, Name: name, Created: time.Unix(at, 0), Spec: spec}
+	}
+	create := func(rows ...*model.Resource) func(store.Tx) error {
+		return func(tx store.Tx) error {
+			for _, r := range rows {
+				if _, err := tx.Create(r); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 	}
-	if !fault.Is(l.unread[model.DefaultControlPlane], fault.Unavailable) {
-		t.Error("the group can be read")
+	write(func(tx store.Tx) error { return scopestest.Set(tx, "default", "a", "b") })
+	write(create(
+		row("a", gateway.Services, serviceID, 1, service(9000)), row("a", gateway.Routes, routeID, 1, route("/a")),
+		row("b", gateway.Services, serviceID, 2, service(9001)), row("b", gateway.Services, pluginID, 2, service(9002))))
+	release, err := l.Connect(ctx, nodeA, false)
+	if err != nil {
+		t.Fatalf("a gateway of the group is not let in: %v", err)
+	}
+	defer release()
+	fs := l.Failures()
+	if len(fs) != 1 || fs[0].ControlPlane != "default" || fs[0].Kept {
+		t.Fatalf("failures %+v, want the one of the clash", fs)
+	}
+	want := scopes.Clash{
+		Left: model.Key{Kind: "service", Scope: "b", Name: serviceID}, Rival: model.Key{Kind: "service", Scope: "a", Name: serviceID}, Value: serviceID,
+	}
+	if !errors.Is(fs[0].Err, want) {
+		t.Errorf("listed is %v, want %v", fs[0].Err, want)
+	}
+	before := out.set(nodeA)
+	write(func(tx store.Tx) error {
+		_, err := tx.Update(row("a", gateway.Services, serviceID, 1, service(9009)), 0)
+		return err
+	})
+	if now := out.set(nodeA); now == nil || now.Equal(before) {
+		t.Error("a change of the older service does not reach the gateway")
+	}
+	write(func(tx store.Tx) error { return tx.Delete(gateway.Services, "b", serviceID, 0) })
+	if fs := l.Failures(); len(fs) != 0 {
+		t.Errorf("the clash is over, and listed are %+v", fs)
 	}
 }

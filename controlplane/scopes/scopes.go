@@ -18,6 +18,9 @@ type Resolver interface {
 	// Shapes reports whether a change of a key may change what a scope consists of. It
 	// may be asked of any key, and knows nothing of the state.
 	Shapes(scope string, key model.Key) bool
+	// Shaped lists the scopes which may consist of something else after a change, as far as
+	// the change alone can tell. Whoever writes it sees what they consist of then.
+	Shaped(c store.Change) []string
 	// ReadOnly reports whether nobody may write a key, because its scope is made of others.
 	// It is asked about keys of control planes only.
 	ReadOnly(r store.Reader, key model.Key) (bool, error)
@@ -31,6 +34,9 @@ func (Each) Resolve(r store.Reader, scope string) (Source, error) { return Of(r,
 
 // Shapes implements [Resolver].
 func (Each) Shapes(string, model.Key) bool { return false }
+
+// Shaped implements [Resolver].
+func (Each) Shaped(store.Change) []string { return nil }
 
 // ReadOnly implements [Resolver].
 func (Each) ReadOnly(store.Reader, model.Key) (bool, error) { return false, nil }

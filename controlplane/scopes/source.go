@@ -46,8 +46,9 @@ func (m Members) Over(r store.Reader) Source { return Source{m, r} }
 
 // Source reads the entities of a scope in one state, as a [store.Reader] does, but without
 // being told where they are. Resources keep the scope of their rows. What two members hold
-// with the same id, or with the same value of a unique index, is nobody's: reads that meet
-// it fail with a [Conflict]. It is a value, so that reading a scope that is itself costs
+// with the same id, or with the same value of a unique index, is nobody's: Get, Find and
+// List, which meet it, fail with a [Conflict]. [Source.First] and [Source.All] are for those
+// who hold what gateways hold. It is a value, so that reading a scope that is itself costs
 // nothing more than the reader.
 type Source struct {
 	Members

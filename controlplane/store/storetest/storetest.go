@@ -137,6 +137,7 @@ func Run(t *testing.T, open Open) {
 		{"expired rows are swept", testSweep},
 		{"announcements", testAnnouncements},
 		{"revision stamps", testStamps},
+		{"since when there is what", testSince},
 		{"watch resumes", testResume},
 		{"watch ends", testWatchEnds},
 		{"history is bounded", testHistoryLost},
