@@ -19,7 +19,7 @@ func (g *Gate) vacant(tx store.Tx) error {
 			if err != nil {
 				return err
 			}
-			if !src.Union() {
+			if !src.IsUnion() {
 				continue
 			}
 			left, err := g.entities(tx, scope)

@@ -263,20 +263,30 @@ func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision u
 	return err
 }
 
+// Shown implements meshca.Progress.
+func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, publish.MeshScope(meshName), nil)
+	return err
+}
+
 // Lacking implements meshca.Progress.
 func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
-	got := p.cp.snapshots.Progress(revision, publish.MeshScope(meshName))
-	for _, r := range got.Rejected {
-		if dataplane := strings.TrimPrefix(r.Name, meshName+"."); ofSecret(r) && !slices.Contains(refusing, dataplane) {
-			refusing = append(refusing, dataplane)
-		}
+	nodes, _ := p.cp.snapshots.Refusers(revision, publish.MeshScope(meshName), ofSecret)
+	for _, node := range nodes {
+		refusing = append(refusing, strings.TrimPrefix(node, meshName+"."))
 	}
-	for _, node := range got.Waiting {
+	for _, node := range p.cp.snapshots.Progress(revision, publish.MeshScope(meshName)).Waiting {
 		if dataplane := strings.TrimPrefix(node, meshName+"."); !slices.Contains(refusing, dataplane) {
 			silent = append(silent, dataplane)
 		}
 	}
 	return silent, refusing
+}
+
+// Left implements meshca.Progress.
+func (p meshProgress) Left(meshName string, revision uint64) time.Time {
+	_, left := p.cp.snapshots.Refusers(revision, publish.MeshScope(meshName), ofSecret)
+	return left
 }
 
 // ofSecret picks refusals of certificates and roots: whoever refuses anything else may

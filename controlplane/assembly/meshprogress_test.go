@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,8 @@ type rotating struct {
 	t  *testing.T
 	cp *ControlPlane
 	r  *meshca.Rotations
+	// held is the revision that was told last to be held up.
+	held atomic.Uint64
 }
 
 // rotate runs a test with rotations of mesh m, whose insights are stored in status.
@@ -57,7 +60,7 @@ func rotate(t *testing.T, status store.Status, dataplanes []string, f func(r *ro
 		}
 		r.r = meshca.NewRotations(meshca.Options{
 			Store: db, Writer: ungated{db}, Progress: meshProgress{r.cp}, Now: time.Now, Clock: steady.New(nil), Log: log,
-			LeafLife: leafLife, Grace: rotationGrace,
+			LeafLife: leafLife, Grace: rotationGrace, Silence: rotationSilence, Held: func(_ string, revision uint64) { r.held.Store(revision) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -156,6 +159,7 @@ func TestDataplaneWithoutARecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rotate(t, memstore.NewStatus(), []string{"here", "away"}, func(r *rotating) {
 				if created {
+					r.cp.mesh.insights.Forget("m", "away")
 					r.cp.mesh.insights.Created("m", "away")
 				}
 				sub := r.cp.snapshots.Subscribe("m.here")

@@ -96,11 +96,12 @@ func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err err
 	return nil
 }
 
-// dropNode forgets the tokens and roots of a node that is gone, so that a key that only this
+// dropNode forgets the tokens, roots and refusals of a node that is gone, so that a key that only this
 // node has used no longer counts as in use.
 func (cp *ControlPlane) dropNode(node string) {
 	cp.uses.Forget(node)
 	cp.roots.forget(node)
+	cp.snapshots.Forget(node)
 }
 
 // nodeMetrics counts the nodes whenever it is scraped.

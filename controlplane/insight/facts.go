@@ -29,6 +29,7 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 	if p.mtls != nil {
 		n += p.mtls.CertificateRegenerations
 	}
+	p.facts.Earlier = s.outlasting(p, expires)
 	// A new value: readers may hold the old one.
 	p.mtls = &MTLS{
 		CertificateExpirationTime: expires.UTC(), LastCertificateRegeneration: at.UTC(),
@@ -36,6 +37,26 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 	}
 	s.changed(id{mesh, dataplane}, p, false)
 	s.move()
+}
+
+// outlasting returns of the certificates that a proxy was given before what ends after a new
+// one; nil if none does. That the new one was given does not say that it arrived.
+func (s *Insights) outlasting(p *proxy, expires time.Time) *earlier {
+	e := p.facts.Earlier
+	if e != nil && !s.after(e.Expires, e.Life) {
+		e = nil
+	}
+	if s.lives(p.mtls) && p.mtls.CertificateExpirationTime.After(expires) {
+		last := &earlier{p.mtls.CertificateExpirationTime, p.mtls.CertificateExpirationTime.Sub(p.mtls.LastCertificateRegeneration)}
+		if e != nil {
+			last.Life = max(last.Life, e.Life)
+			if e.Expires.After(last.Expires) {
+				last.Expires = e.Expires
+			}
+		}
+		e = last
+	}
+	return e
 }
 
 // Described records what a proxy says about itself in the metadata of its node. It belongs
@@ -79,13 +100,17 @@ func (s *Insights) Forget(mesh, dataplane string) {
 }
 
 // Created records that the dataplane of a node was created while this process ran. The node
-// is expected from now on. See [Insights.MayHold].
+// is expected from now on. One that was seen before counts as created no more than before,
+// because what its proxy was given may have no record. See [Insights.MayHold].
 func (s *Insights) Created(mesh, dataplane string) {
 	at := id{mesh, dataplane}
+	s.mu.Lock()
+	seen := s.proxies[at] != nil
+	s.mu.Unlock()
 	s.Expect(at.node())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.proxies[at]; p != nil {
+	if p := s.proxies[at]; p != nil && !seen {
 		p.created = true
 	}
 }

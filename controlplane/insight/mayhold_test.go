@@ -101,3 +101,63 @@ func TestCertificatesEndByTheEarliestTime(t *testing.T) {
 		t.Errorf("its certificate has ended, as one that lives for %v", asked)
 	}
 }
+
+// TestEarlierCertificateMayBeHeld: what is recorded of a new certificate does not say that
+// its proxy got it. So an earlier one that ends later counts until its end, in the next
+// process, too.
+func TestEarlierCertificateMayBeHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		status := memstore.NewStatus()
+		open := func() *insight.Insights {
+			in, err := insight.Open(t.Context(), insight.Options{Store: status, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return in
+		}
+		in := open()
+		defer func() { _ = in.Close(context.Background()) }()
+		in.Created("m", "web")
+		for _, life := range []time.Duration{24 * time.Hour, time.Hour, time.Hour} {
+			in.Issued("m", "web", "ca", time.Now().Add(life), time.Now())
+			time.Sleep(time.Minute)
+		}
+		expect := func(want bool) {
+			t.Helper()
+			if in.MayHold("m", "web", time.Hour) != want {
+				t.Errorf("it may hold a certificate: %v", !want)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		expect(true)
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		in = open()
+		time.Sleep(21 * time.Hour)
+		expect(true)
+		time.Sleep(time.Hour)
+		expect(false)
+	})
+}
+
+// TestCreatedIsOnlyWhoWasNeverSeen: of a Dataplane that was there at the start, a creation
+// that is told late says nothing of what its proxy was given before.
+func TestCreatedIsOnlyWhoWasNeverSeen(t *testing.T) {
+	in, err := insight.Open(t.Context(), insight.Options{Store: memstore.NewStatus(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(context.Background()) }()
+	in.Expect("m.there")
+	in.Created("m", "there")
+	in.Created("m", "new")
+	if !in.MayHold("m", "there", time.Hour) || in.MayHold("m", "new", time.Hour) {
+		t.Error("who was there counts as created, or who was created does not")
+	}
+	in.Forget("m", "there")
+	in.Created("m", "there")
+	if in.MayHold("m", "there", time.Hour) {
+		t.Error("who was deleted and created again does not count as created")
+	}
+}

@@ -113,9 +113,17 @@ type remembered struct {
 	Refusal     *Refusal   `json:"refusal,omitempty"`
 	Token       *time.Time `json:"token,omitempty"`
 	Certificate *time.Time `json:"certificate,omitempty"` // of gateways; see MTLS
+	Earlier     *earlier   `json:"earlier,omitempty"`
 	Ended       string     `json:"ended,omitempty"`
 	Sent        uint64     `json:"sent,omitempty"`
 	Last
+}
+
+// earlier is of the certificates before the newest, those that end after it: the latest end
+// and the longest life.
+type earlier struct {
+	Expires time.Time     `json:"expires"`
+	Life    time.Duration `json:"life"`
 }
 
 // gateway reports whether an id is that of a gateway. Its mesh is cp/<control plane>,

@@ -57,7 +57,17 @@ func (s *Insights) IssuedBackends(ctx context.Context, mesh string) (map[string]
 
 // lives reports whether a certificate has not ended.
 func (s *Insights) lives(m *MTLS) bool {
-	return m != nil && m.CertificateExpirationTime.After(s.Past(m.CertificateExpirationTime.Sub(m.LastCertificateRegeneration)))
+	return m != nil && s.after(m.CertificateExpirationTime, m.CertificateExpirationTime.Sub(m.LastCertificateRegeneration))
+}
+
+// after reports whether an end has not come of what has a life.
+func (s *Insights) after(end time.Time, life time.Duration) bool { return end.After(s.Past(life)) }
+
+// holds reports whether any certificate of a record has not ended. The newest may not have
+// arrived, so that an earlier one counts that ends later.
+func (s *Insights) holds(p *proxy) bool {
+	e := p.facts.Earlier
+	return s.lives(p.mtls) || e != nil && s.after(e.Expires, e.Life)
 }
 
 // MayHold reports whether a proxy may hold a certificate that has not ended. life is the
@@ -71,8 +81,8 @@ func (s *Insights) MayHold(mesh, dataplane string, life time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.proxies[id{mesh, dataplane}]
-	if p != nil && (p.created || s.lives(p.mtls)) {
-		return s.lives(p.mtls)
+	if p != nil && (p.created || s.holds(p)) {
+		return s.holds(p)
 	}
 	return s.Now().Sub(s.began) < life
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
@@ -31,6 +32,8 @@ type Renewals struct {
 	mu    sync.Mutex
 	queue renewalQueue
 	by    map[proxyKey]*renewal
+	// newest is when the last certificate of the queue was issued, or later.
+	newest time.Time
 	// turns are the due renewals by mesh, first come first served. A mesh that has an entry
 	// is served by one goroutine.
 	turns map[string][]*renewal
@@ -40,7 +43,7 @@ type proxyKey struct{ mesh, dataplane string }
 
 type renewal struct {
 	proxyKey
-	at time.Time
+	at, issued time.Time
 	// index is the place in the queue, or -1 once it waits for its turn.
 	index int
 }
@@ -62,14 +65,17 @@ func (r *Renewals) Note(meshName, dataplane string, issued, notAfter time.Time) 
 	if first := r.now().Add(renewalPause).Round(0); at.Before(first) {
 		at = first
 	}
-	key := proxyKey{meshName, dataplane}
+	key, issued := proxyKey{meshName, dataplane}, issued.Round(0)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if issued.After(r.newest) {
+		r.newest = issued
+	}
 	if e := r.by[key]; e != nil && e.index >= 0 {
-		e.at = at
+		e.at, e.issued = at, issued
 		heap.Fix(&r.queue, e.index)
 	} else {
-		e = &renewal{proxyKey: key, at: at} // replaces one that waits for its turn
+		e = &renewal{proxyKey: key, at: at, issued: issued} // replaces one that waits for its turn
 		r.by[key] = e
 		heap.Push(&r.queue, e)
 	}
@@ -135,12 +141,30 @@ func (r *Renewals) next() (e *renewal, at time.Time) {
 	if len(r.queue) == 0 {
 		return nil, at
 	}
+	r.hasten()
 	if at = r.queue[0].at; at.After(r.now()) {
 		return nil, at
 	}
 	e = heap.Pop(&r.queue).(*renewal)
 	e.index = -1
 	return e, at
+}
+
+// hasten makes the renewals due of certificates that were issued while the clock was ahead
+// of what it is now: they are not valid yet. The caller holds mu.
+func (r *Renewals) hasten() {
+	now := r.now().Round(0)
+	valid := now.Add(identity.Backdate)
+	if !r.newest.After(valid) {
+		return
+	}
+	r.newest = valid
+	for _, e := range r.queue {
+		if e.issued.After(valid) {
+			e.at, e.issued = now, now
+		}
+	}
+	heap.Init(&r.queue)
 }
 
 // queued adds a due renewal to the turns of its mesh. It reports whether no goroutine serves

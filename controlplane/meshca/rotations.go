@@ -23,12 +23,19 @@ type Progress interface {
 	// revision of the store or a newer one says, its identity included, or with
 	// an error when ctx ends.
 	Confirmed(ctx context.Context, mesh string, revision uint64) error
-	// Unrefused is like Confirmed, but waits only for connected proxies that have
-	// answered, and refuse a secret of the revision.
+	// Unrefused is like Confirmed, but waits only for connected proxies that refuse a
+	// secret of the revision, or did before they came back and have not answered since.
 	Unrefused(ctx context.Context, mesh string, revision uint64) error
+	// Shown returns once the proxies of a mesh are told what the revision says, or with an
+	// error when ctx ends.
+	Shown(ctx context.Context, mesh string, revision uint64) error
 	// Lacking returns the connected dataplanes of a mesh that Confirmed would wait for, in
-	// order: those that have not answered, and those that refuse.
+	// order: those that have not answered, and those that refuse. A refusal outlives its
+	// stream, and stands until the dataplane answers otherwise.
 	Lacking(mesh string, revision uint64) (silent, refusing []string)
+	// Left returns when the last of those dataplanes left that refused and are away; zero if
+	// there are none.
+	Left(mesh string, revision uint64) time.Time
 	// Settled returns, of one moment, the dataplanes of a mesh that a step need not wait
 	// for, by name: those that run with the revision and have a stream, and those that hold
 	// no certificate. life is the longest that certificates of the mesh live.
@@ -54,7 +61,8 @@ type Options struct {
 	LeafLife func(*mesh.Authority) time.Duration
 	// Grace is how long a new authority waits, before it signs, for proxies that hold
 	// a certificate and have no stream: they may be on their way back, above all
-	// after a start of the control plane, when nobody has a stream yet.
+	// after a start of the control plane, when nobody has a stream yet. It begins when the
+	// root is shown to proxies.
 	Grace time.Duration
 	// Silence is how long after the grace it waits for proxies that are connected and
 	// have not answered. Whoever has the token of a proxy can be one.
@@ -99,9 +107,9 @@ type rotation struct {
 	again bool
 	// absent says that it waits for dataplanes that are away.
 	absent bool
-	// trusting is the version of the state in [PhaseTrusting] that this process saw
-	// first, and patience until when it waits there for proxies that are away. Both
-	// belong to the goroutine.
+	// trusting is the revision that proxies are told of in [PhaseTrusting], and patience
+	// until when it waits there for proxies that are away. Both are zero until the revision
+	// is shown, and belong to the goroutine.
 	trusting uint64
 	patience time.Time
 	// held says that [Options].Held was told of it. It belongs to the goroutine, too.

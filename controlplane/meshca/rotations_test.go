@@ -3,6 +3,8 @@ package meshca
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
@@ -230,6 +232,45 @@ func TestRotationRefusesCertificatesOutOfTime(t *testing.T) {
 		if got, _ := rt.trust("m"); got.Issuer != identity.Issuer(later.Certificate) {
 			rt.t.Error("a certificate that became valid was not taken")
 		}
+	})
+}
+
+// TestRotationRefusesChainsOutOfTime: an intermediate after the certificate that signs ends or
+// begins at another time than that certificate. With every pair that is taken, a certificate
+// can be signed.
+func TestRotationRefusesChainsOutOfTime(t *testing.T) {
+	rotationBubble(t, func(rt *rotationTest) {
+		time.Sleep(time.Until(identitytest.Epoch))
+		root := newCA(t, "root", 1000*time.Hour, nil)
+		lower := func(parent *ca) identity.KeyPair {
+			return newCA(t, "lower", 1000*time.Hour, parent).pair(t, parent, root)
+		}
+		old := rt.pair()
+		rt.builtin("m", "a")
+		rt.ask("m", old)
+		rt.confirmAll("m", "a")
+
+		ended := lower(newCA(t, "ended", -time.Minute, root))
+		rt.ask("m", &ended)
+		rt.expect("m", old, old)
+
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		rt.must(err)
+		early := lower(newCAFrom(t, "early", time.Now().Add(time.Hour), 1000*time.Hour, root, key))
+		rt.ask("m", &early)
+		rt.expect("m", old, old)
+		if n := rt.log.count(); n != 2 {
+			rt.t.Errorf("%d warnings: %q", n, rt.log.texts)
+		}
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		rt.expect("m", old, old, &early)
+		rt.confirmAll("m", "a")
+		rt.expect("m", &early, old, &early)
+		p, err := parseAuthority(&early)
+		rt.must(err)
+		rt.must(p.valid(time.Now()))
 	})
 }
 

@@ -69,6 +69,12 @@ func (p *fakeProgress) Unrefused(ctx context.Context, meshName string, revision 
 	return p.await(ctx, meshName, revision, false)
 }
 
+// Left implements Progress: who refuses stays.
+func (p *fakeProgress) Left(string, uint64) time.Time { return time.Time{} }
+
+// Shown implements Progress: whatever is written is shown at once.
+func (p *fakeProgress) Shown(ctx context.Context, _ string, _ uint64) error { return ctx.Err() }
+
 func (p *fakeProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

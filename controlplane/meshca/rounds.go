@@ -2,9 +2,6 @@ package meshca
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // round does what can be done for a mesh now, waits for what the next step needs
@@ -22,8 +20,8 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	if err != nil {
 		return false, err
 	}
-	due = r.patient(w, at, due)
-	r.judge(name, at, w)
+	unseen := r.patient(w, at)
+	due = r.judge(name, at, w, due)
 	resting := at == nil || at.state.Phase == ""
 	if resting && due.IsZero() {
 		return true, nil
@@ -34,43 +32,43 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 		defer cancel()
 	}
 	confirmed := false
-	if !resting {
+	switch {
+	case unseen:
+		err = r.Progress.Shown(wait, name, at.revision)
+	case !resting:
 		confirmed, err = r.confirmed(wait, name, at, w)
 	}
 	switch {
 	case wait.Err() != nil:
 		// The error, if any, says no more than that the wait was ended.
 		return false, nil
+	case err == nil && unseen:
+		w.trusting, w.patience = at.revision, r.Now().Add(r.Grace)
+		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("wait for proxies: %w", err)
-	case confirmed:
+	case confirmed && r.signs(name, at):
 		return false, r.next(ctx, name, at)
 	}
 	<-wait.Done()
 	return false, nil
 }
 
-// patient begins the grace of a phase in which proxies learn a root, and returns
-// the earliest of its end, that of the wait for silent proxies, and due.
-func (r *Rotations) patient(w *rotation, at *position, due time.Time) time.Time {
-	if at == nil || at.state.Phase != PhaseTrusting {
-		return due
+// patient reports whether the grace of a phase in which proxies learn a root has not begun.
+// It begins when the root is shown to them, because nobody can answer before that.
+func (r *Rotations) patient(w *rotation, at *position) (unseen bool) {
+	trusting := at != nil && at.state.Phase == PhaseTrusting
+	if !trusting || w.trusting != at.revision {
+		w.trusting, w.patience = 0, time.Time{}
 	}
-	if w.trusting != at.version || w.patience.IsZero() {
-		w.trusting, w.patience = at.version, r.Now().Add(r.Grace)
-	}
-	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
-		if end.After(r.Now()) {
-			return sooner(due, end)
-		}
-	}
-	return due
+	return trusting && w.patience.IsZero()
 }
 
-// judge has it told whether connected proxies hold up a mesh whose grace is over.
-func (r *Rotations) judge(name string, at *position, w *rotation) {
+// judge has it told whether connected proxies hold up a mesh whose grace is over. It returns
+// the earliest of the end of the grace, that of the wait for silent proxies, and due.
+func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time) time.Time {
 	held := false
-	if at != nil && at.state.Phase == PhaseTrusting && !w.patience.After(r.Now()) {
+	if !w.patience.IsZero() && !w.patience.After(r.Now()) {
 		silent, refusing := r.Progress.Lacking(name, at.revision)
 		held = len(silent)+len(refusing) > 0
 	}
@@ -81,12 +79,18 @@ func (r *Rotations) judge(name string, at *position, w *rotation) {
 		r.Held(name, 0)
 	}
 	w.held = held
+	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
+		if !w.patience.IsZero() && end.After(r.Now()) {
+			return sooner(due, end)
+		}
+	}
+	return due
 }
 
 // answered waits until no connected proxy refuses what it is told to trust. Those that
 // have not answered get certificates that they may not trust, and are named.
-func (r *Rotations) answered(wait context.Context, name string, at *position) (bool, error) {
-	if err := r.Progress.Unrefused(wait, name, at.revision); err != nil {
+func (r *Rotations) answered(wait context.Context, name string, at *position, w *rotation) (bool, error) {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Unrefused); err != nil {
 		return false, err
 	}
 	if silent, _ := r.Progress.Lacking(name, at.revision); len(silent) > 0 {
@@ -95,22 +99,47 @@ func (r *Rotations) answered(wait context.Context, name string, at *position) (b
 	return true, nil
 }
 
+// unopposed waits for connected proxies by one of the functions of [Progress]. Of those that
+// refuse a root that does not sign yet, a broken stream ends no more than the wait of that
+// function: they have the grace to come back, in which they are waited for again.
+func (r *Rotations) unopposed(wait context.Context, name string, at *position, w *rotation, proxies func(context.Context, string, uint64) error) error {
+	for {
+		if err := proxies(wait, name, at.revision); err != nil || at.state.Phase != PhaseTrusting {
+			return err
+		}
+		left := r.Progress.Left(name, at.revision)
+		rest := left.Add(r.Grace).Sub(r.Now())
+		if left.IsZero() || rest <= 0 {
+			return nil
+		}
+		r.minds(w)
+		if pause(wait, rest); wait.Err() != nil {
+			return wait.Err()
+		}
+	}
+}
+
+// minds has a rotation interrupted when a proxy connects or a dataplane is deleted.
+func (r *Rotations) minds(w *rotation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.absent = true
+}
+
 // confirmed waits for the connected proxies and reports whether the next step can
 // be taken, which may need proxies that are away.
 func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	trusting := at.state.Phase == PhaseTrusting
 	if trusting && !w.patience.Add(r.Silence).After(r.Now()) {
-		return r.answered(wait, name, at)
+		return r.answered(wait, name, at, w)
 	}
-	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil || trusting && !w.patience.After(r.Now()) {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil || trusting && !w.patience.After(r.Now()) {
 		return err == nil, err
 	}
-	r.mu.Lock()
-	w.absent = true
-	r.mu.Unlock()
+	r.minds(w)
 	// The first wait may have been long. Whoever connects from here on interrupts, so
 	// that a second one hears of all before.
-	if err := r.Progress.Confirmed(wait, name, at.revision); err != nil {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil {
 		return false, err
 	}
 	settled := r.Progress.Settled(name, at.revision, at.state.longest())
@@ -123,6 +152,20 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 		return err
 	})
 	return all && err == nil, err
+}
+
+// signs reports whether the authority that signs after the next step can, which may have
+// expired while proxies held it up.
+func (r *Rotations) signs(name string, at *position) bool {
+	if at.state.Phase != PhaseTrusting {
+		return true
+	}
+	later, err := r.check(at.state.Pending)
+	if err == nil || !later.IsZero() {
+		return true // a clock that is behind ends no step
+	}
+	r.refuse(name, err)
+	return false
 }
 
 // next takes the step after a phase whose proxies have confirmed.
@@ -170,6 +213,10 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	}
 	if refusal == nil && pair != nil {
 		due, refusal = r.check(pair)
+		if refusal != nil {
+			// The wall clock, by which it may be out of time, may be set.
+			due = sooner(due, r.Now().Add(alarm.Slice))
+		}
 	}
 	at, err = r.apply(ctx, name, func(a *Authority, life time.Duration, _ uint64) *Authority {
 		// Certificates of a longer life are signed whether or not the pair is taken.
@@ -201,23 +248,21 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// check refuses a pair that could not sign what proxies accept. later is when it
-// can, for one that is not valid yet.
+// check refuses a pair with which no certificate could be signed now that proxies accept. later
+// is when one can be, for a pair that is not valid yet.
 func (r *Rotations) check(pair *identity.KeyPair) (later time.Time, err error) {
 	if vs := mesh.CheckAuthority(pair.Certificate, pair.Key); len(vs) > 0 {
 		return later, fault.Violated(vs)
 	}
-	block, _ := pem.Decode(pair.Certificate)
-	c, err := x509.ParseCertificate(block.Bytes)
-	switch now := r.Now(); {
-	case err != nil:
+	p, err := parseAuthority(pair)
+	if err != nil {
 		return later, err
-	case !c.NotAfter.After(now):
-		return later, errors.New("its certificate has expired")
-	case c.NotBefore.After(now):
-		return c.NotBefore, errors.New("its certificate is not valid yet")
 	}
-	return later, nil
+	now := r.Now()
+	if p.notBefore.After(now) {
+		later = p.notBefore
+	}
+	return later, p.valid(now)
 }
 
 // refuse logs once why a pair is not taken.

@@ -282,15 +282,12 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 		return nil, err
 	}
 	now := w.now().Round(0)
+	if err := signer.valid(now); err != nil {
+		return nil, err
+	}
 	end := now.Add(o.life)
 	if end.After(signer.notAfter) {
 		end = signer.notAfter
-	}
-	switch {
-	case !end.After(now):
-		return nil, fmt.Errorf("the authority's certificate ended at %s", signer.notAfter.UTC().Format(time.RFC3339))
-	case now.Before(signer.notBefore):
-		return nil, fmt.Errorf("the authority's certificate begins at %s", signer.notBefore.UTC().Format(time.RFC3339))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial, NotBefore: now.Add(-identity.Backdate), NotAfter: end, URIs: o.names,

@@ -49,9 +49,15 @@ func newCA(t testing.TB, name string, life time.Duration, parent *ca) *ca {
 
 func newCAWith(t testing.TB, name string, life time.Duration, parent *ca, key crypto.Signer) *ca {
 	t.Helper()
+	return newCAFrom(t, name, identitytest.Epoch.Add(-time.Hour), life, parent, key)
+}
+
+// newCAFrom makes an authority that begins at another time. Its life counts from the epoch.
+func newCAFrom(t testing.TB, name string, begin time.Time, life time.Duration, parent *ca, key crypto.Signer) *ca {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: identitytest.Epoch.Add(-time.Hour), NotAfter: identitytest.Epoch.Add(life),
+		NotBefore: begin, NotAfter: identitytest.Epoch.Add(life),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	c := &ca{template, key}

@@ -54,6 +54,17 @@ type parsedAuthority struct {
 	notBefore, notAfter time.Time
 }
 
+// valid returns an error unless the whole chain is valid at a time.
+func (p *parsedAuthority) valid(at time.Time) error {
+	switch {
+	case !p.notAfter.After(at):
+		return fmt.Errorf("the authority's certificate, or one that it comes with, ended at %s", p.notAfter.UTC().Format(time.RFC3339))
+	case p.notBefore.After(at):
+		return fmt.Errorf("the authority's certificate, or one that it comes with, begins at %s", p.notBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
 // turn is the permission to ask an authority. alone says that the others wait.
 type turn struct {
 	*workloadSigner

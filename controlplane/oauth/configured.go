@@ -54,7 +54,7 @@ func (t *Request) serves(tx store.Reader) error {
 // served refuses the service of another member than the plugin's.
 func (t *Request) served(tx store.Reader) error {
 	src, err := t.source(tx)
-	if err != nil || !src.Union() || t.Service == "" {
+	if err != nil || !src.IsUnion() || t.Service == "" {
 		return err
 	}
 	service, err := src.First(gateway.Services, t.Service)

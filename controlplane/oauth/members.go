@@ -18,7 +18,7 @@ import (
 // nowhere else.
 func (t *Request) current(tx store.Reader) error {
 	src, err := t.source(tx)
-	if err != nil || !src.Union() || t.Service == "" || t.Config.GlobalCredentials {
+	if err != nil || !src.IsUnion() || t.Service == "" || t.Config.GlobalCredentials {
 		return err
 	}
 	t.serving, err = src.First(gateway.Services, t.Service)
@@ -61,7 +61,7 @@ func reachable(src scopes.Source, res *model.Resource, service, plane string) er
 	if !src.Has(plane) {
 		return fault.New(fault.NotFound, "service %q of control plane %q is not of this one", service, plane)
 	}
-	if !src.Union() {
+	if !src.IsUnion() {
 		return nil
 	}
 	first, err := src.First(gateway.Services, service)

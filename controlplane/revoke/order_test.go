@@ -35,6 +35,7 @@ func TestOrderOfPositions(t *testing.T) {
 		first, second := w.mint("a", false), w.mint("b", false)
 		f, wel := w.pipe("node", contract.Hello{Instance: "i"})
 		f.lease()
+		synctest.Wait() // what the new filter needs is in Redis
 		redis.be(waiting)
 		before, publishFirst := w.commitOnly(first)
 		after, publishSecond := w.commitOnly(second)

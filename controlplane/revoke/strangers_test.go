@@ -41,7 +41,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 		until(t, "record of "+token, func() bool { return entryOf(t, c, token).Record != nil })
 	}
 	filter := w.realFilter()
-	ask := func(from tokencache.Source, token string) contract.Answer {
+	ask := func(from tokencache.Asker, token string) contract.Answer {
 		answer := make(chan contract.Answer, 1)
 		filter.ResolveFor(from, contract.HashToken([]byte(token)), "plugin", func(a contract.Answer, _ []byte) { answer <- a })
 		return <-answer
@@ -57,7 +57,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 					return
 				default:
 				}
-				if ask(tokencache.Source{Address: 1, Connection: uint64(n)}, rand.Text()) == contract.Found {
+				if ask(tokencache.Asker{Address: 1, Connection: uint64(n)}, rand.Text()) == contract.Found {
 					accepted.Add(1)
 				}
 				sent.Add(1)
@@ -66,7 +66,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 	}
 	until(t, "a crowd", func() bool { return sent.Load() > 500 })
 	for i := range good {
-		if a := ask(tokencache.Source{Address: 2}, fmt.Sprint("good-", i)); a != contract.Found {
+		if a := ask(tokencache.Asker{Address: 2}, fmt.Sprint("good-", i)); a != contract.Found {
 			t.Errorf("good token %d: answer %d", i, a)
 		}
 	}
@@ -81,7 +81,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 		t.Errorf("%d random tokens accepted", accepted.Load())
 	}
 	until(t, "the embedded cache answers the filter", func() bool {
-		ask(tokencache.Source{}, rand.Text())
+		ask(tokencache.Asker{}, rand.Text())
 		return !filter.Stats().BreakerOpen
 	})
 }

@@ -66,8 +66,8 @@ func Union(r store.Reader, members ...string) Source {
 // Revision is that of the reader.
 func (s Source) Revision() uint64 { return s.reader.Revision() }
 
-// Union reports whether the source is a group, in which entities may clash.
-func (s Source) Union() bool { return s.union }
+// IsUnion reports whether the source is a group, in which entities may clash.
+func (s Source) IsUnion() bool { return s.union }
 
 // Get returns the named resource.
 func (s Source) Get(k *model.Kind, name string) (*model.Resource, error) {

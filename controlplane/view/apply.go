@@ -64,7 +64,7 @@ func LoadSource(scope string, src scopes.Source) (*Gateway, error) {
 			return nil, fmt.Errorf("list %s of %s: %w", kinds[i].kind.Path, scope, err)
 		}
 	}
-	if src.Union() {
+	if src.IsUnion() {
 		if err := d.join(&consumers); err != nil {
 			return nil, fmt.Errorf("list consumers of %s: %w", scope, err)
 		}
@@ -74,7 +74,7 @@ func LoadSource(scope string, src scopes.Source) (*Gateway, error) {
 
 // load reads all resources of a kind.
 func (d *gatewayEdit) load(k *kept) error {
-	if d.source.Union() {
+	if d.source.IsUnion() {
 		return d.join(k)
 	}
 	rs, err := d.source.List(k.kind, store.Query{})
@@ -141,7 +141,7 @@ func (d *gatewayEdit) refresh(key model.Key) (concerned []model.Key, err error) 
 		return nil, nil
 	}
 	_, met := d.clashes.get(textOf(key))
-	if d.source.Union() {
+	if d.source.IsUnion() {
 		if concerned, err = d.judge(key); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (d *gatewayEdit) refresh(key model.Key) (concerned []model.Key, err error) 
 			return nil, err // nobody names it, and it meets nobody
 		}
 		return []model.Key{key}, nil
-	case d.source.Union():
+	case d.source.IsUnion():
 		return concerned, nil
 	}
 	k := keptAs(key.Kind)

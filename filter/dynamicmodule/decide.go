@@ -32,6 +32,8 @@ var (
 	_ = [1]struct{}{}[C.FRONT_BODY_TOO_LARGE-int(engine.BodyTooLarge)]
 	_ = [1]struct{}{}[C.FRONT_BODY-engine.MaxBody]
 	_ = [1]struct{}{}[C.FRONT_HEADERS-engine.MaxHeaders]
+	_ = [1]struct{}{}[C.FRONT_BUDGET-host.BodyBudget]
+	_ = [1]struct{}{}[C.FRONT_BUDGET_CONNECTION-host.BodyBudgetConnection]
 	_ = [1]struct{}{}[C.FRONT_ANSWER_UNAVAILABLE-int(contract.Unavailable)]
 )
 

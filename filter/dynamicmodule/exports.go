@@ -9,22 +9,11 @@ import "C"
 
 import (
 	"os"
-	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/host"
-)
-
-const (
-	// maxStack ends a runaway recursion before it exhausts the memory of the machine.
-	maxStack = 64 << 20
-	// minProcs keeps an entry from a worker from waiting for a P while goroutines are busy.
-	minProcs = 4
 )
 
 // library is the state behind the exported functions, which C calls by name.
@@ -44,13 +33,8 @@ func (envoyLog) Write(level int, line []byte) {
 //export meshgateInit
 func meshgateInit(concurrency C.uint32_t) {
 	defer library.Recovered("init")
-	// Envoy ignores SIGPIPE, but Go would end the process on it when standard error has no
-	// reader any more.
-	signal.Ignore(syscall.SIGPIPE)
-	runtime.GOMAXPROCS(max(minProcs, int(concurrency)+2))
-	host.BoundGarbage(library, os.Getenv)
-	debug.SetMaxStack(maxStack)
-	host.CaptureStandardLog(library.Log())
+	// Every worker may be inside Go, beside the goroutines of look-ups and of the collector.
+	host.Prepare(library, int(concurrency)+2, os.Getenv)
 }
 
 //export meshgateConfigNew
@@ -121,7 +105,7 @@ func meshgateResolve(source C.uint32_t, l *C.front_lookup, hash *C.uint8_t, plug
 	var h contract.Hash
 	copy(h[:], unsafe.Slice((*byte)(unsafe.Pointer(hash)), len(h)))
 	asker := C.front_asker()
-	return C.uint32_t(library.Resolve(uint32(source), host.SourceOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), host.LookupDeadline,
+	return C.uint32_t(library.Resolve(uint32(source), host.AskerOf(view(asker.ptr, asker.len)), h, string(view(plugin, n)), host.LookupDeadline,
 		func(answer contract.Answer, packed []byte) {
 			C.front_lookup_finish(l, C.uint8_t(answer), (*C.char)(unsafe.Pointer(unsafe.SliceData(packed))), C.size_t(len(packed)))
 		}))

@@ -30,7 +30,8 @@
 // Every entry into Go and every goroutine recovers panics and then refuses with 503. A chain
 // that does not parse makes its route refuse, but never fails the whole update. Nothing
 // writes to the process's standard streams, because a Go write to a pipe whose reader has
-// gone would end Envoy. So logs go through Envoy, and SIGPIPE is ignored.
+// gone would end Envoy. So logs go through Envoy, and SIGPIPE is ignored
+// (see [host.Prepare]).
 package main
 
 //go:generate sh -c "go run reserved_gen.go > reserved_table.h"

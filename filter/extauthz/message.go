@@ -88,7 +88,7 @@ func (m *message) Body() (engine.BodyState, []byte) {
 
 // Resolve implements [engine.Reader].
 func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
-	return m.server.host.Ask(m.ctx, m.server.source, host.SourceOf([]byte(m.source)), hash, plugin)
+	return m.server.host.Ask(m.ctx, m.server.source, host.AskerOf([]byte(m.source)), hash, plugin)
 }
 
 // scheme returns the scheme of the client's connection, no matter what the request claims.

@@ -22,7 +22,7 @@ func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	if v.Action != engine.Continue && v.Action != engine.Issue {
 		return s.refuse(v.Refusal)
 	}
-	s.strip(v.Action == engine.Issue)
+	s.strip()
 	if v.HideQuery != 0 || v.HideBody != 0 {
 		s.rewrite(v)
 	}
@@ -37,16 +37,18 @@ func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	for i, at := range v.Headers {
 		s.set(contract.IdentityHeaders[i], string(s.buf[at.Off:at.Off+at.Len]))
 	}
+	s.body.held.Release()
 	return api.Continue
 }
 
-// strip removes what clients may not say of themselves, unless the listener has.
-func (s *stream) strip(handingOver bool) {
+// strip removes what clients may not say of themselves, unless the listener has. No header of
+// the hand-over stays either: a listener that does not remove them has not written them.
+func (s *stream) strip() {
 	if s.config.strips {
 		return
 	}
 	for name := range s.sent {
-		if contract.IsReserved([]byte(name), handingOver) {
+		if contract.IsReserved([]byte(name), false) {
 			s.headers.Del(name)
 		}
 	}
@@ -65,10 +67,10 @@ func (s *stream) set(name, value string) {
 func (s *stream) rewrite(v *engine.Verdict) {
 	path, body := s.program.Rewrite(v, []byte(s.first(":path")), []byte(s.first("content-type")), s.request.Body)
 	s.headers.SetPath(string(path))
-	if v.HideBody == 0 || s.body == nil || len(body) == s.body.Len() {
+	if v.HideBody == 0 || len(body) == s.body.size {
 		return
 	}
-	if err := s.body.Set(body); err != nil {
+	if err := s.body.set(body); err != nil {
 		panic(err) // refused by whoever recovers
 	}
 	if len(s.sent["content-length"]) > 0 {
@@ -91,6 +93,7 @@ func (s *stream) issue(v *engine.Verdict) api.StatusType {
 		s.host.Log().Error("request for a token refused: its route leads to no OAuth server", "cluster", cluster)
 		return s.refuse(nil)
 	}
+	s.body.held.Release()
 	return api.Continue
 }
 
@@ -107,6 +110,7 @@ func scheme(info api.StreamInfo) string {
 // go on either.
 func (s *stream) refuse(r *engine.Refusal) (status api.StatusType) {
 	status = api.LocalReply
+	s.body.held.Release()
 	defer func() {
 		if p := recover(); p != nil && !s.gone() {
 			s.host.LogPanic("refuse", p)

@@ -19,6 +19,7 @@ type config struct {
 	host            *host.Host
 	source, program uint32
 	strips          bool // the listener removes what clients may not say
+	unusable        bool // it could not be read, so it refuses every request
 	// uses counts Envoy's own and those of requests. Handles are given back with the last.
 	uses      atomic.Int64
 	destroyed atomic.Bool
@@ -32,6 +33,13 @@ var (
 func newConfig(d *document, h *host.Host) *config {
 	c := &config{document: *d, host: h}
 	c.uses.Store(1)
+	return c
+}
+
+// newRefusal returns a configuration that refuses every request: its handles name nothing.
+func newRefusal(h *host.Host) *config {
+	c := newConfig(&document{Chain: json.RawMessage("{}")}, h)
+	c.unusable = true
 	return c
 }
 
@@ -70,8 +78,8 @@ func (c *config) acquireSource() error {
 	return nil
 }
 
-// acquireProgram compiles the chain. A chain that cannot be used is a program that
-// refuses, and so is no program at all.
+// acquireProgram compiles the chain. A chain that cannot be used leaves no program or one that
+// refuses. Without a program every request is refused.
 func (c *config) acquireProgram() {
 	if !c.checks() {
 		return
@@ -88,27 +96,47 @@ func (c *config) acquireProgram() {
 func (c *config) checks() bool { return len(c.Chain) > 0 && !c.Disabled }
 
 // parser makes configurations.
-type parser struct{ host *host.Host }
+type parser struct {
+	host *host.Host
+	// parse is [parse], or in a test something that panics.
+	parse func(message *anypb.Any, route bool) (*config, error)
+}
 
 // NewParser returns what reads and merges configurations for the filters of [NewFactory].
-func NewParser(h *host.Host) api.StreamFilterConfigParser { return &parser{h} }
+func NewParser(h *host.Host) api.StreamFilterConfigParser {
+	return &parser{host: h, parse: func(message *anypb.Any, route bool) (*config, error) { return parse(h, message, route) }}
+}
 
-// Parse reads the configuration of a listener, or of a route if callbacks is nil.
-func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (parsed any, err error) {
+// Parse reads the configuration of a listener, or of a route if callbacks is nil. That of a
+// listener is refused with an error if it cannot be used. That of a route refuses requests
+// instead: Envoy reads it with the first request where the route is in the listener, and
+// ends the whole process on an error there.
+func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (any, error) {
+	route := callbacks == nil
+	c, err := p.recovering(message, route)
+	switch {
+	case err == nil:
+		return c, nil
+	case route:
+		p.host.Log().Error("route refused", "error", err)
+		return newRefusal(p.host), nil
+	default:
+		return nil, fmt.Errorf("configuration of the filter: %w", err)
+	}
+}
+
+// recovering is parse with panics as errors.
+func (p *parser) recovering(message *anypb.Any, route bool) (c *config, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			p.host.LogPanic("parse", fault)
-			parsed, err = nil, errPanicked
+			c, err = nil, errPanicked
 		}
 	}()
-	c, err := p.parse(message, callbacks == nil)
-	if err != nil {
-		return nil, fmt.Errorf("configuration of the filter: %w", err)
-	}
-	return c, nil
+	return p.parse(message, route)
 }
 
-func (p *parser) parse(message *anypb.Any, route bool) (*config, error) {
+func parse(h *host.Host, message *anypb.Any, route bool) (*config, error) {
 	d, err := read(message)
 	if err != nil {
 		return nil, err
@@ -116,7 +144,7 @@ func (p *parser) parse(message *anypb.Any, route bool) (*config, error) {
 	if route && len(d.Listener) > 0 {
 		return nil, errRouteSettings
 	}
-	c := newConfig(d, p.host)
+	c := newConfig(d, h)
 	if !route {
 		if err := c.acquireSource(); err != nil {
 			return nil, err
@@ -127,16 +155,18 @@ func (p *parser) parse(message *anypb.Any, route bool) (*config, error) {
 }
 
 // Merge makes the configuration of a route within a listener, or within a virtual host. It
-// runs on a worker.
+// runs on a worker. One part that cannot be used makes all of it refuse.
 func (p *parser) Merge(parent, child any) (merged any) {
-	// Its handles name nothing, so it refuses.
-	merged = newConfig(&document{Chain: json.RawMessage("{}")}, p.host)
+	merged = newRefusal(p.host)
 	defer p.host.Recovered("merge")
 	outer, ok := parent.(*config)
 	inner, also := child.(*config)
 	if !ok || !also {
 		p.host.Log().Error("route refused: its configuration was not read")
 		return merged
+	}
+	if outer.unusable || inner.unusable {
+		return merged // the cause is in the log
 	}
 	d := document{Listener: outer.Listener, Chain: outer.Chain, Disabled: outer.Disabled}
 	if len(inner.Chain) > 0 || inner.Disabled {

@@ -15,29 +15,13 @@ func (s *stream) decide() api.StatusType {
 	v := s.verdict()
 	switch v.Action {
 	case engine.NeedBody:
-		s.collecting = true
-		return api.StopAndBuffer
+		return s.collect()
 	case engine.Lookup:
 		client := s.callbacks.StreamInfo().DownstreamRemoteAddress()
-		s.host.Spawn("look-up", func() { s.lookUp(v, client) })
-		return api.Running
+		return s.later("look-up", func() api.StatusType { return s.lookUp(v, client) })
 	default:
 		return s.apply(&v)
 	}
-}
-
-// decideWithBody decides with the body that was waited for. It is empty if buffer is nil.
-func (s *stream) decideWithBody(buffer api.BufferInstance) api.StatusType {
-	s.collecting = false
-	s.request.BodyState, s.request.Body = engine.BodyRead, nil
-	switch {
-	case buffer == nil:
-	case buffer.Len() > engine.MaxBody:
-		s.request.BodyState = engine.BodyTooLarge
-	default:
-		s.request.Body = buffer.Bytes()
-	}
-	return s.decide()
 }
 
 // verdict decides with what is there, all headers included.
@@ -52,26 +36,20 @@ func (s *stream) verdict() engine.Verdict {
 	return engine.Verdict{}
 }
 
-// lookUp waits for the deeper levels, decides again, and has the worker go on.
-func (s *stream) lookUp(v engine.Verdict, client string) {
-	s.guard("look-up", func() api.StatusType {
-		for v.Action == engine.Lookup && len(s.known) <= contract.MaxCredentialNames {
-			found := s.host.Ask(s.ctx, s.config.source, host.SourceOf([]byte(client)), v.Hash, strings.Clone(v.Plugin))
-			if s.gone() {
-				return api.LocalReply
-			}
-			s.known = append(s.known, found)
-			v = s.verdict()
+// lookUp waits for the deeper levels and decides again. Its status is for the worker to
+// continue with.
+func (s *stream) lookUp(v engine.Verdict, client string) api.StatusType {
+	for v.Action == engine.Lookup && len(s.known) <= contract.MaxCredentialNames {
+		found := s.host.Ask(s.ctx, s.config.source, host.AskerOf([]byte(client)), v.Hash, strings.Clone(v.Plugin))
+		if s.gone() {
+			return api.LocalReply
 		}
-		status := api.StopAndBuffer
-		if v.Action == engine.NeedBody {
-			s.collecting = true
-		} else {
-			status = s.apply(&v)
-		}
-		if status != api.LocalReply {
-			s.callbacks.DecoderFilterCallbacks().Continue(status)
-		}
-		return api.LocalReply
-	})
+		s.known = append(s.known, found)
+		v = s.verdict()
+	}
+	if v.Action == engine.NeedBody {
+		s.body.resumed = true
+		return s.collect()
+	}
+	return s.apply(&v)
 }

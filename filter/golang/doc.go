@@ -6,7 +6,7 @@
 // A request whose token is known is decided on Envoy's worker thread. One that needs a
 // look-up goes on in a goroutine of the host, which waits, decides, and has the worker
 // continue. The body of a request is read where the decision asks for it: Envoy then
-// collects it and shows it as a whole.
+// shows it in pieces, which count against a budget.
 //
 // # Configurations
 //
@@ -19,11 +19,11 @@
 // The parser, the entries of a stream and its goroutine recover panics, log them and refuse.
 // The factory does nothing that could panic, because Envoy's side does not recover there.
 // Whatever is called about a stream that is gone panics: that is no fault, and is not logged.
+// A pipe without a reader ends nothing, see [host.Prepare].
 //
 // # What Envoy's filter does not do
 //
-// Nothing bounds how long it collects a body but Envoy's own timeouts. It answers 413 by
-// itself where a body that it collects is longer than the buffer limit of the route. A
+// Nothing ends a body of which no piece comes any more but Envoy's own timeouts. A
 // request with trailers and without a body, whose token had to be looked up, does not go on
 // if the trailers came before the answer: it ends by a timeout.
 package golang

@@ -25,9 +25,9 @@ type stream struct {
 	known   []engine.Found
 	buf     []byte
 
-	collecting bool               // the decision waits for the body
-	body       api.BufferInstance // the body, once Envoy has shown it
-	ctx        context.Context    // ends with the stream
+	collecting bool // the decision waits for the body
+	body       body
+	ctx        context.Context // ends with the stream
 	end        context.CancelFunc
 }
 
@@ -52,7 +52,7 @@ func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api
 			return s.refuse(nil)
 		}
 		if !s.config.checks() {
-			s.strip(false)
+			s.strip()
 			return api.Continue
 		}
 		if s.program = s.host.Program(s.config.program); s.program == nil {
@@ -71,20 +71,16 @@ func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api
 	})
 }
 
-// DecodeData gets the whole body where the decision waits for it, and nothing that
-// concerns it elsewhere.
-func (s *stream) DecodeData(buffer api.BufferInstance, _ bool) api.StatusType {
+// DecodeData gets pieces of the body. They concern it where the decision waits for them.
+func (s *stream) DecodeData(piece api.BufferInstance, end bool) api.StatusType {
 	if !s.collecting {
 		return api.Continue
 	}
-	return s.guard("body", func() api.StatusType {
-		s.body = buffer
-		return s.decideWithBody(buffer)
-	})
+	return s.guard("body", func() api.StatusType { return s.more(piece, end) })
 }
 
-// DecodeTrailers removes what clients may not say. A body that is waited for is empty if
-// trailers come first.
+// DecodeTrailers removes what clients may not say. They end a body that is waited for. It is
+// decided later, because Envoy loses what it keeps of a body whose trailers go on at once.
 func (s *stream) DecodeTrailers(trailers api.RequestTrailerMap) api.StatusType {
 	return s.guard("trailers", func() api.StatusType {
 		var reserved []string
@@ -97,8 +93,11 @@ func (s *stream) DecodeTrailers(trailers api.RequestTrailerMap) api.StatusType {
 		for _, name := range reserved {
 			trailers.Del(name)
 		}
-		if s.collecting {
-			return s.decideWithBody(nil)
+		switch {
+		case s.collecting && s.body.kept == nil:
+			return s.decideWithBody()
+		case s.collecting:
+			return s.later("body", s.decideWithBody)
 		}
 		return api.Continue
 	})
@@ -110,6 +109,7 @@ func (s *stream) OnDestroy(api.DestroyReason) {
 		return
 	}
 	s.end()
+	s.body.held.Release()
 	if s.config != nil {
 		s.config.release()
 	}

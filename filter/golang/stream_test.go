@@ -55,6 +55,7 @@ func (e *envoy) called(name string) {
 func (e *envoy) StreamInfo() api.StreamInfo                         { e.called("StreamInfo"); return e }
 func (e *envoy) DecoderFilterCallbacks() api.DecoderFilterCallbacks { return e }
 func (e *envoy) Protocol() (string, bool)                           { return "HTTP/1.1", true }
+func (e *envoy) GetProperty(string) (string, error)                 { return "7", nil }
 func (e *envoy) DownstreamSslConnection() api.SslConnection         { return nil }
 func (e *envoy) DownstreamRemoteAddress() string                    { return "192.0.2.1:1" }
 func (e *envoy) GetAllHeaders() map[string][]string                 { e.called("GetAllHeaders"); return e.sent }
@@ -77,6 +78,14 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
+	return newFixtureOf(t, hosttest.Chain)
+}
+
+// inBody is a chain that looks for tokens in bodies, too.
+const inBody = `{"route":"r","service":"s","plugins":[{"id":"p","oauth2":{"header":"authorization","in_body":true}}]}`
+
+func newFixtureOf(t testing.TB, chain string) *fixture {
+	t.Helper()
 	f := &fixture{t: t, log: &hosttest.Log{}, tokens: hosttest.NewTokens("good")}
 	f.host = host.New(host.NewLogger(f.log), func(*host.Host, *contract.Settings, string) (host.Tokens, error) { return f.tokens, nil })
 	p := NewParser(f.host)
@@ -91,7 +100,7 @@ func newFixture(t testing.TB) *fixture {
 		}
 		return c
 	}
-	listener, route := parse("{}", noCallbacks{}), parse(`{"chain":`+hosttest.Chain+`}`, nil)
+	listener, route := parse("{}", noCallbacks{}), parse(`{"chain":`+chain+`}`, nil)
 	f.config = p.Merge(listener, route).(*config)
 	for _, c := range []any{listener, route} {
 		c.(*config).Destroy()

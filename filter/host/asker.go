@@ -10,12 +10,12 @@ import (
 // askerSeed prevents clients from choosing addresses whose hash collides with another one.
 var askerSeed = maphash.MakeSeed()
 
-// SourceOf says on whose behalf a look-up is made, so that clients take fair turns. text is
-// Envoy's source.address: an address with a port. Any other text is a source of its own. The
+// AskerOf says on whose behalf a look-up is made, so that clients take fair turns. text is
+// Envoy's source.address: an address with a port. Any other text is an asker of its own. The
 // last 64 bits of an IPv6 address are the client's own choice (RFC 4291 section 2.5.4) and
 // do not count.
-func SourceOf(text []byte) tokencache.Source {
-	s := tokencache.Source{Connection: maphash.Bytes(askerSeed, text)}
+func AskerOf(text []byte) tokencache.Asker {
+	s := tokencache.Asker{Connection: maphash.Bytes(askerSeed, text)}
 	at, err := netip.ParseAddrPort(string(text))
 	if err != nil {
 		s.Address = s.Connection

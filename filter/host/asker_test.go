@@ -2,8 +2,8 @@ package host
 
 import "testing"
 
-// TestSourceOf: connections of the same address share its turns.
-func TestSourceOf(t *testing.T) {
+// TestAskerOf: connections of the same address share its turns.
+func TestAskerOf(t *testing.T) {
 	for _, tc := range []struct {
 		a, b                string
 		address, connection bool
@@ -18,7 +18,7 @@ func TestSourceOf(t *testing.T) {
 		{"/run/socket", "/run/other", false, false},
 		{"192.0.2.1", "192.0.2.2", false, false},
 	} {
-		a, b := SourceOf([]byte(tc.a)), SourceOf([]byte(tc.b))
+		a, b := AskerOf([]byte(tc.a)), AskerOf([]byte(tc.b))
 		if (a.Address == b.Address) != tc.address || (a.Connection == b.Connection) != tc.connection {
 			t.Errorf("%q and %q: %+v, %+v", tc.a, tc.b, a, b)
 		}

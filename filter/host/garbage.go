@@ -29,11 +29,9 @@ type garbage struct {
 	ended   atomic.Bool
 }
 
-// BoundGarbage sets how often the heap of this process is collected, unless the environment
-// variable GOGC does. GOMEMLIMIT needs no handling, because the runtime obeys both bounds.
-func BoundGarbage(h *Host, getenv func(string) string) { boundGarbage(h, getenv) }
-
-// boundGarbage returns nil if the environment bounds the garbage.
+// boundGarbage sets how often the heap of this process is collected. It returns nil if the
+// environment variable GOGC does so already. GOMEMLIMIT needs no handling, because the runtime
+// obeys both bounds.
 func boundGarbage(h *Host, getenv func(string) string) *garbage {
 	if getenv("GOGC") != "" {
 		return nil

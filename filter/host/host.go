@@ -30,6 +30,7 @@ type Host struct {
 	programs table[engine.Ref]
 	pendings table[pending]
 	interner *engine.Interner
+	bodies   Budget
 
 	mu         sync.Mutex
 	sourceOf   map[string]uint32 // guarded by mu

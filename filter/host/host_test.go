@@ -118,7 +118,7 @@ func TestResolveEndsOnce(t *testing.T) {
 			if tt.name == "never answered" {
 				patience = 10 * time.Millisecond
 			}
-			f.Resolve(handle, tokencache.Source{}, contract.Hash{}, "p", patience, func(a contract.Answer, p []byte) { got <- end{a, string(p)} })
+			f.Resolve(handle, tokencache.Asker{}, contract.Hash{}, "p", patience, func(a contract.Answer, p []byte) { got <- end{a, string(p)} })
 			if diff := cmp.Diff(tt.want, <-got, cmp.AllowUnexported(end{})); diff != "" {
 				t.Error(diff)
 			}
@@ -168,7 +168,7 @@ func TestLateCache(t *testing.T) {
 	f.tokens.Resolve = func(done func(contract.Answer, []byte)) { done(contract.Unknown, nil) }
 	ask := func() contract.Answer {
 		got := make(chan contract.Answer, 1)
-		l.ResolveFor(tokencache.Source{}, contract.Hash{}, "p", func(a contract.Answer, _ []byte) { got <- a })
+		l.ResolveFor(tokencache.Asker{}, contract.Hash{}, "p", func(a contract.Answer, _ []byte) { got <- a })
 		return <-got
 	}
 	if a := ask(); a != contract.Unavailable || tries != 1 {

@@ -84,7 +84,7 @@ func (l *lateCache) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer
 }
 
 // ResolveFor asks the deeper levels.
-func (l *lateCache) ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
+func (l *lateCache) ResolveFor(from tokencache.Asker, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
 	if c := l.cache.Load(); c != nil {
 		return (*c).ResolveFor(from, hash, plugin, done)
 	}

@@ -103,9 +103,9 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{lines: h.lines, text: h.text.WithGroup(name)}
 }
 
-// CaptureStandardLog sends what libraries write with package log to logger. Otherwise it
+// captureStandardLog sends what libraries write with package log to logger. Otherwise it
 // would go to Envoy's standard error, past its log levels.
-func CaptureStandardLog(logger *slog.Logger) {
+func captureStandardLog(logger *slog.Logger) {
 	std := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	log.SetFlags(std.Flags())
 	log.SetOutput(std.Writer())

@@ -78,7 +78,7 @@ func (h *Host) GiveUp(handle uint32) {
 // Resolve starts a look-up in the deeper levels of a source, on behalf of a client, and
 // returns its handle. It does not block. finish is always called exactly once, possibly
 // before Resolve returns.
-func (h *Host) Resolve(source uint32, from tokencache.Source, hash contract.Hash, plugin string, deadline time.Duration, finish Finish) uint32 {
+func (h *Host) Resolve(source uint32, from tokencache.Asker, hash contract.Hash, plugin string, deadline time.Duration, finish Finish) uint32 {
 	p := h.await(deadline, finish)
 	ok := false
 	defer func() {
@@ -103,7 +103,7 @@ func (h *Host) Resolve(source uint32, from tokencache.Source, hash contract.Hash
 
 // Ask looks a token up in the deeper levels of a source, as [Host.Resolve] does, and waits
 // for the answer. It gives the look-up up when ctx ends.
-func (h *Host) Ask(ctx context.Context, source uint32, from tokencache.Source, hash contract.Hash, plugin string) engine.Found {
+func (h *Host) Ask(ctx context.Context, source uint32, from tokencache.Asker, hash contract.Hash, plugin string) engine.Found {
 	answered := make(chan engine.Found, 1)
 	handle := h.Resolve(source, from, hash, plugin, LookupDeadline, func(answer contract.Answer, packed []byte) {
 		answered <- engine.Found{Hash: hash, Answer: answer, Packed: bytes.Clone(packed)}

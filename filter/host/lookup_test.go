@@ -23,7 +23,7 @@ func TestLookupsAreGivenUp(t *testing.T) {
 	}
 	ended := make(chan end, 4)
 	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
-	h := f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	h := f.Resolve(f.source, tokencache.Asker{}, contract.Hash{}, "p", time.Hour, finish)
 	f.GiveUp(h)
 	f.GiveUp(h)
 	f.GiveUp(0)
@@ -32,7 +32,7 @@ func TestLookupsAreGivenUp(t *testing.T) {
 		t.Errorf("ended with %+v, the token cache heard %d times, %d more ends", got, left, len(ended))
 	}
 
-	h = f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	h = f.Resolve(f.source, tokencache.Asker{}, contract.Hash{}, "p", time.Hour, finish)
 	answer(contract.Found, []byte("y"))
 	f.GiveUp(h)
 	if got := <-ended; got != (end{contract.Found, "y"}) || left != 1 || len(ended) != 0 {
@@ -56,7 +56,7 @@ func TestLookupsOutliveTheirListener(t *testing.T) {
 	f.tokens.Resolve = func(done func(contract.Answer, []byte)) { answer = done }
 	ended := make(chan end, 3)
 	finish := func(a contract.Answer, p []byte) { ended <- end{a, string(p)} }
-	f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	f.Resolve(f.source, tokencache.Asker{}, contract.Hash{}, "p", time.Hour, finish)
 
 	f.ReleaseSource(f.source)
 	<-f.tokens.Closed
@@ -73,7 +73,7 @@ func TestLookupsOutliveTheirListener(t *testing.T) {
 	if got := <-ended; got != (end{contract.Found, "x"}) {
 		t.Errorf("the look-up ended with %+v", got)
 	}
-	f.Resolve(f.source, tokencache.Source{}, contract.Hash{}, "p", time.Hour, finish)
+	f.Resolve(f.source, tokencache.Asker{}, contract.Hash{}, "p", time.Hour, finish)
 	if got := <-ended; got.answer != contract.Unavailable {
 		t.Errorf("a handle of a listener that has gone: %+v", got)
 	}

@@ -17,7 +17,7 @@ type Tokens interface {
 	// ResolveFor asks the deeper levels on behalf of a client. It never blocks. It calls
 	// done exactly once, from a goroutine or while the look-up is given up. packed is
 	// valid during that call.
-	ResolveFor(from tokencache.Source, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte)) (giveUp func())
+	ResolveFor(from tokencache.Asker, hash contract.Hash, plugin string, done func(answer contract.Answer, packed []byte)) (giveUp func())
 	Close()
 }
 

@@ -24,7 +24,7 @@ func TestGivenUpLookUpsLeaveTheRow(t *testing.T) {
 		done := func(a contract.Answer, _ []byte) { answers <- a }
 		var leave []func()
 		for i := range maxLookups + 500 {
-			leave = append(leave, w.cache.ResolveFor(Source{stranger, uint64(i % 7)}, hashOf(i), testPlugin, done))
+			leave = append(leave, w.cache.ResolveFor(Asker{stranger, uint64(i % 7)}, hashOf(i), testPlugin, done))
 		}
 		synctest.Wait()
 		for _, giveUp := range leave {
@@ -59,21 +59,21 @@ func TestGivenUpWaiterLeavesTheOthers(t *testing.T) {
 		hold := make(chan struct{})
 		w.store.reading = func(string) { <-hold }
 		for i := range maxLookups {
-			w.cache.ResolveFor(Source{stranger, 1}, hashOf(i), testPlugin, func(contract.Answer, []byte) {})
+			w.cache.ResolveFor(Asker{stranger, 1}, hashOf(i), testPlugin, func(contract.Answer, []byte) {})
 		}
 		answers := make([]chan contract.Answer, 3)
-		ask := func(i int, from Source) func() {
+		ask := func(i int, from Asker) func() {
 			answers[i] = make(chan contract.Answer, 2)
 			return w.cache.ResolveFor(from, hashOf(token), testPlugin, func(a contract.Answer, _ []byte) { answers[i] <- a })
 		}
-		first, second := ask(0, Source{stranger, 1}), ask(1, Source{stranger, 2})
+		first, second := ask(0, Asker{stranger, 1}), ask(1, Asker{stranger, 2})
 		first()
 		w.want("who left", <-answers[0], contract.Unavailable)
 		second()
 		w.want("who left last", <-answers[1], contract.Unavailable)
-		ask(2, Source{friend, 1}) // the flight of the others may not have ended yet
+		ask(2, Asker{friend, 1}) // the flight of the others may not have ended yet
 		synctest.Wait()
-		if fl := w.cache.flights.byHash[hashOf(token)]; fl == nil || fl.from != (Source{friend, 1}) {
+		if fl := w.cache.flights.byHash[hashOf(token)]; fl == nil || fl.from != (Asker{friend, 1}) {
 			t.Error("whoever came last does not wait in a row of its own")
 		}
 		close(hold)

@@ -31,7 +31,7 @@ type Done func(answer contract.Answer, packed []byte)
 type waiter struct {
 	cache    *Cache
 	flight   *flight
-	from     Source
+	from     Asker
 	plugin   string
 	deadline time.Duration // monotonic
 	done     Done
@@ -41,7 +41,7 @@ type waiter struct {
 type flight struct {
 	// from is the first source that asked. turn is set while a round waits for its turn or
 	// has it.
-	from Source
+	from Asker
 	turn *turn
 	// waiting are the waiters that arrived after the current round began. Its reads may be
 	// older than they are, so it does not answer them. The next round does, usually from
@@ -70,7 +70,7 @@ type flights struct {
 // runs before Resolve returns if the request is refused at once (too many waiting, or the
 // cache is closed).
 func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.Answer, []byte)) {
-	c.ResolveFor(Source{}, hash, plugin, done)
+	c.ResolveFor(Asker{}, hash, plugin, done)
 }
 
 // ResolveFor is Resolve on behalf of a source. Look-ups of different sources take turns, so
@@ -79,7 +79,7 @@ func (c *Cache) Resolve(hash contract.Hash, plugin string, done func(contract.An
 // not block, and may be called at any time except from inside a Done. Before it returns, it
 // calls done with Unavailable, unless done has been called or is about to be called with
 // another answer.
-func (c *Cache) ResolveFor(from Source, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
+func (c *Cache) ResolveFor(from Asker, hash contract.Hash, plugin string, done func(contract.Answer, []byte)) (giveUp func()) {
 	w := &waiter{cache: c, from: from, plugin: plugin, deadline: c.clock.Now().Mono + waitTimeout, done: done}
 	f := &c.flights
 	f.mu.Lock()
@@ -143,7 +143,7 @@ func (w *waiter) giveUp() {
 
 // hasten moves a look-up that waits for its turn to the queue of another source that asks
 // for the same token, if that queue is shorter. The caller holds mu.
-func (f *flights) hasten(fl *flight, from Source) {
+func (f *flights) hasten(fl *flight, from Asker) {
 	if fl.turn == nil || !fl.turn.waits() || !f.turns.shorter(from, fl.from) {
 		return
 	}

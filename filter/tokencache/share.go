@@ -16,7 +16,7 @@ type held struct {
 }
 
 // take counts one more request, or refuses it.
-func (s *share) take(from Source) bool {
+func (s *share) take(from Asker) bool {
 	a := s.byAddress[from.Address]
 	ofAddress, ofConnection := 0, 0
 	if a != nil {
@@ -40,7 +40,7 @@ func (s *share) take(from Source) bool {
 }
 
 // give counts one request less.
-func (s *share) give(from Source) {
+func (s *share) give(from Asker) {
 	a := s.byAddress[from.Address]
 	s.total--
 	if a.total--; a.total == 0 {

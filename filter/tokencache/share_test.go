@@ -21,7 +21,7 @@ func TestNoSourceTakesTheRoomOfOthers(t *testing.T) {
 			return of(&w.cache.flights.waiters)
 		}
 		all := func(s *share) int { return s.total }
-		flood := func(from Source, n int) (took int) {
+		flood := func(from Asker, n int) (took int) {
 			before := held(all)
 			for range n {
 				w.cache.ResolveFor(from, hashOf(1), testPlugin, func(contract.Answer, []byte) {})
@@ -29,18 +29,18 @@ func TestNoSourceTakesTheRoomOfOthers(t *testing.T) {
 			return held(all) - before
 		}
 		for i := range 64 {
-			flood(Source{stranger, uint64(i)}, maxWaiters)
+			flood(Asker{stranger, uint64(i)}, maxWaiters)
 		}
 		if got := held(func(s *share) int { return s.byAddress[stranger].total }); got > maxWaiters/4 {
 			t.Errorf("one address has %d of %d", got, maxWaiters)
 		}
-		if got := flood(Source{friend, 1}, 100); got != 100 {
+		if got := flood(Asker{friend, 1}, 100); got != 100 {
 			t.Errorf("another address has %d of 100", got)
 		}
 		for i := range 10 { // and more strangers
-			flood(Source{uint64(i + 10), 1}, maxWaiters)
+			flood(Asker{uint64(i + 10), 1}, maxWaiters)
 		}
-		if got := flood(Source{1 << 40, 1}, 100); got != 100 {
+		if got := flood(Asker{1 << 40, 1}, 100); got != 100 {
 			t.Errorf("somebody new has %d of 100: %d wait", got, held(all))
 		}
 		w.advance(waitTimeout)
@@ -55,12 +55,12 @@ func TestNoSourceTakesTheRoomOfOthers(t *testing.T) {
 // address.
 func TestNoConnectionTakesTheRoomOfItsAddress(t *testing.T) {
 	var s share
-	for s.take(Source{stranger, 1}) {
+	for s.take(Asker{stranger, 1}) {
 	}
 	if got := s.total; got > maxWaiters/7+1 {
 		t.Errorf("one connection has %d", got)
 	}
-	if !s.take(Source{stranger, 2}) {
+	if !s.take(Asker{stranger, 2}) {
 		t.Error("another connection of the address finds no room")
 	}
 }
@@ -69,13 +69,13 @@ func TestNoConnectionTakesTheRoomOfItsAddress(t *testing.T) {
 func TestShareModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s share
-		var held []Source
+		var held []Asker
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			if len(held) > 0 && rapid.IntRange(0, 2).Draw(t, "give") == 0 {
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
 				s.give(held[i])
 				held = append(held[:i], held[i+1:]...)
-			} else if from := (Source{rapid.Uint64Range(0, 2).Draw(t, "address"), rapid.Uint64Range(0, 2).Draw(t, "connection")}); s.take(from) {
+			} else if from := (Asker{rapid.Uint64Range(0, 2).Draw(t, "address"), rapid.Uint64Range(0, 2).Draw(t, "connection")}); s.take(from) {
 				held = append(held, from)
 			}
 			addresses := map[uint64]int{}

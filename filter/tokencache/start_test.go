@@ -131,7 +131,7 @@ func TestWhoWaitsForTheWelcomeHoldsNobodyUp(t *testing.T) {
 		next := w.control.accept()
 		var refused atomic.Int64
 		for i := range 2 * (maxLookups + maxFlights) {
-			w.cache.ResolveFor(Source{Address: 1}, hashOf(100+i), testPlugin, func(a contract.Answer, _ []byte) {
+			w.cache.ResolveFor(Asker{Address: 1}, hashOf(100+i), testPlugin, func(a contract.Answer, _ []byte) {
 				if a == contract.Unavailable {
 					refused.Add(1)
 				}
@@ -142,7 +142,7 @@ func TestWhoWaitsForTheWelcomeHoldsNobodyUp(t *testing.T) {
 		}
 		answers := make(chan contract.Answer, 2)
 		ask := func(token int) {
-			w.cache.ResolveFor(Source{Address: 2}, hashOf(token), testPlugin, func(a contract.Answer, _ []byte) { answers <- a })
+			w.cache.ResolveFor(Asker{Address: 2}, hashOf(token), testPlugin, func(a contract.Answer, _ []byte) { answers <- a })
 			synctest.Wait()
 		}
 		ask(1)

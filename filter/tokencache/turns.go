@@ -8,9 +8,9 @@ import "slices"
 // never for other look-ups or for those that were given up.
 const maxLookups = 32
 
-// Source says who asks, first by address, then by connection, so that no asker starves the
+// Asker says who asks, first by address, then by connection, so that no asker starves the
 // others. Equal values are one asker. The zero value stands for all unknown askers.
-type Source struct{ Address, Connection uint64 }
+type Asker struct{ Address, Connection uint64 }
 
 // turns lets look-ups begin, at most maxLookups at the same time, in a fair order: addresses
 // take turns, and so do the connections of an address. A flood from one of them delays the
@@ -52,7 +52,7 @@ func (w *turn) waits() bool { return !w.granted && !w.refused && !w.abandoned }
 
 // ask queues a look-up. If more than maxFlights wait, one is refused: the newest of the
 // longest queue of a connection, at the address with the most waiting. It may be this one.
-func (t *turns) ask(from Source) *turn {
+func (t *turns) ask(from Asker) *turn {
 	w := &turn{begin: make(chan struct{})}
 	t.enqueue(from, w)
 	if t.queued > maxFlights {
@@ -63,7 +63,7 @@ func (t *turns) ask(from Source) *turn {
 }
 
 // enqueue adds a look-up to the queue of a source.
-func (t *turns) enqueue(from Source, w *turn) {
+func (t *turns) enqueue(from Asker, w *turn) {
 	a := t.byAddress[from.Address]
 	if a == nil {
 		if t.byAddress == nil {
@@ -85,7 +85,7 @@ func (t *turns) enqueue(from Source, w *turn) {
 }
 
 // shorter reports whether a has fewer waiting than b.
-func (t *turns) shorter(a, b Source) bool {
+func (t *turns) shorter(a, b Asker) bool {
 	aa, ab := t.byAddress[a.Address], t.byAddress[b.Address]
 	switch {
 	case ab == nil:
@@ -148,7 +148,7 @@ func (t *turns) grant() {
 }
 
 // end gives a turn back, or leaves the queue.
-func (t *turns) end(from Source, w *turn) {
+func (t *turns) end(from Asker, w *turn) {
 	if w.granted {
 		t.active--
 		t.grant()
@@ -161,7 +161,7 @@ func (t *turns) end(from Source, w *turn) {
 
 // abandon removes a waiting look-up from its queue for good, because nobody wants it any
 // more.
-func (t *turns) abandon(from Source, w *turn) {
+func (t *turns) abandon(from Asker, w *turn) {
 	if w.waits() {
 		t.leave(from, w)
 		w.abandoned = true
@@ -170,7 +170,7 @@ func (t *turns) abandon(from Source, w *turn) {
 }
 
 // leave removes a waiting look-up from the queue of its source.
-func (t *turns) leave(from Source, w *turn) {
+func (t *turns) leave(from Asker, w *turn) {
 	a := t.byAddress[from.Address]
 	if a == nil || a.byConnection[from.Connection] == nil {
 		return

@@ -18,11 +18,11 @@ const stranger, friend = 1, 2
 // address on a connection of its own are answered in time as well.
 func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		friend Source
+		friend Asker
 		within time.Duration
 	}{
-		"of another address":               {Source{friend, 1}, time.Second},
-		"of one that keeps its connection": {Source{stranger, 1 << 20}, waitTimeout},
+		"of another address":               {Asker{friend, 1}, time.Second},
+		"of one that keeps its connection": {Asker{stranger, 1 << 20}, waitTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, worldConfig{noRedis: true}, func(w *world) {
@@ -65,7 +65,7 @@ func TestRandomTokensDoNotStarveGoodOnes(t *testing.T) {
 						for range 10 {
 							n++
 							asked.Add(1)
-							w.cache.ResolveFor(Source{stranger, uint64(n % 500)}, hashOf(n), testPlugin, func(contract.Answer, []byte) { answered.Add(1) })
+							w.cache.ResolveFor(Asker{stranger, uint64(n % 500)}, hashOf(n), testPlugin, func(contract.Answer, []byte) { answered.Add(1) })
 						}
 					}
 				}()
@@ -97,19 +97,19 @@ func TestTurnsGoRound(t *testing.T) {
 	var ts turns
 	var busy []*turn
 	for range maxLookups {
-		busy = append(busy, ts.ask(Source{}))
+		busy = append(busy, ts.ask(Asker{}))
 	}
 	var order []string
 	waiting := map[string]*turn{}
-	ask := func(name string, from Source) { waiting[name] = ts.ask(from) }
+	ask := func(name string, from Asker) { waiting[name] = ts.ask(from) }
 	for _, n := range []string{"a1", "a2", "a3"} {
-		ask(n, Source{1, 1})
+		ask(n, Asker{1, 1})
 	}
-	ask("b1", Source{1, 2})
-	ask("c1", Source{2, 1})
-	ask("c2", Source{2, 1})
+	ask("b1", Asker{1, 2})
+	ask("c1", Asker{2, 1})
+	ask("c2", Asker{2, 1})
 	for _, w := range busy {
-		ts.end(Source{}, w)
+		ts.end(Asker{}, w)
 		for name, w := range waiting {
 			if w.granted {
 				order = append(order, name)
@@ -133,15 +133,15 @@ func TestTurnsGoRound(t *testing.T) {
 func TestFullRowRefusesWhoWaitsMost(t *testing.T) {
 	var ts turns
 	for range maxLookups + maxFlights {
-		ts.ask(Source{stranger, 1})
+		ts.ask(Asker{stranger, 1})
 	}
-	if w := ts.ask(Source{stranger, 1}); !w.refused {
+	if w := ts.ask(Asker{stranger, 1}); !w.refused {
 		t.Error("the one who waits most is not refused")
 	}
-	if w := ts.ask(Source{stranger, 2}); w.refused {
+	if w := ts.ask(Asker{stranger, 2}); w.refused {
 		t.Error("another connection is refused")
 	}
-	if w := ts.ask(Source{friend, 1}); w.refused {
+	if w := ts.ask(Asker{friend, 1}); w.refused {
 		t.Error("another address is refused")
 	}
 	if ts.queued != maxFlights || ts.active != maxLookups {
@@ -157,13 +157,13 @@ func TestLookUpMovesToTheShorterRow(t *testing.T) {
 		hold := make(chan struct{})
 		w.store.reading = func(string) { <-hold }
 		for i := range maxLookups + 100 {
-			w.cache.ResolveFor(Source{stranger, 1}, hashOf(i), testPlugin, func(contract.Answer, []byte) {})
+			w.cache.ResolveFor(Asker{stranger, 1}, hashOf(i), testPlugin, func(contract.Answer, []byte) {})
 		}
 		both := make(chan contract.Answer, 2)
-		for _, from := range []Source{{stranger, 1}, {friend, 1}} {
+		for _, from := range []Asker{{stranger, 1}, {friend, 1}} {
 			w.cache.ResolveFor(from, hashOf(1<<20), testPlugin, func(a contract.Answer, _ []byte) { both <- a })
 		}
-		if fl := w.cache.flights.byHash[hashOf(1<<20)]; fl.from != (Source{friend, 1}) {
+		if fl := w.cache.flights.byHash[hashOf(1<<20)]; fl.from != (Asker{friend, 1}) {
 			t.Errorf("waits in the row of %+v", fl.from)
 		}
 		synctest.Wait()

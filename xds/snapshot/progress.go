@@ -102,15 +102,15 @@ func (s *Store) Rejections(id string) []Rejection {
 // revision. It is the account of one moment: a node whose stream ends before it is in no
 // later one.
 func (s *Store) Settled(revision uint64, scope string, blocks func(Rejection) bool) []string {
-	in := interest{revision: revision, scopes: []string{scope}, blocks: blocks, answers: true}
+	w := &waiter{interest: interest{revision: revision, scopes: []string{scope}, blocks: blocks, answers: true}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.shows(in.scopes, revision) {
+	if !s.shows(w.scopes, revision) {
 		return nil
 	}
 	var out []string
 	for id, n := range s.nodes {
-		if in.concerns(n) && !in.lacks(n) {
+		if w.concerns(n) && !w.waitsFor(s, id) {
 			out = append(out, id)
 		}
 	}

@@ -38,6 +38,8 @@ type Store struct {
 	moves uint64 // how often moved was closed
 	// waiters are the calls of Wait and WaitNodes in progress.
 	waiters map[*waiter]struct{}
+	// refusers are the nodes that refuse something, by id, those that are away included.
+	refusers map[string]*refuser
 }
 
 // scope describes how far the nodes of one scope are planned. Guarded by Store.mu.
@@ -94,6 +96,7 @@ type change struct {
 func New() *Store {
 	return &Store{
 		nodes: map[string]*node{}, scopes: map[string]*scope{}, moved: make(chan struct{}), waiters: map[*waiter]struct{}{},
+		refusers: map[string]*refuser{},
 	}
 }
 

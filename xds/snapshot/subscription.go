@@ -40,6 +40,7 @@ func (s *Store) Subscribe(id string) *Subscription {
 	s.opened++
 	sub := &Subscription{store: s, id: id, node: n, number: s.opened, wake: make(chan struct{}, 1), fresh: true}
 	n.subs[sub] = struct{}{}
+	s.came(id)
 	sub.signal()
 	s.move(id)
 	return sub
@@ -73,6 +74,7 @@ func (s *Subscription) Confirm(st State) (moved bool) {
 		return false
 	}
 	s.acked, s.fresh = max(s.acked, st.Version), false
+	s.store.told(s)
 	s.store.move(s.id)
 	return true
 }
@@ -88,6 +90,7 @@ func (s *Subscription) Reject(rs []Rejection) {
 		rs[i].Name = s.id
 	}
 	s.rejected = rs
+	s.store.told(s)
 	s.store.move(s.id)
 }
 
@@ -100,8 +103,11 @@ func (s *Subscription) Close() {
 	}
 	s.closed = true
 	delete(s.node.subs, s)
-	if len(s.node.subs) == 0 && !s.node.held {
-		delete(s.store.nodes, s.id)
+	if len(s.node.subs) == 0 {
+		s.store.leaves(s.id)
+		if !s.node.held {
+			delete(s.store.nodes, s.id)
+		}
 	}
 	s.store.move(s.id)
 }

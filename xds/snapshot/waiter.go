@@ -29,7 +29,8 @@ type waiter struct {
 // those that have a set and an open stream, has answered all of it, with the
 // refusals of the revision or an older one that still stand among these nodes,
 // ordered by node. Refusals that blocks picks are waited for: the node counts as
-// waiting until they are corrected; nil picks none. If the context ends first, its
+// waiting until they are corrected; nil picks none. A stream that is new corrects none before
+// it has answered. If the context ends first, its
 // error is returned with the refusals of that moment.
 //
 // An event costs one node, whatever their number. The function is called under the
@@ -66,12 +67,11 @@ func (s *Store) account(w *waiter) (rejected []Rejection, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiters, w)
-	done = s.shows(w.scopes, w.revision)
+	done = s.shows(w.scopes, w.revision) && !s.lacking(w)
 	for _, n := range s.nodes {
 		if !w.concerns(n) {
 			continue
 		}
-		done = done && !w.lacks(n)
 		for _, r := range n.newest().rejected {
 			if r.Revision <= w.revision {
 				rejected = append(rejected, r)
@@ -86,8 +86,8 @@ func (s *Store) await(in interest) *waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &waiter{interest: in, nodes: map[string]struct{}{}, over: make(chan struct{})}
-	for id, n := range s.nodes {
-		if w.concerns(n) && w.lacks(n) {
+	for id := range s.nodes {
+		if w.waitsFor(s, id) {
 			w.nodes[id] = struct{}{}
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Store) forget(w *waiter) {
 // judge looks at nodes again and ends the wait when none is left.
 func (w *waiter) judge(s *Store, ids ...string) {
 	for _, id := range ids {
-		if n := s.nodes[id]; n != nil && w.concerns(n) && w.lacks(n) {
+		if w.waitsFor(s, id) {
 			w.nodes[id] = struct{}{}
 		} else {
 			delete(w.nodes, id)
@@ -123,11 +123,20 @@ func (in *interest) concerns(n *node) bool {
 	return n.held && len(n.subs) > 0 && (in.scopes == nil || slices.Contains(in.scopes, n.scope))
 }
 
-// lacks reports whether a node that counts is waited for.
-func (in *interest) lacks(n *node) bool {
-	return in.answers && n.waiting(in.revision) || in.blocks != nil && slices.ContainsFunc(n.newest().rejected, func(r Rejection) bool {
-		return r.Revision <= in.revision && in.blocks(r)
-	})
+// waitsFor reports whether a node is waited for.
+func (w *waiter) waitsFor(s *Store, id string) bool {
+	n := s.nodes[id]
+	return n != nil && (w.concerns(n) && w.answers && n.waiting(w.revision) || w.blocked(s, id))
+}
+
+// lacking reports whether any node is waited for.
+func (s *Store) lacking(w *waiter) bool {
+	for id := range s.nodes {
+		if w.waitsFor(s, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // waiting reports whether a node with an open stream lacks a revision.

@@ -60,7 +60,7 @@ func (g Resolver) ReadOnly(r store.Reader, key model.Key) (bool, error) {
 		return false, nil
 	}
 	src, err := g.Resolve(r, key.Scope)
-	return err == nil && src.Union(), err
+	return err == nil && src.IsUnion(), err
 }
 
 // Set makes a scope a group of members. Without members, the scope consists of itself again.

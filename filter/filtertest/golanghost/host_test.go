@@ -27,6 +27,7 @@ type envoy struct {
 	in  io.Writer
 	out *bufio.Reader
 	log string // the file of what it says beside its answers
+	pid int
 	// trailers are those of the last request that was passed on.
 	trailers http.Header
 }
@@ -106,7 +107,7 @@ func startEnvoy(t *testing.T, from string) *envoy {
 		}
 		_ = log.Close()
 	})
-	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log.Name()}
+	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log.Name(), pid: cmd.Process.Pid}
 }
 
 func build(t *testing.T, name string, args ...string) {
@@ -146,6 +147,11 @@ func (e *envoy) config(route bool, text string) int {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	return e.message(route, message)
+}
+
+func (e *envoy) message(route bool, message *anypb.Any) int {
+	e.t.Helper()
 	data, err := proto.Marshal(message)
 	if err != nil {
 		e.t.Fatal(err)
@@ -208,6 +214,8 @@ type asked struct {
 	http2, tls, noOAuth bool
 	body                string
 	hasBody             bool
+	open                bool // more of the body is to come, and does not
+	connection          int
 	headers, trailers   [][2]string
 }
 
@@ -218,7 +226,7 @@ func (e *envoy) begin(n int, a *asked) (waits bool) {
 	if a.hasBody {
 		body = dashed(a.body)
 	}
-	answer := e.say("begin %d %d %d %d %d %s%s%s", n, a.config, digit(a.http2), digit(a.tls), digit(!a.noOAuth), body, list(a.headers), list(a.trailers))
+	answer := e.say("begin %d %d %d %d %d %d %d %s%s%s", n, a.config, digit(a.http2), digit(a.tls), digit(!a.noOAuth), a.connection, digit(a.open), body, list(a.headers), list(a.trailers))
 	return answer[0] == "waits"
 }
 

@@ -1,14 +1,16 @@
 package golanghost
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/filtertest"
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
@@ -113,7 +115,11 @@ func TestTokensAreIssuedByTheOAuthServerAlone(t *testing.T) {
 		a := post(at, "grant_type=client_credentials")
 		a.tls, a.noOAuth, a.http2 = c.tls, c.noOAuth, true
 		a.headers[0][1], a.headers[2][1] = "/oauth2/token", c.scheme
+		a.headers = append(a.headers, [2]string{contract.HeaderOAuthProto, "https"})
 		o := f.run(a)
+		if said := o.Upstream.Get(contract.HeaderOAuthProto); said != "" {
+			t.Errorf("the client says %q of a proxy before it", said)
+		}
 		if c.noOAuth {
 			f.refused(o, http.StatusServiceUnavailable)
 		} else if got := o.Upstream.Get(contract.HeaderOAuthScheme); o.Outcome != filtertest.Issued || got != c.want {
@@ -122,16 +128,19 @@ func TestTokensAreIssuedByTheOAuthServerAlone(t *testing.T) {
 	}
 }
 
-// A configuration that cannot be read is refused, and Envoy's log says why.
+// unreadable are configurations with what Envoy's log says about each.
+var unreadable = map[string]string{
+	`{"chian":{}}`: "chian",
+	`{"chain":`:    "unexpected EOF",
+	`{} {}`:        "more behind the JSON object",
+}
+
+// A configuration of a listener that cannot be read is refused, and Envoy's log says why.
 func TestConfigurationsAreRefused(t *testing.T) {
 	e := startEnvoy(t, plugin)
-	for text, want := range map[string]string{
-		`{"chian":{}}`:                           `unknown field "chian"`,
-		`{"chain":`:                              "unexpected EOF",
-		`{} {}`:                                  "more behind the JSON object",
-		`{"listener":7}`:                         "json:",
-		`{"listener":{"settings":{"redsi":{}}}}`: "redsi",
-	} {
+	refused := maps.Clone(unreadable)
+	refused[`{"listener":7}`], refused[`{"listener":{"settings":{"redsi":{}}}}`] = "json:", "redsi"
+	for text, want := range refused {
 		if id := e.config(false, text); id != 0 {
 			t.Errorf("%s is accepted", text)
 		}
@@ -139,9 +148,38 @@ func TestConfigurationsAreRefused(t *testing.T) {
 			t.Errorf("%s: nothing about %q in the log", text, want)
 		}
 	}
-	if id := e.config(true, listener("redis://127.0.0.1:1")); id != 0 || !strings.Contains(e.said(), "not for routes") {
-		t.Errorf("a route is given the settings of a listener: %d", id)
+}
+
+// A configuration of a route that cannot be read refuses its requests, on a host and on a
+// route, and Envoy's log says why, once. Envoy would end with the first request if it were
+// refused itself.
+func TestUnreadableRoutesRefuse(t *testing.T) {
+	f := newFixture(t)
+	texts := maps.Clone(unreadable)
+	texts[listener("redis://127.0.0.1:1")] = "not for routes"
+	for text, want := range texts {
+		said := len(f.said())
+		route := f.config(true, text)
+		onHost, onRoute := f.merge(f.merge(f.listener, route), f.config(true, `{"chain":`+chain+`}`)), f.merge(f.listener, route)
+		for _, at := range []int{onHost, onRoute, onRoute} {
+			f.refused(f.run(get(at, "good")), http.StatusServiceUnavailable)
+		}
+		if n := strings.Count(f.said()[said:], want); n != 1 {
+			t.Errorf("%s: %q is in the log %d times: %s", text, want, n, f.said()[said:])
+		}
 	}
+	f.refused(f.run(get(f.merge(f.listener, f.odd()), "good")), http.StatusServiceUnavailable)
+	f.passes(f.run(get(f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`)), "good")))
+}
+
+// odd is the configuration of a route that is a message of another type.
+func (f *fixture) odd() int {
+	f.t.Helper()
+	message, err := anypb.New(durationpb.New(0))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.message(true, message)
 }
 
 // A chain that cannot be used refuses its route, and the others stay.
@@ -167,16 +205,6 @@ func TestTrailers(t *testing.T) {
 		}
 	}
 	f.refused(f.run(post(at, "", said)), http.StatusUnauthorized) // trailers come where a body was waited for
-}
-
-// There is no credential in a body that is longer than a decision reads.
-func TestLongBodies(t *testing.T) {
-	f := newFixture(t)
-	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
-	fits := "access_token=good&x="
-	fits += strings.Repeat("a", engine.MaxBody-len(fits))
-	f.passes(f.run(post(at, fits)))
-	f.refused(f.run(post(at, fits+"a")), http.StatusUnauthorized)
 }
 
 // A request that its client has given up is not touched any more, and the same token is

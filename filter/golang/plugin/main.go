@@ -14,9 +14,6 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// minProcs keeps an entry from a worker from waiting for a P behind busy goroutines.
-const minProcs = 4
-
 // library is the state behind the filter, which Envoy never unloads.
 var library = host.New(host.NewLogger(envoyLog{}), (*host.Host).OpenCache)
 
@@ -33,9 +30,8 @@ func (envoyLog) Write(level int, line []byte) {
 }
 
 func init() {
-	runtime.GOMAXPROCS(max(minProcs, runtime.GOMAXPROCS(0)))
-	host.BoundGarbage(library, os.Getenv)
-	host.CaptureStandardLog(library.Log())
+	// This interface does not say how many workers Envoy has, so Go's own choice stays.
+	host.Prepare(library, runtime.GOMAXPROCS(0), os.Getenv)
 	http.RegisterHttpFilterFactoryAndConfigParser(contract.FilterName, golang.NewFactory(library), golang.NewParser(library))
 }
 

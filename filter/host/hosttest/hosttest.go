@@ -69,7 +69,7 @@ func (k *Tokens) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
 }
 
 // ResolveFor asks Resolve.
-func (k *Tokens) ResolveFor(_ tokencache.Source, _ contract.Hash, _ string, done func(contract.Answer, []byte)) (giveUp func()) {
+func (k *Tokens) ResolveFor(_ tokencache.Asker, _ contract.Hash, _ string, done func(contract.Answer, []byte)) (giveUp func()) {
 	k.Resolve(done)
 	return func() {
 		if k.GivenUp != nil {

@@ -53,7 +53,7 @@ func (p *Planner) contributed(chosen picks, into *part) {
 		if pol.Contribute == nil || chosen[i] == nil {
 			continue
 		}
-		c, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, chosen[i], false}, contribute)
+		c, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, chosen[i], false}, callForContribution)
 		switch {
 		case into == nil:
 		case err != nil:
@@ -64,8 +64,8 @@ func (p *Planner) contributed(chosen picks, into *part) {
 	}
 }
 
-// contribute calls a policy for its contribution.
-func contribute(k contributionKey) (*contribution, error) {
+// callForContribution calls a policy for its contribution.
+func callForContribution(k contributionKey) (*contribution, error) {
 	d := &draft.Contribution{Mesh: k.mesh}
 	edit := k.policy.Contribute
 	if k.raw {
@@ -111,8 +111,8 @@ func listensOn(a *corev3.Address) (netip.AddrPort, error) {
 	return addressOf(s.GetAddress(), s.GetPortValue())
 }
 
-// contribute collects the contributions of the outbounds of a reach, each once.
-func (r *reach) contribute() {
+// collectContributions collects the contributions of the outbounds of a reach, each once.
+func (r *reach) collectContributions() {
 	r.contributions = nil
 	for _, o := range r.outbounds {
 		r.contributions = distinctly(r.contributions, o.part.contributions)

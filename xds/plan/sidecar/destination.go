@@ -132,8 +132,8 @@ func (p *Planner) destination(service string) (kind int, d view.Destination) {
 	return 0, nil
 }
 
-// located takes a changed resource of what makes destinations: whoever reaches what it
-// located, or does now, and whoever reaches all there is.
+// located takes a changed resource of what makes destinations. It marks those that reach what
+// the resource located before or locates now, and those that reach everything.
 func (p *Planner) located(before *view.Mesh, key model.Key) {
 	for _, k := range p.kinds {
 		if k.Kind().Name != key.Kind {

@@ -43,7 +43,7 @@ type frontRoutesKey struct {
 }
 
 // frontName is the name of the listener of a front, and of its route table.
-func frontName(address string, port uint32) string { return "gateway:" + hostPort(address, port) }
+func frontName(address string, port uint32) string { return gatewayPrefix + hostPort(address, port) }
 
 // behind makes the routes of an outbound that is behind a front, which knows HTTP alone.
 // Those that cannot be made stay as they last were, if what they lead to is still there.

@@ -4,9 +4,9 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// memo holds the cells of one kind. Sweeps forget cells that nothing has asked for since the
-// sweep before the last one. They are spaced so that they cost no more than building the
-// cells.
+// memo holds the cells of one kind. A sweep forgets those that nothing uses any more. It comes
+// when a memory has more than twice as many cells as the last one left there. So sweeps are
+// rare beside the building of cells.
 type memo[K comparable, V any] struct {
 	cells map[K]*cell[V]
 	// kept is how many cells the last sweep left.
@@ -17,7 +17,7 @@ type memo[K comparable, V any] struct {
 type cell[V any] struct {
 	value V
 	err   error
-	// asked is the last plan that asked for the cell.
+	// asked is the last round that asked for the cell: a plan or a sweep.
 	asked uint64
 }
 

@@ -41,17 +41,27 @@ func SNI(meshName string, tags mesh.Tags) string {
 	return "a" + hex.EncodeToString(sum[:8]) + "." + tags.Service() + "." + meshName
 }
 
+// These begin the names of listeners and route tables, and say what each is for.
+const (
+	inboundPrefix  = "inbound:"
+	outboundPrefix = "outbound:"
+	gatewayPrefix  = "gateway:"
+)
+
+// localPrefix begins the names of the clusters of workloads.
+const localPrefix = apart + "localhost:"
+
 func inboundName(address string, port uint32) string {
-	return "inbound:" + hostPort(address, port)
+	return inboundPrefix + hostPort(address, port)
 }
 
 func outboundName(address string, port uint32) string {
-	return "outbound:" + hostPort(address, port)
+	return outboundPrefix + hostPort(address, port)
 }
 
 // localCluster returns the name of the cluster of the workload.
 func localCluster(port uint32) string {
-	return apart + "localhost:" + strconv.FormatUint(uint64(port), 10)
+	return localPrefix + strconv.FormatUint(uint64(port), 10)
 }
 
 func hostPort(address string, port uint32) string {

@@ -45,7 +45,7 @@ func (o *outbound) id() string {
 }
 
 func (o *outbound) routeTable() string {
-	name := "outbound:" + o.shape.Tags.Service()
+	name := outboundPrefix + o.shape.Tags.Service()
 	if o.shared {
 		name += ":" + hostPort(o.shape.Address, o.shape.Port)
 	}

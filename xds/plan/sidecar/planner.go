@@ -6,7 +6,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/accesslog"
-	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -58,25 +57,6 @@ type Planner struct {
 	compare resource.Comparer
 }
 
-// cells are the memories of all builders.
-type cells struct {
-	splits         *memo[splitKey, *draft.Split]
-	clusters       *memo[clusterKey, *resource.Resource]
-	locals         *memo[localKey, *resource.Resource]
-	assignments    *memo[assignmentKey, *resource.Resource]
-	outbounds      *memo[outboundKey, *resource.Resource]
-	outboundRoutes *memo[outboundRoutesKey, *resource.Resource]
-	ways           *memo[outboundRoutesKey, *draft.Routes]
-	fronts         *memo[frontRoutesKey, *resource.Resource]
-	chains         *memo[inboundKey, *chains]
-	inboundRoutes  *memo[inboundRoutesKey, *resource.Resource]
-	listeners      *memo[listenerKey, *resource.Resource]
-	redirects      *memo[redirectKey, *resource.Resource]
-	originals      *memo[redirectKey, *resource.Resource]
-	contributions  *memo[contributionKey, *contribution]
-	patches        *memo[patchKey, *resource.Resource]
-}
-
 // splitKey is everything that a split is made of.
 type splitKey struct {
 	selection *policy.Selection
@@ -114,14 +94,7 @@ func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settin
 		policies: slices.Clone(policies), kinds: append(DestinationKinds(), more...), outside: outside, log: log, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
 		proxies: map[string]*proxy{}, classes: map[string]*class{}, reaches: map[reachKey]*reach{}, byService: map[string]map[*outbound]struct{}{},
 		bare: map[string]bool{}, secured: map[string]bool{}, moved: map[*reach]struct{}{}, dirty: map[*class]struct{}{}, loose: map[*proxy]struct{}{},
-		cells: cells{
-			newMemo[splitKey, *draft.Split](), newMemo[clusterKey, *resource.Resource](), newMemo[localKey, *resource.Resource](),
-			newMemo[assignmentKey, *resource.Resource](), newMemo[outboundKey, *resource.Resource](),
-			newMemo[outboundRoutesKey, *resource.Resource](), newMemo[outboundRoutesKey, *draft.Routes](), newMemo[frontRoutesKey, *resource.Resource](), newMemo[inboundKey, *chains](),
-			newMemo[inboundRoutesKey, *resource.Resource](), newMemo[listenerKey, *resource.Resource](),
-			newMemo[redirectKey, *resource.Resource](), newMemo[redirectKey, *resource.Resource](),
-			newMemo[contributionKey, *contribution](), newMemo[patchKey, *resource.Resource](),
-		},
+		cells: newCells(),
 	}
 	for i := range p.picked {
 		p.picked[i] = make(picks, len(policies))
@@ -244,47 +217,4 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 		}
 	}
 	return out
-}
-
-// sweep forgets cells that nobody uses. Classes ask for their cells only when
-// they are built, so everything is asked for once before.
-func (p *Planner) sweep() {
-	c := &p.cells
-	if !c.clusters.crowded() && !c.assignments.crowded() && !c.outbounds.crowded() && !c.outboundRoutes.crowded() && !c.ways.crowded() && !c.fronts.crowded() &&
-		!c.chains.crowded() && !c.inboundRoutes.crowded() && !c.listeners.crowded() && !c.splits.crowded() && !c.locals.crowded() && !c.redirects.crowded() && !c.contributions.crowded() && !c.patches.crowded() {
-		return
-	}
-	p.round++
-	for _, r := range p.reaches {
-		for _, o := range r.outbounds {
-			p.buildOutbound(o)
-		}
-		p.stand(r)
-	}
-	for _, class := range p.classes {
-		p.redirected(class)
-		p.contributed(class.picks(p), nil)
-		for _, in := range class.inbounds {
-			p.buildInbound(class, in)
-		}
-	}
-	for _, x := range p.proxies {
-		p.buildOwn(x)
-		p.repatch(x)
-	}
-	c.splits.sweep(p.round)
-	c.clusters.sweep(p.round)
-	c.locals.sweep(p.round)
-	c.assignments.sweep(p.round)
-	c.outbounds.sweep(p.round)
-	c.outboundRoutes.sweep(p.round)
-	c.ways.sweep(p.round)
-	c.fronts.sweep(p.round)
-	c.chains.sweep(p.round)
-	c.inboundRoutes.sweep(p.round)
-	c.listeners.sweep(p.round)
-	c.redirects.sweep(p.round)
-	c.originals.sweep(p.round)
-	c.contributions.sweep(p.round)
-	c.patches.sweep(p.round)
 }

@@ -90,7 +90,7 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 			*failures = append(*failures, plan.Failure{Cell: cell, Err: fmt.Errorf("%s %s: %w", pol.Kind.Document.Type, s.Policies[0].Name, err)})
 		}
 		if pol.Add != nil {
-			added, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, contribute)
+			added, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, callForContribution)
 			if err != nil {
 				fail("additions", err)
 			} else {
@@ -205,17 +205,18 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 	})
 }
 
-// originOf tells from the name of a resource what it is for.
+// originOf tells from the name of a resource what it is for. No service can have a name that
+// misleads it: every cluster that does not simply stand for a service has a mark.
 func originOf(r *resource.Resource) string {
-	name := strings.TrimPrefix(r.Name, apart)
+	name, marked := strings.CutPrefix(r.Name, apart)
 	switch {
-	case name == outboundPassthrough || name == inboundPassthrough:
+	case marked == (r.Type == resource.Cluster) && (name == outboundPassthrough || name == inboundPassthrough):
 		return draft.OriginTransparent
-	case r.Type == resource.Cluster && strings.HasPrefix(r.Name, localCluster(0)[:len(localCluster(0))-1]):
+	case r.Type == resource.Cluster && strings.HasPrefix(r.Name, localPrefix):
 		return draft.OriginInbound
 	case draft.IsMarked(r.Name):
 		return draft.OriginContributed
-	case r.Type != resource.Cluster && strings.HasPrefix(r.Name, "inbound:"):
+	case r.Type != resource.Cluster && strings.HasPrefix(r.Name, inboundPrefix):
 		return draft.OriginInbound
 	}
 	return draft.OriginOutbound

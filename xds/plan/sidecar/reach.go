@@ -221,7 +221,7 @@ func (p *Planner) follow(r *reach) {
 	clear(r.stale)
 	r.relist = false
 	if p.has.contribute {
-		r.contribute()
+		r.collectContributions()
 	}
 	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !slices.Equal(r.contributions, was.contributions) {
 		for c := range r.classes {

@@ -89,7 +89,7 @@ func (s *shape) name() {
 			}
 			clusters[workload], taken[in.Cluster] = in.Cluster, true
 		}
-		in.Table = "inbound:" + in.Tags.Service()
+		in.Table = inboundPrefix + in.Tags.Service()
 		if served[in.Tags.Service()] > 1 {
 			in.Table += ":" + strconv.FormatUint(uint64(in.Port), 10)
 		}

@@ -14,6 +14,12 @@ import (
 // claimed lists prefixes of headers that no caller may send to a workload: what gateways tell
 // the OAuth server, and the client address, which only an Envoy at the edge may set. Some
 // servers read "_" as "-".
+//
+// It is shorter than [contract.ReservedHeaders], which is what clients of gateways may not
+// send. A gateway may be before an inbound, so what gateways write goes through: whose request
+// it is (X-Consumer-*, X-Credential-*, X-Authenticated-*) and where it came from
+// (X-Forwarded-*, X-Real-IP). A MeshTokenAuth switches the filter on, which removes the
+// whole list there. The other headers of Envoy only tune the call of whoever sends them.
 var claimed = []string{
 	"x-meshgate-", "x_meshgate_", "x-meshgate_", "x_meshgate-",
 	"x-envoy-external", "x_envoy_external", "x-envoy_external", "x_envoy-external",

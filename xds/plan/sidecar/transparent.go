@@ -15,8 +15,8 @@ import (
 // These are the names of the listeners that take redirected connections. Their clusters have
 // the same names with a mark.
 const (
-	outboundPassthrough = "outbound:passthrough:ipv4"
-	inboundPassthrough  = "inbound:passthrough:ipv4" //nolint:gosec // no credential
+	outboundPassthrough = outboundPrefix + "passthrough:ipv4"
+	inboundPassthrough  = inboundPrefix + "passthrough:ipv4"
 )
 
 // redirectKey is everything that one side of a redirection is made from.

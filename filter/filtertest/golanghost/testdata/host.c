@@ -133,62 +133,15 @@ static CAPIStatus refused(stream *s) {
   return in_go(s) ? CAPIOK : CAPINotInGo;
 }
 
-static void process_trailers(stream *s);
-
-// Sends the whole body that there is to the library. last says that no trailers follow.
-static void process_data(stream *s, int last) {
-  s->state.state = PROCESSING_DATA;
-  s->showing = 1;
-  handle(s, on_data(&s->state, (uint64_t)last, (uint64_t)(uintptr_t)&s->body, s->body.n));
-}
-
-static void process_trailers(stream *s) {
-  s->state.state = PROCESSING_TRAILER;
-  size_t bytes = 0;
-  for (size_t i = 0; i < s->trailers.n; i++) bytes += s->trailers.of[i].name.n + s->trailers.of[i].value.n;
-  handle(s, on_header(&s->state, 1, s->trailers.n, bytes));
-}
-
-// What a status of the library means in the phase in which it comes.
-void handle(stream *s, uint64_t status) {
-  int phase = s->state.state;
-  if (status == STATUS_LOCAL_REPLY || status == STATUS_RUNNING) return;
-  if (status == STATUS_STOP_AND_BUFFER && phase == PROCESSING_HEADER && s->has_body) {
-    s->state.state = WAITING_ALL_DATA;
-    if (s->body.n > 0 || s->trailers.n == 0)
-      process_data(s, s->trailers.n == 0);
-    else
-      process_trailers(s);
-    return;
-  }
-  if (status != STATUS_CONTINUE) {
-    printf("error unexpected status %d in phase %d\n", (int)status, phase);
-    s->over = 1;
-    return;
-  }
-  if (phase == PROCESSING_HEADER && s->has_body) {
-    s->state.state = WAITING_DATA;
-    if (s->body.n > 0 || s->trailers.n == 0) {
-      process_data(s, s->trailers.n == 0);
-      return;
-    }
-    process_trailers(s);
-    return;
-  }
-  if (phase == PROCESSING_DATA && s->trailers_shown == 0 && s->has_trailers) {
-    s->trailers_shown = 1;
-    process_trailers(s);
-    return;
-  }
-  s->state.state = DONE;
-  s->over = s->passed = 1;
-}
+#include "stream.h"
 
 // Carries out what the library has asked of the worker.
 static void carry_out(event *e) {
   stream *s = e->s;
   if (!s->destroyed) switch (e->kind) {
-      case EVENT_CONTINUE: handle(s, e->status); break;
+      case EVENT_CONTINUE:
+        if (!s->over) go_on(s, e->status);
+        break;
       case EVENT_REPLY: s->over = s->replied = 1; s->reply = *e; break;
       case EVENT_SET:
         if (!e->add) headers_remove(&s->headers, e->name.p, e->name.n);
@@ -197,16 +150,19 @@ static void carry_out(event *e) {
       case EVENT_REMOVE: headers_remove(&s->headers, e->name.p, e->name.n); break;
       case EVENT_REMOVE_TRAILER: headers_remove(&s->trailers, e->name.p, e->name.n); break;
       case EVENT_REFRESH: s->refreshed = headers_find(&s->headers, "x-meshgate-oauth", 16) != NULL; break;
-      case EVENT_PROPERTY: *e->rc = property(s, e->value_data, e->value_len); sema_dec(&s->request); break;
+      case EVENT_PROPERTY: *e->rc = property(s, e->name.p, e->value_data, e->value_len); sema_dec(&s->request); break;
     }
   free(e);
 }
 
-CAPIStatus property(stream *s, uint64_t *data, int *len) {
-  static char oauth[] = "oauth2", upstream[] = "upstream";
-  char *name = s->refreshed && s->oauth_route ? oauth : upstream;
-  *data = (uint64_t)(uintptr_t)name;
-  *len = (int)strlen(name);
+CAPIStatus property(stream *s, const char *name, uint64_t *data, int *len) {
+  static char value[32];
+  if (strcmp(name, "connection.id") == 0)
+    snprintf(value, sizeof(value), "%ld", s->connection);
+  else
+    strcpy(value, s->refreshed && s->oauth_route ? "oauth2" : "upstream");
+  *data = (uint64_t)(uintptr_t)value;
+  *len = (int)strlen(value);
   return CAPIOK;
 }
 
@@ -304,8 +260,9 @@ CAPIStatus envoyGoFilterHttpGetBuffer(void *p, uint64_t buffer, void *value) {
   stream *s = stream_of(p);
   CAPIStatus r = refused(s);
   if (r != CAPIOK) return r;
-  if (buffer != (uint64_t)(uintptr_t)&s->body || !s->showing) return CAPIInvalidPhase;
-  memcpy(value, s->body.p, s->body.n);
+  text *t = shown(s, buffer);
+  if (t == NULL) return CAPIInvalidPhase;
+  memcpy(value, t->p, t->n);
   return CAPIOK;
 }
 
@@ -313,9 +270,10 @@ CAPIStatus envoyGoFilterHttpSetBufferHelper(void *p, uint64_t buffer, void *data
   stream *s = stream_of(p);
   CAPIStatus r = refused(s);
   if (r != CAPIOK) return r;
-  if (buffer != (uint64_t)(uintptr_t)&s->body || !s->showing || act != Set) return CAPIInvalidPhase;
-  free(s->body.p);
-  s->body = copy(data, (size_t)len);
+  text *t = shown(s, buffer);
+  if (t == NULL || act == Prepend) return CAPIInvalidPhase;
+  if (act == Set) t->n = 0;
+  append(t, data, (size_t)len);
   return CAPIOK;
 }
 
@@ -354,9 +312,11 @@ CAPIStatus envoyGoFilterHttpGetStringProperty(void *r, void *key, int key_len, u
   stream *s = r;
   CAPIStatus status = refused(s);
   if (status != CAPIOK) return status;
-  if (key_len != 16 || memcmp(key, "xds.cluster_name", 16) != 0) abort();
-  if (on_worker()) return property(s, data, len);
+  text name = copy(key, (size_t)key_len);
+  if (strcmp(name.p, "xds.cluster_name") != 0 && strcmp(name.p, "connection.id") != 0) abort();
+  if (on_worker()) return property(s, name.p, data, len);
   event *e = event_of(s, EVENT_PROPERTY);
+  e->name = name;
   e->value_data = data;
   e->value_len = len;
   e->rc = rc;
@@ -402,6 +362,8 @@ UNUSED(envoyGoFilterHttpRecordMetric)
 
 // ---- the script ----
 
+#define STREAMS 128
+
 static char plugin[] = "meshgate";
 
 static void show(const headers *h) {
@@ -418,7 +380,8 @@ static char *word(void) { return strtok(NULL, " \n"); }
 
 static long number(void) { return atol(word()); }
 
-// config ROUTE CONCURRENCY BYTES: tells the id, 0 for one that is refused.
+// config ROUTE BYTES: tells the id, 0 for one of a listener that is refused. Envoy ends where
+// one of a route is refused, RELEASE_ASSERT in RoutePluginConfig::getMergedConfigId.
 static void config(void) {
   httpConfig *c = calloc(1, sizeof(*c)); // Go may keep it
   c->plugin_name_ptr = (uint64_t)(uintptr_t)plugin;
@@ -428,7 +391,12 @@ static void config(void) {
   text bytes = unhex(word());
   c->config_ptr = (uint64_t)(uintptr_t)bytes.p;
   c->config_len = bytes.n;
-  printf("config %lu\n", (unsigned long)new_config(c));
+  unsigned long id = (unsigned long)new_config(c);
+  if (id == 0 && c->is_route_config) {
+    fprintf(stderr, "the configuration of a route is refused\n");
+    abort();
+  }
+  printf("config %lu\n", id);
 }
 
 // merge PARENT CHILD: tells the id.
@@ -453,7 +421,7 @@ static void tell(stream *s) {
     show(s->reply.headers);
   } else if (s->passed) {
     printf("pass %d ", s->refreshed);
-    hex(s->body);
+    hex(s->out);
     show(&s->headers);
     show(&s->trailers);
   } else {
@@ -462,29 +430,30 @@ static void tell(stream *s) {
   putchar('\n');
 }
 
-static stream *streams[16]; // those that were begun, by the number that the test gives them
+static stream *streams[STREAMS]; // those that were begun, by the number that the test gives them
 
-// begin N CONFIG HTTP2 TLS OAUTH_ROUTE BODY N HEADERS.. N TRAILERS..: shows a request to the
-// library, and tells whether it waits or is over. BODY is "none" for none.
+// begin N CONFIG HTTP2 TLS OAUTH_ROUTE CONNECTION OPEN BODY N HEADERS.. N TRAILERS..: shows a
+// request to the library, and tells whether it waits or is over. BODY is "none" for none, and
+// more is to come after it, but does not, if OPEN.
 static void begin(void) {
   stream *s = calloc(1, sizeof(*s));
-  streams[number() % 16] = s;
+  streams[number() % STREAMS] = s;
   s->request.plugin_name = (Cstring){plugin, strlen(plugin)};
   s->request.configId = (uint64_t)number();
   s->state.req = &s->request;
   s->http2 = (int)number();
   s->tls = (int)number();
   s->oauth_route = (int)number();
+  s->connection = number();
+  s->open = (int)number();
   char *body = word();
   s->has_body = strcmp(body, "none") != 0;
   s->body = s->has_body ? unhex(body) : copy("", 0);
   read_headers(&s->headers);
   read_headers(&s->trailers);
   s->has_trailers = s->trailers.n > 0;
-  size_t bytes = 0;
-  for (size_t i = 0; i < s->headers.n; i++) bytes += s->headers.of[i].name.n + s->headers.of[i].value.n;
-  s->state.state = PROCESSING_HEADER;
-  handle(s, on_header(&s->state, !s->has_body, s->headers.n, bytes));
+  decode_headers(s);
+  arrive(s);
   puts(s->over ? "over" : "waits");
 }
 
@@ -498,11 +467,13 @@ static void end(stream *s, uint64_t reason) {
 
 // finish N: lets a request go on until it is over, tells what came of it, and destroys it.
 static void finish(void) {
-  stream *s = streams[number() % 16];
+  stream *s = streams[number() % STREAMS];
   while (!s->over) {
     event *e = take(20);
     if (e == NULL) break;
+    stream *of = e->s;
     carry_out(e);
+    arrive(of);
   }
   tell(s);
   end(s, 0);
@@ -510,7 +481,7 @@ static void finish(void) {
 
 // cancel N: destroys a request that waits.
 static void cancel(void) {
-  end(streams[number() % 16], 1);
+  end(streams[number() % STREAMS], 1);
   puts("done");
 }
 

@@ -42,10 +42,13 @@ typedef enum { HeaderSet, HeaderAdd } headerAction;
 
 typedef enum { CAPIOK = 0, CAPIFilterIsDestroy = -2, CAPINotInGo = -3, CAPIInvalidPhase = -4, CAPIYield = -6 } CAPIStatus;
 
-enum { PROCESSING_HEADER = 1, WAITING_DATA = 2, WAITING_ALL_DATA = 3, PROCESSING_DATA = 4, PROCESSING_TRAILER = 6, DONE = 7 };
-enum { STATUS_RUNNING = 0, STATUS_LOCAL_REPLY = 1, STATUS_CONTINUE = 2, STATUS_STOP_AND_BUFFER = 3 };
+enum { WAITING_HEADER = 0, PROCESSING_HEADER = 1, WAITING_DATA = 2, WAITING_ALL_DATA = 3, PROCESSING_DATA = 4, WAITING_TRAILER = 5, PROCESSING_TRAILER = 6, DONE = 7 };
+enum { STATUS_RUNNING = 0, STATUS_LOCAL_REPLY = 1, STATUS_CONTINUE = 2, STATUS_STOP_AND_BUFFER = 3, STATUS_WATERMARK = 4, STATUS_NO_BUFFER = 5 };
 enum { VALUE_PROTOCOL = 3, VALUE_REMOTE_ADDRESS = 8, VALUE_TLS = 100 };
 #define MAX_HEADERS 128
+#define MAX_SHOWN 256      // pieces of a body that the library keeps
+#define PIECE 16384        // bytes that Envoy reads at once
+#define BUFFER_LIMIT 32768 // of Envoy's buffers
 
 typedef struct {
   char *p;
@@ -82,12 +85,19 @@ typedef struct stream {
   httpRequest request;  // first: the library knows the stream by it
   processState state;
   headers headers, trailers;
-  text body;
+  text body;                // what the client sends
+  size_t arrived;           // as much of it has
+  text buffered;            // Envoy's buffer, which the library does not see
+  int has_buffer;           // and whether Envoy has made it
+  text *shown[MAX_SHOWN];   // what the library was shown, and keeps
+  size_t shown_n;
+  text out;                 // the body that went on
   event reply;
-  int http2, tls, oauth_route, has_body, has_trailers, trailers_shown, showing, refreshed, destroyed, over, passed, replied;
+  int http2, tls, oauth_route, has_body, has_trailers, open;
+  long connection;
+  int end_stream, do_end_stream, trailers_arrived, stopped, refreshed, destroyed, over, passed, replied;
 } stream;
 
-void handle(stream *s, uint64_t status);
-CAPIStatus property(stream *s, uint64_t *data, int *len);
+CAPIStatus property(stream *s, const char *name, uint64_t *data, int *len);
 
 #endif

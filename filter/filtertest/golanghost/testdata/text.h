@@ -18,6 +18,14 @@ static text copy(const void *p, size_t n) {
   return t;
 }
 
+static void append(text *t, const void *p, size_t n) {
+  if (n == 0) return;
+  t->p = realloc(t->p, t->n + n + 1);
+  memcpy(t->p + t->n, p, n);
+  t->n += n;
+  t->p[t->n] = 0;
+}
+
 static int same(text a, const char *p, size_t n) { return a.n == n && memcmp(a.p, p, n) == 0; }
 
 static int digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }

@@ -21,7 +21,7 @@ func (tokens) Lookup(hash contract.Hash, _ []byte) (int, contract.Answer) {
 	return 0, contract.Miss
 }
 
-func (tokens) ResolveFor(tokencache.Source, contract.Hash, string, func(contract.Answer, []byte)) (giveUp func()) {
+func (tokens) ResolveFor(tokencache.Asker, contract.Hash, string, func(contract.Answer, []byte)) (giveUp func()) {
 	panic("injected in a goroutine")
 }
 
