@@ -61,7 +61,7 @@ func Lookup(r store.Reader, a Address) (*model.Resource, error) {
 	if err != nil || owner == nil {
 		return res, err
 	}
-	if id, _ := refOf(res, a.Under.Ref); id != owner.Name {
+	if id, ok := refOf(res, a.Under.Ref); !ok || id != owner.Name {
 		return nil, missing(a.Kind, model.FieldID, a.Key)
 	}
 	return res, nil
@@ -108,11 +108,13 @@ func find(r store.Reader, a Address, within string) (*model.Resource, error) {
 	return res, err
 }
 
-// refOf returns the id that a resource refers to by the named reference.
+// refOf returns the id that a resource refers to by the named reference. What is of
+// another scope is nothing that an API of this one has, even if it has one of that id.
 func refOf(r *model.Resource, name string) (string, bool) {
 	for i := range r.Kind.Refs {
-		if r.Kind.Refs[i].Name == name {
-			return r.Kind.Refs[i].Target(r.Spec)
+		if ref := &r.Kind.Refs[i]; ref.Name == name {
+			to, ok := ref.Key(r)
+			return to.Name, ok && to.Scope == r.Scope
 		}
 	}
 	return "", false

@@ -157,6 +157,9 @@ func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Co
 		if err := g.writable(tx); err != nil {
 			return err
 		}
+		if err := g.vacant(tx); err != nil {
+			return err
+		}
 		if class != model.Config && revokes(tx.Changes()) {
 			return errStricter
 		}

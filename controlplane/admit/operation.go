@@ -163,7 +163,7 @@ func occupantOf(r store.Reader, a Address) (*model.Resource, error) {
 		return nil, err
 	}
 	if a.Under != nil {
-		if id, _ := refOf(res, a.Under.Ref); id != owner {
+		if id, ok := refOf(res, a.Under.Ref); !ok || id != owner {
 			return nil, missing(a.Kind, model.FieldID, a.Key)
 		}
 	}

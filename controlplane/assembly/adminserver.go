@@ -39,7 +39,7 @@ func (cp *ControlPlane) openAdminToken(context.Context) (err error) {
 func (cp *ControlPlane) adminAPI() *gatewayapi.API {
 	o := gatewayapi.Options{
 		Store: cp.store, Gate: cp.gate, Collections: gatewayapi.Collections(), Progress: progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}, Log: cp.Log,
-		Now: time.Now, Version: version.Program, Token: cp.AdminToken, Revocations: &oauth.Revocations{Store: cp.store, Writer: cp.gate},
+		Now: time.Now, Version: version.Program, Token: cp.AdminToken, Revocations: &oauth.Revocations{Store: cp.store, Resolver: cp.resolver, Writer: cp.gate},
 		Proxies: gatewayProxies{cp}, Nodes: cp.nodes, Dumps: cp.dumps, Conditions: cp.conditions,
 		Guard: &httpkit.BrowserGuard{AnyHost: cp.AdminToken != "", Proxied: cp.AdminToken != ""},
 	}

@@ -121,7 +121,7 @@ func (i identities) Certificate(ctx context.Context, controlPlane, id string, al
 		if err != nil {
 			return err
 		}
-		res, err := src.Get(gateway.Certificates, id)
+		res, err := src.First(gateway.Certificates, id) // the one that gateways hold
 		if err != nil {
 			return err
 		}

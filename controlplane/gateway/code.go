@@ -11,10 +11,13 @@ type Code struct {
 	// Credential is the id of the application, Plugin of the instance that
 	// issued the code, Service of the current service or empty.
 	Credential string `json:"credential" jsonschema_extras:"x-refers-to=oauth2_credential,x-on-delete=cascade"`
-	Plugin     string `json:"plugin" jsonschema_extras:"x-refers-to=plugin,x-on-delete=cascade"`
-	Service    string `json:"service,omitempty" jsonschema_extras:"x-refers-to=service,x-on-delete=cascade"`
-	Code       string `json:"code" jsonschema_extras:"x-unique=secret"`
-	Scope      string `json:"scope,omitempty"`
+	Plugin     string `json:"plugin" jsonschema_extras:"x-refers-to=plugin,x-on-delete=cascade,x-in=plugin_plane"`
+	Service    string `json:"service,omitempty" jsonschema_extras:"x-refers-to=service,x-on-delete=cascade,x-in=service_plane"`
+	// PluginPlane and ServicePlane are their control planes, if these are not the code's own.
+	PluginPlane  string `json:"plugin_plane,omitempty"`
+	ServicePlane string `json:"service_plane,omitempty"`
+	Code         string `json:"code" jsonschema_extras:"x-unique=secret"`
+	Scope        string `json:"scope,omitempty"`
 	// AuthenticatedUserID is the end user.
 	AuthenticatedUserID string `json:"authenticated_userid,omitempty" jsonschema_extras:"x-listed=true"`
 	// Challenge is the code_challenge of RFC 7636, unpadded base64url; Method

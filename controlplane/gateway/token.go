@@ -14,10 +14,12 @@ import (
 type Token struct {
 	// Credential is the id of the application.
 	Credential string `json:"credential" jsonschema_extras:"x-on-delete=cascade,x-refers-to=oauth2_credential,x-by=client_id,x-flat=credential_id"`
-	// Service is the id of the service the token is bound to, or empty.
-	Service   string `json:"service,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=service,x-flat=service_id"`
-	TokenType string `json:"token_type" jsonschema:"default=bearer,enum=bearer"`
-	ExpiresIn int64  `json:"expires_in" jsonschema:"minimum=0,maximum=2147483647"`
+	// Service is the id of the service the token is bound to, or empty. ServicePlane is the
+	// control plane of the service, if that is not the token's own: both are of one group.
+	Service      string `json:"service,omitempty" jsonschema_extras:"x-on-delete=cascade,x-refers-to=service,x-flat=service_id,x-in=service_plane"`
+	ServicePlane string `json:"service_plane,omitempty" jsonschema_extras:"x-hidden=true,x-keep=true"`
+	TokenType    string `json:"token_type" jsonschema:"default=bearer,enum=bearer"`
+	ExpiresIn    int64  `json:"expires_in" jsonschema:"minimum=0,maximum=2147483647"`
 	// AccessToken that the caller chose may have been presented before and be
 	// remembered as unknown.
 	AccessToken         string `json:"access_token" jsonschema:"maxLength=4096" jsonschema_extras:"x-unique=secret,x-generated=secret,x-check=header,x-announce=true"`
@@ -57,10 +59,21 @@ const TokenBearer = "bearer"
 // dropped, and separates scopes by single blanks.
 func settleToken(w *model.Write, now time.Time) error {
 	settleTTL(w, now)
+	// What an API names is of its own control plane, but for what the token has already.
+	if w.Old == nil || !sameReference(w.New["service"], w.Old["service"]) {
+		w.New["service_plane"] = nil
+	}
 	if words := Words(given(w.New, "scope")); len(words) > 0 {
 		w.New["scope"] = strings.Join(words, " ")
 	}
 	return nil
+}
+
+// sameReference reports whether two references name one id.
+func sameReference(a, b any) bool {
+	x, isX := a.(map[string]any)
+	y, isY := b.(map[string]any)
+	return isX && isY && x[model.FieldID] == y[model.FieldID]
 }
 
 // settleTTL turns a ttl in seconds into drop_at; a null one means never.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -14,6 +15,7 @@ const (
 	extListed   = "x-listed"    // true: see [ListIndex]
 	extHolds    = "x-holds"     // see [Hold]
 	extOnDelete = "x-on-delete" // cascade: see [Ref]; references refuse without it
+	extIn       = "x-in"        // the member that holds Ref.In
 )
 
 // Describe returns a kind whose resources have specs of the type of spec. What the tags
@@ -37,7 +39,7 @@ func (r *Rules) Describe(spec any, k Kind) *Kind {
 	var own Kind
 	for p := reflected.Properties.Oldest(); p != nil; p = p.Next() {
 		spelled(p.Key, p.Value)
-		own.find(p.Key, p.Value, read{indexOf(t, p.Key)}, k.Schema)
+		own.find(t, p.Key, p.Value, k.Schema)
 	}
 	k.Unique = append(own.Unique, k.Unique...)
 	k.Refs = append(own.Refs, k.Refs...)
@@ -47,7 +49,8 @@ func (r *Rules) Describe(spec any, k Kind) *Kind {
 }
 
 // find adds what a field says of how its resources are found.
-func (k *Kind) find(name string, s *jsonschema.Schema, field read, schema *Schema) {
+func (k *Kind) find(t reflect.Type, name string, s *jsonschema.Schema, schema *Schema) {
+	field := read{indexOf(t, name)}
 	if how := s.Extras[extUnique]; how != nil {
 		spelled := field.text
 		if schema != nil && schema.Key == name && schema.KeyIndex != nil {
@@ -60,6 +63,7 @@ func (k *Kind) find(name string, s *jsonschema.Schema, field read, schema *Schem
 		if s.Extras[extOnDelete] == "cascade" {
 			ref.OnDelete = Cascade
 		}
+		ref.In = scopeOf(t, name, s)
 		k.Refs = append(k.Refs, ref)
 	}
 	if to, ok := s.Extras[extHolds].(string); ok {
@@ -67,6 +71,22 @@ func (k *Kind) find(name string, s *jsonschema.Schema, field read, schema *Schem
 	}
 	if s.Extras[extListed] != nil {
 		k.Lists = append(k.Lists, ListIndex{Name: name, Values: field.texts})
+	}
+}
+
+// scopeOf is [Ref.In] of a field; nil if what it refers to is always of its own scope.
+func scopeOf(t reflect.Type, name string, s *jsonschema.Schema) func(any) string {
+	in, ok := s.Extras[extIn].(string)
+	switch {
+	case !ok:
+		return nil
+	case s.Extras[extOnDelete] != "cascade":
+		panic(fmt.Sprintf("the field %s has %s and does not cascade: another scope could keep its target from being deleted", name, extIn))
+	}
+	field := read{indexOf(t, in)}
+	return func(spec any) string {
+		scope, _ := field.text(spec)
+		return scope
 	}
 }
 

@@ -76,7 +76,7 @@ type Kind struct {
 	New func() any
 	// Unique lists values that no two resources of a scope may share.
 	Unique []Index
-	// Refs lists references to other resources of the same scope.
+	// Refs lists references to other resources.
 	Refs []Ref
 	// Holds lists references to several resources each.
 	Holds []Hold
@@ -123,8 +123,8 @@ const (
 	Cascade
 )
 
-// Ref is a reference by name to a resource of another kind in the same scope.
-// Resources can be listed by each of their references.
+// Ref is a reference by name to a resource of another kind, in the same scope unless it
+// says otherwise. Resources can be listed by each of their references.
 type Ref struct {
 	// Name is the field, such as "service".
 	Name string
@@ -134,6 +134,25 @@ type Ref struct {
 	OnDelete OnDelete
 	// Target returns the name of the target and whether the spec has one.
 	Target func(spec any) (string, bool)
+	// In, if set, returns the scope of the target where that is another one than the
+	// referrer's, else nothing. Such a reference cascades: nobody in another scope may
+	// keep a resource from being deleted.
+	In func(spec any) string
+}
+
+// Key returns the key of what a resource refers to, and whether it refers to anything.
+func (r *Ref) Key(from *Resource) (Key, bool) {
+	name, ok := r.Target(from.Spec)
+	if !ok {
+		return Key{}, false
+	}
+	to := Key{Kind: r.To, Scope: from.Scope, Name: name}
+	if r.In != nil {
+		if scope := r.In(from.Spec); scope != "" {
+			to.Scope = scope
+		}
+	}
+	return to, true
 }
 
 // Hold is a reference by name to any number of resources of another kind in the
@@ -175,10 +194,29 @@ type Resource struct {
 	// Revision is the store revision of the commit that wrote it; for a commit
 	// that announced nothing, the newest revision at that moment.
 	Revision uint64
+	// Created is when it was made, as its writer may say; a store that is told nothing
+	// takes the time. Nothing may be decided by it between writers who distrust each
+	// other; see CreatedRevision.
 	Created  time.Time
 	Modified time.Time
+	// CreatedRevision is the store revision of the commit that made the row; for a commit
+	// that announced nothing, the next one. The store alone gives it, and keeps it for as
+	// long as there is the row. APIs neither take nor show it.
+	CreatedRevision uint64
+	// Taken has, by index, the revision in which the row took the unique value that it
+	// has, where it had another one or none before. It is given as CreatedRevision is.
+	Taken map[string]uint64
 	// Spec is what Kind.New returns, filled.
 	Spec any
+}
+
+// Since is the store revision from which on the resource has its value of a unique index,
+// or its name if index is empty. It is meaningless where it has no value.
+func (r *Resource) Since(index string) uint64 {
+	if taken, ok := r.Taken[index]; ok {
+		return taken
+	}
+	return r.CreatedRevision
 }
 
 // Key returns the resource's key.

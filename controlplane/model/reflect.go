@@ -68,7 +68,7 @@ func (r *Rules) Fields(spec any) []Field {
 // extensions are our words, each with the values that it may have; none means any.
 var extensions = map[string][]any{
 	extCheck: nil, extEachCheck: nil, extGenerated: nil, extVariant: nil,
-	extRefersTo: nil, extBy: nil, extFlat: nil, extInline: nil, extInlineRef: nil, extHolds: nil,
+	extRefersTo: nil, extBy: nil, extFlat: nil, extInline: nil, extInlineRef: nil, extHolds: nil, extIn: nil,
 	extMeta: {true}, extHidden: {true}, extKeep: {true}, extNull: {true}, extAnnounce: {true}, extListed: {true},
 	extUnique: {true, "secret"}, extOnDelete: {"cascade"},
 }

@@ -119,6 +119,29 @@ func TestKindFollowsFromTags(t *testing.T) {
 	}
 }
 
+// TestReferenceToAnotherScope: a member says where the target is, if that is elsewhere.
+func TestReferenceToAnotherScope(t *testing.T) {
+	type guest struct {
+		Host string `json:"host,omitempty" jsonschema_extras:"x-refers-to=person,x-on-delete=cascade,x-in=town"`
+		Town string `json:"town,omitempty"`
+		Pet  string `json:"pet,omitempty" jsonschema_extras:"x-refers-to=pet"`
+	}
+	k := Describe(guest{}, Kind{Name: "guest"})
+	for spec, want := range map[guest]Key{
+		{Host: "h"}:            {Kind: "person", Scope: "here", Name: "h"},
+		{Host: "h", Town: "x"}: {Kind: "person", Scope: "x", Name: "h"},
+		{Town: "x"}:            {},
+	} {
+		if key, ok := k.Refs[0].Key(&Resource{Kind: k, Scope: "here", Spec: &spec}); key != want || ok != (want != Key{}) {
+			t.Errorf("%+v refers to %v, %v", spec, key, ok)
+		}
+	}
+	spec := guest{Pet: "p", Town: "x"}
+	if key, _ := k.Refs[1].Key(&Resource{Kind: k, Scope: "here", Spec: &spec}); key != (Key{Kind: "pet", Scope: "here", Name: "p"}) {
+		t.Errorf("another reference is elsewhere, too: %v", key)
+	}
+}
+
 // TestWrongTagsPanic: a tag that means nothing is found when the program starts.
 func TestWrongTagsPanic(t *testing.T) {
 	for name, spec := range map[string]any{
@@ -140,6 +163,13 @@ func TestWrongTagsPanic(t *testing.T) {
 		"a reference of no sort": struct {
 			A string `json:"a" jsonschema_extras:"x-refers-to=b,x-on-delete=casade"`
 		}{},
+		"a reference to another scope that refuses": struct {
+			A string `json:"a" jsonschema_extras:"x-refers-to=b,x-in=c"`
+			C string `json:"c"`
+		}{},
+		"a scope that no member holds": struct {
+			A string `json:"a" jsonschema_extras:"x-refers-to=b,x-in=c,x-on-delete=cascade"`
+		}{},
 		"no type": struct {
 			A any `json:"a"`
 		}{},
@@ -150,7 +180,7 @@ func TestWrongTagsPanic(t *testing.T) {
 					t.Errorf("%s: nobody complains", name)
 				}
 			}()
-			testRules.Fields(spec)
+			testRules.Describe(spec, Kind{Name: name, Schema: &Schema{}})
 		}()
 	}
 }

@@ -1,6 +1,8 @@
 package oauth
 
 import (
+	"cmp"
+
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -48,13 +50,13 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 	if t.over(code.DropAt) {
 		return t.unknownCode(tx, value)
 	}
-	if e := t.checkCode(code); e != nil {
+	if e := t.checkCode(res, code); e != nil {
 		return e
 	}
 	if e := t.permitted(code.Scope); e != nil {
 		return e
 	}
-	if err := t.laxer(tx, code); err != nil {
+	if err := t.laxer(tx, res, code); err != nil {
 		return err
 	}
 	issue.Scope, issue.UserID, issue.Family = code.Scope, code.AuthenticatedUserID, uuid.NewString()
@@ -65,8 +67,8 @@ func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
 }
 
 // checkCode decides whether the client may use a code here and now.
-func (t *Request) checkCode(code *gateway.Code) *Error {
-	if !t.bound(code.Service) || code.Credential != t.Application.Name {
+func (t *Request) checkCode(res *model.Resource, code *gateway.Code) *Error {
+	if !t.bound(res, code.Service, code.ServicePlane) || !t.owns(res, code.Credential) {
 		return t.spoiled(errCode)
 	}
 	if e := t.verify(code); e != nil {
@@ -75,7 +77,7 @@ func (t *Request) checkCode(code *gateway.Code) *Error {
 	// Plugins of one service may share its codes, as gRPC needs: there tokens
 	// are used on one route and issued on another. Where no service binds the
 	// code, and in the strict profile, its plugin does.
-	if (t.Config.GlobalCredentials || t.Config.Strict()) && code.Plugin != t.Plugin {
+	if (t.Config.GlobalCredentials || t.Config.Strict()) && !t.issued(res, code) {
 		return t.spoiled(errCode)
 	}
 	if uri, ok := t.params.text("redirect_uri"); t.Config.Strict() && code.RedirectURI != "" && (!ok || uri != code.RedirectURI) {
@@ -84,14 +86,19 @@ func (t *Request) checkCode(code *gateway.Code) *Error {
 	return nil
 }
 
+// issued reports whether the plugin has issued a code.
+func (t *Request) issued(res *model.Resource, code *gateway.Code) bool {
+	return code.Plugin == t.Plugin && cmp.Or(code.PluginPlane, res.Scope) == t.plugin.Scope
+}
+
 // laxer refuses a code of another plugin that is strict where this one is not: it
 // would be exchanged without what the strict profile demands, and not remembered.
-func (t *Request) laxer(tx store.Reader, code *gateway.Code) error {
-	if code.Plugin == t.Plugin || t.Config.Strict() {
+func (t *Request) laxer(tx store.Reader, res *model.Resource, code *gateway.Code) error {
+	if t.issued(res, code) || t.Config.Strict() {
 		return nil
 	}
-	_, issuer, err := t.pluginConfig(tx, code.Plugin)
-	if fault.Is(err, fault.NotFound) || (err == nil && issuer.Strict()) {
+	plugin, issuer, err := t.pluginConfig(tx, code.Plugin)
+	if fault.Is(err, fault.NotFound) || (err == nil && (issuer.Strict() || plugin.Scope != cmp.Or(code.PluginPlane, res.Scope))) {
 		return t.spoiled(errCode)
 	}
 	return err

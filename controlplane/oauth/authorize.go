@@ -108,7 +108,7 @@ func (t *Request) offers(kind responseType) bool {
 func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a authorization) error {
 	uri, _ := t.params.text("redirect_uri")
 	spec := &gateway.Code{
-		Credential: t.Application.Name, Plugin: t.Plugin, Service: t.service(), Code: gateway.RandomString(),
+		Credential: t.Application.Name, Plugin: t.Plugin, PluginPlane: t.elsewhere(t.plugin.Scope), Service: t.service(), ServicePlane: t.servicePlane(), Code: gateway.RandomString(),
 		Scope: a.scope, AuthenticatedUserID: a.user, Challenge: a.challenge, Method: a.method,
 		RedirectURI: uri,
 	}

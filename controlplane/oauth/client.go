@@ -75,11 +75,17 @@ func basic(v string, encoded bool) (id string, secret any, hasID, hasSecret bool
 // findClient looks the application up; an unknown one leaves t.Application nil.
 func (s *Server) findClient(ctx context.Context, t *Request, id string) error {
 	return s.Store.View(ctx, func(r store.Reader) error {
-		app, err := t.find(r, gateway.Applications, gateway.IndexClientID, id)
+		src, err := t.source(r)
+		if err != nil {
+			return err
+		}
+		app, err := src.Find(gateway.Applications, gateway.IndexClientID, id)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
-		t.Application = app
+		if err == nil {
+			t.Application = app
+		}
 		return err
 	})
 }

@@ -22,15 +22,22 @@ func (t *Request) configure(tx store.Reader) error {
 		return err
 	}
 	t.plugin, t.attached, t.Config, t.seen = plugin, plugin.Spec.(*gateway.Plugin), config, tx.Revision()
-	return t.serves(tx)
+	if err := t.serves(tx); err != nil {
+		return err
+	}
+	return t.current(tx)
 }
 
 // serves refuses a plugin that does not run on the service which the gateway names: a
-// token is for the service, and the grants and scopes are those of the plugin.
+// token is for the service, and the grants and scopes are those of the plugin. Both are of
+// one control plane, as its routes are: that another member has their ids changes nothing.
 func (t *Request) serves(tx store.Reader) error {
+	if err := t.served(tx); err != nil {
+		return err
+	}
 	service := t.attached.Service
 	if t.attached.Route != "" {
-		route, err := t.get(tx, gateway.Routes, t.attached.Route)
+		route, err := tx.Get(gateway.Routes, t.plugin.Scope, t.attached.Route)
 		if err != nil {
 			return err
 		}
@@ -44,6 +51,19 @@ func (t *Request) serves(tx store.Reader) error {
 	return nil
 }
 
+// served refuses the service of another member than the plugin's.
+func (t *Request) served(tx store.Reader) error {
+	src, err := t.source(tx)
+	if err != nil || !src.IsUnion() || t.Service == "" {
+		return err
+	}
+	service, err := src.First(gateway.Services, t.Service)
+	if err == nil && !t.offered(service) {
+		err = fault.New(fault.Unavailable, "plugin %s does not run on service %q of control plane %q", t.Plugin, t.Service, service.Scope)
+	}
+	return err
+}
+
 // stands takes the time by which the request is judged, and makes sure that what it is
 // judged by still stands. Every transaction that gives or tells something calls it
 // first: a secret or a key that is replaced while the request waits, for the hashing of
@@ -54,24 +74,35 @@ func (t *Request) stands(tx store.Reader) error {
 	if tx.Revision() == t.seen {
 		return nil
 	}
-	if err := t.unchanged(tx, t.plugin); err != nil {
-		return err
+	for _, read := range []*model.Resource{t.plugin, t.serving, t.Application} {
+		if read == nil {
+			continue
+		}
+		if err := t.unchanged(tx, read); err != nil {
+			return err
+		}
 	}
-	if t.Application == nil {
-		return nil
-	}
-	return t.unchanged(tx, t.Application)
+	return nil
 }
 
 // unchanged makes sure that what was read stands, and belongs to the control plane still.
+// A plugin is the one that gateways hold of its id, which another member may have had first;
+// an application is whatever others there are of its id.
 func (t *Request) unchanged(tx store.Reader, read *model.Resource) error {
-	now, err := t.get(tx, read.Kind, read.Name)
+	src, err := t.source(tx)
+	if err != nil {
+		return err
+	}
+	if read.Kind == gateway.Applications && src.Has(read.Scope) {
+		src = src.In(read.Scope)
+	}
+	now, err := src.First(read.Kind, read.Name)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return fmt.Errorf("%w: %s %s is gone", errOvertaken, read.Kind.Name, read.Name)
 	case err != nil:
 		return err
-	case now.Scope != read.Scope || now.Version != read.Version || !now.Created.Equal(read.Created):
+	case now.Scope != read.Scope || now.Version != read.Version || now.CreatedRevision != read.CreatedRevision || !now.Created.Equal(read.Created):
 		return fmt.Errorf("%w: %s %s", errOvertaken, read.Kind.Name, read.Name)
 	}
 	return nil

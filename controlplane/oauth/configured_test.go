@@ -40,6 +40,34 @@ func (w *world) setPlugin(change func(*gateway.Plugin, *gateway.OAuth2Config)) {
 	}
 }
 
+// remakePlugin deletes the plugin p1 and makes one with its id that says that it was created
+// when that was.
+func (w *world) remakePlugin(change func(*gateway.OAuth2Config)) {
+	w.t.Helper()
+	if _, err := w.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		res, err := tx.Get(gateway.Plugins, scopeName, "p1")
+		if err != nil {
+			return err
+		}
+		p := *res.Spec.(*gateway.Plugin)
+		var cfg gateway.OAuth2Config
+		if err := json.Unmarshal(p.Config, &cfg); err != nil {
+			return err
+		}
+		change(&cfg)
+		if p.Config, err = json.Marshal(cfg); err != nil {
+			return err
+		}
+		if err := tx.Delete(res.Kind, scopeName, res.Name, 0); err != nil {
+			return err
+		}
+		_, err = tx.Create(&model.Resource{Kind: res.Kind, Scope: scopeName, Name: res.Name, Created: res.Created, Spec: &p})
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) create(r *model.Resource) {
 	w.t.Helper()
 	if _, err := w.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
@@ -130,6 +158,9 @@ func TestWhatIsChangedBeforeTheTransactionIsJudgedAgain(t *testing.T) {
 		"the client is renamed":  {func(w *world) { w.setApp(func(a *gateway.Application) { a.Name = "other" }) }, 200},
 		"the scope is taken away": {func(w *world) {
 			w.setPlugin(func(_ *gateway.Plugin, c *gateway.OAuth2Config) { c.Scopes = []string{"write"} })
+		}, 400},
+		"another plugin says that it is this one": {func(w *world) {
+			w.remakePlugin(func(c *gateway.OAuth2Config) { c.Scopes = []string{"write"} })
 		}, 400},
 		"the plugin is switched off": meanwhile["the plugin is switched off"],
 		"the plugin is deleted":      meanwhile["the plugin is deleted"],

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -47,6 +48,8 @@ type Request struct {
 	plugin   *model.Resource
 	seen     uint64
 	attached *gateway.Plugin
+	// serving is the current service, where it may be of several members; else nil.
+	serving *model.Resource
 	// peer is the address of the client, issuer the URL of this server, empty
 	// where none is known.
 	peer, issuer string
@@ -79,10 +82,11 @@ func (t *Request) service() string {
 	return t.Service
 }
 
-// bound reports whether a token or code of a service may be used here. A global
-// plugin takes those of any; no other one takes what is bound to none.
-func (t *Request) bound(service string) bool {
-	return t.Config.GlobalCredentials || (service != "" && service == t.Service)
+// bound reports whether the row of a token or code, which is bound to a service of a
+// control plane, may be used here. A global plugin takes those of any; no other one takes
+// what is bound to none.
+func (t *Request) bound(res *model.Resource, service, plane string) bool {
+	return t.Config.GlobalCredentials || (service != "" && service == t.Service && cmp.Or(plane, res.Scope) == t.serviceScope())
 }
 
 // adrift reports that there is nothing to bind to: the plugin is not global, and

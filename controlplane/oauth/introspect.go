@@ -6,6 +6,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -77,12 +78,23 @@ func (s *Server) authenticated(w http.ResponseWriter, r *http.Request, t *Reques
 
 // about says what the client may know about a token.
 func (t *Request) about(tx store.Reader, value string) (introspection, error) {
-	res, isRefresh, err := t.findToken(tx, value)
+	src, err := t.source(tx)
+	if err != nil {
+		return introspection{}, err
+	}
+	res, isRefresh, err := findToken(src, value)
 	if res == nil || err != nil {
 		return introspection{}, err
 	}
+	err = reachableToken(src, res)
+	if fault.Is(err, fault.NotFound) {
+		return introspection{}, nil
+	}
+	if err != nil {
+		return introspection{}, err
+	}
 	token := res.Spec.(*gateway.Token)
-	own := token.Credential == t.Application.Name
+	own := t.owns(res, token.Credential)
 	expires := lifetime(res)
 	if isRefresh {
 		expires = token.DropAt
@@ -92,7 +104,7 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 	if (isRefresh && !own) || (expires != 0 && t.Now.UnixMilli() >= expires) {
 		return introspection{}, nil
 	}
-	app, err := tx.Get(gateway.Applications, res.Scope, token.Credential)
+	app, err := shownBy(tx, src, res)
 	if err != nil {
 		return introspection{}, err
 	}
@@ -109,11 +121,11 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 
 // findToken finds the row of an access token or of a refresh token; nil if there
 // is none.
-func (t *Request) findToken(tx store.Reader, value string) (res *model.Resource, isRefresh bool, err error) {
-	res, err = t.find(tx, gateway.Tokens, gateway.IndexAccessToken, gateway.TokenKey(value))
+func findToken(src scopes.Source, value string) (res *model.Resource, isRefresh bool, err error) {
+	res, err = src.Find(gateway.Tokens, gateway.IndexAccessToken, gateway.TokenKey(value))
 	if fault.Is(err, fault.NotFound) {
 		isRefresh = true
-		res, err = t.find(tx, gateway.Tokens, gateway.IndexRefreshToken, value)
+		res, err = src.Find(gateway.Tokens, gateway.IndexRefreshToken, value)
 	}
 	if fault.Is(err, fault.NotFound) {
 		return nil, false, nil

@@ -43,8 +43,8 @@ func (t *Request) issuerOf(tx store.Reader, r *http.Request, path string) (strin
 	return "https://" + host + path, nil
 }
 
-// names reports whether the operator has named a host: in a certificate of the
-// gateways, or in a route of the plugin.
+// names reports whether the operator of the plugin has named a host: in a certificate of
+// the gateways, or in a route of the plugin. What other members name is theirs.
 func (t *Request) names(tx store.Reader, name, port string) (bool, error) {
 	if strings.Contains(name, "*") {
 		return false, nil
@@ -57,7 +57,7 @@ func (t *Request) names(tx store.Reader, name, port string) (bool, error) {
 		shown = append(shown, "*."+domain)
 	}
 	for _, sni := range shown {
-		_, err := t.find(tx, gateway.SNIs, gateway.IndexName, sni)
+		_, err := tx.Find(gateway.SNIs, t.plugin.Scope, gateway.IndexName, sni)
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return err == nil, err
 		}
@@ -77,7 +77,7 @@ func (t *Request) names(tx store.Reader, name, port string) (bool, error) {
 // routes are those that the plugin answers for, none if there are too many.
 func (t *Request) routes(tx store.Reader) (out []*gateway.Route, err error) {
 	if t.attached.Route != "" {
-		res, err := t.get(tx, gateway.Routes, t.attached.Route)
+		res, err := tx.Get(gateway.Routes, t.plugin.Scope, t.attached.Route)
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +86,8 @@ func (t *Request) routes(tx store.Reader) (out []*gateway.Route, err error) {
 	if t.Service == "" {
 		return nil, nil
 	}
-	list, err := t.list(tx, gateway.Routes, store.Query{
-		Index: gateway.RefService, Value: t.Service, Limit: maxIssuerRoutes + 1,
+	list, err := tx.List(gateway.Routes, store.Query{
+		Scope: t.plugin.Scope, Index: gateway.RefService, Value: t.Service, Limit: maxIssuerRoutes + 1,
 	})
 	if err != nil || len(list) > maxIssuerRoutes {
 		return nil, err

@@ -81,7 +81,7 @@ func (t *Request) reply(res *model.Resource) *reply {
 // row is the token that an issue asks for.
 func (t *Request) row(issue *Issue) *model.Resource {
 	spec := &gateway.Token{
-		Credential: t.Application.Name, Service: t.service(), TokenType: TokenType,
+		Credential: t.Application.Name, Service: t.service(), ServicePlane: t.servicePlane(), TokenType: TokenType,
 		Scope: issue.Scope, AuthenticatedUserID: issue.UserID, Family: issue.Family,
 		Strict: issue.Strict || t.Config.Strict(),
 	}

@@ -15,13 +15,14 @@ func (t *Request) source(tx store.Reader) (scopes.Source, error) {
 	return scopes.OrEach(t.resolver).Resolve(tx, t.Scope)
 }
 
-// get reads a resource of the control plane of the gateway.
+// get reads a resource of the control plane of the gateway: in a group the one that its
+// gateways hold.
 func (t *Request) get(tx store.Reader, k *model.Kind, name string) (*model.Resource, error) {
 	src, err := t.source(tx)
 	if err != nil {
 		return nil, err
 	}
-	return src.Get(k, name)
+	return src.First(k, name)
 }
 
 // find is get by a unique value.
@@ -33,14 +34,16 @@ func (t *Request) find(tx store.Reader, k *model.Kind, index, value string) (*mo
 	return src.Find(k, index, value)
 }
 
-// list is get for a page.
-func (t *Request) list(tx store.Reader, k *model.Kind, q store.Query) ([]*model.Resource, error) {
-	src, err := t.source(tx)
-	if err != nil {
-		return nil, err
-	}
-	return src.List(k, q)
-}
-
 // owner is the scope of the application.
 func (t *Request) owner() string { return t.Application.Scope }
+
+// owns reports whether a row belongs to the client; credential is the application that it
+// names. An id alone says nothing: whoever writes chooses it, and another member may have
+// chosen the same.
+func (t *Request) owns(res *model.Resource, credential string) bool {
+	return res.Scope == t.owner() && credential == t.Application.Name
+}
+
+// offered reports whether a resource is of the control plane of the plugin, in which the
+// current service and its routes are, too.
+func (t *Request) offered(res *model.Resource) bool { return res.Scope == t.plugin.Scope }

@@ -50,7 +50,7 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 	if t.over(res.Spec.(*gateway.Token).DropAt) {
 		return t.unknownRefresh(tx, value, issue)
 	}
-	if err := t.inherit(res.Spec.(*gateway.Token), issue); err != nil {
+	if err := t.inherit(tx, res, issue); err != nil {
 		return err
 	}
 	if t.reuses(issue) {
@@ -65,16 +65,27 @@ func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
 
 // inherit checks that a token may be refreshed here and takes from it what the
 // new one shares with it.
-func (t *Request) inherit(token *gateway.Token, issue *Issue) error {
+func (t *Request) inherit(tx store.Reader, res *model.Resource, issue *Issue) error {
+	token := res.Spec.(*gateway.Token)
 	// A plugin with global credentials mints tokens for every service. In the strict
 	// profile nobody gets by refreshing what the user did not grant (RFC 9700 section
 	// 2.3, RFC 6749 section 6).
 	strict := token.Strict || t.Config.Strict()
 	switch {
-	case !t.bound(token.Service), strict && token.Service != t.service():
+	case !t.bound(res, token.Service, token.ServicePlane), strict && token.Service != t.service():
 		return t.spoiled(errRefresh)
-	case token.Credential != t.Application.Name:
+	case !t.owns(res, token.Credential):
 		return errClient
+	}
+	src, err := t.source(tx)
+	if err == nil {
+		err = reachableToken(src, res)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return t.spoiled(errRefresh)
+	}
+	if err != nil {
+		return err
 	}
 	for _, word := range gateway.Words(token.Scope) {
 		if !slices.Contains(t.Config.Scopes, word) {
@@ -122,7 +133,7 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 	// The row of the successor goes when it is redeemed, and then whoever sends
 	// its predecessor is not who got the answer. It also goes when it is revoked
 	// or ends; then there is nothing of the family to revoke.
-	successor, err := t.get(tx, gateway.Tokens, spent.Successor)
+	successor, err := tx.Get(gateway.Tokens, t.owner(), spent.Successor)
 	if fault.Is(err, fault.NotFound) {
 		return theft
 	}
@@ -130,7 +141,7 @@ func (t *Request) unknownRefresh(tx store.Reader, value string, issue *Issue) er
 		return err
 	}
 	issue.Again = successor
-	return t.inherit(successor.Spec.(*gateway.Token), issue)
+	return t.inherit(tx, successor, issue)
 }
 
 // graceHolds reports whether the answer to a use at a time may have been lost a moment ago.

@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -24,12 +25,14 @@ type RevokeBy struct {
 
 // Revocations revokes many tokens in one call.
 type Revocations struct {
-	Store  store.Store
-	Writer Writer
+	Store store.Store
+	// Resolver says what the scopes consist of; nil is [scopes.Each].
+	Resolver scopes.Resolver
+	Writer   Writer
 }
 
-// Revoke revokes every token of one application, one consumer or one end user,
-// together with the codes that could still become tokens, and returns how many
+// Revoke revokes every token that one application, one consumer or one end user has in a
+// scope, in a group with all members, together with the codes that could still become tokens, and returns how many
 // tokens it were and the last commit. Tokens that are issued during the call may
 // or may not be among them.
 //
@@ -69,33 +72,59 @@ func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n 
 	return n, c, v.Writer.Settle(ctx)
 }
 
-// lists returns the queries that find what is to be revoked.
+// lists returns the queries that find what is to be revoked, in each member that the scope
+// consists of. What two members have in common keeps nothing from being revoked: it goes
+// from both. NotFound if no member has the application or consumer.
 func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out []store.Query, revision uint64, err error) {
 	err = v.Store.View(ctx, func(r store.Reader) error {
 		revision = r.Revision()
-		switch by {
-		case RevokeBy{Credential: by.Credential}:
-			if by.Credential == "" {
-				break
+		src, err := scopes.OrEach(v.Resolver).Resolve(r, scope)
+		if err != nil {
+			return err
+		}
+		absent := error(fault.New(fault.NotFound, "there is no member that could have it"))
+		found := by.UserID != "" // whom nobody needs to know
+		for _, member := range src.Scopes() {
+			list, err := by.within(r, member)
+			if fault.Is(err, fault.NotFound) {
+				absent = err
+				continue
 			}
-			out = []store.Query{{Scope: scope, Index: gateway.RefCredential, Value: by.Credential}}
-			return there(r, gateway.Applications, scope, by.Credential)
-		case RevokeBy{Consumer: by.Consumer}:
-			if err := there(r, gateway.Consumers, scope, by.Consumer); err != nil {
+			if err != nil {
 				return err
 			}
-			apps, err := store.ListAll(r, gateway.Applications, store.Query{Scope: scope, Index: gateway.RefConsumer, Value: by.Consumer})
-			for _, app := range apps {
-				out = append(out, store.Query{Scope: scope, Index: gateway.RefCredential, Value: app.Name})
-			}
-			return err
-		case RevokeBy{UserID: by.UserID}:
-			out = []store.Query{{Scope: scope, Index: gateway.IndexUser, Value: by.UserID}}
-			return nil
+			out, found = append(out, list...), true
 		}
-		return fault.New(fault.Invalid, "exactly one of credential, consumer and user must be given")
+		if !found {
+			return absent
+		}
+		return nil
 	})
 	return out, revision, err
+}
+
+// within returns the queries for one scope.
+func (by RevokeBy) within(r store.Reader, scope string) (out []store.Query, err error) {
+	switch by {
+	case RevokeBy{Credential: by.Credential}:
+		if by.Credential == "" {
+			break
+		}
+		out = []store.Query{{Scope: scope, Index: gateway.RefCredential, Value: by.Credential}}
+		return out, there(r, gateway.Applications, scope, by.Credential)
+	case RevokeBy{Consumer: by.Consumer}:
+		if err := there(r, gateway.Consumers, scope, by.Consumer); err != nil {
+			return nil, err
+		}
+		apps, err := store.ListAll(r, gateway.Applications, store.Query{Scope: scope, Index: gateway.RefConsumer, Value: by.Consumer})
+		for _, app := range apps {
+			out = append(out, store.Query{Scope: scope, Index: gateway.RefCredential, Value: app.Name})
+		}
+		return out, err
+	case RevokeBy{UserID: by.UserID}:
+		return []store.Query{{Scope: scope, Index: gateway.IndexUser, Value: by.UserID}}, nil
+	}
+	return nil, fault.New(fault.Invalid, "exactly one of credential, consumer and user must be given")
 }
 
 // there is nil if a resource exists. Whose tokens are to go need not be readable.

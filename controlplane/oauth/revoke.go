@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -79,7 +80,9 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 // deleteToken deletes the row of a token of the client, and returns the family
 // that must go with it.
 func (t *Request) deleteToken(tx store.Tx, value string) (family string, err error) {
-	res, isRefresh, err := t.findToken(tx, value)
+	// Tokens of the client are where it is. What another member has of the same value is
+	// not looked at: it is left alone, and keeps nothing from being revoked.
+	res, isRefresh, err := findToken(scopes.Of(tx, t.owner()), value)
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +94,7 @@ func (t *Request) deleteToken(tx store.Tx, value string) (family string, err err
 		return spent.Family, err
 	}
 	token := res.Spec.(*gateway.Token)
-	if token.Credential != t.Application.Name {
+	if !t.owns(res, token.Credential) {
 		return "", nil
 	}
 	if isRefresh {

@@ -58,21 +58,24 @@ func record(r store.Reader, src scopes.Source, hash contract.Hash, now time.Time
 	if err != nil {
 		return nil, err
 	}
+	if err := reachableToken(src, res); err != nil {
+		return nil, err
+	}
 	token := res.Spec.(*gateway.Token)
 	expires := lifetime(res)
 	if expires != 0 && now.UnixMilli() >= expires {
 		return nil, nil
 	}
-	app, err := r.Get(gateway.Applications, res.Scope, token.Credential)
+	app, err := shownBy(r, src, res)
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := consumerOf(r, res.Scope, app.Spec.(*gateway.Application).Consumer)
+	consumer, err := consumerOf(r, src, res.Scope, app.Spec.(*gateway.Application).Consumer)
 	if err != nil {
 		return nil, err
 	}
 	return &contract.Record{
-		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service,
+		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service, ServicePlane: token.ServicePlane,
 		Credential: contract.Credential{ID: app.Name, ClientID: app.Spec.(*gateway.Application).ClientID},
 		Consumer:   consumer, Scope: token.Scope, UserID: token.AuthenticatedUserID,
 	}, nil
@@ -88,8 +91,11 @@ func keyRecord(r store.Reader, src scopes.Source, index string, now time.Time) (
 	if key.DropAt != 0 && now.UnixMilli() >= key.DropAt {
 		return nil, nil
 	}
-	consumer, err := consumerOf(r, res.Scope, key.Consumer)
+	consumer, err := consumerOf(r, src, res.Scope, key.Consumer)
 	if err != nil {
+		return nil, err
+	}
+	if err := src.CheckBy(res); err != nil { // its id is shown to upstreams
 		return nil, err
 	}
 	return &contract.Record{
@@ -98,8 +104,12 @@ func keyRecord(r store.Reader, src scopes.Source, index string, now time.Time) (
 	}, nil
 }
 
-func consumerOf(r store.Reader, scope, id string) (*contract.Consumer, error) {
+// consumerOf is whom upstreams are told; nobody, if two members have one of that name.
+func consumerOf(r store.Reader, src scopes.Source, scope, id string) (*contract.Consumer, error) {
 	res, err := r.Get(gateway.Consumers, scope, id)
+	if err == nil {
+		err = src.Check(res)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,10 @@ func (t *Request) spend(tx store.Tx, value string, issue *Issue, successor strin
 }
 
 // spentValue finds what is remembered of a value of the client; nil if nothing
-// is. What another client spent is nobody else's business.
+// is. What another client spent is nobody else's business. It is where the client is: a
+// family is revoked whatever another member remembers.
 func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, error) {
-	res, err := t.find(tx, gateway.SpentValues, gateway.IndexSpent, gateway.TokenKey(value))
+	res, err := tx.Find(gateway.SpentValues, t.owner(), gateway.IndexSpent, gateway.TokenKey(value))
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
@@ -58,7 +59,7 @@ func (t *Request) spentValue(tx store.Reader, value string) (*gateway.Spent, err
 		return nil, err
 	}
 	spent := res.Spec.(*gateway.Spent)
-	if spent.Credential != t.Application.Name {
+	if !t.owns(res, spent.Credential) {
 		return nil, nil
 	}
 	return spent, nil

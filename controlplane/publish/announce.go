@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -63,25 +64,44 @@ func (l *Loop) Concerned(ctx context.Context, revision uint64) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+	members := map[string]*view.Membership{}
+	for {
+		// What is not followed is read while nothing is locked.
+		if err := l.memberships(ctx, members, l.opens()); err != nil {
+			return nil, err
+		}
+		if out, all := l.concerned(keys, known, members); all {
+			return out, nil
+		}
+	}
+}
+
+// concerned lists the scopes that changes concern, all if these are not known; all says
+// that it is known what those consist of that are being opened.
+func (l *Loop) concerned(keys []model.Key, known bool, members map[string]*view.Membership) (out []string, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := []string{}
+	out = []string{}
 	for name, p := range l.planes {
 		if !known || l.touches(p, keys) {
 			out = append(out, name)
 		}
 	}
 	for name := range l.opening {
-		if l.planes[name] == nil && (!known || l.touchesScope(name, keys)) {
+		m, read := members[name]
+		if !read {
+			return nil, false
+		}
+		if l.planes[name] == nil && (!known || l.touchesScope(name, m, keys)) {
 			out = append(out, name)
 		}
 	}
-	return out, nil
+	return out, true
 }
 
 // Concerns returns a function that reports whether a write concerns a scope. Unlike
 // [Loop.Concerned], it includes scopes without connected proxies, because a proxy that is
-// away may belong to one of them.
+// away may belong to one of them. Only one goroutine at a time may call the function.
 func (l *Loop) Concerns(ctx context.Context, revision uint64) (func(scope string) bool, error) {
 	open, err := l.Concerned(ctx, revision)
 	if err != nil {
@@ -91,7 +111,15 @@ func (l *Loop) Concerns(ctx context.Context, revision uint64) (func(scope string
 	if err != nil {
 		return nil, err
 	}
-	return func(scope string) bool { return !known || slices.Contains(open, scope) || l.touchesScope(scope, keys) }, nil
+	members := map[string]*view.Membership{}
+	return func(scope string) bool {
+		if !known || slices.Contains(open, scope) {
+			return true
+		}
+		// What cannot be read may well be concerned.
+		err := l.memberships(ctx, members, []string{scope})
+		return err != nil || l.touchesScope(scope, members[scope], keys)
+	}, nil
 }
 
 // touches reports whether one of the changes belongs to a plane or to a control plane that
@@ -114,12 +142,16 @@ func (l *Loop) touches(p plane, keys []model.Key) bool {
 	return false
 }
 
-// owns reports whether a change belongs to a plane. Changes that the plane does not show,
-// such as changes of secrets, belong to it as well: a client that waits for the last of
-// several writes must also wait for the writes before it.
+// owns reports whether a change belongs to a plane, or to a member of it. Changes that the
+// plane does not show, such as changes of secrets, belong to it as well: a client that waits
+// for the last of several writes must also wait for the writes before it.
 func (l *Loop) owns(p plane, key model.Key) bool {
 	scope, known := l.scopeOf(key)
-	return p.concerns(key) || known && scope == p.id()
+	if p.concerns(key) || known && scope == p.id() {
+		return true
+	}
+	g, ok := p.(*gatewayPlane)
+	return ok && l.ofPlane(key) && g.scope.Has(key.Scope)
 }
 
 // scopeOf returns the scope that a change belongs to, if its kind is known.
@@ -138,9 +170,13 @@ func (l *Loop) scopeOf(key model.Key) (scope string, known bool) {
 	return "", true
 }
 
-// touchesScope does what touches does, for a scope that has no plane yet.
-func (l *Loop) touchesScope(scope string, keys []model.Key) bool {
+// touchesScope does what touches does, for a scope that cannot be read yet. m is what the
+// scope consists of, nil for a mesh.
+func (l *Loop) touchesScope(scope string, m *view.Membership, keys []model.Key) bool {
 	for _, key := range keys {
+		if m != nil && (l.ofPlane(key) && m.Has(key.Scope) || m.Shapes(key)) {
+			return true
+		}
 		if of, known := l.scopeOf(key); known && of == scope {
 			return true
 		} else if !known && (scope == MeshScope(key.Scope) || scope == ControlPlaneScope(key.Scope) || scope == MeshScope(key.Name)) {

@@ -17,7 +17,9 @@ import (
 func Begin(t *testing.T, db store.Store, o Options, change func(*Loop)) *Loop {
 	t.Helper()
 	o.Log, o.Latest = slog.New(slog.DiscardHandler), db.Revision
-	o.Views = view.New(db, all.Kinds(), o.Log)
+	if o.Views == nil {
+		o.Views = view.New(db, all.Kinds(), o.Log)
+	}
 	if o.Policies == nil {
 		o.Policies = all.Policies()
 	}

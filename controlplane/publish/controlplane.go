@@ -228,6 +228,9 @@ func (p *gatewayPlane) failures() listed {
 	if err := p.scope.Err(); err != nil {
 		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "view", Err: err, Kept: true}})
 	}
+	for _, c := range p.state.LeftOut() {
+		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: c}})
+	}
 	for _, c := range p.classes {
 		if c.retry.err != nil {
 			out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "plan", Err: c.retry.err, Kept: true}})

@@ -50,7 +50,7 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 		own := *rec
 		own.Revision, own.Epoch, own.Until = revision, 0, l.r.o.Clock.Latest().Add(contract.RecordLife).UnixMilli()
 		if !l.isTold() {
-			own.Plane = "" // it may not understand it
+			own.Plane, own.ServicePlane = "", "" // it may not understand them
 		}
 		res.Answer, res.Revision, res.Record = contract.Found, revision, &own
 		l.r.Refill(l.node.ControlPlane, q.Token)

@@ -25,8 +25,9 @@ type Subject struct {
 	// Expires returns the first millisecond at which a token is refused anyway, 0 if never.
 	// It is set for SubjectToken only.
 	Expires func(*model.Resource) int64
-	// Under returns the id of the credential that a token belongs to. A commit that revokes
-	// the credential covers the token too. It is set for SubjectToken only.
+	// Under returns the id of the credential that a token belongs to, in its own scope. A
+	// commit that revokes the credential covers the token too. It is set for SubjectToken
+	// only.
 	Under func(spec any) string
 }
 
@@ -99,7 +100,7 @@ func (r *Revoker) unreadTombstones(res *model.Resource) (rows []*Tombstone, err 
 	for _, to := range res.Spec.(*store.Unread).Targets {
 		for k, s := range r.o.Subjects {
 			if k.Name == to.Kind && s.Is != contract.SubjectToken {
-				rows = append(rows, r.ofOwner(s, res.Scope, to.Name))
+				rows = append(rows, r.ofOwner(s, to.Scope, to.Name))
 			}
 		}
 	}

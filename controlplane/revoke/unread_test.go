@@ -36,7 +36,7 @@ func TestUnreadableIsRevoked(t *testing.T) {
 		want    []string
 		refused bool
 	}{
-		{"a token", gateway.Tokens, []model.Key{{Kind: "oauth2_credential", Name: "app"}, {Kind: "service", Name: "s"}}, []string{"credential app"}, false},
+		{"a token", gateway.Tokens, []model.Key{{Kind: "oauth2_credential", Scope: scope, Name: "app"}, {Kind: "service", Name: "s"}}, []string{"credential app"}, false},
 		{"a token of nobody", gateway.Tokens, []model.Key{{Kind: "service", Name: "s"}}, nil, true},
 		{"an application", gateway.Applications, []model.Key{{Kind: "consumer", Name: "c"}}, []string{"credential x"}, false},
 		{"a consumer", gateway.Consumers, nil, []string{"consumer x"}, false},

@@ -37,11 +37,13 @@ func conflict(k *model.Kind, index, value string, a, b *model.Resource) error {
 		k.Name, c.Holders[0].Name, c.Holders[0].Scope, k.Name, c.Holders[1].Name, c.Holders[1].Scope, what).With(c)
 }
 
-// ConflictIn returns the conflict that a read failed of, if it was one.
+// ConflictIn returns the conflict that a read failed of, if it was one. Who has wrapped the
+// error since may have said something of their own.
 func ConflictIn(err error) (Conflict, bool) {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		c, is := f.Subject.(Conflict)
-		return c, is
+	for f, ok := errors.AsType[*fault.Error](err); ok; f, ok = errors.AsType[*fault.Error](f.Unwrap()) {
+		if c, is := f.Subject.(Conflict); is {
+			return c, true
+		}
 	}
 	return Conflict{}, false
 }

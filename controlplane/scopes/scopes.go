@@ -20,6 +20,9 @@ type Resolver interface {
 	// has a revision of its own, which separates what was read before it from what was read
 	// after it.
 	Shapes(scope string, key model.Key) bool
+	// Shaped lists the scopes which may consist of something else after a change, as far as
+	// the change alone can tell. Whoever writes it sees what they consist of then.
+	Shaped(c store.Change) []string
 	// ReadOnly reports whether nobody may write a key, because its scope consists of others.
 	// It is called only with keys of control planes.
 	ReadOnly(r store.Reader, key model.Key) (bool, error)
@@ -33,6 +36,9 @@ func (Each) Resolve(r store.Reader, scope string) (Source, error) { return Of(r,
 
 // Shapes implements [Resolver].
 func (Each) Shapes(string, model.Key) bool { return false }
+
+// Shaped implements [Resolver].
+func (Each) Shaped(store.Change) []string { return nil }
 
 // ReadOnly implements [Resolver].
 func (Each) ReadOnly(store.Reader, model.Key) (bool, error) { return false, nil }

@@ -46,8 +46,9 @@ func (m Members) Over(r store.Reader) Source { return Source{m, r} }
 
 // Source reads the entities of a scope in one state, as a [store.Reader] does, but without
 // being told where they are. Resources keep the scope of their rows. What two members hold
-// with the same id, or with the same value of a unique index, is nobody's: reads that meet
-// it fail with a [Conflict]. It is a value, so that reading a scope that is itself costs
+// with the same id, or with the same value of a unique index, is nobody's: Get, Find and
+// List, which meet it, fail with a [Conflict]. [Source.First] and [Source.All] are for those
+// who hold what gateways hold. It is a value, so that reading a scope that is itself costs
 // nothing more than the reader.
 type Source struct {
 	Members
@@ -104,7 +105,9 @@ func (s Source) only(k *model.Kind, index, value string, ask func(scope string) 
 	return found, nil
 }
 
-// List returns a page. The scope of the query is not looked at.
+// List returns a page. The scope of the query is not looked at. What is listed by a
+// reference that may name another scope refers to a row of any member, unless the query
+// says of which.
 func (s Source) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 	if !s.union {
 		q.Scope = s.own
@@ -115,13 +118,16 @@ func (s Source) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 		q.Limit = skip + limit
 	}
 	var all []*model.Resource
-	for _, scope := range s.group {
-		q.Scope = scope
-		list, err := s.reader.List(k, q)
-		if err != nil {
-			return nil, err
+	for _, of := range s.targets(k, q) {
+		q.Of = of
+		for _, scope := range s.group {
+			q.Scope = scope
+			list, err := s.reader.List(k, q)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, list...)
 		}
-		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b *model.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	if err := distinct(k, all); err != nil {
@@ -132,6 +138,16 @@ func (s Source) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 		all = all[:min(limit, len(all))]
 	}
 	return all, nil
+}
+
+// targets are the scopes of what a query lists by.
+func (s Source) targets(k *model.Kind, q store.Query) []string {
+	for i := range k.Refs {
+		if ref := &k.Refs[i]; q.Of == "" && ref.In != nil && ref.Name == q.Index {
+			return s.group
+		}
+	}
+	return []string{q.Of}
 }
 
 // distinct fails for a list, ordered by name, in which two rows of one name or of one
@@ -162,6 +178,15 @@ func distinct(k *model.Kind, list []*model.Resource) error {
 // Check fails with a [Conflict] if another member has a resource with the name of this one,
 // or with one of its unique values.
 func (s Source) Check(res *model.Resource) error {
+	return s.check(res, func(string) bool { return true })
+}
+
+// CheckBy is Check that looks at the name and at some unique indexes only.
+func (s Source) CheckBy(res *model.Resource, indexes ...string) error {
+	return s.check(res, func(index string) bool { return slices.Contains(indexes, index) })
+}
+
+func (s Source) check(res *model.Resource, by func(index string) bool) error {
 	if !s.union {
 		return nil
 	}
@@ -171,7 +196,7 @@ func (s Source) Check(res *model.Resource) error {
 	for i := range res.Kind.Unique {
 		ix := &res.Kind.Unique[i]
 		value, ok := ix.Value(res.Spec)
-		if !ok {
+		if !ok || !by(ix.Name) {
 			continue
 		}
 		if _, err := s.Find(res.Kind, ix.Name, value); err != nil && !fault.Is(err, fault.NotFound) {

@@ -65,8 +65,18 @@ type Query struct {
 	// than results but are not free. Part, if set, must occur in the name.
 	Skip int
 	Part string
-	// Index, if set, names a Ref or ListIndex of the kind whose value must equal Value.
-	Index, Value string
+	// Index, if set, names a Ref or ListIndex of the kind whose value must equal Value. Of
+	// is the scope of what a Ref names, if that is another one than Scope: what has the
+	// same name in two scopes is not the same.
+	Index, Value, Of string
+}
+
+// Target is the scope of what a Ref that is the index names.
+func (q *Query) Target() string {
+	if q.Of != "" {
+		return q.Of
+	}
+	return q.Scope
 }
 
 // Reader reads a consistent state. Errors are [fault.Error]s: NotFound for

@@ -22,22 +22,11 @@ type Targets struct{ List []*Target }
 // balancing is the part of a control plane that spreads requests.
 type balancing struct {
 	upstreams table[*Upstream]
-	// named finds upstreams by their names in lower case.
+	// named finds upstreams by member and name in lower case.
 	named table[*Upstream]
-	// members are the targets by id, members of an upstream by its id.
+	// members are the targets by id, pools those of an upstream by member and its id.
 	members table[*Target]
 	pools   table[*Targets]
-}
-
-// Upstream returns the upstream that a host of a service names, in any case.
-func (b *balancing) Upstream(host string) (*Upstream, bool) {
-	return b.named.get(strings.ToLower(host))
-}
-
-// Targets returns the targets of an upstream; nil if it has none.
-func (b *balancing) Targets(upstream string) *Targets {
-	t, _ := b.pools.get(upstream)
-	return t
 }
 
 // balancingEdit is the next balancing while it is being made.
@@ -57,19 +46,22 @@ func (d *balancingEdit) freeze() balancing {
 
 // byHost finds upstreams as hosts of services name them.
 var byHost = index[*Upstream]{
-	enter: func(d *gatewayEdit, _ string, u *Upstream) { d.named.put(strings.ToLower(u.Spec.Name), u) },
+	closes: true, // a service would be looked for by the name of its upstream
+	enter:  func(d *gatewayEdit, _ string, u *Upstream) { d.named.put(hostKey(u), u) },
 	leave: func(d *gatewayEdit, id string, u *Upstream) {
-		name := strings.ToLower(u.Spec.Name)
+		name := hostKey(u)
 		if at, ok := d.named.get(name); ok && at.ID == id {
 			d.named.drop(name)
 		}
 	},
 }
 
+func hostKey(u *Upstream) string { return within(u.Scope, strings.ToLower(u.Spec.Name)) }
+
 // byUpstream finds targets by their upstream.
 var byUpstream = index[*Target]{
-	enter: func(d *gatewayEdit, id string, t *Target) { d.pool(t.Spec.Upstream, id, t) },
-	leave: func(d *gatewayEdit, id string, t *Target) { d.pool(t.Spec.Upstream, id, nil) },
+	enter: func(d *gatewayEdit, id string, t *Target) { d.pool(within(t.Scope, t.Spec.Upstream), id, t) },
+	leave: func(d *gatewayEdit, id string, t *Target) { d.pool(within(t.Scope, t.Spec.Upstream), id, nil) },
 }
 
 // pool puts t in the place of the target of that id of an upstream, or removes it

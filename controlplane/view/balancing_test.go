@@ -22,12 +22,12 @@ func numbered(kind, n int) string { return fmt.Sprintf("%08d-0000-4000-8000-%012
 func pools(g *view.Gateway, names ...string) map[string]string {
 	out := map[string]string{}
 	for _, name := range names {
-		u, ok := g.Upstream(name)
+		u, ok := g.Of(g.Scope()).Upstream(name)
 		if !ok {
 			continue
 		}
 		var targets []string
-		if t := g.Targets(u.ID); t != nil {
+		if t := g.Of(g.Scope()).Targets(u.ID); t != nil {
 			for _, m := range t.List {
 				targets = append(targets, fmt.Sprint(m.Spec.Target, "*", m.Spec.Weight))
 			}
@@ -50,7 +50,7 @@ func TestUpstreamsByName(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"ONE.test": "51 a:1*2 b:1*1"}, pools(g, "ONE.test", "two.test")); diff != "" {
 		t.Error(diff)
 	}
-	before, kept := g.Targets(one), g
+	before, kept := g.Of(g.Scope()).Targets(one), g
 	// Names are exchanged in one commit, and a target moves.
 	g = at(update(t, r.store, func(tx store.Tx) error {
 		for _, step := range []func(store.Tx) error{
@@ -66,14 +66,14 @@ func TestUpstreamsByName(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"one.test": "52 a:1*0", "two.test": "51 b:1*1"}, pools(g, "one.test", "two.test")); diff != "" {
 		t.Error(diff)
 	}
-	if len(before.List) != 2 || kept.Targets(one) != before {
+	if len(before.List) != 2 || kept.Of(g.Scope()).Targets(one) != before {
 		t.Error("an earlier state has changed")
 	}
 	g = at(update(t, r.store, remove(gateway.Upstreams, one)))
 	if diff := cmp.Diff(map[string]string{"one.test": "52 a:1*0"}, pools(g, "one.test", "two.test")); diff != "" {
 		t.Error(diff)
 	}
-	if g.Targets(one) != nil {
+	if g.Of(g.Scope()).Targets(one) != nil {
 		t.Error("targets of a deleted upstream are left")
 	}
 }
@@ -86,11 +86,11 @@ func TestViewsHoldNoKeys(t *testing.T) {
 	update(t, r.store, put(gateway.SNIs, numbered(8, 1), &gateway.SNI{Name: "a.test", Certificate: id}))
 	update(t, r.store, put(gateway.CACertificates, numbered(9, 1), &gateway.CACertificate{Cert: "ca", CertDigest: "d"}))
 	g := r.await(update(t, r.store, put(gateway.Certificates, id, &gateway.Certificate{Cert: "c", Key: "k", CertAlt: "c2", KeyAlt: "k2"}))).State
-	got, _ := g.Certificate(id)
-	if diff := cmp.Diff(&view.Certificate{ID: id, Version: 2, Alternative: true}, got); diff != "" {
+	got, _ := g.Of(g.Scope()).Certificate(id)
+	if diff := cmp.Diff(&view.Certificate{ID: id, Scope: model.DefaultControlPlane, Version: 2, Alternative: true}, got); diff != "" {
 		t.Error(diff)
 	}
-	if ca, ok := g.CACertificate(numbered(9, 1)); !ok || ca.Spec.Cert != "ca" {
+	if ca, ok := g.Of(g.Scope()).CACertificate(numbered(9, 1)); !ok || ca.Spec.Cert != "ca" {
 		t.Errorf("authority %+v", ca)
 	}
 	if names := slices.Collect(g.SNIs()); len(names) != 1 || names[0].Spec.Name != "a.test" {
@@ -102,8 +102,8 @@ func TestViewsHoldNoKeys(t *testing.T) {
 		}
 		return remove(gateway.Certificates, id)(tx)
 	})).State
-	_, certificate := g.Certificate(id)
-	_, ca := g.CACertificate(numbered(9, 1))
+	_, certificate := g.Of(g.Scope()).Certificate(id)
+	_, ca := g.Of(g.Scope()).CACertificate(numbered(9, 1))
 	if certificate || ca || len(slices.Collect(g.SNIs())) != 0 {
 		t.Error("something deleted is left")
 	}

@@ -8,6 +8,10 @@
 // credentials never enter it, so that issuing a million tokens costs a view
 // nothing.
 //
+// The view of a group of control planes holds the entities of all members. What an entity
+// names is looked up among those of its own member, see [Gateway.Of]; of two that have one id
+// the younger is left out, see [Gateway.LeftOut].
+//
 // The view of a mesh holds the mesh, what it trusts, its dataplanes with the
 // services they serve, and its policies with an index by destination. Secrets and
 // insights never enter it. A change costs what it touches: a dataplane the

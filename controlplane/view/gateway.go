@@ -13,12 +13,22 @@ import (
 // Entry is one resource in a view. It is immutable; a changed resource is a new
 // Entry, so that pointers tell whether anything changed.
 type Entry[T any] struct {
-	ID      string
+	ID string
+	// Scope is the control plane that it is of: in a group one of the members, else that of
+	// the view. What it names by id or name is of that one too, see [Gateway.Of].
+	Scope   string
 	Created time.Time
 	// Version counts the writes of the resource.
 	Version uint64
+	// LeftOut says that another member had its id first. Such an entry is shown only where
+	// its absence would open something: what it stands for is refused.
+	LeftOut bool
 	Spec    *T
 }
+
+func (e *Entry[T]) home() string { return e.Scope }
+
+func (e *Entry[T]) leaveOut() { e.LeftOut = true }
 
 type (
 	// Service is a service in a view.
@@ -45,7 +55,8 @@ type Gateway struct {
 	services table[*Service]
 	routes   table[*Route]
 	plugins  table[*Plugin]
-	// targets finds plugins by where they are attached.
+	// targets finds plugins by where they are attached. This and what follows is by member:
+	// see [within].
 	targets table[*Plugin]
 	// bound finds the plugins that are bound to consumers by where else they are
 	// attached.
@@ -57,6 +68,7 @@ type Gateway struct {
 	users table[int]
 	balancing
 	identities
+	clashing
 }
 
 // Scope is the control plane's name.
@@ -83,29 +95,9 @@ func (g *Gateway) Routes() iter.Seq[*Route] { return values(g.routes) }
 // Plugins yields all plugin instances in no particular order.
 func (g *Gateway) Plugins() iter.Seq[*Plugin] { return values(g.plugins) }
 
-// Attached returns the enabled plugin instance at a target.
-func (g *Gateway) Attached(t gateway.Attachment) (*Plugin, bool) {
-	p, ok := g.targets.get(targetKey(t))
-	return p, ok && p.Spec.Enabled
-}
-
 // Bound are the plugin instances of one target that are bound to consumers, in
 // the order of their ids. It is immutable; a change makes a new one.
 type Bound struct{ Plugins []*Plugin }
-
-// Bound returns the instances at a target that are bound to consumers, enabled
-// or not; nil if there are none.
-func (g *Gateway) Bound(t gateway.Attachment) *Bound {
-	b, _ := g.bound.get(targetKey(t))
-	return b
-}
-
-// Anonymous resolves a plugin's config.anonymous: by id first, then by
-// username. It is nil if nobody answers to the value, or no plugin names it.
-func (g *Gateway) Anonymous(configured string) *Consumer {
-	c, _ := g.anonymous.get(configured)
-	return c
-}
 
 func values[V any](t table[V]) iter.Seq[V] {
 	return func(yield func(V) bool) {
@@ -117,14 +109,20 @@ func values[V any](t table[V]) iter.Seq[V] {
 	}
 }
 
-func targetKey(t gateway.Attachment) string { return t.Name + " " + t.Route + " " + t.Service }
+// within is what a name means to one member: in a group each has its own names. The scope
+// of a control plane contains no separator.
+func within(scope, name string) string { return scope + "\x00" + name }
+
+func targetKey(scope string, t gateway.Attachment) string {
+	return within(scope, t.Name+" "+t.Route+" "+t.Service)
+}
 
 func entryOf[T any](r *model.Resource) *Entry[T] {
 	spec, _ := r.Spec.(*T)
 	if spec == nil { // a store that breaks its contract; an empty spec matches nothing
 		spec = new(T)
 	}
-	return &Entry[T]{ID: r.Name, Created: r.Created, Version: r.Version, Spec: spec}
+	return &Entry[T]{ID: r.Name, Scope: r.Scope, Created: r.Created, Version: r.Version, Spec: spec}
 }
 
 func pluginOf(r *model.Resource) *Plugin {

@@ -11,11 +11,18 @@ import (
 // the loop reads those from the store when a proxy asks for them.
 type Certificate struct {
 	ID string
+	// Scope is the control plane that it is of.
+	Scope string
 	// Version counts the writes of the resource.
 	Version uint64
 	// Alternative says that there is a second pair.
 	Alternative bool
 }
+
+func (c *Certificate) home() string { return c.Scope }
+
+// leaveOut has nothing to note: no certificate is shown whose absence would open anything.
+func (*Certificate) leaveOut() {}
 
 type (
 	// SNI is a server name in a view.
@@ -31,14 +38,8 @@ type identities struct {
 	authorities  table[*CACertificate]
 }
 
-// Certificate returns a certificate by id.
-func (i *identities) Certificate(id string) (*Certificate, bool) { return i.certificates.get(id) }
-
 // SNIs yields all server names in no particular order.
 func (i *identities) SNIs() iter.Seq[*SNI] { return values(i.snis) }
-
-// CACertificate returns the certificate of an authority by id.
-func (i *identities) CACertificate(id string) (*CACertificate, bool) { return i.authorities.get(id) }
 
 // identitiesEdit is the next identities while it is being made.
 type identitiesEdit struct {
@@ -57,5 +58,5 @@ func (d *identitiesEdit) freeze() identities {
 
 func certificateOf(res *model.Resource) *Certificate {
 	spec, _ := res.Spec.(*gateway.Certificate)
-	return &Certificate{ID: res.Name, Version: res.Version, Alternative: spec != nil && spec.CertAlt != ""}
+	return &Certificate{ID: res.Name, Scope: res.Scope, Version: res.Version, Alternative: spec != nil && spec.CertAlt != ""}
 }

@@ -67,9 +67,6 @@ type Scope[S State[S]] struct {
 	// failure is why the store cannot be followed at present, nil if it can.
 	failure atomic.Pointer[error]
 
-	// judged is the revision that was read last; the goroutine of the scope has it.
-	judged uint64
-
 	// users counts those who opened the scope and leave takes one off; the lock of
 	// the views guards both.
 	users int
@@ -107,6 +104,11 @@ func (s *Scope[S]) Err() error {
 // Mine reports whether a key may be part of the state.
 func (s *Scope[S]) Mine(key model.Key) bool { return s.source.mine(key) }
 
+// Has reports whether the control plane consists of a scope, among others or alone.
+func (s *Scope[S]) Has(scope string) bool {
+	return s.source.members != nil && s.source.members().Has(scope)
+}
+
 // Release ends the use of a scope, once for each time it was opened. The last one
 // ends the scope itself, which then shows its last state for ever.
 func (s *Scope[S]) Release() { s.leave() }
@@ -131,12 +133,6 @@ func (s *Scope[S]) run(ctx context.Context) {
 			pause = minPause
 		}
 		s.failed(err)
-		if _, clash := scopes.ConflictIn(err); clash {
-			s.log.Warn("view keeps its last state", "scope", s.name, "reason", err.Error())
-			if s.touched(ctx) || ctx.Err() != nil {
-				continue
-			}
-		}
 		s.log.Error("view cannot follow the store", "scope", s.name, "error", err.Error(), "pause", pause.String())
 		t := time.NewTimer(pause)
 		select {
@@ -146,25 +142,6 @@ func (s *Scope[S]) run(ctx context.Context) {
 		}
 		pause = min(pause*2, maxPause)
 	}
-}
-
-// touched waits for a commit after what was read last that may change what was found. It
-// is false if the store cannot be watched.
-func (s *Scope[S]) touched(ctx context.Context) bool {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	for events, err := range s.store.Watch(ctx, s.judged) {
-		if err != nil {
-			_, lost := errors.AsType[*store.HistoryLost](err)
-			return lost
-		}
-		for _, e := range events {
-			if s.source.mine(e.Key) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // failed notes why the store cannot be followed, and tells those who show it.
@@ -228,7 +205,6 @@ func (s *Scope[S]) follow(ctx context.Context) error {
 func (s *Scope[S]) reload(ctx context.Context) error {
 	var next S
 	err := s.store.View(ctx, func(r store.Reader) (err error) {
-		s.judged = r.Revision()
 		next, err = s.source.load(r)
 		return err
 	})
@@ -268,7 +244,6 @@ func (s *Scope[S]) advance(ctx context.Context, f *feed) error {
 		err := s.store.View(ctx, func(r store.Reader) (err error) {
 			var pending []model.Key
 			wanted = r.Revision()
-			s.judged = wanted
 			pending, complete = f.upTo(wanted)
 			if complete && s.source.reshapes != nil && slices.ContainsFunc(pending, s.source.reshapes) {
 				return errReshaped

@@ -184,7 +184,7 @@ func TestAnonymousConsumer(t *testing.T) {
 		c := r.write(step.do)
 		for value, want := range map[string]string{"guest": step.guest, alice: step.id} {
 			got := ""
-			if found := c.State.Anonymous(value); found != nil {
+			if found := c.State.Of(model.DefaultControlPlane).Anonymous(value); found != nil {
 				got = found.ID
 			}
 			if got != want {
@@ -213,23 +213,23 @@ func without(anonymous string, do func(store.Tx) error) func(store.Tx) error {
 func TestAttachedHidesDisabledPlugins(t *testing.T) {
 	r := open(t, memstore.New())
 	target := gateway.Attachment{Name: gateway.PluginOAuth2}
-	if c := r.write(put(gateway.Plugins, "p1", plugin(""))); first(c.State.Attached(target)) == nil {
+	if c := r.write(put(gateway.Plugins, "p1", plugin(""))); first(c.State.Of(model.DefaultControlPlane).Attached(target)) == nil {
 		t.Error("an enabled plugin is not found")
 	}
 	p := plugin("")
 	p.Enabled = false
-	if _, ok := r.write(put(gateway.Plugins, "p1", p)).State.Attached(target); ok {
+	if _, ok := r.write(put(gateway.Plugins, "p1", p)).State.Of(model.DefaultControlPlane).Attached(target); ok {
 		t.Error("a disabled plugin is found")
 	}
 	moved := plugin("")
 	r.write(put(gateway.Services, alice, service()))
 	moved.Service = alice
 	c := r.write(put(gateway.Plugins, "p1", moved))
-	if _, ok := c.State.Attached(target); ok {
+	if _, ok := c.State.Of(model.DefaultControlPlane).Attached(target); ok {
 		t.Error("a moved plugin is still at its old target")
 	}
 	target.Service = alice
-	if _, ok := c.State.Attached(target); !ok {
+	if _, ok := c.State.Of(model.DefaultControlPlane).Attached(target); !ok {
 		t.Error("a moved plugin is not at its new target")
 	}
 }

@@ -70,6 +70,9 @@ type Record struct {
 	// Service is the id of the service the token is bound to; empty for a
 	// global token.
 	Service string `json:"service,omitempty"`
+	// ServicePlane is the control plane of the service, if that is not Plane. A filter uses
+	// the record only where its gateway consists of both.
+	ServicePlane string `json:"service_plane,omitempty"`
 	// Key says that the record is about an API key and not about an access
 	// token. A plugin accepts records of its own sort only.
 	Key bool `json:"key,omitempty"`

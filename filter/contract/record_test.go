@@ -13,7 +13,7 @@ import (
 const plane = "plane-1"
 
 var wholeRecord = Record{
-	Version: RecordVersion, Epoch: 2, Revision: 3, Expires: 4000, Plane: plane, Service: "service", Scope: "email phone", UserID: "user",
+	Version: RecordVersion, Epoch: 2, Revision: 3, Expires: 4000, Plane: plane, Service: "service", ServicePlane: "plane-2", Scope: "email phone", UserID: "user",
 	Credential: Credential{ID: "credential", ClientID: "client"},
 	Consumer:   &Consumer{ID: "consumer", Username: "bob", CustomID: "c-1"},
 }

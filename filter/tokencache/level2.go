@@ -223,7 +223,7 @@ func (c *Cache) choose(cfg *config, began *standing, of *contract.Scopes, hash c
 		if raw.entries[i] == nil {
 			continue
 		}
-		r, is := c.judge(cfg, began, plane, hash, raw.entries[i], raw)
+		r, is := c.judge(cfg, began, of, plane, hash, raw.entries[i], raw)
 		switch {
 		case is == l2Untrusted, is == l2Found && chosen != nil:
 			return nil, l2Untrusted
@@ -237,7 +237,7 @@ func (c *Cache) choose(cfg *config, began *standing, of *contract.Scopes, hash c
 }
 
 // judge looks at what stands under a token hash of one member.
-func (c *Cache) judge(cfg *config, began *standing, plane string, hash contract.Hash, entry []byte, raw *stored) (*contract.Record, l2Outcome) {
+func (c *Cache) judge(cfg *config, began *standing, of *contract.Scopes, plane string, hash contract.Hash, entry []byte, raw *stored) (*contract.Record, l2Outcome) {
 	is, err := contract.ParseEntry(entry)
 	if err != nil {
 		c.log.Warn("redis holds an entry that cannot be decoded", "error", err)
@@ -253,21 +253,28 @@ func (c *Cache) judge(cfg *config, began *standing, plane string, hash contract.
 		c.counters.l2Foreign.Add(1)
 		return nil, l2Absent
 	case !cfg.static():
-		return r, isMember(began, plane, raw.members)
+		return r, isMember(began, of, r, raw.members)
+	case !serves(of.Has, r):
+		return nil, l2Absent
 	}
 	return r, l2Found
 }
 
-// isMember says whether a control plane is still one of those that the gateway consists
-// of: a filter that is out of reach was told too many, if one has left since. Without
-// members of the epoch that is believed nobody knows.
-func isMember(began *standing, plane string, raw []byte) l2Outcome {
+// isMember says whether the control plane of a record is still one of those that the gateway
+// consists of, and that of its service: a filter that is out of reach was told too many, if
+// one has left since. Without members of the epoch that is believed nobody knows. Where only
+// the service is of another, its holder has the value still: what a further member holds of
+// the same one must not pass for the only one.
+func isMember(began *standing, of *contract.Scopes, r *contract.Record, raw []byte) l2Outcome {
 	m, err := contract.ParseMembers(raw)
+	has := func(plane string) bool { return of.Has(plane) && slices.Contains(m.Members, plane) }
 	switch {
 	case raw == nil, err != nil, m.Epoch != began.trust.Epoch:
 		return l2Untrusted
-	case !slices.Contains(m.Members, plane):
+	case !has(r.Plane):
 		return l2Absent
+	case !serves(has, r):
+		return l2Untrusted
 	}
 	return l2Found
 }

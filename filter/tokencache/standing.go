@@ -29,9 +29,15 @@ type standing struct {
 // that does not tell whose they are puts none into records, and answers for its own.
 func (s *standing) accepts(r *contract.Record) bool {
 	if s.scopes == nil {
-		return r.Plane == ""
+		return r.Plane == "" && r.ServicePlane == ""
 	}
-	return s.scopes.Has(r.Plane)
+	return s.scopes.Has(r.Plane) && serves(s.scopes.Has, r)
+}
+
+// serves reports whether the service of a record, if another control plane has it, is of
+// one that a gateway consists of.
+func serves(has func(plane string) bool, r *contract.Record) bool {
+	return r.ServicePlane == "" || has(r.ServicePlane)
 }
 
 var (

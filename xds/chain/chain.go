@@ -44,21 +44,22 @@ const (
 func Attach(g *view.Gateway, p *view.Plugin) Attached {
 	a := Attached{Plugin: p}
 	if p.Anonymous != "" {
-		a.Anonymous = g.Anonymous(p.Anonymous)
+		a.Anonymous = g.Of(p.Scope).Anonymous(p.Anonymous)
 	}
 	return a
 }
 
-// Effective finds the plugin instances that run on a route, in their order.
-func Effective(g *view.Gateway, route, service string) (out [MaxPlugins]Attached) {
+// Effective finds the plugin instances that run on a route of a control plane, in their
+// order. They are of that one too: in a group nobody's plugins run on the routes of others.
+func Effective(g *view.Gateway, scope, route, service string) (out [MaxPlugins]Attached) {
 	n := 0
 	for _, name := range gateway.PluginOrder {
 		var a Attached
-		if p, ok := gateway.Effective(name, route, service, g.Attached); ok {
+		if p, ok := gateway.Effective(name, route, service, g.Of(scope).Attached); ok {
 			a = Attach(g, p)
 		}
 		if name == gateway.PluginRequestTermination {
-			a.Bound = boundAt(g, name, route, service)
+			a.Bound = boundAt(g.Of(scope), name, route, service)
 		}
 		if a != (Attached{}) {
 			out[n] = a
@@ -68,13 +69,13 @@ func Effective(g *view.Gateway, route, service string) (out [MaxPlugins]Attached
 	return out
 }
 
-func boundAt(g *view.Gateway, name, route, service string) (out [numTargets]*view.Bound) {
+func boundAt(m view.Member, name, route, service string) (out [numTargets]*view.Bound) {
 	if service != "" {
-		out[atRouteAndService] = g.Bound(gateway.Attachment{Name: name, Route: route, Service: service})
-		out[atService] = g.Bound(gateway.Attachment{Name: name, Service: service})
+		out[atRouteAndService] = m.Bound(gateway.Attachment{Name: name, Route: route, Service: service})
+		out[atService] = m.Bound(gateway.Attachment{Name: name, Service: service})
 	}
-	out[atRoute] = g.Bound(gateway.Attachment{Name: name, Route: route})
-	out[atGlobal] = g.Bound(gateway.Attachment{Name: name})
+	out[atRoute] = m.Bound(gateway.Attachment{Name: name, Route: route})
+	out[atGlobal] = m.Bound(gateway.Attachment{Name: name})
 	return out
 }
 
@@ -117,7 +118,9 @@ func pluginOf(a Attached) (out contract.Plugin, runs bool, err error) {
 	if a.Plugin == nil {
 		return terminationOf(a)
 	}
-	out.ID = a.Plugin.ID
+	if out.ID = a.Plugin.ID; a.Plugin.LeftOut {
+		return out, true, errLeftOut
+	}
 	switch name := a.Plugin.Spec.Name; name {
 	case gateway.PluginOAuth2:
 		out.OAuth2, err = oauth2Of(a)
@@ -130,6 +133,10 @@ func pluginOf(a Attached) (out contract.Plugin, runs bool, err error) {
 	}
 	return out, true, err
 }
+
+// errLeftOut refuses the routes of a plugin that is left out of a group: without it they
+// would be open.
+var errLeftOut = errors.New("another member of the group has its id")
 
 func oauth2Of(a Attached) (*contract.OAuth2, error) {
 	var c gateway.OAuth2Config

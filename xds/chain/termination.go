@@ -55,6 +55,9 @@ func terminationOf(a Attached) (out contract.Plugin, runs bool, err error) {
 
 // answerOf prepares the answer of one instance.
 func answerOf(p *view.Plugin) (*contract.Answered, error) {
+	if p.LeftOut {
+		return nil, errLeftOut
+	}
 	var c gateway.TerminationConfig
 	if err := decode(p, &c); err != nil {
 		return nil, err

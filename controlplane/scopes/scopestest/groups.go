@@ -42,6 +42,18 @@ func (Resolver) Shapes(scope string, key model.Key) bool {
 	return key == model.Key{Kind: Groups.Name, Name: scope}
 }
 
+// Shaped implements [scopes.Resolver].
+func (Resolver) Shaped(c store.Change) []string {
+	res := c.New
+	if res == nil {
+		res = c.Old
+	}
+	if res.Kind != Groups {
+		return nil
+	}
+	return []string{res.Name}
+}
+
 // ReadOnly implements [scopes.Resolver].
 func (g Resolver) ReadOnly(r store.Reader, key model.Key) (bool, error) {
 	if slices.Contains(g.Own, key.Kind) {

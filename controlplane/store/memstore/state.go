@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +19,10 @@ type state struct {
 	rows tree[*model.Resource]
 	// unique holds the key in rows by (kind, scope, index, value).
 	unique tree[string]
-	// lists holds the key in rows by (kind, scope, index or reference, value) and name.
+	// lists holds the key in rows by (kind, scope, index, value) and name, or by (kind, scope,
+	// reference, scope and name of the target) and name.
 	lists tree[string]
-	// referrers by (kind, scope, name of the target) and kind, name and reference.
+	// referrers by (kind, scope, name of the target) and kind, scope, name and reference.
 	referrers tree[referrer]
 	// expiries holds the key in rows by time and that key.
 	expiries tree[string]
@@ -97,6 +99,9 @@ func (s *state) each(k *model.Kind, q store.Query, after string, now int64, visi
 		return
 	}
 	prefix := path(k.Name, q.Scope, q.Index, q.Value)
+	if slices.ContainsFunc(k.Refs, func(ref model.Ref) bool { return ref.Name == q.Index }) {
+		prefix = path(k.Name, q.Scope, q.Index, q.Target(), q.Value)
+	}
 	s.lists.ascend(prefix+after, func(key string, row string) bool {
 		if !strings.HasPrefix(key, prefix) {
 			return false
@@ -195,7 +200,7 @@ func (s *state) Remove(row engine.Row) error {
 		s.lists = s.lists.without(path(k.Kind, k.Scope, e.Index, e.Value) + k.Name)
 	}
 	for _, t := range row.Refs {
-		s.lists = s.lists.without(path(k.Kind, k.Scope, t.Ref, t.Name) + k.Name)
+		s.lists = s.lists.without(path(k.Kind, k.Scope, t.Ref, t.Scope, t.Name) + k.Name)
 		s.referrers = s.referrers.without(referrerKey(k, t))
 	}
 	return nil
@@ -210,13 +215,13 @@ func (s *state) index(row engine.Row, key string) {
 		s.lists = s.lists.with(path(k.Kind, k.Scope, e.Index, e.Value)+k.Name, key)
 	}
 	for _, t := range row.Refs {
-		s.lists = s.lists.with(path(k.Kind, k.Scope, t.Ref, t.Name)+k.Name, key)
+		s.lists = s.lists.with(path(k.Kind, k.Scope, t.Ref, t.Scope, t.Name)+k.Name, key)
 		s.referrers = s.referrers.with(referrerKey(k, t), referrer{row: key, onDelete: t.OnDelete})
 	}
 }
 
 func referrerKey(from model.Key, t engine.Reference) string {
-	return path(t.Kind, from.Scope, t.Name) + from.Kind + "\x00" + from.Name + "\x00" + t.Ref
+	return path(t.Kind, t.Scope, t.Name) + strings.Join([]string{from.Kind, from.Scope, from.Name, t.Ref}, "\x00")
 }
 
 // Restamp has nothing to do: the state holds the very resource that changed,

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,17 +32,17 @@ type rows struct {
 	revision uint64
 }
 
-const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.expires, r.sealed, r.spec`
+const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.expires, r.sealed, r.spec, r.created_revision, r.taken`
 
 // record is one row of the table resources.
 type record struct {
-	id, version, revision, created, modified, expires, sealed int64
-	kind, scope, name                                         string
-	spec                                                      []byte
+	id, version, revision, created, modified, expires, sealed, createdRevision int64
+	kind, scope, name                                                          string
+	spec, taken                                                                []byte
 }
 
 func (r *record) dest() []any {
-	return []any{&r.id, &r.kind, &r.scope, &r.name, &r.version, &r.revision, &r.created, &r.modified, &r.expires, &r.sealed, &r.spec}
+	return []any{&r.id, &r.kind, &r.scope, &r.name, &r.version, &r.revision, &r.created, &r.modified, &r.expires, &r.sealed, &r.spec, &r.createdRevision, &r.taken}
 }
 
 // place binds a sealed spec to its row: it cannot be moved to another one.
@@ -59,6 +60,12 @@ func (c *codec) decode(r *record) (*model.Resource, error) {
 	res := &model.Resource{
 		Kind: k, Scope: r.scope, Name: r.name, Version: uint64(r.version), Revision: uint64(r.revision), //nolint:gosec // written from uint64
 		Created: time.UnixMicro(r.created).UTC(), Modified: time.UnixMicro(r.modified).UTC(),
+		CreatedRevision: uint64(r.createdRevision), //nolint:gosec // written from uint64
+	}
+	if len(r.taken) > 0 {
+		if err := json.Unmarshal(r.taken, &res.Taken); err != nil {
+			return nil, store.Unreadable(res, r.expires, fmt.Errorf("decoding since when %s %q has its values: %w", r.kind, r.name, err))
+		}
 	}
 	spec, err := c.spec(k, r)
 	if err != nil {
@@ -102,6 +109,14 @@ func (c *codec) encode(row engine.Row) (spec []byte, sealed int, err error) {
 	}
 	spec, err = c.sealing.Load().Seal(row.Spec, place(r.Kind.Name, r.Scope, r.Name))
 	return spec, 1, err
+}
+
+// takenOf is the stored form of [model.Resource.Taken]: NULL or a JSON object.
+func takenOf(r *model.Resource) (any, error) {
+	if len(r.Taken) == 0 {
+		return nil, nil //nolint:nilnil // nil is NULL
+	}
+	return json.Marshal(r.Taken)
 }
 
 // value returns the stored form of a unique value.
@@ -173,8 +188,8 @@ func index(k *model.Kind, q store.Query, now int64) (from, order string, args []
 	for i := range k.Refs {
 		if ref := &k.Refs[i]; ref.Name == q.Index {
 			return ` FROM refs x CROSS JOIN resources r ON r.id = x.id
-				WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? AND x.kind = ? AND x.field = ?` + live,
-				`x.name`, []any{ref.To, q.Scope, q.Value, k.Name, ref.Name, now}
+				WHERE x.to_kind = ? AND x.to_scope = ? AND x.to_name = ? AND x.kind = ? AND x.field = ? AND x.scope = ?` + live,
+				`x.name`, []any{ref.To, q.Target(), q.Value, k.Name, ref.Name, q.Scope, now}
 		}
 	}
 	return ` FROM lists x CROSS JOIN resources r ON r.id = x.id
@@ -218,7 +233,7 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	var r record
 	var refuse bool
 	err := t.each(`SELECT x.refuse, `+columns+` FROM refs x CROSS JOIN resources r ON r.id = x.id
-		WHERE x.to_kind = ? AND x.scope = ? AND x.to_name = ? ORDER BY x.kind, x.name, x.field`,
+		WHERE x.to_kind = ? AND x.to_scope = ? AND x.to_name = ? ORDER BY x.kind, x.scope, x.name, x.field`,
 		[]any{to.Kind, to.Scope, to.Name}, func() error {
 			res, err := t.lenient(&r)
 			onDelete := model.Cascade
@@ -234,12 +249,12 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 // Targets implements engine.Rows.
 func (t *rows) Targets(of model.Key) ([]model.Key, error) {
 	var list []model.Key
-	to := model.Key{Scope: of.Scope}
-	err := t.each(`SELECT x.to_kind, x.to_name FROM resources r JOIN refs x ON x.id = r.id
-		WHERE r.kind = ? AND r.scope = ? AND r.name = ? ORDER BY x.to_kind, x.to_name`, []any{of.Kind, of.Scope, of.Name}, func() error {
+	var to model.Key
+	err := t.each(`SELECT x.to_kind, x.to_scope, x.to_name FROM resources r JOIN refs x ON x.id = r.id
+		WHERE r.kind = ? AND r.scope = ? AND r.name = ? ORDER BY x.to_kind, x.to_scope, x.to_name`, []any{of.Kind, of.Scope, of.Name}, func() error {
 		list = append(list, to)
 		return nil
-	}, &to.Kind, &to.Name)
+	}, &to.Kind, &to.Scope, &to.Name)
 	return list, err
 }
 
@@ -257,9 +272,9 @@ func (t *rows) Insert(row engine.Row) error {
 	if err != nil {
 		return err
 	}
-	res, err := t.exec(`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.Kind.Name, r.Scope, r.Name, r.Version, r.Revision,
-		r.Created.UnixMicro(), r.Modified.UnixMicro(), row.Expires, sealed, spec)
+	res, err := t.exec(`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec, created_revision)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.Kind.Name, r.Scope, r.Name, r.Version, r.Revision,
+		r.Created.UnixMicro(), r.Modified.UnixMicro(), row.Expires, sealed, spec, r.CreatedRevision)
 	if err != nil {
 		return err
 	}
@@ -277,10 +292,14 @@ func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 	if err != nil {
 		return err
 	}
+	taken, err := takenOf(r)
+	if err != nil {
+		return err
+	}
 	var id int64
-	found, err := t.row(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?
+	found, err := t.row(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?, taken = ?
 		WHERE kind = ? AND scope = ? AND name = ? RETURNING id`, []any{r.Version, r.Revision, r.Created.UnixMicro(),
-		r.Modified.UnixMicro(), row.Expires, sealed, spec, r.Kind.Name, r.Scope, r.Name}, &id)
+		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name}, &id)
 	switch {
 	case err != nil:
 		return err
@@ -327,8 +346,8 @@ func (t *rows) index(row engine.Row, id int64) error {
 		}
 	}
 	for _, to := range row.Refs {
-		if _, err := t.exec(`INSERT INTO refs (to_kind, scope, to_name, kind, field, name, refuse, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			to.Kind, r.Scope, to.Name, r.Kind.Name, to.Ref, r.Name, to.OnDelete == model.Refuse, id); err != nil {
+		if _, err := t.exec(`INSERT INTO refs (to_kind, to_scope, to_name, kind, field, scope, name, refuse, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			to.Kind, to.Scope, to.Name, r.Kind.Name, to.Ref, r.Scope, r.Name, to.OnDelete == model.Refuse, id); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -16,7 +18,8 @@ import (
 )
 
 // migrations holds one SQL file per schema version. A file that was released
-// never changes. The version of a database is its user_version.
+// never changes. The version of a database is its user_version: the number of the last
+// file that it has seen.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -86,9 +89,37 @@ func prepare(s *session, c *codec, o Options, alone bool) error {
 	return s.control("COMMIT")
 }
 
+// migration is one schema file; its number is that at the start of its name.
+type migration struct {
+	number int
+	name   string
+}
+
+// listMigrations lists the schema files in order. Each has a number of its own. Numbers
+// need not follow each other: two that are written side by side are numbered in advance.
+func listMigrations() ([]migration, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var list []migration
+	for _, name := range names {
+		digits, _, _ := strings.Cut(path.Base(name), "_")
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s has no number: %w", name, err)
+		}
+		if last := len(list) - 1; last >= 0 && list[last].number >= n {
+			return nil, fmt.Errorf("migrations %s and %s do not have ascending numbers", list[last].name, name)
+		}
+		list = append(list, migration{n, name})
+	}
+	return list, nil
+}
+
 // migrate runs the schema files that the database has not seen.
 func migrate(s *session, alone bool) error {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
+	files, err := listMigrations()
 	if err != nil {
 		return err
 	}
@@ -96,22 +127,25 @@ func migrate(s *session, alone bool) error {
 	if _, err := s.row("PRAGMA user_version", nil, &version); err != nil {
 		return err
 	}
-	if version > len(files) {
-		return fmt.Errorf("it has schema version %d, this program knows %d: it was written by a newer one", version, len(files))
+	if newest := files[len(files)-1].number; version > newest {
+		return fmt.Errorf("it has schema version %d, this program knows %d: it was written by a newer one", version, newest)
 	}
 	if version == 0 && alone {
 		return errors.New("it is empty: what it held was in its log (the file with -wal at the end of its name), which is not here. " +
 			"Put the log beside it or restore a backup; if this is a new installation whose first start was broken off, delete the file")
 	}
-	for i, name := range files[version:] {
-		text, err := migrations.ReadFile(name)
+	for _, m := range files {
+		if m.number <= version {
+			continue
+		}
+		text, err := migrations.ReadFile(m.name)
 		if err != nil {
 			return err
 		}
 		if err := s.control(string(text)); err != nil {
-			return fmt.Errorf("migration %s: %w", name, err)
+			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
-		if err := s.control(fmt.Sprintf("PRAGMA user_version = %d", version+i+1)); err != nil {
+		if err := s.control(fmt.Sprintf("PRAGMA user_version = %d", m.number)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +155,9 @@ func migrate(s *session, alone bool) error {
 // keyCheck is sealed into a new database; who can open it has the right key.
 const keyCheck = "meshgate key check"
 
-// fingerprint names everything that decides which index rows exist.
+// fingerprint names everything that decides which index rows exist. Whether a reference
+// may name another scope is not among it: what was written before the kind could say so
+// names none, and its index rows are right as they are.
 func fingerprint(kinds map[string]*model.Kind) string {
 	var lines []string
 	for _, k := range kinds {

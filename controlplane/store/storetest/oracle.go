@@ -107,15 +107,22 @@ var errUndo = errors.New("undo")
 // otherwise: enough to meet every pair of operations on the few names there are.
 const sequences = "20"
 
+// few bounds how many random sequences a test runs.
+func few(t *testing.T) {
+	f := flag.Lookup("rapid.checks")
+	if f.Value.String() != f.DefValue {
+		return
+	}
+	if err := f.Value.Set(sequences); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
+}
+
 // testOracle runs random transactions on the store and on maps, each sequence
 // in an empty scope; one that fails is shrunk and printed whole.
 func testOracle(t *testing.T, open Open) {
-	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		if err := f.Value.Set(sequences); err != nil {
-			t.Fatal(err)
-		}
-		defer f.Value.Set(f.DefValue)
-	}
+	few(t)
 	s, reopen := open(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {

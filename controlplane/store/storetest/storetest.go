@@ -30,6 +30,8 @@ type Item struct {
 	Box    string   `json:"box,omitempty"`
 	Parent string   `json:"parent,omitempty"`
 	Person string   `json:"person,omitempty"`
+	// In is the scope of parent and person, if that is another one.
+	In string `json:"in,omitempty"`
 	// Boxes are held.
 	Boxes []string `json:"boxes,omitempty"`
 	// Ends is the expiry in milliseconds of Unix time; 0 = never.
@@ -43,6 +45,8 @@ func text(get func(*Item) string) func(any) (string, bool) {
 		return v, v != ""
 	}
 }
+
+func in(spec any) string { return spec.(*Item).In }
 
 func ends(spec any) time.Time {
 	if at := spec.(*Item).Ends; at != 0 {
@@ -66,8 +70,8 @@ var (
 		Name: "thing", Class: model.Config, New: newItem,
 		Refs: []model.Ref{
 			{Name: "box", To: "box", OnDelete: model.Refuse, Target: text(func(i *Item) string { return i.Box })},
-			{Name: "parent", To: "thing", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Parent })},
-			{Name: "person", To: "person", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person })},
+			{Name: "parent", To: "thing", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Parent }), In: in},
+			{Name: "person", To: "person", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person }), In: in},
 		},
 		Holds: []model.Hold{{Name: "boxes", To: "box", Targets: func(s any) []string { return s.(*Item).Boxes }}},
 	}
@@ -77,7 +81,7 @@ var (
 	Badge = &model.Kind{
 		Name: "badge", Class: model.Credential, Announce: model.AnnounceRevocations, Sealed: true, New: newItem, Expires: ends,
 		Unique: []model.Index{{Name: "secret", Secret: true, Value: text(func(i *Item) string { return i.Secret })}},
-		Refs:   []model.Ref{{Name: "person", To: "person", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person })}},
+		Refs:   []model.Ref{{Name: "person", To: "person", OnDelete: model.Cascade, Target: text(func(i *Item) string { return i.Person }), In: in}},
 	}
 	// Sign names hosts by labels, which keep their labels for that long.
 	Sign = &model.Kind{
@@ -117,6 +121,9 @@ func Run(t *testing.T, open Open) {
 		{"dangling references", testDangling},
 		{"cascade and refuse", testCascade},
 		{"references to several", testHolds},
+		{"references to other scopes", testElsewhere},
+		{"expired targets of other scopes", testElsewhereExpires},
+		{"references to other scopes agree with a map", testElsewhereOracle},
 		{"what is named stays", testGuards},
 		{"cascade raises durability", testCascadeClass},
 		{"classes", testClasses},
@@ -130,6 +137,7 @@ func Run(t *testing.T, open Open) {
 		{"expired rows are swept", testSweep},
 		{"announcements", testAnnouncements},
 		{"revision stamps", testStamps},
+		{"since when there is what", testSince},
 		{"watch resumes", testResume},
 		{"watch ends", testWatchEnds},
 		{"history is bounded", testHistoryLost},
@@ -143,6 +151,7 @@ func Run(t *testing.T, open Open) {
 		{"change records go with their change", testRecordsGoWithTheirChange},
 		{"closed", testClosed},
 		{"survives reopening", testReopen},
+		{"references to other scopes survive reopening", testElsewhereReopen},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open) })
 	}

@@ -44,7 +44,7 @@ func serviceAuthority(g *view.Gateway, s *view.Service) string {
 	if s == nil {
 		return ""
 	}
-	if u, ok := g.Upstream(s.Spec.Host); ok && u.Spec.HostHeader != "" {
+	if u, ok := g.Of(s.Scope).Upstream(s.Spec.Host); ok && u.Spec.HostHeader != "" {
 		return u.Spec.HostHeader
 	}
 	return authority(s.Spec.Host, s.Spec.Port, s.Spec.TLS())

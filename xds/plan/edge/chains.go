@@ -20,27 +20,26 @@ import (
 // for equal lists: a line for each, of its id, whether it has an alternative, and
 // its names.
 func shown(g *view.Gateway) string {
-	names := map[string][]string{}
+	names := map[*view.Certificate][]string{}
 	for s := range g.SNIs() {
-		names[s.Spec.Certificate] = append(names[s.Spec.Certificate], s.Spec.Server())
+		if c, ok := g.Of(s.Scope).Certificate(s.Spec.Certificate); ok {
+			names[c] = append(names[c], s.Spec.Server())
+		}
 	}
 	var lines []string
-	for id, list := range names {
-		c, ok := g.Certificate(id)
-		if !ok {
-			continue
-		}
+	for c, list := range names {
 		slices.Sort(list)
-		lines = append(lines, strings.Join(append([]string{id, strconv.FormatBool(c.Alternative)}, list...), " "))
+		lines = append(lines, strings.Join(append([]string{c.ID, strconv.FormatBool(c.Alternative)}, list...), " "))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
 
-// allow adds the secrets of a certificate to those that a proxy may ask for. A
+// allow adds the secrets of a certificate that a resource of a control plane names to those
+// that a proxy may ask for. A
 // certificate that was written again is another generation of its secrets.
-func allow(secrets map[string]string, g *view.Gateway, id string, alternative bool) {
-	c, ok := g.Certificate(id)
+func allow(secrets map[string]string, own view.Member, id string, alternative bool) {
+	c, ok := own.Certificate(id)
 	if !ok {
 		return
 	}

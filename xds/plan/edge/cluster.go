@@ -50,8 +50,9 @@ func clusterKeyOf(g *view.Gateway, s *view.Service, p Params) (k clusterKey, mem
 		id: s.ID, name: s.Spec.Name, protocol: s.Spec.Protocol, host: strings.ToLower(s.Spec.Host), port: s.Spec.Port,
 		connect: s.Spec.ConnectTimeout,
 	}
-	if k.upstream, _ = g.Upstream(k.host); k.upstream != nil {
-		members = g.Targets(k.upstream.ID)
+	own := g.Of(s.Scope)
+	if k.upstream, _ = own.Upstream(k.host); k.upstream != nil {
+		members = own.Targets(k.upstream.ID)
 		if hasNames(members) {
 			k.named = members
 		}
@@ -90,6 +91,9 @@ func protectedCluster(k clusterKey) (protected, error) {
 // are no part of it but where they have names: they come as its assignment, and
 // a change of them leaves health and connections as they are.
 func serviceCluster(k clusterKey) (*resource.Resource, error) {
+	if k.upstream != nil && k.upstream.LeftOut {
+		return nil, fmt.Errorf("upstream %s is left out: another member of the group has its id", k.upstream.ID)
+	}
 	c, err := discovered(k)
 	if err != nil {
 		return nil, err

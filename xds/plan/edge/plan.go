@@ -57,7 +57,7 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 		if e.scheme == "https" {
 			secrets[SecretServer] = ""
 			for s := range g.SNIs() {
-				allow(secrets, g, s.Spec.Certificate, true)
+				allow(secrets, g.Of(s.Scope), s.Spec.Certificate, true)
 			}
 		}
 	}
@@ -92,31 +92,29 @@ func (p *Planner) endpoints(certificates string, log accesslog.Settings) []endpo
 // assignments, and allows the client certificates that they name.
 func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*resource.Resource, to map[string]destination) {
 	to = map[string]destination{}
-	used := map[string]bool{}
+	used := map[*view.Service]bool{}
 	for r := range g.Routes() {
-		used[r.Spec.Service] = true
-	}
-	for id := range used {
-		s, ok := g.Service(id)
-		if !ok || !s.Spec.Enabled {
-			continue
+		if s, ok := g.Of(r.Scope).Service(r.Spec.Service); ok && s.Spec.Enabled {
+			used[s] = true
 		}
+	}
+	for s := range used {
 		k, targets := clusterKeyOf(g, s, p.params)
 		if certificate, _, ok := ParseCertificate(k.tls.certificate); ok {
-			allow(secrets, g, certificate, false)
+			allow(secrets, g.Of(s.Scope), certificate, false)
 		}
 		// A cluster that trusts other servers, or none in particular, is not kept: its
 		// routes answer 503.
-		c, ok := plan.CellWhile(p.cells, "service "+id, k, protectedCluster, func(old protected) bool { return old.tls == k.tls })
+		c, ok := plan.CellWhile(p.cells, cellOfMember(g, "service", s.Scope, s.ID), k, protectedCluster, func(old protected) bool { return old.tls == k.tls })
 		if !ok {
 			continue
 		}
-		to[id] = destination{c.cluster.Name, c.byName}
+		to[s.ID] = destination{c.cluster.Name, c.byName}
 		out = append(out, c.cluster)
 		if !c.assigned {
 			continue
 		}
-		if a, ok := plan.Cell(p.cells, "targets of service "+id, assignmentKey{c.cluster.Name, targets}, assignment); ok {
+		if a, ok := plan.Cell(p.cells, cellOfMember(g, "targets of service", s.Scope, s.ID), assignmentKey{c.cluster.Name, targets}, assignment); ok {
 			out = append(out, a)
 		}
 	}
@@ -125,19 +123,25 @@ func (p *Planner) clusters(g *view.Gateway, secrets map[string]string) (out []*r
 
 // routes builds the ways of all routes that are matched, ordered by id.
 // Routes of disabled services are not; nor are routes with an attribute that
-// cannot be matched, which are reported.
+// cannot be matched, which are reported. Those that a group leaves out refuse: their
+// requests would go by other routes, which may demand less.
 func (p *Planner) routes(g *view.Gateway, to map[string]destination) []*routeCell {
 	var out []*routeCell
-	for _, r := range slices.SortedFunc(g.Routes(), func(a, b *view.Route) int { return cmp.Compare(a.ID, b.ID) }) {
-		cell := "route " + r.ID
-		s, _ := g.Service(r.Spec.Service)
-		if s != nil && !s.Spec.Enabled {
+	all := slices.AppendSeq(slices.Collect(g.Routes()), g.Refused())
+	slices.SortFunc(all, func(a, b *view.Route) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Scope, b.Scope)) })
+	for _, r := range all {
+		cell := cellOfMember(g, "route", r.Scope, r.ID)
+		s, found := g.Of(r.Scope).Service(r.Spec.Service)
+		if found && !s.Spec.Enabled {
 			continue
 		}
 		k := routeKey{
-			route: r, service: s, to: to[r.Spec.Service], host: serviceAuthority(g, s),
-			plugins: chain.Effective(g, r.ID, r.Spec.Service),
+			route: r, service: s, host: serviceAuthority(g, s),
+			plugins: chain.Effective(g, r.Scope, r.ID, r.Spec.Service),
 			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "",
+		}
+		if found {
+			k.to = to[s.ID]
 		}
 		c, ok := plan.Cell(p.cells, cell, k, buildRoute)
 		if !ok {
@@ -149,4 +153,13 @@ func (p *Planner) routes(g *view.Gateway, to map[string]destination) []*routeCel
 		out = append(out, c)
 	}
 	return out
+}
+
+// cellOfMember names a cell of a resource. What a cell keeps of one member is never shown
+// for what another one has of the same id.
+func cellOfMember(g *view.Gateway, what, scope, id string) string {
+	if scope == g.Scope() {
+		return what + " " + id
+	}
+	return what + " " + id + " of " + scope
 }

@@ -176,7 +176,7 @@ func TestChain(t *testing.T) {
 		c.AuthHeaderName, c.Realm, c.Anonymous, c.HideCredentials, c.GlobalCredentials = "X-Auth", "r", "guest", true, true
 	}))
 	g := w.state()
-	body, err := chain.Encode(contract.Chain{Route: id(2, 0), Service: id(1, 0)}, chain.Effective(g, id(2, 0), id(1, 0)))
+	body, err := chain.Encode(contract.Chain{Route: id(2, 0), Service: id(1, 0)}, chain.Effective(g, g.Scope(), id(2, 0), id(1, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestChain(t *testing.T) {
 	// has it.
 	w.put(gateway.Plugins, id(3, 0), 2, pluginSpec(t, id(2, 0), "", func(c *gateway.OAuth2Config) { c.Anonymous = "nobody" }))
 	g = w.state()
-	body, err = chain.Encode(contract.Chain{Route: id(2, 0), Service: id(1, 0)}, chain.Effective(g, id(2, 0), id(1, 0)))
+	body, err = chain.Encode(contract.Chain{Route: id(2, 0), Service: id(1, 0)}, chain.Effective(g, g.Scope(), id(2, 0), id(1, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestOnlyGatewaysIssue(t *testing.T) {
 		"sidecar":             {contract.Chain{Route: "r"}, id(2, 0), false},
 		"gateway without one": {contract.Chain{Route: "r", Issues: true}, id(2, 1), false},
 	} {
-		body, err := chain.Encode(c.base, chain.Effective(g, c.at, id(1, 0)))
+		body, err := chain.Encode(c.base, chain.Effective(g, g.Scope(), c.at, id(1, 0)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestOnlyGatewaysIssue(t *testing.T) {
 	for _, oauth := range []bool{true, false} {
 		r, _ := g.Route(id(2, 0))
 		s, _ := g.Service(id(1, 0))
-		cell, err := buildRoute(routeKey{route: r, service: s, to: destination{cluster: "c"}, plugins: chain.Effective(g, id(2, 0), id(1, 0)), oauth: oauth})
+		cell, err := buildRoute(routeKey{route: r, service: s, to: destination{cluster: "c"}, plugins: chain.Effective(g, g.Scope(), id(2, 0), id(1, 0)), oauth: oauth})
 		if err != nil || cell.broken != nil {
 			t.Fatal(err, cell.broken)
 		}

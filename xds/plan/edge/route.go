@@ -203,6 +203,9 @@ func fateOf(k routeKey) fate {
 	switch {
 	case f.broken != nil:
 		return fate{refuse: reply(503, misconfigured), why: contract.ReasonMisconfigured, broken: f.broken}
+	case k.route.LeftOut:
+		f.refuse, f.why = reply(503, misconfigured), contract.ReasonMisconfigured
+		f.broken = fmt.Errorf("route %s is left out: another member of the group has its id", k.route.ID)
 	case k.service == nil:
 		f.refuse, f.why = reply(503, `{"message":"no Service found with those values"}`), contract.ReasonNoService
 	case k.to.cluster == "":

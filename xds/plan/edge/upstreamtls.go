@@ -37,20 +37,21 @@ type tlsKey struct {
 }
 
 func tlsKeyOf(g *view.Gateway, s *view.Service, u *view.Upstream, p Params) tlsKey {
+	own := g.Of(s.Scope)
 	k := tlsKey{name: serverOf(s, u), depth: -1, roots: p.RootsFile}
 	certificate := s.Spec.ClientCertificate
 	if certificate == "" && u != nil {
 		certificate = u.Spec.ClientCertificate
 	}
 	if certificate != "" {
-		if _, ok := g.Certificate(certificate); !ok {
+		if _, ok := own.Certificate(certificate); !ok {
 			k.missing = "certificate " + certificate
 		}
 		k.certificate = SecretCertificate(certificate, false)
 	}
 	var authorities strings.Builder
 	for _, id := range s.Spec.CACertificates {
-		ca, ok := g.CACertificate(id)
+		ca, ok := own.CACertificate(id)
 		if !ok {
 			k.missing = "ca_certificate " + id
 			continue

@@ -86,7 +86,7 @@ func facts(w policy.World, chosen []*view.Policy) any {
 		return found{problem: fmt.Sprintf("plugin %s is %s and not oauth2: every request is refused", p.ID, instance.Spec.Name)}
 	}
 	f := found{instance: chain.Attach(g, instance), service: instance.Spec.Service}
-	if route, ok := g.Route(instance.Spec.Route); ok {
+	if route, ok := g.Of(instance.Scope).Route(instance.Spec.Route); ok {
 		f.service = route.Spec.Service
 	}
 	f.problem = f.unusable(p.ID)

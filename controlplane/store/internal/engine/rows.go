@@ -25,11 +25,15 @@ type Entry struct {
 	Secret bool
 }
 
-// Reference is one reference of a row, to a row of the same scope.
+// Reference is one reference of a row. Scope is that of the row that it names, which need
+// not be the scope of the row itself.
 type Reference struct {
-	Ref, Kind, Name string
-	OnDelete        model.OnDelete
+	Ref, Kind, Scope, Name string
+	OnDelete               model.OnDelete
 }
+
+// To is the key of what a reference names.
+func (r Reference) To() model.Key { return model.Key{Kind: r.Kind, Scope: r.Scope, Name: r.Name} }
 
 // Row is a resource with everything that a backend indexes of it.
 type Row struct {
@@ -66,8 +70,8 @@ type Rows interface {
 	List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error)
 	// Count counts what List would return without After, Skip and Limit.
 	Count(k *model.Kind, q store.Query, now int64) (int, error)
-	// Referrers returns the rows that reference a key, ordered by kind and name. Those
-	// that cannot be decoded are among them, with a [store.Unread].
+	// Referrers returns the rows of all scopes that reference a key, ordered by kind, scope
+	// and name. Those that cannot be decoded are among them, with a [store.Unread].
 	Referrers(to model.Key) ([]Referrer, error)
 	// Targets returns what the index says that a row references.
 	Targets(of model.Key) ([]model.Key, error)
@@ -101,14 +105,14 @@ func Describe(r *model.Resource) Row {
 	}
 	for i := range r.Kind.Refs {
 		ref := &r.Kind.Refs[i]
-		if name, ok := ref.Target(r.Spec); ok {
-			row.Refs = append(row.Refs, Reference{Ref: ref.Name, Kind: ref.To, Name: name, OnDelete: ref.OnDelete})
+		if to, ok := ref.Key(r); ok {
+			row.Refs = append(row.Refs, Reference{Ref: ref.Name, Kind: to.Kind, Scope: to.Scope, Name: to.Name, OnDelete: ref.OnDelete})
 		}
 	}
 	for i := range r.Kind.Holds {
 		hold := &r.Kind.Holds[i]
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(hold.Targets(r.Spec)))) {
-			row.Refs = append(row.Refs, Reference{Ref: hold.Name, Kind: hold.To, Name: name, OnDelete: model.Refuse})
+			row.Refs = append(row.Refs, Reference{Ref: hold.Name, Kind: hold.To, Scope: r.Scope, Name: name, OnDelete: model.Refuse})
 		}
 	}
 	for i := range r.Kind.Lists {

@@ -173,6 +173,9 @@ func (t *Tx) compose(r *model.Resource, old *model.Resource) (Row, error) {
 	}
 	if old != nil {
 		next.Version = old.Version + 1
+		next.CreatedRevision = old.CreatedRevision
+	} else {
+		next.CreatedRevision = t.rows.Revision() + 1
 	}
 	switch {
 	case !r.Created.IsZero():
@@ -186,7 +189,31 @@ func (t *Tx) compose(r *model.Resource, old *model.Resource) (Row, error) {
 	}
 	row := Describe(next)
 	row.Spec = spec
+	if old != nil {
+		next.Taken = t.taken(old, row)
+	}
 	return row, nil
+}
+
+// taken says since when a row has its unique values that it has not had from the start. A
+// value that was given up and comes back is taken anew: another row may have had it.
+func (t *Tx) taken(old *model.Resource, row Row) map[string]uint64 {
+	before := Describe(old).Unique
+	var taken map[string]uint64
+	for _, e := range row.Unique {
+		at, known := old.Taken[e.Index]
+		if !slices.Contains(before, e) {
+			at, known = t.rows.Revision()+1, true
+		}
+		if !known {
+			continue
+		}
+		if taken == nil {
+			taken = map[string]uint64{}
+		}
+		taken[e.Index] = at
+	}
+	return taken
 }
 
 // Decode reads the JSON of a spec.
@@ -233,7 +260,7 @@ func (t *Tx) check(row, before Row) error {
 
 // present refuses a reference to nothing.
 func (t *Tx) present(r *model.Resource, to Reference) error {
-	key := model.Key{Kind: to.Kind, Scope: r.Scope, Name: to.Name}
+	key := to.To()
 	found, err := t.rows.Has(key, t.millis)
 	if err != nil {
 		return t.fail(err)

@@ -1,0 +1,153 @@
+package scopes
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Clash says that a resource has no part in a group, because another member has one with
+// the same id, or with the same value of an index that the members share, and had it first.
+// It is an error, so that it can be listed with what else is not in force.
+type Clash struct {
+	// Left is the resource without a part, Rival the one that keeps it out.
+	Left, Rival model.Key
+	// Index is the index whose Value both have; empty if it is their id.
+	Index, Value string
+}
+
+// Error implements error. It names both, so that either side can be told.
+func (c Clash) Error() string {
+	what := "the id " + c.Value
+	if c.Index != "" {
+		what = "the " + c.Index + " " + c.Value
+	}
+	return fmt.Sprintf("the %s %s of control plane %q is left out: the %s %s of control plane %q, which was there first, has %s",
+		c.Left.Kind, c.Left.Name, c.Left.Scope, c.Rival.Kind, c.Rival.Name, c.Rival.Scope, what)
+}
+
+// Before orders resources of one kind that clash by a value of an index, or by their id if
+// index is empty: the one that had it first counts. The store says which that is; when a
+// resource was created is what its writer says. Of two that one commit made it is that of
+// the first scope.
+func Before(a, b *model.Resource, index string) bool {
+	return cmp.Or(cmp.Compare(a.Since(index), b.Since(index)), cmp.Compare(a.Scope, b.Scope)) < 0
+}
+
+// shared yields what a resource may clash by: its id, and its values of some unique
+// indexes.
+func shared(res *model.Resource, indexes []string, yield func(index, value string)) {
+	yield("", res.Name)
+	for i := range res.Kind.Unique {
+		ix := &res.Kind.Unique[i]
+		for _, name := range indexes {
+			if value, ok := ix.Value(res.Spec); ok && ix.Name == name {
+				yield(name, value)
+			}
+		}
+	}
+}
+
+// Clashes compares resources of one kind with each other, by their ids and by the values of
+// some indexes, none of which is secret. It returns those that are left out: each of which
+// another scope had the same id or value first. Whether the rival is left out itself does
+// not matter, so that a change concerns those only that share something with what was
+// changed. If there are several, it is named who had the id first, then who had the value of
+// the first index.
+func Clashes(list []*model.Resource, indexes ...string) map[model.Key]Clash {
+	type place struct{ index, value string }
+	first := map[place]*model.Resource{}
+	for _, res := range list {
+		shared(res, indexes, func(index, value string) {
+			at := place{index, value}
+			if old := first[at]; old == nil || Before(res, old, index) {
+				first[at] = res
+			}
+		})
+	}
+	var out map[model.Key]Clash
+	for _, res := range list {
+		shared(res, indexes, func(index, value string) {
+			old := first[place{index, value}]
+			if _, left := out[res.Key()]; left || old == res {
+				return
+			}
+			if out == nil {
+				out = map[model.Key]Clash{}
+			}
+			out[res.Key()] = Clash{Left: res.Key(), Rival: old.Key(), Index: index, Value: value}
+		})
+	}
+	return out
+}
+
+// Rivals reads what other members have with the id of a resource, or with one of its values
+// of some indexes. clash is what [Clashes] would say of it, nil if it is not left out.
+func (s Source) Rivals(res *model.Resource, indexes ...string) (rivals []*model.Resource, clash *Clash, err error) {
+	shared(res, indexes, func(index, value string) {
+		first, settled := res, clash != nil
+		for _, scope := range s.group {
+			if scope == res.Scope || err != nil {
+				continue
+			}
+			var rival *model.Resource
+			if index == "" {
+				rival, err = s.reader.Get(res.Kind, scope, value)
+			} else {
+				rival, err = s.reader.Find(res.Kind, scope, index, value)
+			}
+			if fault.Is(err, fault.NotFound) {
+				err = nil
+				continue
+			}
+			if err != nil {
+				continue
+			}
+			rivals = append(rivals, rival)
+			if !settled && Before(rival, first, index) {
+				first, clash = rival, &Clash{Left: res.Key(), Rival: rival.Key(), Index: index, Value: value}
+			}
+		}
+	})
+	return rivals, clash, err
+}
+
+// First returns the resource of an id that has a part in the group: of several members'
+// the one that was there first. Gateways hold that one, so it is for what they ask for by
+// an id that they were given. What opens something by itself is read with Get or Find.
+func (s Source) First(k *model.Kind, name string) (first *model.Resource, err error) {
+	if !s.union {
+		return s.reader.Get(k, s.own, name)
+	}
+	for _, scope := range s.group {
+		res, err := s.reader.Get(k, scope, name)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		if err == nil && (first == nil || Before(res, first, "")) {
+			first = res
+		}
+	}
+	if first == nil {
+		return nil, fault.New(fault.NotFound, "no member has this %s", k.Name)
+	}
+	return first, nil
+}
+
+// In reads one member alone. What a member's resources name is that member's.
+func (s Source) In(scope string) Source { return Of(s.reader, scope) }
+
+// All lists all resources of all members, also those that clash.
+func (s Source) All(k *model.Kind) (all []*model.Resource, err error) {
+	for _, scope := range s.Scopes() {
+		list, err := s.In(scope).List(k, store.Query{})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}

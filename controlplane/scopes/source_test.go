@@ -1,0 +1,85 @@
+package scopes_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+// TestListByAReferenceToAnyMember: what is for a service is found whichever members both are
+// of, page by page; a query may say of which member the service is.
+func TestListByAReferenceToAnyMember(t *testing.T) {
+	s := memstore.New()
+	defer s.Close()
+	put := func(scope string, k *model.Kind, name string, spec any) *model.Resource {
+		return &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+	}
+	rows := []*model.Resource{put("b", gateway.Services, "svc", &gateway.Service{Name: "b"}), put("c", gateway.Services, "svc", &gateway.Service{Name: "c"})}
+	for _, scope := range []string{"a", "b", "c"} {
+		rows = append(rows, put(scope, gateway.Consumers, "of "+scope, &gateway.Consumer{Username: scope}),
+			put(scope, gateway.Applications, "of "+scope, &gateway.Application{ClientID: scope, ClientSecret: scope, Consumer: "of " + scope}))
+		for n := range 2 {
+			name := fmt.Sprint(n, scope)
+			rows = append(rows, put(scope, gateway.Tokens, name, &gateway.Token{Credential: "of " + scope, Service: "svc", ServicePlane: "b", AccessToken: name}))
+		}
+	}
+	rows = append(rows, put("a", gateway.Tokens, "3", &gateway.Token{Credential: "of a", Service: "svc", ServicePlane: "c", AccessToken: "3"}))
+	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		for _, r := range rows {
+			if _, err := tx.Create(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	q := store.Query{Index: gateway.RefService, Value: "svc"}
+	page, of := q, q
+	page.Skip, page.Limit, of.Of = 1, 2, "c"
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		for _, c := range []struct {
+			q       store.Query
+			members []string
+			want    []string
+		}{
+			{q, []string{"a", "b"}, []string{"0a", "0b", "1a", "1b"}},
+			{page, []string{"a", "b"}, []string{"0b", "1a"}},
+			{q, []string{"a"}, nil},
+			{of, []string{"a", "c"}, []string{"3"}},
+		} {
+			list, err := scopes.Union(r, c.members...).List(gateway.Tokens, c.q)
+			var got []string
+			for _, res := range list {
+				got = append(got, res.Name)
+			}
+			if !slices.Equal(got, c.want) || err != nil {
+				t.Errorf("%+v of %v: %v, %v, want %v", c.q, c.members, got, err, c.want)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWrappedConflictIsFound: who has wrapped the error of a read has not hidden the conflict.
+func TestWrappedConflictIsFound(t *testing.T) {
+	want := scopes.Conflict{Kind: gateway.Services, Value: "x"}
+	inner := fault.New(fault.Unavailable, "both have it").With(want)
+	for _, err := range []error{inner, fault.Wrap(fault.Unavailable, fmt.Errorf("list: %w", inner), "the state cannot be read")} {
+		if got, ok := scopes.ConflictIn(err); !ok || got != want {
+			t.Errorf("%v: %+v, %v", err, got, ok)
+		}
+	}
+	if _, ok := scopes.ConflictIn(fault.New(fault.Unavailable, "none")); ok {
+		t.Error("a conflict is found where none is")
+	}
+}
