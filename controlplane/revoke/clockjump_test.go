@@ -106,11 +106,32 @@ type jumping struct {
 	trusts []contract.Trust
 	// sure is the revision of the newest successful revocation of each token.
 	sure map[string]uint64
+	// unwritten is a revocation that Redis may not hold yet. Without known filters it
+	// succeeds at once: nobody then believes a trust from before it.
+	unwritten *unwritten
 	// wrong reports the first token that was accepted because of an old record.
 	wrong error
 	// tried counts revocations. made counts those that succeeded. Nothing is promised of
 	// the others, so they cannot reveal a defect.
 	tried, made int
+}
+
+// unwritten says where in whose log a revocation is.
+type unwritten struct {
+	by *Revoker
+	at contract.Position
+}
+
+// write notes what Redis holds by now. mu of the process is held.
+func (j *jumping) write() {
+	u := j.unwritten
+	if u == nil {
+		return
+	}
+	// The next process announces a trust when Redis is in order.
+	if j.r == u.by && j.r.redisAt >= u.at || j.r != u.by && j.r.trust.Epoch != 0 {
+		j.unwritten = nil
+	}
 }
 
 func jumps(t *testing.T, naive bool, fn func(j *jumping)) {
@@ -156,6 +177,7 @@ func (j *jumping) rest() {
 		j.naive(false)
 		j.r.mu.Lock()
 		j.trusts = append(j.trusts[max(0, len(j.trusts)-8):], j.r.trust)
+		j.write()
 		j.r.mu.Unlock()
 		j.wrong = cmp.Or(j.wrong, j.accepted())
 	}
@@ -182,6 +204,9 @@ func (j *jumping) revoke(how func(store.Tx) error, values ...string) error {
 	for _, v := range values {
 		j.sure[v] = c.Revision
 	}
+	j.r.mu.Lock()
+	j.unwritten = &unwritten{j.r, j.r.history.at}
+	j.r.mu.Unlock()
 	j.rest()
 	return nil
 }
@@ -197,10 +222,24 @@ func (j *jumping) restart(off time.Duration) {
 	j.rest()
 }
 
+// believed returns what filters may believe: whatever they were told, and until Redis holds
+// the newest revocation, what they were told after it.
+func (j *jumping) believed() []contract.Trust {
+	j.r.mu.Lock()
+	defer j.r.mu.Unlock()
+	switch u := j.unwritten; {
+	case u == nil:
+		return j.trusts
+	case j.r == u.by && j.r.trustAt <= u.at:
+		return nil
+	}
+	return []contract.Trust{j.r.trust}
+}
+
 // accepted returns an error if a token is accepted because of an old record.
 func (j *jumping) accepted() error {
 	for v, revision := range j.sure {
-		for _, trust := range j.trusts {
+		for _, trust := range j.believed() {
 			m := newModelFilter("late", j.redis)
 			m.trust, m.seen = trust, time.Now()
 			if r := m.check(contract.HashToken([]byte(v)), false); r != nil && r.Revision < revision {

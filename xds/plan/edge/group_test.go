@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -51,16 +50,13 @@ func planned(t *testing.T, rows ...*model.Resource) (*view.Gateway, Result) {
 	s := memstore.New()
 	defer func() { _ = s.Close() }()
 	var g *view.Gateway
-	if _, err := s.Update(context.Background(), model.Config, func(tx store.Tx) error {
-		for n, r := range rows {
-			r.Created = time.Unix(int64(n+1), 0)
-			if _, err := tx.Create(r); err != nil {
-				return err
-			}
+	for _, r := range rows { // one after the other: who was there first has a part
+		if _, err := s.Update(context.Background(), model.Config, func(tx store.Tx) error {
+			_, err := tx.Create(r)
+			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 	if err := s.View(context.Background(), func(r store.Reader) (err error) {
 		g, err = view.LoadSource("all", scopes.Union(r, "a", "b"))
