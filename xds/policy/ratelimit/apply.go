@@ -35,7 +35,7 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 	return d.Filters.Put(draft.SlotRateLimit, f)
 }
 
-func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
+func limitCallers(r *draft.Routes, s *policy.Selection) error {
 	for _, l := range limits(s) {
 		config, err := draft.Pack(l.bucket())
 		if err != nil {

@@ -57,7 +57,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 // most specific one says how many requests it may send.
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true, Refuses: policy.RefusesAnybody,
-	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
+	Edits:   policy.Edits{Inbound: inbound, Callers: limitCallers},
 	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),
 	Explain: explain,
 }
