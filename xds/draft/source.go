@@ -94,11 +94,12 @@ func identified(tags mesh.Tags) (out Callers) {
 	return out
 }
 
-// ForSources returns routes that only the callers selected by some sources take. They are for
-// settings about one source. The routes are copies, unless the sources select everybody. They
-// come before the routes for everybody and after those from earlier calls, so if two calls
-// select the same caller, the first one applies.
-func (r *Routes) ForSources(sources []mesh.Selector) (own []*routev3.Route) {
+// ForSources returns the routes to clusters that only the callers selected by some sources
+// take. They are for settings about one source. The routes are copies, unless the sources
+// select everybody. They come before the routes for everybody and after those from earlier
+// calls, so if two calls select the same caller, the first one applies. Routes that answer by
+// themselves are copied too: these callers get the same answers as everybody.
+func (r *Routes) ForSources(sources []mesh.Selector) (lead []*routev3.Route) {
 	special := func(route *routev3.Route) bool {
 		return slices.ContainsFunc(route.GetMatch().GetHeaders(), func(h *routev3.HeaderMatcher) bool { return h.GetName() == identities })
 	}
@@ -107,20 +108,19 @@ func (r *Routes) ForSources(sources []mesh.Selector) (own []*routev3.Route) {
 		return nil
 	}
 	general := r.Host.Routes[at:]
+	var own []*routev3.Route
 	for _, callers := range FromSources(sources) {
 		for _, route := range general {
-			if route.GetRoute() == nil {
-				continue
-			}
 			if len(callers) > 0 {
 				route = proto.CloneOf(route)
 				route.Match.Headers = append(route.Match.Headers, callers...)
+				own = append(own, route)
 			}
-			own = append(own, route)
+			if route.GetRoute() != nil {
+				lead = append(lead, route)
+			}
 		}
 	}
-	if len(own) > 0 && special(own[0]) {
-		r.Host.Routes = slices.Concat(r.Host.Routes[:at], own, general)
-	}
-	return own
+	r.Host.Routes = slices.Concat(r.Host.Routes[:at], own, general)
+	return lead
 }

@@ -127,6 +127,9 @@ type Edits struct {
 	// no policy permits anything.
 	Inbound       func(*draft.Inbound, *Selection) error
 	InboundRoutes func(*draft.Routes, *Selection) error
+	// Callers divides the routes of an inbound by who calls ([draft.Routes.ForSources]). It
+	// runs after InboundRoutes of all policies, so that what they say holds for every caller.
+	Callers func(*draft.Routes, *Selection) error
 
 	// Route edits each route of an outbound that leads to destinations, with the selection for
 	// the outbound. Target edits each destination of such a route, with the selection for that

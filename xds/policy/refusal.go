@@ -34,5 +34,8 @@ func (p *Policy) Guards() bool {
 
 // EditsInbounds reports whether the policy changes what inbounds do.
 func (p *Policy) EditsInbounds() bool {
-	return p.Inbound != nil || p.InboundRoutes != nil || p.Patch != nil
+	return p.Inbound != nil || p.EditsInboundRoutes() || p.Patch != nil
 }
+
+// EditsInboundRoutes reports whether the policy changes the route tables of inbounds.
+func (p *Policy) EditsInboundRoutes() bool { return p.InboundRoutes != nil || p.Callers != nil }

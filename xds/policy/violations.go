@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -13,6 +14,9 @@ const (
 	TextPositive     = "has to be greater than 0"
 	TextPositiveIf   = "has to be greater than 0 when defined"
 	TextPercentRange = "has to be in [0.0 - 100.0] range"
+	TextVisible      = "must not have control characters"
+
+	textReserved = "host header and HTTP/2 pseudo-headers are not allowed to be modified"
 )
 
 // Violations collects what is wrong with a spec, in the order of validation.
@@ -35,4 +39,22 @@ func (v *Violations) Percent(path string, n *uint32) {
 	if n != nil && *n > 100 {
 		v.Add(path, TextPercentRange)
 	}
+}
+
+// Header requires that a header, whose name is not empty, can be set as it is. The path is
+// that of its key and value.
+func (v *Violations) Header(path, key, value string) {
+	switch {
+	case strings.HasPrefix(key, ":") || strings.EqualFold(key, "host"):
+		v.Add(path+".key", textReserved)
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }):
+		v.Add(path+".key", "must be a header name")
+	case !Visible(value):
+		v.Add(path+".value", TextVisible)
+	}
+}
+
+// Visible reports whether a text can be sent in a header.
+func Visible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

@@ -59,14 +59,16 @@ var layers = map[string]string{
 	// A policy sees drafts and its own kind of resources, never another policy.
 	"xds/policy":                   "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
 	"xds/policy/circuitbreaker":    policyRow,
-	"xds/policy/faultinjection":    policyRow,
+	"xds/policy/callers":           policyRow,
+	"xds/policy/faultinjection":    policyRow + " xds/policy/callers",
 	"xds/policy/healthcheck":       policyRow,
+	"xds/policy/ratelimit":         policyRow + " xds/policy/callers",
 	"xds/policy/retry":             policyRow,
 	"xds/policy/timeout":           policyRow,
 	"xds/policy/trafficpermission": policyRow,
 	"xds/policy/trafficroute":      policyRow,
 	"xds/policy/meshtokenauth":     policyRow + " controlplane/gateway filter/contract xds/chain",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/retry xds/policy/timeout " +
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 

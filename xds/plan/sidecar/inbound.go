@@ -60,7 +60,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 		k.routes = s.Table
 		rk := inboundRoutesKey{
 			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: p.facts.security != plain, bare: c.shape.Bare,
-			selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.InboundRoutes != nil }),
+			selections: p.only(chosen, (*policy.Policy).EditsInboundRoutes),
 		}
 		r, err := of(p.cells.inboundRoutes, p.round, rk, p.inboundRoutes)
 		if err != nil {

@@ -220,6 +220,9 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) }); err != nil {
 		return nil, err
 	}
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.callers(d, s) }); err != nil {
+		return nil, err
+	}
 	r, err := plan.Freeze(resource.Route, k.name, d.Proto)
 	if err == nil {
 		r.Plugins = d.Plugins

@@ -50,7 +50,7 @@ var collector = &policy.Policy{
 		return ""
 	},
 	Edits: policy.Edits{
-		InboundRoutes: func(r *draft.Routes, s *policy.Selection) error {
+		Callers: func(r *draft.Routes, s *policy.Selection) error {
 			for _, route := range r.ForSources(policy.First[sample](s).Sources) {
 				route.ResponseHeadersToAdd = append(route.ResponseHeadersToAdd, said("x-inbound", s.Policies[0].Name))
 			}

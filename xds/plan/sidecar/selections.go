@@ -83,6 +83,13 @@ func (e *edits) inboundRoutes(d *draft.Routes, s *chosen) error {
 	return e.InboundRoutes(d, s)
 }
 
+func (e *edits) callers(d *draft.Routes, s *chosen) error {
+	if e.Callers == nil || s == nil {
+		return nil
+	}
+	return e.Callers(d, s)
+}
+
 // edit lets every policy edit, phase by phase. p.policies is in this order.
 func (p *Planner) edit(all *policy.Choices, turn func(*edits, *chosen) error) error {
 	for i, pol := range p.policies {

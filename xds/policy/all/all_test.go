@@ -18,7 +18,7 @@ import (
 )
 
 // helpers are the folders that are not policies.
-var helpers = []string{"all", "policytest"}
+var helpers = []string{"all", "callers", "policytest"}
 
 func folder(p *policy.Policy) string {
 	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))
@@ -163,6 +163,11 @@ func build(protocol string, cs []chosen) (map[string]string, error) {
 			if err := d.Apply(c.policy, c.selection); err != nil {
 				return nil, err
 			}
+		}
+	}
+	for _, c := range cs {
+		if err := d.Callers(c.policy, c.selection); err != nil {
+			return nil, err
 		}
 	}
 	rs, err := d.Freeze()

@@ -1,7 +1,6 @@
 package faultinjection
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -11,7 +10,6 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 )
@@ -24,31 +22,6 @@ func name(i int) string {
 		return filter
 	}
 	return filter + "." + strconv.Itoa(i)
-}
-
-// unknown describes a policy whose callers cannot be told apart.
-type unknown struct{ problem string }
-
-// Problem implements policy.Problematic.
-func (u unknown) Problem() string { return u.problem }
-
-// facts reports a problem if a policy distinguishes callers but the mesh has no certificates
-// that identify them.
-func facts(w policy.World, chosen []*view.Policy) any {
-	if w.Mesh != nil && w.Mesh.Authority() != nil {
-		return nil
-	}
-	for _, p := range chosen {
-		if s, ok := p.Spec.(*Spec); ok && !everybody(s) {
-			return unknown{fmt.Sprintf("%s is not applied: callers are known by their certificates, and the mesh has no mutual TLS", p.Name)}
-		}
-	}
-	return nil
-}
-
-func everybody(s *Spec) bool {
-	callers := draft.FromSources(s.Sources)
-	return len(callers) == 1 && callers[0] == nil
 }
 
 // inbound adds filters that do nothing by themselves. The faults come with the routes. So a

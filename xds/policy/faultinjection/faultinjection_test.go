@@ -6,9 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
@@ -57,30 +54,6 @@ func TestRates(t *testing.T) {
 	for text, want := range map[string]uint64{"80 kbps": 10, "80Kbps": 10, "1kbps": 1, "50 Mbps": 6104, "50mbps": 6104, "1 gbps": 122070, "0 kbps": 0, "kbps": 0, "5  mbps": 0, "5 mbps!": 0} {
 		if got, ok := rate(text); got != want || ok != (want > 0) {
 			t.Errorf("%s: %d, %t", text, got, ok)
-		}
-	}
-}
-
-// TestCallersWithoutCertificates: a policy that cannot take effect is reported, and others are
-// not.
-func TestCallersWithoutCertificates(t *testing.T) {
-	of := func(sources ...mesh.Tags) []*view.Policy {
-		s := &Spec{}
-		for _, m := range sources {
-			s.Sources = append(s.Sources, mesh.Selector{Match: m})
-		}
-		return []*view.Policy{policytest.Of(Kind, "x", s)}
-	}
-	sealed := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca"}}}}
-	web, all := of(mesh.Tags{mesh.TagService: "web"}), of(mesh.Tags{mesh.TagService: mesh.AnyValue})
-	for name, c := range map[string]struct {
-		mesh *mesh.Mesh
-		of   []*view.Policy
-		said bool
-	}{"plain": {&mesh.Mesh{}, web, true}, "none": {nil, web, true}, "plain, everybody": {&mesh.Mesh{}, all, false}, "sealed": {sealed, web, false}} {
-		f, ok := facts(policy.World{Mesh: c.mesh}, c.of).(policy.Problematic)
-		if ok != c.said || ok && f.Problem() == "" {
-			t.Errorf("%s: %v", name, f)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/callers"
 )
 
 // Spec says whose requests to which services get which faults.
@@ -56,6 +57,6 @@ var Kind = model.Describe(Spec{}, model.Kind{
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true, Refuses: policy.RefusesNobody,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
-	Facts:   facts,
+	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),
 	Explain: explain,
 }

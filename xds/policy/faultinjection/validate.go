@@ -10,20 +10,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/callers"
 )
 
 const textEmpty = "cannot be empty"
 
-// maxSources is the maximum number of sources of a policy. Each source must be distinguished
-// from all sources before it.
-const maxSources = 64
-
 func validate(spec any) []fault.Violation {
 	s := spec.(*Spec)
-	v := policy.Violations(append(mesh.CheckAny("sources", s.Sources), mesh.CheckAny("destinations", s.Destinations)...))
-	if len(s.Sources) > maxSources {
-		v.Add("sources", "must have at most %d elements", maxSources)
-	}
+	v := append(callers.Check(s.Sources), mesh.CheckAny("destinations", s.Destinations)...)
 	for i, d := range s.Destinations {
 		path := fmt.Sprintf("destinations[%d].match", i)
 		if protocol, ok := d.Match[mesh.TagProtocol]; !ok {

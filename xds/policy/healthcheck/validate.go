@@ -2,7 +2,6 @@ package healthcheck
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -18,7 +17,6 @@ const maxWait = time.Minute
 const (
 	textPositive = "must have a positive value"
 	textPath     = "has to be defined and cannot be empty"
-	textReserved = "host header and HTTP/2 pseudo-headers are not allowed to be modified"
 )
 
 func validate(spec any) []fault.Violation {
@@ -67,8 +65,8 @@ func (h *HTTP) validate(v *policy.Violations) {
 	switch {
 	case h.Path == "":
 		v.Add("conf.http.path", textPath)
-	case !visible(h.Path):
-		v.Add("conf.http.path", "must not have control characters")
+	case !policy.Visible(h.Path):
+		v.Add("conf.http.path", policy.TextVisible)
 	}
 	for i, status := range h.ExpectedStatuses {
 		if status < 100 || status >= 600 {
@@ -82,17 +80,8 @@ func (h *HTTP) validate(v *policy.Violations) {
 			v.Add(path, policy.TextDefined)
 		case add.Header.Key == "":
 			v.Add(path+".key", "cannot be empty")
-		case strings.HasPrefix(add.Header.Key, ":") || strings.EqualFold(add.Header.Key, "host"):
-			v.Add(path+".key", textReserved)
-		case strings.ContainsFunc(add.Header.Key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }):
-			v.Add(path+".key", "must be a header name")
-		case !visible(add.Header.Value):
-			v.Add(path+".value", "must not have control characters")
+		default:
+			v.Header(path, add.Header.Key, add.Header.Value)
 		}
 	}
-}
-
-// visible reports whether a text can be sent in a header.
-func visible(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

@@ -102,6 +102,15 @@ func (d *Drafts) Apply(p *policy.Policy, s *policy.Selection) (err error) {
 	return err
 }
 
+// Callers lets a policy divide the routes of the inbound by who calls, after all policies had
+// their turn with Apply.
+func (d *Drafts) Callers(p *policy.Policy, s *policy.Selection) error {
+	if s == nil || p.Callers == nil || d.InboundRoutes == nil {
+		return nil
+	}
+	return p.Callers(d.InboundRoutes, s)
+}
+
 func listener(name string, port uint32) *listenerv3.Listener {
 	return &listenerv3.Listener{Name: name, Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
 		SocketAddress: &corev3.SocketAddress{

@@ -1,0 +1,51 @@
+// Package callers is what policies share that treat callers of an inbound differently.
+package callers
+
+import (
+	"fmt"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// maxSources is the maximum number of sources of a policy. Each source must be distinguished
+// from all sources before it.
+const maxSources = 64
+
+// Check validates the sources of a policy. Any tags may select callers.
+func Check(sources []mesh.Selector) policy.Violations {
+	v := policy.Violations(mesh.CheckAny("sources", sources))
+	if len(sources) > maxSources {
+		v.Add("sources", "must have at most %d elements", maxSources)
+	}
+	return v
+}
+
+// unknown describes a policy whose callers cannot be told apart.
+type unknown struct{ problem string }
+
+// Problem implements [policy.Problematic].
+func (u unknown) Problem() string { return u.problem }
+
+// Facts are the facts of a policy with specs of type S. They report a problem if a chosen
+// policy distinguishes callers but the mesh has no certificates that identify them.
+func Facts[S any](sources func(*S) []mesh.Selector) func(policy.World, []*view.Policy) any {
+	return func(w policy.World, chosen []*view.Policy) any {
+		if w.Mesh != nil && w.Mesh.Authority() != nil {
+			return nil
+		}
+		for _, p := range chosen {
+			if s, ok := p.Spec.(*S); ok && !everybody(sources(s)) {
+				return unknown{fmt.Sprintf("%s is not applied: callers are known by their certificates, and the mesh has no mutual TLS", p.Name)}
+			}
+		}
+		return nil
+	}
+}
+
+func everybody(sources []mesh.Selector) bool {
+	callers := draft.FromSources(sources)
+	return len(callers) == 1 && callers[0] == nil
+}
