@@ -52,7 +52,8 @@ func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 		if err := errors.Join(d.Apply(p, s), d.Callers(p, s)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Freeze(); err != nil {
+		frozen, err := d.Freeze()
+		if err != nil {
 			t.Error(err)
 		}
 		before, after, changed := NewDrafts(protocol, true).parts(t), d.parts(t), map[string]json.RawMessage{}
@@ -60,6 +61,9 @@ func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 			if !bytes.Equal(body, before[name]) {
 				changed[name] = body
 			}
+		}
+		for name, body := range rawStage(t, p, s, frozen) {
+			changed["finished "+name] = body
 		}
 		if len(changed) > 0 {
 			doc[protocol] = changed
