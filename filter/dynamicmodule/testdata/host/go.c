@@ -18,7 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static question *open_questions;
 static uint32_t names;
 
-void meshgateInit(uint32_t concurrency) {}
+bool meshgateInit(uint32_t concurrency) { return true; }
 
 front_config *meshgateConfigNew(char *config, size_t len) {
   return front_config_new((uint32_t)(atomic_fetch_add(&go_sources, 1) + 1), false);
