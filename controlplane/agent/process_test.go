@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // newProcess returns this binary in a role, as the Envoy of a run directory.
