@@ -32,9 +32,9 @@ type plane struct {
 	mu       sync.Mutex
 	known    map[contract.Hash]*contract.Record
 	revision uint64
-	position contract.Position
+	log      []*contract.Invalidate // the first leads to position 1
 	links    map[net.Conn]chan *contract.Invalidate
-	applied  *sync.Cond // of mu: acknowledged has changed
+	applied  *sync.Cond // of mu: acked has changed
 	acked    contract.Position
 }
 
@@ -110,12 +110,13 @@ func (p *plane) revoke(token *filtertest.Token) {
 	hash := token.Hash()
 	delete(p.known, hash)
 	p.revision++
-	p.position++
-	m := &contract.Invalidate{From: p.position - 1, To: p.position, Items: []contract.Invalidation{{Subject: contract.SubjectToken, Token: hash, Revision: p.revision}}}
+	at := contract.Position(len(p.log))
+	m := &contract.Invalidate{From: at, To: at + 1, Items: []contract.Invalidation{{Subject: contract.SubjectToken, Token: hash, Revision: p.revision}}}
+	p.log = append(p.log, m)
 	for _, link := range p.links {
 		link <- m
 	}
-	for p.acked < p.position {
+	for p.acked < m.To {
 		p.applied.Wait()
 	}
 }
@@ -131,12 +132,11 @@ func (p *plane) serve(conn net.Conn) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+contract.LinkProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	if t, _, err := contract.ReadFrame(r); err != nil || t != contract.FrameHello {
+	var hello contract.Hello
+	if t, body, err := contract.ReadFrame(r); err != nil || t != contract.FrameHello || contract.DecodeJSON(body, &hello) != nil {
 		return
 	}
-	revocations := p.join(conn)
-	defer p.part(conn)
-	welcome, err := contract.EncodeJSON(contract.Welcome{Log: "log"})
+	welcome, err := contract.EncodeJSON(contract.Welcome{Log: "log", From: hello.Applied})
 	if err != nil || contract.WriteFrame(conn, contract.FrameWelcome, welcome) != nil {
 		return
 	}
@@ -148,6 +148,7 @@ func (p *plane) serve(conn net.Conn) {
 	}
 	var sender sync.WaitGroup
 	defer sender.Wait()
+	revocations := p.join(conn, hello.Applied)
 	defer p.part(conn)
 	sender.Go(func() {
 		for m := range revocations {
@@ -164,11 +165,16 @@ func (p *plane) serve(conn net.Conn) {
 	}
 }
 
-func (p *plane) join(conn net.Conn) chan *contract.Invalidate {
+// join returns what a filter has to hear that has applied everything up to a position.
+func (p *plane) join(conn net.Conn, applied contract.Position) chan *contract.Invalidate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.links[conn] = make(chan *contract.Invalidate, 16)
-	return p.links[conn]
+	link := make(chan *contract.Invalidate, 16)
+	for _, m := range p.log[applied:] {
+		link <- m
+	}
+	p.links[conn] = link
+	return link
 }
 
 func (p *plane) part(conn net.Conn) {

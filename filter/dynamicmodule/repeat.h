@@ -26,8 +26,8 @@ void front_repeat_keep(const front_key *key, const front_result *r);
 // How many remembered verdicts were found in this process; it only grows.
 uint64_t front_repeats(void);
 
-// The same of each worker; those of which there is one more share. Each has a cache line of
-// its own, so that counting costs no worker the line of another.
+// The same of each worker, or of those that share a counter where there are more. Counters
+// have a cache line each, so that counting costs no worker the line of another.
 #define FRONT_REPEATERS 64
 typedef struct front_repeater {
   _Alignas(64) atomic_ullong found;
