@@ -26,6 +26,9 @@
 //     NeedBody and Lookup get what is asked for without blocking (Host.Await bounds a
 //     body, Host.Resolve a look-up), and decide again with the answers so far. Call
 //     Host.GiveUp when a request goes while one of these is on its way.
+//     An adapter that wants to give a verdict to later requests without asking has it proven
+//     by Host.Prove, and looks before each use whether the proof still holds;
+//     docs/adr/0025-verdicts-are-remembered.md says how the dynamic module does that.
 //  4. Apply the verdict as the package comment of engine says. Remove the headers for
 //     which contract.IsReserved holds, and the trailers for which contract.IsReservedTrailer
 //     does: this is the one list of what clients may not say of themselves.

@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // ownPrefixes are prefixes, in any case, of environment variables that may hold settings of
@@ -12,10 +14,11 @@ var ownPrefixes = []string{"MESHGATE_", "OTEL_"}
 
 // environment returns the environment for Envoy. Envoy handles untrusted traffic, so an
 // attacker who takes it over must not find the passwords and keys of this process. In a
-// single process with the control plane these give access to everything.
+// single process with the control plane these give access to everything. What the filter in
+// Envoy reads there passes.
 func (p *Process) environment() []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return slices.ContainsFunc(ownPrefixes, func(prefix string) bool {
+		return !strings.HasPrefix(v, contract.RememberEnv+"=") && slices.ContainsFunc(ownPrefixes, func(prefix string) bool {
 			return len(v) >= len(prefix) && strings.EqualFold(v[:len(prefix)], prefix)
 		})
 	})

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // newProcess returns this binary in a role, as the Envoy of a run directory.
@@ -74,9 +76,11 @@ func TestProcessKnowsNoSettings(t *testing.T) {
 	t.Setenv("Meshgate_admin_token", "canary")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary")
 	t.Setenv("GOMEMLIMIT", "1GiB") // the filter uses it, too
+	t.Setenv(contract.RememberEnv, "false")
+	t.Setenv(contract.RememberEnv+"_PASSWORD", "canary")
 	p, r := newProcess(t, "envoy")
 	stop := run(t, p)
-	if got, want := r.wait(t, "settings "), fmt.Sprintf("%q", []string{roleEnv, "MESHGATE_FILTER_SETTINGS"}); !strings.Contains(got, want) {
+	if got, want := r.wait(t, "settings "), fmt.Sprintf("%q", []string{roleEnv, contract.RememberEnv, "MESHGATE_FILTER_SETTINGS"}); !strings.Contains(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if err := stop(); err != nil {

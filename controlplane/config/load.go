@@ -24,7 +24,7 @@ const EnvFile = "MESHGATE_CONFIG"
 const envPrefix = "MESHGATE_"
 
 // reserved lists the environment variables with our prefix that are not settings.
-var reserved = []string{EnvFile, "MESHGATE_FILTER_SETTINGS"}
+var reserved = []string{EnvFile, "MESHGATE_FILTER_SETTINGS", "MESHGATE_FILTER_REMEMBER"}
 
 // Sources are the inputs of Load. Flags holds only flags that were given.
 type Sources struct {

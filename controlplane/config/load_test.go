@@ -150,6 +150,7 @@ func TestForeignVariablesAreWarnings(t *testing.T) {
 	l, err := Load(Sources{Env: []string{
 		"MESHGATE_SERVICE_HOST=10.0.0.1", "MESHGATE_PORT=tcp://10.0.0.1:8001", "MESHGATE_PORT_8001_TCP_ADDR=10.0.0.1",
 		"MESHGATE_ADMIN_PORT=tcp://10.0.0.2:8001", "MESHGATE_STORE_SQLITE_PAHT=x", "MESHGATE_LOG_LEVEL=debug",
+		"MESHGATE_FILTER_REMEMBER=false", // is for the filter
 	}})
 	if err != nil {
 		t.Fatal(err)

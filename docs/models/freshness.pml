@@ -24,7 +24,8 @@
 /* ONLY0 and ONLY1 leave one token out, NO_REDIS leaves Redis out: both make room
  * for more of the rest. NO_FAILOVER, NO_ENDS (of the filter), NO_SLEEP and
  * NO_BACKUP (of the store) leave out what their names say.
- * ANONYMOUS is a Redis that does not tell which server it is. */
+ * ANONYMOUS is a Redis that does not tell which server it is.
+ * REPEATS lets a worker answer from verdicts that it has proven (ADR 25). */
 
 /* The store, and a copy of it from which it may be restored. known: the filter of
  * the run directory; o_known: those that ran there before. */
@@ -87,6 +88,23 @@ bit f_saved = 1;
 byte ans, ans_rev, ans_at;	/* an answer of introspection that is under way: token + 1 */
 bit ans_gen;
 
+#ifdef REPEATS
+/* What a worker remembers: kept is a verdict whose proof the page still bears out, kept_at
+ * the record that it was made of. proving is a proof under way, of token proving - 1, and
+ * unchanged says that the page is as it was when that began. Counters of the page only grow,
+ * so what one has outdated never holds again. */
+bit kept[K], unchanged, lost;
+byte kept_at[K], proving, proving_at;
+
+inline outdate(k) {
+	kept[k] = 0; kept_at[k] = 0;
+	if :: proving == k + 1 -> unchanged = 0 :: else fi
+}
+
+/* forget_verdicts is another generation of the page, or a worker that ends. */
+inline forget_verdicts() { outdate(0); outdate(1) }
+#endif
+
 byte faults, commits;
 hidden byte say0, say1;
 hidden byte written;
@@ -94,12 +112,20 @@ hidden byte written;
 inline start_anew() {
 	leased = 0; applied = 0; f_gen = 1 - f_gen;
 	l1[0] = 0; l1[1] = 0; l1_rev[0] = 0; l1_rev[1] = 0; l1_at[0] = 0; l1_at[1] = 0;
-	f_floor[0] = 0; f_floor[1] = 0
+	f_floor[0] = 0; f_floor[1] = 0;
+#ifdef REPEATS
+#ifndef BUG_PAGE_LOG	/* the page stays as it is when the memory begins anew */
+	forget_verdicts()
+#endif
+#endif
 }
 
 /* f_dies ends the filter's process; the next one has what is on disk. */
 inline f_dies() {
 	start_anew();
+#ifdef REPEATS
+	forget_verdicts(); proving = 0; proving_at = 0; unchanged = 0;
+#endif
 	f_gen = 0; f_log = 0; f_link = 0; f_epoch = d_epoch; f_server = d_server; f_at = 0; f_saved = 1;
 	ans = 0; ans_rev = 0; ans_at = 0; ans_gen = 0
 }
@@ -359,16 +385,28 @@ inline connect() {
 #else
 		if :: f_log != log -> start_anew(); f_log = log :: else fi;
 #endif
+#ifdef REPEATS
+		if :: lost -> f_floor[0] = rev; f_floor[1] = rev :: else fi;
+#endif
 		acked = 0;
 		if :: !withdrawn && covered == ALL -> covered = pos :: else fi;
 		adopt((withdrawn -> 0 : epoch), its_server, pos);
 		if
-		:: applied < pos -> says(placed[0] > applied, placed[1] > applied); q!INVALIDATE, applied, pos, say0, say1
+#ifdef REPEATS
+		:: applied < pos && lost -> q!INVALIDATE, applied, pos, 0, 0
+		:: applied < pos && !lost ->
+#else
+		:: applied < pos ->
+#endif
+			says(placed[0] > applied, placed[1] > applied); q!INVALIDATE, applied, pos, say0, say1
 #ifdef BUG_RESUME	/* who has applied everything has confirmed the trust of the welcome */
 		:: applied == pos -> confirm()
 #endif
 		:: else
-		fi
+		fi;
+#ifdef REPEATS
+		lost = 0
+#endif
 	}
 }
 
@@ -384,6 +422,12 @@ inline receive() {
 			:: else ->
 				if :: a > f_floor[0] -> f_floor[0] = a; if :: l1_rev[0] < a -> l1[0] = 0; l1_rev[0] = 0; l1_at[0] = 0 :: else fi :: else fi;
 				if :: b > f_floor[1] -> f_floor[1] = b; if :: l1_rev[1] < b -> l1[1] = 0; l1_rev[1] = 0; l1_at[1] = 0 :: else fi :: else fi;
+#ifdef REPEATS
+				if :: a > 0 -> outdate(0) :: else fi;
+#ifndef BUG_PAGE_OWNER	/* what revokes an owner is not counted on the page */
+				if :: b > 0 -> outdate(1) :: else fi;
+#endif
+#endif
 				if :: to > applied -> applied = to :: else fi
 			fi
 		:: q?TRUST, from, to, a, b ->
@@ -439,6 +483,11 @@ inline receive() {
 #define believes(k)	(here && cell[k] == 1 && same_epoch(cell_epoch[k], clock_epoch) && not_behind(clock_log, clock_pos) && allows(k, floor, floor_epoch, cell_rev[k]) && cell_rev[k] >= f_floor[k])
 #define believed(k)	(there && o_cell[k] == 1 && same_epoch(o_cell_epoch[k], o_epoch) && not_behind(o_log, o_pos) && allows(k, o_floor, o_floor_epoch, o_rev[k]) && o_rev[k] >= f_floor[k])
 #define hits(k)		(leased && l1[k] && l1_rev[k] >= f_floor[k])
+#ifdef BUG_PAGE_LEASE	/* what is proven holds without a lease */
+#define repeats(k)	kept[k]
+#else
+#define repeats(k)	(leased && kept[k])
+#endif
 #define learns(r, k)	(!l1[k] || l1_rev[k] < r)
 
 /* forget is no event: nobody can read the former server any more. */
@@ -471,6 +520,10 @@ inline check() {
 		:: !asleep ->
 			assert(!hits(0) || l1_at[0] >= sure_at[0]);
 			assert(!hits(1) || l1_at[1] >= sure_at[1]);
+#ifdef REPEATS
+			assert(!repeats(0) || kept_at[0] >= sure_at[0]);
+			assert(!repeats(1) || kept_at[1] >= sure_at[1]);
+#endif
 			assert(!believes(0) || cell_at[0] >= sure_at[0]);
 			assert(!believes(1) || cell_at[1] >= sure_at[1]);
 			assert(!believed(0) || o_at[0] >= sure_at[0]);
@@ -486,6 +539,18 @@ inline lose(what, a) {
 }
 
 inline swap(x, y) { x = x ^ y; y = x ^ y; x = x ^ y }
+
+#ifdef REPEATS
+#ifdef BUG_PAGE_ORDER	/* the record is read before the page */
+inline proves_first(k) { proving_at = l1_at[k] }
+inline proves_then(k) { kept[k] = 1; kept_at[k] = proving_at }
+#else
+inline proves_first(k) { skip }
+inline proves_then(k) {
+	if :: hits(k) && unchanged -> kept[k] = 1; kept_at[k] = l1_at[k] :: else fi
+}
+#endif
+#endif
 
 #define room	(len(q) < 3)
 #define fault	(faults < FAULTS)
@@ -560,6 +625,13 @@ active proctype world() {
 #endif
 	/* The filter. */
 	:: up && !f_link && !asleep && room -> connect()
+#ifdef REPEATS
+	:: up && !f_link && !asleep && room && f_log != log -> lost = 1; connect()	/* the log has lost what came first: there is a floor for all */
+	/* A worker reads the page and then the record, or begins again. */
+	:: !asleep && proving == 0 && hits(0) && !kept[0] -> d_step { proving = 1; unchanged = 1; proves_first(0) }
+	:: !asleep && proving == 0 && hits(1) && !kept[1] -> d_step { proving = 2; unchanged = 1; proves_first(1) }
+	:: !asleep && proving > 0 -> d_step { proves_then(proving - 1); proving = 0; proving_at = 0; unchanged = 0 }
+#endif
 	:: f_link && !asleep && (len(q) > 0) -> receive()
 	:: !f_saved && !asleep -> d_step { f_saved = 1; d_epoch = f_epoch; d_server = f_server }
 	:: leased && !asleep -> leased = 0

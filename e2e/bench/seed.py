@@ -63,9 +63,11 @@ per = '''                route: {cluster: up}
                     filter_config: {%s'%s'}
 ''' % (T, S, json.dumps(chain))
 one = base.replace("          http_filters:\n", "          http_filters:\n" + filt).replace("                route: {cluster: up}\n", per)
-# The decision alone, and all that the generated configuration does.
+# The decision alone, and all that the generated configuration does; each also (-go) with every decision made in Go.
 open("configs/meshgate-filter.yaml", "w").write(one.replace("STRIPS", "true"))
 open("configs/meshgate.yaml", "w").write(one.replace("STRIPS", "false").replace("          http_filters:\n", early + "          http_filters:\n"))
 with open("variants.txt", "a") as f:
     for name in ("meshgate", "meshgate-filter"):
-        f.write("%-15s configs/%s.yaml base=none tokens=tokens-num.txt bad=401 headers=5 env.MESHGATE_FILTER_SETTINGS=%s\n" % (name, name, os.path.join(here, "settings.json")))
+        for end, remember in (("", "true"), ("-go", "false")):
+            f.write("%-18s configs/%s.yaml base=none tokens=tokens-num.txt bad=401 headers=5 env.MESHGATE_FILTER_SETTINGS=%s env.MESHGATE_FILTER_REMEMBER=%s\n" % (
+                name + end, name, os.path.join(here, "settings.json"), remember))

@@ -94,7 +94,7 @@ func runTableOfAuthz(t *testing.T, down bool) {
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	http2 := newClient(t, tr)
 	for i := range cases {
-		runCase(t, w, http2, &cases[i])
+		runCase(t, w, http2, &cases[i], 1)
 	}
 }
 

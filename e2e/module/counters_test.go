@@ -25,21 +25,27 @@ type counters struct {
 // no door for it.
 func (w *world) counters(t *testing.T) counters {
 	t.Helper()
+	buf := make([]byte, binary.Size(counters{}))
+	w.peek(t, "meshgate_counters", buf)
+	var c counters
+	if _, err := binary.Decode(buf, binary.NativeEndian, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// peek fills buf with what a variable of the library has.
+func (w *world) peek(t *testing.T, name string, buf []byte) {
+	t.Helper()
 	pid := w.envoy.cmd.Process.Pid
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closing(t, mem)
-	buf := make([]byte, binary.Size(counters{}))
-	if _, err := mem.ReadAt(buf, loadAddress(t, pid, w.lib)+symbolOffset(t, w.lib, "meshgate_counters")); err != nil {
+	if _, err := mem.ReadAt(buf, loadAddress(t, pid, w.lib)+symbolOffset(t, w.lib, name)); err != nil {
 		t.Fatal(err)
 	}
-	var c counters
-	if _, err := binary.Decode(buf, binary.NativeEndian, &c); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func symbolOffset(t *testing.T, lib, name string) int64 {

@@ -42,6 +42,7 @@ type world struct {
 	db     *redis.Client
 	client *http.Client
 	lib    string
+	plane  *plane // nil without one
 }
 
 // options of a world.
@@ -56,6 +57,7 @@ type options struct {
 	faultless   bool         // the library could be told to fail, and is not
 	authz       bool         // ask an authorization service, in the place of the library
 	away        bool         // whose Redis does not answer
+	linked      bool         // ask a control plane in the place of Redis
 }
 
 // echoed is what the upstream saw.
@@ -139,6 +141,10 @@ func newWorld(t *testing.T, o options) *world {
 	}
 	if o.oauth != nil && o.authz {
 		at(manager(config), "http_filters", 1, "typed_config").(object)["clear_route_cache"] = true
+	}
+	if o.linked {
+		w.plane = startPlane(t)
+		filterConfig(config)["settings"] = w.plane.settings
 	}
 	if o.edit != nil {
 		o.edit(config)
@@ -296,6 +302,10 @@ func (w *world) put(t *testing.T, token string, r *contract.Record) {
 		t.Fatal(err)
 	}
 	presented := filtertest.Token{Value: token, Record: *r}
+	if w.plane != nil {
+		w.plane.put(&presented)
+		return
+	}
 	if err := w.db.Set(t.Context(), contract.RedisRecordKey("", presented.Hash()), data, 0).Err(); err != nil {
 		t.Fatal(err)
 	}

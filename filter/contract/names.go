@@ -65,6 +65,9 @@ const (
 	// SettingsEnv names the environment variable that holds the path of the
 	// settings file for a filter whose configuration does not inline settings.
 	SettingsEnv = "MESHGATE_FILTER_SETTINGS"
+	// RememberEnv names the environment variable that, set to false, keeps the dynamic
+	// module from answering a repeated credential from what it has decided before.
+	RememberEnv = "MESHGATE_FILTER_REMEMBER"
 	// ProcessEnv names the environment variable with which the agent names an
 	// Envoy process: 26 letters and digits, drawn at random. The instance of its
 	// filter begins with it, so the agent can say which filters have ended.

@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "lookup.h"
+#include "repeat.h"
 
 const char *envoy_dynamic_module_on_program_init(void) {
   // Only here is the number of workers known: elsewhere Envoy 1.39 answers 0 and
   // 1.38 crashes.
-  meshgateInit(DM_CALL(get_concurrency)());
+  front_repeat_begin(meshgateInit(DM_CALL(get_concurrency)()));
   return DM_ABI_VERSION;
 }
 

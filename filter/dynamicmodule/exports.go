@@ -31,10 +31,11 @@ func (envoyLog) Write(level int, line []byte) {
 }
 
 //export meshgateInit
-func meshgateInit(concurrency C.uint32_t) {
+func meshgateInit(concurrency C.uint32_t) (remember C.bool) {
 	defer library.Recovered("init")
 	// Every worker may be inside Go, beside the goroutines of look-ups and of the collector.
 	host.Prepare(library, int(concurrency)+2, os.Getenv)
+	return C.bool(library.Remembers(os.Getenv))
 }
 
 //export meshgateConfigNew

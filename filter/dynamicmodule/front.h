@@ -188,7 +188,8 @@ bool front_log_enabled(int level);
 
 // ---- Go, called by the front; none of them panics or blocks ----
 
-extern void meshgateInit(uint32_t concurrency);
+// Returns whether verdicts may be remembered.
+extern bool meshgateInit(uint32_t concurrency);
 extern front_config *meshgateConfigNew(char *config, size_t len);
 extern void meshgateConfigDestroy(uint32_t source);
 extern front_route *meshgateRouteNew(char *config, size_t len);

@@ -10,8 +10,9 @@ import (
 
 // TestFrontUnderSanitizers runs the C front inside a host that is stricter than Envoy, see
 // testdata/host/host.h. It runs every script of decisions, cut off before every step by a
-// reset, a time-out or a new route table, and then many workers and resolvers at once. gcc's
-// sanitizers check the memory accesses.
+// reset, a time-out or a new route table, and then many workers and resolvers at once, with
+// verdicts that are proven, remembered and revoked. gcc's sanitizers check the memory
+// accesses, and the host that no request is let through by what was revoked before it came.
 func TestFrontUnderSanitizers(t *testing.T) {
 	for _, sanitizer := range []string{"address,undefined", "thread"} {
 		t.Run(sanitizer, func(t *testing.T) {

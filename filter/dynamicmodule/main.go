@@ -5,17 +5,19 @@
 //
 // Envoy calls C functions, its hooks. All of them are written in C (the front): abi*.h
 // declare what Envoy offers and expects, hooks.c holds the hooks that do nothing, and
-// config.c, request.c, body.c and apply.c do the rest. The front enters Go once per request,
-// to decide. The official Go SDK enters Go for every phase of every request and keeps Go
-// objects per stream; measured in a real Envoy it costs more than twice as much.
+// config.c, request.c, body.c and apply.c do the rest. The front enters Go at most once for
+// most requests, to decide. The official Go SDK enters Go for every phase of every request
+// and keeps Go objects per stream; measured in a real Envoy it costs more than twice as much.
 //
 // The front reads the path and the headers that every decision of the route's program needs,
 // calls [host.Host.Decide] through meshgateDecide with a result on its own stack, and edits
 // the request. The few requests that need more enter Go again: with the other headers; with
 // the body, for which the front stops the headers and lets the body hook collect; or with
-// the answer of the token cache. For such an answer the front hands a token's hash to the
-// token cache, which answers through Envoy's dispatcher. No worker ever waits. A request may
-// do all of this twice.
+// the answer of the token cache. A request that repeats one whose verdict Go has proven does
+// not enter Go at all while the proof holds (repeat.c,
+// docs/adr/0025-verdicts-are-remembered.md). For an answer of the token cache the front
+// hands a token's hash to it, and the cache answers through Envoy's dispatcher. No worker
+// ever waits. A request may do all of this twice.
 //
 // # Ownership
 //

@@ -30,8 +30,6 @@
 #define WAYS 4
 // Bytes of headers that a remembered verdict may have.
 #define TEXT 312
-// How many hits a worker counts together.
-#define TOGETHER 64
 // Most bytes that one is found by: nobody gets longer ones hashed for nothing.
 #define LONGEST 8192
 // A query of so many bytes always counts: of too many pairs Go reads none.
@@ -56,13 +54,18 @@ typedef struct verdict {
 
 typedef struct memory {
   uint64_t secret[2];
-  uint32_t hits;
+  front_repeater *counter;
   verdict sets[SETS][WAYS];
 } memory;
 
 static pthread_key_t ends;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool begun;
+static atomic_bool remembering;
+static atomic_uint workers;
+front_repeater meshgate_repeaters[FRONT_REPEATERS];
+
+void front_repeat_begin(bool remember) { atomic_store(&remembering, remember); }
 
 static void end(void *m) { munmap(m, sizeof(memory)); }
 
@@ -80,6 +83,7 @@ static memory *mine(void) {
   void *p = mmap(NULL, sizeof(memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
   m = p;
+  m->counter = &meshgate_repeaters[atomic_fetch_add(&workers, 1) % FRONT_REPEATERS];
   if (getrandom(m->secret, sizeof(m->secret), 0) != sizeof(m->secret) || pthread_setspecific(ends, m) != 0) {
     end(m);
     m = NULL;
@@ -126,6 +130,7 @@ bool front_plain_path(const front_route *route, front_text path, front_text *que
 // The key of a request. False if it is not of those that a remembered verdict may answer.
 bool front_repeat_key(const front_route *route, const front_config *config, const front_request *q, front_key *key) {
   front_text query;
+  if (!atomic_load_explicit(&remembering, memory_order_relaxed)) return false;
   if (route->id == 0 || q->answered > 0 || q->present == 0 || !front_plain_path(route, q->path, &query)) return false;
   size_t bytes = query.len;
   for (size_t i = 0; i < q->headers; i++)
@@ -180,14 +185,11 @@ static bool holds(const front_proof *p, int64_t born) {
 
 static verdict *at(memory *m, const front_key *key, size_t way) { return &m->sets[key->word[0] & (SETS - 1)][way]; }
 
-static atomic_ullong found;
-
-// Counted by each worker alone, and added up now and then.
-static void count(memory *m) {
-  if (++m->hits % TOGETHER == 0) atomic_fetch_add_explicit(&found, TOGETHER, memory_order_relaxed);
+uint64_t front_repeats(void) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < FRONT_REPEATERS; i++) n += atomic_load_explicit(&meshgate_repeaters[i].found, memory_order_relaxed);
+  return n;
 }
-
-uint64_t front_repeats(void) { return atomic_load_explicit(&found, memory_order_relaxed); }
 
 bool front_repeat_find(const front_key *key, front_result *r) {
   memory *m = mine();
@@ -203,7 +205,7 @@ bool front_repeat_find(const front_key *key, front_result *r) {
     }
     r->remove = v->remove;
     r->action = FRONT_CONTINUE;
-    count(m);
+    atomic_fetch_add_explicit(&m->counter->found, 1, memory_order_relaxed);
     return true;
   }
   return false;

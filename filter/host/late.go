@@ -83,19 +83,32 @@ func (l *lateCache) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer
 	return 0, contract.Miss
 }
 
-// prove asks the cache for a proof, see [tokencache.Cache.Prove].
-func (l *lateCache) prove(hash contract.Hash) (tokencache.Proof, bool) {
+// provable is what a cache can do that proves what it finds. [tokencache.Cache] implements it.
+type provable interface {
+	Prove(hash contract.Hash) (tokencache.Proof, bool)
+	// Peek is Lookup, and counts nothing.
+	Peek(hash contract.Hash, dst []byte) (int, contract.Answer)
+}
+
+// peeked is a cache that is asked without being counted.
+type peeked lateCache
+
+// Lookup implements [engine.Tokens].
+func (l *peeked) Lookup(hash contract.Hash, dst []byte) (int, contract.Answer) {
+	if c, ok := (*lateCache)(l).provable(); ok {
+		return c.Peek(hash, dst)
+	}
+	return 0, contract.Miss
+}
+
+// provable returns the cache if it is open and can prove.
+func (l *lateCache) provable() (provable, bool) {
 	c := l.cache.Load()
 	if c == nil {
-		return tokencache.Proof{}, false
+		return nil, false
 	}
-	proving, ok := (*c).(interface {
-		Prove(hash contract.Hash) (tokencache.Proof, bool)
-	})
-	if !ok {
-		return tokencache.Proof{}, false
-	}
-	return proving.Prove(hash)
+	p, ok := (*c).(provable)
+	return p, ok
 }
 
 // ResolveFor asks the deeper levels.

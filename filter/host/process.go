@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 const (
@@ -26,4 +28,18 @@ func Prepare(h *Host, procs int, getenv func(string) string) {
 	boundGarbage(h, getenv)
 	debug.SetMaxStack(maxStack)
 	captureStandardLog(h.Log())
+}
+
+// Remembers says whether the operator lets an adapter keep verdicts that [Host.Prove] has
+// proven. What cannot be understood forbids it: a verdict that is not kept is made again.
+func (h *Host) Remembers(getenv func(string) string) bool {
+	switch v := getenv(contract.RememberEnv); v {
+	case "", "true":
+		return true
+	case "false":
+		return false
+	default:
+		h.log.Error("verdicts are not remembered: the variable is neither true nor false", "variable", contract.RememberEnv, "value", v)
+		return false
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/host/hosttest"
 )
 
@@ -46,5 +47,20 @@ func TestPrepare(t *testing.T) {
 	log.Print("of a library")
 	if !strings.Contains(said.Text(), "of a library") {
 		t.Errorf("the log has %q", said.Text())
+	}
+}
+
+// TestRemembers: an operator forbids that verdicts are kept, and a mistake does so, too.
+func TestRemembers(t *testing.T) {
+	for value, want := range map[string]bool{"": true, "true": true, "false": false, "off": false, "False": false} {
+		said := &hosttest.Log{}
+		h := New(NewLogger(said), nil)
+		getenv := func(name string) string { return map[string]string{contract.RememberEnv: value}[name] }
+		if got := h.Remembers(getenv); got != want {
+			t.Errorf("%q: %t", value, got)
+		}
+		if told := strings.Contains(said.Text(), contract.RememberEnv); told != (value == "off" || value == "False") {
+			t.Errorf("%q: the log has %q", value, said.Text())
+		}
 	}
 }

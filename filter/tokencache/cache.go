@@ -272,6 +272,16 @@ func (c *Cache) Lookup(hash contract.Hash, dst []byte) (n int, answer contract.A
 	return c.table.lookup(&hash, dst, now)
 }
 
+// Peek is Lookup for a request that has been counted already: it finds the same and counts
+// nothing.
+func (c *Cache) Peek(hash contract.Hash, dst []byte) (n int, answer contract.Answer) {
+	now := c.clock.Now()
+	if !c.leased(now) {
+		return 0, contract.Miss
+	}
+	return c.table.peek(&hash, dst, now)
+}
+
 // Close says goodbye to the control plane, answers every waiter and returns
 // when no goroutine of the cache is left. Look-ups are Miss and Unavailable
 // from then on. It may be called more than once.

@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,36 @@ func TestNothingIsProvenWithoutARecord(t *testing.T) {
 	c.setLease(nil)
 	if _, ok := c.Prove(hashOf(2)); ok {
 		t.Error("proven without a lease")
+	}
+}
+
+// TestProofsAreNotCounted: what proves a verdict finds what a look-up finds, and leaves the
+// counters to the request that was decided.
+func TestProofsAreNotCounted(t *testing.T) {
+	c := witnessed(t)
+	var buf, again [contract.MaxPacked]byte
+	for range 3 {
+		n, answer := c.Lookup(hashOf(1), buf[:])
+		if _, ok := c.Prove(hashOf(1)); !ok {
+			t.Fatal("nothing is proven")
+		}
+		m, same := c.Peek(hashOf(1), again[:])
+		if answer != contract.Found || same != answer || !bytes.Equal(buf[:n], again[:m]) {
+			t.Errorf("%d: % x, then %d: % x", answer, buf[:n], same, again[:m])
+		}
+	}
+	c.Peek(hashOf(99), again[:])
+	c.setLease(nil)
+	if _, answer := c.Peek(hashOf(1), again[:]); answer != contract.Miss {
+		t.Errorf("without a lease: %d", answer)
+	}
+	hits, misses, bypassed := uint64(0), uint64(0), c.counters.bypassed.Load()
+	for i := range c.table.shards {
+		hits += c.table.shards[i].hits.Load()
+		misses += c.table.shards[i].misses.Load()
+	}
+	if hits != 3 || misses != 0 || bypassed != 0 {
+		t.Errorf("three look-ups count as %d hits, %d misses and %d without a lease", hits, misses, bypassed)
 	}
 }
 

@@ -32,6 +32,7 @@ static int gettime(clockid_t clock, struct timespec *t) {
 static struct front_page page;
 static front_route route = {.id = 1, .early = 1, .headers = 2};
 static front_config config = {.id = 1};
+static atomic_ullong hits;  // of all threads
 
 static front_request request(const char *path, const char *token) {
   front_request q = {.path = {path, strlen(path)}, .present = 1, .headers = 1};
@@ -63,6 +64,7 @@ static bool finds(front_request q, const char *consumer) {
   if (!front_repeat_key(&route, &config, &q, &key)) return false;
   memset(&r, 0, offsetof(front_result, buffer));
   if (!front_repeat_find(&key, &r)) return false;
+  hits++;
   CHECK(r.action == FRONT_CONTINUE && r.remove == 1 && r.identity[2].len == strlen(consumer) && r.identity[0].len == 0);
   CHECK(memcmp(r.buffer + r.identity[2].off, consumer, strlen(consumer)) == 0);
   return true;
@@ -220,6 +222,17 @@ static void longest(void) {
   CHECK(!front_repeat_key(&route, &config, &q, &key));
 }
 
+// Where nothing may be remembered there is no key.
+static void forbidden(void) {
+  front_key key;
+  front_request q = request("/a", "forbidden");
+  grant();
+  front_repeat_begin(false);
+  CHECK(!front_repeat_key(&route, &config, &q, &key));
+  front_repeat_begin(true);
+  CHECK(front_repeat_key(&route, &config, &q, &key));
+}
+
 static void crowd(void) {
   char token[24];
   int known = 0;
@@ -267,7 +280,7 @@ static void *ask(void *unused) {
   front_request q = request("/a", "storm");
   front_key key;
   front_result *r = calloc(1, sizeof(*r));
-  unsigned hits = 0;
+  unsigned mine = 0;
   CHECK(front_repeat_key(&route, &config, &q, &key));
   do {
     unsigned since = atomic_load(&acknowledged), n;
@@ -275,7 +288,7 @@ static void *ask(void *unused) {
     if (front_repeat_find(&key, r)) {
       r->buffer[r->identity[2].off + r->identity[2].len] = 0;
       CHECK(sscanf(r->buffer + r->identity[2].off, "%u", &n) == 1 && n >= since);
-      hits++;
+      mine++;
       continue;
     }
     front_result v;
@@ -287,7 +300,8 @@ static void *ask(void *unused) {
     strcpy(v.buffer, consumer);
     v.identity[2] = (front_span){0, (uint32_t)strlen(consumer)};
     front_repeat_keep(&key, &v);
-  } while (!atomic_load(&over) || hits == 0);
+  } while (!atomic_load(&over) || mine == 0);
+  hits += mine;
   free(r);
   return unused;
 }
@@ -297,7 +311,7 @@ static void storm(void) {
   grant();
   for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, i == 0 ? revoke : ask, NULL) == 0);
   for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-  CHECK(front_repeats() > 0);
+  CHECK(front_repeats() == hits);
 }
 
 // The test vectors of the authors: the key 00..0f, the messages "" and 00..07.
@@ -332,7 +346,12 @@ static int paths(int names, char **name) {
 
 int main(int argc, char **argv) {
   if (argc > 1) return paths(argc - 2, argv + 2);
+  front_request q = request("/a", "t");
+  front_key key;
+  CHECK(!front_repeat_key(&route, &config, &q, &key));  // nobody has said that it may
+  front_repeat_begin(true);
   vectors();
+  forbidden();
   voids();
   differences();
   queries();

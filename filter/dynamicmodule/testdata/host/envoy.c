@@ -36,6 +36,12 @@ host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_r
   return s;
 }
 
+void stream_token(host_stream *s, unsigned token) {
+  s->token = token;
+  s->headers[4] = (host_field){HOST_CREDENTIAL, "", true};
+  snprintf(s->headers[4].value, sizeof(s->headers[4].value), "Bearer %u", token);
+}
+
 // The scheduler's way to the stream ends after the module's part of it: up to the
 // end of that hook a commit may use it.
 static void destroy_module(host_stream *s) {
@@ -136,15 +142,21 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
 static void went_on(host_stream *s) {
   const char *path = s->headers[0].value;
   CHECK(!s->dropped || s->nowhere, "%s goes on without its body", path);
-  char how = path[strcspn(path, "pnfirz")];
-  CHECK(how == 'p' || how == 'n' || how == 'i', "%s goes on", path);
-  CHECK((strstr(path, HOST_QUERY) == NULL) == (how != 'n'), "the query of %s", path);
+  char how = path[strcspn(path, "pnvfirz")];
+  bool whole = how == 'n' || how == 'v';
+  CHECK(whole || how == 'p' || how == 'i', "%s goes on", path);
+  CHECK((strstr(path, HOST_QUERY) != NULL) == whole, "the query of %s", path);
   CHECK(strcmp(s->headers[1].value, "forged") != 0, "a forged header passed");
   const char *who = "";
   for (size_t i = 0; i < HEADERS; i++)
     if (s->headers[i].used && strcmp(s->headers[i].name, HOST_IDENTITY) == 0) who = s->headers[i].value;
   if (how == 'i') return;
   CHECK(*who != 0, "%s goes on without an identity", path);
+  if (how == 'v') {
+    unsigned token = TOKENS, revocation = 0;
+    CHECK(sscanf(who, "%u at %u", &token, &revocation) == 2 && token == s->token, "token %u goes on as %s", s->token, who);
+    CHECK(revocation >= s->since, "token %u was revoked at %u and goes on as %s", s->token, s->since, who);
+  }
   char body[sizeof(s->buffered) + sizeof(s->received) + 1];
   size_t n = s->nbuffered + s->nreceived, length = (size_t)atoi(s->headers[3].value);
   memcpy(body, s->buffered, s->nbuffered);
@@ -162,6 +174,7 @@ static void went_on(host_stream *s) {
 
 void stream_headers(host_stream *s, bool last) {
   s->sent_headers = true;
+  s->since = go_revoked(s->token);
   s->sent_end = last;
   enter(s);
   dm_request_headers_status st = DM_ON(request_headers)(s, s->module, last);

@@ -1,4 +1,6 @@
 // The Go side: decides by a script, and answers look-ups as it is told.
+#include <time.h>
+
 #include "host.h"
 
 // The bits by which a decision says that its hiding will fail, as after a fault.
@@ -18,7 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static question *open_questions;
 static uint32_t names;
 
-void meshgateInit(uint32_t concurrency) {}
+bool meshgateInit(uint32_t concurrency) { return true; }
 
 front_config *meshgateConfigNew(char *config, size_t len) {
   return front_config_new((uint32_t)(atomic_fetch_add(&go_sources, 1) + 1), false);
@@ -27,7 +29,7 @@ front_config *meshgateConfigNew(char *config, size_t len) {
 void meshgateConfigDestroy(uint32_t source) { atomic_fetch_sub(&go_sources, 1); }
 
 front_route *meshgateRouteNew(char *config, size_t len) {
-  static const char names[] = "authorization\0x-second";
+  static const char names[] = HOST_CREDENTIAL "\0x-second";
   atomic_fetch_add(&go_programs, 1);
   return front_route_new(7, 7, 1, 2, 0, len > 0 && config[0] == 'b', true, names, sizeof(names));
 }
@@ -88,6 +90,76 @@ static void pass(const front_request *q, front_result *r, char how) {
   r->plugin = (front_span){0, 8};
 }
 
+// ---- what is proven ----
+
+static struct front_page page;
+// Of each token: its newest revocation, and the newest that is over.
+static atomic_uint truth[TOKENS], over[TOKENS];
+
+static int64_t nanoseconds(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+void go_lease(void) {
+  static int64_t granted;
+  atomic_store(&page.apart, nanoseconds(CLOCK_REALTIME) - nanoseconds(CLOCK_MONOTONIC));
+  // An end never comes twice.
+  atomic_store(&page.lease_end, nanoseconds(CLOCK_MONOTONIC) + 3600000000000LL + ++granted);
+}
+
+unsigned go_revoked(unsigned token) { return atomic_load(&over[token]); }
+
+// The slots of a token: its own, that of one of two credentials, and that of the consumer.
+static uint32_t slot_of(unsigned token, size_t i) {
+  return i == 0 ? token : i == 1 ? TOKENS + token % 2 : TOKENS + 2;
+}
+
+void go_revoke(unsigned salt) {
+  static unsigned n;
+  static bool unleased;
+  unsigned token = salt / 5 % TOKENS, what = salt % 5;
+  bool concerned[TOKENS];
+  n++;
+  if (unleased) {  // a filter that starts anew does so before its next lease
+    atomic_fetch_add(&page.generation, 1);
+    go_lease();
+  }
+  unleased = what > FRONT_OWNERS;
+  for (unsigned t = 0; t < TOKENS; t++) {
+    concerned[t] = what > 1 || t == token || (what == 1 && t % 2 == token % 2);
+    if (concerned[t]) atomic_store(&truth[t], n);
+  }
+  if (what < FRONT_OWNERS) atomic_fetch_add(&page.slots[slot_of(token, what)], 1);
+  if (what == FRONT_OWNERS) atomic_fetch_add(&page.generation, 1);
+  if (unleased) atomic_store(&page.lease_end, 0);
+  for (unsigned t = 0; t < TOKENS; t++)
+    if (concerned[t]) atomic_store(&over[t], n);
+}
+
+// Lets a request go on by its token, and proves that if it is asked to.
+static void pass_proven(const front_request *q, front_result *r) {
+  unsigned token = TOKENS;
+  char text[32];
+  CHECK((q->present & 1) != 0 && q->values[0].len < sizeof(text), "no token");
+  memcpy(text, q->values[0].ptr, q->values[0].len);
+  text[q->values[0].len] = 0;
+  CHECK(sscanf(text, "Bearer %u", &token) == 1 && token < TOKENS, "the token %s", text);
+  if (q->prove) {
+    r->proof = (front_proof){.page = &page, .generation = atomic_load(&page.generation)};
+    for (size_t i = 0; i < FRONT_OWNERS; i++) {
+      r->proof.slots[i] = slot_of(token, i);
+      r->proof.counts[i] = atomic_load(&page.slots[slot_of(token, i)]);
+    }
+  }
+  size_t at = 0;
+  snprintf(text, sizeof(text), "%u at %u", token, atomic_load(&truth[token]));
+  r->identity[1] = put(r, &at, text);
+  r->remove = 1;
+  r->action = FRONT_CONTINUE;
+}
+
 bool meshgateFigures(uint64_t *out) {
   static atomic_ullong calls;
   unsigned long long n = atomic_fetch_add(&calls, 1);
@@ -120,6 +192,9 @@ void meshgateDecide(front_request *q, front_result *r) {
       case 'f':
       case 'i':
         pass(q, r, *p);
+        return;
+      case 'v':
+        pass_proven(q, r);
         return;
       case 'r':
         refuse(r);

@@ -29,6 +29,8 @@
 #define HOST_QUERY "?token=a"
 #define HOST_TOKEN "token=a"
 #define HOST_REST "&b=c"
+// The header of a token whose verdict is proven.
+#define HOST_CREDENTIAL "authorization"
 // The header of an identity, and what it says of a request whose body was shortened.
 #define HOST_IDENTITY "x-consumer-custom-id"
 #define HOST_HIDDEN "shortened"
@@ -76,6 +78,8 @@ typedef struct host_stream {
   // What the front says of the request.
   char decision[16], reason[32], noted_route[16];
   unsigned allowed, issued, refused;
+  unsigned token;  // which one it has
+  unsigned since;  // the newest revocation of that token which was over when the request came
 } host_stream;
 
 // What a scheduler keeps of a stream: weak, like Envoy's.
@@ -105,6 +109,8 @@ bool worker_run(host_worker *w);
 void worker_settle(host_worker *w);
 
 host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_route *r, const char *script);
+// Gives a stream a token, before its headers.
+void stream_token(host_stream *s, unsigned token);
 // The client sends. They do nothing on a stream that has gone.
 void stream_headers(host_stream *s, bool end);
 void stream_body(host_stream *s, const char *text, bool end);
@@ -117,7 +123,7 @@ void stream_reset(host_stream *s);
 // ---- the Go side: what a request's path says is what is decided ----
 //
 // l a look-up, h further headers, b the body; then p passes without its token, n
-// passes as it is, f would pass, but its token cannot be hidden, r is refused, i is
+// passes as it is, v passes by a token whose verdict is proven, f would pass, but its token cannot be hidden, r is refused, i is
 // handed to the OAuth server, z is what a fault in Go leaves behind. A d at the
 // beginning says that the route answers by itself.
 
@@ -128,6 +134,16 @@ extern go_answers go_mode;
 bool go_answer(void);
 void go_drain(void);
 extern atomic_int go_programs, go_sources;
+
+// The tokens by which v passes. What is said of one is its newest revocation.
+#define TOKENS 4
+// Lets what was proven hold.
+void go_lease(void);
+// Revokes a token, or all of an owner, or begins anew, or takes the lease away until the next
+// call; salt says which. From one thread.
+void go_revoke(unsigned salt);
+// The newest revocation of a token that is over.
+unsigned go_revoked(unsigned token);
 // How many look-ups and deadlines were given up before their end.
 extern atomic_int go_given_up;
 

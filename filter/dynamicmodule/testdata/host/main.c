@@ -1,4 +1,5 @@
 // Runs the scenes, then a storm of as many streams as the argument says.
+#include "../../repeat.h"
 #include "host.h"
 
 // The budget of bodies: one connection cannot take it all, all of them cannot take
@@ -35,7 +36,8 @@ int main(int argc, char **argv) {
   CHECK(front_budget_held() == 0, "%zu bytes are still held", front_budget_held());
   CHECK(front_lingering() == 0, "%d streams still wait to be answered", front_lingering());
   CHECK(go_given_up > 0, "nothing was given up");
-  printf("ok: %llu streams in scenes, %llu in the storm, %llu look-ups\n", streams, c->streams_created - streams,
-         c->lookups_created);
+  CHECK(front_repeats() > 0, "nothing was answered from memory");
+  printf("ok: %llu streams in scenes, %llu in the storm, %llu look-ups, %llu verdicts from memory\n", streams,
+         c->streams_created - streams, c->lookups_created, (unsigned long long)front_repeats());
   return 0;
 }

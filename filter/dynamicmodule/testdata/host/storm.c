@@ -1,5 +1,6 @@
 // Many workers and resolvers at once: streams come, wait, are reset, time out and
-// are answered from other threads, while route tables and configurations go.
+// are answered from other threads, while route tables and configurations go. Some are
+// answered from memory, while their tokens are revoked.
 #include <unistd.h>
 
 #include "host.h"
@@ -17,12 +18,14 @@ typedef struct slot {
   int step;
 } slot;
 
-static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz", "bp", "lbn", "lbf", "dn"};
+static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz", "bp", "lbn", "lbf", "dn",
+                                  "v",  "v",  "v",  "v",   "v",   "v"};
 
 static void begin(slot *s, host_worker *w, front_config *config, front_route *route, unsigned *seed) {
   unsigned r = roll(seed);
   host_mode mode = {r & 1, r & 2, r & 4, r & 8, r & 32};
   host_stream *n = stream_new(w, mode, config, route, mix[roll(seed) % (sizeof(mix) / sizeof(*mix))]);
+  if (strchr(n->headers[0].value, 'v') != NULL) stream_token(n, roll(seed) % TOKENS);
   s->link = n->link;
   s->step = 0;
   atomic_fetch_add(&s->link->refs, 1);
@@ -104,11 +107,23 @@ static void *resolve(void *arg) {
   return NULL;
 }
 
+static void *revoker(void *arg) {
+  unsigned seed = (unsigned)(size_t)arg;
+  go_lease();
+  while (atomic_load(&working) > 0) {
+    go_revoke(roll(&seed));
+    usleep(roll(&seed) % 200);
+  }
+  return NULL;
+}
+
 void storm(int streams) {
-  pthread_t t[WORKERS + RESOLVERS];
+  enum { THREADS = WORKERS + RESOLVERS + 1 };
+  pthread_t t[THREADS];
   go_mode = ANSWER_ELSEWHERE;
   atomic_store(&left, streams);
   atomic_store(&working, WORKERS);
-  for (int i = 0; i < WORKERS + RESOLVERS; i++) pthread_create(&t[i], NULL, i < WORKERS ? work : resolve, (void *)(size_t)(i + 1));
-  for (int i = 0; i < WORKERS + RESOLVERS; i++) pthread_join(t[i], NULL);
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&t[i], NULL, i < WORKERS ? work : i < WORKERS + RESOLVERS ? resolve : revoker, (void *)(size_t)(i + 1));
+  for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
 }
