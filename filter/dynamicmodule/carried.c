@@ -129,53 +129,6 @@ front_selected front_select(dm_filter_envoy f) {
   return out;
 }
 
-// What is to be done with the path: its first bytes give way to a base.
-typedef struct cut {
-  size_t prefix;
-  front_text base;
-} cut;
-
-// Reads a cut: a space, the number of bytes and the base, which begins with a slash or is
-// empty.
-static bool read_cut(front_text said, cut *out) {
-  size_t i = 1, n = 0;
-  if (said.len < 2 || said.ptr[0] != ' ' || digit(said.ptr[1]) < 0) return false;
-  for (; i < said.len && said.ptr[i] >= '0' && said.ptr[i] <= '9'; i++) {
-    if (n > FRONT_BODY) return false;
-    n = n * 10 + (size_t)(said.ptr[i] - '0');
-  }
-  *out = (cut){n, {said.ptr + i, said.len - i}};
-  return i == said.len || said.ptr[i] == '/';
-}
-
-// How many dots at the beginning of a text are a segment of their own.
-static size_t dots(front_text t) {
-  size_t n = 0;
-  while (n < 2 && n < t.len && t.ptr[n] == '.') n++;
-  return n == t.len || t.ptr[n] == '/' ? n : 0;
-}
-
-bool front_cut_path(front_text said, front_text path, front_text *out) {
-  cut c;
-  size_t end = 0;
-  while (end < path.len && path.ptr[end] != '?' && path.ptr[end] != '#') end++;
-  if (!read_cut(said, &c) || c.prefix > end) return false;
-  front_text rest = {path.ptr + c.prefix, end - c.prefix};
-  size_t n = dots(rest);
-  rest = (front_text){rest.ptr + n, rest.len - n};
-  bool whole = rest.len == 0 && c.base.len > 0;
-  for (int slashes = n > 0 ? 2 : 1; slashes > 0 && rest.len > 0 && rest.ptr[0] == '/'; slashes--)
-    rest = (front_text){rest.ptr + 1, rest.len - 1};
-  size_t tail = (size_t)(path.ptr + path.len - rest.ptr), at = c.base.len;
-  char *text = malloc(c.base.len + 1 + tail);
-  if (text == NULL) return false;
-  if (at > 0) memcpy(text, c.base.ptr, at);
-  if (!whole) text[at++] = '/';
-  memcpy(text + at, rest.ptr, tail);
-  *out = (front_text){text, at + tail};
-  return true;
-}
-
 // Tells the upstream what was stripped, unless a trusted client has stripped something
 // before: what others say was removed by the listener.
 static bool tell_prefix(dm_filter_envoy f, dm_module_buffer prefix) {
@@ -189,11 +142,11 @@ bool front_strip_prefix(dm_filter_envoy f) {
   static const dm_module_buffer path_name = LITERAL(":path");
   dm_envoy_buffer v = {NULL, 0};
   front_text said = said_by_route(f), now;
-  cut c;
+  size_t n;
   if (said.len < 2 * FRONT_CONTENT || !DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, path_name, &v, 0, NULL)) return false;
   said = (front_text){said.ptr + 2 * FRONT_CONTENT, said.len - 2 * FRONT_CONTENT};
-  if (!front_cut_path(said, (front_text){v.ptr, v.length}, &now)) return false;
-  dm_module_buffer prefix = {v.ptr, read_cut(said, &c) ? c.prefix : 0}, value = {now.ptr, now.len};
+  if (!front_cut_path(said, (front_text){v.ptr, v.length}, &now, &n)) return false;
+  dm_module_buffer prefix = {v.ptr, n}, value = {now.ptr, now.len};
   // First what points into the old path: setting it frees that.
   bool ok = tell_prefix(f, prefix) && DM_CALL(http_set_header)(f, DM_REQUEST_HEADER, path_name, value);
   free((char *)now.ptr);

@@ -16,7 +16,7 @@ front_selected front_select(dm_filter_envoy f);
 // Takes the part of the path away that the route says. False if that fails: the request must
 // not go on.
 bool front_strip_prefix(dm_filter_envoy f);
-// The same for a text. The caller frees what it gets.
-bool front_cut_path(front_text said, front_text path, front_text *out);
+// The same for a text. The caller frees what it gets. prefix is how many bytes went.
+bool front_cut_path(front_text said, front_text path, front_text *out, size_t *prefix);
 
 #endif

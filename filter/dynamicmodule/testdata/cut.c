@@ -1,7 +1,7 @@
 // Compiled by carried_test.go. Reads pairs of what a route says of its path and of a path,
 // each as four hexadecimal digits of its length and its bytes. Answers each pair by the path
 // that remains, or "-" where it is refused, and a zero byte.
-#include "../carried.c"
+#include "../cut.c"
 
 #include <stdio.h>
 
@@ -17,8 +17,9 @@ static bool read_text(front_text *out) {
 
 int main(void) {
   front_text said, path, now;
+  size_t prefix;
   while (read_text(&said) && read_text(&path)) {
-    if (front_cut_path(said, path, &now)) {
+    if (front_cut_path(said, path, &now, &prefix)) {
       fwrite(now.ptr, 1, now.len, stdout);
       free((char *)now.ptr);
     } else {
