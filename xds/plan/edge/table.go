@@ -42,10 +42,9 @@ func (in tableInput) digest() string {
 	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.forwardDots)
 }
 
-// table assembles the route table from ways that are already validated.
-func table(in tableInput) (*resource.Resource, error) {
-	var ways []*way
-	chains := map[string][]byte{}
+// contents returns the ways of a table, best first, and its chains.
+func (in tableInput) contents() (ways []*way, chains map[string][]byte) {
+	chains = map[string][]byte{}
 	for _, c := range in.cells {
 		ways = append(ways, c.ways...)
 		for _, encoded := range c.chains {
@@ -58,6 +57,12 @@ func table(in tableInput) (*resource.Resource, error) {
 		}
 		return gateway.CompareWithin(a.Candidate, b.Candidate)
 	})
+	return ways, chains
+}
+
+// table assembles the route table from ways that are already validated.
+func table(in tableInput) (*resource.Resource, error) {
+	ways, chains := in.contents()
 	end, err := leadTo([]*routev3.Route{unmatched()})
 	if err != nil {
 		return nil, err
