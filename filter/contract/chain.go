@@ -23,12 +23,13 @@ const MaxCredential = 4 << 10
 // MaxTriggers bounds the different triggers of one chain.
 const MaxTriggers = 8
 
-// Chain is what one route carries to the filter: the ordered effective plugins and what they
+// Chain is what a route carries to the filter: the ordered effective plugins and what they
 // need to decide without asking anybody. It is self-contained, so a change of a plugin
 // changes only the routes that use it.
 type Chain struct {
-	// Route is the id of the route, for logs and statistics.
-	Route string `json:"route"`
+	// Route is the id of the route, for readers. It decides nothing, and the routes of a
+	// gateway do not say it, so that they share chains.
+	Route string `json:"route,omitempty"`
 	// Service is the id of the route's service; empty on a route without one. A token bound
 	// to a service is accepted only there.
 	Service string `json:"service,omitempty"`

@@ -51,7 +51,7 @@ const (
 	HeaderOAuthProto = "x-meshgate-proto"
 )
 
-// OAuthHeaders lists the hand-over headers, for listeners that remove them.
+// OAuthHeaders lists the hand-over headers.
 var OAuthHeaders = []string{
 	HeaderOAuthPlugin, HeaderOAuthService, HeaderOAuthScheme, HeaderOAuthClient, HeaderOAuthProto,
 }

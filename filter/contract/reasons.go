@@ -95,6 +95,8 @@ const (
 	MetaRouteID   = "route_id"
 	MetaService   = "service"
 	MetaServiceID = "service_id"
+	// MetaFilter is not for the log: there a route says to the filter what [Carried] holds.
+	MetaFilter = "filter"
 	// Only the filter sets the keys below, on requests that it refused. They say who asked,
 	// as far as this is known.
 	MetaConsumer    = "consumer"

@@ -60,14 +60,18 @@ static bool next_text(char **text, const char *end, front_text *out) {
   return true;
 }
 
-front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8_t headers, size_t queries,
-                             bool body_after_lookup, bool reads_protocol, const char *names, size_t len) {
+front_route *front_route_new(uint32_t program, const uint8_t *content, uint64_t id, uint8_t early, uint8_t headers,
+                             size_t queries, bool body_after_lookup, bool reads_protocol, const char *names, size_t len) {
   if (headers > FRONT_HEADERS || early > headers) return NULL;
   counted_route *c = malloc(sizeof(*c) + len);
   if (c == NULL) return NULL;
   atomic_init(&c->refs, 1);
   front_route *r = &c->route;
   r->id = id;
+  if (content != NULL)
+    memcpy(r->content, content, FRONT_CONTENT);
+  else
+    memset(r->content, 0, FRONT_CONTENT);
   r->program = program;
   r->early = early;
   r->headers = headers;
@@ -88,12 +92,6 @@ front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8
   return r;
 }
 
-dm_route_module DM_ON(per_route_config_new)(dm_envoy_buffer name, dm_envoy_buffer config) {
-  front_route *r = meshgateRouteNew((char *)config.ptr, config.length);
-  // NULL would reject the whole route table. Program 0 refuses this route only.
-  return r != NULL ? r : front_route_new(0, 0, 0, 0, 0, false, false, NULL, 0);
-}
-
 void front_route_keep(const front_route *r) {
   atomic_fetch_add_explicit(&counted(r)->refs, 1, memory_order_relaxed);
 }
@@ -104,10 +102,6 @@ void front_route_release(const front_route *r) {
   if (r->program != 0) meshgateRouteDestroy(r->program);
   free(c);
   atomic_fetch_add_explicit(&meshgate_counters.routes_freed, 1, memory_order_relaxed);
-}
-
-void DM_ON(per_route_config_destroy)(dm_route_module m) {
-  if (m != NULL) front_route_release((const front_route *)m);
 }
 
 void front_log(int level, const char *text, size_t len) {

@@ -65,7 +65,8 @@ func meshgateRouteNew(config *C.char, n C.size_t) (r *C.front_route) {
 	}
 	headers, queries := program.Headers(), program.QueryNames()
 	names := terminated(headers) + terminated(queries)
-	return C.front_route_new(C.uint32_t(h), C.uint64_t(program.ID()), C.uint8_t(program.Early()), C.uint8_t(len(headers)), C.size_t(len(queries)),
+	content := contract.ChainContent(view(config, n))
+	return C.front_route_new(C.uint32_t(h), (*C.uint8_t)(unsafe.Pointer(&content[0])), C.uint64_t(program.ID()), C.uint8_t(program.Early()), C.uint8_t(len(headers)), C.size_t(len(queries)),
 		C.bool(program.BodyAfterLookup()), C.bool(program.ReadsProtocol()),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(names))), C.size_t(len(names)))
 }

@@ -39,6 +39,8 @@
 // Largest packed record; contract.MaxPacked.
 #define FRONT_PACKED 4096
 #define FRONT_HASH 32
+// Bytes of the name of a chain; contract.ChainID.
+#define FRONT_CONTENT 16
 
 // Values of front_result.action; engine.Action.
 enum {
@@ -67,12 +69,13 @@ typedef struct front_text {
   size_t len;
 } front_text;
 
-// What a route carries: which program decides, and the headers it reads, of
+// What a chain is to the front: which program decides, and the headers it reads, of
 // which the first `early` are needed by every decision. Immutable. Owned by
-// Envoy between per_route_config_new and per_route_config_destroy, and by every
-// stream that waits; the last owner frees it. The names point behind the struct.
+// what Envoy holds between per_route_config_new and per_route_config_destroy, and by
+// every stream that waits; the last owner frees it. The names point behind the struct.
 typedef struct front_route {
   uint64_t id;  // engine.Program.ID; 0 if none of its verdicts repeats
+  uint8_t content[FRONT_CONTENT];  // names the chain
   uint32_t program;
   uint8_t early, headers;
   bool body_after_lookup;
@@ -177,9 +180,9 @@ typedef struct front_lookup front_lookup;
 // ---- front, called by Go ----
 
 // NULL only if memory is exhausted. names are those of `headers` headers and then of
-// `queries` parameters, each ended by a zero byte.
-front_route *front_route_new(uint32_t program, uint64_t id, uint8_t early, uint8_t headers, size_t queries,
-                             bool body_after_lookup, bool reads_protocol, const char *names, size_t len);
+// `queries` parameters, each ended by a zero byte. content may be NULL.
+front_route *front_route_new(uint32_t program, const uint8_t *content, uint64_t id, uint8_t early, uint8_t headers,
+                             size_t queries, bool body_after_lookup, bool reads_protocol, const char *names, size_t len);
 front_config *front_config_new(uint32_t source, bool listener_strips);
 // Ends a look-up, from any thread, exactly once per look-up.
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len);

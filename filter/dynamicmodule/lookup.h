@@ -79,6 +79,7 @@ typedef struct front_stream {
   bool ended;  // the whole request has been received
   bool held;   // headers were stopped so that the body comes to the hooks
   bool kept;   // route is a reference of the stream's own
+  bool strips;   // its route takes a part of the path away
   bool lingers;  // it counts among those that wait to be answered
 } front_stream;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "carried.h"
 #include "lookup.h"
 #include "repeat.h"
 
@@ -118,6 +119,10 @@ static front_phase conclude(dm_filter_envoy f, front_stream *s, const front_body
   const front_config *config = s->config;  // outlives the stream
   s->kept = false;  // the reference is ours now
   settle(s);
+  if (r->action == FRONT_CONTINUE && s->strips && !front_strip_prefix(f)) {
+    r->action = FRONT_REFUSE;
+    r->status = 0;
+  }
   bool refused = r->action != FRONT_CONTINUE && r->action != FRONT_ISSUE;
   if (refused) front_note_refusal(f, config, r);
   if (sees_body && refused && front_linger(f, s, r)) {
@@ -197,13 +202,19 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
 
 dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_module m, bool end) {
   front_stream *s = (front_stream *)m;
-  const front_route *route = DM_CALL(get_most_specific_route_config)(f);
+  front_selected selected = front_select(f);
+  const front_route *route = selected.route;
 
   if (s == NULL) {
     front_refuse_broken(f, NULL);
     return DM_REQUEST_HEADERS_STOP;
   }
   s->begun = true;
+  if (selected.unknown) {
+    s->phase = FRONT_ANSWERED;
+    front_refuse_broken(f, s->config);
+    return DM_REQUEST_HEADERS_STOP;
+  }
   // Enabled on a route without a chain: nothing is protected here, but what
   // only a gateway may say is not passed on either.
   s->ended = end;
@@ -216,6 +227,7 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   }
   front_body body = {end ? FRONT_BODY_READ : FRONT_BODY_UNREAD, false, NULL, 0};
   s->route = route;
+  s->strips = selected.strips;
   switch (decide(f, s, &body, true)) {
     case FRONT_PASSING:
       return front_linger(f, s, NULL) ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_CONTINUE;

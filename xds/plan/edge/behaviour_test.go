@@ -41,12 +41,38 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", r, got, c.want)
 		}
 		route := taken(t, set, r)
-		if got := chainOf(t, route).Protocol; got != c.protocol {
+		if got := chainOf(t, set, route).Protocol; got != c.protocol {
 			t.Errorf("%+v: protocol %q, want %q", r, got, c.protocol)
 		}
 		upgrades := route.GetRoute().GetUpgradeConfigs()
 		if off := len(upgrades) == 1 && !upgrades[0].GetEnabled().GetValue(); off != (c.protocol == contract.ProtocolGRPC && route.GetRoute() != nil) {
 			t.Errorf("%+v: upgrades %v", r, upgrades)
+		}
+	}
+}
+
+// TestRoutesShareChains: routes whose requests are decided alike carry one chain, once.
+func TestRoutesShareChains(t *testing.T) {
+	w := newWorld(t)
+	for n := range 2 {
+		w.put(gateway.Services, id(1, n), 1, serviceSpec("/s"))
+		w.put(gateway.Plugins, id(3, n), 1, pluginSpec(t, "", id(1, n), nil))
+	}
+	for n := range 10 {
+		w.put(gateway.Routes, id(2, n), 1, routeSpec(id(1, n/8), fmt.Sprintf("/p%d", n)))
+	}
+	w.put(gateway.Plugins, id(3, 9), 1, pluginSpec(t, id(2, 0), "", nil))
+	set := NewPlanner(testParams).Plan(w.state()).Set
+	if got := len(encodedChains(t, tableOf(t, set))); got != 3 {
+		t.Errorf("%d chains for two services and a route with a plugin of its own", got)
+	}
+	for n, want := range map[int]int{0: 9, 1: 0, 7: 0, 8: 1} {
+		route := taken(t, set, request{method: "GET", scheme: "http", host: "x", path: fmt.Sprintf("/p%d/a", n)})
+		if c := chainOf(t, set, route); len(c.Plugins) != 1 || c.Plugins[0].ID != id(3, want) || c.Service != id(1, n/8) {
+			t.Errorf("route %d has %+v", n, c)
+		}
+		if said := saidBy(t, route); said.Strip == nil || route.GetRoute().GetRegexRewrite() != nil {
+			t.Errorf("route %d says %s, rewrites %v", n, said, route.GetRoute().GetRegexRewrite())
 		}
 	}
 }
@@ -62,7 +88,7 @@ func TestInsecureGRPCTellsThePluginsNothing(t *testing.T) {
 	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 0), "", nil))
 	set := NewPlanner(testParams).Plan(w.state()).Set
 	for scheme, want := range map[string]int{"http": 0, "https": 1} {
-		c := chainOf(t, taken(t, set, request{method: "POST", scheme: scheme, host: "x", path: "/a"}))
+		c := chainOf(t, set, taken(t, set, request{method: "POST", scheme: scheme, host: "x", path: "/a"}))
 		if len(c.Plugins) != want || c.Protocol != contract.ProtocolGRPC {
 			t.Errorf("%s: %+v", scheme, c)
 		}

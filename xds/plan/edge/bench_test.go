@@ -21,6 +21,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -29,6 +30,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -181,8 +184,9 @@ func (o *observed) rss() float64 {
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
-// everyRoute edits every route with a filter configuration in a table.
-func everyRoute(b *testing.B, table *routev3.RouteConfiguration, fn func(*routev3.Route) []*routev3.Route) *routev3.RouteConfiguration {
+// everyRoute edits every route with a chain in a table. fn gets what the route says to the
+// filter, too.
+func everyRoute(b *testing.B, table *routev3.RouteConfiguration, fn func(*routev3.Route, *contract.Carried) []*routev3.Route) *routev3.RouteConfiguration {
 	b.Helper()
 	out, _ := proto.Clone(table).(*routev3.RouteConfiguration)
 	for _, v := range out.VirtualHosts {
@@ -192,10 +196,10 @@ func everyRoute(b *testing.B, table *routev3.RouteConfiguration, fn func(*routev
 				b.Fatal(err)
 			}
 			r, ok := m.(*routev3.Route)
-			if !ok || len(r.TypedPerFilterConfig) == 0 {
+			if !ok || saidBy(b, r) == nil {
 				return
 			}
-			routes := fn(r)
+			routes := fn(r, saidBy(b, r))
 			m = routes[0]
 			if len(routes) > 1 {
 				m = &routev3.RouteList{Routes: routes}
@@ -232,57 +236,104 @@ var forms = []struct {
 	edit func(*testing.B, *routev3.RouteConfiguration) *routev3.RouteConfiguration
 }{
 	{"as_planned", func(_ *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration { return t }},
-	{"four_entries", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
-		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
-			p := withoutRegex(r)
-			return []*routev3.Route{p, p, r, p}
+	{"all_chains_differ", allDiffer},
+	{"expression", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route, said *contract.Carried) []*routev3.Route {
+			return []*routev3.Route{withExpression(r, said)}
 		})
 	}},
-	{"chain_without_expression", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
-		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route { return []*routev3.Route{withoutRegex(r)} })
-	}},
-	{"expression_without_chain", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
-		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
-			r.TypedPerFilterConfig = nil
-			return []*routev3.Route{r}
+	{"two_entries", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return everyRoute(b, t, func(r *routev3.Route, said *contract.Carried) []*routev3.Route {
+			inside, other := clone(r), clone(r)
+			inside.Match.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: r.Match.GetPrefix() + "/"}
+			inside.GetRoute().PrefixRewrite, other.GetRoute().PrefixRewrite = said.Strip.Base+"/", said.Strip.Base
+			return []*routev3.Route{inside, other}
 		})
 	}},
-	{"neither", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
-		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
-			r.TypedPerFilterConfig = nil
-			return []*routev3.Route{withoutRegex(r)}
-		})
+	{"own_configuration", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return withConfigurations(b, t, func(r *routev3.Route, _ *contract.Carried) *routev3.Route { return r })
 	}},
-	{"chain_in_metadata", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
-		return everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
-			for name, config := range r.TypedPerFilterConfig {
-				r.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-					name: {Fields: map[string]*structpb.Value{"chain": structpb.NewStringValue(fmt.Sprintf("%x", config.Value))}},
-				}}
-			}
-			r.TypedPerFilterConfig = nil
-			return []*routev3.Route{r}
-		})
+	{"own_configuration_and_expression", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return withConfigurations(b, t, withExpression)
 	}},
-	{"chain_on_virtual_host", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
-		var one map[string]*anypb.Any
-		out := everyRoute(b, t, func(r *routev3.Route) []*routev3.Route {
-			one, r.TypedPerFilterConfig = r.TypedPerFilterConfig, nil
-			return []*routev3.Route{r}
-		})
-		for _, v := range out.VirtualHosts {
-			if v.Name != anyHost {
-				v.TypedPerFilterConfig = one
-			}
-		}
-		return out
+	{"no_chain_with_expression", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return withoutChains(b, t, withExpression)
+	}},
+	{"no_chain", func(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+		return withoutChains(b, t, func(r *routev3.Route, _ *contract.Carried) *routev3.Route { return r })
 	}},
 }
 
-func withoutRegex(r *routev3.Route) *routev3.Route {
-	p := clone(r)
-	p.GetRoute().RegexRewrite = nil
-	return p
+// withExpression lets Envoy strip the prefix.
+func withExpression(r *routev3.Route, said *contract.Carried) *routev3.Route {
+	j := joinStripped(r.Match.GetPrefix(), said.Strip.Base)
+	r.GetRoute().RegexRewrite = &matcherv3.RegexMatchAndSubstitute{
+		Pattern: &matcherv3.RegexMatcher{Regex: j.pattern}, Substitution: j.substitution,
+	}
+	return r
+}
+
+// withConfigurations gives every route a configuration of the filter with its chain, which
+// names the route.
+func withConfigurations(b *testing.B, t *routev3.RouteConfiguration, strip func(*routev3.Route, *contract.Carried) *routev3.Route) *routev3.RouteConfiguration {
+	b.Helper()
+	chains := encodedChains(b, t)
+	out := withoutChains(b, t, func(r *routev3.Route, said *contract.Carried) *routev3.Route {
+		config, err := chain.PerRoute(forRoute(b, chains[said.Content], r.Name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		packed, err := anypb.New(config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.TypedPerFilterConfig = map[string]*anypb.Any{contract.FilterName: packed}
+		return strip(r, said)
+	})
+	return out
+}
+
+// withoutChains leaves the filter without chains.
+func withoutChains(b *testing.B, t *routev3.RouteConfiguration, strip func(*routev3.Route, *contract.Carried) *routev3.Route) *routev3.RouteConfiguration {
+	b.Helper()
+	out := everyRoute(b, t, func(r *routev3.Route, said *contract.Carried) []*routev3.Route {
+		delete(r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields, contract.MetaFilter)
+		return []*routev3.Route{strip(r, said)}
+	})
+	out.TypedPerFilterConfig = nil
+	return out
+}
+
+// allDiffer gives every route a chain of its own.
+func allDiffer(b *testing.B, t *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+	b.Helper()
+	was, all := encodedChains(b, t), map[string][]byte{}
+	out := everyRoute(b, t, func(r *routev3.Route, said *contract.Carried) []*routev3.Route {
+		mine := forRoute(b, was[said.Content], r.Name)
+		all[string(mine)], said.Content = mine, contract.ChainContent(mine)
+		r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields[contract.MetaFilter] = structpb.NewStringValue(said.String())
+		return []*routev3.Route{r}
+	})
+	var err error
+	if out.TypedPerFilterConfig, err = carried(all); err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+// forRoute returns a chain that names a route.
+func forRoute(b *testing.B, encoded []byte, route string) []byte {
+	b.Helper()
+	c, err := contract.ParseChain(encoded)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c.Route = route
+	out, err := c.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
 }
 
 // BenchmarkRoutesUpdate replaces a table in a running Envoy and waits until Envoy answers from

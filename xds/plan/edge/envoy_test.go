@@ -302,6 +302,13 @@ func TestEnvoyForwardsByTheTable(t *testing.T) {
 			r.Paths = []string{c.path}
 		}
 		w.put(gateway.Routes, id(2, i), 1, r)
+		// The same with a chain: the filter strips.
+		chained := *r
+		chained.Hosts = []string{fmt.Sprintf("c%d.test", i)}
+		w.put(gateway.Routes, id(2, 200+i), 1, &chained)
+		passing := passingPlugin()
+		passing.Route = id(2, 200+i)
+		w.put(gateway.Plugins, id(3, i), 1, passing)
 	}
 	https := routeSpec(id(1, 0), "/upgrade")
 	https.Protocols = []string{"https"}
@@ -310,13 +317,15 @@ func TestEnvoyForwardsByTheTable(t *testing.T) {
 
 	address := serve(t, w)
 	for i, c := range urlTable {
-		_, body := ask(t, address, fmt.Sprintf("h%d.test", i), c.ask)
 		prefix := ""
 		if c.strip {
 			prefix = c.path
 		}
-		if want := c.want + "|" + upstream.Listener.Addr().String() + "|" + prefix + "|"; body != want {
-			t.Errorf("base %q strip %t path %q: %s\n got %s\nwant %s", c.base, c.strip, c.path, c.ask, body, want)
+		for _, host := range []string{"h%d.test", "c%d.test"} {
+			_, body := ask(t, address, fmt.Sprintf(host, i), c.ask)
+			if want := c.want + "|" + upstream.Listener.Addr().String() + "|" + prefix + "|"; body != want {
+				t.Errorf("%s: base %q strip %t path %q: %s\n got %s\nwant %s", host, c.base, c.strip, c.path, c.ask, body, want)
+			}
 		}
 	}
 	for path, want := range map[string]string{

@@ -280,7 +280,8 @@ func matches(t tb, m *routev3.RouteMatch, r request) bool {
 func outcome(t tb, route *routev3.Route, r request) string {
 	t.Helper()
 	filter := ""
-	if len(route.TypedPerFilterConfig) > 0 {
+	said := saidBy(t, route)
+	if said != nil {
 		filter = " filtered"
 	}
 	switch a := route.Action.(type) {
@@ -293,7 +294,11 @@ func outcome(t tb, route *routev3.Route, r request) string {
 		}
 		return fmt.Sprintf("%v %s %s%s", a.Redirect.ResponseCode, route.Name, u, r.path)
 	case *routev3.Route_Route:
-		return "to " + route.Name + " " + rewritten(route, a.Route, r.path) + filter
+		path := r.path
+		if said != nil && said.Strip != nil {
+			path = strippedBy(said.Strip, path)
+		}
+		return "to " + route.Name + " " + rewritten(route, a.Route, path) + filter
 	default:
 		t.Fatalf("unexpected action %v", route)
 		return ""
@@ -347,24 +352,68 @@ func taken(t tb, set *resource.Set, r request) *routev3.Route {
 	return nil
 }
 
-// chainOf returns the chain of a route. It is empty for a route without one.
-func chainOf(t tb, route *routev3.Route) *contract.Chain {
+// saidBy returns what a route says to the filter. It is nil for a route without a chain.
+func saidBy(t tb, route *routev3.Route) *contract.Carried {
 	t.Helper()
-	packed := route.TypedPerFilterConfig[contract.FilterName]
-	if packed == nil {
+	text := route.GetMetadata().GetFilterMetadata()[contract.MetadataNamespace].GetFields()[contract.MetaFilter].GetStringValue()
+	if text == "" {
+		return nil
+	}
+	said, err := contract.ParseCarried(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &said
+}
+
+// ownSegment matches dots that a filter removes.
+var ownSegment = regexp.MustCompile(`^\.\.?(/|$)`)
+
+// strippedBy strips a path as the filter does.
+func strippedBy(s *contract.Strip, path string) string {
+	path, query, asked := strings.Cut(path, "?")
+	if asked {
+		query = "?" + query
+	}
+	rest := ownSegment.ReplaceAllString(path[s.Prefix:], "$1")
+	if rest == "" && s.Base != "" {
+		return s.Base + query
+	}
+	return s.Base + "/" + strings.TrimPrefix(rest, "/") + query
+}
+
+// chainOf returns the chain of a route. It is empty for a route without one.
+func chainOf(t tb, set *resource.Set, route *routev3.Route) *contract.Chain {
+	t.Helper()
+	said := saidBy(t, route)
+	if said == nil {
 		return new(contract.Chain)
 	}
+	c, err := contract.ParseChain(encodedChains(t, tableOf(t, set))[said.Content])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// encodedChains returns the chains of a table by their content.
+func encodedChains(t tb, table *routev3.RouteConfiguration) map[[16]byte][]byte {
+	t.Helper()
 	var per filterv3.DynamicModuleFilterPerRoute
 	var body wrapperspb.StringValue
-	if err := packed.UnmarshalTo(&per); err != nil {
+	if err := table.TypedPerFilterConfig[contract.FilterName].UnmarshalTo(&per); err != nil {
 		t.Fatal(err)
 	}
 	if err := per.FilterConfig.UnmarshalTo(&body); err != nil {
 		t.Fatal(err)
 	}
-	c, err := contract.ParseChain([]byte(body.Value))
-	if err != nil {
-		t.Fatal(err)
+	chains, ok := contract.ParseChains([]byte(body.Value))
+	if !ok {
+		t.Fatalf("carries %q", body.Value)
 	}
-	return c
+	out := map[[16]byte][]byte{}
+	for _, c := range chains {
+		out[contract.ChainContent(c)] = c
+	}
+	return out
 }

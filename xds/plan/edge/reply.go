@@ -40,12 +40,12 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	on := func(r *routev3.Route, extra ...*routev3.HeaderMatcher) *routev3.Route {
 		r.Match = match(c, join{})
 		r.Match.Headers = append(extra, notHTTPS())
-		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, nil)
+		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, nil, nil)
 	}
 	if gateway.IsGRPC(k.route.Spec) {
 		// The filter still answers first if the request is not gRPC.
 		r := on(insecureGRPC())
-		return []*routev3.Route{finish(r, k, f.early)}
+		return []*routev3.Route{finish(r, k, f.early, nil)}
 	}
 	code, ok := redirects[k.route.Spec.HTTPSRedirectStatusCode]
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -54,8 +54,8 @@ type destination struct {
 // routeCell is what one route contributes to the table.
 type routeCell struct {
 	ways []*way
-	// chained reports that the filter runs on this route.
-	chained bool
+	// chains are those that the filter runs on this route, encoded. The table carries them.
+	chains [][]byte
 	// broken says why the route refuses every request or, if it cannot be
 	// matched, has no ways; nil if all is well.
 	broken error
@@ -87,7 +87,12 @@ func buildRoute(k routeKey) (*routeCell, error) {
 
 // cellOf makes the ways of a route with a fate.
 func cellOf(k routeKey, end fate) (*routeCell, error) {
-	cell := &routeCell{broken: end.broken, chained: len(end.filters) > 0}
+	cell := &routeCell{broken: end.broken}
+	for _, c := range [][]byte{end.chain, end.early} {
+		if c != nil {
+			cell.chains = append(cell.chains, c)
+		}
+	}
 	var hosts []gateway.HostPattern
 	for _, text := range k.route.Spec.Hosts {
 		if p, ok := gateway.ParseHost(text); ok {
@@ -99,7 +104,7 @@ func cellOf(k routeKey, end fate) (*routeCell, error) {
 		candidates = append(candidates, gateway.MetadataCandidates(k.route.ID, k.route.Created, k.route.Spec)...)
 	}
 	h := xxh3.New()
-	writeField(h, fmt.Appendf(nil, "%v %d %t %d", hosts, k.route.Created.UnixNano(), cell.chained, k.route.Spec.RegexPriority))
+	writeField(h, fmt.Appendf(nil, "%v %d %q %d", hosts, k.route.Created.UnixNano(), cell.chains, k.route.Spec.RegexPriority))
 	for _, c := range candidates {
 		w, err := wayOf(k, c, end)
 		if err != nil {
@@ -173,9 +178,9 @@ func marshalRoute(r *routev3.Route) ([]byte, error) {
 
 // fate is what happens to a matched request, apart from its path.
 type fate struct {
-	// filters configures the filter for the route; early does so for answers
-	// that come before the plugins.
-	filters, early map[string]*anypb.Any
+	// chain is the encoded chain of the route, and early that of answers that come before
+	// the plugins; nil where there is none.
+	chain, early []byte
 	// refuse answers instead of forwarding; why says for what reason.
 	refuse *routev3.Route
 	why    contract.Reason
@@ -192,13 +197,13 @@ const misconfigured = `{"message":"this route is misconfigured"}`
 // refuses: the request must neither pass without its plugins nor fall through to
 // a less specific route.
 func fateOf(k routeKey) fate {
-	base := contract.Chain{Route: k.route.ID, Protocol: protocolOf(k.route.Spec), Issues: k.oauth}
+	base := contract.Chain{Protocol: protocolOf(k.route.Spec), Issues: k.oauth}
 	if k.service != nil {
 		base.Service = k.service.ID
 	}
 	var f fate
-	if f.filters, f.broken = perRoute(base, k.plugins); f.broken == nil {
-		f.early, f.broken = perRoute(base, [chain.MaxPlugins]chain.Attached{})
+	if f.chain, f.broken = chain.Encode(base, k.plugins); f.broken == nil {
+		f.early, f.broken = chain.Encode(base, [chain.MaxPlugins]chain.Attached{})
 	}
 	switch {
 	case f.broken != nil:
@@ -228,25 +233,8 @@ func protocolOf(r *gateway.Route) contract.Protocol {
 	return ""
 }
 
-// perRoute is the configuration of the filter on a route; nil where it has none.
-func perRoute(base contract.Chain, plugins [chain.MaxPlugins]chain.Attached) (map[string]*anypb.Any, error) {
-	encoded, err := chain.Encode(base, plugins)
-	if encoded == nil || err != nil {
-		return nil, err
-	}
-	config, err := chain.PerRoute(encoded)
-	if err != nil {
-		return nil, err
-	}
-	packed, err := plan.Pack(config)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*anypb.Any{contract.FilterName: packed}, nil
-}
-
 // entries lists the routes of one candidate, in the order in which they are
-// tried. Few are better: each makes Envoy build a configuration of the filter.
+// tried. Few are better: each costs Envoy's main thread when it builds the table.
 func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) {
 	var out []*routev3.Route
 	if gateway.HTTPSOnly(k.route.Spec) {
@@ -255,26 +243,28 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 	if f.refuse != nil {
 		r := clone(f.refuse)
 		r.Match = match(c, join{})
-		return append(out, finish(about(r, contract.Refused, f.why, k.entity()), k, f.filters)), nil
+		return append(out, finish(about(r, contract.Refused, f.why, k.entity()), k, f.chain, nil)), nil
 	}
 	joins, err := joinsOf(c, k.service.Spec.Path)
 	if err != nil {
 		return nil, err
 	}
 	decision := contract.Undecided
-	if len(f.filters) > 0 {
+	if f.chain != nil {
 		decision = contract.Allowed
 	}
 	for _, j := range joins {
-		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
-		if len(f.filters) > 0 {
-			// What the filter tells the OAuth server is for nobody else.
-			r.RequestHeadersToRemove = contract.OAuthHeaders
+		// Where there is a chain, the filter strips, and removes what it tells the OAuth server.
+		if j.strip != nil && f.chain != nil {
+			j = join{strip: j.strip}
+		} else {
+			j.strip = nil
 		}
-		if strips(c) && !gateway.IsRegexPath(c.Path) {
+		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
+		if strips(c) && !gateway.IsRegexPath(c.Path) && j.strip == nil {
 			r.RequestHeadersToAdd = []*corev3.HeaderValueOption{prefixOption(c.Path)}
 		}
-		out = append(out, finish(about(r, decision, "", k.entity()), k, f.filters))
+		out = append(out, finish(about(r, decision, "", k.entity()), k, f.chain, j.strip))
 	}
 	return out, nil
 }
@@ -287,9 +277,13 @@ func prefixOption(path string) *corev3.HeaderValueOption {
 	return option
 }
 
-func finish(r *routev3.Route, k routeKey, filters map[string]*anypb.Any) *routev3.Route {
+// finish names a route and, in its metadata, the chain that the filter runs on it.
+func finish(r *routev3.Route, k routeKey, encoded []byte, strip *contract.Strip) *routev3.Route {
 	r.Name = k.name()
-	r.TypedPerFilterConfig = filters
+	if encoded != nil {
+		says := contract.Carried{Content: contract.ChainContent(encoded), Strip: strip}
+		r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields[contract.MetaFilter] = structpb.NewStringValue(says.String())
+	}
 	return r
 }
 

@@ -28,7 +28,8 @@ const (
 
 // TestEnvoyDecidesByTheRules runs random tables in one Envoy and compares its decisions on
 // random requests with the oracle: which route it takes, and what it requests from the
-// upstream.
+// upstream. Half of the tables have a plugin on every route, which lets all requests pass: the
+// filter then does its part of the path.
 func TestEnvoyDecidesByTheRules(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RequestURI)
@@ -50,6 +51,9 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 				s.Enabled, s.Port = !r.down, port
 				w.put(gateway.Services, id(1, n), 1, s)
 			}
+		}
+		if i/2%2 == 0 {
+			w.put(gateway.Plugins, id(3, 0), 1, passingPlugin())
 		}
 		params := Params{Address: "127.0.0.1", HTTPPort: uint32(mine[0]), HTTPSPort: uint32(mine[1])}
 		p := NewPlanner(params)
@@ -79,6 +83,15 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 		if seen[kind] < routerTables {
 			t.Errorf("%s: only %d of %v", kind, seen[kind], seen)
 		}
+	}
+}
+
+// passingPlugin runs on every route and lets every request pass that does not ask for an
+// answer.
+func passingPlugin() *gateway.Plugin {
+	return &gateway.Plugin{
+		Name: gateway.PluginRequestTermination, Enabled: true, Protocols: []string{"http", "https"},
+		Config: []byte(`{"status_code":503,"trigger":"x-never","echo":false}`),
 	}
 }
 

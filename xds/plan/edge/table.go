@@ -3,14 +3,19 @@ package edge
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -37,13 +42,14 @@ func (in tableInput) digest() string {
 	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.forwardDots)
 }
 
-// table assembles the route table from ways that are already validated.
-func table(in tableInput) (*resource.Resource, error) {
-	var ways []*way
-	chained := false
+// contents returns the ways of a table, best first, and its chains.
+func (in tableInput) contents() (ways []*way, chains map[string][]byte) {
+	chains = map[string][]byte{}
 	for _, c := range in.cells {
 		ways = append(ways, c.ways...)
-		chained = chained || c.chained
+		for _, encoded := range c.chains {
+			chains[string(encoded)] = encoded
+		}
 	}
 	slices.SortStableFunc(ways, func(a, b *way) int {
 		if order := a.tier.Compare(b.tier); order != 0 {
@@ -51,6 +57,12 @@ func table(in tableInput) (*resource.Resource, error) {
 		}
 		return gateway.CompareWithin(a.Candidate, b.Candidate)
 	})
+	return ways, chains
+}
+
+// table assembles the route table from ways that are already validated.
+func table(in tableInput) (*resource.Resource, error) {
+	ways, chains := in.contents()
 	end, err := leadTo([]*routev3.Route{unmatched()})
 	if err != nil {
 		return nil, err
@@ -59,7 +71,7 @@ func table(in tableInput) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.oauth && chained {
+	if in.oauth && len(chains) > 0 {
 		issuer, err := leadTo([]*routev3.Route{issuing()})
 		if err != nil {
 			return nil, err
@@ -69,6 +81,9 @@ func table(in tableInput) (*resource.Resource, error) {
 	config := &routev3.RouteConfiguration{
 		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
 	}
+	if config.TypedPerFilterConfig, err = carried(chains); err != nil {
+		return nil, err
+	}
 	for _, h := range arrange(ways, in.copies) {
 		config.VirtualHosts = append(config.VirtualHosts, virtualHost(h, first, end))
 	}
@@ -77,6 +92,27 @@ func table(in tableInput) (*resource.Resource, error) {
 		return nil, err
 	}
 	return resource.New(resource.Route, TableName, body), nil
+}
+
+// carried gives the filter the chains of a table, once each; the routes name theirs.
+func carried(chains map[string][]byte) (map[string]*anypb.Any, error) {
+	if len(chains) == 0 {
+		return nil, nil
+	}
+	var all [][]byte
+	for _, text := range slices.Sorted(maps.Keys(chains)) {
+		all = append(all, chains[text])
+	}
+	text, err := contract.MarshalChains(all)
+	if err != nil {
+		return nil, err
+	}
+	config, err := chain.PerRoute(text)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := plan.Pack(config)
+	return map[string]*anypb.Any{contract.FilterName: packed}, err
 }
 
 // virtualHost returns a virtual host, named by its first domain. Without any way it needs no

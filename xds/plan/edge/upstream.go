@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // join is one way to turn a request path into an upstream path. The joins of a candidate are
@@ -17,6 +18,9 @@ type join struct {
 	rewrite string
 	// pattern, if set, is replaced with substitution instead.
 	pattern, substitution string
+	// strip, unless nil, has the same effect in the filter, which runs where there is a chain.
+	// An expression is what costs Envoy most when it builds a table.
+	strip *contract.Strip
 }
 
 // strips reports whether the matched part is removed from the path.
@@ -70,10 +74,12 @@ func joinRoot(base, trimmed string) join {
 // literal slash, so the slash is captured from the path, in the alternative that needs it.
 func joinStripped(path, trimmed string) join {
 	quoted := regexp.QuoteMeta(path)
+	strip := &contract.Strip{Prefix: len(path), Base: trimmed}
 	if trimmed == "" {
-		return join{pattern: `^` + quoted + `(?:\.\.?(?:/|$))?/?(\C*)$`, substitution: `/\1`}
+		return join{pattern: `^` + quoted + `(?:\.\.?(?:/|$))?/?(\C*)$`, substitution: `/\1`, strip: strip}
 	}
 	return join{
+		strip:        strip,
 		pattern:      `^(?:` + quoted + `(?:\.\.?)?$|(/)` + regexp.QuoteMeta(path[1:]) + `(?:\.\.?/)?/?(\C*)$)`,
 		substitution: replacement(trimmed) + `\1\2`,
 	}

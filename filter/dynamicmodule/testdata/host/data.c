@@ -123,6 +123,13 @@ bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source sou
                                        dm_module_buffer key, dm_envoy_buffer *out) {
   host_stream *s = alive(f, "metadata");
   CHECK(source == DM_METADATA_ROUTE && !s->oauth_selected, "metadata of another route");
+  if (key.length == 6 && s->mode.chain != 0) {
+    char *to = s->said;
+    for (size_t i = 0; i < FRONT_CONTENT; i++) to += sprintf(to, "%02x", s->mode.chain);
+    strcpy(to, HOST_CUT);
+    *out = (dm_envoy_buffer){s->said, strlen(s->said)};
+    return true;
+  }
   if (key.length != 5) return false;
   *out = (dm_envoy_buffer){"route-1", 7};
   return true;

@@ -11,7 +11,7 @@ void worker_init(host_worker *w) {
   pthread_cond_init(&w->more, NULL);
 }
 
-host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_route *r, const char *script) {
+host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, dm_route_module r, const char *script) {
   host_stream *s = calloc(1, sizeof(*s));
   s->worker = w;
   s->mode = mode;
@@ -144,6 +144,8 @@ static void went_on(host_stream *s) {
   CHECK(!s->dropped || s->nowhere, "%s goes on without its body", path);
   char how = path[strcspn(path, "pnvfirz")];
   bool whole = how == 'n' || how == 'v';
+  bool cut = strncmp(path, HOST_BASE, strlen(HOST_BASE)) == 0;
+  CHECK(cut == (s->mode.chain != 0 && how != 'i'), "%s goes on", path);
   CHECK(whole || how == 'p' || how == 'i', "%s goes on", path);
   CHECK((strstr(path, HOST_QUERY) != NULL) == whole, "the query of %s", path);
   CHECK(strcmp(s->headers[1].value, "forged") != 0, "a forged header passed");

@@ -30,8 +30,10 @@ void meshgateConfigDestroy(uint32_t source) { atomic_fetch_sub(&go_sources, 1); 
 
 front_route *meshgateRouteNew(char *config, size_t len) {
   static const char names[] = HOST_CREDENTIAL "\0x-second";
+  uint8_t content[FRONT_CONTENT];
   atomic_fetch_add(&go_programs, 1);
-  return front_route_new(7, 7, 1, 2, 0, len > 0 && config[0] == 'b', true, names, sizeof(names));
+  for (size_t i = 0; i < FRONT_CONTENT; i++) content[i] = len > 0 ? (uint8_t)config[len - 1] : 0;
+  return front_route_new(7, content, 7, 1, 2, 0, len > 0 && config[0] == 'b', true, names, sizeof(names));
 }
 
 void meshgateRouteDestroy(uint32_t program) {

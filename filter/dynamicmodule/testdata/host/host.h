@@ -25,6 +25,12 @@
 #define HEADERS 16
 #define SCRIPT 16
 
+// The chains of a table, of which one is there twice; the last letter of a chain is its name.
+#define HOST_TABLE "chains\na\n\nb\na"
+// What a route says of its path, and how the path of a request that passes begins then.
+#define HOST_CUT " 1/d"
+#define HOST_BASE "/d/"
+
 // What a request says of its token, in the query and at the beginning of its body.
 #define HOST_QUERY "?token=a"
 #define HOST_TOKEN "token=a"
@@ -48,6 +54,9 @@ typedef struct host_mode {
   bool oauth_route;
   // A stream that is answered before its request has ended is reset.
   bool http2;
+  // The chain that the route names, of those of HOST_TABLE, and a prefix to strip; 0 if it
+  // names none.
+  char chain;
 } host_mode;
 
 typedef struct host_field {
@@ -60,7 +69,7 @@ typedef struct host_stream {
   struct host_worker *worker;
   host_mode mode;
   front_config *config;
-  front_route *route;
+  dm_route_module route;
   dm_filter_module module;  // NULL once destroyed
   struct host_link *link;
   struct host_stream *next;  // among those to be freed
@@ -76,7 +85,7 @@ typedef struct host_stream {
   bool refused_early;  // while the client was still sending
   unsigned status;
   // What the front says of the request.
-  char decision[16], reason[32], noted_route[16];
+  char decision[16], reason[32], noted_route[16], said[48];
   unsigned allowed, issued, refused;
   unsigned token;  // which one it has
   unsigned since;  // the newest revocation of that token which was over when the request came
@@ -108,7 +117,7 @@ bool worker_run(host_worker *w);
 // Ends an event: runs what was put off, frees what has gone.
 void worker_settle(host_worker *w);
 
-host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, front_route *r, const char *script);
+host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, dm_route_module r, const char *script);
 // Gives a stream a token, before its headers.
 void stream_token(host_stream *s, unsigned token);
 // The client sends. They do nothing on a stream that has gone.
@@ -147,6 +156,7 @@ unsigned go_revoked(unsigned token);
 // How many look-ups and deadlines were given up before their end.
 extern atomic_int go_given_up;
 
+void tables(void);
 void scenes(void);
 void storm(int streams);
 

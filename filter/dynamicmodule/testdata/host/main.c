@@ -25,6 +25,7 @@ int main(int argc, char **argv) {
   front_counters *c = &meshgate_counters;
   CHECK(strcmp(envoy_dynamic_module_on_program_init(), DM_ABI_VERSION) == 0, "version");
   budget();
+  tables();
   scenes();
   unsigned long long streams = atomic_load(&c->streams_created);
   storm(argc > 1 ? atoi(argv[1]) : 0);

@@ -19,9 +19,14 @@ typedef struct scene {
   bool body_after_lookup;
 } scene;
 
-static front_route *new_route(bool body_after_lookup) {
-  dm_envoy_buffer name = {"meshgate", 8}, config = {body_after_lookup ? "b" : "", body_after_lookup};
-  return (front_route *)DM_ON(per_route_config_new)(name, config);
+static dm_route_module carry(const char *text) {
+  dm_envoy_buffer name = {"meshgate", 8}, config = {text, strlen(text)};
+  return DM_ON(per_route_config_new)(name, config);
+}
+
+static dm_route_module new_route(const scene *c) {
+  if (c->mode.chain != 0) return carry(HOST_TABLE);
+  return carry(c->body_after_lookup ? "b" : "");
 }
 
 static void step(host_stream *s, const scene *c, int n) {
@@ -46,7 +51,7 @@ static void play(const scene *c) {
   worker_init(&w);
   dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
   front_config *config = (front_config *)DM_ON(config_new)(NULL, name, none);
-  front_route *route = new_route(c->body_after_lookup);
+  dm_route_module route = new_route(c);
   host_stream *s = stream_new(&w, c->mode, config, route, c->script);
   host_link *link = s->link;
   atomic_fetch_add(&link->refs, 1);
@@ -96,6 +101,32 @@ static void play(const scene *c) {
   DM_ON(config_destroy)(config);
 }
 
+// Routes of a table that name no chain are open; one whose chain is not there is refused.
+void tables(void) {
+  static const struct {
+    const char *table, *script;
+    char chain;
+    bool passes;
+  } cases[] = {{HOST_TABLE, "r", 0, true}, {HOST_TABLE, "p", 'b', true}, {HOST_TABLE, "p", 'c', false}, {"chains\n", "p", 'a', false}, {"chains\n", "r", 0, true}};
+  host_worker w;
+  worker_init(&w);
+  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    front_config *config = (front_config *)DM_ON(config_new)(NULL, name, none);
+    dm_route_module table = carry(cases[i].table);
+    host_stream *s = stream_new(&w, (host_mode){.lingers = true, .chain = cases[i].chain}, config, table, cases[i].script);
+    dm_request_headers_status st = DM_ON(request_headers)(s, s->module, true);
+    CHECK((st == DM_REQUEST_HEADERS_CONTINUE) == cases[i].passes && s->replied != cases[i].passes, "case %zu of tables", i);
+    CHECK(cases[i].passes || s->status == 503, "case %zu of tables: status %u", i, s->status);
+    s->passed = s->allowed > 0;
+    s->nowhere = true;
+    stream_reset(s);
+    worker_settle(&w);
+    DM_ON(per_route_config_destroy)(table);
+    DM_ON(config_destroy)(config);
+  }
+}
+
 void scenes(void) {
   for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++)
     for (int bits = 0; bits < 64; bits++)
@@ -103,7 +134,9 @@ void scenes(void) {
         for (int cut = 0; cut < CUTS; cut++)
           for (int at = 0; at < (cut == NOTHING ? 1 : STEPS); at++)
             for (int answers = 0; answers < 2; answers++) {
-              scene c = {scripts[i], {bits & 1, bits & 2, bits & 4, bits & 8, bits & 16}, ending, cut, at, bits & 32};
+              scene c = {scripts[i], {bits & 1, bits & 2, bits & 4, bits & 8, bits & 16, 0}, ending, cut, at, bits & 32};
+              // Half of all have their chain from a table.
+              if ((i + (size_t)(bits + ending + at)) % 2 == 0) c.mode.chain = c.body_after_lookup ? 'b' : 'a';
               go_mode = answers ? ANSWER_LATER : ANSWER_AT_ONCE;
               play(&c);
             }

@@ -21,9 +21,9 @@ typedef struct slot {
 static const char *const mix[] = {"lr", "lr", "lp", "llr", "lbr", "blp", "p", "r", "li", "lz", "bp", "lbn", "lbf", "dn",
                                   "v",  "v",  "v",  "v",   "v",   "v"};
 
-static void begin(slot *s, host_worker *w, front_config *config, front_route *route, unsigned *seed) {
+static void begin(slot *s, host_worker *w, front_config *config, dm_route_module route, char chain, unsigned *seed) {
   unsigned r = roll(seed);
-  host_mode mode = {r & 1, r & 2, r & 4, r & 8, r & 32};
+  host_mode mode = {r & 1, r & 2, r & 4, r & 8, r & 32, chain};
   host_stream *n = stream_new(w, mode, config, route, mix[roll(seed) % (sizeof(mix) / sizeof(*mix))]);
   if (strchr(n->headers[0].value, 'v') != NULL) stream_token(n, roll(seed) % TOKENS);
   s->link = n->link;
@@ -67,16 +67,18 @@ static void *work(void *arg) {
   unsigned seed = (unsigned)(size_t)arg;
   host_worker w;
   slot slots[AT_ONCE] = {{NULL, 0}};
-  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0}, b = {"b", 1};
+  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
+  const dm_envoy_buffer carried[] = {{"b", 1}, {"", 0}, {HOST_TABLE, strlen(HOST_TABLE)}, {HOST_TABLE, strlen(HOST_TABLE)}};
+  static const char chains[] = {0, 0, 'a', 'b'};
   worker_init(&w);
   while (atomic_load(&left) > 0) {
     front_config *config = (front_config *)DM_ON(config_new)(NULL, name, none);
     for (int table = 0; table < 4; table++) {
-      front_route *route = (front_route *)DM_ON(per_route_config_new)(name, table % 2 ? none : b);
+      dm_route_module route = DM_ON(per_route_config_new)(name, carried[table]);
       for (int turn = 0; turn < 200; turn++) {
         slot *s = &slots[roll(&seed) % AT_ONCE];
         if (s->link != NULL) advance(s, &w, &seed);
-        else if (atomic_fetch_sub(&left, 1) > 0) begin(s, &w, config, route, &seed);
+        else if (atomic_fetch_sub(&left, 1) > 0) begin(s, &w, config, route, chains[table], &seed);
         worker_settle(&w);
         if (roll(&seed) % 3 == 0) worker_run(&w);
       }
