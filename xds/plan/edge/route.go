@@ -267,10 +267,6 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 	}
 	for _, j := range joins {
 		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
-		if len(f.filters) > 0 {
-			// What the filter tells the OAuth server is for nobody else.
-			r.RequestHeadersToRemove = contract.OAuthHeaders
-		}
 		if strips(c) && !gateway.IsRegexPath(c.Path) {
 			r.RequestHeadersToAdd = []*corev3.HeaderValueOption{prefixOption(c.Path)}
 		}
@@ -280,7 +276,7 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 }
 
 // prefixOption tells the upstream what was stripped, unless a trusted client has
-// stripped something before; what others say was removed by the listener.
+// stripped something before; what others say was removed by the filter.
 func prefixOption(path string) *corev3.HeaderValueOption {
 	option := overwrite(headerForwardedPrefix, plan.Literal(path))
 	option.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT

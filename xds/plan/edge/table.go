@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -64,7 +65,7 @@ func table(in tableInput) (*resource.Resource, error) {
 		if err != nil {
 			return nil, err
 		}
-		first = append(first, branch{fits(oauthInput, `\C+`), issuer})
+		first = append(first, branch{equals(oauthInput, contract.StateHandedOver, false), issuer})
 	}
 	config := &routev3.RouteConfiguration{
 		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
