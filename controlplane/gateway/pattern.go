@@ -52,8 +52,26 @@ func ParsePath(path string) (PathPattern, error) {
 	if instructions(inPath) > maxProgram {
 		return PathPattern{}, errors.New("the regular expression is too large")
 	}
+	return PathPattern{Path: inLatin(inPath), Target: inTarget(inPath)}, nil
+}
+
+// inTarget returns an expression over paths for paths with their query.
+func inTarget(inPath *syntax.Regexp) string {
 	target := strings.ReplaceAll(inLatin(markEnds(inPath)), `\x{e000}`, `(?:(?:\?`+anyByte+`*)?$)`)
-	return PathPattern{Path: inLatin(inPath), Target: "(?:" + target + ")" + anyByte + "*"}, nil
+	return "(?:" + target + ")" + anyByte + "*"
+}
+
+// ParsePathHeader is ParseHeader for a header that has the path of the request without the
+// query. The result matches :path.
+func ParsePathHeader(value string) (string, error) {
+	if _, err := ParseHeader(value); err != nil {
+		return "", err
+	}
+	tree, err := parsePattern(strings.TrimPrefix(value, headerPattern), syntax.Perl|syntax.FoldCase)
+	if err != nil {
+		return "", err
+	}
+	return `[^?]*` + inTarget(over(tree, pathClass)), nil
 }
 
 // ParseHeader reads a header value of a route that is a regular expression: "~*" and the

@@ -104,7 +104,8 @@ var _ = Describe("the access log", func() {
 		}
 		for i, p := range probes {
 			// Clients may not say who they are, in the log either.
-			p.headers = append(p.headers, "User-Agent", fmt.Sprint("probe-", i), "X-Consumer-Username", "mallory", "X-Credential-Identifier", "mallory")
+			p.headers = append(p.headers, "User-Agent", fmt.Sprint("probe-", i), "X-Consumer-Username", "mallory", "X-Credential-Identifier", "mallory",
+				"X-Forwarded-Host", "mallory", "X-Forwarded-Path", "/mallory")
 			r := w.call(p.method, p.path, p.headers...)
 			Expect(r.Status).To(Equal(p.status), "%s %s: %s", p.method, p.path, r.Body)
 			l := w.about("user_agent", fmt.Sprint("probe-", i))
@@ -112,6 +113,7 @@ var _ = Describe("the access log", func() {
 			Expect(saw).To(Equal([]any{p.decision, p.reason, p.service, p.consumer, p.application, float64(p.status), p.method}), "%s %s: %v", p.method, p.path, l)
 			path, _, _ := strings.Cut(p.path, "?")
 			Expect(l["path"]).To(Equal(path))
+			Expect(l.text("host")).To(HavePrefix("127.0.0.1:"), "%s %s", p.method, p.path)
 			if p.service != "" {
 				Expect(l.text("route")).To(HaveSuffix("-route"))
 				Expect(l.text("route_id")).To(HaveLen(36))
@@ -128,6 +130,11 @@ var _ = Describe("the access log", func() {
 				}
 			}
 		}
+		By("Envoy itself refuses a protocol, before the filter is shown the request")
+		w.call("GET", "/open/upgrade?q", "Connection", "Upgrade", "Upgrade", "unheard-of", "User-Agent", "probe-upgrade", "X-Forwarded-Host", "mallory", "X-Forwarded-Path", "/mallory")
+		l := w.about("user_agent", "probe-upgrade")
+		Expect([]any{l["status"], l["decision"], l["path"]}).To(Equal([]any{float64(403), "refused", "/open/upgrade"}), "%v", l)
+		Expect(l.text("host")).To(HavePrefix("127.0.0.1:"))
 		issued := 0
 		for _, l := range w.lines() {
 			if l["decision"] == "issued" && l["route"] == "safe-route" && l["service"] == "safe" && l["status"] == float64(200) && l["path"] == "/safe/oauth2/token" {

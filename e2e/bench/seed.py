@@ -6,7 +6,8 @@
 One service, one route, one oauth2 plugin, one application and $TOKENS (10,000) tokens with the values that the other
 variants know. The filter runs in a static Envoy configuration whose settings point at that control plane, so that
 it holds a lease and answers from its first level, as in production. What the generated listener does to headers before
-routing is taken from the configuration of the control plane's own gateway, at ENVOY_ADMIN_SOCKET."""
+routing, and what it leaves to the filter, is taken from the configuration of the control plane's own gateway, at
+ENVOY_ADMIN_SOCKET."""
 import http.client, json, os, socket, sys
 admin, mesh, data, ca, envoy = sys.argv[1:6]
 here = os.path.dirname(os.path.abspath(__file__)); os.chdir(here)
@@ -44,15 +45,16 @@ def managers(dump):
     for config in dump["configs"]:
         listener = config["active_state"]["listener"]
         for c in listener.get("filter_chains", []) + [listener.get("default_filter_chain", {})]:
-            yield from (f["typed_config"] for f in c.get("filters", []) if "early_header_mutation_extensions" in f["typed_config"])
+            yield from (f["typed_config"] for f in c.get("filters", []) if "http_filters" in f["typed_config"])
 manager = next(managers(json.loads(u.getresponse().read())))
-early = "          early_header_mutation_extensions: " + json.dumps(manager["early_header_mutation_extensions"]) + "\n"
+early = "".join("          %s: %s\n" % (k, json.dumps(manager[k])) for k in ("early_header_mutation_extensions", "append_x_forwarded_port") if k in manager)
+own = next(f["typed_config"]["filter_config"]["value"] for f in manager["http_filters"] if f["name"] == "meshgate")
 filt = '''          - name: meshgate
             typed_config:
               "@type": %sDynamicModuleFilter
               dynamic_module_config: {name: meshgate, do_not_close: true}
               filter_name: meshgate
-              filter_config: {%s'{"listener_strips":STRIPS}'}
+              filter_config: {%s'CONFIG'}
 ''' % (T, S)
 per = '''                route: {cluster: up}
                 typed_per_filter_config:
@@ -64,8 +66,8 @@ per = '''                route: {cluster: up}
 ''' % (T, S, json.dumps(chain))
 one = base.replace("          http_filters:\n", "          http_filters:\n" + filt).replace("                route: {cluster: up}\n", per)
 # The decision alone, and all that the generated configuration does; each also (-go) with every decision made in Go.
-open("configs/meshgate-filter.yaml", "w").write(one.replace("STRIPS", "true"))
-open("configs/meshgate.yaml", "w").write(one.replace("STRIPS", "false").replace("          http_filters:\n", early + "          http_filters:\n"))
+open("configs/meshgate-filter.yaml", "w").write(one.replace("CONFIG", '{"listener_strips":true}'))
+open("configs/meshgate.yaml", "w").write(one.replace("CONFIG", own).replace("          http_filters:\n", early + "          http_filters:\n"))
 with open("variants.txt", "a") as f:
     for name in ("meshgate", "meshgate-filter"):
         for end, remember in (("", "true"), ("-go", "false")):

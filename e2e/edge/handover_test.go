@@ -83,6 +83,34 @@ var _ = Describe("the hand-over to the OAuth server", Ordered, func() {
 		}
 	})
 
+	It("is no more to a client that names the plugin, however it spells that and as often as it likes", func() {
+		asked := func() string {
+			GinkgoHelper()
+			text, err := framework.EnvoyAdmin(c.StateDir, "/stats?filter=^cluster\\.oauth2\\.upstream_rq_total$")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(text).To(HavePrefix("cluster.oauth2.upstream_rq_total: "))
+			return text
+		}
+		before := asked()
+		for name, client := range clients() {
+			By(name)
+			for _, spelling := range []string{"x-meshgate-oauth", "X-Meshgate-OAuth", "x_meshgate_oauth", "X_MESHGATE-oauth", "x-meshgate_oauth", "meshgate.oauth"} {
+				for _, values := range [][]string{{f.Plugin}, {f.Plugin, f.Plugin}, {"", f.Plugin}, {"handed-over"}} {
+					h := http.Header{spelling: values, "Content-Type": {formType}}
+					for path, want := range map[string]string{"/api/x": "The access token is missing", "/open/oauth2/token": `"Upstream":"open"`, "/nowhere/oauth2/token": "no Route matched"} {
+						r, err := framework.Do(client.Client, http.MethodPost, client.base+path, h, form())
+						Expect(err).NotTo(HaveOccurred())
+						Expect(r.Body).To(ContainSubstring(want), "%s %q", path, h)
+						if spelling != "meshgate.oauth" { // a header like any other
+							Expect(strings.ToLower(r.Body)).NotTo(MatchRegexp("meshgate[-_]oauth"), "%s %q", path, h)
+						}
+					}
+				}
+			}
+		}
+		Expect(asked()).To(Equal(before), "the OAuth server was asked")
+	})
+
 	It("names the plugin and the service of the route, whatever the client names", func() {
 		service := f.Must(200, http.MethodGet, "/services/api", nil).JSON()["id"]
 		for name, client := range clients() {

@@ -32,13 +32,13 @@ var IdentityHeaders = [NumIdentityHeaders]string{ //nolint:gosec // names of hea
 }
 
 // Headers by which the filter hands a request for an issuing endpoint to the
-// OAuth server. Client-sent copies are removed: HeaderOAuthPlugin by every gateway
-// listener before routing, the others and all spellings of them by the filter on
-// every route, and all by sidecars. So the OAuth server can trust them on connections that present a
-// gateway's client certificate.
+// OAuth server. Client-sent copies are removed, in all spellings, by the filter on
+// every route of a gateway, and by sidecars. So the OAuth server can trust them on
+// connections that present a gateway's client certificate.
 const (
-	// HeaderOAuthPlugin carries the id of the oauth2 plugin that answers. Its
-	// presence also selects the route to the OAuth server.
+	// HeaderOAuthPlugin carries the id of the oauth2 plugin that answers. In static
+	// configurations its presence also selects the route to the OAuth server; the
+	// listener must then remove it before routing. See [StateOAuth].
 	HeaderOAuthPlugin = "x-meshgate-oauth"
 	// HeaderOAuthService is the id of the matched route's service, or absent.
 	HeaderOAuthService = "x-meshgate-service"
@@ -47,7 +47,8 @@ const (
 	// HeaderOAuthClient is the client's IP address without a port.
 	HeaderOAuthClient = "x-meshgate-client"
 	// HeaderOAuthProto is X-Forwarded-Proto as a trusted proxy sent it, or absent.
-	// The listener's early header mutation writes it, the filter never does.
+	// The filter writes it if the listener says who is trusted ([Forwarding]);
+	// otherwise the listener may.
 	HeaderOAuthProto = "x-meshgate-proto"
 )
 
@@ -62,6 +63,12 @@ const (
 	FilterName = "meshgate"
 	// OAuthCluster is the cluster in which gateways reach the OAuth server.
 	OAuthCluster = "oauth2"
+	// StateOAuth is the filter state that says that the filter hands a request over. The
+	// table of a gateway selects the route to the OAuth server by it. It belongs to the one
+	// request, and no part of a request becomes filter state, so no client can claim it.
+	StateOAuth = "meshgate.oauth"
+	// StateHandedOver is its value.
+	StateHandedOver = "handed-over"
 	// SettingsEnv names the environment variable that holds the path of the
 	// settings file for a filter whose configuration does not inline settings.
 	SettingsEnv = "MESHGATE_FILTER_SETTINGS"

@@ -11,8 +11,8 @@ type Reserved struct {
 	Name string
 	// Family says that Name is the beginning of the names of many headers.
 	Family bool
-	// Twins removes only spellings with an underscore. With dashes alone the header was
-	// written by the listener, or by a client that the listener trusts.
+	// Twins removes only spellings with an underscore. With dashes alone the header is
+	// written by the listener, or by the filter ([Forwarding]), or by a client that is trusted.
 	Twins bool
 	// Kept is the one header of the family that stays, in exactly this spelling,
 	// because Envoy has written it itself; empty for none.

@@ -3,6 +3,7 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -149,7 +150,27 @@ type FilterConfig struct {
 	// ListenerStrips says that the listener removes identity headers before
 	// routing, so that the filter need not look for them again.
 	ListenerStrips bool `json:"listener_strips,omitempty"`
+	// Forwarding says whether the filter writes the headers that tell upstreams where a
+	// request comes from. It needs a listener that uses the address of the peer and believes
+	// no client to be internal, and a filter before which no other one changes headers.
+	Forwarding Forwarding `json:"forwarding,omitempty"`
 }
+
+// Forwarding is who says where requests come from.
+type Forwarding string
+
+const (
+	// ForwardingNone leaves these headers to the listener and its routes.
+	ForwardingNone Forwarding = ""
+	// ForwardingPeer has the filter write what the gateway sees, in the place of all that
+	// the client says.
+	ForwardingPeer Forwarding = "peer"
+	// ForwardingTrusted has the filter complete what a client says whom the listener trusts.
+	ForwardingTrusted Forwarding = "trusted"
+)
+
+// Forwardings lists them.
+var Forwardings = [...]Forwarding{ForwardingNone, ForwardingPeer, ForwardingTrusted}
 
 // ParseFilterConfig decodes a listener-level configuration; empty input is the
 // zero value.
@@ -165,6 +186,12 @@ func ParseFilterConfig(data []byte) (*FilterConfig, error) {
 		if err := c.Settings.check(); err != nil {
 			return nil, fmt.Errorf("settings: %w", err)
 		}
+	}
+	if !slices.Contains(Forwardings[:], c.Forwarding) {
+		return nil, fmt.Errorf("forwarding is %q", c.Forwarding)
+	}
+	if c.ListenerStrips && c.Forwarding != ForwardingNone {
+		return nil, errors.New("forwarding and listener_strips exclude each other")
 	}
 	return &c, nil
 }

@@ -48,6 +48,8 @@ func TestParseFilterConfig(t *testing.T) {
 		"":                         {},
 		"{}":                       {},
 		`{"listener_strips":true}`: {ListenerStrips: true},
+		`{"forwarding":"peer"}`:    {Forwarding: ForwardingPeer},
+		`{"forwarding":"trusted"}`: {Forwarding: ForwardingTrusted},
 		`{"settings":{"redis":{"url":"redis://h"}}}`: {Settings: &Settings{Redis: &RedisSettings{URL: "redis://h"}}},
 	} {
 		got, err := ParseFilterConfig([]byte(in))
@@ -55,7 +57,8 @@ func TestParseFilterConfig(t *testing.T) {
 			t.Errorf("%q: %v (-want +got):\n%s", in, err, d)
 		}
 	}
-	for _, in := range []string{`{"listener_strip":true}`, `{} {}`, `[]`, `{"settings":{}}`, `{"settings":{"redis":{}}}`} {
+	for _, in := range []string{`{"listener_strip":true}`, `{} {}`, `[]`, `{"settings":{}}`, `{"settings":{"redis":{}}}`,
+		`{"forwarding":"none"}`, `{"forwarding":"peer","listener_strips":true}`} {
 		if c, err := ParseFilterConfig([]byte(in)); err == nil {
 			t.Errorf("%q parsed as %+v", in, c)
 		}

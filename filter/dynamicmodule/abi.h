@@ -38,6 +38,7 @@ bool DM_CALL(http_filter_get_attribute_string)(dm_filter_envoy f, dm_attribute i
 void DM_CALL(http_filter_continue_decoding)(dm_filter_envoy f);
 void DM_CALL(http_set_dynamic_metadata_string)(dm_filter_envoy f, dm_module_buffer ns, dm_module_buffer key,
                                                dm_module_buffer value);
+bool DM_CALL(http_set_filter_state_bytes)(dm_filter_envoy f, dm_module_buffer key, dm_module_buffer value);
 bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source source, dm_module_buffer ns,
                                        dm_module_buffer key, dm_envoy_buffer *out);
 dm_metrics_result DM_CALL(http_filter_config_define_counter)(dm_config_envoy c, dm_module_buffer name,

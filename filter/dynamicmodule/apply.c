@@ -122,10 +122,17 @@ static bool leads_to_oauth(dm_filter_envoy f) {
   return DM_CALL(http_get_cluster_name)(f, &got) && got.length == want.length && memcmp(got.ptr, want.ptr, want.length) == 0;
 }
 
+// Says that the request is handed over, where no client can say it: the table of a gateway
+// selects the route by this, others by the header.
+static void mark(dm_filter_envoy f) {
+  static const dm_module_buffer key = LITERAL(FRONT_STATE_OAUTH), value = LITERAL(FRONT_STATE_HANDED_OVER);
+  DM_CALL(http_set_filter_state_bytes)(f, key, value);
+}
+
 // Prepares the hand-over of the request to the OAuth server and has its route
 // selected. The scheme is that of the connection and not :scheme, which an HTTP/2
 // client chooses itself.
-static bool hand_over(dm_filter_envoy f, const front_route *route, front_result *r) {
+static bool hand_over(dm_filter_envoy f, const front_config *c, const front_route *route, front_result *r) {
   dm_envoy_buffer tls = {NULL, 0}, client = {NULL, 0};
   bool secure = DM_CALL(http_filter_get_attribute_string)(f, DM_CONNECTION_TLS_VERSION, &tls) && tls.length > 0;
   if (!DM_CALL(http_filter_get_attribute_string)(f, DM_SOURCE_ADDRESS, &client)) client.length = 0;
@@ -133,6 +140,8 @@ static bool hand_over(dm_filter_envoy f, const front_route *route, front_result 
                    r);
   if (r->pairs == 0) return false;
   for (size_t i = 0; i < r->pairs; i++) set(f, part(r, r->names[i]), part(r, r->values[i]));
+  front_forward_proto(f, c);
+  mark(f);
   DM_CALL(http_clear_route_cache)(f);
   return true;
 }
@@ -194,7 +203,7 @@ static bool rewrite(dm_filter_envoy f, const front_route *route, const front_bod
 static bool issue(dm_filter_envoy f, const front_config *c, const front_route *route, front_result *r) {
   static const dm_module_buffer details = LITERAL(FRONT_DETAILS "no_oauth_route");
   front_note_route(f);
-  if (!hand_over(f, route, r)) {
+  if (!hand_over(f, c, route, r)) {
     front_refuse_broken(f, c);
     return false;
   }
@@ -213,7 +222,7 @@ bool front_apply(dm_filter_envoy f, const front_config *c, const front_route *ro
     front_refuse(f, c, r);
     return false;
   }
-  if (!c->listener_strips && !front_strip(f, r->action == FRONT_ISSUE)) {
+  if (!front_strip(f, c, r->action == FRONT_ISSUE)) {
     front_refuse_broken(f, c);
     return false;
   }

@@ -23,6 +23,8 @@ var (
 	_ = [1]struct{}{}[C.FRONT_IDENTITY_HEADERS-int(contract.NumIdentityHeaders)]
 	_ = [1]struct{}{}[C.FRONT_HASH-len(contract.Hash{})]
 	_ = map[bool]struct{}{false: {}, C.FRONT_OAUTH_CLUSTER == contract.OAuthCluster: {}}
+	_ = map[bool]struct{}{false: {}, C.FRONT_STATE_OAUTH == contract.StateOAuth: {}}
+	_ = map[bool]struct{}{false: {}, C.FRONT_STATE_HANDED_OVER == contract.StateHandedOver: {}}
 	_ = [1]struct{}{}[C.FRONT_REFUSE-int(engine.Refuse)]
 	_ = [1]struct{}{}[C.FRONT_CONTINUE-int(engine.Continue)]
 	_ = [1]struct{}{}[C.FRONT_LOOKUP-int(engine.Lookup)]

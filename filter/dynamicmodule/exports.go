@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -46,7 +47,7 @@ func meshgateConfigNew(config *C.char, n C.size_t) (c *C.front_config) {
 		library.Log().Error("filter configuration rejected", "error", err)
 		return nil
 	}
-	return C.front_config_new(C.uint32_t(h), C.bool(parsed.ListenerStrips))
+	return C.front_config_new(C.uint32_t(h), C.bool(parsed.ListenerStrips), C.uint8_t(slices.Index(contract.Forwardings[:], parsed.Forwarding)))
 }
 
 //export meshgateConfigDestroy

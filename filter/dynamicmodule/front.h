@@ -36,6 +36,10 @@
 #define FRONT_PAIRS 8
 // The cluster of the OAuth server; contract.OAuthCluster.
 #define FRONT_OAUTH_CLUSTER "oauth2"
+// The filter state by which the table of a gateway selects its route; contract.StateOAuth
+// and contract.StateHandedOver.
+#define FRONT_STATE_OAUTH "meshgate.oauth"
+#define FRONT_STATE_HANDED_OVER "handed-over"
 // Largest packed record; contract.MaxPacked.
 #define FRONT_PACKED 4096
 #define FRONT_HASH 32
@@ -51,6 +55,9 @@ enum {
   FRONT_NEED_HEADERS = 4,
   FRONT_NEED_BODY = 5
 };
+
+// Values of front_config.forwarding; the order of contract.Forwardings.
+enum { FRONT_FORWARDING_NONE = 0, FRONT_FORWARDING_PEER = 1, FRONT_FORWARDING_TRUSTED = 2 };
 
 // Values of front_request.body_state; engine.BodyState.
 enum { FRONT_BODY_UNREAD = 0, FRONT_BODY_READ = 1, FRONT_BODY_TOO_LARGE = 2 };
@@ -97,6 +104,7 @@ typedef struct front_route {
 typedef struct front_config {
   uint64_t id;  // tells all configurations of the process apart
   uint32_t source;
+  uint8_t forwarding;  // who says where requests come from
   bool listener_strips;
   bool counts;
   size_t allowed, issued, refused, figures[FRONT_FIGURES];
@@ -183,7 +191,7 @@ typedef struct front_lookup front_lookup;
 // `queries` parameters, each ended by a zero byte. content may be NULL.
 front_route *front_route_new(uint32_t program, const uint8_t *content, uint64_t id, uint8_t early, uint8_t headers,
                              size_t queries, bool body_after_lookup, bool reads_protocol, const char *names, size_t len);
-front_config *front_config_new(uint32_t source, bool listener_strips);
+front_config *front_config_new(uint32_t source, bool listener_strips, uint8_t forwarding);
 // Ends a look-up, from any thread, exactly once per look-up.
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len);
 void front_log(int level, const char *text, size_t len);

@@ -91,6 +91,16 @@ typedef struct front_body {
   size_t len;
 } front_body;
 
+// Headers on the stack before the heap is used; Envoy's default limit is 100.
+#define FRONT_HEADERS_HERE 128
+
+// All headers of a request, or all trailers; views into Envoy's memory.
+typedef struct front_headers {
+  dm_envoy_header *h;
+  size_t n;
+  dm_envoy_header here[FRONT_HEADERS_HERE];
+} front_headers;
+
 // Starts a look-up of the stream. False if that is impossible.
 bool front_lookup_start(dm_filter_envoy f, front_stream *s, const uint8_t hash[FRONT_HASH], char *plugin, size_t len);
 // Starts the deadline of the body that the stream waits for. False if that is
@@ -169,10 +179,24 @@ void front_note_waiting(dm_filter_envoy f);
 // Envoy answers by itself what was not decided yet.
 void front_note_undecided(dm_filter_envoy f, const front_config *c);
 // Removes client-sent identity and hand-over headers in every spelling that a
-// server could take for them. False means that they may still be there: the
-// request must not go on.
-bool front_strip(dm_filter_envoy f, bool handing_over);
+// server could take for them, unless that was done before. False means that they
+// may still be there: the request must not go on.
+bool front_strip(dm_filter_envoy f, const front_config *c, bool handing_over);
 // The same for trailers.
 bool front_strip_trailers(dm_filter_envoy f);
+// The same for headers or trailers that have been read.
+bool front_strip_read(dm_filter_envoy f, dm_header_type type, front_headers *all, bool handing_over);
+
+// Reads all headers. False if that is impossible; otherwise the caller releases them.
+bool front_headers_read(dm_filter_envoy f, dm_header_type type, front_headers *all);
+void front_headers_free(front_headers *all);
+
+// Removes what clients may not say and writes where the request comes from, where the
+// listener leaves that to the filter. It comes before anything else, so that whoever
+// answers the request, its log tells what the gateway saw. False means that what a
+// client said may still be there: the request must not go on.
+bool front_forwarded(dm_filter_envoy f, const front_config *c);
+// Tells the OAuth server the scheme that a trusted client named, on such a listener.
+void front_forward_proto(dm_filter_envoy f, const front_config *c);
 
 #endif

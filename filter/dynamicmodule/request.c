@@ -210,16 +210,16 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
     return DM_REQUEST_HEADERS_STOP;
   }
   s->begun = true;
-  if (selected.unknown) {
+  s->ended = end;
+  if (!front_forwarded(f, s->config) || selected.unknown) {
     s->phase = FRONT_ANSWERED;
     front_refuse_broken(f, s->config);
     return DM_REQUEST_HEADERS_STOP;
   }
   // Enabled on a route without a chain: nothing is protected here, but what
   // only a gateway may say is not passed on either.
-  s->ended = end;
   if (route == NULL) {
-    if (s->config->listener_strips || front_strip(f, false))
+    if (front_strip(f, s->config, false))
       return front_linger(f, s, NULL) ? DM_REQUEST_HEADERS_STOP : DM_REQUEST_HEADERS_CONTINUE;
     s->phase = FRONT_ANSWERED;
     front_refuse_broken(f, s->config);
@@ -312,6 +312,8 @@ dm_local_reply_status DM_ON(local_reply)(dm_filter_envoy f, dm_filter_module m, 
   bool waits = s->phase == FRONT_LOOKING || s->phase == FRONT_COLLECTING;
   bool faulty = s->phase == FRONT_LINGERING && s->refusal != NULL && s->refusal->status == 0;
   if (waits || faulty || !s->begun) front_note_undecided(f, s->config);
+  // What was not shown here goes nowhere, but its headers are logged.
+  if (!s->begun) front_forwarded(f, s->config);
   s->begun = true;
   if (waits || s->phase == FRONT_LINGERING) settle(s);
   return DM_LOCAL_REPLY_CONTINUE;

@@ -9,6 +9,7 @@ import (
 	"github.com/envoyproxy/envoy/contrib/golang/common/go/api"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/host"
 )
 
@@ -27,6 +28,7 @@ type config struct {
 
 var (
 	errPanicked      = errors.New("reading the configuration panicked")
+	errForwarding    = errors.New("forwarding is for the dynamic module: the headers of this listener are its own to clean")
 	errRouteSettings = errors.New("the listener's part of the configuration is not for routes")
 )
 
@@ -73,6 +75,10 @@ func (c *config) acquireSource() error {
 	source, parsed, err := c.host.AcquireSource(c.Listener)
 	if err != nil {
 		return err
+	}
+	if parsed.Forwarding != contract.ForwardingNone {
+		c.host.ReleaseSource(source)
+		return errForwarding
 	}
 	c.source, c.strips = source, parsed.ListenerStrips
 	return nil

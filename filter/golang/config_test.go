@@ -1,6 +1,7 @@
 package golang
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -46,6 +47,21 @@ func TestUnreadableRoutes(t *testing.T) {
 		NewFactory(h)(c, e).DecodeHeaders(e, true)
 		if got := <-e.answers; got != 503 {
 			t.Errorf("%s: answer %d", text, got)
+		}
+	}
+}
+
+// A listener that leaves its headers to the dynamic module is refused: nobody would clean
+// them.
+func TestForwardingIsForTheModule(t *testing.T) {
+	h := host.New(host.NewLogger(&hosttest.Log{}), nil)
+	for text, want := range map[string]error{`{"listener":{"forwarding":"peer"}}`: errForwarding, `{"listener":{"forwarding":""}}`: nil} {
+		message, err := anypb.New(wrapperspb.String(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewParser(h).Parse(message, noCallbacks{}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", text, err, want)
 		}
 	}
 }

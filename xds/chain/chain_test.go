@@ -82,7 +82,7 @@ func TestPerRouteCarriesTheChain(t *testing.T) {
 	if err := per.GetFilterConfig().UnmarshalTo(&body); err != nil || body.GetValue() != `{"x":1}` {
 		t.Errorf("carried %q, %v", body.GetValue(), err)
 	}
-	f, err := Filter()
+	f, err := Filter(contract.ForwardingNone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,10 @@ func module() *modulev3.DynamicModuleConfig {
 }
 
 // Filter returns the filter in a listener. It runs on every route. Where there is a chain it
-// decides, and everywhere it removes headers that clients must not set, in one pass.
-func Filter() (*hcmv3.HttpFilter, error) {
-	settings, err := json.Marshal(contract.FilterConfig{})
+// decides, and everywhere it removes headers that clients must not set, and writes what f says
+// of the origin of a request, in one pass.
+func Filter(f contract.Forwarding) (*hcmv3.HttpFilter, error) {
+	settings, err := json.Marshal(contract.FilterConfig{Forwarding: f})
 	if err != nil {
 		return nil, fmt.Errorf("encode filter configuration: %w", err)
 	}

@@ -20,7 +20,11 @@ const (
 	// factServerName is serverNamed followed by the name that the client requested in TLS, in
 	// lower case, or noTLS.
 	factServerName = "meshgate.server_name"
+	// factTrusted is isTrusted if the client is, and not there otherwise.
+	factTrusted = "meshgate.trusted"
 )
+
+const isTrusted = "true"
 
 const (
 	serverNamed = "sni:"
@@ -29,14 +33,16 @@ const (
 
 // connectionFacts returns the network filter that sets the facts. It comes before the
 // connection manager; on https it needs the TLS inspector.
-func connectionFacts(e endpoint) (*listenerv3.Filter, error) {
+func connectionFacts(e endpoint, trusted bool) (*listenerv3.Filter, error) {
 	name := noTLS
 	if e.scheme == "https" {
 		name = serverNamed + "%REQUESTED_SERVER_NAME%"
 	}
-	config, err := plan.Pack(&statev3.Config{OnNewConnection: []*factsv3.FilterStateValue{
-		fact(factPort, fmt.Sprint(e.port)), fact(factServerName, name),
-	}})
+	facts := []*factsv3.FilterStateValue{fact(factPort, fmt.Sprint(e.port)), fact(factServerName, name)}
+	if trusted {
+		facts = append(facts, fact(factTrusted, isTrusted))
+	}
+	config, err := plan.Pack(&statev3.Config{OnNewConnection: facts})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type request struct {
 	headers                    map[string]string
 	sni                        string
 	port                       int // of the listener
-	issuing                    bool
+	issuing, trusted           bool
 }
 
 // header returns what a matcher sees under a name.
@@ -41,22 +41,24 @@ func (r request) header(name string) (string, bool) {
 		return r.path, true
 	case "x-forwarded-proto":
 		return r.scheme, true
-	case contract.HeaderOAuthPlugin:
-		return "some-plugin", r.issuing
 	}
 	v, ok := r.headers[name]
 	return v, ok
 }
 
-// fact returns the filter state of the request's connection.
-func (r request) fact(key string) string {
+// fact returns the filter state of the request and of its connection.
+func (r request) fact(key string) (string, bool) {
 	switch {
+	case key == factTrusted:
+		return isTrusted, r.trusted
+	case key == contract.StateOAuth:
+		return contract.StateHandedOver, r.issuing
 	case key == factPort:
-		return fmt.Sprint(r.port)
+		return fmt.Sprint(r.port), true
 	case r.scheme == "https":
-		return serverNamed + r.sni
+		return serverNamed + r.sni, true
 	default:
-		return noTLS
+		return noTLS, true
 	}
 }
 
@@ -180,7 +182,7 @@ func inputOf(t tb, in *xdscorev3.TypedExtensionConfig, r request) (string, bool)
 	case *matcherv3.HttpRequestHeaderMatchInput:
 		return r.header(m.HeaderName)
 	case *inputsv3.FilterStateInput:
-		return r.fact(m.Key), true
+		return r.fact(m.Key)
 	}
 	t.Fatalf("unexpected input %T", m)
 	return "", false
@@ -194,6 +196,8 @@ func holds(t tb, p *xdsmatcherv3.Matcher_MatcherList_Predicate, r request) bool 
 		return slices.ContainsFunc(m.OrMatcher.Predicate, some)
 	case *xdsmatcherv3.Matcher_MatcherList_Predicate_AndMatcher:
 		return !slices.ContainsFunc(m.AndMatcher.Predicate, func(q *xdsmatcherv3.Matcher_MatcherList_Predicate) bool { return !some(q) })
+	case *xdsmatcherv3.Matcher_MatcherList_Predicate_NotMatcher:
+		return !some(m.NotMatcher)
 	case *xdsmatcherv3.Matcher_MatcherList_Predicate_SinglePredicate_:
 		text, ok := inputOf(t, m.SinglePredicate.Input, r)
 		return ok && textMatches(t, m.SinglePredicate.GetValueMatch(), text)

@@ -1,67 +1,37 @@
 package edge
 
 import (
-	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
+// These headers tell upstreams where a request comes from. The connection manager adds the
+// peer to X-Forwarded-For and writes X-Forwarded-Proto and -Port, the route writes the prefix
+// that it strips, and the filter writes the others and removes the claims of clients that are
+// not trusted. See docs/adr/0026-headers-are-cleaned-by-the-filter.md.
 const (
-	// headerForwardedFor lists the addresses that a request has passed through.
-	headerForwardedFor = "x-forwarded-for"
+	headerForwardedFor  = "x-forwarded-for"
+	headerForwardedHost = "x-forwarded-host"
+	headerForwardedPath = "x-forwarded-path"
 	// headerForwarded contains all forwarding information in one header (RFC 7239), for
 	// upstreams that read it.
 	headerForwarded = "forwarded"
+	// headerPeer is what Envoy says of the address of the client, before it selects a route.
+	headerPeer = "x-envoy-external-address"
 )
 
-// asked are the headers that tell upstreams what the client requested. Envoy itself sets
-// X-Forwarded-For and -Proto, and the route table sets X-Real-IP.
-var asked = []struct{ name, value string }{
-	{"x-forwarded-host", "%REQ(:AUTHORITY)%"},
-	{"x-forwarded-port", "%DOWNSTREAM_LOCAL_PORT%"},
-	{"x-forwarded-path", "%PATH(NQ:PATH)%"},
-}
-
-// mutations returns the header changes that run on every request, before routing and before
-// Envoy sets its own headers. They include only what cannot wait for the filter. They remove
-// the header that selects the route of the OAuth server. Forwarding headers count only if the
-// client is trusted; the X-Forwarded-Proto of a trusted client, and of no other, is preserved
-// for the OAuth server. The filter removes all other headers that clients must not set, in one
-// pass instead of one per name.
-func mutations(trusted bool) []*mutationv3.HeaderMutation {
-	out := []*mutationv3.HeaderMutation{
-		remove(contract.HeaderOAuthPlugin),
-		remove(contract.HeaderOAuthProto),
-	}
+// forwarding is what the filter does on connections of clients that are trusted, or are not.
+func forwarding(trusted bool) contract.Forwarding {
 	if trusted {
-		out = append(out, set(overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")))
-	} else {
-		// Envoy then writes the address of the peer as the only one.
-		out = append(out, remove(headerForwardedPrefix), remove(headerForwardedFor), remove(headerForwarded))
+		return contract.ForwardingTrusted
 	}
-	for _, h := range asked {
-		option := overwrite(h.name, h.value)
-		if trusted {
-			option.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT
-		}
-		out = append(out, set(option))
-	}
-	return out
+	return contract.ForwardingPeer
 }
 
-func remove(name string) *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: name}}
-}
-
-func set(option *corev3.HeaderValueOption) *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: option}}
-}
-
-// forwarded returns the headers that tell upstreams who sent the request. A trusted client may
-// name another sender. Values of other clients are overwritten, and no client can have these
-// headers dropped.
+// forwarded returns the headers that every route sets. No client can have other headers
+// dropped by naming them in Connection.
 func forwarded() []*corev3.HeaderValueOption {
-	return []*corev3.HeaderValueOption{plan.Upgrade(), overwrite("x-real-ip", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%")}
+	return []*corev3.HeaderValueOption{plan.Upgrade()}
 }

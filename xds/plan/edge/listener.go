@@ -10,7 +10,6 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -71,20 +70,15 @@ func listener(e endpoint) (*resource.Resource, error) {
 			Name: "envoy.filters.listener.tls_inspector", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
 		}}
 	}
-	facts, err := connectionFacts(e)
-	if err != nil {
-		return nil, err
-	}
-	managers := map[bool]*anypb.Any{}
+	filters := map[bool][]*listenerv3.Filter{}
 	for _, s := range filterChains(e) {
-		if managers[s.trusted] == nil {
-			manager, err := connectionManager(e, s.trusted)
-			if err != nil {
+		if filters[s.trusted] == nil {
+			var err error
+			if filters[s.trusted], err = networkFilters(e, s.trusted); err != nil {
 				return nil, err
 			}
-			managers[s.trusted] = manager
 		}
-		c, err := filterChain(s, e.trusted, facts, managers[s.trusted])
+		c, err := filterChain(s, e.trusted, filters[s.trusted])
 		if err != nil {
 			return nil, err
 		}
@@ -93,17 +87,30 @@ func listener(e endpoint) (*resource.Resource, error) {
 	return plan.Freeze(resource.Listener, e.name(), out)
 }
 
-func filterChain(s chainSpec, trusted string, facts *listenerv3.Filter, manager *anypb.Any) (*listenerv3.FilterChain, error) {
+// networkFilters returns the filters of all chains for clients that are trusted, or are not.
+func networkFilters(e endpoint, trusted bool) ([]*listenerv3.Filter, error) {
+	facts, err := connectionFacts(e, trusted)
+	if err != nil {
+		return nil, err
+	}
+	manager, err := connectionManager(e, trusted)
+	if err != nil {
+		return nil, err
+	}
+	return []*listenerv3.Filter{facts, {
+		Name:       "envoy.filters.network.http_connection_manager",
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
+	}}, nil
+}
+
+func filterChain(s chainSpec, trusted string, filters []*listenerv3.Filter) (*listenerv3.FilterChain, error) {
 	match, err := s.match(trusted)
 	if err != nil {
 		return nil, err
 	}
 	c := &listenerv3.FilterChain{
 		Name: s.name, FilterChainMatch: match, TransportSocketConnectTimeout: durationpb.New(handshakeTimeout),
-		Filters: []*listenerv3.Filter{facts, {
-			Name:       "envoy.filters.network.http_connection_manager",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
-		}},
+		Filters: filters,
 	}
 	if len(s.secrets) == 0 {
 		return c, nil
@@ -119,12 +126,9 @@ func filterChain(s chainSpec, trusted string, facts *listenerv3.Filter, manager 
 // connectionManager returns the HTTP part of a listener. It has no request timeout, because
 // uploads and streams may be long; slow headers and idle streams are ended. The
 // X-Forwarded-For and -Proto of a trusted client determine the client address and the scheme.
+// What clients claim is still there when a route is selected; the filter removes it.
 func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
-	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(trusted)})
-	if err != nil {
-		return nil, err
-	}
-	filter, err := chain.Filter()
+	filter, err := chain.Filter(forwarding(trusted))
 	if err != nil {
 		return nil, err
 	}
@@ -153,9 +157,7 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		SchemeHeaderTransformation: &corev3.SchemeHeaderTransformation{
 			Transformation: &corev3.SchemeHeaderTransformation_SchemeToOverwrite{SchemeToOverwrite: e.scheme},
 		},
-		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{{
-			Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: mutations,
-		}},
+		AppendXForwardedPort: true,
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
 			IdleTimeout:                  durationpb.New(connectionIdle),
 			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,

@@ -27,8 +27,9 @@ var (
 	pathInput       = headerInput(":path")
 	hostInput       = headerInput(":authority")
 	methodInput     = headerInput(":method")
-	oauthInput      = headerInput(contract.HeaderOAuthPlugin)
 	portInput       = input("port", &inputsv3.FilterStateInput{Key: factPort})
+	trustedInput    = input("trusted", &inputsv3.FilterStateInput{Key: factTrusted})
+	oauthInput      = input("oauth", &inputsv3.FilterStateInput{Key: contract.StateOAuth})
 	serverNameInput = input("server_name", &inputsv3.FilterStateInput{Key: factServerName})
 )
 
@@ -144,7 +145,15 @@ func conditions(c gateway.Candidate) ([]predicate, error) {
 }
 
 func headerCondition(name string, values []string) (predicate, error) {
-	in := headerInput(strings.ToLower(name))
+	name = strings.ToLower(name)
+	if p, ok, err := claimed(name, values); ok || err != nil {
+		return p, err
+	}
+	return valueOf(headerInput(name), values)
+}
+
+// valueOf compares an input with the values of a header that a route demands.
+func valueOf(in *xdscorev3.TypedExtensionConfig, values []string) (predicate, error) {
 	var some []predicate
 	for _, v := range values {
 		if !strings.HasPrefix(v, "~*") {

@@ -275,17 +275,28 @@ func TestBrokenRoutesAreNeverWider(t *testing.T) {
 	}
 }
 
-// TestOAuthRouteCannotBeChosenByClients: that header must go before routing;
-// the filter, which is too late for it, runs on every route and removes the rest.
+// TestOAuthRouteCannotBeChosenByClients: nothing of a request selects that route before the
+// filter has run, and the filter removes what clients say on every route.
 func TestOAuthRouteCannotBeChosenByClients(t *testing.T) {
-	removed := map[string]bool{}
-	for _, m := range mutations(true) {
-		removed[m.GetRemove()] = true
+	w := newWorld(t)
+	w.put(gateway.Services, id(1, 0), 1, serviceSpec(""))
+	w.put(gateway.Routes, id(2, 0), 1, routeSpec(id(1, 0), "/a"))
+	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, id(2, 0), "", nil))
+	set := NewPlanner(testParams).Plan(w.state()).Set
+	said := request{path: "/a", headers: map[string]string{}}
+	for _, name := range contract.OAuthHeaders {
+		said.headers[name] = id(3, 0)
+		said.headers[strings.ReplaceAll(name, "-", "_")] = id(3, 0)
 	}
-	if !removed[contract.HeaderOAuthPlugin] {
-		t.Errorf("%s is not removed before routing", contract.HeaderOAuthPlugin)
+	said.headers[contract.StateOAuth] = contract.StateHandedOver
+	if got, want := evaluate(t, set, said), evaluate(t, set, request{path: "/a"}); got != want {
+		t.Errorf("claims lead %s, others %s", got, want)
 	}
-	f, err := chain.Filter()
+	said.issuing = true
+	if got := evaluate(t, set, said); !strings.Contains(got, contract.OAuthCluster) {
+		t.Errorf("handed over, it leads %s", got)
+	}
+	f, err := chain.Filter(contract.ForwardingPeer)
 	if err != nil {
 		t.Fatal(err)
 	}

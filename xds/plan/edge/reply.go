@@ -93,7 +93,7 @@ func insecureGRPC() *routev3.Route {
 }
 
 // issuing sends the requests that the filter hands over to the OAuth server. It comes early in
-// every virtual host. Only the filter can set the header that selects it.
+// every virtual host. Only the filter can set the state that selects it.
 func issuing() *routev3.Route {
 	return &routev3.Route{
 		Name:  contract.OAuthCluster,

@@ -254,7 +254,7 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 		decision = contract.Allowed
 	}
 	for _, j := range joins {
-		// Where there is a chain, the filter strips, and removes what it tells the OAuth server.
+		// Where there is a chain, the filter strips.
 		if j.strip != nil && f.chain != nil {
 			j = join{strip: j.strip}
 		} else {
@@ -270,7 +270,7 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 }
 
 // prefixOption tells the upstream what was stripped, unless a trusted client has
-// stripped something before; what others say was removed by the listener.
+// stripped something before; what others say was removed by the filter.
 func prefixOption(path string) *corev3.HeaderValueOption {
 	option := overwrite(headerForwardedPrefix, plan.Literal(path))
 	option.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT

@@ -76,7 +76,7 @@ func table(in tableInput) (*resource.Resource, error) {
 		if err != nil {
 			return nil, err
 		}
-		first = append(first, branch{fits(oauthInput, `\C+`), issuer})
+		first = append(first, branch{equals(oauthInput, contract.StateHandedOver, false), issuer})
 	}
 	config := &routev3.RouteConfiguration{
 		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),

@@ -139,7 +139,7 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 	if d.Bare {
 		return nil
 	}
-	f, err := chain.Filter()
+	f, err := chain.Filter(contract.ForwardingNone)
 	if err != nil {
 		return err
 	}

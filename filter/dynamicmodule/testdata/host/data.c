@@ -119,6 +119,11 @@ void DM_CALL(http_set_dynamic_metadata_string)(dm_filter_envoy f, dm_module_buff
   }
 }
 
+bool DM_CALL(http_set_filter_state_bytes)(dm_filter_envoy f, dm_module_buffer key, dm_module_buffer value) {
+  CHECK(key.length == strlen(FRONT_STATE_OAUTH) && value.length == strlen(FRONT_STATE_HANDED_OVER), "filter state");
+  return alive(f, "filter state")->handed_over = true;
+}
+
 bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source source, dm_module_buffer ns,
                                        dm_module_buffer key, dm_envoy_buffer *out) {
   host_stream *s = alive(f, "metadata");
@@ -171,7 +176,8 @@ dm_metrics_result DM_CALL(http_filter_increment_counter)(dm_filter_envoy f, size
 void DM_CALL(http_clear_route_cache)(dm_filter_envoy f) {
   host_stream *s = alive(f, "route");
   dm_module_buffer name = {"x-meshgate-oauth", 16};
-  s->oauth_selected = s->mode.oauth_route && find(s->headers, name) != NULL;
+  CHECK(find(s->headers, name) != NULL, "a hand-over without its plugin");
+  s->oauth_selected = s->mode.oauth_route && s->handed_over;
 }
 
 bool DM_CALL(http_get_cluster_name)(dm_filter_envoy f, dm_envoy_buffer *out) {

@@ -30,6 +30,12 @@ host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, dm_rout
   strcpy(s->headers[2].value, grpc ? "application/grpc" : "text/plain");
   s->headers[3] = (host_field){"content-length", "", true};
   snprintf(s->headers[3].value, sizeof(s->headers[3].value), "%zu", strlen(HOST_TOKEN HOST_REST));
+  s->headers[4] = (host_field){"x-forwarded-for", "forged, forged," HOST_PEER, true};
+  s->headers[5] = (host_field){"x-forwarded-host", "forged", true};
+  s->headers[6] = (host_field){"forwarded", "forged", true};
+  s->headers[7] = (host_field){":authority", "shop", true};
+  s->headers[8] = (host_field){"x-envoy-external-address", HOST_PEER, true};
+  s->headers[9] = (host_field){"x-real-ip", "forged", true};
   s->nowhere = script[0] == 'd';
   s->module = DM_ON(new)(c, s);
   CHECK(s->module != NULL, "no memory");
@@ -138,9 +144,29 @@ void DM_CALL(http_send_response)(dm_filter_envoy f, uint32_t status, dm_module_h
   }
 }
 
+static const char *value_of(const host_stream *s, const char *name) {
+  for (size_t i = 0; i < HEADERS; i++)
+    if (s->headers[i].used && strcmp(s->headers[i].name, name) == 0) return s->headers[i].value;
+  return "";
+}
+
+// What a request says of where it comes from is what its listener has asked for.
+static void forwarded(const host_stream *s) {
+  uint8_t f = s->config->forwarding;
+  const char *list = value_of(s, "x-forwarded-for"), *path = value_of(s, ":path"), *told = value_of(s, "x-forwarded-path");
+  CHECK(strcmp(list, f == FRONT_FORWARDING_PEER ? HOST_PEER : "forged, forged," HOST_PEER) == 0, "from %s", list);
+  CHECK(strcmp(value_of(s, "x-forwarded-host"), f == FRONT_FORWARDING_PEER ? "shop" : "forged") == 0, "host");
+  CHECK(strcmp(value_of(s, "forwarded"), f == FRONT_FORWARDING_PEER ? "" : "forged") == 0, "forwarded");
+  CHECK(strcmp(value_of(s, "x-real-ip"), f == FRONT_FORWARDING_NONE ? "forged" : HOST_PEER) == 0, "address");
+  if (f == FRONT_FORWARDING_NONE) path = "?";
+  size_t n = strcspn(path, "?");
+  CHECK(strlen(told) == n && memcmp(told, path, n) == 0, "path %s for %s", told, path);
+}
+
 // A request goes on: without what was to be hidden, and with all the rest.
 static void went_on(host_stream *s) {
   const char *path = s->headers[0].value;
+  forwarded(s);
   CHECK(!s->dropped || s->nowhere, "%s goes on without its body", path);
   char how = path[strcspn(path, "pnvfirz")];
   bool whole = how == 'n' || how == 'v';

@@ -23,7 +23,8 @@ static uint32_t names;
 bool meshgateInit(uint32_t concurrency) { return true; }
 
 front_config *meshgateConfigNew(char *config, size_t len) {
-  return front_config_new((uint32_t)(atomic_fetch_add(&go_sources, 1) + 1), false);
+  uint8_t forwarding = len > 0 ? (uint8_t)(config[0] - '0') : FRONT_FORWARDING_NONE;
+  return front_config_new((uint32_t)(atomic_fetch_add(&go_sources, 1) + 1), false, forwarding);
 }
 
 void meshgateConfigDestroy(uint32_t source) { atomic_fetch_sub(&go_sources, 1); }

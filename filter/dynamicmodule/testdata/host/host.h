@@ -64,6 +64,9 @@ typedef struct host_field {
   bool used;
 } host_field;
 
+// The address of every client.
+#define HOST_PEER "192.0.2.1"
+
 // One request on one worker.
 typedef struct host_stream {
   struct host_worker *worker;
@@ -78,7 +81,7 @@ typedef struct host_stream {
   size_t nbuffered, nreceived;
   int calls;      // filter calls under way
   bool gone;      // the stream has ended; only the rest of a hook may run
-  bool replied, pending_reply, stopped, held_all, passed, oauth_selected;
+  bool replied, pending_reply, stopped, held_all, passed, handed_over, oauth_selected;
   bool sent_headers, sent_trailers, sent_end, seen_end;
   bool nowhere;  // the route has no cluster
   bool dropped;  // bytes of the body were thrown away

@@ -49,8 +49,10 @@ static void step(host_stream *s, const scene *c, int n) {
 static void play(const scene *c) {
   host_worker w;
   worker_init(&w);
-  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
-  front_config *config = (front_config *)DM_ON(config_new)(NULL, name, none);
+  static unsigned plays;
+  const char forwarding[] = {(char)('0' + plays++ % 3)};
+  dm_envoy_buffer name = {"meshgate", 8}, text = {forwarding, 1};
+  front_config *config = (front_config *)DM_ON(config_new)(NULL, name, text);
   dm_route_module route = new_route(c);
   host_stream *s = stream_new(&w, c->mode, config, route, c->script);
   host_link *link = s->link;
