@@ -3,8 +3,6 @@ package assembly
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/durable"
 )
@@ -30,10 +29,8 @@ func (cp *ControlPlane) certificates() []health.Certificate {
 }
 
 func certificatesOf(text []byte, what, do string) (list []health.Certificate) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
-			list = append(list, health.Certificate{What: what, Do: do, NotBefore: c.NotBefore, NotAfter: c.NotAfter})
-		}
+	for _, c := range pemtext.Parsed(text) {
+		list = append(list, health.Certificate{What: what, Do: do, NotBefore: c.NotBefore, NotAfter: c.NotAfter})
 	}
 	return list
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
@@ -194,7 +195,7 @@ func TestDataplaneTokenForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public := identitytest.PEM("PUBLIC KEY", der)
+	public := pemtext.Encode("PUBLIC KEY", der)
 	rs := func(kid any, changes ...any) string {
 		return sign(t, jwt.SigningMethodRS256, kid, key, dataplaneClaims(changes...))
 	}

@@ -40,7 +40,7 @@ var layers = map[string]string{
 	"xds/concealed":     "",
 	"xds/rejudge":       "",
 	"xds/places":        "",
-	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot",
+	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot controlplane/pemtext",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
 	"xds/relay":         "xds/durable xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
@@ -78,6 +78,7 @@ var layers = map[string]string{
 	"controlplane/fault":               "",
 	"controlplane/yamldoc":             "",
 	"controlplane/hostname":            "",
+	"controlplane/pemtext":             "",
 	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
 	"controlplane/model":               "controlplane/fault controlplane/turns controlplane/yamldoc",
 	"controlplane/httpkit":             "controlplane/fault controlplane/model",
@@ -89,7 +90,7 @@ var layers = map[string]string{
 	// A wall clock that tests set.
 	"controlplane/steady/steadytest": "controlplane/steady",
 
-	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract",
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract controlplane/pemtext",
 	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model",
 
 	// Only the backends see inside the store.
@@ -113,14 +114,14 @@ var layers = map[string]string{
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
 	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
-	"controlplane/admit/admittest":   "controlplane/store",
-	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract",
+	"controlplane/admit/admittest":   "controlplane/store controlplane/pemtext",
+	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract controlplane/pemtext",
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
-	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm",
+	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm controlplane/pemtext",
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
-	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot controlplane/pemtext",
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
@@ -136,7 +137,7 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource",
+	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource controlplane/pemtext",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
