@@ -73,7 +73,7 @@ func (r *roster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.show(l); err != nil {
+	if err := r.show(ctx, l); err != nil {
 		return err
 	}
 	return l.verdict()
@@ -98,7 +98,7 @@ func (r *roster) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.show(l); err != nil {
+	if err := r.show(ctx, l); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -125,7 +125,7 @@ func (r *roster) watch(ctx context.Context) error {
 			}
 			said = ""
 			n.apply(&l)
-			if err := r.show(l); err != nil {
+			if err := r.show(ctx, l); err != nil {
 				return err
 			}
 		}
@@ -171,7 +171,9 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (r *roster) show(l fleetStatus) error {
+// show prints a status, with what is known about policies at this moment.
+func (r *roster) show(ctx context.Context, l fleetStatus) error {
+	l.closed = r.refusing(ctx)
 	if r.clear {
 		_, _ = io.WriteString(r.out, "\x1b[H\x1b[2J")
 	}
