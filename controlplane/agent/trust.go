@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Limits for the authorities that a control plane may make a node trust.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/durable"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // certificates lists the certificates that only the operator can renew. Certificates that the

@@ -12,9 +12,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // The uses of certificates whose end is shown. The certificates that proxies hold are not

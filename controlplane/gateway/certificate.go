@@ -11,7 +11,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // leastRSA is the smallest RSA key that proxies accept, in bits.

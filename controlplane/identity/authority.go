@@ -22,9 +22,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Lifetimes of certificates. All but the authority are renewed when a third of

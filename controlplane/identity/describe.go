@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Described is the public information about a certificate and its key.

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 func TestIssuer(t *testing.T) {

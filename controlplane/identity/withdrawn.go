@@ -11,7 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Withdrawal is the result of a rotation of compromised keys.

@@ -12,8 +12,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Authorities is the kind of the authorities in force, one per mesh under the mesh's name.

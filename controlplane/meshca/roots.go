@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Sizes of RSA roots.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 	"github.com/meshgate/meshgate/xds/resource"
 	"google.golang.org/protobuf/proto"
 )

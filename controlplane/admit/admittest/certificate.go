@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Certificate makes a certificate that is valid for an hour, and its key, both in PEM.

@@ -40,7 +40,7 @@ var layers = map[string]string{
 	"xds/concealed":     "",
 	"xds/rejudge":       "",
 	"xds/places":        "",
-	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot controlplane/pemtext",
+	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
 	"xds/relay":         "xds/durable xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
@@ -75,10 +75,10 @@ var layers = map[string]string{
 
 	// What everything stands on.
 	"xds/durable":                      "",
+	"xds/pemtext":                      "",
 	"controlplane/fault":               "",
 	"controlplane/yamldoc":             "",
 	"controlplane/hostname":            "",
-	"controlplane/pemtext":             "",
 	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
 	"controlplane/model":               "controlplane/fault controlplane/turns controlplane/yamldoc",
 	"controlplane/httpkit":             "controlplane/fault controlplane/model",
@@ -90,7 +90,7 @@ var layers = map[string]string{
 	// A wall clock that tests set.
 	"controlplane/steady/steadytest": "controlplane/steady",
 
-	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract controlplane/pemtext",
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
 	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model",
 
 	// Only the backends see inside the store.
@@ -114,14 +114,14 @@ var layers = map[string]string{
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
 	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
-	"controlplane/admit/admittest":   "controlplane/store controlplane/pemtext",
-	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract controlplane/pemtext",
+	"controlplane/admit/admittest":   "controlplane/store xds/pemtext",
+	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/pemtext",
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
-	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm controlplane/pemtext",
+	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm xds/pemtext",
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
-	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot controlplane/pemtext",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext",
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
@@ -137,7 +137,7 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource controlplane/pemtext",
+	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource xds/pemtext",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",

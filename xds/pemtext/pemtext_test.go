@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/meshgate/meshgate/controlplane/pemtext"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // made returns a certificate in DER, and its key.
