@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Bounds of the pause after the store or the progress of proxies failed.
@@ -203,7 +204,7 @@ func (r *Rotations) lookAtAll(ctx context.Context) {
 			return
 		}
 		r.Log.Error("the meshes cannot be listed, and their authorities are not looked after", "retry_in", retry.String(), "error", err)
-		pause(ctx, retry)
+		_ = alarm.Rest(ctx, retry) // the loop checks ctx
 	}
 }
 
@@ -219,7 +220,7 @@ func (r *Rotations) follow(ctx context.Context, name string, w *rotation) {
 		case err != nil && wait.Err() == nil:
 			retry = min(max(firstRetry, 2*retry), lastRetry)
 			r.Log.Error("the authority of a mesh cannot be looked after", "mesh", name, "retry_in", retry.String(), "error", err)
-			pause(wait, retry)
+			_ = alarm.Rest(wait, retry) // a change ends it
 			rests = false
 		case err == nil:
 			retry = 0
@@ -229,12 +230,6 @@ func (r *Rotations) follow(ctx context.Context, name string, w *rotation) {
 			return
 		}
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-ctx.Done()
 }
 
 func (r *Rotations) begin(w *rotation, interrupt context.CancelFunc) {

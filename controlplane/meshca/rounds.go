@@ -82,7 +82,7 @@ func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time)
 	w.held = held
 	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
 		if !w.patience.IsZero() && end.After(r.Now()) {
-			return sooner(due, end)
+			return alarm.Sooner(due, end)
 		}
 	}
 	return due
@@ -115,8 +115,8 @@ func (r *Rotations) unopposed(wait context.Context, name string, at *position, w
 			return nil
 		}
 		r.minds(w)
-		if pause(wait, rest); wait.Err() != nil {
-			return wait.Err()
+		if err := alarm.Rest(wait, rest); err != nil {
+			return err
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 		due, refusal = r.check(pair)
 		if refusal != nil {
 			// The wall clock, by which the pair may not be valid now, may be set.
-			due = sooner(due, r.Now().Add(alarm.Slice))
+			due = alarm.Sooner(due, r.Now().Add(alarm.Slice))
 		}
 	}
 	at, err = r.apply(ctx, name, func(a *Authority, life time.Duration, _ uint64) *Authority {
@@ -233,7 +233,7 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	}
 	if at != nil {
 		for _, p := range at.state.Previous {
-			due = sooner(due, r.Now().Add(p.left(r.Clock)))
+			due = alarm.Sooner(due, r.Now().Add(p.left(r.Clock)))
 		}
 		if refusal == nil && pair != nil && !at.state.heads(pair) {
 			refusal = fmt.Errorf("%d previous authorities are still in use", len(at.state.Previous))
@@ -241,13 +241,6 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	}
 	r.refuse(name, refusal)
 	return at, due, nil
-}
-
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // check refuses a pair that cannot sign a certificate now that proxies would accept. For a pair

@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // statusPause is the pause after a control plane did not answer. statusWait is how long an
@@ -156,18 +157,8 @@ func follow(ctx context.Context, ask question, mark string, told chan<- news) {
 			mark = "" // another process may answer next
 		}
 		if n.err != nil || !news {
-			rest(ctx, statusPause)
+			_ = alarm.Rest(ctx, statusPause) // the loop checks ctx
 		}
-	}
-}
-
-// rest waits for a time, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
 	}
 }
 

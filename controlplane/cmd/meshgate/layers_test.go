@@ -121,7 +121,7 @@ var layers = map[string]string{
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
-	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
@@ -129,7 +129,7 @@ var layers = map[string]string{
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
-	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap",
+	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",
@@ -150,7 +150,7 @@ var layers = map[string]string{
 	"controlplane/version":      "",
 	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
 	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
-	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine",
+	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine xds/alarm",
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",
