@@ -77,10 +77,10 @@ var layers = map[string]string{
 	"xds/durable":                      "",
 	"xds/pemtext":                      "",
 	"controlplane/fault":               "",
-	"controlplane/yamldoc":             "",
+	"controlplane/yamldoc":             "controlplane/fault controlplane/turns",
 	"controlplane/hostname":            "",
 	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
-	"controlplane/model":               "controlplane/fault controlplane/turns controlplane/yamldoc",
+	"controlplane/model":               "controlplane/fault",
 	"controlplane/httpkit":             "controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
 	"controlplane/openapi/openapitest": "controlplane/httpkit",
@@ -129,10 +129,10 @@ var layers = map[string]string{
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
-	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm",
+	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
