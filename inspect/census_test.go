@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,9 +30,26 @@ func (s *outsideSpec) Locates() []view.Endpoint {
 	return []view.Endpoint{{Address: "mail.example", Port: 443, Tags: s.Tags, Ready: true}}
 }
 
-// abroad is a mesh with a service, and a gateway to it and to whatever else there is, of
-// which nobody names an outbound. mail is beyond it, and so would a second web be.
-func abroad(t *testing.T) *Policies {
+// kindOf returns the kind of a document of a policy.
+func kindOf(t *testing.T, text string) *model.Kind {
+	t.Helper()
+	var head struct{ Type string }
+	if err := json.Unmarshal([]byte(text), &head); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all.Kinds() {
+		if k.Document.Type == head.Type {
+			return k
+		}
+	}
+	t.Fatalf("there is no policy of type %q", head.Type)
+	return nil
+}
+
+// abroad is a mesh with mutual TLS, some policies, a service, and a gateway to it and to
+// whatever else there is, of which nobody names an outbound. mail is beyond it, and so would a
+// second web be.
+func abroad(t *testing.T, policies ...string) *Policies {
 	t.Helper()
 	db := memstore.New()
 	t.Cleanup(func() { _ = db.Close() })
@@ -44,7 +62,7 @@ func abroad(t *testing.T) *Policies {
 			t.Fatal(err)
 		}
 	}
-	put(mesh.Meshes, "", "demo", &mesh.Mesh{})
+	put(mesh.Meshes, "", "demo", mtls(""))
 	put(mesh.Dataplanes, "demo", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{
 		Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 8080, Tags: mesh.Tags{mesh.TagService: "web"}}},
 		TransparentProxying: &mesh.TransparentProxying{RedirectPortOutbound: 15001},
@@ -55,6 +73,11 @@ func abroad(t *testing.T) *Policies {
 	}})
 	put(outsideKind, "demo", "mail", &outsideSpec{mesh.Tags{mesh.TagService: "mail", "version": "1"}})
 	put(outsideKind, "demo", "web", &outsideSpec{mesh.Tags{mesh.TagService: "web", "version": "2"}})
+	for _, text := range policies {
+		k := kindOf(t, text)
+		res := policytest.Resource(t, k, []byte(text))[0]
+		put(k, "demo", res.Name, res.Spec)
+	}
 	return over(t, db, append(all.Kinds(), outsideKind))
 }
 

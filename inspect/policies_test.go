@@ -53,16 +53,9 @@ func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
 		`{"type":"Retry","mesh":"demo","name":"spare","sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"spare"}}],"conf":{"http":{"numRetries":2}}}`,
 		`{"type":"MeshTokenAuth","mesh":"demo","name":"tokens","spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true}}}]}}`,
 	} {
-		var head struct{ Type string }
-		if err := json.Unmarshal([]byte(text), &head); err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range all.Kinds() {
-			if k.Document.Type == head.Type {
-				p := policytest.Resource(t, k, []byte(text))[0]
-				put(k, "demo", p.Name, p.Spec)
-			}
-		}
+		k := kindOf(t, text)
+		p := policytest.Resource(t, k, []byte(text))[0]
+		put(k, "demo", p.Name, p.Spec)
 	}
 	return over(t, db, all.Kinds())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/selection"
@@ -17,13 +18,15 @@ import (
 // counts all items.
 const maxWarned = 1000
 
-// Warned is one warning: about a policy with selectors that select nobody or, without a name,
-// about a type of policy that some inbounds lack.
+// Warned is what is said about one policy or, without a name, about the inbounds for which no
+// policy of a type is chosen.
 type Warned struct {
 	Type     string   `json:"type"`
 	Mesh     string   `json:"mesh"`
 	Name     string   `json:"name,omitempty"`
 	Warnings []string `json:"warnings"`
+	// Refusing are those warnings that name inbounds which refuse everybody.
+	Refusing []string `json:"refusing,omitempty"`
 }
 
 // WarnedList contains the warnings about a mesh.
@@ -33,12 +36,15 @@ type WarnedList struct {
 }
 
 // Warnings shows what is valid in a mesh but probably not intended: what [Policies.Nowhere]
-// reports at a write, in its current state, and which inbounds lack a policy without which
-// they refuse. Errors are those of Of.
+// reports at a write, in its current state, and which inbounds refuse everybody because no
+// policy admits anybody. Errors are those of Of.
 func (p *Policies) Warnings(ctx context.Context, meshName string, show func(any) error) error {
 	return p.choose(ctx, meshName, func(m *view.Mesh) error {
 		out := WarnedList{Items: []Warned{}}
 		add := func(w Warned) {
+			if w.Warnings = append(w.Warnings, w.Refusing...); len(w.Warnings) == 0 {
+				return
+			}
 			if out.Total++; len(out.Items) < maxWarned {
 				out.Items = append(out.Items, w)
 			}
@@ -46,17 +52,14 @@ func (p *Policies) Warnings(ctx context.Context, meshName string, show func(any)
 		c := take(m)
 		for _, pol := range p.Policies {
 			typ := pol.Kind.Document.Type
+			refusing := c.refusing(ctx, m, pol)
 			for res := range m.Policies(pol.Kind) {
 				if err := ctx.Err(); err != nil {
 					return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
 				}
-				if found := c.judge(pol, res.Spec); len(found) > 0 {
-					add(Warned{typ, meshName, res.Name, sentences(found)})
-				}
+				add(Warned{typ, meshName, res.Name, sentences(c.judge(pol, res.Spec)), refusing[res.Name]})
 			}
-			if lacks := c.lacks(ctx, m, pol); len(lacks) > 0 {
-				add(Warned{typ, meshName, "", lacks})
-			}
+			add(Warned{typ, meshName, "", nil, refusing[""]})
 		}
 		if err := ctx.Err(); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
@@ -72,22 +75,47 @@ func sentences(found []fault.Violation) (out []string) {
 	return out
 }
 
-// lacks names the inbounds, by their tags, for which a policy of a type is needed but none is
-// chosen. It returns at most [maxWarned] and stops when ctx has ended.
-func (c *census) lacks(ctx context.Context, m *view.Mesh, pol *policy.Policy) (out []string) {
-	text := lackingText(m, pol)
+// refusing names the inbounds, by their tags, to which no policy of a type admits anybody: by
+// the name of the policy that is chosen for them, "" if there is none. It returns at most
+// [maxWarned] inbounds and stops when ctx has ended.
+func (c *census) refusing(ctx context.Context, m *view.Mesh, pol *policy.Policy) map[string][]string {
+	text := closedText(m, pol)
 	if text == "" {
 		return nil
 	}
+	out, n, barred := map[string][]string{}, 0, map[*view.Policy]bool{}
 	for _, key := range slices.Sorted(maps.Keys(c.inbounds)) {
-		if len(out) == maxWarned || ctx.Err() != nil {
+		if n == maxWarned || ctx.Err() != nil {
 			break
 		}
-		if len(selection.OnInbound(nil, m, pol, c.inbounds[key])) == 0 {
-			out = append(out, fmt.Sprintf("%s (%d inbounds): %s", key, c.counts[key], text))
+		name, why := "", noneChosen(pol)
+		if chosen := selection.OnInbound(nil, m, pol, c.inbounds[key]); len(chosen) > 0 {
+			if !c.barred(chosen, barred) {
+				continue
+			}
+			name, why = chosen[0].Name, "this is chosen, and no proxy of the mesh is among its sources"
 		}
+		out[name] = append(out[name], fmt.Sprintf("%s (%d inbounds): %s, so %s", key, c.counts[key], why, text))
+		n++
 	}
 	return out
+}
+
+// barred reports whether no proxy is among the sources of some policies. known holds what was
+// found out about policies before, because one may be chosen for many inbounds.
+func (c *census) barred(chosen []*view.Policy, known map[*view.Policy]bool) bool {
+	for _, one := range chosen {
+		nobody, told := known[one]
+		if !told {
+			s, ok := one.Spec.(model.Selecting)
+			nobody = ok && !slices.ContainsFunc(s.SelectedSources(), func(s map[string]string) bool { return c.member(s) })
+			known[one] = nobody
+		}
+		if !nobody {
+			return false
+		}
+	}
+	return true
 }
 
 // lackingOf says, for each inbound of a proxy, which policies it needs but lacks.
@@ -96,24 +124,26 @@ func lackingOf(m *view.Mesh, policies []*policy.Policy, n *mesh.Networking) (out
 		return nil
 	}
 	for _, pol := range policies {
-		text := lackingText(m, pol)
+		text := closedText(m, pol)
 		if text == "" {
 			continue
 		}
 		for _, in := range selection.Inbounds(n) {
 			if len(selection.OnInbound(nil, m, pol, in.Tags)) == 0 {
-				out = append(out, fmt.Sprintf("inbound %d of %s: %s", in.Port, in.Tags.Service(), text))
+				out = append(out, fmt.Sprintf("inbound %d of %s: %s, so %s", in.Port, in.Tags.Service(), noneChosen(pol), text))
 			}
 		}
 	}
 	return out
 }
 
-// lackingText returns the effect, in a mesh, of an inbound without a policy of a type. It is
-// empty if there is none.
-func lackingText(m *view.Mesh, pol *policy.Policy) string {
-	if pol.Lacking == nil || m.Spec() == nil {
+func noneChosen(pol *policy.Policy) string { return "no " + pol.Kind.Document.Type + " is chosen" }
+
+// closedText says who is refused in a mesh if no policy of a type admits anybody. It is empty
+// if nobody is.
+func closedText(m *view.Mesh, pol *policy.Policy) string {
+	if pol.Closed == nil || m.Spec() == nil {
 		return ""
 	}
-	return pol.Lacking(m.Spec().Spec)
+	return pol.Closed(m.Spec().Spec)
 }

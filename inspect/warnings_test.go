@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,7 +42,7 @@ func TestWarnings(t *testing.T) {
 			if test.lacks != "" {
 				want["TrafficPermission"] = map[string]any{"type": "TrafficPermission", "mesh": "demo", "warnings": []any{
 					"mesh.io/protocol=http,mesh.io/service=web (1 inbounds): " + test.lacks,
-				}}
+				}, "refusing": []any{"mesh.io/protocol=http,mesh.io/service=web (1 inbounds): " + test.lacks}}
 			}
 			if diff := cmp.Diff(want, byType); diff != "" || got["total"] != float64(len(want)) {
 				t.Errorf("warnings (-want +got):\n%s", diff)
@@ -53,6 +54,54 @@ func TestWarnings(t *testing.T) {
 			}
 			if diff := cmp.Diff(wanted, of["warnings"]); diff != "" {
 				t.Errorf("the policies of the proxy (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRefusing: an inbound refuses everybody if no permission is chosen for it, and also if the
+// chosen one names no caller that exists, even if a worse one would admit everybody.
+func TestRefusing(t *testing.T) {
+	const inbound = "mesh.io/service=web (1 inbounds): "
+	const barred = inbound + "this is chosen, and no proxy of the mesh is among its sources, so everybody is refused"
+	permission := func(name, from, to string) string {
+		return `{"type":"TrafficPermission","mesh":"demo","name":"` + name + `","sources":` + from + `,"destinations":[{"match":{"mesh.io/service":"` + to + `"}}]}`
+	}
+	const nobody, gateway, everybody = `[{"match":{"mesh.io/service":"egde"}}]`, `[{"match":{"mesh.io/service":"edge"}}]`, `[{"match":{"mesh.io/service":"*"}}]`
+	for _, test := range []struct {
+		name     string
+		policies []string
+		want     map[string][]string
+	}{
+		{"none", nil, map[string][]string{"": {inbound + "no TrafficPermission is chosen, so everybody is refused"}}},
+		{"one from nobody", []string{permission("a", nobody, "web")}, map[string][]string{"a": {barred}}},
+		{"a better one from nobody", []string{permission("a", nobody, "web"), permission("b", everybody, "*")}, map[string][]string{"a": {barred}}},
+		{"one from a proxy", []string{permission("a", gateway, "web")}, map[string][]string{}},
+		{"one from nobody and a proxy", []string{permission("a", `[{"match":{"mesh.io/service":"egde"}},{"match":{"mesh.io/service":"edge"}}]`, "web")}, map[string][]string{}},
+		{"one from tags that two proxies have", []string{permission("a", `[{"match":{"mesh.io/service":"edge","zone":"1"}}]`, "web")}, map[string][]string{"a": {barred}}},
+		{"one from everybody", []string{permission("a", everybody, "*")}, map[string][]string{}},
+		{"a worse one from nobody", []string{permission("a", nobody, "*"), permission("b", everybody, "web")}, map[string][]string{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := abroad(t, test.policies...)
+			var list WarnedList
+			if err := p.Warnings(t.Context(), "demo", func(doc any) error {
+				list = doc.(WarnedList)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string][]string{}
+			for _, w := range list.Items {
+				if len(w.Refusing) > 0 {
+					got[w.Name] = w.Refusing
+				}
+				if rest := w.Warnings[len(w.Warnings)-len(w.Refusing):]; !slices.Equal(rest, w.Refusing) {
+					t.Errorf("%q refuses, and is not among the warnings %q", w.Refusing, w.Warnings)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("who is refused (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // meanwhile is the part of a text that says what works without the control plane.
@@ -133,7 +133,7 @@ func (a *Agent) trustedInstead() string {
 // fingerprints formats certificates as openssl x509 -fingerprint -sha256 does.
 func fingerprints(text []byte) string {
 	var list []string
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+	for block := range pemtext.Blocks(text) {
 		sum := sha256.Sum256(block.Bytes)
 		list = append(list, strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":"))
 	}

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"sync"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/pemtext"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -34,7 +33,7 @@ func (h *held) set(secrets []*resource.Resource) {
 		if proto.Unmarshal(r.Body, &s) != nil {
 			continue
 		}
-		if c := first(s.GetTlsCertificate().GetCertificateChain().GetInlineBytes()); c != nil {
+		if c, err := pemtext.Leaf(s.GetTlsCertificate().GetCertificateChain().GetInlineBytes()); err == nil {
 			list = append(list, health.Certificate{
 				What: "the certificate " + r.Name + " of this proxy", NotBefore: c.NotBefore, NotAfter: c.NotAfter,
 				Do: "the control plane renews its own in time while it is in reach; one that came through the administration API (/certificates) has to be replaced there",
@@ -61,19 +60,6 @@ func (h *held) all() []health.Certificate {
 	return append([]health.Certificate{}, h.list...)
 }
 
-// first returns the first certificate of a PEM text, nil if there is none.
-func first(text []byte) *x509.Certificate {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	return c
-}
-
 // authorities returns the authorities by which the control plane is verified. These are the
 // authorities that are trusted now, which may differ from those in the operator's file.
 func (a *Agent) authorities() (list []health.Certificate) {
@@ -85,14 +71,12 @@ func (a *Agent) authorities() (list []health.Certificate) {
 	if learned {
 		what = "the control plane's authority in " + a.trust.learned
 	}
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
-			list = append(list, health.Certificate{
-				What: what, NotBefore: c.NotBefore, NotAfter: c.NotAfter,
-				Do: "replace it at the control plane (meshgate keys rotate control-plane-ca), which tells connected proxies; if that is done and this proxy was away, put the new ca.pem where --ca-cert-file is (" +
-					a.CAFile + "): nothing needs a restart",
-			})
-		}
+	for _, c := range pemtext.Parsed(text) {
+		list = append(list, health.Certificate{
+			What: what, NotBefore: c.NotBefore, NotAfter: c.NotAfter,
+			Do: "replace it at the control plane (meshgate keys rotate control-plane-ca), which tells connected proxies; if that is done and this proxy was away, put the new ca.pem where --ca-cert-file is (" +
+				a.CAFile + "): nothing needs a restart",
+		})
 	}
 	return list
 }

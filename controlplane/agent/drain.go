@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Drain says how Envoy is ended. SIGTERM alone would cut off requests in flight.
@@ -103,7 +105,7 @@ func (d *draining) run(ctx context.Context) {
 	if d.look(ctx); d.blind == nil && d.last.connections == 0 {
 		d.moved = time.Time{} // no client was there before
 	}
-	if rest(ctx, d.Delay) != nil {
+	if alarm.Rest(ctx, d.Delay) != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)

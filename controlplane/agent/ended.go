@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Pauses between attempts to report that an Envoy has ended.
@@ -41,7 +42,7 @@ func (a *Agent) tellEnded(ctx context.Context) {
 				a.Log.Warn("the control plane could not be told that an envoy has ended, and will be", "node", a.NodeID(), "error", err)
 				warned = true
 			}
-			if rest(ctx, pause) != nil {
+			if alarm.Rest(ctx, pause) != nil {
 				return
 			}
 			pause = min(2*pause, tellMax)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Limits of enrolments. The pause between two attempts starts with enrolFirst and grows to
@@ -47,7 +48,7 @@ func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 			a.Log.Warn("starting with what the control plane said last")
 			return false, nil
 		}
-		if err := rest(ctx, pause); err != nil {
+		if err := alarm.Rest(ctx, pause); err != nil {
 			return false, err
 		}
 		pause = min(pause*2, enrolMax)
@@ -87,7 +88,7 @@ func (a *Agent) enrolLater(ctx context.Context) {
 			a.Log.Error("the control plane does not take the node", "error", a.tokenRead(err))
 			return
 		}
-		if rest(ctx, pause) != nil {
+		if alarm.Rest(ctx, pause) != nil {
 			return
 		}
 		pause = min(pause*2, enrolMax)
@@ -107,18 +108,6 @@ func (a *Agent) registerAgain(ctx context.Context) {
 		return
 	}
 	a.Log.Info("the proxy is registered again", "node", a.NodeID())
-}
-
-// rest waits for a pause, or returns the error of ctx.
-func rest(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // enrol sends one enrolment.

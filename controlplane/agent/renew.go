@@ -104,7 +104,7 @@ func (n *renewal) run(ctx context.Context) {
 			told = err.Error()
 			n.Log.Log(ctx, level, "the node token could not be renewed", "node", n.NodeID(), "file", n.TokenFile, "retry_in", pause.String(), "error", err)
 		}
-		_ = rest(ctx, pause) // the loop checks ctx
+		_ = alarm.Rest(ctx, pause) // the loop checks ctx
 		pause = min(2*pause, renewMax)
 	}
 }

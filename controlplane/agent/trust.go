@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Limits for the authorities that a control plane may make a node trust.
@@ -73,8 +73,8 @@ func (t *trust) trusted() (certificates []byte, learned bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	certificates, _ = certificatesOf(text)
-	was, _ := certificatesOf(given)
+	certificates, _ = pemtext.Certificates(text)
+	was, _ := pemtext.Certificates(given)
 	return certificates, !bytes.Equal(certificates, was), nil
 }
 
@@ -111,7 +111,7 @@ func (t *trust) text() (text []byte, stale bool, err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, false, err
 	}
-	roots, n := certificatesOf(given)
+	roots, n := pemtext.Certificates(given)
 	if n == 0 {
 		return nil, false, fmt.Errorf("the control plane's CA: %s holds no certificate", t.given)
 	}
@@ -123,22 +123,11 @@ func headingOf(given []byte) string {
 	return heading + hex.EncodeToString(sum[:]) + "\n"
 }
 
-// certificatesOf returns the certificates of a text, and their number.
-func certificatesOf(text []byte) (out []byte, n int) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == "CERTIFICATE" {
-			out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
-			n++
-		}
-	}
-	return out, n
-}
-
 // learn stores the authorities that the control plane wants trusted, before it returns. It
 // refuses authorities that would not trust the server that sent them, because the node
 // could not connect again.
 func (t *trust) learn(bundle []byte, by tls.ConnectionState) error {
-	roots, n := certificatesOf(bundle)
+	roots, n := pemtext.Certificates(bundle)
 	if n == 0 || n > maxRoots || len(bundle) > maxRootsBytes {
 		return fmt.Errorf("%d certificates of %d bytes are not to be trusted", n, len(bundle))
 	}

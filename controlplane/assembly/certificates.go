@@ -3,8 +3,6 @@ package assembly
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/durable"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // certificates lists the certificates that only the operator can renew. Certificates that the
@@ -30,10 +29,8 @@ func (cp *ControlPlane) certificates() []health.Certificate {
 }
 
 func certificatesOf(text []byte, what, do string) (list []health.Certificate) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
-			list = append(list, health.Certificate{What: what, Do: do, NotBefore: c.NotBefore, NotAfter: c.NotAfter})
-		}
+	for _, c := range pemtext.Parsed(text) {
+		list = append(list, health.Certificate{What: what, Do: do, NotBefore: c.NotBefore, NotAfter: c.NotAfter})
 	}
 	return list
 }

@@ -2,8 +2,6 @@ package assembly
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // The uses of certificates whose end is shown. The certificates that proxies hold are not
@@ -124,11 +123,7 @@ func (e *expiries) each(r store.Reader, scopes, k *model.Kind, fn func(*model.Re
 
 // note takes the end of the first certificate of a chain, which is the leaf.
 func (e *expiries) note(use string, chain []byte) {
-	block, _ := pem.Decode(chain)
-	if block == nil {
-		return
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
+	c, err := pemtext.Leaf(chain)
 	if err != nil {
 		return // certificates are checked when they are written
 	}

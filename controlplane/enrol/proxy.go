@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/yamldoc"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
@@ -298,7 +299,7 @@ func (s *Server) dataplane(ctx context.Context, in *Proxy) (stored *model.Resour
 
 // register stores the Dataplane that the proxy has sent in place of old.
 func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
-	raw, err := model.FromYAML(ctx, []byte(in.Resource))
+	raw, err := yamldoc.JSON(ctx, []byte(in.Resource), model.MaxDocument)
 	if err != nil {
 		return nil, err
 	}

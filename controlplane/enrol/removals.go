@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Removals removes the Dataplanes of agents that are gone: they crashed with their proxy,
@@ -119,17 +120,9 @@ func (r *Removals) Run(ctx context.Context) error {
 		if len(gone) > 0 {
 			continue
 		}
-		r.wait(ctx, sooner(next, again))
+		r.wait(ctx, alarm.Sooner(next, again))
 	}
 	return nil
-}
-
-// sooner returns the earlier of two times. The zero time means never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // wait returns at the time until (unless it is zero), when something changes, or when ctx

@@ -5,13 +5,13 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // leastRSA is the smallest RSA key that proxies accept, in bits.
@@ -51,12 +51,8 @@ var Certificates = rules.With(model.Rules{
 // chainOf parses PEM certificates, at least one and nothing else.
 func chainOf(text string) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
-	for rest := []byte(text); ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
+	for block := range pemtext.Blocks([]byte(text)) {
+		if block.Type != pemtext.TypeCertificate {
 			return nil, fmt.Errorf("holds a block of type %q", block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
@@ -102,7 +98,7 @@ func keyFits(cert, key, text string) func(*model.Write) []fault.Violation {
 		case c == "" || k == "":
 			return entityViolation("all or none of these fields must be set: '" + cert + "', '" + key + "'")
 		}
-		if block, _ := pem.Decode([]byte(k)); block == nil {
+		if pemtext.First([]byte(k)) == nil {
 			return violation(key, "invalid key: no PEM block")
 		}
 		if _, err := tls.X509KeyPair([]byte(c), []byte(k)); err != nil {
@@ -144,11 +140,11 @@ func (c *Certificate) Pair(alternative bool) (chain, key []byte, err error) {
 	}
 	chain = nil
 	for _, der := range pair.Certificate {
-		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+		chain = append(chain, pemtext.Certificate(der)...)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	key, err = pemtext.Key(pair.PrivateKey)
 	if err != nil {
 		return nil, nil, errors.New("the key is of a type that cannot be encoded")
 	}
-	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	return chain, key, nil
 }

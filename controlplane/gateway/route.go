@@ -239,14 +239,14 @@ func routeProtocols(w *model.Write) []fault.Violation {
 	has := func(p string) bool { return slices.Contains(protocols, p) }
 	var out []fault.Violation
 	if has("grpc") || has("grpcs") {
-		if set(w.New["methods"]) {
+		if hasMembers(w.New["methods"]) {
 			out = append(out, violation("methods", "cannot set 'methods' when 'protocols' is 'grpc' or 'grpcs'")...)
 		}
 		if w.New["strip_path"] == true {
 			out = append(out, violation("strip_path", "cannot set 'strip_path' when 'protocols' is 'grpc' or 'grpcs'")...)
 		}
 	}
-	if set(w.New["snis"]) && !has("https") && !has("grpcs") && !has("wss") {
+	if hasMembers(w.New["snis"]) && !has("https") && !has("grpcs") && !has("wss") {
 		out = append(out, violation("snis", "'snis' can only be set when 'protocols' is 'https', 'grpcs' or 'wss'")...)
 	}
 	return out
@@ -272,15 +272,15 @@ func routeMatches(w *model.Write) []fault.Violation {
 		fields = fields[1:]
 	}
 	for _, name := range fields {
-		if set(w.New[name]) {
+		if hasMembers(w.New[name]) {
 			return nil
 		}
 	}
 	return entityViolation(fmt.Sprintf("must set one of %s when 'protocols' is '%s'", quoted(fields), protocol))
 }
 
-// set reports whether a list or map has members.
-func set(v any) bool {
+// hasMembers reports whether a list or map has members.
+func hasMembers(v any) bool {
 	switch v := v.(type) {
 	case []any:
 		return len(v) > 0

@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Lifetimes of certificates. All but the authority are renewed when a third of
@@ -258,22 +258,15 @@ func encodePair(t, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypt
 	if err != nil {
 		return nil, err
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	text, err := pemtext.Key(key)
 	if err != nil {
 		return nil, err
 	}
-	return &KeyPair{
-		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
-		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-	}, nil
+	return &KeyPair{Key: text, Certificate: pemtext.Certificate(der)}, nil
 }
 
 func parsePair(p *KeyPair) (*x509.Certificate, crypto.Signer, error) {
-	block, _ := pem.Decode(p.Certificate)
-	if block == nil {
-		return nil, nil, errors.New("certificate is not PEM")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	cert, err := pemtext.Leaf(p.Certificate)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,7 +275,7 @@ func parsePair(p *KeyPair) (*x509.Certificate, crypto.Signer, error) {
 }
 
 func parseKey(data []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(data)
+	block := pemtext.First(data)
 	if block == nil {
 		return nil, errors.New("key is not PEM")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // tokenTest has a mesh m with key 1 and the dataplanes web and gw, and a mesh other with the
@@ -194,7 +195,7 @@ func TestDataplaneTokenForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public := identitytest.PEM("PUBLIC KEY", der)
+	public := pemtext.Encode("PUBLIC KEY", der)
 	rs := func(kid any, changes ...any) string {
 		return sign(t, jwt.SigningMethodRS256, kid, key, dataplaneClaims(changes...))
 	}

@@ -6,14 +6,12 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Described is the public information about a certificate and its key.
@@ -25,11 +23,7 @@ type Described struct {
 
 // Describe reads the first certificate of a PEM text.
 func Describe(certPEM []byte) (Described, error) {
-	block, _ := pem.Decode(certPEM)
-	if block == nil {
-		return Described{}, errors.New("certificate is not PEM")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	cert, err := pemtext.Leaf(certPEM)
 	if err != nil {
 		return Described{}, err
 	}
@@ -61,14 +55,11 @@ func ListenerCertificate(ctx context.Context, s store.Store) (d Described, renew
 // Issuer identifies an authority by the SHA-256 of its first certificate in hex. It returns
 // "" if there is no certificate.
 func Issuer(certPEM []byte) string {
-	for rest := certPEM; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return ""
-		}
-		if block.Type == "CERTIFICATE" {
+	for block := range pemtext.Blocks(certPEM) {
+		if block.Type == pemtext.TypeCertificate {
 			sum := sha256.Sum256(block.Bytes)
 			return hex.EncodeToString(sum[:])
 		}
 	}
+	return ""
 }

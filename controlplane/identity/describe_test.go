@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 func TestIssuer(t *testing.T) {
-	cert, other := identitytest.PEM("CERTIFICATE", []byte("one")), identitytest.PEM("CERTIFICATE", []byte("other"))
-	key := identitytest.PEM("PRIVATE KEY", []byte("key"))
+	cert, other := pemtext.Certificate([]byte("one")), pemtext.Certificate([]byte("other"))
+	key := pemtext.Encode("PRIVATE KEY", []byte("key"))
 	sum := sha256.Sum256([]byte("one"))
 	want := hex.EncodeToString(sum[:])
 	for name, test := range map[string]struct {

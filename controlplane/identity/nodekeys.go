@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // SigningKey is the public information about a key that signs tokens.
@@ -67,11 +66,11 @@ func newNodeKey() (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	text, err := pemtext.Key(key)
 	if err != nil {
 		return nil, err
 	}
-	return &KeyPair{Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
+	return &KeyPair{Key: text}, nil
 }
 
 // listNodeKeys reads the keys of node tokens.

@@ -5,7 +5,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // SigningKeyMissing is the subject of the NotFound fault of a token that cannot be issued or
@@ -42,7 +42,7 @@ func GenerateSigningKey() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+	return pemtext.Encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key)), nil
 }
 
 // newest finds the usable signing key with the highest serial.
@@ -105,7 +105,7 @@ func (t *DataplaneTokens) forget(meshName, secret string) {
 // parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER. It passes on no error of a parser,
 // because that may quote the key.
 func parseRSA(data []byte) (*rsa.PrivateKey, error) {
-	if block, _ := pem.Decode(data); block != nil {
+	if block := pemtext.First(data); block != nil {
 		data = block.Bytes
 	}
 	key, err := x509.ParsePKCS1PrivateKey(data)

@@ -16,11 +16,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // signingKeys are made once, because making them takes most of the time of these tests.
@@ -137,7 +137,7 @@ func TestSigningKeyEncodings(t *testing.T) {
 	}
 	for name, data := range map[string][]byte{
 		"PKCS #1 PEM": pkcs1(key), "PKCS #1 DER": x509.MarshalPKCS1PrivateKey(key),
-		"PKCS #8 PEM": identitytest.PEM("PRIVATE KEY", pkcs8), "PKCS #8 DER": pkcs8,
+		"PKCS #8 PEM": pemtext.Encode("PRIVATE KEY", pkcs8), "PKCS #8 DER": pkcs8,
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt := newTokenTest(t)
@@ -172,8 +172,8 @@ func TestSigningKeyUnusable(t *testing.T) {
 	cut := x509.MarshalPKCS1PrivateKey(signingKeys()[1])[:600]
 	for name, data := range map[string][]byte{
 		"text": []byte(canary), "empty": nil, "bad PEM": []byte("-----BEGIN RSA PRIVATE KEY-----\n" + canary + "\n-----END RSA PRIVATE KEY-----\n"),
-		"PEM of text": identitytest.PEM("RSA PRIVATE KEY", []byte(canary)), "elliptic": identitytest.PEM("PRIVATE KEY", ecDER),
-		"cut": identitytest.PEM("RSA PRIVATE KEY", cut), "1024 bits": pkcs1(small),
+		"PEM of text": pemtext.Encode("RSA PRIVATE KEY", []byte(canary)), "elliptic": pemtext.Encode("PRIVATE KEY", ecDER),
+		"cut": pemtext.Encode("RSA PRIVATE KEY", cut), "1024 bits": pkcs1(small),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt := newTokenTest(t)

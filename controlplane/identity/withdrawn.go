@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Withdrawal is the result of a rotation of compromised keys.
@@ -51,12 +51,12 @@ func publicPEM(key *rsa.PublicKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+	return pemtext.Encode("PUBLIC KEY", der), nil
 }
 
 // parsePublic reads what [publicPEM] has made.
 func parsePublic(text []byte) (*rsa.PublicKey, error) {
-	block, _ := pem.Decode(text)
+	block := pemtext.First(text)
 	if block == nil {
 		return nil, errors.New("is not PEM")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
 // The media types of the API.
@@ -62,7 +63,7 @@ func fromYAML(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if raw, err = model.FromYAML(r.Context(), raw); err != nil {
+	if raw, err = yamldoc.JSON(r.Context(), raw, model.MaxDocument); err != nil {
 		return err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(raw))

@@ -24,6 +24,7 @@ func describeSelections(out schemas) {
 
 	warned := openapi.Closed(schemas{
 		"type": text(), "mesh": text(), "name": text().Says("Left out where inbounds lack a policy of the type"), "warnings": openapi.List(text()),
+		"refusing": openapi.List(text()).Says("Those of the warnings that name inbounds which refuse everybody"),
 	}, "type", "mesh", "warnings")
 	out[schemaWarned] = openapi.Closed(list(warned), "total", "items")
 

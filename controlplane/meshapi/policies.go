@@ -45,7 +45,7 @@ func (a *API) selections() []httpkit.Endpoint {
 		get(c.kind, "policies", "List which policies are chosen for a dataplane", c.policies, shows(schemaMatched, explain)),
 		get(c.kind, "rules", "List what rules come to on a dataplane", c.rules, shows(schemaRules)),
 	}
-	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", httpkit.Open, "List policies of a mesh that select nobody, and inbounds that refuse everybody for want of one", mediaJSON, a.warnings)
+	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", httpkit.Open, "List policies of a mesh that select nobody, and inbounds that refuse everybody because no policy admits anybody", mediaJSON, a.warnings)
 	list = append(list, does(warnings, shows(schemaWarned), http.StatusNotFound))
 	for _, k := range a.Kinds {
 		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {

@@ -3,7 +3,6 @@ package meshca
 import (
 	"bytes"
 	"cmp"
-	"encoding/pem"
 	"fmt"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Authorities is the kind of the authorities in force, one per mesh under the mesh's name.
@@ -118,22 +118,8 @@ func wanted(r store.Reader, meshName string, m *mesh.Mesh) (*identity.KeyPair, e
 	if err != nil {
 		return nil, fmt.Errorf("key of backend %s: %w", backend.Name, err)
 	}
-	return &identity.KeyPair{Certificate: certificates(certPEM), Key: keyPEM}, nil
-}
-
-// certificates returns only the certificates of a PEM text. A private key pasted beside them
-// must not be sent to proxies.
-func certificates(text []byte) []byte {
-	var out []byte
-	for rest := text; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return out
-		}
-		if block.Type == "CERTIFICATE" {
-			out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
-		}
-	}
+	chain, _ := pemtext.Certificates(certPEM)
+	return &identity.KeyPair{Certificate: chain, Key: keyPEM}, nil
 }
 
 // trust returns what proxies must trust in this state. The order of the roots depends only
@@ -148,8 +134,8 @@ func (a *Authority) trust() *mesh.Trust {
 	}
 	var roots [][]byte
 	for _, bundle := range bundles {
-		for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-			roots = append(roots, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		for block := range pemtext.Blocks(bundle) {
+			roots = append(roots, pemtext.Encode(block.Type, block.Bytes))
 		}
 	}
 	slices.SortFunc(roots, bytes.Compare)

@@ -22,6 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +46,7 @@ func selfSigned(t *testing.T, ca bool, usage x509.KeyUsage) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return identitytest.PEM("CERTIFICATE", der), identitytest.PEM("PRIVATE KEY", pkcs8)
+	return pemtext.Certificate(der), pemtext.Encode("PRIVATE KEY", pkcs8)
 }
 
 func TestCheckAuthority(t *testing.T) {
@@ -158,7 +159,7 @@ func (m moment) add(d time.Duration) moment          { return moment(time.Time(m
 // TestPreviousRootsAreBounded rotates without any confirmation of the signing.
 func TestPreviousRootsAreBounded(t *testing.T) {
 	cert := func(i int) *identity.KeyPair {
-		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", fmt.Append(nil, i))}
+		return &identity.KeyPair{Certificate: pemtext.Certificate(fmt.Append(nil, i))}
 	}
 	now := moment(time.Now())
 	a := (*Authority)(nil).aim("b", cert(0), time.Hour)
@@ -178,7 +179,7 @@ func TestPreviousRootsAreBounded(t *testing.T) {
 
 // TestRetiredTwice: a root that is retired twice stays for the longer of the two times.
 func TestRetiredTwice(t *testing.T) {
-	x, y := &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("x"))}, &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte("y"))}
+	x, y := &identity.KeyPair{Certificate: pemtext.Certificate([]byte("x"))}, &identity.KeyPair{Certificate: pemtext.Certificate([]byte("y"))}
 	now := moment(time.Now())
 	a := (*Authority)(nil).aim("b", x, 10*time.Hour)
 	for _, p := range []*identity.KeyPair{y, x, y} {
@@ -196,7 +197,7 @@ func TestRetiredTwice(t *testing.T) {
 // TestAimAgain asks for a pair that is already on its way. Nothing must be written.
 func TestAimAgain(t *testing.T) {
 	pair := func(text string) *identity.KeyPair {
-		return &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte(text)), Key: []byte(text)}
+		return &identity.KeyPair{Certificate: pemtext.Certificate([]byte(text)), Key: []byte(text)}
 	}
 	a := (*Authority)(nil).aim("b", pair("x"), time.Hour)
 	if a.aim("b", pair("x"), time.Hour) != a {

@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Bounds of the pause after the store or the progress of proxies failed.
@@ -17,108 +18,114 @@ const (
 	lastRetry  = time.Minute
 )
 
-// Progress tells how far proxies are.
+// Progress tells what proxies have confirmed.
 type Progress interface {
-	// Confirmed returns once every connected proxy of a mesh runs with what a
-	// revision of the store or a newer one says, its identity included, or with
-	// an error when ctx ends.
+	// Confirmed returns once every connected proxy of a mesh runs with what a revision of
+	// the store, or a newer one, says, including its identity. It returns an error when ctx
+	// ends before.
 	Confirmed(ctx context.Context, mesh string, revision uint64) error
-	// Unrefused is like Confirmed, but waits only for connected proxies that refuse a
-	// secret of the revision, or did before they came back and have not answered since.
+	// Unrefused is like Confirmed, but waits only for connected proxies that refuse a secret
+	// of the revision, and for those that refused one before they came back and have not
+	// answered since.
 	Unrefused(ctx context.Context, mesh string, revision uint64) error
-	// Shown returns once the proxies of a mesh are told what the revision says, or with an
-	// error when ctx ends.
+	// Shown returns once what the revision says is offered to the proxies of a mesh. It
+	// returns an error when ctx ends before.
 	Shown(ctx context.Context, mesh string, revision uint64) error
-	// Lacking returns the connected dataplanes of a mesh that Confirmed would wait for, in
+	// Lacking returns the connected dataplanes of a mesh for which Confirmed would wait, in
 	// order: those that have not answered, and those that refuse. A refusal outlives its
-	// stream, and stands until the dataplane answers otherwise.
+	// stream: it counts until the dataplane gives another answer.
 	Lacking(mesh string, revision uint64) (silent, refusing []string)
-	// Left returns when the last of those dataplanes left that refused and are away; zero if
-	// there are none.
+	// Left returns when the last of the dataplanes left that refused and are away. It returns
+	// the zero time if there are none.
 	Left(mesh string, revision uint64) time.Time
-	// Settled returns, of one moment, the dataplanes of a mesh that a step need not wait
-	// for, by name: those that run with the revision and have a stream, and those that hold
-	// no certificate. life is the longest that certificates of the mesh live.
+	// Settled returns the names of the dataplanes of a mesh for which a step need not wait, as
+	// of one moment: those that run with the revision and have a stream, and those that hold
+	// no certificate. life is the longest life of certificates of the mesh.
 	Settled(mesh string, revision uint64, life time.Duration) map[string]bool
 }
 
-// Clock says within what bounds the wall clock can be believed; see package steady. A
-// root that is trusted no more does not come back with the clock.
+// Clock says within what bounds the wall clock can be believed; see package steady. If the clock
+// is set back, a root that is no longer trusted stays so.
 type Clock interface {
-	// EarliestFor and LatestFor are what the time can be, for what lives for a span.
+	// EarliestFor and LatestFor return the bounds of the current time, for something that
+	// lives for a span.
 	EarliestFor(life time.Duration) time.Time
 	LatestFor(life time.Duration) time.Time
 }
 
-// Options of [Rotations]. All are needed.
+// Options are the options of [Rotations]. All are needed.
 type Options struct {
 	Store store.Store
-	// Writer writes the steps. In its transactions the mesh and the state are read
-	// again, so that no step is taken of a mesh that is gone or has moved on.
+	// Writer writes the steps. Its transactions read the mesh and the state again, so that no
+	// step is taken for a mesh that was deleted or has moved on.
 	Writer   identity.Writer
 	Progress Progress
-	// LeafLife is how long certificates of a mesh with this authority are good.
+	// LeafLife is how long certificates of a mesh with this authority are valid.
 	LeafLife func(*mesh.Authority) time.Duration
-	// Grace is how long a new authority waits, before it signs, for proxies that hold
-	// a certificate and have no stream: they may be on their way back, above all
-	// after a start of the control plane, when nobody has a stream yet. It begins when the
-	// root is shown to proxies.
+	// Grace is how long a new authority waits, before it signs, for proxies that hold a
+	// certificate and have no stream. They may be about to come back, especially after a
+	// start of the control plane, when no proxy has a stream yet. It begins when the root is
+	// offered to proxies.
 	Grace time.Duration
-	// Silence is how long after the grace it waits for proxies that are connected and
-	// have not answered. Whoever has the token of a proxy can be one.
+	// Silence is how long after the grace a new authority waits for proxies that are connected
+	// and have not answered. It is bounded because a thief with the token of one proxy could
+	// otherwise block every rotation by not answering.
 	Silence time.Duration
-	// Held is told when the grace of a mesh is over and connected proxies keep a new
-	// authority from signing, with the revision that they lack, and with 0 when that is
-	// over. It must not block.
+	// Held is called when the grace of a mesh is over and connected proxies still keep a new
+	// authority from signing, with the revision that they have not confirmed. It is called
+	// with 0 when that has ended. It must not block.
 	Held  func(mesh string, revision uint64)
 	Now   func() time.Time
 	Clock Clock
 	Log   *slog.Logger
 }
 
-// Rotations puts the authorities that meshes ask for into force. The first of a
-// mesh is trusted at once. Later ones take three steps, each of which is a
-// revision of the store: the new root is trusted beside the old one; once every
-// proxy with a certificate has confirmed that, or is away for longer than the
-// grace and everybody connected has, the new authority signs; once every
-// dataplane has confirmed that, or the last certificate under the old root has
-// expired, the old root goes. So at no moment does a proxy that answers meet a
-// certificate that it does not trust. Who is connected and answers nothing is waited for
-// no longer than [Options].Silence; who refuses a root, until it does no more. The steps are stored: a restart resumes them.
+// Rotations puts the authorities that meshes ask for into force. The first authority of a mesh
+// is trusted at once. A later one takes three steps, each of which is a revision of the store:
 //
-// An authority that is asked for during a rotation supersedes the one before. A
-// pair that is not whole, while its two secrets are being replaced, changes
-// nothing.
+//   - The new root is trusted beside the old one.
+//   - The new authority signs. This needs that every proxy with a certificate has confirmed the
+//     first step. When the grace is over, the connected ones are enough.
+//   - The old root is removed. This needs that every dataplane has confirmed the second step, or
+//     that the last certificate under the old root has expired.
+//
+// So a proxy that answers never meets a certificate that it does not trust. Rotations wait for a
+// connected proxy that does not answer no longer than [Options].Silence, and for one that refuses
+// a root until it accepts it. The steps are stored, and a restart resumes them.
+//
+// If a mesh asks for another authority during a rotation, that one supersedes the one before. A
+// pair of certificate and key that does not match, while its two secrets are being replaced,
+// changes nothing.
 type Rotations struct {
 	Options
 	wake chan struct{}
 
 	mu sync.Mutex
-	// marked are meshes to look at, active those that are being looked at.
+	// marked are the meshes that are to be looked at, active those with a goroutine.
 	marked map[string]bool
 	active map[string]*rotation
-	// refused are the reasons, logged already, why a pair is not taken, by mesh.
+	// refused holds, by mesh, the logged reason why a pair is not accepted.
 	refused map[string]string
 }
 
-// rotation is the goroutine of one mesh. The lock of [Rotations] guards it.
+// rotation is the state of the goroutine of one mesh. The lock of [Rotations] guards it.
 type rotation struct {
-	// again says that the mesh changed since the goroutine last looked.
+	// again says that the mesh has changed since the goroutine last looked.
 	again bool
-	// absent says that it waits for dataplanes that are away.
+	// absent says that the goroutine waits for dataplanes that are away.
 	absent bool
-	// trusting is the revision that proxies are told of in [PhaseTrusting], and patience
-	// until when it waits there for proxies that are away. Both are zero until the revision
-	// is shown, and belong to the goroutine.
+	// trusting is the revision that proxies are to confirm in [PhaseTrusting]. patience is
+	// until when the goroutine waits there for proxies that are away. Both are zero until the
+	// revision is offered to proxies. Only the goroutine uses them.
 	trusting uint64
 	patience time.Time
-	// held says that [Options].Held was told of it. It belongs to the goroutine, too.
+	// held says that [Options].Held was called. Only the goroutine uses it, too.
 	held bool
-	// interrupt ends what it waits for.
+	// interrupt ends the current wait of the goroutine.
 	interrupt context.CancelFunc
 }
 
-// NewRotations returns rotations; Run does the work.
+// NewRotations returns rotations. Run does the work.
 func NewRotations(o Options) *Rotations {
 	return &Rotations{
 		Options: o, wake: make(chan struct{}, 1),
@@ -126,8 +133,8 @@ func NewRotations(o Options) *Rotations {
 	}
 }
 
-// Changed says that a mesh, one of its secrets or its dataplanes was written or
-// deleted. It does not block and may be called before Run.
+// Changed says that a mesh, one of its secrets or one of its dataplanes was written or deleted.
+// It does not block and may be called before Run.
 func (r *Rotations) Changed(meshName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,9 +150,8 @@ func (r *Rotations) Changed(meshName string) {
 	}
 }
 
-// ProxiesChanged says that a proxy of a mesh connected, or that a dataplane of it
-// was deleted. It does not block, and costs nothing unless a rotation waits for
-// dataplanes that are away.
+// ProxiesChanged says that a proxy of a mesh connected or that one of its dataplanes was deleted.
+// It does not block, and costs nothing unless a rotation waits for dataplanes that are away.
 func (r *Rotations) ProxiesChanged(meshName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +161,8 @@ func (r *Rotations) ProxiesChanged(meshName string) {
 	}
 }
 
-// Run looks at all meshes and then follows changes until ctx ends, whose error it
-// returns after everything it started has ended. Nothing that it cannot read ends it.
+// Run looks at all meshes and then follows changes until ctx ends. It returns the error of ctx
+// after everything that it started has ended. It goes on if something cannot be read.
 func (r *Rotations) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -178,8 +184,8 @@ func (r *Rotations) Run(ctx context.Context) error {
 	}
 }
 
-// lookAtAll has every mesh looked at that can be read; one that cannot is logged, and
-// looked at when it is written again. A store that cannot be read is asked again.
+// lookAtAll marks every mesh that can be read. A mesh that cannot be read is logged, and is
+// looked at when it is written again. If the store cannot be read, lookAtAll tries again.
 func (r *Rotations) lookAtAll(ctx context.Context) {
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		var unreadable []error
@@ -198,11 +204,11 @@ func (r *Rotations) lookAtAll(ctx context.Context) {
 			return
 		}
 		r.Log.Error("the meshes cannot be listed, and their authorities are not looked after", "retry_in", retry.String(), "error", err)
-		pause(ctx, retry)
+		_ = alarm.Rest(ctx, retry) // the loop checks ctx
 	}
 }
 
-// follow takes a mesh from step to step until there is none left.
+// follow takes a mesh from step to step until no step is left.
 func (r *Rotations) follow(ctx context.Context, name string, w *rotation) {
 	retry := time.Duration(0)
 	for {
@@ -214,7 +220,7 @@ func (r *Rotations) follow(ctx context.Context, name string, w *rotation) {
 		case err != nil && wait.Err() == nil:
 			retry = min(max(firstRetry, 2*retry), lastRetry)
 			r.Log.Error("the authority of a mesh cannot be looked after", "mesh", name, "retry_in", retry.String(), "error", err)
-			pause(wait, retry)
+			_ = alarm.Rest(wait, retry) // a change ends it
 			rests = false
 		case err == nil:
 			retry = 0
@@ -224,12 +230,6 @@ func (r *Rotations) follow(ctx context.Context, name string, w *rotation) {
 			return
 		}
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-ctx.Done()
 }
 
 func (r *Rotations) begin(w *rotation, interrupt context.CancelFunc) {

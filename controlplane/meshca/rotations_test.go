@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 func TestRotationThreeTimes(t *testing.T) {
@@ -224,7 +225,7 @@ func TestRotationRefusesCertificatesOutOfTime(t *testing.T) {
 		parent.NotBefore = time.Now().Add(time.Hour)
 		der, err := x509.CreateCertificate(rand.Reader, parent, parent, signer.Public(), signer)
 		rt.must(err)
-		later := &identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", der), Key: old.Key}
+		later := &identity.KeyPair{Certificate: pemtext.Certificate(der), Key: old.Key}
 		rt.ask("m", later)
 		rt.expect("m", old, old)
 		time.Sleep(time.Hour)

@@ -12,9 +12,8 @@ import (
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
-// round does what can be done for a mesh now, waits for what the next step needs
-// and takes it. It reports whether nothing is left to wait for. wait ends when the
-// mesh changes.
+// round does what can be done for a mesh now, waits for what the next step needs, and takes that
+// step. It reports whether nothing is left to wait for. wait ends when the mesh changes.
 func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (rests bool, err error) {
 	at, due, err := r.reconcile(ctx, name)
 	if err != nil {
@@ -40,7 +39,7 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	}
 	switch {
 	case wait.Err() != nil:
-		// The error, if any, says no more than that the wait was ended.
+		// An error says only that the wait was ended.
 		return false, nil
 	case err == nil && unseen:
 		w.trusting, w.patience = at.revision, r.Now().Add(r.Grace)
@@ -54,8 +53,9 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 	return false, nil
 }
 
-// patient reports whether the grace of a phase in which proxies learn a root has not begun.
-// It begins when the root is shown to them, because nobody can answer before that.
+// patient reports whether a mesh is in the phase in which proxies learn a root, and the grace of
+// that phase has not begun. It begins when the root is offered to proxies, because nobody can
+// answer before that.
 func (r *Rotations) patient(w *rotation, at *position) (unseen bool) {
 	trusting := at != nil && at.state.Phase == PhaseTrusting
 	if !trusting || w.trusting != at.revision {
@@ -64,8 +64,9 @@ func (r *Rotations) patient(w *rotation, at *position) (unseen bool) {
 	return trusting && w.patience.IsZero()
 }
 
-// judge has it told whether connected proxies hold up a mesh whose grace is over. It returns
-// the earliest of the end of the grace, that of the wait for silent proxies, and due.
+// judge tells [Options].Held whether connected proxies hold up a mesh whose grace is over. It
+// returns the earliest of three times: the end of the grace, the end of the wait for silent
+// proxies, and due.
 func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time) time.Time {
 	held := false
 	if !w.patience.IsZero() && !w.patience.After(r.Now()) {
@@ -81,14 +82,15 @@ func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time)
 	w.held = held
 	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
 		if !w.patience.IsZero() && end.After(r.Now()) {
-			return sooner(due, end)
+			return alarm.Sooner(due, end)
 		}
 	}
 	return due
 }
 
-// answered waits until no connected proxy refuses what it is told to trust. Those that
-// have not answered get certificates that they may not trust, and are named.
+// answered waits until no connected proxy refuses what it is told to trust. It logs the names of
+// proxies that have not answered, because they may then meet certificates that they do not
+// trust.
 func (r *Rotations) answered(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	if err := r.unopposed(wait, name, at, w, r.Progress.Unrefused); err != nil {
 		return false, err
@@ -99,9 +101,9 @@ func (r *Rotations) answered(wait context.Context, name string, at *position, w 
 	return true, nil
 }
 
-// unopposed waits for connected proxies by one of the functions of [Progress]. Of those that
-// refuse a root that does not sign yet, a broken stream ends no more than the wait of that
-// function: they have the grace to come back, in which they are waited for again.
+// unopposed waits for connected proxies with one of the functions of [Progress]. If a proxy that
+// refuses a root loses its stream, that function stops waiting for it. Before the root signs,
+// unopposed therefore gives such proxies the grace to come back, and then waits for them again.
 func (r *Rotations) unopposed(wait context.Context, name string, at *position, w *rotation, proxies func(context.Context, string, uint64) error) error {
 	for {
 		if err := proxies(wait, name, at.revision); err != nil || at.state.Phase != PhaseTrusting {
@@ -113,21 +115,21 @@ func (r *Rotations) unopposed(wait context.Context, name string, at *position, w
 			return nil
 		}
 		r.minds(w)
-		if pause(wait, rest); wait.Err() != nil {
-			return wait.Err()
+		if err := alarm.Rest(wait, rest); err != nil {
+			return err
 		}
 	}
 }
 
-// minds has a rotation interrupted when a proxy connects or a dataplane is deleted.
+// minds makes a rotation stop waiting when a proxy connects or a dataplane is deleted.
 func (r *Rotations) minds(w *rotation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.absent = true
 }
 
-// confirmed waits for the connected proxies and reports whether the next step can
-// be taken, which may need proxies that are away.
+// confirmed waits for the connected proxies. It reports whether the next step can be taken,
+// because that step may also need proxies that are away.
 func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	trusting := at.state.Phase == PhaseTrusting
 	if trusting && !w.patience.Add(r.Silence).After(r.Now()) {
@@ -137,8 +139,8 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 		return err == nil, err
 	}
 	r.minds(w)
-	// The first wait may have been long. Whoever connects from here on interrupts, so
-	// that a second one hears of all before.
+	// The first wait may have been long. From here on, a proxy that connects interrupts the
+	// wait, so a second one covers all proxies that connected before.
 	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil {
 		return false, err
 	}
@@ -154,21 +156,21 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 	return all && err == nil, err
 }
 
-// signs reports whether the authority that signs after the next step can, which may have
-// expired while proxies held it up.
+// signs reports whether the authority that is to sign after the next step is still valid. It may
+// have expired while proxies held the step up.
 func (r *Rotations) signs(name string, at *position) bool {
 	if at.state.Phase != PhaseTrusting {
 		return true
 	}
 	later, err := r.check(at.state.Pending)
 	if err == nil || !later.IsZero() {
-		return true // a clock that is behind ends no step
+		return true // a clock that is behind must not stop a step
 	}
 	r.refuse(name, err)
 	return false
 }
 
-// next takes the step after a phase whose proxies have confirmed.
+// next takes the step after a phase that proxies have confirmed.
 func (r *Rotations) next(ctx context.Context, name string, at *position) error {
 	_, err := r.apply(ctx, name, func(a *Authority, life time.Duration, version uint64) *Authority {
 		switch {
@@ -182,8 +184,8 @@ func (r *Rotations) next(ctx context.Context, name string, at *position) error {
 	return err
 }
 
-// asked reads the pair that a mesh asks for, and the name of its backend; nil
-// while mutual TLS is off or there is no mesh.
+// asked reads the pair that a mesh asks for, and the name of its backend. The pair is nil while
+// mutual TLS is off or the mesh does not exist.
 func (r *Rotations) asked(ctx context.Context, name string) (backend string, pair *identity.KeyPair, err error) {
 	err = r.Store.View(ctx, func(s store.Reader) error {
 		res, err := s.Get(mesh.Meshes, "", name)
@@ -203,9 +205,9 @@ func (r *Rotations) asked(ctx context.Context, name string) (backend string, pai
 	return backend, pair, err
 }
 
-// reconcile brings the state of a mesh in line with what the mesh asks for and
-// with the time; nil if there is nothing to bring in line. due is when it wants to
-// be called again; zero if only changes matter.
+// reconcile brings the state of a mesh in line with what the mesh asks for and with the time. at
+// is nil if the mesh has no authority and asks for none. due is when reconcile must be called
+// again. It is zero if only changes matter.
 func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, due time.Time, err error) {
 	backend, pair, refusal := r.asked(ctx, name)
 	if refusal != nil && fault.CodeOf(refusal) == fault.Internal {
@@ -214,12 +216,12 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	if refusal == nil && pair != nil {
 		due, refusal = r.check(pair)
 		if refusal != nil {
-			// The wall clock, by which it may be out of time, may be set.
-			due = sooner(due, r.Now().Add(alarm.Slice))
+			// The wall clock, by which the pair may not be valid now, may be set.
+			due = alarm.Sooner(due, r.Now().Add(alarm.Slice))
 		}
 	}
 	at, err = r.apply(ctx, name, func(a *Authority, life time.Duration, _ uint64) *Authority {
-		// Certificates of a longer life are signed whether or not the pair is taken.
+		// Certificates of a longer life are signed even if the pair is not accepted.
 		a = a.expire(r.Clock).lasting(life)
 		if pair != nil && refusal == nil {
 			a = a.aim(backend, pair, life)
@@ -231,7 +233,7 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	}
 	if at != nil {
 		for _, p := range at.state.Previous {
-			due = sooner(due, r.Now().Add(p.left(r.Clock)))
+			due = alarm.Sooner(due, r.Now().Add(p.left(r.Clock)))
 		}
 		if refusal == nil && pair != nil && !at.state.heads(pair) {
 			refusal = fmt.Errorf("%d previous authorities are still in use", len(at.state.Previous))
@@ -241,15 +243,8 @@ func (r *Rotations) reconcile(ctx context.Context, name string) (at *position, d
 	return at, due, nil
 }
 
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// check refuses a pair with which no certificate could be signed now that proxies accept. later
-// is when one can be, for a pair that is not valid yet.
+// check refuses a pair that cannot sign a certificate now that proxies would accept. For a pair
+// that is not valid yet, later is when it will be.
 func (r *Rotations) check(pair *identity.KeyPair) (later time.Time, err error) {
 	if vs := mesh.CheckAuthority(pair.Certificate, pair.Key); len(vs) > 0 {
 		return later, fault.Violated(vs)
@@ -265,7 +260,7 @@ func (r *Rotations) check(pair *identity.KeyPair) (later time.Time, err error) {
 	return later, p.valid(now)
 }
 
-// refuse logs once why a pair is not taken.
+// refuse logs once why a pair is not accepted.
 func (r *Rotations) refuse(name string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

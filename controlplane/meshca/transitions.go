@@ -3,7 +3,6 @@ package meshca
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
 	"fmt"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // position is the state of the rotation of a mesh.
@@ -76,8 +76,8 @@ func (r *Rotations) decide(s store.Reader, name string, change transition) (*dec
 
 // withdraws reports whether a root of one bundle is missing in another.
 func withdraws(old, next []byte) bool {
-	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {
-		if !bytes.Contains(next, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})) {
+	for block := range pemtext.Blocks(old) {
+		if !bytes.Contains(next, pemtext.Encode(block.Type, block.Bytes)) {
 			return true
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // WorkloadLife is the validity of a proxy's certificate unless the mesh says otherwise.
@@ -298,13 +298,13 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	text, err := pemtext.Key(key)
 	if err != nil {
 		return nil, err
 	}
 	return &Leaf{
-		Certificate: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), signer.chain...),
-		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
+		Certificate: append(pemtext.Certificate(der), signer.chain...),
+		Key:         text,
 		Backend:     o.authority.Backend, Issuer: identity.Issuer(o.authority.Current.Certificate), Sources: o.sources, Issued: now, NotAfter: end,
 	}, nil
 }

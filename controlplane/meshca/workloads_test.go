@@ -29,6 +29,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // ca is an authority for tests.
@@ -74,7 +75,7 @@ func newCAFrom(t testing.TB, name string, begin time.Time, life time.Duration, p
 	return c
 }
 
-func (c *ca) pem() []byte { return identitytest.PEM("CERTIFICATE", c.cert.Raw) }
+func (c *ca) pem() []byte { return pemtext.Certificate(c.cert.Raw) }
 
 // pair returns the pair of the authority, with further certificates after its own.
 func (c *ca) pair(t testing.TB, more ...*ca) identity.KeyPair {
@@ -83,7 +84,7 @@ func (c *ca) pair(t testing.TB, more ...*ca) identity.KeyPair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := identity.KeyPair{Certificate: c.pem(), Key: identitytest.PEM("PRIVATE KEY", der)}
+	p := identity.KeyPair{Certificate: c.pem(), Key: pemtext.Encode("PRIVATE KEY", der)}
 	for _, m := range more {
 		p.Certificate = append(p.Certificate, m.pem()...)
 	}

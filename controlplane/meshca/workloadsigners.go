@@ -6,13 +6,13 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Bounds of the pause after a failure of an authority. During the pause it is not asked
@@ -149,8 +149,8 @@ func (w *Workloads) authority(s *workloadSigner, pair *identity.KeyPair) (*parse
 // error, so nothing is remembered and a corrected key is read later.
 func parseAuthority(pair *identity.KeyPair) (*parsedAuthority, error) {
 	p := &parsedAuthority{}
-	for block, rest := pem.Decode(pair.Certificate); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
+	for block := range pemtext.Blocks(pair.Certificate) {
+		if block.Type != pemtext.TypeCertificate {
 			continue
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
@@ -167,7 +167,7 @@ func parseAuthority(pair *identity.KeyPair) (*parsedAuthority, error) {
 			p.notAfter = c.NotAfter
 		}
 		if !bytes.Equal(c.RawSubject, c.RawIssuer) || c.CheckSignatureFrom(c) != nil {
-			p.chain = append(p.chain, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: c.Raw})...)
+			p.chain = append(p.chain, pemtext.Certificate(c.Raw)...)
 		}
 	}
 	if p.cert == nil {
@@ -187,7 +187,7 @@ func parseAuthority(pair *identity.KeyPair) (*parsedAuthority, error) {
 // parseSigner reads a private key in PEM or DER: PKCS #8, PKCS #1 or SEC 1. It passes on no
 // error of a parser, because that may quote the key.
 func parseSigner(data []byte) (crypto.Signer, error) {
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+	for block := range pemtext.Blocks(data) {
 		if block.Type != "EC PARAMETERS" { // precedes keys in SEC 1
 			data = block.Bytes
 			break

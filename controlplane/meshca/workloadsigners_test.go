@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // TestWorkloadChain tests a provided authority below others.
@@ -92,14 +93,14 @@ func TestWorkloadAuthorityKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parameters := identitytest.PEM("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7})
+	parameters := pemtext.Encode("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7})
 	for name, test := range map[string]struct {
 		ca  *ca
 		key []byte
 	}{
-		"PKCS #1 PEM": {withRSA, identitytest.PEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey))}, "PKCS #1 DER": {withRSA, x509.MarshalPKCS1PrivateKey(rsaKey)},
+		"PKCS #1 PEM": {withRSA, pemtext.Encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey))}, "PKCS #1 DER": {withRSA, x509.MarshalPKCS1PrivateKey(rsaKey)},
 		"PKCS #8 RSA": {withRSA, withRSA.pair(t).Key}, "PKCS #8 EC": {ec, ec.pair(t).Key},
-		"SEC 1": {ec, identitytest.PEM("EC PRIVATE KEY", sec1)}, "SEC 1 with parameters": {ec, append(parameters, identitytest.PEM("EC PRIVATE KEY", sec1)...)},
+		"SEC 1": {ec, pemtext.Encode("EC PRIVATE KEY", sec1)}, "SEC 1 with parameters": {ec, append(parameters, pemtext.Encode("EC PRIVATE KEY", sec1)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wt := newWorkloadTest(t, identitytest.Memory(t))
@@ -128,13 +129,13 @@ func TestWorkloadAuthorityUnusable(t *testing.T) {
 		move time.Duration
 	}{
 		"text":                {identity.KeyPair{Certificate: good.pem(), Key: []byte(canary)}, 0},
-		"PEM of text":         {identity.KeyPair{Certificate: good.pem(), Key: identitytest.PEM("PRIVATE KEY", []byte(canary))}, 0},
+		"PEM of text":         {identity.KeyPair{Certificate: good.pem(), Key: pemtext.Encode("PRIVATE KEY", []byte(canary))}, 0},
 		"no key":              {identity.KeyPair{Certificate: good.pem()}, 0},
 		"no certificate":      {identity.KeyPair{Key: key}, 0},
 		"key as certificate":  {identity.KeyPair{Certificate: key, Key: key}, 0},
-		"certificate is text": {identity.KeyPair{Certificate: identitytest.PEM("CERTIFICATE", []byte(canary)), Key: key}, 0},
+		"certificate is text": {identity.KeyPair{Certificate: pemtext.Certificate([]byte(canary)), Key: key}, 0},
 		"key of another":      {identity.KeyPair{Certificate: good.pem(), Key: key}, 0},
-		"key of another type": {identity.KeyPair{Certificate: good.pem(), Key: identitytest.PEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))}, 0},
+		"key of another type": {identity.KeyPair{Certificate: good.pem(), Key: pemtext.Encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))}, 0},
 		"ended":               {good.pair(t), 48 * time.Hour},
 		"not begun":           {early.pair(t), -2 * time.Hour},
 	} {

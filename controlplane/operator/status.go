@@ -15,6 +15,9 @@ import (
 const statusHelp = `Say what is wrong, since when and whom it concerns; then list every node, connected or
 away, how far it is and why it is away.
 
+Policies that refuse everybody are named last. They do what they say, so they are not wrong
+and do not change the exit code. Only the mesh API knows them.
+
 With the NAME of a node: what it has. For each resource the version that it was sent,
 whether its Envoy holds the same, and whether it acknowledged or rejected it.
 
@@ -87,6 +90,7 @@ func showStatus(c *cobra.Command, f *apiFlags, output string, watch bool) error 
 type fleetStatus struct {
 	nodes      []nodes.Node
 	conditions health.Report
+	closed     closed
 }
 
 // summary counts the nodes of a list. Nodes whose Envoy does not answer, that reject or that

@@ -12,13 +12,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/inspect"
 )
 
 // columns are the columns of the table of nodes. Scripts read them, so none may be renamed
 // or moved. More may be added before the last one.
 const columns = "NAME\tTYPE\tSTATE\tSINCE\tDESIRED\tACKNOWLEDGED\tREJECTED\tENVOY\tCERTIFICATE\tTOKEN\tREASON"
 
-// printTable prints what is wrong, one line for each node, and a summary.
+// printTable prints what is wrong, one line for each node, a summary, and which policies refuse
+// everybody.
 func printTable(out io.Writer, l fleetStatus) error {
 	if err := printTroubles(out, l.troubles()); err != nil {
 		return err
@@ -41,9 +43,11 @@ func printTable(out io.Writer, l fleetStatus) error {
 	if s.Silent > 0 {
 		silent = fmt.Sprintf("the Envoys of %d do not answer, ", s.Silent)
 	}
-	_, err := fmt.Fprintf(out, "%d nodes: %d connected (%s%d refuse configuration, %d are behind), %d away, %d away and refused\n",
-		len(l.nodes), s.Connected, silent, s.Rejecting, s.Behind, s.Away, s.Refused)
-	return err
+	if _, err := fmt.Fprintf(out, "%d nodes: %d connected (%s%d refuse configuration, %d are behind), %d away, %d away and refused\n",
+		len(l.nodes), s.Connected, silent, s.Rejecting, s.Behind, s.Away, s.Refused); err != nil {
+		return err
+	}
+	return printRefusing(out, l.closed)
 }
 
 func stamp(t *time.Time) string {
@@ -98,7 +102,8 @@ func printJSON(out io.Writer, l fleetStatus) error {
 		Summary    summary            `json:"summary"`
 		Message    string             `json:"message"`
 		Conditions []health.Condition `json:"conditions"`
-	}{list, l.summary(), l.conditions.Message, l.conditions.Conditions})
+		Refusing   []inspect.Warned   `json:"refusing,omitempty"`
+	}{list, l.summary(), l.conditions.Message, l.conditions.Conditions, l.closed.list})
 }
 
 // printAll prints a value as one line of JSON.

@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // statusPause is the pause after a control plane did not answer. statusWait is how long an
@@ -73,7 +74,7 @@ func (r *roster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.show(l); err != nil {
+	if err := r.show(ctx, l); err != nil {
 		return err
 	}
 	return l.verdict()
@@ -98,7 +99,7 @@ func (r *roster) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.show(l); err != nil {
+	if err := r.show(ctx, l); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -125,7 +126,7 @@ func (r *roster) watch(ctx context.Context) error {
 			}
 			said = ""
 			n.apply(&l)
-			if err := r.show(l); err != nil {
+			if err := r.show(ctx, l); err != nil {
 				return err
 			}
 		}
@@ -156,22 +157,14 @@ func follow(ctx context.Context, ask question, mark string, told chan<- news) {
 			mark = "" // another process may answer next
 		}
 		if n.err != nil || !news {
-			rest(ctx, statusPause)
+			_ = alarm.Rest(ctx, statusPause) // the loop checks ctx
 		}
 	}
 }
 
-// rest waits for a time, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
-	}
-}
-
-func (r *roster) show(l fleetStatus) error {
+// show prints a status, with what is known about policies at this moment.
+func (r *roster) show(ctx context.Context, l fleetStatus) error {
+	l.closed = r.refusing(ctx)
 	if r.clear {
 		_, _ = io.WriteString(r.out, "\x1b[H\x1b[2J")
 	}

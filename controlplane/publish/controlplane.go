@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/edge"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -140,7 +141,7 @@ func (p *gatewayPlane) close() {
 
 func (p *gatewayPlane) due() (at time.Time) {
 	for _, c := range p.classes {
-		at = earliest(at, c.retry.at)
+		at = alarm.Sooner(at, c.retry.at)
 	}
 	return at
 }

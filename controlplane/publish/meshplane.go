@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -289,7 +290,7 @@ func (p *meshPlane) id() string { return MeshScope(p.name) }
 
 func (p *meshPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
-func (p *meshPlane) due() time.Time { return earliest(p.retry.at, p.untold.at) }
+func (p *meshPlane) due() time.Time { return alarm.Sooner(p.retry.at, p.untold.at) }
 
 func (p *meshPlane) gone() bool {
 	return p.state.Spec() == nil && len(p.joined) == 0 && p.entering == 0

@@ -139,14 +139,6 @@ func (r *retry) changed() {
 // waits reports whether it is too early to try again.
 func (r *retry) waits(now time.Time) bool { return r.err != nil && now.Before(r.at) }
 
-// earliest returns the earlier of two times. The zero time means never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // guard calls f and turns a panic into an error.
 func guard(f func()) (err error) {
 	defer func() {

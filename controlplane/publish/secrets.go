@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/pemtext"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/edge"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
@@ -191,15 +191,12 @@ func pairSecret(name string, p Pair) *tlsv3.Secret {
 
 func roots(name string, bundle []byte) (*tlsv3.Secret, error) {
 	count := 0
-	for rest := bundle; ; count++ {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
+	for block := range pemtext.Blocks(bundle) {
 		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil || block.Type != "CERTIFICATE" || !c.IsCA {
+		if err != nil || block.Type != pemtext.TypeCertificate || !c.IsCA {
 			return nil, fmt.Errorf("block %d of the bundle is not the certificate of an authority", count)
 		}
+		count++
 	}
 	if count == 0 {
 		return nil, errors.New("the bundle holds no certificate")

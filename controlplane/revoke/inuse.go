@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 const (
@@ -50,7 +51,7 @@ func (k *keeper) fill(ctx context.Context, left []refill) bool {
 			return false
 		}
 		left = b.left
-		if len(left)+len(b.failed) > 0 && k.isReady() && !pause(ctx, inUseRetry) {
+		if len(left)+len(b.failed) > 0 && k.isReady() && alarm.Rest(ctx, inUseRetry) != nil {
 			return false
 		}
 		k.owe(b.failed...)
@@ -73,18 +74,6 @@ func (k *keeper) fillOnce(ctx context.Context, b *inUseBatch) bool {
 	}
 }
 
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // refillInUse writes the records that filters hold, slowly, until the Revoker is closed.
 func (k *keeper) refillInUse() {
 	for {
@@ -99,7 +88,7 @@ func (k *keeper) refillInUse() {
 				if len(left) > 0 { // the rest would most likely fail as well
 					b.left = slices.Concat(left, b.records[n+len(part):])
 				}
-				if !pause(k.r.ctx, inUsePause) {
+				if alarm.Rest(k.r.ctx, inUsePause) != nil {
 					return
 				}
 			}

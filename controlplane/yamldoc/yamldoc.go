@@ -1,6 +1,6 @@
-// Package yamldoc reads YAML that must be one document. The decoders of YAML stop
-// behind the first document of a stream: what stands in a second one, such as half of a
-// configuration, would be dropped without a word.
+// Package yamldoc reads YAML that must be one document ([One]), and turns a document from outside
+// into JSON within limits ([JSON]). The decoders of YAML stop after the first document of a
+// stream: a second one, such as half of a configuration, would be dropped silently.
 package yamldoc
 
 import (
@@ -24,9 +24,9 @@ func (e *SecondError) Error() string {
 	return fmt.Sprintf("more than one YAML document: the second begins in line %d", e.Line)
 }
 
-// One returns the document of a stream, or a node without content if there is none.
-// Documents behind it must be empty, such as that behind a last line "---". The error is
-// a [*SecondError], or the decoder's.
+// One returns the document of a stream, or a node without content if there is none. Further
+// documents must be empty, such as the one after a last line "---". The error is a
+// [*SecondError] or an error of the decoder.
 func One(raw []byte) (*yaml.Node, error) {
 	stream := yaml.NewDecoder(bytes.NewReader(raw))
 	first := new(yaml.Node)

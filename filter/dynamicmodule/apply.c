@@ -71,22 +71,24 @@ void front_refuse_broken(dm_filter_envoy f, const front_config *c) {
   refuse_unavailable(f, c, details);
 }
 
+// A refusal that the front sends by itself. The first header is the type of the body.
+typedef struct fixed_refusal {
+  unsigned status, grpc_status;
+  dm_module_buffer body, grpc_message, details;
+  size_t pairs;
+  dm_module_header headers[2];
+} fixed_refusal;
+
+#include "refusals_table.h"
+
 void front_refuse_body(dm_filter_envoy f, const front_config *c, bool late) {
-  static const dm_module_buffer much = LITERAL("{\"message\":\"The request body cannot be held at the moment\"}");
-  static const dm_module_buffer slow = LITERAL("{\"message\":\"The request body took too long\"}");
-  static const dm_module_buffer budget = LITERAL(FRONT_DETAILS "body_budget"), deadline = LITERAL(FRONT_DETAILS "body_deadline");
-  static const dm_module_buffer busy = LITERAL("The request body cannot be held at the moment");
-  static const dm_module_buffer late_text = LITERAL("The request body took too long");
-  dm_module_header retry = {"retry-after", 11, "1", 1};
+  const fixed_refusal *r = late ? &body_deadline : &body_budget;
+  dm_module_header h[2] = {r->headers[0], r->headers[1]};
   char digits[2];
-  front_note_refused(f, c, reason_of(late ? deadline : budget));
-  if (is_grpc(f)) {
-    dm_module_header h[] = {grpc_status(late ? 4 : 14, digits), retry};
-    DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? late_text : busy, late ? deadline : budget);
-    return;
-  }
-  dm_module_header h[] = {{"content-type", 12, "application/json; charset=utf-8", 31}, retry};
-  DM_CALL(http_send_response)(f, late ? 408 : 503, h, late ? 1 : 2, late ? slow : much, late ? deadline : budget);
+  bool grpc = is_grpc(f);
+  front_note_refused(f, c, reason_of(r->details));
+  if (grpc) h[0] = grpc_status(r->grpc_status, digits);  // the type of a gRPC answer is Envoy's to say
+  DM_CALL(http_send_response)(f, r->status, h, r->pairs, grpc ? r->grpc_message : r->body, r->details);
 }
 
 // What Go could not even refuse is noted where it is answered.

@@ -37,6 +37,7 @@
 package main
 
 //go:generate sh -c "go run reserved_gen.go > reserved_table.h"
+//go:generate sh -c "go run refusals_gen.go > refusals_table.h"
 
 // main is required by -buildmode=c-shared and never runs.
 func main() {}

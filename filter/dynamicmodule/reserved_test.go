@@ -13,18 +13,20 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// TestReservedTableIsGenerated: the committed table is what go generate writes.
-func TestReservedTableIsGenerated(t *testing.T) {
-	want, err := exec.Command("go", "run", "reserved_gen.go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("reserved_table.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("run go generate ./filter/dynamicmodule; it writes\n%s", want)
+// TestTablesAreGenerated: the committed tables are what go generate writes.
+func TestTablesAreGenerated(t *testing.T) {
+	for _, name := range []string{"reserved", "refusals"} {
+		want, err := exec.Command("go", "run", name+"_gen.go").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(name + "_table.h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("run go generate ./filter/dynamicmodule; it writes %s_table.h:\n%s", name, want)
+		}
 	}
 }
 

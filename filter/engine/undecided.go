@@ -14,16 +14,19 @@ var Undecided = &Refusal{
 	Body:    `{"message":"The request cannot be authorized at the moment"}`,
 }
 
-// Refusals of bodies that are held back for a decision. Adapters that bound those by
-// themselves send them.
+// Refusals of bodies that are held back for a decision. Adapters that bound such bodies by
+// themselves send them. The dynamic module has a generated copy.
 var (
 	// BodyBudget: there is no room for more of it.
-	BodyBudget = answer(http.StatusServiceUnavailable, contract.ReasonBodyBudget,
-		message("The request body cannot be held at the moment"), [2]string{"retry-after", "1"})
+	BodyBudget = refuseBody(http.StatusServiceUnavailable, grpcUnavailable, contract.ReasonBodyBudget,
+		"The request body cannot be held at the moment", [2]string{"retry-after", "1"})
 	// BodyDeadline: it did not arrive in time.
-	BodyDeadline = &Refusal{
-		Status: http.StatusRequestTimeout, GRPCStatus: grpcDeadlineExceeded, Reason: contract.ReasonBodyDeadline,
-		Headers: [][2]string{{"content-type", jsonType}},
-		Body:    message("The request body took too long"),
-	}
+	BodyDeadline = refuseBody(http.StatusRequestTimeout, grpcDeadlineExceeded, contract.ReasonBodyDeadline,
+		"The request body took too long")
 )
+
+func refuseBody(status, grpc int, reason contract.Reason, text string, headers ...[2]string) *Refusal {
+	r := answer(status, reason, message(text), headers...)
+	r.GRPCStatus, r.grpcText = grpc, text
+	return r
+}

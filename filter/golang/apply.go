@@ -13,11 +13,11 @@ import (
 // detailsPrefix begins the response code details of every refusal.
 const detailsPrefix = "meshgate_"
 
-// noGRPC is the status of gRPC of an answer that has none.
+// noGRPC is the gRPC status for an answer without one.
 const noGRPC = -1
 
-// apply carries a verdict out. It may run off the worker: Envoy then makes the edits in
-// their order before the request goes on.
+// apply carries a verdict out. It may run outside the worker. Envoy then makes the edits, in
+// their order, before the request goes on.
 func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	if v.Action != engine.Continue && v.Action != engine.Issue {
 		return s.refuse(v.Refusal)
@@ -41,8 +41,9 @@ func (s *stream) apply(v *engine.Verdict) api.StatusType {
 	return api.Continue
 }
 
-// strip removes what clients may not say of themselves, unless the listener has. No header of
-// the hand-over stays either: a listener that does not remove them has not written them.
+// strip removes the headers that clients may not send, unless the listener has removed them. It
+// also removes the headers of the hand-over to the OAuth server: a listener that does not
+// remove such headers has not written them either, so they come from the client.
 func (s *stream) strip() {
 	if s.config.strips {
 		return
@@ -71,18 +72,18 @@ func (s *stream) rewrite(v *engine.Verdict) {
 		return
 	}
 	if err := s.body.set(body); err != nil {
-		panic(err) // refused by whoever recovers
+		panic(err) // the request is refused where the panic is recovered
 	}
 	if len(s.sent["content-length"]) > 0 {
 		s.headers.Set("content-length", strconv.Itoa(len(body)))
 	}
 }
 
-// issue hands the request to the OAuth server, or answers it: a table without a route to
-// that server would send it to a workload, past its plugins and with headers that speak
-// for the gateway.
+// issue hands the request to the OAuth server. If the table has no route to that server, issue
+// answers the request itself. Otherwise it would go to a workload, past the plugins of that
+// workload and with headers that speak for the gateway.
 func (s *stream) issue(v *engine.Verdict) api.StatusType {
-	s.host.Hasten() // the token that is issued is used next
+	s.host.Hasten() // the issued token will be used next
 	info := s.callbacks.StreamInfo()
 	for _, h := range s.program.HandOver(v, scheme(info), info.DownstreamRemoteAddress()) {
 		s.set(h.Name, strings.Clone(h.Value))
@@ -97,7 +98,7 @@ func (s *stream) issue(v *engine.Verdict) api.StatusType {
 	return api.Continue
 }
 
-// scheme is that of the client's connection, whatever the request says of itself.
+// scheme returns the scheme of the client's connection, whatever the request itself says.
 func scheme(info api.StreamInfo) string {
 	if info.DownstreamSslConnection() != nil {
 		return "https"
@@ -105,9 +106,8 @@ func scheme(info api.StreamInfo) string {
 	return "http"
 }
 
-// refuse answers in the place of the upstream. Without a refusal the answer is that of a
-// request about which nothing was decided. A request that cannot even be answered does not
-// go on either.
+// refuse answers in place of the upstream. If r is nil, the answer says that nothing could be
+// decided. If answering fails, the request does not go on either.
 func (s *stream) refuse(r *engine.Refusal) (status api.StatusType) {
 	status = api.LocalReply
 	s.body.held.Release()

@@ -10,21 +10,23 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// body is that of a request whose decision waits for it. Envoy shows it in pieces and keeps
-// them. It is asked to keep them in one buffer, because a piece has a page of its own there:
-// a client that sends single bytes would take thousands of times their size.
+// body is the body of a request whose decision waits for it. Envoy shows it in pieces and keeps
+// them. The filter makes Envoy keep them in one buffer, because each piece takes a page of
+// memory of its own there: single bytes from a client would take thousands of times their
+// size.
 type body struct {
 	held  host.Held
-	until time.Time // when it is too late
-	size  int       // of what has arrived
+	until time.Time // when the body must have arrived
+	size  int       // bytes that have arrived
 	kept  api.BufferInstance
 	last  api.BufferInstance // the piece that ended the wait; not in kept
-	// resumed says that the wait began after a look-up. Envoy then shows pieces while it
-	// continues the request, and forgets trailers that have come unless it is continued again.
+	// resumed says that the wait began after a look-up. Envoy then shows the pieces while it
+	// continues the request. It forgets trailers that have come, unless the filter continues
+	// the request again.
 	resumed bool
 }
 
-// collect has Envoy show the body, which has not been shown yet.
+// collect makes Envoy show the body, which it has not shown so far.
 func (s *stream) collect() api.StatusType {
 	if s.request.BodyState != engine.BodyUnread {
 		return s.refuse(nil)
@@ -34,7 +36,7 @@ func (s *stream) collect() api.StatusType {
 	return api.StopAndBufferWatermark
 }
 
-// more takes a piece of the body, and decides when that is enough.
+// more takes a piece of the body. It decides once enough of the body has arrived.
 func (s *stream) more(piece api.BufferInstance, end bool) api.StatusType {
 	b := &s.body
 	if b.size == 0 {
@@ -56,14 +58,14 @@ func (s *stream) more(piece api.BufferInstance, end bool) api.StatusType {
 	}
 }
 
-// keep has Envoy keep a piece.
+// keep makes Envoy keep a piece.
 func (s *stream) keep(piece api.BufferInstance) api.StatusType {
 	b, status := &s.body, api.StopAndBufferWatermark
 	if b.kept == nil {
 		b.kept = piece
 	} else {
 		if err := b.kept.Append(piece.Bytes()); err != nil {
-			panic(err) // refused by whoever recovers
+			panic(err) // the request is refused where the panic is recovered
 		}
 		status = api.StopNoBuffer
 	}
@@ -73,7 +75,7 @@ func (s *stream) keep(piece api.BufferInstance) api.StatusType {
 	return s.later("body", func() api.StatusType { return status })
 }
 
-// later has a goroutine do work, and the worker continue with its status.
+// later runs work in a goroutine. The worker then continues with the status that it returns.
 func (s *stream) later(where string, work func() api.StatusType) api.StatusType {
 	s.host.Spawn(where, func() {
 		s.guard(where, func() api.StatusType {
@@ -86,7 +88,7 @@ func (s *stream) later(where string, work func() api.StatusType) api.StatusType 
 	return api.Running
 }
 
-// connection is the number of the client's connection.
+// connection returns the number of the client's connection.
 func (s *stream) connection() uint64 {
 	text, err := s.callbacks.GetProperty("connection.id")
 	if err != nil {
@@ -99,7 +101,7 @@ func (s *stream) connection() uint64 {
 	return n
 }
 
-// decideWithBody decides with the body as far as it has arrived.
+// decideWithBody decides with the part of the body that has arrived.
 func (s *stream) decideWithBody() api.StatusType {
 	s.collecting = false
 	s.request.BodyState, s.request.Body = engine.BodyTooLarge, nil
@@ -109,7 +111,7 @@ func (s *stream) decideWithBody() api.StatusType {
 	return s.decide()
 }
 
-// bytes is a copy of what has arrived.
+// bytes returns a copy of what has arrived.
 func (b *body) bytes() []byte {
 	var all []byte
 	for _, part := range []api.BufferInstance{b.kept, b.last} {

@@ -13,15 +13,16 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// config is a document that is in use. It refuses every request that it applies to if it
-// could not be made.
+// config is a configuration in use. One that could not be made refuses every request to which it
+// applies.
 type config struct {
 	document
 	host            *host.Host
 	source, program uint32
-	strips          bool // the listener removes what clients may not say
+	strips          bool // the listener removes the headers that clients may not send
 	unusable        bool // it could not be read, so it refuses every request
-	// uses counts Envoy's own and those of requests. Handles are given back with the last.
+	// uses counts the use by Envoy itself and those by requests. The end of the last one gives
+	// the handles back.
 	uses      atomic.Int64
 	destroyed atomic.Bool
 }
@@ -38,14 +39,15 @@ func newConfig(d *document, h *host.Host) *config {
 	return c
 }
 
-// newRefusal returns a configuration that refuses every request: its handles name nothing.
+// newRefusal returns a configuration that refuses every request, because its handles name
+// nothing.
 func newRefusal(h *host.Host) *config {
 	c := newConfig(&document{Chain: json.RawMessage("{}")}, h)
 	c.unusable = true
 	return c
 }
 
-// take begins a use. It is false for a configuration that nobody uses any more.
+// take begins a use. It returns false if the last use has ended.
 func (c *config) take() bool {
 	for n := c.uses.Load(); n > 0; n = c.uses.Load() {
 		if c.uses.CompareAndSwap(n, n+1) {
@@ -84,8 +86,8 @@ func (c *config) acquireSource() error {
 	return nil
 }
 
-// acquireProgram compiles the chain. A chain that cannot be used leaves no program or one that
-// refuses. Without a program every request is refused.
+// acquireProgram compiles the chain. If the chain cannot be used, there is no program, or one
+// that refuses. Without a program every request is refused.
 func (c *config) acquireProgram() {
 	if !c.checks() {
 		return
@@ -98,25 +100,26 @@ func (c *config) acquireProgram() {
 	c.program = program
 }
 
-// checks reports whether requests are decided.
+// checks reports whether the filter decides requests.
 func (c *config) checks() bool { return len(c.Chain) > 0 && !c.Disabled }
 
 // parser makes configurations.
 type parser struct {
 	host *host.Host
-	// parse is [parse], or in a test something that panics.
+	// parse is [parse] or, in a test, a function that panics.
 	parse func(message *anypb.Any, route bool) (*config, error)
 }
 
-// NewParser returns what reads and merges configurations for the filters of [NewFactory].
+// NewParser returns the parser that reads and merges configurations for the filters of
+// [NewFactory].
 func NewParser(h *host.Host) api.StreamFilterConfigParser {
 	return &parser{host: h, parse: func(message *anypb.Any, route bool) (*config, error) { return parse(h, message, route) }}
 }
 
-// Parse reads the configuration of a listener, or of a route if callbacks is nil. That of a
-// listener is refused with an error if it cannot be used. That of a route refuses requests
-// instead: Envoy reads it with the first request where the route is in the listener, and
-// ends the whole process on an error there.
+// Parse reads the configuration of a listener, or of a route if callbacks is nil. If the
+// configuration of a listener cannot be used, Parse returns an error. That of a route refuses
+// requests instead: if the route is part of the listener, Envoy reads the configuration with
+// the first request, and an error would end the whole process.
 func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (any, error) {
 	route := callbacks == nil
 	c, err := p.recovering(message, route)
@@ -131,7 +134,7 @@ func (p *parser) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) 
 	}
 }
 
-// recovering is parse with panics as errors.
+// recovering calls parse and turns panics into errors.
 func (p *parser) recovering(message *anypb.Any, route bool) (c *config, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -160,8 +163,8 @@ func parse(h *host.Host, message *anypb.Any, route bool) (*config, error) {
 	return c, nil
 }
 
-// Merge makes the configuration of a route within a listener, or within a virtual host. It
-// runs on a worker. One part that cannot be used makes all of it refuse.
+// Merge makes the configuration of a route within a listener or within a virtual host. It runs
+// on a worker. If one part cannot be used, the result refuses every request.
 func (p *parser) Merge(parent, child any) (merged any) {
 	merged = newRefusal(p.host)
 	defer p.host.Recovered("merge")

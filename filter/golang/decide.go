@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// decide runs the chain on the worker. A look-up goes on in a goroutine.
+// decide runs the chain on the worker. If it needs a look-up, it goes on in a goroutine.
 func (s *stream) decide() api.StatusType {
 	v := s.verdict()
 	switch v.Action {
@@ -24,7 +24,7 @@ func (s *stream) decide() api.StatusType {
 	}
 }
 
-// verdict decides with what is there, all headers included.
+// verdict decides with what is known so far, including all headers.
 func (s *stream) verdict() engine.Verdict {
 	for range 2 {
 		v := s.host.Decide(s.config.source, s.config.program, &s.request, s.known, s.buf)
@@ -36,8 +36,8 @@ func (s *stream) verdict() engine.Verdict {
 	return engine.Verdict{}
 }
 
-// lookUp waits for the deeper levels and decides again. Its status is for the worker to
-// continue with.
+// lookUp waits for the answer of Redis or the control plane and decides again. The worker
+// continues with the status that it returns.
 func (s *stream) lookUp(v engine.Verdict, client string) api.StatusType {
 	for v.Action == engine.Lookup && len(s.known) <= contract.MaxCredentialNames {
 		found := s.host.Ask(s.ctx, s.config.source, host.AskerOf([]byte(client)), v.Hash, strings.Clone(v.Plugin))

@@ -3,27 +3,27 @@
 //
 // # Shape
 //
-// A request whose token is known is decided on Envoy's worker thread. One that needs a
-// look-up goes on in a goroutine of the host, which waits, decides, and has the worker
-// continue. The body of a request is read where the decision asks for it: Envoy then
-// shows it in pieces, which count against a budget.
+// A request whose token is known is decided on Envoy's worker thread. A request that needs a
+// look-up goes on in a goroutine of the host, which waits, decides, and makes the worker
+// continue. The body of a request is read if the decision asks for it. Envoy then shows it in
+// pieces, which count against a budget.
 //
 // # Configurations
 //
 // Envoy merges the configuration of a listener with those of a virtual host and of a route,
-// and destroys the result while requests still use it. So each request holds its
-// configuration, and the last one gives back what it stands for.
+// and destroys the result while requests still use it. So each request holds its configuration,
+// and the end of the last use gives its handles back.
 //
 // # Failures
 //
 // The parser, the entries of a stream and its goroutine recover panics, log them and refuse.
 // The factory does nothing that could panic, because Envoy's side does not recover there.
-// Whatever is called about a stream that is gone panics: that is no fault, and is not logged.
-// A pipe without a reader ends nothing, see [host.Prepare].
+// Every call of Envoy about a stream that was destroyed panics. This is no fault and is not
+// logged. A pipe without a reader does not end the process, see [host.Prepare].
 //
 // # What Envoy's filter does not do
 //
-// Nothing ends a body of which no piece comes any more but Envoy's own timeouts. A
-// request with trailers and without a body, whose token had to be looked up, does not go on
-// if the trailers came before the answer: it ends by a timeout.
+// If no more pieces of a body come, only Envoy's own timeouts end the request. A request with
+// trailers and without a body does not go on if its token had to be looked up and the trailers
+// came before the answer. It ends by a timeout.
 package golang

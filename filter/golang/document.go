@@ -15,19 +15,19 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// document is the configuration of the filter, in a listener or on a route.
+// document is the configuration of the filter in a listener or on a route.
 type document struct {
 	// Chain says what applies to a route ([contract.Chain]).
 	Chain json.RawMessage `json:"chain,omitempty"`
-	// Disabled takes a chain of an outer level away.
+	// Disabled removes the chain of an outer level.
 	Disabled bool `json:"disabled,omitempty"`
-	// Listener is a [contract.FilterConfig]. Routes have none.
+	// Listener is a [contract.FilterConfig]. Only listeners have one.
 	Listener json.RawMessage `json:"listener,omitempty"`
 }
 
 var errBehind = errors.New("there is more behind the JSON object")
 
-// read takes a document out of a message: a TypedStruct, a Struct, or a StringValue of JSON.
+// read reads a document from a message: a TypedStruct, a Struct, or a StringValue with JSON.
 func read(message *anypb.Any) (*document, error) {
 	text, err := textOf(message)
 	if err != nil {
@@ -45,7 +45,7 @@ func read(message *anypb.Any) (*document, error) {
 	return &d, nil
 }
 
-// textOf is the JSON of a message. Without one it is that of an empty document.
+// textOf returns the JSON of a message, or that of an empty document if there is no message.
 func textOf(message *anypb.Any) ([]byte, error) {
 	if message.GetTypeUrl() == "" {
 		return []byte("{}"), nil

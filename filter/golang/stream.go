@@ -10,13 +10,13 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// stream is one request. Its worker uses it, and its goroutine while the worker waits for
-// that: never both.
+// stream is one request. Either its worker or its goroutine uses it, never both: the goroutine
+// runs only while the worker waits for it.
 type stream struct {
 	api.PassThroughStreamFilter
 	host      *host.Host
 	callbacks api.FilterCallbackHandler
-	config    *config // nil if there is none that could be used
+	config    *config // nil if there is no usable one
 
 	headers api.RequestHeaderMap
 	sent    map[string][]string // the headers as they came, by lower-case name
@@ -25,13 +25,13 @@ type stream struct {
 	known   []engine.Found
 	buf     []byte
 
-	collecting bool // the decision waits for the body
+	collecting bool // says that the decision waits for the body
 	body       body
 	ctx        context.Context // ends with the stream
 	end        context.CancelFunc
 }
 
-// NewFactory returns what makes the filters of requests. Configurations are those of
+// NewFactory returns the factory of the filters of requests. It takes configurations from
 // [NewParser].
 func NewFactory(h *host.Host) api.StreamFilterFactory {
 	return func(c any, callbacks api.FilterCallbackHandler) api.StreamFilter {
@@ -44,7 +44,7 @@ func NewFactory(h *host.Host) api.StreamFilterFactory {
 	}
 }
 
-// DecodeHeaders decides the request, unless that needs more than headers.
+// DecodeHeaders decides the request, unless the decision needs more than headers.
 func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api.StatusType {
 	return s.guard("headers", func() api.StatusType {
 		s.headers, s.sent = headers, headers.GetAllHeaders()
@@ -71,7 +71,7 @@ func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api
 	})
 }
 
-// DecodeData gets pieces of the body. They concern it where the decision waits for them.
+// DecodeData gets pieces of the body. It uses them if the decision waits for the body.
 func (s *stream) DecodeData(piece api.BufferInstance, end bool) api.StatusType {
 	if !s.collecting {
 		return api.Continue
@@ -79,8 +79,9 @@ func (s *stream) DecodeData(piece api.BufferInstance, end bool) api.StatusType {
 	return s.guard("body", func() api.StatusType { return s.more(piece, end) })
 }
 
-// DecodeTrailers removes what clients may not say. They end a body that is waited for. It is
-// decided later, because Envoy loses what it keeps of a body whose trailers go on at once.
+// DecodeTrailers removes the trailers that clients may not send. Trailers end a body for which
+// the decision waits. If Envoy keeps a part of the body, the decision is made in a goroutine,
+// because Envoy would lose that part if the trailers went on at once.
 func (s *stream) DecodeTrailers(trailers api.RequestTrailerMap) api.StatusType {
 	return s.guard("trailers", func() api.StatusType {
 		var reserved []string
@@ -103,7 +104,7 @@ func (s *stream) DecodeTrailers(trailers api.RequestTrailerMap) api.StatusType {
 	})
 }
 
-// OnDestroy ends the look-up that is on its way.
+// OnDestroy ends the look-up that is in progress.
 func (s *stream) OnDestroy(api.DestroyReason) {
 	if s.gone() {
 		return
@@ -126,11 +127,11 @@ func (s *stream) guard(where string, work func() api.StatusType) (status api.Sta
 			status = s.refuse(nil)
 		}
 	}()
-	status = api.LocalReply // of a stream that is gone, about which nothing can be done
+	status = api.LocalReply // also for a destroyed stream, which needs no answer
 	return work()
 }
 
-// first is the first value of a header, "" if there is none.
+// first returns the first value of a header, "" if there is none.
 func (s *stream) first(name string) string {
 	if values := s.sent[name]; len(values) > 0 {
 		return values[0]
@@ -138,7 +139,7 @@ func (s *stream) first(name string) string {
 	return ""
 }
 
-// read shows headers to the decision.
+// read adds headers to what the decision sees.
 func (s *stream) read(names []string) {
 	s.request.Headers, s.request.Repeated = make([][]byte, len(names)), 0
 	for i, name := range names {

@@ -11,4 +11,6 @@
 // A file descriptor that the kernel wakes when the clock is set (timerfd with
 // TFD_TIMER_CANCEL_ON_SET) would be exact. But it exists only on Linux, does not notice that a
 // virtual machine was paused, and cannot be tested without setting the clock of the host.
+//
+// For a pause between two attempts there is [Rest], which only needs a timer.
 package alarm

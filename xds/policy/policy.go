@@ -73,10 +73,11 @@ type Policy struct {
 	// the edits, in the form of the kind's conf. It does not use facts, because its callers
 	// have none.
 	Explain func(*Selection) any
-	// Lacking returns a sentence for operators on the effect, in a mesh, of an inbound without
-	// such a policy; empty if nothing is refused. It is nil for policies whose absence refuses
-	// nothing.
-	Lacking func(*mesh.Mesh) string
+	// Closed says, for operators, who is refused in a mesh by an inbound to which no such policy
+	// admits anybody: because none is chosen for it, or because no proxy matches the sources of
+	// the chosen one. It returns an empty text if nobody is refused. It is nil for policies of
+	// which the sources are not those that are admitted.
+	Closed func(*mesh.Mesh) string
 }
 
 // Problematic facts tell what is wrong with the demand of a policy.

@@ -3,11 +3,11 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/meshgate/meshgate/xds/pemtext"
 	"github.com/meshgate/meshgate/xds/resource"
 	"google.golang.org/protobuf/proto"
 )
@@ -51,13 +51,8 @@ func orString(b []byte, s string) []byte {
 // checkBundle accepts only PEM certificates, and at least one.
 func checkBundle(bundle []byte) error {
 	n := 0
-	for {
-		var block *pem.Block
-		block, bundle = pem.Decode(bundle)
-		if block == nil {
-			break
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
+	for block := range pemtext.Blocks(bundle) {
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type != pemtext.TypeCertificate || err != nil {
 			return fmt.Errorf("certificate %d of the trust bundle cannot be parsed", n+1)
 		}
 		n++

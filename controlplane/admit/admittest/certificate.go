@@ -5,10 +5,11 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"math/big"
 	"testing"
 	"time"
+
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // Certificate makes a certificate that is valid for an hour, and its key, both in PEM.
@@ -31,12 +32,9 @@ func issue(t testing.TB, template *x509.Certificate) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	text, err := pemtext.Key(private)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return text("CERTIFICATE", der), text("PRIVATE KEY", raw)
+	return string(pemtext.Certificate(der)), string(text)
 }

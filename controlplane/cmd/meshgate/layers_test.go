@@ -40,7 +40,7 @@ var layers = map[string]string{
 	"xds/concealed":     "",
 	"xds/rejudge":       "",
 	"xds/places":        "",
-	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot",
+	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
 	"xds/relay":         "xds/durable xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
@@ -78,11 +78,12 @@ var layers = map[string]string{
 
 	// What everything stands on.
 	"xds/durable":                      "",
+	"xds/pemtext":                      "",
 	"controlplane/fault":               "",
-	"controlplane/yamldoc":             "",
+	"controlplane/yamldoc":             "controlplane/fault controlplane/turns",
 	"controlplane/hostname":            "",
 	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
-	"controlplane/model":               "controlplane/fault controlplane/turns controlplane/yamldoc",
+	"controlplane/model":               "controlplane/fault",
 	"controlplane/httpkit":             "controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
 	"controlplane/openapi/openapitest": "controlplane/httpkit",
@@ -92,7 +93,7 @@ var layers = map[string]string{
 	// A wall clock that tests set.
 	"controlplane/steady/steadytest": "controlplane/steady",
 
-	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract",
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
 	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model",
 
 	// Only the backends see inside the store.
@@ -116,14 +117,14 @@ var layers = map[string]string{
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
 	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
-	"controlplane/admit/admittest":   "controlplane/store",
-	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract",
+	"controlplane/admit/admittest":   "controlplane/store xds/pemtext",
+	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/pemtext",
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
-	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm",
+	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm xds/pemtext",
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
-	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
@@ -131,15 +132,15 @@ var layers = map[string]string{
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
 	"controlplane/oauth/oauthtest": "",
-	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap",
+	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource",
+	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource xds/pemtext",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
@@ -152,7 +153,7 @@ var layers = map[string]string{
 	"controlplane/version":      "",
 	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
 	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
-	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine",
+	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine xds/alarm",
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",

@@ -43,11 +43,6 @@ func Memory(t testing.TB) store.Store {
 	return s
 }
 
-// PEM encodes one block.
-func PEM(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
 // Certificate parses a text that is one certificate and nothing else.
 func Certificate(t testing.TB, data []byte) *x509.Certificate {
 	t.Helper()

@@ -19,18 +19,18 @@ const (
 	rawSocket = "envoy.transport_sockets.raw_buffer"
 	// socketMatch is the metadata by which Envoy chooses the socket for an endpoint.
 	socketMatch = "envoy.transport_socket_match"
-	// clearText marks endpoints that are spoken to in clear text.
+	// clearText marks endpoints that are called in clear text.
 	clearText = "clear"
 )
 
-// clearing is a kind of destinations some of whose endpoints are spoken to in clear text,
-// although its clusters have TLS.
+// clearing is a kind of destinations that calls some endpoints in clear text, although its
+// clusters have TLS.
 type clearing interface {
 	// Clear returns the names of the dataplanes of these endpoints, as namesOf joins them.
 	Clear(a Around, d view.Destination) string
 }
 
-// clearOf asks a kind which endpoints of a destination are spoken to in clear text.
+// clearOf asks a kind which endpoints of a destination are called in clear text.
 func (p *Planner) clearOf(kind int, d view.Destination) string {
 	if k, may := p.kinds[kind].(clearing); may {
 		return k.Clear(Around{p}, d)
@@ -38,15 +38,15 @@ func (p *Planner) clearOf(kind int, d view.Destination) string {
 	return ""
 }
 
-// namesOf joins the names of dataplanes, none of which has a comma, to what can be part
-// of a key.
+// namesOf joins the names of dataplanes to a text that can be part of a key. No name contains a
+// comma.
 func namesOf(dataplanes []string) string {
 	slices.Sort(dataplanes)
 	return strings.Join(slices.Compact(dataplanes), ",")
 }
 
-// namesIn are the names that namesOf has joined. The empty name is none of them: it is
-// that of whatever no dataplane serves.
+// namesIn returns the names that namesOf has joined. The empty name is never among them,
+// because it stands for endpoints that no dataplane serves.
 func namesIn(joined string) []string {
 	if joined == "" {
 		return nil
@@ -54,7 +54,7 @@ func namesIn(joined string) []string {
 	return strings.Split(joined, ",")
 }
 
-// inClear has a cluster with TLS speak to marked endpoints in clear text.
+// inClear makes a cluster with TLS call marked endpoints in clear text.
 func inClear() ([]*clusterv3.Cluster_TransportSocketMatch, error) {
 	raw, err := plan.Pack(&rawv3.RawBuffer{})
 	if err != nil {
@@ -70,7 +70,7 @@ func marked() *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{clearText: structpb.NewBoolValue(true)}}
 }
 
-// mark has an endpoint spoken to in clear text where the cluster may.
+// mark makes clusters that may do so call an endpoint in clear text.
 func mark(e *endpointv3.LbEndpoint) {
 	if e.Metadata == nil {
 		e.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{}}

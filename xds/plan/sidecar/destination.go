@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// DestinationKinds are the kinds of destinations that a planner knows, a line for each.
-// Of several that have a service the first reaches it. A service that none has is a
+// DestinationKinds are the kinds of destinations that a planner knows, one line each. If several
+// kinds have a service, it belongs to the first of them. A service that none has is a
 // destination of the first kind without endpoints.
 func DestinationKinds() []DestinationKind {
 	return []DestinationKind{
@@ -22,8 +22,8 @@ func DestinationKinds() []DestinationKind {
 	}
 }
 
-// LocatingKinds are the kinds of the resources that make destinations, but for what
-// every view of a mesh holds.
+// LocatingKinds are the kinds of the resources that make destinations, except those that every
+// view of a mesh contains.
 func LocatingKinds() (out []*model.Kind) {
 	for _, k := range DestinationKinds() {
 		if k.Kind() != mesh.Dataplanes {
@@ -33,84 +33,85 @@ func LocatingKinds() (out []*model.Kind) {
 	return out
 }
 
-// DestinationKind is a way in which a service is there for those who call it: where its
-// endpoints are listed, and how connections to them are protected. Policies edit the
-// clusters and routes of every kind, and know of none. A kind is comparable and has no
-// state: what it makes depends on its arguments alone, else cells grow stale.
+// DestinationKind is one way in which a service can exist for its callers. It says where the
+// endpoints are listed and how connections to them are protected. Policies edit the clusters
+// and routes of all kinds alike and do not know about kinds. A kind is comparable and has no
+// state. What it makes must depend only on its arguments. Otherwise cells would not be rebuilt
+// when it changes.
 type DestinationKind interface {
-	// Kind is that of the resources that make such destinations. What a state has of a
-	// service may differ only if some of them do.
+	// Kind is the kind of the resources that make such destinations. What Find returns for a
+	// service changes only if some of these resources change.
 	Kind() *model.Kind
-	// Find returns what a state has of a service, nil for nothing.
+	// Find returns the destination of a service in a state, nil if there is none.
 	Find(m *view.Mesh, service string) view.Destination
-	// Inline reports whether the cluster of a destination lists its endpoints itself, so
-	// that a change of them is a change of the cluster. Otherwise there is an assignment.
+	// Inline reports whether the cluster of a destination lists its endpoints itself. Then a
+	// change of endpoints changes the cluster. Otherwise there is an assignment.
 	Inline(tags mesh.Tags, d view.Destination) bool
-	// Transport says how connections to a destination are protected.
+	// Transport returns how connections to a destination are protected.
 	Transport(a Around, d view.Destination) Transport
-	// Keeps reports whether a cluster with one protection may stay where one with another
-	// is due and cannot be made.
+	// Keeps reports whether a cluster with one protection may stay in use when one with
+	// another protection is due and cannot be made.
 	Keeps(a Around, was, due Transport) bool
-	// Cluster completes a cluster that has a name, the timeouts of all clusters, and the
-	// HTTP options of the mesh. Policies edit it afterwards.
+	// Cluster completes a cluster that already has a name, the timeouts of all clusters, and
+	// the HTTP options of the mesh. Policies edit it afterwards.
 	Cluster(d *draft.Cluster, in ClusterInput) error
-	// Lead says what becomes of requests that are led to a destination; nil for nothing.
-	// It is part of keys, so it must be comparable.
+	// Lead returns what is done to requests that are led to a destination, nil for nothing.
+	// The result is part of keys, so it must be comparable.
 	Lead(tags mesh.Tags, d view.Destination) any
-	// Route edits what leads to a destination of which Lead says something: a route, or
-	// one share of it where it splits requests. Policies edit it afterwards.
+	// Route edits what leads to a destination for which Lead is not nil: a route, or one share
+	// of a route that splits requests. Policies edit it afterwards.
 	Route(t *draft.Target, lead any) error
 }
 
-// Transport is how connections to a destination are protected. It is part of keys.
+// Transport says how connections to a destination are protected. It is part of keys.
 type Transport struct {
-	// Mutual says that proxy and destination prove their identities in the mesh to each
-	// other, and Life how long connections may last among which such ones may be, 0 for ever.
+	// Mutual says that proxy and destination prove their identities in the mesh to each other.
+	// Life is how long connections may last if some of them may be of that sort, 0 for ever.
 	Mutual bool
 	Life   time.Duration
-	// Own is what else a kind looks at. It must be comparable.
+	// Own is what else a kind considers. It must be comparable.
 	Own any
 }
 
-// ClusterInput is what the cluster of a destination is made of.
+// ClusterInput holds what the cluster of a destination is made of.
 type ClusterInput struct {
-	// Mesh is the name of the mesh, and Tags are those of the destination.
+	// Mesh is the name of the mesh. Tags are the tags of the destination.
 	Mesh string
 	Tags mesh.Tags
-	// Transport is what the kind said.
+	// Transport is what DestinationKind.Transport returned.
 	Transport Transport
-	// Destination is what the state has of the service, and Members are the endpoints of
-	// it that the tags choose. Both are nil unless the kind lists them inline.
+	// Destination is what DestinationKind.Find returned. Members are its endpoints that the
+	// tags select. Both are nil unless the cluster lists its endpoints itself.
 	Destination view.Destination
 	Members     *endpointv3.ClusterLoadAssignment
 }
 
-// Around is what kinds of destinations may know of a mesh.
+// Around is what kinds of destinations may know about a mesh.
 type Around struct{ planner *Planner }
 
 // Strict reports whether the mesh allows nothing but mutual TLS.
 func (a Around) Strict() bool { return a.planner.facts.security == strict }
 
-// Permissive reports whether the mesh has identities, and allows connections without.
+// Permissive reports whether the mesh has identities and also allows connections without them.
 func (a Around) Permissive() bool { return a.planner.facts.security == permissive }
 
-// Life is how long a connection by mutual TLS may last.
+// Life returns how long a connection by mutual TLS may last.
 func (a Around) Life() time.Duration { return a.planner.facts.life }
 
-// Secured reports whether the proxy of a dataplane holds an identity and takes mutual
-// TLS. Only dataplanes that serve the destination may be asked for, in a permissive mesh.
+// Secured reports whether the proxy of a dataplane has an identity and accepts mutual TLS. It
+// may only be asked in a permissive mesh, about dataplanes that serve the destination.
 func (a Around) Secured(dataplane string) bool { return a.planner.secured[dataplane] }
 
-// led is what a kind does to what leads to one destination of an outbound, and behind it
-// the same of those before. The whole is comparable.
+// led holds what a kind does to what leads to one destination of an outbound, and the led of
+// the destination before. A whole list of them is comparable.
 type led struct {
 	// at is the place of the destination in the list of the outbound.
 	at, kind   int
 	lead, rest any
 }
 
-// leads asks the kinds of some destinations what becomes of requests to them. It is nil
-// if nothing does.
+// leads asks the kinds of some destinations what is done to requests to them. It returns nil if
+// nothing is done.
 func (p *Planner) leads(destinations []mesh.Tags) (all any) {
 	for i, tags := range destinations {
 		kind, d := p.destination(tags.Service())
@@ -121,8 +122,8 @@ func (p *Planner) leads(destinations []mesh.Tags) (all any) {
 	return all
 }
 
-// destination finds who reaches a service, by the place in the list of kinds, and what
-// there is of it; nil if nobody serves it.
+// destination returns the kind that has a service, by its place in the list of kinds, and the
+// destination; nil if nobody serves the service.
 func (p *Planner) destination(service string) (kind int, d view.Destination) {
 	for i, k := range p.kinds {
 		if d := k.Find(p.state, service); d != nil {
@@ -150,15 +151,15 @@ func (p *Planner) located(before *view.Mesh, key model.Key) {
 	}
 }
 
-// made is a cluster of a destination as it was made.
+// made describes how a cluster of a destination was made.
 type made struct {
 	cluster, service string
 	kind             int
 	transport        Transport
 }
 
-// keepCluster adds the cluster of a destination, or the one of before if it could not be
-// made and that one may stay, and reports whether there is any.
+// keepCluster adds the cluster of a destination. If it could not be made, keepCluster adds the
+// earlier one, provided that it may stay. It reports whether it added one.
 func (p *Planner) keepCluster(into, old *part, as made, r *resource.Resource, err error) bool {
 	var before []*resource.Resource
 	if err != nil {
@@ -174,8 +175,8 @@ func (p *Planner) keepCluster(into, old *part, as made, r *resource.Resource, er
 	return kept
 }
 
-// fit are the clusters of before that may stay where they cannot be made anew: those
-// of which the protection is as good as the one that is due.
+// fit returns the earlier clusters that may stay if they cannot be made again: those whose
+// protection is as good as the one that is due.
 func (p *Planner) fit(old *part) (stay []*resource.Resource) {
 	for _, c := range old.clusters {
 		if m := old.madeOf(c.Name); m != nil && p.fits(m) {
@@ -185,8 +186,8 @@ func (p *Planner) fit(old *part) (stay []*resource.Resource) {
 	return stay
 }
 
-// fits reports whether a cluster is protected well enough still. One of which the kind
-// cannot tell is not.
+// fits reports whether a cluster is still protected well enough. If the kind cannot tell, it is
+// not.
 func (p *Planner) fits(m *made) (yes bool) {
 	err := guard(func() {
 		kind, d := p.destination(m.service)
@@ -196,8 +197,8 @@ func (p *Planner) fits(m *made) (yes bool) {
 	return yes && err == nil
 }
 
-// life is how long a connection through clusters of several protections may last: the
-// shortest of theirs, 0 if none is bounded.
+// life returns how long a connection through clusters of several protections may last: the
+// shortest of their lives, 0 if none is bounded.
 func (a *part) life() (least time.Duration) {
 	for i := range a.made {
 		if life := a.made[i].transport.Life; life > 0 && (least == 0 || life < least) {
@@ -207,7 +208,7 @@ func (a *part) life() (least time.Duration) {
 	return least
 }
 
-// madeOf finds how a cluster was made, nil for one that is not of a destination.
+// madeOf returns how a cluster was made, nil if it is not the cluster of a destination.
 func (a *part) madeOf(cluster string) *made {
 	for i := range a.made {
 		if a.made[i].cluster == cluster {
@@ -217,7 +218,7 @@ func (a *part) madeOf(cluster string) *made {
 	return nil
 }
 
-// clusterOf is the key of the cluster of a destination but for the choices of policies.
+// clusterOf returns the key of the cluster of a destination, without the choices of policies.
 func (p *Planner) clusterOf(kind int, ak *assignmentKey, protocol string, inline bool) clusterKey {
 	ck := clusterKey{
 		mesh: p.facts.mesh, name: ak.name, tags: ak.tags, protocol: protocol, kind: kind,
@@ -229,5 +230,5 @@ func (p *Planner) clusterOf(kind int, ak *assignmentKey, protocol string, inline
 	return ck
 }
 
-// editsClusters picks the policies that a cluster is made of.
+// editsClusters returns the policies that edit clusters.
 func editsClusters(pol *policy.Policy) bool { return pol.Cluster != nil }

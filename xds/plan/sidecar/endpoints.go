@@ -15,21 +15,20 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// assignmentKey is everything that an assignment is made of.
+// assignmentKey holds everything that an assignment is made of.
 type assignmentKey struct {
 	name, tags string
-	// destination has the endpoints; nil if nobody serves the service.
+	// destination has the endpoints. It is nil if nobody serves the service.
 	destination view.Destination
-	// clear are the dataplanes of it that are spoken to in clear text, as namesOf joins them.
+	// clear are its dataplanes that are called in clear text, as namesOf joins them.
 	clear string
-	// local is the zone of the proxy while the mesh prefers near endpoints;
-	// aware says that it does.
+	// aware says that the mesh prefers near endpoints. local is then the zone of the proxy.
 	aware bool
 	local string
 }
 
-// assignment lists the endpoints of a destination, grouped by zone. An assignment
-// without endpoints is one, too: a cluster without any would wait for it.
+// assignment lists the endpoints of a destination, grouped by zone. It returns an assignment
+// even if there are no endpoints, because a cluster without one would wait for it.
 func assignment(k assignmentKey) (*resource.Resource, error) {
 	a, err := members(k)
 	if err != nil {
@@ -90,9 +89,9 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	return a, nil
 }
 
-// localityOf is a group of endpoints without members. Those in clear text are a part of
-// their zone: Envoy leaves an endpoint of which only the mark changes on the connections
-// that it has, and makes one anew that moves.
+// localityOf returns a group of endpoints without members. Endpoints in clear text form a group
+// of their own within their zone. If only the mark of an endpoint changed, Envoy would keep its
+// open connections; an endpoint that moves to another group is made again.
 func localityOf(zone string, clearly bool) *endpointv3.LocalityLbEndpoints {
 	l := &endpointv3.LocalityLbEndpoints{LoadBalancingWeight: wrapperspb.UInt32(0)}
 	if zone != "" || clearly {
@@ -111,7 +110,7 @@ func endpointsOf(d view.Destination) []view.Endpoint {
 	return d.Members()
 }
 
-// contiguous starts priorities at 0: Envoy refuses an assignment that skips one.
+// contiguous renumbers priorities from 0, because Envoy refuses an assignment that skips one.
 func contiguous(ls []*endpointv3.LocalityLbEndpoints) {
 	if len(ls) > 0 && ls[0].GetPriority() > 0 {
 		for _, l := range ls {
@@ -120,8 +119,8 @@ func contiguous(ls []*endpointv3.LocalityLbEndpoints) {
 	}
 }
 
-// assigned is one endpoint with its tags, all but the service, as metadata by
-// which subsets are chosen.
+// assigned returns one endpoint. Its tags, except the service, are metadata by which subsets
+// are chosen.
 func assigned(e *view.Endpoint) (*endpointv3.LbEndpoint, error) {
 	out := lbEndpoint(e.Address, e.Port)
 	out.LoadBalancingWeight = wrapperspb.UInt32(1)
@@ -142,8 +141,8 @@ func assigned(e *view.Endpoint) (*endpointv3.LbEndpoint, error) {
 	return out, nil
 }
 
-// protocolOf is what all endpoints of some destinations have in common: grpc is
-// http2 too, both are tcp; http is tcp. One that does not say is tcp.
+// protocolOf returns the best protocol that all endpoints of some destinations speak. Every
+// grpc endpoint also speaks http2, and all speak tcp. An endpoint without a protocol is tcp.
 func protocolOf(protocols []string) string {
 	common := ""
 	for _, p := range protocols {

@@ -13,40 +13,40 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Front makes what gateways of a mesh have in place of the listeners and route tables of
-// their outbounds: one listener before all of them. Everything behind it is that of any
-// proxy: outbounds choose policies, lead to destinations, and draft their routes, and a
-// change of them finds its way as ever. What a front makes depends on its arguments
-// alone, else cells grow stale.
+// Front makes the one listener that gateways of a mesh have in place of the listeners and route
+// tables of their outbounds. Everything else is as at any proxy: outbounds choose policies, lead
+// to destinations and draft their routes, and changes reach them in the same way. What a front
+// makes must depend only on its arguments. Otherwise cells would not be rebuilt when it
+// changes.
 type Front interface {
-	// Socket is where the proxies of a gateway listen, by its tags.
+	// Socket returns where the proxies of a gateway listen, by the tags of the gateway.
 	Socket(gateway mesh.Tags) (address string, port uint32)
-	// Lead adds what leads to one outbound to the one route table. The routes have been
-	// edited, and everything that concerns them is in them.
+	// Lead adds to the route table what leads to one outbound. Policies have edited the routes
+	// already, and the routes contain everything that concerns them.
 	Lead(into, outbound *draft.Routes) error
-	// Listener completes the listener. Policies on whole proxies edit it afterwards.
+	// Listener completes the listener, before policies on whole proxies edit it.
 	Listener(d *draft.Outbound) error
 }
 
-// way is what leads to one outbound of a front, and behind it the same of the outbounds
-// after. The whole is comparable.
+// way holds what leads to one outbound of a front, and the way of the next outbound. A whole
+// list of ways is comparable.
 type way struct {
 	routes *draft.Routes
 	rest   any
 }
 
-// frontRoutesKey is everything that the route table of a front is made of.
+// frontRoutesKey holds everything that the route table of a front is made of.
 type frontRoutesKey struct {
 	mesh, name, service string
-	// ways are those of the outbounds; nil for none.
+	// ways are the ways of the outbounds, nil if there are none.
 	ways any
 }
 
-// frontName is the name of the listener of a front, and of its route table.
+// frontName returns the name of the listener of a front and of its route table.
 func frontName(address string, port uint32) string { return gatewayPrefix + hostPort(address, port) }
 
-// behind makes the routes of an outbound that is behind a front, which knows HTTP alone.
-// Those that cannot be made stay as they last were, if what they lead to is still there.
+// behind makes the routes of an outbound that is behind a front, which only supports HTTP.
+// Routes that cannot be made keep their last version if its clusters still exist.
 func (p *Planner) behind(o *outbound, k outboundRoutesKey) {
 	was := o.way
 	o.way = nil
@@ -68,7 +68,7 @@ func (p *Planner) behind(o *outbound, k outboundRoutesKey) {
 	fail(fmt.Errorf("build %s: %w", k.name, err))
 }
 
-// holds reports whether there are all clusters that some routes lead to.
+// holds reports whether all clusters to which some routes lead exist.
 func (a *part) holds(d *draft.Routes) bool {
 	missing := func(cluster string) bool {
 		return !slices.ContainsFunc(a.clusters, func(r *resource.Resource) bool { return r.Name == cluster })
@@ -86,8 +86,8 @@ func (a *part) holds(d *draft.Routes) bool {
 	return true
 }
 
-// stand makes the front of a reach of gateways, whose outbounds are built. What cannot be
-// made stays as it last was.
+// stand makes the front of a reach of gateways, after its outbounds were built. What cannot be
+// made keeps its last version.
 func (p *Planner) stand(r *reach) {
 	if r.shape.Gateway == nil {
 		return
@@ -133,8 +133,8 @@ func (p *Planner) frontRoutes(k frontRoutesKey) (*resource.Resource, error) {
 	return plan.Freeze(resource.Route, k.name, d.Proto)
 }
 
-// carried drafts the routes of an outbound that say themselves what its policies say of
-// its virtual host and of its listener, because it shares those with others.
+// carried drafts routes of an outbound that themselves contain what its policies demand of its
+// virtual host and of its listener, because outbounds behind a front share both.
 func (p *Planner) carried(k outboundRoutesKey) (*draft.Routes, error) {
 	d, err := p.leading(k)
 	if err != nil {

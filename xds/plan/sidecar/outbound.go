@@ -13,33 +13,33 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// outbound is one port of a reach through which a service is reached.
+// outbound is one port through which the proxies of a reach call a service.
 type outbound struct {
 	reach *reach
 	shape selection.Outbound
-	// at is where it listens.
+	// at is the address on which it listens.
 	at   netip.AddrPort
 	tags string
-	// shared says that other outbounds of the reach lead to the same service,
-	// perhaps by other tags, so that route tables are told apart by address.
+	// shared says that other outbounds of the reach lead to the same service, perhaps by other
+	// tags. The names of their route tables then contain the address.
 	shared bool
-	// split is the last one that could be made.
+	// split is the last split that could be made.
 	split *draft.Split
-	// services are those whose endpoints fill the clusters.
+	// services are the services whose endpoints are in the clusters.
 	services []string
-	// unserved are those of them that no inbound of the mesh serves.
+	// unserved are those services that no inbound of the mesh serves.
 	unserved []string
-	// wants are its clusters as it would have them by their own names, and renamed
-	// those that bear another, because another outbound wants other settings.
+	// wants are its clusters under their own names. renamed are those that have another name,
+	// because another outbound wants a cluster of that name with other settings.
 	wants   []want
 	renamed renames
 	part    part
-	// way are its routes behind the front of a gateway, the last that could be made; nil
-	// where it listens itself.
+	// way holds its routes behind the front of a gateway, in the last version that could be
+	// made. It is nil if the outbound has a listener of its own.
 	way *draft.Routes
 }
 
-// id is equal for outbounds that are built alike.
+// id returns a text that is equal for outbounds that are built alike.
 func (o *outbound) id() string {
 	return hostPort(o.shape.Address, o.shape.Port) + " " + o.tags + " " + strconv.FormatBool(o.shared)
 }
@@ -52,9 +52,9 @@ func (o *outbound) routeTable() string {
 	return name
 }
 
-// buildOutbound makes everything of an outbound. What cannot be made stays as it
-// last was; a panic on the way, such as of a policy that looks something up, is a
-// failure of this outbound and of nothing else.
+// buildOutbound makes everything of an outbound. A part that cannot be made keeps its last
+// version. A panic, for example of a policy that looks something up, is a failure of this
+// outbound only.
 func (p *Planner) buildOutbound(o *outbound) {
 	old, wants := o.part, o.wants
 	if err := guard(func() { p.makeOutbound(o) }); err != nil {
@@ -76,7 +76,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	p.forConnection(o.reach.sources, service, policy.ByOutbound, 0, chosen)
 	split, err := p.split(o, chosen)
 	if err != nil {
-		// The endpoints of where requests went before must not grow old.
+		// Requests still go where they went before, so those endpoints must stay up to date.
 		o.part.failures = append(o.part.failures, plan.Failure{Cell: o.routeTable(), Err: err, Kept: o.split != nil})
 		split = o.split
 	}
@@ -99,7 +99,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	}
 }
 
-// listen makes the listener of an outbound, and its route table if it speaks HTTP.
+// listen makes the listener of an outbound and, for HTTP, its route table.
 func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []mesh.Tags, protocol string, names renames) {
 	k := outboundKey{
 		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: o.reach.shape.Transparent, renamed: names,
@@ -113,15 +113,15 @@ func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []me
 		r, err := of(p.cells.outboundRoutes, p.round, rk, p.outboundRoutes)
 		o.part.keep(&o.part.routes, old.routes, rk.name, r, err)
 		if len(o.part.routes) == 0 {
-			return // a listener would wait for its routes, and all others with it
+			return // a listener without its routes would wait for them, and all others with it
 		}
 	}
 	l, err := of(p.cells.outbounds, p.round, k, p.outbound)
 	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
 }
 
-// routesOf is the key of the routes of an outbound. Those behind a front say what the
-// listener would.
+// routesOf returns the key of the routes of an outbound. Behind a front the routes also say
+// what the outbound's own listener would say.
 func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, protocol string, names renames) outboundRoutesKey {
 	behind := o.reach.shape.Gateway != nil
 	k := outboundRoutesKey{
@@ -137,10 +137,9 @@ func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, 
 	return k
 }
 
-// buildDestination makes the cluster and the assignment of one destination, and
-// returns the name that they bear. A cluster that lists its endpoints is another one
-// than that with an assignment: requests switch from one to the other when it is
-// warm.
+// buildDestination makes the cluster and the assignment of one destination, and returns their
+// name. A cluster that lists its endpoints itself is a different cluster than one with an
+// assignment: requests switch from one to the other when the new one is warm.
 func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer picks, tags mesh.Tags, protocol string) (name string) {
 	canonical, service := tags.String(), tags.Service()
 	chosen := p.blank(atDestination)
@@ -163,7 +162,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	if err == nil {
 		o.wants = append(o.wants, want{ck.name, cl.Version})
 	} else if i := slices.IndexFunc(wants, func(w want) bool { return w.name == ck.name }); i >= 0 {
-		o.wants = append(o.wants, wants[i]) // the cluster stays as it is, its name too
+		o.wants = append(o.wants, wants[i]) // the cluster stays as it is, with its name
 	}
 	if name := o.renamed.of(ck.name); name != ck.name {
 		ck.name, ak.name = name, name
@@ -173,7 +172,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
 	kept := p.keepCluster(&o.part, old, made{ck.name, service, kind, ck.transport}, cl, err)
-	if inline || !kept { // nobody asks for the assignment of a cluster that is not there
+	if inline || !kept { // without the cluster nobody asks for its assignment
 		return ck.name
 	}
 	a, err := of(p.cells.assignments, p.round, ak, assignment)
@@ -183,8 +182,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	return ck.name
 }
 
-// split asks the policy that decides where requests go. Without one nothing is
-// routed.
+// split asks the chosen policy where requests go. If no policy is chosen, nothing is routed.
 func (p *Planner) split(o *outbound, chosen picks) (*draft.Split, error) {
 	for i, pol := range p.policies {
 		if pol.Split == nil || chosen[i] == nil {
@@ -197,9 +195,9 @@ func (p *Planner) split(o *outbound, chosen picks) (*draft.Split, error) {
 	return nil, nil //nolint:nilnil // no split is a meaning: nothing is routed
 }
 
-// protocol is what the endpoints of all destinations speak. Where there are none
-// it is what the rest of the services speak, so that a subset without endpoints
-// does not turn an HTTP listener into another; and at last what the outbound says.
+// protocol returns the protocol of the endpoints of all destinations. If there are none, it is
+// the protocol of all endpoints of these services, so that a subset without endpoints does not
+// change the listener from HTTP to TCP. If there are none either, the outbound decides.
 func (p *Planner) protocol(o *outbound, destinations []mesh.Tags) string {
 	var spoken, served []string
 	note := func(into []string, protocol string) []string {
@@ -227,7 +225,7 @@ func (p *Planner) protocol(o *outbound, destinations []mesh.Tags) string {
 	return protocolOf([]string{o.shape.Tags.Protocol()})
 }
 
-// link notes which services an outbound depends on.
+// link notes on which services an outbound depends.
 func (p *Planner) link(o *outbound, services []string) {
 	if slices.Equal(o.services, services) {
 		return

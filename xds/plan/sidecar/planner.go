@@ -15,19 +15,19 @@ import (
 // The order of calls is: any number of Update, Join, Begun, Leave, Bare, Secured
 // and Outside, then one Plan.
 type Planner struct {
-	// policies is ordered by phase, otherwise as given.
+	// policies is ordered by phase. Policies of one phase keep the given order.
 	policies []*policy.Policy
-	// kinds are those of destinations; the first that has a service reaches it.
+	// kinds are the kinds of destinations. A service belongs to the first kind that has it.
 	kinds []DestinationKind
-	// front makes the listeners of gateways; nil where the outbounds of every proxy listen
-	// themselves.
+	// front makes the listeners of gateways. If it is nil, the outbounds of every proxy have
+	// listeners of their own.
 	front   Front
 	outside policy.Outside
-	// log is the same as long as the planner is, and so in no key.
+	// log never changes during the life of the planner, so it is part of no key.
 	log      accesslog.Settings
 	interner *policy.Interner
 	picked   [layers]picks
-	// has says which of the edits that are rare any policy has.
+	// has says which rare edits occur in any policy.
 	has has
 
 	state   *view.Mesh
@@ -35,25 +35,25 @@ type Planner struct {
 	proxies map[string]*proxy
 	classes map[string]*class
 	reaches map[reachKey]*reach
-	// selectors are the sources by which policies on connections tell proxies apart.
+	// selectors are the sources by which policies on connections distinguish proxies.
 	selectors []selector
-	// byService leads from a service to the outbounds whose clusters it fills.
+	// byService maps a service to the outbounds whose clusters contain its endpoints.
 	byService map[string]map[*outbound]struct{}
 	// bare are the dataplanes whose proxies lack the filter.
 	bare map[string]bool
-	// secured are the dataplanes that hold an identity and take mutual TLS.
+	// secured are the dataplanes that have an identity and accept mutual TLS.
 	secured map[string]bool
 
 	round uint64
 	cells cells
 	ca    *resource.Table
 
-	// moved are the reaches and dirty the classes of which something may differ, and
-	// loose the proxies whose own part may.
+	// moved, dirty and loose hold what the next Plan must look at: reaches, classes, and
+	// proxies whose own part may differ.
 	moved map[*reach]struct{}
 	dirty map[*class]struct{}
 	loose map[*proxy]struct{}
-	// compare remembers which tables differ, for the time of a Plan.
+	// compare remembers during one Plan which tables differ.
 	compare resource.Comparer
 }
 
@@ -67,28 +67,29 @@ type splitKey struct {
 type proxy struct {
 	name  string
 	class *class
-	// listening are the addresses of its inbounds, in the order of the shape, and
-	// address is its own.
+	// listening are the addresses of its inbounds, in the order of the shape. address is the
+	// address of the proxy.
 	listening []string
 	address   string
 	set       *resource.Set
-	// begun says that it has a set, maybe of an earlier planner.
+	// begun says that the proxy has a set, possibly from an earlier planner.
 	begun    bool
 	failures []plan.Failure
-	// own is what it does not share with its class.
+	// own holds what the proxy does not share with its class.
 	own part
-	// hidden are the listeners of the class that would be in its way.
+	// hidden are the listeners of the class that this proxy must not have, because one of its
+	// own listens there.
 	hidden []string
-	// clusters and listeners are those of the class with its own, secrets those of the
-	// mesh with what policies contribute.
+	// clusters and listeners are those of the class and of the proxy. secrets are those of the
+	// mesh and what policies contribute.
 	clusters, listeners, secrets mixed
-	// finished are the tables after the raw stage.
+	// finished are the tables after the raw phase.
 	finished map[resource.TypeURL]finished
 }
 
-// New returns a planner of a mesh in a state. outside answers what policies ask
-// of beyond the mesh; nil if no policy does. log says what proxies log. more are kinds
-// of destinations beside [DestinationKinds].
+// New returns a planner of a mesh in a state. outside answers what policies ask about things
+// beyond the mesh; it is nil if no policy asks. log says what proxies log. more are kinds of
+// destinations in addition to [DestinationKinds].
 func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settings, state *view.Mesh, more ...DestinationKind) *Planner {
 	p := &Planner{
 		policies: slices.Clone(policies), kinds: append(DestinationKinds(), more...), outside: outside, log: log, interner: &policy.Interner{}, state: state, facts: meshSettingsOf(state),
@@ -106,11 +107,11 @@ func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settin
 	return p
 }
 
-// State is the state that the next Plan shows.
+// State returns the state on which the next Plan is based.
 func (p *Planner) State() *view.Mesh { return p.state }
 
-// Join adds a proxy by the name of its dataplane and reports whether there is
-// such a dataplane. A proxy that joined before stays as it is.
+// Join adds a proxy by the name of its dataplane and reports whether that dataplane exists. It
+// does not change a proxy that joined before.
 func (p *Planner) Join(name string) bool {
 	if p.proxies[name] != nil {
 		return true
@@ -125,9 +126,9 @@ func (p *Planner) Join(name string) bool {
 	return true
 }
 
-// Bare says whether the proxy of a dataplane lacks the filter's library: an Envoy
-// that nobody supervises may. A proxy of which nothing is said has it. What is said
-// before Join counts for it, and it is forgotten by Leave.
+// Bare says whether the proxy of a dataplane lacks the filter's library, as an unsupervised
+// Envoy may. Without a call of Bare, a proxy counts as having it. Bare may be called before
+// Join. Leave forgets what it said.
 func (p *Planner) Bare(name string, yes bool) {
 	if p.bare[name] == yes {
 		return
@@ -142,7 +143,7 @@ func (p *Planner) Bare(name string, yes bool) {
 	}
 }
 
-// Leave forgets a proxy. The last one of a class takes the class with it.
+// Leave forgets a proxy. With the last proxy of a class it also forgets the class.
 func (p *Planner) Leave(name string) {
 	x := p.proxies[name]
 	if x == nil {
@@ -154,8 +155,8 @@ func (p *Planner) Leave(name string) {
 	p.unclassify(x)
 }
 
-// Plan builds what may differ and returns the sets of the proxies for which it
-// does, by dataplane name.
+// Plan builds what may differ. It returns the sets of the proxies for which something does
+// differ, by dataplane name.
 func (p *Planner) Plan() map[string]*resource.Set {
 	p.round++
 	for r := range p.moved {
@@ -183,7 +184,7 @@ func (p *Planner) Plan() map[string]*resource.Set {
 	return changed
 }
 
-// Set is what a proxy holds since the last Plan, nil for one that is not known.
+// Set returns the set of a proxy after the last Plan, nil if the proxy is not known.
 func (p *Planner) Set(name string) *resource.Set {
 	if x := p.proxies[name]; x != nil {
 		return x.set
@@ -191,8 +192,8 @@ func (p *Planner) Set(name string) *resource.Set {
 	return nil
 }
 
-// Failures is what of a proxy is not as it is configured: left out, or kept as
-// it last was good.
+// Failures returns which parts of a proxy are not as configured: they were left out, or the
+// last good version was kept.
 func (p *Planner) Failures(name string) []plan.Failure {
 	x := p.proxies[name]
 	if x == nil {
@@ -201,9 +202,9 @@ func (p *Planner) Failures(name string) []plan.Failure {
 	return slices.Concat(x.class.failures, x.failures)
 }
 
-// Unserved is what of a proxy leads to services that nobody serves. That is no failure:
-// everything is made as it is configured, and services come in any order. But it may be
-// a mistyped name.
+// Unserved returns which parts of a proxy lead to services that nobody serves. This is not a
+// failure: everything is made as configured, and services come in any order. But the name may
+// be mistyped.
 func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	x := p.proxies[name]
 	if x == nil {

@@ -13,68 +13,68 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// reach is what classes have in common that get to the same services in the same way:
-// their outbounds, which are planned once for all of them. Classes share a reach if
-// nothing that an outbound is made of tells them apart, and that is all of its key.
+// reach holds the outbounds of classes that reach the same services in the same way. They are
+// planned once for all of these classes. Classes share a reach if they do not differ in
+// anything that outbounds are made of. The key of a reach consists of just that.
 type reach struct {
 	key   reachKey
 	shape reachShape
-	// sources are the tags of one of the classes. Those of the others differ from
-	// them in nothing that a policy on connections asks for.
+	// sources are the tags of one of the classes. No policy on connections can distinguish
+	// them from the tags of the others.
 	sources   []mesh.Tags
 	classes   map[*class]struct{}
 	outbounds []*outbound
-	// front is what stands before the outbounds of a gateway.
+	// front is the front of a gateway, behind which its outbounds are.
 	front part
-	// ports finds the outbounds that listen on a port.
+	// ports maps a port to the outbounds that listen on it.
 	ports map[uint16][]*outbound
 
-	// stale pieces are to be built at the next Plan; relist says that the list of
-	// outbounds is to be made anew.
+	// stale holds the outbounds that the next Plan must build. relist says that it must also
+	// make the list of outbounds again.
 	stale  map[*outbound]struct{}
 	relist bool
-	// refused are the outbounds that no proxy could have.
+	// refused are the outbounds that no proxy can have.
 	refused []plan.Failure
 
 	clusters, endpoints, listeners, routes *resource.Table
 	failures                               []plan.Failure
-	// contributions are those of the policies of the outbounds.
+	// contributions come from the policies of the outbounds.
 	contributions []*contribution
-	// distinct says that no two outbounds contribute one name.
+	// distinct says that no two outbounds contribute a resource of the same name.
 	distinct bool
 }
 
 // reachKey is everything that an outbound is made of.
 type reachKey struct {
 	shape string
-	// proxy are the choices for the proxy of policies that edit outbounds.
+	// proxy holds what policies that edit outbounds chose for the proxy as a whole.
 	proxy *policy.Choices
 }
 
-// reachShape is what of a class decides where it gets to.
+// reachShape holds the properties of a class that decide which services it reaches, and how.
 type reachShape struct {
 	Outbounds   []selection.Outbound
 	Transparent bool
 	Everything  bool
 	Reachable   []string
-	// Gateway are the tags of a proxy of which the outbounds are behind a front.
+	// Gateway holds the tags of a proxy whose outbounds are behind a front.
 	Gateway mesh.Tags `json:",omitempty"`
-	// Zone is set while the mesh prefers near endpoints.
+	// Zone is only set while the mesh prefers near endpoints.
 	Zone string
 	// Selectors are the sources of policies on connections that match the class, in
-	// canonical form. They decide which of the policies are chosen: a policy ranks by
-	// the best of its sources that match, and a source has the same rank for everybody.
+	// canonical form. They decide which policies are chosen, because the rank of a policy is
+	// that of its best matching source, and a source has the same rank for all classes.
 	Selectors []string
 }
 
-// selector is a source of a policy on connections.
+// selector is one source of a policy on connections.
 type selector struct {
 	canonical string
 	tags      mesh.Tags
 }
 
-// survey lists the sources by which policies on connections tell proxies apart, and
-// reports whether they are others than before.
+// survey lists the sources by which policies on connections distinguish proxies. It reports
+// whether the list differs from the one before.
 func (p *Planner) survey() bool {
 	var found []selector
 	for _, pol := range p.policies {
@@ -101,7 +101,7 @@ func aboutConnections(pol *policy.Policy) bool {
 	return aboutOutbounds(pol.Attachment)
 }
 
-// reachOf is what decides where a class gets to.
+// reachOf returns what decides which services a class reaches, and how.
 func (p *Planner) reachOf(c *class) reachShape {
 	s := reachShape{
 		Outbounds: c.shape.Outbounds, Transparent: c.shape.Transparent, Everything: c.shape.Everything, Reachable: c.shape.Reachable,
@@ -120,9 +120,9 @@ func (p *Planner) reachOf(c *class) reachShape {
 	return s
 }
 
-// place puts a class into its reach, making that if it is the first there. One that
-// leaves another begins with what it had there, so that what cannot be made stays as
-// it last was.
+// place puts a class into its reach. It makes the reach for the first class. A class that comes
+// from another reach brings the outbounds from there, so that an outbound that cannot be built
+// keeps its last version.
 func (p *Planner) place(c *class) {
 	outbounds := p.forProxy(c)
 	s := p.reachOf(c)
@@ -147,7 +147,7 @@ func (p *Planner) place(c *class) {
 	p.mark(c)
 }
 
-// displace takes a class out of its reach. The last one takes the reach with it.
+// displace takes a class out of its reach. The reach is deleted with its last class.
 func (p *Planner) displace(c *class) {
 	r := c.reach
 	if r == nil {
@@ -156,7 +156,7 @@ func (p *Planner) displace(c *class) {
 	c.reach = nil
 	delete(r.classes, c)
 	for other := range r.classes {
-		// Those of a class that is not here any more may match what others do not.
+		// The sources of a class that has left may match what those of the others do not.
 		r.sources = other.sources
 		return
 	}
@@ -167,7 +167,7 @@ func (p *Planner) displace(c *class) {
 	delete(p.moved, r)
 }
 
-// inherit begins with the outbounds of another reach, all of them to be built.
+// inherit takes the outbounds of another reach over. All of them have to be built.
 func (r *reach) inherit(old *reach) {
 	if old == nil {
 		return
@@ -182,13 +182,13 @@ func (r *reach) inherit(old *reach) {
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
 
-// touch has an outbound built again.
+// touch makes the next Plan build an outbound again.
 func (p *Planner) touch(o *outbound) {
 	o.reach.stale[o] = struct{}{}
 	p.moved[o.reach] = struct{}{}
 }
 
-// touchAll has all of a reach built again.
+// touchAll makes the next Plan build everything of a reach again.
 func (p *Planner) touchAll(r *reach) {
 	for _, o := range r.outbounds {
 		r.stale[o] = struct{}{}
@@ -196,8 +196,8 @@ func (p *Planner) touchAll(r *reach) {
 	p.moved[r] = struct{}{}
 }
 
-// follow builds the stale outbounds of a reach and its tables. Its classes are built
-// next if that changes anything for them.
+// follow builds the stale outbounds of a reach, and its tables. If that changes anything for
+// its classes, it marks them to be built next.
 func (p *Planner) follow(r *reach) {
 	was, relisted := *r, r.relist
 	if r.relist {
@@ -234,7 +234,7 @@ func (r *reach) sameTables(o *reach) bool {
 	return r.clusters == o.clusters && r.endpoints == o.endpoints && r.listeners == o.listeners && r.routes == o.routes
 }
 
-// rename builds the outbounds again of which clusters get other names.
+// rename builds those outbounds again whose clusters get other names.
 func (p *Planner) rename(r *reach, before map[*outbound]part) {
 	for _, o := range r.tellApart() {
 		if _, ok := before[o]; !ok {
@@ -244,7 +244,7 @@ func (p *Planner) rename(r *reach, before map[*outbound]part) {
 	}
 }
 
-// list makes the outbounds of a reach, keeping those that stay.
+// list makes the outbounds of a reach. It keeps those that it still has.
 func (p *Planner) list(r *reach) {
 	before := map[string]*outbound{}
 	for _, o := range r.outbounds {
@@ -277,9 +277,9 @@ func (p *Planner) list(r *reach) {
 	}
 }
 
-// gather makes the tables. Of two outbounds that contribute one name the first wins:
-// a cluster that both reach is one cluster. A table of which no bytes differ stays the
-// same pointer.
+// gather makes the tables. If two outbounds contribute a resource of one name, the first wins,
+// because a cluster that both reach is one cluster. If no byte of a table differs, its pointer
+// stays the same.
 func (r *reach) gather() {
 	all := part{failures: slices.Clone(r.refused)}
 	for _, o := range r.outbounds {
@@ -295,9 +295,9 @@ func (r *reach) gather() {
 		r.listeners.Len() == len(all.listeners) && r.routes.Len() == len(all.routes)
 }
 
-// patch puts what outbounds contribute into the tables without gathering all
-// that did not change. It can only if the names are those of before and no two
-// outbounds contribute one name.
+// patch puts what changed outbounds contribute into the tables, without gathering the rest. It
+// reports whether that is possible: only if the names are the same as before and no two
+// outbounds contribute the same name.
 func (r *reach) patch(before map[*outbound]part) bool {
 	if !r.distinct || len(r.failures) > 0 {
 		return false
@@ -316,8 +316,8 @@ func (r *reach) patch(before map[*outbound]part) bool {
 	return true
 }
 
-// outboundsOf lists the outbounds of a reach: the declared ones, or for proxies
-// that may reach everything one for each service that the mesh has or knows.
+// outboundsOf lists the outbounds of a reach: the declared ones or, for proxies that may reach
+// everything, one for each service that the mesh has or knows.
 func (p *Planner) outboundsOf(s *reachShape) []selection.Outbound {
 	if !s.Everything {
 		return s.Outbounds
@@ -325,7 +325,7 @@ func (p *Planner) outboundsOf(s *reachShape) []selection.Outbound {
 	return selection.Virtual(p.state, s.Reachable)
 }
 
-// resourced reports whether two versions of a policy name other sources.
+// resourced reports whether two versions of a policy name different sources.
 func resourced(a, b *view.Policy) bool {
 	if a == nil || b == nil {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// Update takes a newer state with the keys that changed since the last one; all
-// means that any may have.
+// Update takes a newer state and the keys that changed since the last one. If all is set, any
+// key may have changed.
 func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 	before := p.state
 	p.state = state
@@ -48,14 +48,14 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 	}
 }
 
-// placeAll puts every class into its reach again.
+// placeAll puts every class into its current reach.
 func (p *Planner) placeAll() {
 	for _, c := range p.classes {
 		p.place(c)
 	}
 }
 
-// everything marks all there is.
+// everything marks all reaches, classes and proxies.
 func (p *Planner) everything() {
 	p.facts = meshSettingsOf(p.state)
 	p.trust()
@@ -85,7 +85,7 @@ func (p *Planner) allMembers() {
 
 func (p *Planner) mark(c *class) { p.dirty[c] = struct{}{} }
 
-// trust makes the secret with the roots. One that cannot be made is missing: no
+// trust makes the secret with the roots. If it cannot be made, it is missing, and no
 // connection is accepted without it.
 func (p *Planner) trust() {
 	p.ca = nil
@@ -98,8 +98,8 @@ func (p *Planner) trust() {
 	}
 }
 
-// dataplane takes a changed dataplane: its own shape if it is connected, and the
-// services that it serves or served.
+// dataplane takes a changed dataplane. It updates the shape of its proxy, if that is connected,
+// and marks the outbounds to the services that the dataplane serves or served.
 func (p *Planner) dataplane(before *view.Mesh, name string) {
 	old, _ := before.Dataplane(name)
 	now, exists := p.state.Dataplane(name)
@@ -116,7 +116,7 @@ func (p *Planner) dataplane(before *view.Mesh, name string) {
 	}
 }
 
-// servicesOf yields the services of dataplanes, each maybe more than once.
+// servicesOf yields the services of dataplanes. It may yield a service more than once.
 func servicesOf(ds ...*view.Dataplane) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, d := range ds {
@@ -139,8 +139,8 @@ func (p *Planner) service(name string) {
 	}
 }
 
-// population marks those who reach whatever there is, if a service came or went that
-// they may reach.
+// population marks the reaches that include every service, if a service that they may reach
+// came or went.
 func (p *Planner) population(before *view.Mesh, service string) {
 	if before.Has(service) == p.state.Has(service) {
 		return
@@ -153,8 +153,8 @@ func (p *Planner) population(before *view.Mesh, service string) {
 	}
 }
 
-// policy takes a changed policy: what it was and is chosen for. It reports whether it
-// may tell sources of connections apart that no other one does, or does so no more.
+// policy takes a changed policy, and marks what it was and is chosen for. It reports whether
+// the policy may have begun or ceased to distinguish sources of connections.
 func (p *Planner) policy(before *view.Mesh, key model.Key) (elsewhere bool) {
 	for _, pol := range p.policies {
 		if pol.Kind.Name != key.Kind {
@@ -180,8 +180,8 @@ func find(m *view.Mesh, pol *policy.Policy, name string) *view.Policy {
 	return nil
 }
 
-// chosen marks what a policy may be chosen for. Sources are not looked at: they
-// would save little and the selection looks at them anyway.
+// chosen marks what a policy may be chosen for. It ignores the sources, because considering
+// them would save little and the selection considers them anyway.
 func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 	if aboutConnections(pol) {
 		p.chosenByService(x.Destinations)
@@ -197,7 +197,7 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 	}
 }
 
-// chosenByService marks the outbounds that reach what some destinations select.
+// chosenByService marks the outbounds to the services that some destinations select.
 func (p *Planner) chosenByService(destinations []mesh.Tags) {
 	for _, d := range destinations {
 		if s := d.Service(); s != "" && s != mesh.AnyValue {
@@ -210,7 +210,7 @@ func (p *Planner) chosenByService(destinations []mesh.Tags) {
 	}
 }
 
-// serves reports whether one of the selectors matches an inbound of the class.
+// serves reports whether one of some selectors matches an inbound of the class.
 func (c *class) serves(selectors []mesh.Tags) bool {
 	for i := range c.shape.Inbounds {
 		for _, s := range selectors {
@@ -222,8 +222,8 @@ func (c *class) serves(selectors []mesh.Tags) bool {
 	return false
 }
 
-// Secured notes whether a proxy holds an identity and takes mutual TLS. While a mesh is
-// permissive, it is called by mutual TLS once it does.
+// Secured says whether a proxy has an identity and accepts mutual TLS. In a permissive mesh,
+// others call the proxy by mutual TLS only once it does.
 func (p *Planner) Secured(name string, yes bool) {
 	if p.secured[name] == yes {
 		return
@@ -243,7 +243,8 @@ func (p *Planner) Secured(name string, yes bool) {
 	}
 }
 
-// Outside says that what policies ask of beyond the mesh may have changed.
+// Outside says that the answers to what policies ask about things beyond the mesh may have
+// changed.
 func (p *Planner) Outside() {
 	p.relearn()
 }

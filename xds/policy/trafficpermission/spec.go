@@ -38,18 +38,18 @@ var Kind = model.Describe(Spec{}, model.Kind{
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Refuses: policy.RefusesAuthenticated,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
-	Explain: explain, Lacking: lacking,
+	Explain: explain, Closed: closed,
 }
 
-// lacking says who is refused if no permission is chosen.
-func lacking(m *mesh.Mesh) string {
+// closed says who is refused if no permission admits anybody.
+func closed(m *mesh.Mesh) string {
 	switch a := m.Authority(); {
 	case a == nil:
 		return ""
 	case a.Mode == mesh.ModePermissive:
-		return "no TrafficPermission is chosen, so every caller is refused that comes with a certificate of the mesh"
+		return "every caller is refused that comes with a certificate of the mesh"
 	}
-	return "no TrafficPermission is chosen, so everybody is refused"
+	return "everybody is refused"
 }
 
 func validate(spec any) []fault.Violation {

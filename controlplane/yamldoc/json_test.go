@@ -1,4 +1,4 @@
-package model
+package yamldoc
 
 import (
 	"context"
@@ -9,9 +9,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
-// TestFromYAML: a document does not cost more memory than its size justifies, whatever it
+// limit is the limit of the documents in these tests.
+const limit = 1 << 20
+
+// TestJSON: a document does not cost more memory than its size justifies, whatever it
 // refers to.
-func TestFromYAML(t *testing.T) {
+func TestJSON(t *testing.T) {
 	for _, tc := range []struct{ name, doc, want, refusal string }{
 		{"object", "a: 1\nb: [x, \"*y\", '&z']\n", `{"a":1,"b":["x","*y","\u0026z"]}`, ""},
 		{"json", `{"a":"&x *x"}`, `{"a":"\u0026x *x"}`, ""},
@@ -35,12 +38,12 @@ func TestFromYAML(t *testing.T) {
 		{"a truth in other words", "[{yes: x, 'true': y}]", "", "two keys of one mapping are the same text:"},
 		{"two notations of a number", "{0x1: x, 1: y}", "", "key 1 already set"},
 		{"numbers as keys", "a: {1: x, 2: {true: z}}\nb: {1: x}\n", `{"a":{"1":"x","2":{"true":"z"}},"b":{"1":"x"}}`, ""},
-		{"too long", "a: " + strings.Repeat("x", MaxDocument), "", "at most"},
+		{"too long", "a: " + strings.Repeat("x", limit), "", "at most"},
 		{"too many values", "a: [" + strings.Repeat("1,", maxNodes) + "]", "", "send a larger one as JSON"},
 		{"too many keys", "a: {" + numbered(maxNodes/2) + "}", "", "send a larger one as JSON"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := FromYAML(t.Context(), []byte(tc.doc))
+			got, err := JSON(t.Context(), []byte(tc.doc), limit)
 			if tc.refusal != "" {
 				if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tc.refusal) {
 					t.Errorf("%v, %d bytes", err, len(got))
@@ -63,23 +66,23 @@ func numbered(n int) string {
 	return b.String()
 }
 
-// TestFromYAMLTakesTurns: the number of documents that are parsed at once leaves processors
+// TestJSONTakesTurns: the number of documents that are parsed at once leaves processors
 // for others. A caller that finds no place, or gives up, gets an error.
-func TestFromYAMLTakesTurns(t *testing.T) {
+func TestJSONTakesTurns(t *testing.T) {
 	taken := 0
 	for parsing.TryEnter() {
 		taken++
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := FromYAML(ctx, []byte("a: 1"))
+	_, err := JSON(ctx, []byte("a: 1"), limit)
 	for range taken {
 		parsing.Leave()
 	}
 	if taken == 0 || !fault.Is(err, fault.Unavailable) {
 		t.Errorf("beside %d others: %v", taken, err)
 	}
-	if _, err := FromYAML(t.Context(), []byte("a: 1")); err != nil {
+	if _, err := JSON(t.Context(), []byte("a: 1"), limit); err != nil {
 		t.Errorf("alone: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package model
+package yamldoc
 
 import (
 	"context"
@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"slices"
 
-	nodes "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
+	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/turns"
-	"github.com/meshgate/meshgate/controlplane/yamldoc"
 )
 
 // maxNodes bounds the scalars, lists and mappings of a YAML document. Each costs a hundred
@@ -24,36 +23,36 @@ const maxNodes = 1 << 17
 // processor busy for a second.
 var parsing = turns.New(32)
 
-// FromYAML converts a YAML document into JSON, within the limits of documents. Its errors are
-// Invalid faults, and Unavailable if too many documents are parsed at once.
+// JSON converts a YAML document that comes from outside into JSON. It has at most limit bytes.
+// Errors are Invalid faults, and Unavailable if too many documents are parsed at once.
 //
 // Anchors and aliases are refused: a text that is written once and referred to a hundred
 // thousand times turns a megabyte into gigabytes, and limits that count values do not notice.
 // It also refuses a second document, and two keys of a mapping that are equal as texts,
 // because one of the two would be dropped silently.
-func FromYAML(ctx context.Context, raw []byte) ([]byte, error) {
-	if len(raw) > MaxDocument {
-		return nil, fault.New(fault.Invalid, "a document has at most %d bytes", MaxDocument)
+func JSON(ctx context.Context, raw []byte, limit int) ([]byte, error) {
+	if len(raw) > limit {
+		return nil, fault.New(fault.Invalid, "a document has at most %d bytes", limit)
 	}
 	if err := parsing.Enter(ctx); err != nil {
 		return nil, err
 	}
 	defer parsing.Leave()
-	doc, err := yamldoc.One(raw)
-	if second, ok := errors.AsType[*yamldoc.SecondError](err); ok {
+	doc, err := One(raw)
+	if second, ok := errors.AsType[*SecondError](err); ok {
 		return nil, fault.New(fault.Invalid, "%s; send each by itself", second)
 	}
 	if err != nil {
 		return nil, notYAML(err)
 	}
-	// Aliases are not expanded in nodes.
+	// Aliases are not expanded in yaml.
 	if count(doc) > maxNodes {
 		return nil, fault.New(fault.Invalid, "a document of YAML has at most %d values and keys: send a larger one as JSON", maxNodes)
 	}
 	if refers(doc) {
 		return nil, fault.New(fault.Invalid, "anchors and aliases of YAML are not taken here: write out what they stand for")
 	}
-	out, err := yaml.YAMLToJSONStrict(raw)
+	out, err := kyaml.YAMLToJSONStrict(raw)
 	if err != nil {
 		return nil, notYAML(err)
 	}
@@ -66,7 +65,7 @@ func FromYAML(ctx context.Context, raw []byte) ([]byte, error) {
 func notYAML(err error) error { return fault.New(fault.Invalid, "the document is no YAML: %s", err) }
 
 // count returns the number of nodes in a node, including itself.
-func count(n *nodes.Node) int {
+func count(n *yaml.Node) int {
 	all := 1
 	for _, c := range n.Content {
 		all += count(c)
@@ -75,13 +74,13 @@ func count(n *nodes.Node) int {
 }
 
 // refers reports whether anything in a node is an anchor or an alias.
-func refers(n *nodes.Node) bool {
-	return n.Kind == nodes.AliasNode || n.Anchor != "" || slices.ContainsFunc(n.Content, refers)
+func refers(n *yaml.Node) bool {
+	return n.Kind == yaml.AliasNode || n.Anchor != "" || slices.ContainsFunc(n.Content, refers)
 }
 
 // keys counts the keys of all mappings in a node.
-func keys(n *nodes.Node) (count int) {
-	if n.Kind == nodes.MappingNode {
+func keys(n *yaml.Node) (count int) {
+	if n.Kind == yaml.MappingNode {
 		count = len(n.Content) / 2
 	}
 	for _, c := range n.Content {
@@ -115,10 +114,10 @@ func membersOf(value any) (count int) {
 }
 
 // twins says where two keys of one mapping are equal, if any are.
-func twins(n *nodes.Node) string {
+func twins(n *yaml.Node) string {
 	seen := map[string]bool{}
 	for i, c := range n.Content {
-		if n.Kind == nodes.MappingNode && i%2 == 0 {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			if seen[c.Value] {
 				return fmt.Sprintf(" (line %d, %q)", c.Line, c.Value)
 			}
