@@ -44,6 +44,7 @@ typedef enum { CAPIOK = 0, CAPIFilterIsDestroy = -2, CAPINotInGo = -3, CAPIInval
 
 enum { WAITING_HEADER = 0, PROCESSING_HEADER = 1, WAITING_DATA = 2, WAITING_ALL_DATA = 3, PROCESSING_DATA = 4, WAITING_TRAILER = 5, PROCESSING_TRAILER = 6, DONE = 7 };
 enum { STATUS_RUNNING = 0, STATUS_LOCAL_REPLY = 1, STATUS_CONTINUE = 2, STATUS_STOP_AND_BUFFER = 3, STATUS_WATERMARK = 4, STATUS_NO_BUFFER = 5 };
+enum { LOG_DOWNSTREAM_START = 4, LOG_DOWNSTREAM_END = 6 };
 enum { VALUE_PROTOCOL = 3, VALUE_REMOTE_ADDRESS = 8, VALUE_TLS = 100 };
 #define MAX_HEADERS 128
 #define WORKERS 4          // threads that requests belong to
@@ -85,7 +86,7 @@ typedef struct event {
 
 typedef struct stream {
   httpRequest request;  // first: the library knows the stream by it
-  processState state;
+  processState state, encoding;
   struct worker *worker;
   headers headers, trailers;
   text body;                // what the client sends

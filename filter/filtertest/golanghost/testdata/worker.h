@@ -14,6 +14,7 @@ typedef struct worker {
   pthread_cond_t more;
   event *first, **last;
   pthread_t thread;
+  unsigned seed;
 } worker;
 
 static worker workers[WORKERS];
