@@ -6,7 +6,7 @@ export GOFLAGS := -buildvcs=auto -trimpath
 export CGO_ENABLED := 1
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 GO_FILES := $(shell find . -name '*.go' -not -path './.tools/*') go.mod go.sum
-C_FILES := $(wildcard filter/dynamicmodule/*.[ch])
+C_FILES := $(wildcard filter/dynamicmodule/*.[ch] filter/golang/front/*)
 TEST_FLAGS ?=
 # How programs are built for the race detector. It watches Go's own heap; SQLite, which
 # is C made Go, keeps what it has elsewhere, and scrypt is arithmetic of one goroutine.
@@ -37,7 +37,7 @@ help: ## list the targets
 run: build ## build everything and run the demo
 	./bin/meshgate demo --state-dir .state
 
-build: tools bin/meshgate bin/libmeshgate.so bin/libmeshgate-golang.so ## build bin/meshgate and both libraries of the filter
+build: tools bin/meshgate bin/libmeshgate.so bin/libmeshgate-golang.so bin/libmeshgate-golang-fast.so ## build bin/meshgate and the libraries of the filter
 
 tools:
 	@.ci/install-envoy
@@ -57,6 +57,10 @@ bin/libmeshgate-golang.so: $(GO_FILES)
 	@echo "building bin/libmeshgate-golang.so"
 	@go build -buildmode=c-shared -ldflags '-s -w' -o $@.new ./filter/golang/plugin
 	@rm -f $@.h && mv $@.new $@
+
+bin/libmeshgate-golang-fast.so: $(GO_FILES) $(C_FILES)
+	@echo "building bin/libmeshgate-golang-fast.so"
+	@CFLAGS=-s filter/golang/front/build ./filter/golang/plugin $@ '-s -w'
 
 # The whole of vet runs once, on its own: go test would repeat a part of it for each set
 # of flags.
@@ -112,10 +116,12 @@ chaos: build ## faults against the promise of revocation, for TIME (2h), from SE
 		MESHGATE_E2E_CHAOS_REPORT=$(abspath $(or $(REPORT),bin/chaos.md)) \
 		go test -count=1 -timeout 0 -v ./e2e/chaos -ginkgo.v -ginkgo.timeout=1000h -ginkgo.poll-progress-after=1000h
 
-soak: build ## the module under storms, then also under resets, reloads and a busy collector, for TIME each (default 10m)
+soak: build ## the module and the libraries for Go under storms, then the module also under resets, reloads and a busy collector, for TIME each (default 10m)
 	@.ci/install-packages
 	@MESHGATE_E2E_STORM_TIME=$(or $(TIME),10m) MESHGATE_E2E_SOAK_TIME=$(or $(TIME),10m) \
 		go test -count=1 -timeout 0 -v -run '^Test(StormOfStrangers|Soak)$$' ./e2e/module
+	@GOEXPERIMENT=cgocheck2 MESHGATE_E2E_STORM_TIME=$(or $(TIME),10m) \
+		go test -count=1 -timeout 0 -v -run '^TestStorm$$' ./filter/filtertest/golanghost
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@.ci/fuzz $(or $(FUZZTIME),20s)

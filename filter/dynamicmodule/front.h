@@ -149,7 +149,7 @@ typedef struct front_request {
   uint8_t answered;
   uint8_t body_state;
   bool http2;
-  // Pass through Go's scheduler after the decision; see breathe in request.c.
+  // Pass through Go's scheduler after the decision; see breathe.h.
   bool breathe;
   // Prove a verdict that repeats, so that it can be remembered.
   bool prove;

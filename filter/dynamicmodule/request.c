@@ -4,35 +4,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "breathe.h"
 #include "carried.h"
 #include "lookup.h"
 #include "repeat.h"
 
 static const dm_module_buffer path_name = {":path", 5};
-
-// Go's runtime watches threads that call into it. One that calls often, but never
-// passes through Go's scheduler, looks to it like a goroutine that has run for too
-// long: after 10 ms its watcher takes the thread's processor away every 20
-// microseconds, which costs more than all decisions together. So a busy worker
-// lets the scheduler see it now and then: never more often than every 4 ms, and
-// not at all while it is quiet, when there is nothing to gain.
-#define BREATHE_AFTER 32            // decisions
-#define BREATHE_EVERY 4000000LL     // ns
-
-static bool breathe(void) {
-  static _Thread_local uint32_t decisions;
-  static _Thread_local int64_t last;
-  if (++decisions < BREATHE_AFTER) return false;
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-  int64_t now = (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
-  if (now - last < BREATHE_EVERY) return false;
-  last = now;
-  decisions = 0;
-  return true;
-}
 
 // Ends the wait of a stream and takes what it has held. What it may still be told
 // finds that nobody waits.
@@ -168,7 +146,7 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
       return conclude(f, s, body, first, &r);
     }
   }
-  q.breathe = first && breathe();
+  q.breathe = first && front_breathe();
   for (;;) {
     // The buffer is large and written before it is read: it is not cleared.
     memset(&r, 0, offsetof(front_result, buffer));

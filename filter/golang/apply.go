@@ -112,7 +112,7 @@ func (s *stream) refuse(r *engine.Refusal) (status api.StatusType) {
 	status = api.LocalReply
 	s.body.held.Release()
 	defer func() {
-		if p := recover(); p != nil && !s.gone() {
+		if p := recover(); s.faulty(p) {
 			s.host.LogPanic("refuse", p)
 		}
 	}()

@@ -1,5 +1,6 @@
 // Package golang is the filter for Envoy's contrib build, through the official interface for
-// Go of its filter envoy.filters.http.golang. Package plugin below makes a library of it.
+// Go of its filter envoy.filters.http.golang. Package plugin below makes a
+// library of it.
 //
 // # Shape
 //
@@ -7,6 +8,14 @@
 // look-up goes on in a goroutine of the host, which waits, decides, and makes the worker
 // continue. The body of a request is read if the decision asks for it. Envoy then shows it in
 // pieces, which count against a budget.
+//
+// # The front
+//
+// The fast build of the library has a front in C (folder front) before the official
+// interface. It asks [Front] about a request, and lets it pass itself if what is known is enough
+// for that: without a body, a look-up or an answer of its own. It hands all others on before
+// anything is done about them, and the code above decides them from the start.
+// docs/adr/0005-hot-path.md says why.
 //
 // # Configurations
 //
@@ -16,10 +25,10 @@
 //
 // # Failures
 //
-// The parser, the entries of a stream and its goroutine recover panics, log them and refuse.
+// The parser, the entries of a stream, its goroutine and the front recover panics, log them and refuse.
 // The factory does nothing that could panic, because Envoy's side does not recover there.
-// Every call of Envoy about a stream that was destroyed panics. This is no fault and is not
-// logged. A pipe without a reader does not end the process, see [host.Prepare].
+// Every call of Envoy about a stream that is gone, or going, panics. This is no fault and is
+// not logged. A pipe without a reader does not end the process, see [host.Prepare].
 //
 // # What Envoy's filter does not do
 //

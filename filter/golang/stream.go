@@ -119,10 +119,22 @@ func (s *stream) OnDestroy(api.DestroyReason) {
 // gone reports whether Envoy has destroyed the stream.
 func (s *stream) gone() bool { return s.ctx.Err() != nil }
 
+// What the official interface panics with where a stream is called about that Envoy is
+// destroying: the stream is told of that a moment later.
+const (
+	streamDestroyed = "golang filter has been destroyed"
+	streamFinished  = "request has been finished"
+)
+
+// faulty reports whether a panic is a fault, and does not come of the end of the stream.
+func (s *stream) faulty(p any) bool {
+	return p != nil && p != streamDestroyed && p != streamFinished && !s.gone()
+}
+
 // guard refuses the request if work panics.
 func (s *stream) guard(where string, work func() api.StatusType) (status api.StatusType) {
 	defer func() {
-		if p := recover(); p != nil && !s.gone() {
+		if p := recover(); s.faulty(p) {
 			s.host.LogPanic(where, p)
 			status = s.refuse(nil)
 		}

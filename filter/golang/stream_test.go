@@ -1,6 +1,7 @@
 package golang
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -35,8 +36,8 @@ type envoy struct {
 	headers
 	sent map[string][]string
 	set  map[string]string
-	// fault has a call panic.
-	fault string
+	// fault has a call panic, and says with what.
+	fault, says string
 	// answers receives the status of a reply, or 0 if the request goes on.
 	answers chan int
 }
@@ -48,7 +49,7 @@ func newEnvoy(token string) *envoy {
 
 func (e *envoy) called(name string) {
 	if e.fault == name {
-		panic("injected into " + name)
+		panic(cmp.Or(e.says, "injected into "+name))
 	}
 }
 
@@ -162,6 +163,23 @@ func TestPanicsOfGoroutines(t *testing.T) {
 			t.Errorf("%s is not logged: %s", fault, f.log.Text())
 		}
 		s.OnDestroy(api.Normal)
+		f.end()
+	}
+}
+
+// Envoy refuses calls about a stream that it is destroying before it says so. That is no fault.
+func TestCallsDuringTheEnd(t *testing.T) {
+	for _, says := range []string{streamDestroyed, streamFinished} {
+		f := newFixture(t)
+		f.tokens.Resolve = func(done func(contract.Answer, []byte)) { done(contract.Found, f.tokens.Packed) }
+		e := newEnvoy("new")
+		e.fault, e.says = "Set", says
+		s, _ := f.start(e)
+		f.host.Wait()
+		if len(e.answers) != 0 || strings.Contains(f.log.Text(), "panic") {
+			t.Errorf("%d answers, log %s", len(e.answers), f.log.Text())
+		}
+		s.OnDestroy(api.Terminate)
 		f.end()
 	}
 }

@@ -21,8 +21,10 @@ func form(size int) string {
 
 // There is no credential in a body that is longer than a decision reads. One that is as long
 // is read although Envoy's buffers hold less, and goes on as a whole.
-func TestLongBodies(t *testing.T) {
-	f := newFixture(t)
+func TestLongBodies(t *testing.T) { both(t, testLongBodies) }
+
+func testLongBodies(t *testing.T, way way) {
+	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
 	for _, size := range []int{20, 1 << 14, 1<<14 + 1, 1 << 16, engine.MaxBody} {
 		for _, trailers := range [][][2]string{nil, {{"x-other", "1"}}} {
@@ -40,8 +42,10 @@ func TestLongBodies(t *testing.T) {
 
 // A body that passes the limit of Envoy's buffers while a key is looked up is read when the
 // answer wants it, also if trailers have come by then.
-func TestBodiesAfterLookups(t *testing.T) {
-	f := newFixture(t)
+func TestBodiesAfterLookups(t *testing.T) { both(t, testBodiesAfterLookups) }
+
+func testBodiesAfterLookups(t *testing.T, way way) {
+	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+either+`}`))
 	for _, size := range []int{20, 1 << 14, 1<<14 + 1, 1 << 15, 1 << 16, engine.MaxBody} {
 		for _, trailers := range [][][2]string{nil, {{"x-other", "1"}}} {
@@ -63,8 +67,10 @@ func TestBodiesAfterLookups(t *testing.T) {
 
 // The bodies that a connection has held back have a budget. What is over it is refused, and
 // who ends makes room.
-func TestBodiesHaveABudget(t *testing.T) {
-	f := newFixture(t)
+func TestBodiesHaveABudget(t *testing.T) { both(t, testBodiesHaveABudget) }
+
+func testBodiesHaveABudget(t *testing.T, way way) {
+	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
 	hold := func(n, connection int) bool {
 		a := post(at, strings.Repeat("a", engine.MaxBody))

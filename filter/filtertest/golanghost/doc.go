@@ -1,4 +1,4 @@
-// Package golanghost runs the library of Envoy's contrib filter (filter/golang) without an
+// Package golanghost runs the libraries of Envoy's contrib filter (filter/golang) without an
 // Envoy: in a program in C that stands in its place, testdata/host.c. Its tests are those of
-// the library.
+// both builds: through the official interface alone, and with the front in C before it.
 package golanghost

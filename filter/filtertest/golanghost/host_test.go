@@ -23,7 +23,7 @@ import (
 
 // envoy is the host of testdata in the place of Envoy, with the library.
 type envoy struct {
-	t   *testing.T
+	t   testing.TB
 	in  io.Writer
 	out *bufio.Reader
 	log string // the file of what it says beside its answers
@@ -32,11 +32,36 @@ type envoy struct {
 	trailers http.Header
 }
 
-// The library, and one whose token cache panics.
+// The library, one whose token cache panics, and one whose token cache the host changes.
 const (
 	plugin = "../../golang/plugin"
 	faulty = "./testdata/faulty"
+	stormy = "./testdata/storm"
 )
+
+// way is how a library is built: through the official interface alone, or with the front
+// before it.
+type way bool
+
+const (
+	plain way = false
+	fast  way = true
+)
+
+func (w way) String() string {
+	if w == fast {
+		return "fast"
+	}
+	return "plain"
+}
+
+// both runs a test with either.
+func both(t *testing.T, run func(*testing.T, way)) {
+	t.Helper()
+	for _, w := range []way{plain, fast} {
+		t.Run(w.String(), func(t *testing.T) { run(t, w) })
+	}
+}
 
 // built has what was built for the tests of this package.
 var built string
@@ -54,31 +79,44 @@ func run(m *testing.M) int {
 }
 
 // library builds a library, once, and returns its path.
-func library(t *testing.T, from string) string {
+func library(t testing.TB, from string, way way) string {
 	t.Helper()
-	path := filepath.Join(built, filepath.Base(from)+".so")
-	if _, err := os.Stat(path); err != nil {
+	path := filepath.Join(built, filepath.Base(from)+"-"+way.String()+sanitizer(t)+".so")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if way == fast {
+		build(t, "../../golang/front/build", from, path)
+	} else {
 		build(t, "go", "build", "-buildmode=c-shared", "-o", path, from)
 	}
 	return path
 }
 
+// sanitizer is the flag of gcc that has C watched. Benchmarks go without.
+func sanitizer(t testing.TB) string {
+	if _, ok := t.(*testing.B); ok {
+		return "-g"
+	}
+	return "-fsanitize=address"
+}
+
 // host builds the host, once, and returns its path. AddressSanitizer watches what it and
 // the library do with memory of C.
-func host(t *testing.T) string {
+func host(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(built, "host")
+	path := filepath.Join(built, "host"+sanitizer(t))
 	if _, err := os.Stat(path); err != nil {
-		build(t, "gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-rdynamic", "-fsanitize=address", "-o", path,
+		build(t, "gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-rdynamic", sanitizer(t), "-o", path,
 			filepath.Join("testdata", "host.c"), "-ldl", "-lpthread")
 	}
 	return path
 }
 
 // startEnvoy runs the host with a library.
-func startEnvoy(t *testing.T, from string) *envoy {
+func startEnvoy(t testing.TB, from string, way way) *envoy {
 	t.Helper()
-	cmd := exec.Command(host(t), library(t, from)) // it ends when its input does
+	cmd := exec.Command(host(t), library(t, from, way)) // it ends when its input does
 	// Leaks are looked for by other means: a Go runtime keeps what it has.
 	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0", contract.SettingsEnv+"=")
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -110,9 +148,11 @@ func startEnvoy(t *testing.T, from string) *envoy {
 	return &envoy{t: t, in: in, out: bufio.NewReaderSize(out, 16<<20), log: log.Name(), pid: cmd.Process.Pid}
 }
 
-func build(t *testing.T, name string, args ...string) {
+func build(t testing.TB, name string, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), "CFLAGS=-g "+sanitizer(t)) // of the front
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
 }

@@ -11,8 +11,10 @@ import (
 
 // A loaded library leaves SIGPIPE ignored, as Envoy has it. Go's own handler would end the
 // process when standard error has no reader any more.
-func TestBrokenPipesEndNothing(t *testing.T) {
-	e := startEnvoy(t, plugin)
+func TestBrokenPipesEndNothing(t *testing.T) { both(t, testBrokenPipesEndNothing) }
+
+func testBrokenPipesEndNothing(t *testing.T, way way) {
+	e := startEnvoy(t, plugin, way)
 	e.config(false, "{}") // the library is loaded once this is answered
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.pid))
 	if err != nil {

@@ -25,7 +25,7 @@ type fixture struct {
 	listener int
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, way way) *fixture {
 	t.Helper()
 	server := redistest.Start(t)
 	db := redis.NewClient(&redis.Options{Addr: server.Address()})
@@ -39,7 +39,7 @@ func newFixture(t *testing.T) *fixture {
 	if err := db.Set(t.Context(), contract.RedisRecordKey("", contract.HashToken([]byte("good"))), data, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	e := startEnvoy(t, plugin)
+	e := startEnvoy(t, plugin, way)
 	return &fixture{envoy: e, redis: server, listener: e.config(false, listener("redis://"+server.Address()))}
 }
 
@@ -70,8 +70,10 @@ func (e *envoy) refused(o *filtertest.Observed, status int) {
 }
 
 // What is nearer to the route counts: a chain, none, and one that is taken away.
-func TestConfigurationsAreMerged(t *testing.T) {
-	f := newFixture(t)
+func TestConfigurationsAreMerged(t *testing.T) { both(t, testConfigurationsAreMerged) }
+
+func testConfigurationsAreMerged(t *testing.T, way way) {
+	f := newFixture(t, way)
 	route := func(text string) int { return f.config(true, text) }
 	checked, off, nothing := `{"chain":`+chain+`}`, `{"disabled":true}`, `{}`
 	for name, c := range map[string]struct {
@@ -106,7 +108,11 @@ func TestConfigurationsAreMerged(t *testing.T) {
 // A chain that issues hands its requests to nobody but the OAuth server, and says how the
 // client has come, whatever the client says.
 func TestTokensAreIssuedByTheOAuthServerAlone(t *testing.T) {
-	f := newFixture(t)
+	both(t, testTokensAreIssuedByTheOAuthServerAlone)
+}
+
+func testTokensAreIssuedByTheOAuthServerAlone(t *testing.T, way way) {
+	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+strings.Replace(chain, `"service"`, `"issues":true,"service"`, 1)+`}`))
 	for _, c := range []struct {
 		tls, noOAuth bool
@@ -136,8 +142,10 @@ var unreadable = map[string]string{
 }
 
 // A configuration of a listener that cannot be read is refused, and Envoy's log says why.
-func TestConfigurationsAreRefused(t *testing.T) {
-	e := startEnvoy(t, plugin)
+func TestConfigurationsAreRefused(t *testing.T) { both(t, testConfigurationsAreRefused) }
+
+func testConfigurationsAreRefused(t *testing.T, way way) {
+	e := startEnvoy(t, plugin, way)
 	refused := maps.Clone(unreadable)
 	refused[`{"listener":7}`], refused[`{"listener":{"settings":{"redsi":{}}}}`] = "json:", "redsi"
 	for text, want := range refused {
@@ -153,8 +161,10 @@ func TestConfigurationsAreRefused(t *testing.T) {
 // A configuration of a route that cannot be read refuses its requests, on a host and on a
 // route, and Envoy's log says why, once. Envoy would end with the first request if it were
 // refused itself.
-func TestUnreadableRoutesRefuse(t *testing.T) {
-	f := newFixture(t)
+func TestUnreadableRoutesRefuse(t *testing.T) { both(t, testUnreadableRoutesRefuse) }
+
+func testUnreadableRoutesRefuse(t *testing.T, way way) {
+	f := newFixture(t, way)
 	texts := maps.Clone(unreadable)
 	texts[listener("redis://127.0.0.1:1")] = "not for routes"
 	for text, want := range texts {
@@ -183,8 +193,10 @@ func (f *fixture) odd() int {
 }
 
 // A chain that cannot be used refuses its route, and the others stay.
-func TestUnusableChainsRefuse(t *testing.T) {
-	f := newFixture(t)
+func TestUnusableChainsRefuse(t *testing.T) { both(t, testUnusableChainsRefuse) }
+
+func testUnusableChainsRefuse(t *testing.T, way way) {
+	f := newFixture(t, way)
 	for _, text := range []string{"null", "7", `{}`, `{"route":"r","plugins":[{"id":"p"}]}`} {
 		f.refused(f.run(get(f.merge(f.listener, f.config(true, `{"chain":`+text+`}`)), "good")), http.StatusServiceUnavailable)
 	}
@@ -192,8 +204,10 @@ func TestUnusableChainsRefuse(t *testing.T) {
 }
 
 // Trailers lose what clients may not say, beside a body that is read and beside one that is not.
-func TestTrailers(t *testing.T) {
-	f := newFixture(t)
+func TestTrailers(t *testing.T) { both(t, testTrailers) }
+
+func testTrailers(t *testing.T, way way) {
+	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
 	said, other := [2]string{"x-consumer-id", "root"}, [2]string{"x-other", "1"}
 	header := get(at, "good")
@@ -209,8 +223,10 @@ func TestTrailers(t *testing.T) {
 
 // A request that its client has given up is not touched any more, and the same token is
 // decided for the next one. The host frees what the library has finalised.
-func TestStreamsThatGo(t *testing.T) {
-	f := newFixture(t)
+func TestStreamsThatGo(t *testing.T) { both(t, testStreamsThatGo) }
+
+func testStreamsThatGo(t *testing.T, way way) {
+	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
 	f.redis.Freeze(t)
 	for n := range 3 {
@@ -234,8 +250,10 @@ func TestStreamsThatGo(t *testing.T) {
 }
 
 // Requests that are under way when their configuration is replaced are decided by it.
-func TestConfigurationsAreReplaced(t *testing.T) {
-	f := newFixture(t)
+func TestConfigurationsAreReplaced(t *testing.T) { both(t, testConfigurationsAreReplaced) }
+
+func testConfigurationsAreReplaced(t *testing.T, way way) {
+	f := newFixture(t, way)
 	route := f.config(true, `{"chain":`+chain+`}`)
 	at := f.merge(f.listener, route)
 	f.redis.Freeze(t)
@@ -256,8 +274,10 @@ func TestConfigurationsAreReplaced(t *testing.T) {
 }
 
 // A fault refuses its request, on the worker and in a goroutine, and the process goes on.
-func TestFaultsRefuse(t *testing.T) {
-	e := startEnvoy(t, faulty)
+func TestFaultsRefuse(t *testing.T) { both(t, testFaultsRefuse) }
+
+func testFaultsRefuse(t *testing.T, way way) {
+	e := startEnvoy(t, faulty, way)
 	at := e.merge(e.config(false, "{}"), e.config(true, `{"chain":`+chain+`}`))
 	for token, want := range map[string]string{"first": "injected on the worker", "other": "injected in a goroutine"} {
 		for range 2 {
@@ -269,4 +289,71 @@ func TestFaultsRefuse(t *testing.T) {
 	}
 	// So does what Envoy passes on of a configuration that could not be merged.
 	e.refused(e.run(get(e.merge(at, e.merge(at, at)), "first")), http.StatusServiceUnavailable)
+}
+
+// A token that is revoked while it is looked up is refused, although the look-up has read that it
+// is good.
+func TestRevokedDuringLookup(t *testing.T) { both(t, testRevokedDuringLookup) }
+
+func testRevokedDuringLookup(t *testing.T, way way) {
+	e := startEnvoy(t, stormy, way)
+	at := e.merge(e.config(false, "{}"), e.config(true, `{"chain":`+chain+`}`))
+	e.say("hold 1")
+	if !e.begin(0, get(at, "t7")) {
+		t.Fatal("it is decided without a look-up")
+	}
+	e.say("hold 2")
+	e.say("set 7 0")
+	e.say("hold 0")
+	e.refused(e.finish(0), http.StatusUnauthorized)
+	e.refused(e.run(get(at, "t7")), http.StatusUnauthorized)
+	e.say("set 7 1")
+	if o := e.run(get(at, "t7")); o.Outcome != filtertest.Proxied {
+		t.Errorf("want it passed on when it is good again: %+v", o)
+	}
+}
+
+// Many who come with one token wait for the same look-up, and each gets its answer. The next one
+// needs none.
+func TestHerd(t *testing.T) { both(t, testHerd) }
+
+func testHerd(t *testing.T, way way) {
+	const herd = 60
+	e := startEnvoy(t, stormy, way)
+	at := e.merge(e.config(false, "{}"), e.config(true, `{"chain":`+chain+`}`))
+	e.say("hold 1")
+	for n := range herd {
+		if !e.begin(n, get(at, "t3")) {
+			t.Fatal("it is decided without a look-up")
+		}
+	}
+	e.say("hold 2")
+	e.say("hold 0")
+	for n := range herd {
+		if o := e.finish(n); o.Outcome != filtertest.Proxied || o.Upstream.Get("x-consumer-id") != "consumer-3" {
+			t.Errorf("request %d: want it passed on with who it is: %+v", n, o)
+		}
+	}
+	if e.begin(0, get(at, "t3")) {
+		t.Error("a token that was looked up waits again")
+	}
+	if o := e.finish(0); o.Outcome != filtertest.Proxied {
+		t.Errorf("want it passed on: %+v", o)
+	}
+}
+
+// A Redis that does not answer any more refuses tokens for the time being.
+func TestRedisStopped(t *testing.T) { both(t, testRedisStopped) }
+
+func testRedisStopped(t *testing.T, way way) {
+	f := newFixture(t, way)
+	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
+	f.passes(f.run(get(at, "good")))
+	f.redis.Freeze(t)
+	o := f.run(get(at, "good"))
+	f.refused(o, http.StatusServiceUnavailable)
+	if o.Header.Get("retry-after") == "" {
+		t.Errorf("want it told when to come again: %+v", o)
+	}
+	f.redis.Thaw(t)
 }

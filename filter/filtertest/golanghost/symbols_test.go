@@ -13,7 +13,9 @@ import (
 
 // What Envoy looks up when it loads a library for its HTTP filter is there, and what the
 // library needs of Envoy is what Envoy of the same version has. Both lists are Envoy's own.
-func TestSymbols(t *testing.T) {
+func TestSymbols(t *testing.T) { both(t, testSymbols) }
+
+func testSymbols(t *testing.T, way way) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/envoy").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +29,7 @@ func TestSymbols(t *testing.T) {
 	if len(wanted) != 10 || len(offered) < 40 {
 		t.Fatalf("Envoy's sources are read wrongly: %v, %v", wanted, offered)
 	}
-	f, err := elf.Open(library(t, plugin))
+	f, err := elf.Open(library(t, plugin, way))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +56,16 @@ func TestSymbols(t *testing.T) {
 			t.Errorf("the library needs %s, which Envoy does not have", name)
 		}
 	}
+}
+
+// What the front declares of Envoy's interface is what Envoy declares.
+func TestFrontDeclaresWhatEnvoyHas(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/envoy").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := filepath.Join(strings.TrimSpace(string(out)), "contrib", "golang", "common", "go", "api")
+	build(t, "gcc", "-std=gnu11", "-Wall", "-Werror", "-fsyntax-only", "-I", api, filepath.Join("testdata", "layout.c"))
 }
 
 func read(t *testing.T, path string) string {

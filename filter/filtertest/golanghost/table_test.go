@@ -22,11 +22,13 @@ func listener(redisURL string) string {
 }
 
 // The behaviour that all adapters share, also with an authority that is away.
-func TestBehaviourTable(t *testing.T) {
+func TestBehaviourTable(t *testing.T) { both(t, testBehaviourTable) }
+
+func testBehaviourTable(t *testing.T, way way) {
 	server := redistest.Start(t)
 	db := redis.NewClient(&redis.Options{Addr: server.Address()})
 	t.Cleanup(func() { _ = db.Close() })
-	e := startEnvoy(t, plugin)
+	e := startEnvoy(t, plugin, way)
 	listeners := map[bool]int{false: e.config(false, listener("redis://"+server.Address())), true: e.config(false, listener("redis://127.0.0.1:1"))}
 	for _, c := range filtertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -75,4 +77,36 @@ func requestOf(c *filtertest.Case, config int) *asked {
 		a.trailers = [][2]string{{"x-trailer", "behind"}}
 	}
 	return a
+}
+
+// All that the first level knows of the tokens of a case is decided at once. The front lets the
+// same requests pass as the official interface, with the same edits.
+func TestBehaviourTableFromMemory(t *testing.T) { both(t, testBehaviourTableFromMemory) }
+
+func testBehaviourTableFromMemory(t *testing.T, way way) {
+	e := startEnvoy(t, stormy, way)
+	listener := e.config(false, "{}")
+	for _, c := range filtertest.Cases() {
+		if c.Down {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			e.t = t
+			for i := range c.Tokens {
+				if c.Tokens[i].Record.Expires != 0 {
+					continue // it has expired: nobody knows it any more
+				}
+				hash := c.Tokens[i].Hash()
+				e.say("put %s %s", dashed(string(hash[:])), dashed(string(c.Tokens[i].Record.Pack(nil))))
+			}
+			o := e.run(requestOf(&c, e.routeOf(listener, c.Chain)))
+			for _, d := range c.Check(o) {
+				t.Error(d)
+			}
+		})
+	}
+	e.t = t
+	if way == fast && e.memory().atOnce < 20 {
+		t.Error("the front has let hardly any request pass")
+	}
 }

@@ -44,8 +44,10 @@ typedef enum { CAPIOK = 0, CAPIFilterIsDestroy = -2, CAPINotInGo = -3, CAPIInval
 
 enum { WAITING_HEADER = 0, PROCESSING_HEADER = 1, WAITING_DATA = 2, WAITING_ALL_DATA = 3, PROCESSING_DATA = 4, WAITING_TRAILER = 5, PROCESSING_TRAILER = 6, DONE = 7 };
 enum { STATUS_RUNNING = 0, STATUS_LOCAL_REPLY = 1, STATUS_CONTINUE = 2, STATUS_STOP_AND_BUFFER = 3, STATUS_WATERMARK = 4, STATUS_NO_BUFFER = 5 };
+enum { LOG_DOWNSTREAM_START = 4, LOG_DOWNSTREAM_END = 6 };
 enum { VALUE_PROTOCOL = 3, VALUE_REMOTE_ADDRESS = 8, VALUE_TLS = 100 };
 #define MAX_HEADERS 128
+#define WORKERS 4          // threads that requests belong to
 #define MAX_SHOWN 256      // pieces of a body that the library keeps
 #define PIECE 16384        // bytes that Envoy reads at once
 #define BUFFER_LIMIT 32768 // of Envoy's buffers
@@ -67,6 +69,7 @@ typedef struct {
 enum event_kind { EVENT_CONTINUE, EVENT_REPLY, EVENT_SET, EVENT_REMOVE, EVENT_REMOVE_TRAILER, EVENT_REFRESH, EVENT_PROPERTY };
 
 struct stream;
+struct worker;
 
 typedef struct event {
   struct event *next;
@@ -83,7 +86,8 @@ typedef struct event {
 
 typedef struct stream {
   httpRequest request;  // first: the library knows the stream by it
-  processState state;
+  processState state, encoding;
+  struct worker *worker;
   headers headers, trailers;
   text body;                // what the client sends
   size_t arrived;           // as much of it has
@@ -94,7 +98,10 @@ typedef struct stream {
   text out;                 // the body that went on
   event reply;
   int http2, tls, oauth_route, has_body, has_trailers, open;
+  char property[32];        // what the library was told
   long connection;
+  size_t piece;             // bytes that arrive at once
+  int outcomes;             // what it came to: one in the end
   int end_stream, do_end_stream, trailers_arrived, stopped, refreshed, destroyed, over, passed, replied;
 } stream;
 

@@ -31,7 +31,10 @@ static void move_out(stream *s) {
   while (s->shown_n > 0) drop_latest(s);
 }
 
-static void end_well(stream *s) { s->over = s->passed = 1; }
+static void end_well(stream *s) {
+  s->over = s->passed = 1;
+  s->outcomes++;
+}
 
 // Envoy stops reading above the limit of the buffer, or answers where it waits for all.
 static void buffer_data(stream *s, const text *data) {
@@ -40,6 +43,7 @@ static void buffer_data(stream *s, const text *data) {
   if (s->buffered.n <= BUFFER_LIMIT) return;
   if (s->state.state == WAITING_ALL_DATA) {
     s->over = s->replied = 1;
+    s->outcomes++;
     s->reply.status = 413;
     s->reply.headers = calloc(1, sizeof(headers));
     return;
@@ -124,6 +128,7 @@ static void decode_data(stream *s, text data, int end) {
   if (s->state.state == WAITING_ALL_DATA && end) {
     if (s->buffered.n > 0) {
       buffer_data(s, &data);
+      free(data.p);
       if (s->over) return;
       data = take_buffered(s);
     }
@@ -132,6 +137,7 @@ static void decode_data(stream *s, text data, int end) {
     done = data_go(s, data, end);
   } else {
     buffer_data(s, &data);
+    free(data.p);
   }
   if (!done) return;
   move_out(s);
@@ -174,7 +180,7 @@ static void go_on(stream *s, uint64_t status) {
   }
   if (done && phase == PROCESSING_HEADER && s->do_end_stream) end_well(s);
   if (done && phase != PROCESSING_HEADER) inject(s);
-  if (done && phase == PROCESSING_TRAILER) end_well(s);
+  if (done && phase == PROCESSING_TRAILER && !s->over) end_well(s);
   if (s->over) return;
   int all = s->end_stream || s->trailers_arrived;
   if ((s->state.state == WAITING_DATA && (s->buffered.n > 0 || s->end_stream)) || (s->state.state == WAITING_ALL_DATA && all)) {
@@ -185,19 +191,37 @@ static void go_on(stream *s, uint64_t status) {
   if (!s->over && s->state.state == WAITING_TRAILER && s->trailers_arrived && trailer_go(s)) end_well(s);
 }
 
-// Has the client send what Envoy reads.
+// Shows the answer to the library, which has no use for it.
+static void respond(stream *s) {
+  text body = {"answer", 6};
+  s->encoding.state = PROCESSING_HEADER;
+  uint64_t status = on_header(&s->encoding, 0, 0, 0);
+  if (status != STATUS_CONTINUE) unexpected(s, status);
+  s->encoding.state = PROCESSING_DATA;
+  status = on_data(&s->encoding, 1, (uint64_t)(uintptr_t)&body, body.n);
+  if (status != STATUS_CONTINUE) unexpected(s, status);
+  s->encoding.state = DONE;
+}
+
+// Has the client send what Envoy reads at once. False if there is nothing to send now.
+static int arrive_once(stream *s) {
+  if (!s->has_body || s->over || s->stopped || s->end_stream || s->trailers_arrived) return 0;
+  size_t n = s->body.n - s->arrived;
+  if (n > s->piece) n = s->piece;
+  int last = s->arrived + n == s->body.n && !s->open;
+  if (n == 0 && s->open) return 0;
+  if (n > 0 || !s->has_trailers) {
+    text piece = copy(s->body.p + s->arrived, n);
+    s->arrived += n;
+    decode_data(s, piece, last && !s->has_trailers);
+  }
+  if (last && s->has_trailers && !s->over && !s->stopped) decode_trailers(s);
+  return 1;
+}
+
+// Has the client send all that Envoy reads.
 static void arrive(stream *s) {
-  while (s->has_body && !s->over && !s->stopped && !s->end_stream && !s->trailers_arrived) {
-    size_t n = s->body.n - s->arrived;
-    if (n > PIECE) n = PIECE;
-    int last = s->arrived + n == s->body.n && !s->open;
-    if (n == 0 && s->open) return;
-    if (n > 0 || !s->has_trailers) {
-      text piece = copy(s->body.p + s->arrived, n);
-      s->arrived += n;
-      decode_data(s, piece, last && !s->has_trailers);
-    }
-    if (last && s->has_trailers && !s->over && !s->stopped) decode_trailers(s);
+  while (arrive_once(s)) {
   }
 }
 

@@ -63,6 +63,14 @@ static void headers_add(headers *h, text name, text value) {
   h->of[h->n++] = (header){name, value};
 }
 
+static void headers_free(headers *h) {
+  for (size_t i = 0; i < h->n; i++) {
+    free(h->of[i].name.p);
+    free(h->of[i].value.p);
+  }
+  h->n = 0;
+}
+
 static header *headers_find(headers *h, const char *p, size_t n) {
   for (size_t i = 0; i < h->n; i++)
     if (same(h->of[i].name, p, n)) return &h->of[i];

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"github.com/envoyproxy/envoy/contrib/golang/common/go/api"
-	"github.com/envoyproxy/envoy/contrib/golang/filters/http/source/go/pkg/http"
-
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/golang"
+	"github.com/meshgate/meshgate/filter/golang/library"
 	"github.com/meshgate/meshgate/filter/host"
 	"github.com/meshgate/meshgate/filter/tokencache"
 )
@@ -27,15 +24,8 @@ func (tokens) ResolveFor(tokencache.Asker, contract.Hash, string, func(contract.
 
 func (tokens) Close() {}
 
-// log sends lines to the host's.
-type log struct{}
-
-func (log) Enabled(int) bool         { return true }
-func (log) Write(_ int, line []byte) { api.LogError(string(line)) }
-
 func init() {
-	h := host.New(host.NewLogger(log{}), func(*host.Host, *contract.Settings, string) (host.Tokens, error) { return tokens{}, nil })
-	http.RegisterHttpFilterFactoryAndConfigParser(contract.FilterName, golang.NewFactory(h), golang.NewParser(h))
+	library.Register(func(*host.Host, *contract.Settings, string) (host.Tokens, error) { return tokens{}, nil })
 }
 
 func main() {}
