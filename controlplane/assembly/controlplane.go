@@ -189,7 +189,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
 		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp},
-		Source: cp.tokenSource(), Resolver: cp.resolver,
+		Source: cp.tokenSource(), Made: cp.tokenSource().Made, Resolver: cp.resolver,
 		Allowed: func(n revoke.Node, plugin string) bool {
 			if strings.HasPrefix(n.ID, "cp/") {
 				return cp.loop.HasPlugin(n.ControlPlane, plugin)

@@ -61,7 +61,10 @@ type Options struct {
 	// Subjects says what each kind revokes.
 	Subjects map[*model.Kind]Subject
 	Source   Source
-	Auth     Authenticator
+	// Made, if set, returns what Source would return of a token, from its row. The row is the
+	// one in the state of the reader. The result is nil for a token that has ended.
+	Made func(r store.Reader, token *model.Resource) (*contract.Record, error)
+	Auth Authenticator
 	// Resolver says what the scopes of nodes consist of; nil is [scopes.Each].
 	Resolver scopes.Resolver
 	// Allowed reports whether a node's configuration contains a plugin; nobody
