@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -48,11 +47,6 @@ import (
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
-
-// gcPercent lets the heap grow by half before it is collected. Most of it is the
-// state of connected proxies, which stays; what a change leaves behind is little,
-// so that collecting more often costs less than holding twice the memory.
-const gcPercent = 50
 
 // gatewayIdle is how long the connections of gateways to the OAuth server may be
 // without a request; gateways end them before, and are known by their certificates.
@@ -113,10 +107,9 @@ type ControlPlane struct {
 // OpenControlPlane opens everything that can fail; run then serves. Whatever
 // goes wrong here leaves nothing behind.
 func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (*ControlPlane, error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	garbage := boundGarbage(os.Getenv)
 	cp := &ControlPlane{cfg: c, resolver: scopes.Each{}, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
+	cp.closers.add(func(context.Context) { garbage.end() })
 	cp.Log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
@@ -189,7 +182,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
 		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp},
-		Source: cp.tokenSource(), Resolver: cp.resolver,
+		Source: cp.tokenSource(), Made: cp.tokenSource().Made, Resolver: cp.resolver,
 		Allowed: func(n revoke.Node, plugin string) bool {
 			if strings.HasPrefix(n.ID, "cp/") {
 				return cp.loop.HasPlugin(n.ControlPlane, plugin)

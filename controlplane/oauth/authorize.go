@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -117,7 +115,7 @@ func (s *Server) code(w http.ResponseWriter, r *http.Request, t *Request, a auth
 			return err
 		}
 		spec.DropAt = t.Now.Add(codeLife).UnixMilli()
-		_, err := tx.Create(&model.Resource{Kind: gateway.Codes, Scope: t.owner(), Name: uuid.NewString(), Created: t.Now, Spec: spec})
+		_, err := tx.Create(&model.Resource{Kind: gateway.Codes, Scope: t.owner(), Name: newName(), Created: t.Now, Spec: spec})
 		return err
 	})
 	if gone := clientGone(err); gone != nil {

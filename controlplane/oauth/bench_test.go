@@ -82,7 +82,9 @@ func durableWorld(b *testing.B, cfg gateway.OAuth2Config) *world {
 	b.Cleanup(func() { _ = db.Close() })
 	from := newWorld(b, cfg)
 	copyAll(b, from.db, db)
-	from.server.Store, from.server.Writer, from.server.Now = db, direct{Store: db}, time.Now
+	from.db, from.now = db, time.Now()
+	from.server = from.open()
+	from.server.Now = time.Now
 	return from
 }
 

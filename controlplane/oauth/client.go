@@ -74,7 +74,8 @@ func basic(v string, encoded bool) (id string, secret any, hasID, hasSecret bool
 
 // findClient looks the application up; an unknown one leaves t.Application nil.
 func (s *Server) findClient(ctx context.Context, t *Request, id string) error {
-	return s.Store.View(ctx, func(r store.Reader) error {
+	return s.judging.View(ctx, func(r store.Reader) error {
+		t.Application = nil
 		src, err := t.source(r)
 		if err != nil {
 			return err

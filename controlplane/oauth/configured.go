@@ -1,7 +1,6 @@
 package oauth
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -15,8 +14,10 @@ import (
 // after they were read and before anything was stored.
 var errOvertaken = errors.New("oauth: what the request was judged by was changed meanwhile")
 
-// configure reads the plugin instance that the request is judged by.
+// configure reads the plugin instance that the request is judged by. It may be called again
+// in another state.
 func (t *Request) configure(tx store.Reader) error {
+	t.serving = nil
 	plugin, config, err := t.pluginConfig(tx, t.Plugin)
 	if err != nil {
 		return err
@@ -118,9 +119,9 @@ func (t *Request) pluginConfig(r store.Reader, id string) (*model.Resource, *gat
 	if spec.Name != gateway.PluginOAuth2 || !spec.Enabled {
 		return nil, nil, fault.New(fault.NotFound, "plugin %s is not an enabled oauth2 plugin", id)
 	}
-	var cfg gateway.OAuth2Config
-	if err := json.Unmarshal(spec.Config, &cfg); err != nil {
+	cfg, err := t.decoded.of(res)
+	if err != nil {
 		return nil, nil, fault.Wrap(fault.Internal, err, "decode configuration of plugin %s", id)
 	}
-	return res, &cfg, nil
+	return res, cfg, nil
 }

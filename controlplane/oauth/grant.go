@@ -55,6 +55,8 @@ type Request struct {
 	peer, issuer string
 	failures     *throttle
 	outcome      outcome
+	// decoded holds configurations that were decoded before; it may be nil.
+	decoded *configurations
 }
 
 // Spec returns the application's fields.

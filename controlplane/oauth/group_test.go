@@ -161,6 +161,9 @@ func (w *groupWorld) send(scope, plugin, service, endpoint, authorization string
 }
 
 func (w *groupWorld) record(scope, token string) (*contract.Record, error) {
+	for _, of := range []string{"a", "b", "c"} {
+		oauth.SameOfItsRow(w.t, w.source, of, token)
+	}
 	rec, _, _, err := w.source.Record(context.Background(), scope, contract.HashToken([]byte(token)))
 	return rec, err
 }

@@ -386,3 +386,21 @@ func TestRevocationsOfAGroup(t *testing.T) {
 		})
 	}
 }
+
+// TestServiceHasLeft: what was read of a group while requests were answered judges none that
+// comes after a member has left, or has returned.
+func TestServiceHasLeft(t *testing.T) {
+	w := newGroupWorld(t)
+	plugin := w.serve("b", "svc")
+	for _, step := range []struct {
+		members []string
+		status  int
+	}{{[]string{"a", "b"}, 200}, {[]string{"a"}, 503}, {[]string{"b"}, 400}, {[]string{"a", "b"}, 200}} {
+		w.members(step.members...)
+		for range 2 {
+			if status, doc := w.askAt("all", plugin, "svc", "token", forItself()); status != step.status {
+				t.Errorf("of %v: %d %v", step.members, status, doc)
+			}
+		}
+	}
+}

@@ -59,7 +59,7 @@ func TestOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ask("POST", "/x/oauth2/token", form, id+"grant_type=client_credentials", nil)
-	if diff := cmp.Diff([]string{"token none " + ReasonUnavailable}, got.told); diff != "" {
+	if diff := cmp.Diff([]string{"token client_credentials " + ReasonUnavailable}, got.told); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/recall"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -48,13 +49,16 @@ type Server struct {
 	grants   map[string]Grant
 	failures *throttle
 	hashing  hashing
+	// judging reads what requests are judged by, and decoded holds its configurations.
+	judging *recall.Cache
+	decoded configurations
 	// warned remembers for which plugin instances a legacy grant was logged.
 	warned said
 }
 
 // New returns a Server.
 func New(o Options) *Server {
-	s := &Server{Options: o, grants: map[string]Grant{}, failures: newThrottle(o.Limits, o.Now), hashing: newHashing()}
+	s := &Server{Options: o, grants: map[string]Grant{}, failures: newThrottle(o.Limits, o.Now), hashing: newHashing(), judging: judging(o.Store)}
 	for _, g := range o.Grants {
 		s.grants[g.Type()] = g
 	}
@@ -110,7 +114,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 	for range attempts {
 		t = &Request{
 			Plugin: plugin, Service: r.Header.Get(contract.HeaderOAuthService), Scope: scope, clock: s.Now, resolver: s.Resolver,
-			peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures, params: sent,
+			peer: r.Header.Get(contract.HeaderOAuthClient), failures: s.failures, params: sent, decoded: &s.decoded,
 		}
 		if err = s.judge(w, r, t, is, path, unreadable); !errors.Is(err, errOvertaken) {
 			return err
@@ -122,7 +126,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, scope, plugin str
 // judge answers a request whose body was read. If it returns [errOvertaken], nothing was
 // written and nothing stored.
 func (s *Server) judge(w http.ResponseWriter, r *http.Request, t *Request, is endpoint, path string, unreadable error) error {
-	if err := s.Store.View(r.Context(), func(tx store.Reader) (err error) {
+	if err := s.judging.View(r.Context(), func(tx store.Reader) (err error) {
+		t.issuer = ""
 		if err := t.configure(tx); err != nil {
 			return err
 		}

@@ -58,6 +58,32 @@ func record(r store.Reader, src scopes.Source, hash contract.Hash, now time.Time
 	if err != nil {
 		return nil, err
 	}
+	return tokenRecord(r, src, res, now)
+}
+
+// Made returns what Record would return of a token, from the row that r has of it.
+func (s *Source) Made(r store.Reader, res *model.Resource) (*contract.Record, error) {
+	src, err := scopes.OrEach(s.Resolver).Resolve(r, res.Scope)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := madeRecord(r, src, res, s.Now())
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return rec, err
+}
+
+// madeRecord is the record of an access token or of an API key.
+func madeRecord(r store.Reader, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
+	if res.Kind == gateway.Keys {
+		return recordOfKey(r, src, res, now)
+	}
+	return tokenRecord(r, src, res, now)
+}
+
+// tokenRecord is record for the row of a token.
+func tokenRecord(r store.Reader, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
 	if err := reachableToken(src, res); err != nil {
 		return nil, err
 	}
@@ -87,6 +113,11 @@ func keyRecord(r store.Reader, src scopes.Source, index string, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
+	return recordOfKey(r, src, res, now)
+}
+
+// recordOfKey is record for the row of an API key.
+func recordOfKey(r store.Reader, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
 	key := res.Spec.(*gateway.Key)
 	if key.DropAt != 0 && now.UnixMilli() >= key.DropAt {
 		return nil, nil

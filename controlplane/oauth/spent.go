@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -38,7 +36,7 @@ func (t *Request) spend(tx store.Tx, value string, issue *Issue, successor strin
 		life = time.Duration(ttl) * time.Second
 	}
 	_, err := tx.Create(&model.Resource{
-		Kind: gateway.SpentValues, Scope: t.owner(), Name: uuid.NewString(), Created: t.Now,
+		Kind: gateway.SpentValues, Scope: t.owner(), Name: newName(), Created: t.Now,
 		Spec: &gateway.Spent{
 			Value: gateway.TokenKey(value), Credential: t.Application.Name, Family: issue.Family, Successor: successor,
 			At: t.Now.UnixMilli(), DropAt: t.Now.Add(life).UnixMilli(),

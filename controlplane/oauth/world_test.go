@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -189,11 +192,33 @@ func (w *world) newPair() (access, refresh string) {
 func (w *world) lives(access string) bool {
 	w.t.Helper()
 	s := &Source{Store: w.db, Now: w.clock}
+	SameOfItsRow(w.t, s, scopeName, access)
 	rec, _, _, err := s.Record(context.Background(), scopeName, contract.HashToken([]byte(access)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return rec != nil
+}
+
+// SameOfItsRow makes sure that a source says the same of a token, whether it is asked for the
+// token or for the row of it.
+func SameOfItsRow(t testing.TB, s *Source, scope, token string) {
+	t.Helper()
+	want, _, revision, wantErr := s.Record(context.Background(), scope, contract.HashToken([]byte(token)))
+	var got *contract.Record
+	err := s.Store.View(context.Background(), func(r store.Reader) error {
+		row, err := r.Find(gateway.Tokens, scope, gateway.IndexAccessToken, gateway.TokenKey(token))
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if got, err = s.Made(r, row); got != nil {
+			got.Revision = revision
+		}
+		return err
+	})
+	if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (wantErr == nil) {
+		t.Errorf("of its row: %v, %v; %s", err, wantErr, diff)
+	}
 }
 
 // Source: RFC 7636 appendix B.

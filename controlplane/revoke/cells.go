@@ -245,18 +245,36 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 		})
 		return []cell{c}, err
 	}
+	if own, floors, ok, err := k.made(ctx, q); ok || err != nil {
+		return k.signed(q.token, own, floors, err)
+	}
 	rec, _, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
 	if err != nil || rec == nil {
 		return nil, err
 	}
+	own := k.own(rec, revision)
+	var floors []cell
+	err = k.r.o.Store.View(ctx, func(tx store.Reader) (err error) {
+		floors, err = k.floorCells(tx, q.scope, own)
+		return err
+	})
+	return k.signed(q.token, own, floors, err)
+}
+
+// own returns a copy of a record that was read at a revision, for Redis.
+func (k *keeper) own(rec *contract.Record, revision uint64) *contract.Record {
 	own := *rec
 	own.Revision, own.Until, own.Epoch = revision, k.until(), k.epoch()
 	k.count(own.Until)
-	floors, err := k.floorCells(ctx, q.scope, &own)
-	if err != nil {
+	return &own
+}
+
+// signed returns the cells of a record, nothing if there is none.
+func (k *keeper) signed(token contract.Hash, own *contract.Record, floors []cell, err error) ([]cell, error) {
+	if err != nil || own == nil {
 		return nil, err
 	}
-	data, err := k.r.signer.sign(&own, q.token)
+	data, err := k.r.signer.sign(own, token)
 	if err != nil {
 		return nil, fmt.Errorf("sign record: %w: %w", store.ErrUnreadable, err) // the row holds values that do not fit into a record
 	}
@@ -264,36 +282,33 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 	if own.Expires != 0 {
 		expires = min(expires, own.Expires)
 	}
-	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, q.token), data, expires}), nil
+	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, token), data, expires}), nil
 }
 
 // floorCells reads the floors of the owners of a record, 0 if nothing was revoked
 // that could still matter, and what the scope consists of that the record is for.
-func (k *keeper) floorCells(ctx context.Context, scope string, rec *contract.Record) (out []cell, err error) {
-	err = k.r.o.Store.View(ctx, func(tx store.Reader) error {
-		members, err := k.membersCell(tx, scope)
-		if err != nil {
-			return err
-		}
-		credential, err := floorOf(tx, credentialRow(rec.Plane, rec.Credential.ID))
-		if err != nil {
-			return err
-		}
-		out = append(out, members)
-		// Every record that it guards has ended when it goes, and each record that
-		// is written later renews it.
-		expires := rec.Until + expiryMargin.Milliseconds()
-		add := func(key string, revision uint64) {
-			out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires})
-		}
-		add(contract.RedisCredentialKey(rec.Plane, rec.Credential.ID), credential)
-		if rec.Consumer == nil {
-			return nil
-		}
-		consumer, err := floorOf(tx, consumerRow(rec.Plane, rec.Consumer.ID))
-		add(contract.RedisConsumerKey(rec.Plane, rec.Consumer.ID), consumer)
-		return err
-	})
+func (k *keeper) floorCells(tx store.Reader, scope string, rec *contract.Record) (out []cell, err error) {
+	members, err := k.membersCell(tx, scope)
+	if err != nil {
+		return nil, err
+	}
+	credential, err := floorOf(tx, credentialRow(rec.Plane, rec.Credential.ID))
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, members)
+	// Every record that it guards has ended when it goes, and each record that
+	// is written later renews it.
+	expires := rec.Until + expiryMargin.Milliseconds()
+	add := func(key string, revision uint64) {
+		out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires})
+	}
+	add(contract.RedisCredentialKey(rec.Plane, rec.Credential.ID), credential)
+	if rec.Consumer == nil {
+		return out, nil
+	}
+	consumer, err := floorOf(tx, consumerRow(rec.Plane, rec.Consumer.ID))
+	add(contract.RedisConsumerKey(rec.Plane, rec.Consumer.ID), consumer)
 	return out, err
 }
 

@@ -55,6 +55,8 @@ type source struct {
 	hook  func()
 	// trouble, if set, is called before every read.
 	trouble func(context.Context) error
+	// makes counts the records that were made of rows.
+	makes int
 }
 
 func (s *source) be(trouble func(context.Context) error) {
@@ -78,10 +80,7 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 		list, err := r.List(gateway.Tokens, store.Query{Scope: scope})
 		for _, t := range list {
 			if spec := t.Spec.(*gateway.Token); contract.HashToken([]byte(spec.AccessToken)) == hash {
-				answer, rec = contract.Found, &contract.Record{Version: 1, Plane: scope, Credential: contract.Credential{ID: spec.Credential}}
-				if s.owner != "" {
-					rec.Consumer = &contract.Consumer{ID: s.owner}
-				}
+				answer, rec = contract.Found, s.recordOf(t)
 			}
 		}
 		return err
@@ -94,6 +93,27 @@ func (s *source) Record(ctx context.Context, scope string, hash contract.Hash) (
 		hook()
 	}
 	return rec, answer, rev, err
+}
+
+// made is [Options].Made. Like Record, it does not ask whether the owners exist.
+func (s *source) made(_ store.Reader, token *model.Resource) (*contract.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trouble != nil {
+		if err := s.trouble(context.Background()); err != nil {
+			return nil, err
+		}
+	}
+	s.makes++
+	return s.recordOf(token), nil
+}
+
+func (s *source) recordOf(token *model.Resource) *contract.Record {
+	rec := &contract.Record{Version: 1, Plane: token.Scope, Credential: contract.Credential{ID: token.Spec.(*gateway.Token).Credential}}
+	if s.owner != "" {
+		rec.Consumer = &contract.Consumer{ID: s.owner}
+	}
+	return rec
 }
 
 type auth struct{}
@@ -184,7 +204,7 @@ func (w *world) open(client redis.UniversalClient) {
 	w.t.Helper()
 	w.nextClock()
 	o := Options{
-		Store: w.store, Subjects: subjects(), Source: w.source, Auth: auth{}, Redis: client, remote: w.remote,
+		Store: w.store, Subjects: subjects(), Source: w.source, Made: w.source.made, Auth: auth{}, Redis: client, remote: w.remote,
 		pace: func() time.Duration { return cmp.Or(time.Duration(w.pause.Load()), watchEvery) },
 		NodeRedis: func(local bool) *contract.RedisSettings {
 			if !local {

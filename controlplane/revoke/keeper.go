@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/store/recall"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
 )
@@ -35,13 +36,14 @@ type keeper struct {
 	r      *Revoker
 	remote remote
 	// first is closed after the first attempt to put Redis in order.
-	first chan struct{}
-	once  sync.Once
-	fell  chan struct{} // wakes the keeper when a write has failed
-	told  chan struct{} // wakes the keeper when every filter has heard of its servers, or may be forgotten
-	queue chan refill
-	inUse chan *inUseBatch
-	owing chan struct{} // wakes payOwed
+	first  chan struct{}
+	once   sync.Once
+	fell   chan struct{} // wakes the keeper when a write has failed
+	told   chan struct{} // wakes the keeper when every filter has heard of its servers, or may be forgotten
+	queue  chan refill
+	inUse  chan *inUseBatch
+	owing  chan struct{} // wakes payOwed
+	owners *recall.Cache // the owners of tokens and their floors
 
 	mu sync.Mutex
 	// ready says that Redis is in order. It becomes true only while turn is held. ordered
@@ -85,7 +87,8 @@ type keeper struct {
 
 func newKeeper(r *Revoker, remote remote) *keeper {
 	return &keeper{
-		r: r, remote: remote, base: time.Now(), first: make(chan struct{}), fell: make(chan struct{}, 1),
+		owners: ownersOf(r.o.Store, r.o.Subjects),
+		r:      r, remote: remote, base: time.Now(), first: make(chan struct{}), fell: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
 		ordered: make(chan struct{}), owing: make(chan struct{}, 1), owed: map[refill]struct{}{},
 	}

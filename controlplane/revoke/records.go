@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -30,6 +31,9 @@ type refill struct {
 	members bool
 	// done, if set, hears when it was dealt with.
 	done chan<- struct{}
+	// made, if set, is the row of the token as it was committed at a revision.
+	made     *model.Resource
+	revision uint64
 }
 
 func (q *refill) dealtWith() {
@@ -67,7 +71,7 @@ func (k *keeper) owe(all ...refill) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, q := range all {
-		q.done = nil
+		q.done, q.made, q.revision = nil, nil, 0
 		if _, again := k.owed[q]; !again && len(k.owed) >= maxOwed {
 			for old := range k.owed {
 				delete(k.owed, old)
@@ -131,7 +135,7 @@ func (k *keeper) refillNow(made []minted) (wait func(context.Context)) {
 	}
 	done, asked := make(chan struct{}, len(made)), 0
 	for _, m := range made {
-		if k.ask(refill{scope: m.scope, token: m.hash, done: done}) {
+		if k.ask(refill{scope: m.scope, token: m.hash, done: done, made: m.row, revision: m.revision}) {
 			asked++
 		}
 	}

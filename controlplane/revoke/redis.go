@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -69,13 +70,13 @@ func (s *reached) write(ctx context.Context, cells []cell) error {
 	if len(cells) == 0 {
 		return nil
 	}
+	if s.tracker != nil {
+		return s.put(cells)
+	}
 	pipe := s.client.Pipeline()
 	for i := range cells {
 		c, a := &cells[i], redis.SetArgs{}
-		switch {
-		case s.tracker != nil:
-			s.tracker.Track(c.key, c.expires, c.guards())
-		case c.expires > 0:
+		if c.expires > 0 {
 			a.ExpireAt = time.UnixMilli(c.expires)
 		}
 		pipe.SetArgs(ctx, c.key, c.value, a)
@@ -92,11 +93,25 @@ func (s *reached) write(ctx context.Context, cells []cell) error {
 	return errors.Join(errRefused, err)
 }
 
+// put is write for a server that is part of this process.
+func (s *reached) put(cells []cell) (err error) {
+	for i := range cells {
+		if c := &cells[i]; !s.tracker.Put(c.key, c.value, c.expires, c.guards()) {
+			err = errFull
+		}
+	}
+	return err
+}
+
+// errFull says that the server of this process has no room for a key.
+var errFull = fmt.Errorf("%w: there is no room for a key", errRefused)
+
 // setClock reads and writes in one pipeline on one key, so that one server gets both
 // commands in this order. Every release of Redis understands this.
 func (s *reached) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	if s.tracker != nil {
-		s.tracker.Track(contract.RedisClockKey, 0, true)
+		before := s.tracker.Value(contract.RedisClockKey)
+		return before, s.put([]cell{{isTombstone, contract.RedisClockKey, clock, 0}})
 	}
 	pipe := s.client.Pipeline()
 	get, set := pipe.Get(ctx, contract.RedisClockKey), pipe.Set(ctx, contract.RedisClockKey, clock, 0)

@@ -48,11 +48,14 @@ type Source interface {
 	Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, answer contract.Answer, revision uint64, err error)
 }
 
-// Tracker is told what is written to a Redis that does not expire keys itself.
+// Tracker is a Redis that is part of this process. It is written without a connection.
 type Tracker interface {
-	// Track is called before a key is written. expires is in milliseconds of Unix time, 0
-	// for never. guard marks keys that are evicted last.
-	Track(key string, expires int64, guard bool)
+	// Put writes a key, and returns false if there is no room for it. The value is not
+	// changed afterwards. expires is in milliseconds of Unix time, 0 for never. guard marks
+	// keys that are evicted last.
+	Put(key string, value []byte, expires int64, guard bool) bool
+	// Value returns the value of a key, nil if there is none. It must not be changed.
+	Value(key string) []byte
 }
 
 // Options of a Revoker.
@@ -61,7 +64,10 @@ type Options struct {
 	// Subjects says what each kind revokes.
 	Subjects map[*model.Kind]Subject
 	Source   Source
-	Auth     Authenticator
+	// Made, if set, returns what Source would return of a token, from its row. The row is the
+	// one in the state of the reader. The result is nil for a token that has ended.
+	Made func(r store.Reader, token *model.Resource) (*contract.Record, error)
+	Auth Authenticator
 	// Resolver says what the scopes of nodes consist of; nil is [scopes.Each].
 	Resolver scopes.Resolver
 	// Allowed reports whether a node's configuration contains a plugin; nobody

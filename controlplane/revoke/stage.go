@@ -199,10 +199,13 @@ func put(tx store.Tx, res *model.Resource, got error) error {
 	return nil
 }
 
-// minted is a token that a commit created.
+// minted is a token that a commit created. row is its row at the end of the commit, with its
+// revision; nil if that is not the row that was created.
 type minted struct {
-	scope string
-	hash  contract.Hash
+	scope    string
+	hash     contract.Hash
+	row      *model.Resource
+	revision uint64
 }
 
 // published returns what a commit has to publish, whether a revocation is promised, and the
@@ -219,14 +222,31 @@ func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made
 			continue
 		}
 		if s, ok := r.o.Subjects[ch.New.Kind]; ok && s.Is == contract.SubjectToken && ch.Op == store.Created {
-			made = append(made, minted{ch.New.Scope, s.Token(ch.New.Spec)})
+			made = append(made, minted{ch.New.Scope, s.Token(ch.New.Spec), ch.New, c.Revision})
 		}
 	}
 	made = slices.DeleteFunc(made, func(m minted) bool {
 		return slices.ContainsFunc(entries, func(e entry) bool { return e.again && e.inv.Token == m.hash && e.scope == m.scope })
 	})
+	onlyCreated(made, c.Changes)
 	entries = r.addReshaped(entries, c)
 	return entries, r.promises(c.Changes) || slices.ContainsFunc(entries, func(e entry) bool { return e.inv.Subject == subjectScope }), made
+}
+
+// onlyCreated forgets the rows of tokens that the same commit has changed or deleted again.
+func onlyCreated(made []minted, changes []store.Change) {
+	if len(changes) == len(made) {
+		return
+	}
+	times := make(map[model.Key]int, len(changes))
+	for _, c := range changes {
+		times[cmp.Or(c.New, c.Old).Key()]++
+	}
+	for i := range made {
+		if times[made[i].row.Key()] > 1 {
+			made[i].row = nil
+		}
+	}
 }
 
 // promises reports whether some of the changes revoke, rather than only create.

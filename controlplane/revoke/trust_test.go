@@ -411,8 +411,11 @@ func TestRestartWaitsForNobodyWhoBelievesThisServer(t *testing.T) {
 // nobody is the tracker of a Redis that is part of the control plane.
 type nobody struct{}
 
-// Track ignores the key.
-func (nobody) Track(string, int64, bool) {}
+// Put ignores the key.
+func (nobody) Put(string, []byte, int64, bool) bool { return true }
+
+// Value has none.
+func (nobody) Value(string) []byte { return nil }
 
 // A server that was part of a control plane has ended with it. Another server may still
 // run, whatever replaces it.

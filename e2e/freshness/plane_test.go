@@ -79,18 +79,24 @@ func (p *plane) Record(ctx context.Context, scope string, hash contract.Hash) (r
 		if err != nil {
 			return err
 		}
-		token := res.Spec.(*gateway.Token)
-		app, err := r.Get(gateway.Applications, scope, token.Credential)
-		if err != nil {
-			return err
-		}
-		answer, rec = contract.Found, &contract.Record{
-			Version: 1, Plane: scope, UserID: fmt.Sprint(rev), Credential: contract.Credential{ID: token.Credential},
-			Consumer: &contract.Consumer{ID: app.Spec.(*gateway.Application).Consumer},
-		}
-		return nil
+		answer = contract.Found
+		rec, err = made(r, res)
+		return err
 	})
 	return rec, answer, rev, err
+}
+
+// made implements [revoke.Options].Made.
+func made(r store.Reader, res *model.Resource) (*contract.Record, error) {
+	token := res.Spec.(*gateway.Token)
+	app, err := r.Get(gateway.Applications, res.Scope, token.Credential)
+	if err != nil {
+		return nil, err
+	}
+	return &contract.Record{
+		Version: 1, Plane: res.Scope, UserID: fmt.Sprint(r.Revision()), Credential: contract.Credential{ID: token.Credential},
+		Consumer: &contract.Consumer{ID: app.Spec.(*gateway.Application).Consumer},
+	}, nil
 }
 
 // Authenticate implements [revoke.Authenticator].
@@ -140,7 +146,7 @@ func openPlane(s store.Store, clock *steadytest.Hand, to *route, planning time.D
 		return nil, err
 	}
 	p.r, err = revoke.New(context.Background(), revoke.Options{
-		Store: p, Subjects: oauth.Subjects(), Source: p, Auth: p, Redis: p.redis,
+		Store: p, Subjects: oauth.Subjects(), Source: p, Made: made, Auth: p, Redis: p.redis,
 		NodeRedis: func(bool) *contract.RedisSettings { return &contract.RedisSettings{URL: redisURL} },
 		Allowed:   func(revoke.Node, string) bool { return p.isPlanned() }, ChecksTokens: func(revoke.Node) bool { return true },
 		Planned: p.plan, Now: clock.Now, Clock: process, Log: slog.New(slog.DiscardHandler),

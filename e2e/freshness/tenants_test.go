@@ -62,8 +62,9 @@ func startTenants(t *testing.T) *tenants {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
+	source := &oauth.Source{Store: db, Resolver: groups, Now: time.Now}
 	r, err := revoke.New(t.Context(), revoke.Options{
-		Store: db, Subjects: oauth.Subjects(), Source: &oauth.Source{Store: db, Resolver: groups, Now: time.Now}, Resolver: groups,
+		Store: db, Subjects: oauth.Subjects(), Source: source, Made: source.Made, Resolver: groups,
 		Auth: ofNode{}, Redis: client, NodeRedis: func(bool) *contract.RedisSettings { return &at },
 		Allowed: func(revoke.Node, string) bool { return true }, ChecksTokens: func(revoke.Node) bool { return true },
 		Log: slog.New(slog.DiscardHandler),

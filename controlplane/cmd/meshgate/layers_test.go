@@ -103,6 +103,7 @@ var layers = map[string]string{
 	"controlplane/store/memstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/sqlstore":        "xds/durable controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/metered":         "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/store/recall":          "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/seal":            "xds/durable",
 	"controlplane/backup":                "xds/durable controlplane/store/sqlstore xds/alarm",
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
@@ -122,12 +123,12 @@ var layers = map[string]string{
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
 	"controlplane/meshca":                "controlplane/fault controlplane/identity controlplane/mesh controlplane/model controlplane/store xds/alarm xds/pemtext",
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
-	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
+	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store controlplane/store/recall filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What answers requests.
-	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/turns filter/contract",
+	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/store/recall controlplane/turns filter/contract",
 	// What both APIs are held against.
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.

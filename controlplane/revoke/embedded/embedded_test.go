@@ -115,3 +115,24 @@ func TestWhoAndHowMuch(t *testing.T) {
 		}
 	}
 }
+
+// TestPutIsRead: what the process writes by itself is what clients read, and is dropped like
+// what they write.
+func TestPutIsRead(t *testing.T) {
+	s, c := start(t, Options{MaxKeys: 2})
+	later := time.Now().Add(time.Hour).UnixMilli()
+	for key, expires := range map[string]int64{"record": later, "tombstone": 0} {
+		for _, value := range []string{"first", "second"} {
+			if !s.Put(key, []byte(value), expires, expires == 0) {
+				t.Fatal("no room")
+			}
+			if got, err := c.Get(t.Context(), key).Result(); err != nil || got != value || string(s.Value(key)) != value {
+				t.Errorf("%s: %q %v, want %q", key, got, err, value)
+			}
+		}
+	}
+	s.Put("another", []byte("x"), 0, true)
+	if has(c, "record") || !has(c, "tombstone") || s.Value("record") != nil || s.Len() != 2 {
+		t.Errorf("a tombstone was dropped before a record; %d keys", s.Len())
+	}
+}

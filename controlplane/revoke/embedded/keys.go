@@ -72,6 +72,19 @@ func (s *Server) Track(key string, expires int64, guard bool) {
 	}
 }
 
+// Put tracks a key and writes it. It keeps the value without copying it, and returns false if
+// there is no room.
+func (s *Server) Put(key string, value []byte, expires int64, guard bool) bool {
+	s.Track(key, expires, guard)
+	return s.set(key, value)
+}
+
+// Value returns the value of a key, nil if there is none. Callers must not change it.
+func (s *Server) Value(key string) []byte {
+	v, _ := s.get([]byte(key))
+	return v
+}
+
 func (s *Server) evict() {
 	if len(s.due) > 0 {
 		s.drop(&s.due)

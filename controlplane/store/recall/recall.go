@@ -1,0 +1,179 @@
+// Package recall answers reads of a store from memory for as long as nothing has changed
+// that they could have found. It asks the store for its revision at every view, and follows
+// the feed up to there, so a view that begins after a change was committed sees the change.
+//
+// This works for kinds of which every update and every deletion is announced. What is
+// written without a revision must not be among what is read from memory.
+package recall
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+const (
+	// maxAnswers bounds what is kept. Strangers determine some of the questions.
+	maxAnswers = 4096
+	// maxListed bounds the lists that are kept.
+	maxListed = 16
+	// maxBehind bounds the commits that are followed at once. Whoever is further behind
+	// forgets everything, which costs less.
+	maxBehind = 256
+)
+
+// Cache is a store whose views may be answered from memory. It is safe for concurrent use.
+type Cache struct {
+	store store.Store
+	// kinds are read from memory; true says that their creations are announced, too, so that
+	// absence can be kept.
+	kinds map[*model.Kind]bool
+	// watched are the names of the kinds that are announced. Any event counts if all is set.
+	watched map[string]bool
+	all     bool
+
+	mu     sync.Mutex
+	memory *memory
+}
+
+// New returns a cache of some kinds. It panics if a change of one of them could go by
+// unannounced.
+func New(s store.Store, kinds ...*model.Kind) *Cache {
+	c := &Cache{store: s, kinds: map[*model.Kind]bool{}, watched: map[string]bool{}, memory: newMemory(0)}
+	for _, k := range kinds {
+		created := k.Class == model.Config || k.Announce == model.AnnounceAll
+		if (!created && k.Announce != model.AnnounceRevocations) || k.Expires != nil {
+			panic(fmt.Sprintf("recall: not every change of the kind %s is announced", k.Name))
+		}
+		c.kinds[k], c.watched[k.Name] = created, true
+	}
+	return c
+}
+
+// Accompanied adds kinds that announce nothing, but whose rows are written only by commits
+// that announce something else, or else expire without an effect on who reads them. The
+// cache then forgets everything at each revision.
+func (c *Cache) Accompanied(kinds ...*model.Kind) *Cache {
+	for _, k := range kinds {
+		c.kinds[k] = true
+	}
+	c.all = true
+	return c
+}
+
+// View does the same as View of [store.Store]. fn may run twice, first on what is in memory.
+// What it does in the first run must be undone by the second one. Resources must not be
+// changed.
+func (c *Cache) View(ctx context.Context, fn func(store.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	revision := c.store.Revision()
+	if m := c.at(revision); m != nil {
+		r := &remembered{cache: c, memory: m, revision: revision}
+		err := fn(r)
+		if !r.missed {
+			return err
+		}
+	}
+	return c.store.View(ctx, func(r store.Reader) error {
+		m := c.at(r.Revision())
+		if m == nil {
+			return fn(r)
+		}
+		return fn(&learning{Reader: r, cache: c, memory: m})
+	})
+}
+
+// at returns the memory that is right at a revision, and nil if there is none: the revision
+// is older, or so new that the feed does not tell of it yet.
+func (c *Cache) at(revision uint64) *memory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memory
+	switch {
+	case revision < m.from:
+		return nil
+	case revision <= m.to:
+		return m
+	case revision > c.store.Revision():
+		return nil
+	case revision-m.to > maxBehind || c.changed(m.to, revision):
+		c.memory = newMemory(revision)
+	default:
+		m.to = revision
+	}
+	return c.memory
+}
+
+// changed reports whether an event after one revision and up to another, which the feed has,
+// is of a kind that is kept, or whether that is unknown.
+func (c *Cache) changed(after, upTo uint64) bool {
+	if c.all {
+		return true
+	}
+	for events, err := range c.store.Watch(context.Background(), after) {
+		if err != nil {
+			return true
+		}
+		for i := range events {
+			if c.watched[events[i].Key.Kind] {
+				return true
+			}
+		}
+		if events[0].Revision >= upTo {
+			return false
+		}
+	}
+	return true
+}
+
+// memory holds answers that are right in every state from one revision to another.
+type memory struct {
+	// from and to are guarded by the mutex of the cache.
+	from, to uint64
+
+	mu      sync.RWMutex
+	answers map[question]answer
+}
+
+func newMemory(revision uint64) *memory {
+	return &memory{from: revision, to: revision, answers: map[question]answer{}}
+}
+
+// question is a read of a kind. A resource is asked for by the Value of an Index, or by its
+// name as the Value.
+type question struct {
+	kind  *model.Kind
+	lists bool
+	query store.Query
+}
+
+// answer is what a read found, or the error of one that found nothing.
+type answer struct {
+	list   []*model.Resource
+	absent error
+}
+
+func (m *memory) recall(q question) (answer, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	a, known := m.answers[q]
+	return a, known
+}
+
+// learn keeps an answer. If there are too many, any other one makes room.
+func (m *memory) learn(q question, a answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, again := m.answers[q]; !again && len(m.answers) >= maxAnswers {
+		for other := range m.answers {
+			delete(m.answers, other)
+			break
+		}
+	}
+	m.answers[q] = a
+}
