@@ -36,6 +36,12 @@ func (s *Scopes) Has(plane string) bool {
 	return found
 }
 
+// IsGroup reports whether the gateway is one of a group, whose members may clash. nil is
+// nobody's.
+func (s *Scopes) IsGroup() bool {
+	return s != nil && (len(s.Members) != 1 || s.Members[0] != s.Of)
+}
+
 // Equal reports whether both are the same; nil is nobody's.
 func (s *Scopes) Equal(o *Scopes) bool {
 	if s == nil || o == nil {
