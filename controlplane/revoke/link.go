@@ -358,7 +358,7 @@ func (r *Revoker) register(l *link, of *members) error {
 // welcomeOf is what a filter is welcomed with; same says that it accepts the credentials
 // that it accepted before. mu is held.
 func (r *Revoker) welcomeOf(l *link, of *members) (w contract.Welcome, same bool) {
-	w, same = contract.Welcome{Log: r.history.id, Trust: r.trust}, of.scopes.Equal(l.known.scopes)
+	w, same = contract.Welcome{Log: r.history.id, Trust: r.trust}, of.scopes.Continues(l.known.scopes)
 	tells := l.tells(of)
 	if tells {
 		w.Scopes = of.scopes
