@@ -110,22 +110,18 @@ func (r *Revoker) reshaped(changes []store.Change) (out []string) {
 	return out
 }
 
-// formed adds the groups that changes may have made what they are, also those that no filter
-// belongs to yet: the row says since when a group stands, and its first filter must know.
-func (r *Revoker) formed(tx store.Reader, changes []store.Change) ([]string, error) {
+// formed lists what reshaped does, and those scopes that no filter belongs to yet: the row says
+// since when a group stands, which its first filter must know.
+func (r *Revoker) formed(changes []store.Change) []string {
 	out := r.reshaped(changes)
 	for _, c := range changes {
 		for _, scope := range r.o.Resolver.Shaped(c) {
-			src, err := r.o.Resolver.Resolve(tx, scope)
-			if err != nil {
-				return nil, err
-			}
-			if src.IsUnion() && !slices.Contains(out, scope) {
+			if !slices.Contains(out, scope) {
 				out = append(out, scope)
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // hasReaders reports whether filters of a scope were ever linked, or are about to be.

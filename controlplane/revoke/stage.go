@@ -65,11 +65,7 @@ func (r *Revoker) Stage(tx store.Tx) error {
 			tx.Announce(c.New.Key(), c.Op)
 		}
 	}
-	reshaped, err := r.formed(tx, changes)
-	if err != nil {
-		return err
-	}
-	for _, scope := range reshaped {
+	for _, scope := range r.formed(changes) {
 		if err := write(tx, &Tombstone{Subject: subjectScope, ID: scope, Expires: r.lasting(0)}); err != nil {
 			return err
 		}
