@@ -33,6 +33,8 @@ func TestOrders(t *testing.T) {
 			{(*model).pass, 3},
 			{(*model).checkOne, 3}, // is not found
 			{(*model).toggleMember, 0},
+			{(*model).checkOne, 3}, // is of before that, and not found
+			{(*model).seed, 3},
 			{(*model).checkOne, 3},
 		}, 2},
 		// What the filter believes by Redis alone was written when there was one of each.
