@@ -96,9 +96,11 @@ type link struct {
 	told    []told // trusts that are not acknowledged
 	level2  bool   // it was told where the second level is
 	known   *known
-	// members is whose credentials it was told to accept, at a position.
+	// members is whose credentials it was told to accept, at a position, and was what it was
+	// told before, until it has acknowledged that.
 	members   *members
 	membersAt contract.Position
+	was       []*contract.Scopes
 }
 
 // end makes both goroutines of the link return.
@@ -386,11 +388,12 @@ func (r *Revoker) unregister(l *link, bye bool) {
 	r.vacate(l)
 	now := time.Now()
 	keep := r.lost[:0]
-	for _, end := range r.lost {
-		if end.After(now) {
-			keep = append(keep, end)
+	for _, of := range r.lost {
+		if of.end.After(now) {
+			keep = append(keep, of)
 		}
 	}
+	clear(r.lost[len(keep):])
 	r.lost = keep
 	l.known.seen = r.o.Clock.Latest()
 	l.known.links--
@@ -399,7 +402,7 @@ func (r *Revoker) unregister(l *link, bye bool) {
 		r.drop(l)
 		l.settle(r.history.at)
 	} else if l.lease.After(now) {
-		r.lost = append(r.lost, l.lease)
+		r.lost = append(r.lost, leaseLost{l.lease, l.judges()})
 	}
 	r.wakeSeen()
 }

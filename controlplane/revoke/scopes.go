@@ -239,6 +239,7 @@ func (r *Revoker) reshapeLink(l *link, at contract.Position, of *members) {
 		l.push(f)
 	}
 	l.push(frame{contract.FrameScopes, body})
+	l.was = append(l.was, l.members.scopes)
 	l.members, l.membersAt, l.known.scopes = of, at+1, nil
 }
 
