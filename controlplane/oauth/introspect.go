@@ -98,7 +98,7 @@ func (t *Request) about(tx store.Reader, value string) (introspection, error) {
 	expires := lifetime(res)
 	if isRefresh {
 		expires = token.DropAt
-	} else if !own && !contract.GoodFor([]byte(token.Service), t.Service, t.Config.GlobalCredentials) {
+	} else if !own && !contract.GoodFor([]byte(token.Service), t.Service, "", t.Config.GlobalCredentials) {
 		return introspection{}, nil
 	}
 	if (isRefresh && !own) || (expires != 0 && t.Now.UnixMilli() >= expires) {

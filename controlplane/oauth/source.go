@@ -27,11 +27,12 @@ type Source struct {
 func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) (rec *contract.Record, answer contract.Answer, revision uint64, err error) {
 	err = s.Store.View(ctx, func(r store.Reader) error {
 		revision = r.Revision()
-		src, err := scopes.OrEach(s.Resolver).Resolve(r, scope)
+		by := scopes.OrEach(s.Resolver)
+		src, err := by.Resolve(r, scope)
 		if err != nil {
 			return err
 		}
-		rec, err = record(r, src, token, s.Now())
+		rec, err = record(r, by, src, token, s.Now())
 		answer = contract.Found
 		switch {
 		case fault.Is(err, fault.NotFound):
@@ -49,11 +50,11 @@ func (s *Source) Record(ctx context.Context, scope string, token contract.Hash) 
 
 // record looks for an access token and then for an API key: a hash cannot be
 // both. It is nil for one that has expired. Its owners are in the scope of its row.
-func record(r store.Reader, src scopes.Source, hash contract.Hash, now time.Time) (*contract.Record, error) {
+func record(r store.Reader, by scopes.Resolver, src scopes.Source, hash contract.Hash, now time.Time) (*contract.Record, error) {
 	index := hex.EncodeToString(hash[:])
 	res, err := src.Find(gateway.Tokens, gateway.IndexAccessToken, index)
 	if fault.Is(err, fault.NotFound) {
-		return keyRecord(r, src, index, now)
+		return keyRecord(r, by, src, index, now)
 	}
 	if err != nil {
 		return nil, err
@@ -100,15 +101,19 @@ func tokenRecord(r store.Reader, src scopes.Source, res *model.Resource, now tim
 	if err != nil {
 		return nil, err
 	}
+	own, err := sharedElsewhere(r, by, res.Scope, app, consumer)
+	if err != nil {
+		return nil, err
+	}
 	return &contract.Record{
-		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service, ServicePlane: token.ServicePlane,
+		Version: contract.RecordVersion, Expires: expires, Plane: res.Scope, Service: token.Service, ServicePlane: token.ServicePlane, Own: own,
 		Credential: contract.Credential{ID: app.Name, ClientID: app.Spec.(*gateway.Application).ClientID},
-		Consumer:   consumer, Scope: token.Scope, UserID: token.AuthenticatedUserID,
+		Consumer:   told(consumer), Scope: token.Scope, UserID: token.AuthenticatedUserID,
 	}, nil
 }
 
 // keyRecord is record for API keys.
-func keyRecord(r store.Reader, src scopes.Source, index string, now time.Time) (*contract.Record, error) {
+func keyRecord(r store.Reader, by scopes.Resolver, src scopes.Source, index string, now time.Time) (*contract.Record, error) {
 	res, err := src.Find(gateway.Keys, gateway.IndexKey, index)
 	if err != nil {
 		return nil, err
@@ -129,23 +134,29 @@ func recordOfKey(r store.Reader, src scopes.Source, res *model.Resource, now tim
 	if err := src.CheckBy(res); err != nil { // its id is shown to upstreams
 		return nil, err
 	}
+	own, err := sharedElsewhere(r, by, res.Scope, res, consumer)
+	if err != nil {
+		return nil, err
+	}
 	return &contract.Record{
-		Version: contract.RecordVersion, Expires: key.DropAt, Plane: res.Scope, Key: true,
-		Credential: contract.Credential{ID: res.Name, ClientID: res.Name}, Consumer: consumer,
+		Version: contract.RecordVersion, Expires: key.DropAt, Plane: res.Scope, Key: true, Own: own,
+		Credential: contract.Credential{ID: res.Name, ClientID: res.Name}, Consumer: told(consumer),
 	}, nil
 }
 
 // consumerOf is whom upstreams are told; nobody, if two members have one of that name.
-func consumerOf(r store.Reader, src scopes.Source, scope, id string) (*contract.Consumer, error) {
+func consumerOf(r store.Reader, src scopes.Source, scope, id string) (*model.Resource, error) {
 	res, err := r.Get(gateway.Consumers, scope, id)
 	if err == nil {
 		err = src.Check(res)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return res, err
+}
+
+// told is what upstreams are told of a consumer.
+func told(res *model.Resource) *contract.Consumer {
 	c := res.Spec.(*gateway.Consumer)
-	return &contract.Consumer{ID: res.Name, Username: c.Username, CustomID: c.CustomID}, nil
+	return &contract.Consumer{ID: res.Name, Username: c.Username, CustomID: c.CustomID}
 }
 
 // lifetime is the first millisecond at which the token is refused: the end of

@@ -16,12 +16,27 @@ func Subjects() map[*model.Kind]revoke.Subject {
 			Expires: lifetime,
 			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential},
-		gateway.Consumers:    {Is: contract.SubjectConsumer},
+		gateway.Applications: {Is: contract.SubjectCredential, Shown: shown(gateway.Applications)},
+		gateway.Consumers:    {Is: contract.SubjectConsumer, Shown: shown(gateway.Consumers)},
 		gateway.Keys: {
+			Shown:   shown(gateway.Keys),
 			Is:      contract.SubjectToken,
 			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },
 			Expires: func(r *model.Resource) int64 { return r.Spec.(*gateway.Key).DropAt },
 		},
 	}
+}
+
+// shown are the indexes by which upstreams are told who somebody is, "" for the id. What two
+// members of a group have in common of these would let one pass for the other.
+func shown(k *model.Kind) []string {
+	switch k {
+	case gateway.Applications:
+		return []string{gateway.IndexClientID}
+	case gateway.Consumers:
+		return []string{"", gateway.IndexUsername, gateway.IndexCustomID}
+	case gateway.Keys:
+		return []string{""}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -249,6 +250,9 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 		return k.signed(q.token, own, floors, err)
 	}
 	rec, _, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
+	if _, is := scopes.ConflictIn(err); is { // it is nobody's in this group, and trying again does not help
+		return nil, nil
+	}
 	if err != nil || rec == nil {
 		return nil, err
 	}

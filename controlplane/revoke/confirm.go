@@ -19,6 +19,8 @@ const (
 	patience = 4 * time.Second
 	// maxNamed bounds the gateways that an error text names.
 	maxNamed = 5
+	// aGatewayElsewhere stands for all gateways of other control planes.
+	aGatewayElsewhere = "gateways of other control planes"
 )
 
 // pending is a write that has begun. done is closed when it has a position in the log, or
@@ -117,7 +119,7 @@ func (r *Revoker) await(ctx context.Context, p *publication, over func()) error 
 	case <-r.ctx.Done():
 		return notYet(stopping)
 	}
-	if err := r.applied(ctx, p.round); err != nil {
+	if err := r.applied(ctx, p.round, p.entries); err != nil {
 		return err
 	}
 	if err := r.firstLease(ctx); err != nil {
@@ -126,16 +128,17 @@ func (r *Revoker) await(ctx context.Context, p *publication, over func()) error 
 	if !p.revokes {
 		return nil
 	}
-	return r.reached(ctx, p.at)
+	return r.reached(ctx, p.at, p.entries)
 }
 
-// applied waits until no filter answers from memory with the state before a round.
-func (r *Revoker) applied(ctx context.Context, d *round) error {
+// applied waits until no filter answers from memory with the state before a round. about is
+// what the caller has published; see [Revoker.names].
+func (r *Revoker) applied(ctx context.Context, d *round, about []entry) error {
 	select {
 	case <-d.done:
 	default:
 		if !r.wait(ctx, d.done, d.until) {
-			return r.notApplied(d)
+			return r.notApplied(d, about)
 		}
 	}
 	if !r.wait(ctx, nil, d.lost) {
@@ -173,7 +176,7 @@ func (r *Revoker) wait(ctx context.Context, done <-chan struct{}, until time.Tim
 }
 
 // reached waits until no known filter takes the state before a position from Redis.
-func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
+func (r *Revoker) reached(ctx context.Context, at contract.Position, about []entry) error {
 	for {
 		r.mu.Lock()
 		ok, settled := r.confirmed() >= at, r.settled
@@ -190,7 +193,7 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
 		select {
 		case <-settled:
 		case <-ctx.Done():
-			return r.notReached(at)
+			return r.notReached(at, about)
 		case <-r.ctx.Done():
 			return notYet(stopping)
 		}
@@ -199,19 +202,29 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position) error {
 
 // notApplied returns an error that names the nodes that have neither acknowledged a round
 // nor lost their lease.
-func (r *Revoker) notApplied(d *round) error {
+func (r *Revoker) notApplied(d *round, about []entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var nodes []string
 	for l := range d.missing {
-		nodes = append(nodes, l.node.ID)
+		nodes = append(nodes, r.names(l, l.node.ID, about))
 	}
 	return notYet("it was not confirmed in time by " + named(nodes))
 }
 
+// names is the name of a node for whoever has published something: of the gateways that this
+// concerns, and of all where there is one control plane. Whoever else there is may be a
+// tenant that is nobody's business. mu is held.
+func (r *Revoker) names(l *link, node string, about []entry) string {
+	if len(r.readers) <= 1 || node == "" || l != nil && l.members != nil && (&publication{entries: about}).concerns(l.judges()) {
+		return node
+	}
+	return aGatewayElsewhere
+}
+
 // notReached returns an error that names the nodes that may still read an old state from
 // Redis.
-func (r *Revoker) notReached(at contract.Position) error {
+func (r *Revoker) notReached(at contract.Position, about []entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.awaitsOrder() {
@@ -220,7 +233,7 @@ func (r *Revoker) notReached(at contract.Position) error {
 	var nodes []string
 	for name, k := range r.known {
 		if r.lacks(k, at) {
-			nodes = append(nodes, nodeOf(name))
+			nodes = append(nodes, r.names(k.latest, nodeOf(name), about))
 		}
 	}
 	if len(nodes) == 0 {

@@ -49,6 +49,7 @@ func (l *link) answer(ctx context.Context, q *contract.Introspect) (res *contrac
 	default:
 		own := *rec
 		own.Revision, own.Epoch, own.Until = revision, 0, l.r.o.Clock.Latest().Add(contract.RecordLife).UnixMilli()
+		own.Own = false // this was judged for the gateway that asks
 		if !l.isTold() {
 			own.Plane, own.ServicePlane = "", "" // it may not understand them
 		}

@@ -96,9 +96,11 @@ type link struct {
 	told    []told // trusts that are not acknowledged
 	level2  bool   // it was told where the second level is
 	known   *known
-	// members is whose credentials it was told to accept, at a position.
+	// members is whose credentials it was told to accept, at a position, and was what it was
+	// told before, until it has acknowledged that.
 	members   *members
 	membersAt contract.Position
+	was       []*contract.Scopes
 }
 
 // end makes both goroutines of the link return.
@@ -358,7 +360,7 @@ func (r *Revoker) register(l *link, of *members) error {
 // welcomeOf is what a filter is welcomed with; same says that it accepts the credentials
 // that it accepted before. mu is held.
 func (r *Revoker) welcomeOf(l *link, of *members) (w contract.Welcome, same bool) {
-	w, same = contract.Welcome{Log: r.history.id, Trust: r.trust}, of.scopes.Equal(l.known.scopes)
+	w, same = contract.Welcome{Log: r.history.id, Trust: r.trust}, of.scopes.Continues(l.known.scopes)
 	tells := l.tells(of)
 	if tells {
 		w.Scopes = of.scopes
@@ -386,11 +388,12 @@ func (r *Revoker) unregister(l *link, bye bool) {
 	r.vacate(l)
 	now := time.Now()
 	keep := r.lost[:0]
-	for _, end := range r.lost {
-		if end.After(now) {
-			keep = append(keep, end)
+	for _, of := range r.lost {
+		if of.end.After(now) {
+			keep = append(keep, of)
 		}
 	}
+	clear(r.lost[len(keep):])
 	r.lost = keep
 	l.known.seen = r.o.Clock.Latest()
 	l.known.links--
@@ -399,7 +402,7 @@ func (r *Revoker) unregister(l *link, bye bool) {
 		r.drop(l)
 		l.settle(r.history.at)
 	} else if l.lease.After(now) {
-		r.lost = append(r.lost, l.lease)
+		r.lost = append(r.lost, leaseLost{l.lease, l.judges()})
 	}
 	r.wakeSeen()
 }

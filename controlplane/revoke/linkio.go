@@ -113,7 +113,7 @@ func (l *link) ack(a contract.Ack) error {
 	}
 	l.settle(a.Applied)
 	if a.Applied >= l.membersAt {
-		l.known.scopes = l.members.scopes
+		l.known.scopes, l.was = l.members.scopes, nil
 	}
 	l.confirmTrust(a.Durable)
 	return nil

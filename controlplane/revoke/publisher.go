@@ -1,6 +1,7 @@
 package revoke
 
 import (
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -122,8 +123,7 @@ func (r *Revoker) publishAll() {
 	r.outdate(entries)
 	r.reshape(from, shapes) // before they hear of what concerns new members only
 	r.history.add(r.o.Clock.Earliest(), entries)
-	d := r.broadcast(from, at, entries)
-	d.revokes = revokes
+	r.broadcast(from, at, entries, batch)
 	if written {
 		r.redisAt = at
 	} else if revokes && r.trust.Epoch != 0 {
@@ -134,19 +134,18 @@ func (r *Revoker) publishAll() {
 		r.pend(at)
 	}
 	for _, p := range batch {
-		p.at, p.round = at, d
+		p.at = at
 		close(p.queued)
 	}
 }
 
-// broadcast queues entries on every link and returns the round to wait for. For a link that
-// does not acknowledge, its present lease counts: a lease that is granted later follows
-// these frames on the link. mu is held.
-func (r *Revoker) broadcast(from, to contract.Position, entries []entry) *round {
+// broadcast queues entries on every link, and gives each publication the round to wait for.
+// For a link that does not acknowledge, its present lease counts: a lease that is granted
+// later follows these frames on the link. mu is held.
+func (r *Revoker) broadcast(from, to contract.Position, entries []entry, batch []*publication) {
 	now := time.Now()
-	d := &round{at: to, begun: now, missing: map[*link]struct{}{}, done: make(chan struct{}), until: now}
-	for _, end := range r.lost {
-		d.lost = later(d.lost, end)
+	for _, p := range batch {
+		p.round = r.newRound(to, now, p)
 	}
 	frames := map[string][]frame{}
 	for l := range r.links {
@@ -158,19 +157,62 @@ func (r *Revoker) broadcast(from, to contract.Position, entries []entry) *round 
 		for _, f := range of {
 			l.push(f)
 		}
-		if !l.lease.After(now) {
-			l.sent(to, nil)
-			continue
+		waits := false
+		for _, p := range batch {
+			if l.lease.After(now) && p.concerns(l.judges()) {
+				waits = true
+				p.round.missing[l] = struct{}{}
+				p.round.until = later(p.round.until, l.lease)
+				l.sent(to, p.round)
+			}
 		}
-		d.missing[l] = struct{}{}
-		d.until = later(d.until, l.lease)
-		l.sent(to, d)
+		if !waits {
+			l.sent(to, nil)
+		}
 	}
-	if len(d.missing) == 0 {
-		close(d.done)
+	r.rounds = unfinished(r.rounds, now)
+	for _, p := range batch {
+		if len(p.round.missing) == 0 {
+			close(p.round.done)
+		}
+		r.rounds = append(r.rounds, p.round)
 	}
-	r.rounds = append(unfinished(r.rounds, now), d)
+}
+
+// newRound is the round of a publication, for which no link is missing yet. mu is held.
+func (r *Revoker) newRound(at contract.Position, now time.Time, p *publication) *round {
+	d := &round{at: at, revokes: p.revokes, begun: now, missing: map[*link]struct{}{}, done: make(chan struct{}), until: now}
+	for _, of := range r.lost {
+		if p.concerns(of.judged) {
+			d.lost = later(d.lost, of.end)
+		}
+	}
 	return d
+}
+
+// concerns reports whether a filter may answer from its memory with the state before a
+// publication. Others are not waited for: they are those of other tenants. judged is whose
+// credentials it may hold, and what it may have judged them by.
+func (p *publication) concerns(judged []*contract.Scopes) bool {
+	for i := range p.entries {
+		e := &p.entries[i]
+		for _, of := range judged {
+			if e.concerns(of) || e.inv.Subject == subjectScope && e.inv.ID == of.Of {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// judges is what the filter of a link may have judged by what it holds in its memory: what it
+// was told last, and what before that until it has acknowledged this. mu is held.
+func (l *link) judges() []*contract.Scopes { return append(slices.Clone(l.was), l.members.scopes) }
+
+// leaseLost is the lease of a link that broke, until which its filter may answer.
+type leaseLost struct {
+	end    time.Time
+	judged []*contract.Scopes
 }
 
 // unfinished drops rounds that are over.

@@ -171,7 +171,7 @@ type Revoker struct {
 	ofNode map[string]map[*link]struct{}
 	// lost holds the ends of the leases of links that broke while their filter could
 	// answer.
-	lost  []time.Time
+	lost  []leaseLost
 	known map[string]*known // by name of their row; see known.go
 	// knownOf counts the processes in known by node.
 	knownOf map[string]int

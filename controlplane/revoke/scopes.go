@@ -49,6 +49,11 @@ func (r *Revoker) membersOf(tx store.Reader, scope string) (*members, error) {
 		return nil, fmt.Errorf("what %q consists of: %w", scope, err)
 	}
 	s := &contract.Scopes{Of: scope, Members: src.Scopes()}
+	if src.IsUnion() { // a row that has ended is older than any record
+		if s.Since, err = floorOf(tx, (&Tombstone{Subject: subjectScope, ID: scope}).name()); err != nil {
+			return nil, err
+		}
+	}
 	return &members{scopes: s, revision: tx.Revision(), key: strings.Join(s.Members, "\x00")}, nil
 }
 
@@ -103,6 +108,28 @@ func (r *Revoker) reshaped(changes []store.Change) (out []string) {
 		}
 	}
 	return out
+}
+
+// formed lists what reshaped does, and those scopes that no filter belongs to yet: the row says
+// since when a group stands, which its first filter must know.
+func (r *Revoker) formed(changes []store.Change) []string {
+	out := r.reshaped(changes)
+	for _, c := range changes {
+		for _, scope := range r.o.Resolver.Shaped(c) {
+			if !slices.Contains(out, scope) {
+				out = append(out, scope)
+			}
+		}
+	}
+	return out
+}
+
+// hasReaders reports whether filters of a scope were ever linked, or are about to be.
+func (r *Revoker) hasReaders(scope string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, some := r.readers[scope]
+	return some
 }
 
 // addReshaped adds what Stage did not know: the first filter of a scope may have come
@@ -189,7 +216,7 @@ func (r *Revoker) reshape(at contract.Position, shapes map[string]*members) {
 			case of == nil:
 				l.known.scopes = nil
 				l.end()
-			case of.scopes.Equal(l.members.scopes):
+			case of.scopes.Continues(l.members.scopes):
 			case !l.tells(of) || !l.tells(l.members):
 				l.end()
 			default:
@@ -212,6 +239,7 @@ func (r *Revoker) reshapeLink(l *link, at contract.Position, of *members) {
 		l.push(f)
 	}
 	l.push(frame{contract.FrameScopes, body})
+	l.was = append(l.was, l.members.scopes)
 	l.members, l.membersAt, l.known.scopes = of, at+1, nil
 }
 
@@ -222,7 +250,7 @@ func (k *keeper) membersCell(tx store.Reader, scope string) (cell, error) {
 	if err != nil {
 		return cell{}, err
 	}
-	m := contract.Members{Epoch: k.epoch(), Members: of.scopes.Members}
+	m := contract.Members{Epoch: k.epoch(), Members: of.scopes.Members, Since: of.scopes.Since}
 	return cell{isMembers, contract.RedisMembersKey(scope), m.Marshal(), 0}, nil
 }
 

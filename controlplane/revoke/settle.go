@@ -34,14 +34,14 @@ func (r *Revoker) Settle(ctx context.Context) error {
 		return nil
 	}
 	for _, d := range rounds {
-		if err := r.applied(ctx, d); err != nil {
+		if err := r.applied(ctx, d, nil); err != nil {
 			return err
 		}
 	}
 	if err := r.firstLease(ctx); err != nil {
 		return err
 	}
-	return r.reached(ctx, at)
+	return r.reached(ctx, at, nil)
 }
 
 // revocations returns the position of the latest revocation, 0 if there is none, and the

@@ -29,6 +29,9 @@ type Subject struct {
 	// commit that revokes the credential covers the token too. It is set for SubjectToken
 	// only.
 	Under func(spec any) string
+	// Shown are the indexes by which upstreams are told of it, "" for its id. Two members of
+	// a group that have one in common are both nobody's there.
+	Shown []string
 }
 
 // Stage implements the revoker of the write path. It adds a tombstone for every token,
@@ -46,16 +49,23 @@ func (r *Revoker) Stage(tx store.Tx) error {
 		if err != nil {
 			return err
 		}
-		for _, t := range rows {
+		shared, err := r.sharing(tx, c)
+		if err != nil {
+			return err
+		}
+		for _, t := range slices.Concat(rows, shared) {
 			if err := write(tx, t); err != nil {
 				return err
 			}
 		}
-		if c.Old != nil && len(rows) > 0 {
+		switch {
+		case c.Old != nil && len(rows)+len(shared) > 0:
 			tx.Announce(c.Old.Key(), c.Op)
+		case len(shared) > 0:
+			tx.Announce(c.New.Key(), c.Op)
 		}
 	}
-	for _, scope := range r.reshaped(changes) {
+	for _, scope := range r.formed(changes) {
 		if err := write(tx, &Tombstone{Subject: subjectScope, ID: scope, Expires: r.lasting(0)}); err != nil {
 			return err
 		}
@@ -84,6 +94,50 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[model.Ke
 		return nil, nil
 	}
 	return r.tokenTombstones(s, c), nil
+}
+
+// sharing returns the tombstones of what others have in common with a resource from now on,
+// in groups of which both are members. What filters and Redis know of these says that they
+// are the only ones, so it is read anew. What is known of the resource itself was voided
+// with its change.
+func (r *Revoker) sharing(tx store.Tx, c store.Change) (rows []*Tombstone, err error) {
+	if c.New == nil {
+		return nil, nil
+	}
+	s := r.o.Subjects[c.New.Kind]
+	if len(s.Shown) == 0 {
+		return nil, nil
+	}
+	groups, err := r.o.Resolver.Groups(tx, c.New.Scope)
+	for _, group := range groups {
+		src, err := r.o.Resolver.Resolve(tx, group)
+		if err != nil {
+			return nil, err
+		}
+		others, err := src.Sharing(c.New, s.Shown...)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range others {
+			of, err := r.anew(s, other)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, of...)
+		}
+	}
+	return rows, err
+}
+
+// anew returns the tombstones that have everything read anew that is known by a resource.
+func (r *Revoker) anew(s Subject, res *model.Resource) ([]*Tombstone, error) {
+	switch {
+	case s.Is != contract.SubjectToken:
+		return []*Tombstone{r.ofOwner(s, res.Scope, res.Name)}, nil
+	case store.IsUnread(res):
+		return r.unreadTombstones(res)
+	}
+	return []*Tombstone{r.again(s, res, r.lasting(s.Expires(res)))}, nil
 }
 
 // ofOwner is the tombstone of an application or a consumer.
@@ -216,7 +270,7 @@ func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made
 			continue
 		}
 		if t, ok := ch.New.Spec.(*Tombstone); ok && ch.New.Kind == tombstones {
-			if e, ok := t.entry(c.Revision); ok {
+			if e, ok := t.entry(c.Revision); ok && (t.Subject != subjectScope || r.hasReaders(t.ID)) {
 				entries = append(entries, e)
 			}
 			continue

@@ -94,16 +94,7 @@ func (s Source) Rivals(res *model.Resource, indexes ...string) (rivals []*model.
 				continue
 			}
 			var rival *model.Resource
-			if index == "" {
-				rival, err = s.reader.Get(res.Kind, scope, value)
-			} else {
-				rival, err = s.reader.Find(res.Kind, scope, index, value)
-			}
-			if fault.Is(err, fault.NotFound) {
-				err = nil
-				continue
-			}
-			if err != nil {
+			if rival, err = s.holder(res.Kind, scope, index, value); rival == nil {
 				continue
 			}
 			rivals = append(rivals, rival)
@@ -113,6 +104,54 @@ func (s Source) Rivals(res *model.Resource, indexes ...string) (rivals []*model.
 		}
 	})
 	return rivals, clash, err
+}
+
+// holder reads what one member has with an id, if index is empty, or with a value of an
+// index; nil if it has nothing.
+func (s Source) holder(k *model.Kind, scope, index, value string) (res *model.Resource, err error) {
+	if index == "" {
+		res, err = s.reader.Get(k, scope, value)
+	} else {
+		res, err = s.reader.Find(k, scope, index, value)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return res, err
+}
+
+// Sharing reads what other members have in common with a resource, by some of its unique
+// indexes; an empty one stands for its id.
+func (s Source) Sharing(res *model.Resource, by ...string) (others []*model.Resource, err error) {
+	for _, index := range by {
+		value, some := valueOf(res, index)
+		for _, scope := range s.group {
+			if !some || scope == res.Scope {
+				continue
+			}
+			other, err := s.holder(res.Kind, scope, index, value)
+			if err != nil {
+				return nil, err
+			}
+			if other != nil {
+				others = append(others, other)
+			}
+		}
+	}
+	return others, nil
+}
+
+// valueOf is the value of a resource in an index, or its id if index is empty.
+func valueOf(res *model.Resource, index string) (value string, some bool) {
+	if index == "" {
+		return res.Name, true
+	}
+	for i := range res.Kind.Unique {
+		if ix := &res.Kind.Unique[i]; ix.Name == index {
+			return ix.Value(res.Spec)
+		}
+	}
+	return "", false
 }
 
 // First returns the resource of an id that has a part in the group: of several members'

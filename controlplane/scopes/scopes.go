@@ -23,6 +23,9 @@ type Resolver interface {
 	// Shaped lists the scopes which may consist of something else after a change, as far as
 	// the change alone can tell. Whoever writes it sees what they consist of then.
 	Shaped(c store.Change) []string
+	// Groups lists the scopes that consist of others, among them a given one, in the state of
+	// r. Most are in none.
+	Groups(r store.Reader, member string) ([]string, error)
 	// ReadOnly reports whether nobody may write a key, because its scope consists of others.
 	// It is called only with keys of control planes.
 	ReadOnly(r store.Reader, key model.Key) (bool, error)
@@ -39,6 +42,9 @@ func (Each) Shapes(string, model.Key) bool { return false }
 
 // Shaped implements [Resolver].
 func (Each) Shaped(store.Change) []string { return nil }
+
+// Groups implements [Resolver].
+func (Each) Groups(store.Reader, string) ([]string, error) { return nil, nil }
 
 // ReadOnly implements [Resolver].
 func (Each) ReadOnly(store.Reader, model.Key) (bool, error) { return false, nil }

@@ -36,6 +36,9 @@ func (m Members) Scopes() []string {
 	return slices.Clone(m.group)
 }
 
+// IsUnion reports whether they are a group, in which entities may clash.
+func (m Members) IsUnion() bool { return m.union }
+
 // Equal reports whether both are the same scopes.
 func (m Members) Equal(o Members) bool {
 	return m.own == o.own && m.union == o.union && slices.Equal(m.group, o.group)
@@ -65,9 +68,6 @@ func Union(r store.Reader, members ...string) Source {
 
 // Revision is that of the reader.
 func (s Source) Revision() uint64 { return s.reader.Revision() }
-
-// IsUnion reports whether the source is a group, in which entities may clash.
-func (s Source) IsUnion() bool { return s.union }
 
 // Get returns the named resource.
 func (s Source) Get(k *model.Kind, name string) (*model.Resource, error) {

@@ -74,6 +74,15 @@ type Gateway struct {
 // Scope is the control plane's name.
 func (g *Gateway) Scope() string { return g.scope }
 
+// Named is a scope where members of a group are told apart, and empty in the view of a
+// control plane that consists of itself.
+func (g *Gateway) Named(scope string) string {
+	if !g.members.IsUnion() {
+		return ""
+	}
+	return scope
+}
+
 // Revision is the store revision that this state shows, complete.
 func (g *Gateway) Revision() uint64 { return g.revision }
 

@@ -235,20 +235,32 @@ func (n *node) alone() {
 	n.open()
 }
 
-// asks says what a request with a credential comes to, and as whom.
-func (n *node) asks(c credential) (answer contract.Answer, user string) {
-	type result struct {
-		answer contract.Answer
-		user   string
-	}
+// answered is what a look-up of a credential has come to.
+type answered struct {
+	answer contract.Answer
+	packed []byte
+}
+
+// Lookup implements [engine.Tokens].
+func (a answered) Lookup(_ contract.Hash, dst []byte) (int, contract.Answer) {
+	return copy(dst, a.packed), a.answer
+}
+
+// looksUp asks the memory of the gateway, and then whoever else knows.
+func (n *node) looksUp(c credential) answered {
 	hash, packed := c.hash(), make([]byte, contract.MaxPacked)
 	if size, a := n.cache.Lookup(hash, packed); a != contract.Miss {
-		return a, userOf(packed[:size])
+		return answered{a, packed[:size]}
 	}
-	done := make(chan result, 1)
-	n.cache.Resolve(hash, "plugin", func(a contract.Answer, packed []byte) { done <- result{a, userOf(packed)} })
-	r := <-done
-	return r.answer, r.user
+	done := make(chan answered, 1)
+	n.cache.Resolve(hash, "plugin", func(a contract.Answer, packed []byte) { done <- answered{a, packed} })
+	return <-done
+}
+
+// asks says what a request with a credential comes to, and as whom.
+func (n *node) asks(c credential) (answer contract.Answer, user string) {
+	a := n.looksUp(c)
+	return a.answer, userOf(a.packed)
 }
 
 func userOf(packed []byte) string {

@@ -33,6 +33,9 @@ type Chain struct {
 	// Service is the id of the route's service; empty on a route without one. A token bound
 	// to a service is accepted only there.
 	Service string `json:"service,omitempty"`
+	// ServicePlane is the control plane of the service, on gateways of a group: two of its
+	// members may have services of one id. It is empty everywhere else.
+	ServicePlane string `json:"service_plane,omitempty"`
 	// Protocol is what requests of the route must speak. Others are refused before any
 	// plugin runs. Empty means any HTTP.
 	Protocol Protocol `json:"protocol,omitempty"`

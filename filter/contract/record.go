@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -73,6 +74,10 @@ type Record struct {
 	// ServicePlane is the control plane of the service, if that is not Plane. A filter uses
 	// the record only where its gateway consists of both.
 	ServicePlane string `json:"service_plane,omitempty"`
+	// Own says that the record counts only at gateways of its own control plane: some group
+	// has another member of which upstreams would be told the same. Gateways of groups ask
+	// the control plane, which knows in which ones that is so.
+	Own bool `json:"own,omitempty"`
 	// Key says that the record is about an API key and not about an access
 	// token. A plugin accepts records of its own sort only.
 	Key bool `json:"key,omitempty"`
@@ -277,9 +282,14 @@ const (
 // PackedHeader is the size of a packed record's table of lengths in bytes.
 const PackedHeader = int(NumFields) * 2
 
-func (r *Record) fields() [NumFields]string {
+// fields are the strings of the packed record. inGroup says that it is for a gateway of a
+// group, where a service is told by its id and its control plane.
+func (r *Record) fields(inGroup bool) [NumFields]string {
 	var f [NumFields]string
 	f[FieldService] = r.Service
+	if inGroup && r.Service != "" && r.Plane != "" {
+		f[FieldService] = BoundTo(r.Service, cmp.Or(r.ServicePlane, r.Plane))
+	}
 	if r.Consumer != nil {
 		f[FieldConsumerID] = r.Consumer.ID
 		f[FieldConsumerCustomID] = r.Consumer.CustomID
@@ -296,7 +306,7 @@ func (r *Record) fields() [NumFields]string {
 
 func (r *Record) packedSize() int {
 	n := PackedHeader
-	for _, s := range r.fields() {
+	for _, s := range r.fields(true) {
 		n += len(s)
 	}
 	return n
@@ -306,8 +316,15 @@ func (r *Record) packedSize() int {
 // all fields as little-endian uint16, then their bytes. The scope is already
 // comma-separated, as X-Authenticated-Scope shows it. Records that packed
 // larger than [MaxPacked] do not pass [ParseRecord].
-func (r *Record) Pack(dst []byte) []byte {
-	f := r.fields()
+func (r *Record) Pack(dst []byte) []byte { return r.pack(dst, false) }
+
+// PackFor is Pack for a gateway that accepts the credentials of some control planes. In a
+// group the service is named as [BoundTo] does; records that name no control plane were
+// judged by whoever has sent them.
+func (r *Record) PackFor(of *Scopes, dst []byte) []byte { return r.pack(dst, of.IsGroup()) }
+
+func (r *Record) pack(dst []byte, inGroup bool) []byte {
+	f := r.fields(inGroup)
 	for _, s := range f {
 		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(s))) //nolint:gosec // bounded by MaxPacked
 	}

@@ -17,6 +17,10 @@ type Scopes struct {
 	Of string `json:"of"`
 	// Members are those that it consists of, in order: itself, unless it is a group.
 	Members []string `json:"members"`
+	// Since is the revision at which a group came to consist of these. What a record of
+	// before says of other members ([Record].Own) is what was so then, so a gateway of the
+	// group uses none. It is 0 if no such record can be left.
+	Since uint64 `json:"since,omitempty"`
 }
 
 // Check says whether they can be used.
@@ -36,12 +40,27 @@ func (s *Scopes) Has(plane string) bool {
 	return found
 }
 
+// IsGroup reports whether the gateway is one of a group, whose members may clash. nil is
+// nobody's.
+func (s *Scopes) IsGroup() bool {
+	return s != nil && (len(s.Members) != 1 || s.Members[0] != s.Of)
+}
+
 // Equal reports whether both are the same; nil is nobody's.
 func (s *Scopes) Equal(o *Scopes) bool {
 	if s == nil || o == nil {
 		return s == o
 	}
-	return s.Of == o.Of && slices.Equal(s.Members, o.Members)
+	return s.Of == o.Of && s.Since == o.Since && slices.Equal(s.Members, o.Members)
+}
+
+// Continues reports whether what was judged by the members told still counts: they are the
+// same, and nobody has left and come back in between.
+func (s *Scopes) Continues(told *Scopes) bool {
+	if s == nil || told == nil {
+		return s == told
+	}
+	return s.Of == told.Of && s.Since <= told.Since && slices.Equal(s.Members, told.Members)
 }
 
 // Members is what stands under [RedisMembersKey]. A filter that nobody could tell of a
@@ -53,6 +72,8 @@ type Members struct {
 	// been written late, over a newer one.
 	Epoch   Epoch    `json:"epoch"`
 	Members []string `json:"members"`
+	// Since is that of [Scopes].
+	Since uint64 `json:"since,omitempty"`
 }
 
 // Marshal encodes members.

@@ -16,7 +16,7 @@ func Compile(c *contract.Chain) (*Program, error) {
 	if !validValue(c.Service) {
 		return nil, errors.New("service id cannot be sent in a header")
 	}
-	p := &Program{id: programs.Add(1), service: c.Service, issues: c.Issues}
+	p := &Program{id: programs.Add(1), service: c.Service, plane: c.ServicePlane, issues: c.Issues}
 	if err := p.read(c); err != nil {
 		return nil, err
 	}

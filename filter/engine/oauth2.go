@@ -19,6 +19,7 @@ type oauth2Step struct {
 	body          bodyReader
 	inBody        bool
 	service       string
+	plane         string // of the service; see [contract.GoodFor]
 	global        bool
 	hide          bool
 	// endpoints says that the route has more endpoints than the two issuing ones.
@@ -43,7 +44,7 @@ func newOAuth2(p *Program, id string, c *contract.OAuth2) (*oauth2Step, error) {
 	}
 	return &oauth2Step{
 		id: id, header: p.headers.index(c.Header), param: p.paramIndex(accessToken), body: newBodyReader(&p.headers), inBody: c.InBody,
-		service: p.service, global: c.Global, hide: c.HideCredentials, endpoints: c.Endpoints, oneConsumer: c.OneConsumer, anonymous: a,
+		service: p.service, plane: p.plane, global: c.Global, hide: c.HideCredentials, endpoints: c.Endpoints, oneConsumer: c.OneConsumer, anonymous: a,
 		missing: refuseMissing(c.Realm), invalid: refuseInvalid(c.Realm), unbound: refuseUnbound(c.Realm),
 	}, nil
 }
@@ -137,7 +138,7 @@ func (s *oauth2Step) accept(d *decision, v *Verdict, n int, bare bool) (done boo
 		return s.anonymous.fail(d, v, s.invalid.unknown)
 	}
 	switch service := cut(record, f[contract.FieldService]); {
-	case contract.GoodFor(service, s.service, s.global):
+	case contract.GoodFor(service, s.service, s.plane, s.global):
 	case len(service) == 0:
 		// The request is refused even with an anonymous consumer: the token is good but the
 		// configuration is wrong, and hiding that would help nobody.

@@ -17,6 +17,7 @@ type Program struct {
 	id       uint64
 	headers  headerList
 	service  string
+	plane    string // of the service
 	protocol *protocolStep
 	// steps run in the order of the chain's plugins.
 	steps []step

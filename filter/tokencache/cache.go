@@ -97,6 +97,8 @@ func (c *config) scopes(began *standing) *contract.Scopes {
 		return began.scopes
 	case len(c.settings.Scopes) == 0:
 		return &contract.Scopes{Members: ownScopes}
+	case len(c.settings.Scopes) == 1:
+		return &contract.Scopes{Of: c.settings.Scopes[0], Members: c.settings.Scopes}
 	}
 	return &contract.Scopes{Members: c.settings.Scopes}
 }

@@ -256,6 +256,8 @@ func (c *Cache) judge(cfg *config, began *standing, of *contract.Scopes, plane s
 		return r, isMember(began, of, r, raw.members)
 	case !serves(of.Has, r):
 		return nil, l2Absent
+	case of.IsGroup() && r.Own:
+		return nil, l2Untrusted
 	}
 	return r, l2Found
 }
@@ -264,7 +266,8 @@ func (c *Cache) judge(cfg *config, began *standing, of *contract.Scopes, plane s
 // consists of, and that of its service: a filter that is out of reach was told too many, if
 // one has left since. Without members of the epoch that is believed nobody knows. Where only
 // the service is of another, its holder has the value still: what a further member holds of
-// the same one must not pass for the only one.
+// the same one must not pass for the only one. Nor does a group use a record of which another
+// member has what upstreams would be told, or may have had when it was written.
 func isMember(began *standing, of *contract.Scopes, r *contract.Record, raw []byte) l2Outcome {
 	m, err := contract.ParseMembers(raw)
 	has := func(plane string) bool { return of.Has(plane) && slices.Contains(m.Members, plane) }
@@ -274,6 +277,8 @@ func isMember(began *standing, of *contract.Scopes, r *contract.Record, raw []by
 	case !has(r.Plane):
 		return l2Absent
 	case !serves(has, r):
+		return l2Untrusted
+	case of.IsGroup() && (r.Own || r.Revision < max(of.Since, m.Since)):
 		return l2Untrusted
 	}
 	return l2Found

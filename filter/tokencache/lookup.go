@@ -106,7 +106,7 @@ func (c *Cache) lookUpStatic(ctx context.Context, cfg *config, hash contract.Has
 	case over(r.Expires, c.clock.Now()):
 		return outcome{answer: contract.Expired}
 	}
-	return outcome{answer: contract.Found, packed: r.Pack(nil)}
+	return outcome{answer: contract.Found, packed: r.PackFor(cfg.scopes(nil), nil)}
 }
 
 // untilOf is when the answer of an introspection is too old for L1. It counts
@@ -130,7 +130,7 @@ func (c *Cache) accept(cfg *config, began *standing, hash *contract.Hash, r *con
 	}
 	generation, now := began.generation, c.clock.Now()
 	expired := over(r.Expires, now)
-	packed := r.Pack(nil)
+	packed := r.PackFor(began.scopes, nil)
 	if !c.table.admit(generation, hash, r, until, packed, !expired && !over(until, now)) {
 		return outcome{}, false
 	}

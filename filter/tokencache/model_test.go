@@ -32,8 +32,13 @@ type modelStore struct {
 	// row of the store; owners are those of revocations.
 	tokens map[int]uint64
 	owners map[contract.Invalidation]uint64 // by subject and id alone
-	// apart says that the other control plane is not in the group.
-	apart bool
+	// apart says that the other control plane is not in the group, since when the last change
+	// of that was made, at a time of the wall clock.
+	apart   bool
+	since   uint64
+	sinceAt int64
+	// shared says that upstreams would be told the same of two credentials.
+	shared bool
 }
 
 func (s *modelStore) clone() modelStore {
@@ -57,8 +62,9 @@ type publication struct {
 	inRedis bool
 	about   []int // tokens
 	of      version
-	// reshapes says that a member has come or left.
-	reshapes bool
+	// reshapes says that a member has come or left, shares that the members have come to share
+	// something, or share it no more.
+	reshapes, shares bool
 }
 
 // told is what a link was told about trust, in force from a position on.
@@ -103,6 +109,7 @@ type model struct {
 	leaseEnd time.Time
 	known    bool
 	members  modelMembers
+	sharing  modelSharing
 
 	waiting   []*publication
 	confirmed [modelTokens]version
@@ -180,7 +187,7 @@ func (c *modelClient) close() error { return nil }
 
 func (m *model) record(i int) *contract.Record {
 	r := testRecord(i, m.store.revision)
-	r.Plane = planeOf(i)
+	r.Plane, r.Own = planeOf(i), m.isShared(i)
 	r.UserID = fmt.Sprintf("%d:%d", m.lineage, m.store.revision)
 	r.Until = m.w.clock.Now().millis() + contract.RecordLife.Milliseconds()
 	return r
@@ -391,7 +398,7 @@ func (m *model) refillInUse(body []byte) {
 		return
 	}
 	for i := range modelTokens {
-		if m.inOrder && m.writable && m.holds(i) && slices.Contains(b.Tokens, hashOf(i)) {
+		if m.inOrder && m.writable && m.holds(i) && !m.isShared(i) && slices.Contains(b.Tokens, hashOf(i)) {
 			m.refill(i)
 		}
 	}
@@ -405,7 +412,11 @@ func (m *model) introspect(q *contract.Introspect) *contract.Result {
 	defer m.mu.Unlock()
 	res := &contract.Result{ID: q.ID, Answer: contract.Unknown, Revision: m.store.revision}
 	for i := range modelTokens {
-		if q.Token == hashOf(i) && m.store.valid[i] && m.holds(i) {
+		switch {
+		case q.Token != hashOf(i) || !m.store.valid[i] || !m.holds(i):
+		case m.isShared(i):
+			res.Answer = contract.Unavailable
+		default:
 			res.Answer, res.Record = contract.Found, m.record(i)
 			if m.inOrder && m.writable {
 				m.refill(i)
@@ -492,6 +503,9 @@ func (m *model) judge() {
 		if p.reshapes && p.of == m.members.of {
 			m.members.left = m.store.apart
 		}
+		if p.shares && p.of == m.sharing.of {
+			m.sharing.confirmed = true
+		}
 		return true
 	})
 }
@@ -501,40 +515,47 @@ func (m *model) judge() {
 // check asks about a token on both ways. What is found must not be older than the
 // last revocation that was confirmed before.
 func (m *model) check(i int) {
-	c, since, left := m.w.cache, m.confirmed[i], m.hasLeft(i)
+	c, since := m.w.cache, asked{m.confirmed[i], m.hasLeft(i), m.sharedSince(i)}
 	buf := make([]byte, contract.MaxPacked)
 	m.mu.Unlock() // time does not pass, but others answer
 	defer m.mu.Lock()
 	if p := m.proven[i]; p.holds(m.w.clock.Now()) {
-		m.judgeAnswer("proof", i, since, left, p.packed)
+		m.judgeAnswer("proof", i, since, p.packed)
 		m.repeated++
 	}
 	before, proven := c.Prove(hashOf(i))
 	if n, a := c.Lookup(hashOf(i), buf); a == contract.Found {
-		m.judgeAnswer("memory", i, since, left, buf[:n])
+		m.judgeAnswer("memory", i, since, buf[:n])
 		if after, ok := c.Prove(hashOf(i)); proven && ok && before == after {
 			m.proven[i] = provenAnswer{before, slices.Clone(buf[:n])}
 		}
 	}
 	c.Resolve(hashOf(i), testPlugin, func(a contract.Answer, packed []byte) {
 		if a == contract.Found {
-			m.judgeAnswer("look-up", i, since, left, packed)
+			m.judgeAnswer("look-up", i, since, packed)
 		}
 	})
 }
 
-func (m *model) judgeAnswer(how string, i int, since, left version, packed []byte) {
+// asked is what was confirmed of a token when a question began: its last revocation, that who
+// holds it has left, and that another member shares what upstreams are told of it.
+type asked struct{ revoked, left, shared version }
+
+func (m *model) judgeAnswer(how string, i int, since asked, packed []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.found++
-	if left != (version{}) && left == m.hasLeft(i) {
+	if since.left != (version{}) && since.left == m.hasLeft(i) {
 		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found of who has left", how, i))
+	}
+	if since.shared != (version{}) && since.shared == m.sharedSince(i) {
+		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found of which two members have the same", how, i))
 	}
 	spans, _ := contract.Unpacked(packed)
 	var of version
 	id := spans[contract.FieldUserID]
-	if _, err := fmt.Sscanf(string(packed[id.Off:id.Off+id.Len]), "%d:%d", &of.lineage, &of.revision); err != nil || of.before(since) {
-		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found as of %v, revoked at %v (%v)", how, i, of, since, err))
+	if _, err := fmt.Sscanf(string(packed[id.Off:id.Off+id.Len]), "%d:%d", &of.lineage, &of.revision); err != nil || of.before(since.revoked) {
+		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found as of %v, revoked at %v (%v)", how, i, of, since.revoked, err))
 	}
 }
 

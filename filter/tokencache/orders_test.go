@@ -33,8 +33,56 @@ func TestOrders(t *testing.T) {
 			{(*model).pass, 3},
 			{(*model).checkOne, 3}, // is not found
 			{(*model).toggleMember, 0},
+			{(*model).checkOne, 3}, // is of before that, and not found
+			{(*model).seed, 3},
 			{(*model).checkOne, 3},
 		}, 2},
+		// What the filter believes by Redis alone was written when there was one of each.
+		"two members come to share something while the filter is out of reach": {[]event{
+			{(*model).checkOne, sharedToken},
+			{(*model).checkOne, sharedOther},
+			{(*model).toggleControl, 0},
+			{(*model).toggleShared, 0},
+			{(*model).pass, 3},
+			{(*model).checkOne, sharedToken}, // is not found
+			{(*model).checkOne, sharedOther},
+			{(*model).seed, sharedToken},
+			{(*model).seed, sharedOther},
+			{(*model).checkOne, sharedToken}, // is not found
+			{(*model).checkOne, sharedOther},
+			{(*model).toggleShared, 0},
+			{(*model).seed, sharedToken},
+			{(*model).seed, sharedOther},
+			{(*model).checkOne, sharedToken},
+			{(*model).checkOne, sharedOther},
+		}, 4},
+		// When the records were written one of the two was no member.
+		"two members came to share something while one was away": {[]event{
+			{(*model).toggleMember, 0},
+			{(*model).toggleShared, 0},
+			{(*model).seed, sharedToken},
+			{(*model).seed, sharedOther},
+			{(*model).toggleMember, 0},
+			{(*model).checkOne, sharedToken}, // is not found
+			{(*model).checkOne, sharedOther},
+			{(*model).toggleShared, 0},
+			{(*model).checkOne, sharedToken},
+			{(*model).checkOne, sharedOther},
+		}, 2},
+		// The filter has not heard that the other left, and finds it where it was.
+		"a member comes back with what another has, while the filter is out of reach": {[]event{
+			{(*model).toggleControl, 0},
+			{(*model).toggleMember, 0},
+			{(*model).toggleShared, 0},
+			{(*model).seed, sharedToken},
+			{(*model).seed, sharedOther},
+			{(*model).toggleMember, 0},
+			{(*model).pass, 3},
+			{(*model).checkOne, sharedToken}, // is not found
+			{(*model).checkOne, sharedOther},
+			{(*model).seed, 0},
+			{(*model).checkOne, 0},
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			faults, found := run(t, newWorld(), o.order)

@@ -35,6 +35,7 @@ var ops = []func(*model, int){
 	(*model).newEpoch, (*model).toggleNames,
 	(*model).pass, (*model).pass, (*model).pass, (*model).stepWall,
 	(*model).holdReads, (*model).holdAnswers, (*model).restartFilter, (*model).toggleMember, (*model).toggleMember,
+	(*model).toggleShared, (*model).toggleShared, (*model).seed, (*model).seed,
 }
 
 func (m *model) checkOne(i int) { m.check(i % modelTokens) }
@@ -80,7 +81,7 @@ func (m *model) restartControl(int) { m.begin() }
 func (m *model) restoreStore(int) {
 	m.lineage++
 	m.store = m.saved.store.clone()
-	m.members.left, m.members.of = false, version{}
+	m.members.left, m.members.of, m.sharing = false, version{}, modelSharing{}
 	m.clock = nil // the store knows that Redis is not its own
 	m.begin()
 }
@@ -266,7 +267,8 @@ func modelWorlds(t *testing.T) func() *world {
 
 // Whatever happens in whatever order, to the links, the control plane, its store,
 // Redis, the filter and the members of its group: no look-up finds a token whose
-// revocation, or the leaving of whose holder, was confirmed before it began.
+// revocation, or the leaving of whose holder, was confirmed before it began, or of which
+// two members were confirmed to have the same.
 func TestNothingRevokedIsFound(t *testing.T) {
 	// An order in virtual time keeps one processor busy, and no more: shares of them are
 	// played at the same time.

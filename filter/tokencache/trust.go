@@ -26,7 +26,7 @@ func (c *Cache) adopt(cp *contract.ControlPlaneSettings, t contract.Trust, of *c
 		return 0, errMoved
 	}
 	c.departed = false
-	if !c.standing.Load().scopes.Equal(of) {
+	if !of.Continues(c.standing.Load().scopes) {
 		c.rescope(of)
 	}
 	if known := c.standing.Load().trust; !sameTrust(known, t) {

@@ -54,6 +54,17 @@ func (Resolver) Shaped(c store.Change) []string {
 	return []string{res.Name}
 }
 
+// Groups implements [scopes.Resolver].
+func (Resolver) Groups(r store.Reader, member string) (of []string, err error) {
+	rows, err := r.List(Groups, store.Query{})
+	for _, row := range rows {
+		if slices.Contains(row.Spec.(*Group).Members, member) {
+			of = append(of, row.Name)
+		}
+	}
+	return of, err
+}
+
 // ReadOnly implements [scopes.Resolver].
 func (g Resolver) ReadOnly(r store.Reader, key model.Key) (bool, error) {
 	if slices.Contains(g.Own, key.Kind) {

@@ -3,7 +3,10 @@ package edge
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -15,18 +18,36 @@ import (
 )
 
 // TestGroupIsPlannedLikeOneControlPlane plans the same entities spread over two members,
-// and in one control plane: a gateway is sent the same.
+// and in one control plane: a gateway is sent the same, but for whose a service is.
 func TestGroupIsPlannedLikeOneControlPlane(t *testing.T) {
 	apart, together := planOf(t, "a", "b"), planOf(t, "b", "b")
 	if len(apart.Failures) != 0 || apart.Set == nil {
 		t.Fatalf("the group is not planned: %+v", apart.Failures)
 	}
-	if !apart.Set.Equal(together.Set) {
-		t.Error("a group is planned in another way than the same entities in one control plane")
+	named, same := []byte(`"service_plane":"a"`), []byte(`"service_plane":"b"`)
+	if !says(apart.Set, string(named)) || says(together.Set, string(named)) {
+		t.Error("chains do not say whose their services are")
+	}
+	for _, typ := range []resource.TypeURL{resource.Cluster, resource.Endpoint, resource.Route, resource.Listener} {
+		got, want := bodies(apart.Set, typ), bodies(together.Set, typ)
+		for name := range got {
+			got[name] = strings.ReplaceAll(got[name], string(named), string(same))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: a group is planned in another way than the same entities in one control plane (-one +group):\n%s", typ, diff)
+		}
 	}
 	if alone := planOf(t, "a", "other"); apart.Set.Equal(alone.Set) {
 		t.Error("the entities of a member make no difference")
 	}
+}
+
+func bodies(s *resource.Set, typ resource.TypeURL) map[string]string {
+	out := map[string]string{}
+	for _, r := range s.All(typ) {
+		out[r.Name] = string(r.Body)
+	}
+	return out
 }
 
 // planOf plans the group of a and b, with what the two places hold.

@@ -141,7 +141,7 @@ func (p *Planner) routes(g *view.Gateway, to map[string]destination) []*routeCel
 			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "",
 		}
 		if found {
-			k.to = to[s.ID]
+			k.to, k.servicePlane = to[s.ID], g.Named(s.Scope)
 		}
 		c, ok := plan.Cell(p.cells, cell, k, buildRoute)
 		if !ok {

@@ -31,7 +31,9 @@ type routeKey struct {
 	route *view.Route
 	// service is nil on a route without one.
 	service *view.Service
-	to      destination
+	// servicePlane is the member of a group that has the service.
+	servicePlane string
+	to           destination
 	// host is the Host header for the service.
 	host    string
 	plugins [chain.MaxPlugins]chain.Attached
@@ -199,7 +201,7 @@ const misconfigured = `{"message":"this route is misconfigured"}`
 func fateOf(k routeKey) fate {
 	base := contract.Chain{Protocol: protocolOf(k.route.Spec), Issues: k.oauth}
 	if k.service != nil {
-		base.Service = k.service.ID
+		base.Service, base.ServicePlane = k.service.ID, k.servicePlane
 	}
 	var f fate
 	if f.chain, f.broken = chain.Encode(base, k.plugins); f.broken == nil {

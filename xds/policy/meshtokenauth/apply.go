@@ -31,9 +31,10 @@ var Policy = &policy.Policy{
 // found is the plugin instance that a policy names, as it is now.
 type found struct {
 	instance chain.Attached
-	// service is the id of the service that tokens must be for.
-	service string
-	problem string
+	// service is the id of the service that tokens must be for, servicePlane the member of a
+	// group that has it.
+	service, servicePlane string
+	problem               string
 	// awaited is the control plane if it is not read, and reading that it is being.
 	awaited string
 	reading bool
@@ -89,6 +90,9 @@ func facts(w policy.World, chosen []*view.Policy) any {
 	if route, ok := g.Of(instance.Scope).Route(instance.Spec.Route); ok {
 		f.service = route.Spec.Service
 	}
+	if f.service != "" {
+		f.servicePlane = g.Named(instance.Scope)
+	}
 	f.problem = f.unusable(p.ID)
 	return f
 }
@@ -123,7 +127,7 @@ func (f found) unusable(id string) string {
 
 // encode is the chain of one plugin instance.
 func (f found) encode(name string) ([]byte, error) {
-	return chain.Encode(contract.Chain{Route: name, Service: f.service}, [chain.MaxPlugins]chain.Attached{f.instance})
+	return chain.Encode(contract.Chain{Route: name, Service: f.service, ServicePlane: f.servicePlane}, [chain.MaxPlugins]chain.Attached{f.instance})
 }
 
 // inbound installs the filter, switched off, in every HTTP inbound: a filter that
