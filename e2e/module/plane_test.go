@@ -211,11 +211,11 @@ func (p *plane) answer(t contract.FrameType, body []byte, write func(contract.Fr
 		if result.Record != nil {
 			result.Answer = contract.Found
 		}
-		body, err := result.Encode()
+		encoded, err := result.Encode()
 		if err != nil {
 			return err
 		}
-		return write(contract.FrameResult, body)
+		return write(contract.FrameResult, encoded)
 	default:
 		return nil
 	}
