@@ -104,7 +104,7 @@ func newPage() *Page {
 	if err != nil {
 		return nil
 	}
-	return (*Page)(unsafe.Pointer(unsafe.SliceData(memory)))
+	return (*Page)(unsafe.Pointer(unsafe.SliceData(memory))) //nolint:gosec // the kernel has given these bytes, whole pages of them, for this
 }
 
 // close lets nothing hold that was proven by the page, and gives it to the next cache.
