@@ -57,6 +57,7 @@ type remembering struct {
 	front *Front
 }
 
+// Parse implements [api.StreamFilterConfigParser].
 func (r *remembering) Parse(message *anypb.Any, callbacks api.ConfigCallbackHandler) (any, error) {
 	made, err := r.StreamFilterConfigParser.Parse(message, callbacks)
 	if c, ok := made.(*config); ok && err == nil {
@@ -65,6 +66,7 @@ func (r *remembering) Parse(message *anypb.Any, callbacks api.ConfigCallbackHand
 	return made, err
 }
 
+// Merge implements [api.StreamFilterConfigParser].
 func (r *remembering) Merge(parent, child any) any {
 	made := r.StreamFilterConfigParser.Merge(parent, child)
 	if c, ok := made.(*config); ok {
@@ -192,7 +194,7 @@ func bytesOf(text string) []byte {
 	if text == "" {
 		return empty
 	}
-	return unsafe.Slice(unsafe.StringData(text), len(text))
+	return unsafe.Slice(unsafe.StringData(text), len(text)) //nolint:gosec // the front's memory, which may be edited
 }
 
 var empty = []byte{}
