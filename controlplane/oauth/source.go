@@ -59,16 +59,17 @@ func record(r store.Reader, by scopes.Resolver, src scopes.Source, hash contract
 	if err != nil {
 		return nil, err
 	}
-	return tokenRecord(r, src, res, now)
+	return tokenRecord(r, by, src, res, now)
 }
 
 // Made returns what Record would return of a token, from the row that r has of it.
 func (s *Source) Made(r store.Reader, res *model.Resource) (*contract.Record, error) {
-	src, err := scopes.OrEach(s.Resolver).Resolve(r, res.Scope)
+	by := scopes.OrEach(s.Resolver)
+	src, err := by.Resolve(r, res.Scope)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := madeRecord(r, src, res, s.Now())
+	rec, err := madeRecord(r, by, src, res, s.Now())
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -76,15 +77,15 @@ func (s *Source) Made(r store.Reader, res *model.Resource) (*contract.Record, er
 }
 
 // madeRecord is the record of an access token or of an API key.
-func madeRecord(r store.Reader, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
+func madeRecord(r store.Reader, by scopes.Resolver, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
 	if res.Kind == gateway.Keys {
-		return recordOfKey(r, src, res, now)
+		return recordOfKey(r, by, src, res, now)
 	}
-	return tokenRecord(r, src, res, now)
+	return tokenRecord(r, by, src, res, now)
 }
 
 // tokenRecord is record for the row of a token.
-func tokenRecord(r store.Reader, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
+func tokenRecord(r store.Reader, by scopes.Resolver, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
 	if err := reachableToken(src, res); err != nil {
 		return nil, err
 	}
@@ -118,11 +119,11 @@ func keyRecord(r store.Reader, by scopes.Resolver, src scopes.Source, index stri
 	if err != nil {
 		return nil, err
 	}
-	return recordOfKey(r, src, res, now)
+	return recordOfKey(r, by, src, res, now)
 }
 
 // recordOfKey is record for the row of an API key.
-func recordOfKey(r store.Reader, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
+func recordOfKey(r store.Reader, by scopes.Resolver, src scopes.Source, res *model.Resource, now time.Time) (*contract.Record, error) {
 	key := res.Spec.(*gateway.Key)
 	if key.DropAt != 0 && now.UnixMilli() >= key.DropAt {
 		return nil, nil
