@@ -16,18 +16,19 @@ const module = "github.com/meshgate/meshgate/"
 // belongs.
 var layers = map[string]string{
 	// What runs inside Envoy knows nothing of the control plane.
-	"filter":               "",
-	"filter/contract":      "",
-	"filter/engine":        "filter/contract",
-	"filter/redisconn":     "filter/contract",
-	"filter/tokencache":    "filter/contract filter/engine filter/redisconn",
-	"filter/filtertest":    "filter/contract filter/engine",
-	"filter/host":          "filter/contract filter/engine filter/tokencache",
-	"filter/host/hosttest": "filter/contract filter/tokencache",
-	"filter/dynamicmodule": "filter/contract filter/engine filter/host filter/tokencache",
-	"filter/extauthz":      "filter/contract filter/engine filter/host",
-	"filter/golang":        "filter/contract filter/engine filter/host",
-	"filter/golang/plugin": "filter/contract filter/golang filter/host",
+	"filter":                "",
+	"filter/contract":       "",
+	"filter/engine":         "filter/contract",
+	"filter/redisconn":      "filter/contract",
+	"filter/tokencache":     "filter/contract filter/engine filter/redisconn",
+	"filter/filtertest":     "filter/contract filter/engine",
+	"filter/host":           "filter/contract filter/engine filter/tokencache",
+	"filter/host/hosttest":  "filter/contract filter/tokencache",
+	"filter/dynamicmodule":  "filter/contract filter/engine filter/host filter/tokencache",
+	"filter/extauthz":       "filter/contract filter/engine filter/host",
+	"filter/golang":         "filter/contract filter/engine filter/host",
+	"filter/golang/library": "filter/contract filter/engine filter/golang filter/host",
+	"filter/golang/plugin":  "filter/golang/library filter/host",
 	// Nothing but tests, which run the library in a program in C.
 	"filter/filtertest/golanghost": "",
 	// Real servers for tests, on ports that no other test is given.
@@ -187,7 +188,7 @@ var layers = map[string]string{
 	"e2e/bench/gateway": "e2e/framework",
 	// Both halves of the freshness protocol, and nothing of their processes.
 	"e2e/freshness": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/oauth controlplane/revoke controlplane/scopes/scopestest controlplane/steady/steadytest " +
-		"controlplane/store controlplane/store/memstore filter/contract filter/redisconn filter/redisconn/redistest filter/tokencache",
+		"controlplane/store controlplane/store/memstore filter/contract filter/engine filter/redisconn filter/redisconn/redistest filter/tokencache",
 	// The module's suite plays the control plane, in the filter's own messages.
 	"e2e/module": "e2e/framework e2e/ports filter/contract filter/engine filter/extauthz filter/filtertest",
 }
