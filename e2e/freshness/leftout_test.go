@@ -159,7 +159,7 @@ func TestMembersComeToShare(t *testing.T) {
 			undo()
 			group.accepts("once it is one's", of["a"], "user-of-a")
 			group.accepts("of the other", of["b"], "user-of-b")
-			away.accepts("once it is one's, out of reach", of["a"], "user-of-a")
+			away.comesToAccept("once it is one's, out of reach", of["a"], "user-of-a")
 		})
 	}
 }
@@ -180,7 +180,7 @@ func TestMembersCameToShareOutsideTheGroup(t *testing.T) {
 	w.must(w.members("b"))
 	group.accepts("alone in the group", of["b"], "user-of-b")
 	group.alone()
-	group.accepts("alone in the group, out of reach", of["b"], "user-of-b")
+	group.comesToAccept("alone in the group, out of reach", of["b"], "user-of-b")
 	w.must(w.members("a", "b"))
 	group.refuses("what two have, out of reach", of["b"])
 }

@@ -273,6 +273,14 @@ func userOf(packed []byte) string {
 }
 
 // accepts is asked twice: what the first has left in memory must say the same.
+// comesToAccept waits until a credential is accepted by what stands in Redis: the control plane
+// writes that after it has answered.
+func (n *node) comesToAccept(what string, c credential, user string) {
+	n.w.Helper()
+	redistest.Until(n.w.T, what, func() bool { a, _ := n.asks(c); return a == contract.Found })
+	n.accepts(what, c, user)
+}
+
 func (n *node) accepts(what string, c credential, user string) {
 	n.w.Helper()
 	for range 2 {

@@ -129,7 +129,7 @@ func TestAgreesWithTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
-			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+			random := rand.New(rand.NewPCG(seed, 1))
 			s := open(t)
 			cache := tc.cache(s)
 			for step := range 1500 {

@@ -3,6 +3,7 @@ package edge
 import (
 	"bytes"
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,8 +31,9 @@ func TestGroupIsPlannedLikeOneControlPlane(t *testing.T) {
 	}
 	for _, typ := range []resource.TypeURL{resource.Cluster, resource.Endpoint, resource.Route, resource.Listener} {
 		got, want := bodies(apart.Set, typ), bodies(together.Set, typ)
-		for name := range got {
-			got[name] = strings.ReplaceAll(got[name], string(named), string(same))
+		for name := range got { // routes name chains by their contents
+			got[name] = contents.ReplaceAllString(strings.ReplaceAll(got[name], string(named), string(same)), "a chain")
+			want[name] = contents.ReplaceAllString(want[name], "a chain")
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: a group is planned in another way than the same entities in one control plane (-one +group):\n%s", typ, diff)
@@ -41,6 +43,8 @@ func TestGroupIsPlannedLikeOneControlPlane(t *testing.T) {
 		t.Error("the entities of a member make no difference")
 	}
 }
+
+var contents = regexp.MustCompile(`[0-9a-f]{32}`)
 
 func bodies(s *resource.Set, typ resource.TypeURL) map[string]string {
 	out := map[string]string{}

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"slices"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	localratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
@@ -82,13 +81,13 @@ func (h *HTTP) bucket() *localratelimitv3.LocalRateLimit {
 		StatPrefix: statPrefix,
 		TokenBucket: &typev3.TokenBucket{
 			MaxTokens: h.Requests, TokensPerFill: wrapperspb.UInt32(h.Requests),
-			FillInterval: durationpb.New(time.Duration(h.Interval.Or(0))),
+			FillInterval: durationpb.New(h.Interval.Or(0)),
 		},
 		FilterEnabled: all, FilterEnforced: all,
 	}
 	if on := h.OnRateLimit; on != nil {
 		if on.Status != nil {
-			out.Status = &typev3.HttpStatus{Code: typev3.StatusCode(*on.Status)}
+			out.Status = &typev3.HttpStatus{Code: code(*on.Status)}
 		}
 		for _, header := range on.Headers {
 			out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, header.option())

@@ -68,6 +68,15 @@ func (h *HTTP) validate(v *policy.Violations) {
 // accepted reports whether Envoy answers with a status: with a lower one it would say 429, and
 // it refuses those that it does not know.
 func accepted(status uint32) bool {
-	_, known := typev3.StatusCode_name[int32(status)]
-	return status >= 400 && known
+	return status >= 400 && code(status) != typev3.StatusCode_Empty
+}
+
+// code returns Envoy's code of a status, Empty for one that it does not know.
+func code(status uint32) typev3.StatusCode {
+	for known := range typev3.StatusCode_name {
+		if int64(known) == int64(status) {
+			return typev3.StatusCode(known)
+		}
+	}
+	return typev3.StatusCode_Empty
 }

@@ -44,8 +44,8 @@ host_stream *stream_new(host_worker *w, host_mode mode, front_config *c, dm_rout
 
 void stream_token(host_stream *s, unsigned token) {
   s->token = token;
-  s->headers[4] = (host_field){HOST_CREDENTIAL, "", true};
-  snprintf(s->headers[4].value, sizeof(s->headers[4].value), "Bearer %u", token);
+  s->headers[10] = (host_field){HOST_CREDENTIAL, "", true};
+  snprintf(s->headers[10].value, sizeof(s->headers[10].value), "Bearer %u", token);
 }
 
 // The scheduler's way to the stream ends after the module's part of it: up to the
@@ -159,6 +159,7 @@ static void forwarded(const host_stream *s) {
   CHECK(strcmp(value_of(s, "forwarded"), f == FRONT_FORWARDING_PEER ? "" : "forged") == 0, "forwarded");
   CHECK(strcmp(value_of(s, "x-real-ip"), f == FRONT_FORWARDING_NONE ? "forged" : HOST_PEER) == 0, "address");
   if (f == FRONT_FORWARDING_NONE) path = "?";
+  if (strncmp(path, HOST_BASE, strlen(HOST_BASE)) == 0) path += strlen(HOST_BASE) - 1;  // what came in place of the prefix
   size_t n = strcspn(path, "?");
   CHECK(strlen(told) == n && memcmp(told, path, n) == 0, "path %s for %s", told, path);
 }
