@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// gatewayPlane is a control plane with its gateways, grouped into classes.
+// gatewayPlane is a control plane with its gateways, grouped into variants.
 type gatewayPlane struct {
 	turns
 	// enrolling is held from the moment a gateway's parameters are read until they are
@@ -26,7 +26,7 @@ type gatewayPlane struct {
 	scope   *view.Scope[*view.Gateway]
 	sub     *view.Subscription[*view.Gateway]
 	fresh   func(edge.Params) gatewayPlanner
-	classes map[edge.Params]*class
+	variants map[edge.Params]*variant
 	nodes   map[string]edge.Params
 	// state is the newest state taken.
 	state *view.Gateway
@@ -36,9 +36,9 @@ type gatewayPlane struct {
 	log     *slog.Logger
 }
 
-// class is a group of gateways with equal parameters. A class that cannot be planned keeps
-// its last good set and does not affect the other classes.
-type class struct {
+// variant is a group of gateways with equal parameters. A variant that cannot be planned keeps
+// its last good set and does not affect the other variants.
+type variant struct {
 	planner gatewayPlanner
 	result  edge.Result
 	retry   retry
@@ -58,7 +58,7 @@ func (l *Loop) controlPlane(
 		return nil, err
 	}
 	p := &gatewayPlane{
-		turns: newTurns(), name: name, scope: scope, fresh: l.gateways, classes: map[edge.Params]*class{},
+		turns: newTurns(), name: name, scope: scope, fresh: l.gateways, variants: map[edge.Params]*variant{},
 		nodes: map[string]edge.Params{}, state: scope.State(), check: l.Check, differs: func() { l.differences.Add(1) }, log: l.Log,
 	}
 	p.mu.Lock()
@@ -100,15 +100,15 @@ func (l *Loop) enterControlPlane(p *gatewayPlane) *gatewayPlane {
 // planned does not join, so that it does not hold up other gateways.
 func (p *gatewayPlane) join(id string, params edge.Params, now time.Time) (*resource.Set, error) {
 	if now, known := p.nodes[id]; known && now == params {
-		return p.classes[params].result.Set, nil
+		return p.variants[params].result.Set, nil
 	}
-	c := p.classes[params]
+	c := p.variants[params]
 	if c == nil {
-		c = &class{planner: p.fresh(params)}
+		c = &variant{planner: p.fresh(params)}
 		if p.plan(c, p.state, now); c.retry.err != nil {
 			return nil, fault.Wrap(fault.Unavailable, c.retry.err, "the configuration of control plane %s cannot be made", p.name)
 		}
-		p.classes[params] = c
+		p.variants[params] = c
 	}
 	p.leave(id, now)
 	p.nodes[id] = params
@@ -122,9 +122,9 @@ func (p *gatewayPlane) leave(id string, _ time.Time) {
 		return
 	}
 	delete(p.nodes, id)
-	c := p.classes[params]
+	c := p.variants[params]
 	if c.nodes--; c.nodes == 0 {
-		delete(p.classes, params)
+		delete(p.variants, params)
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *gatewayPlane) close() {
 }
 
 func (p *gatewayPlane) due() (at time.Time) {
-	for _, c := range p.classes {
+	for _, c := range p.variants {
 		at = alarm.Sooner(at, c.retry.at)
 	}
 	return at
@@ -150,8 +150,8 @@ func (p *gatewayPlane) update(now time.Time) batch {
 	change := p.sub.Take()
 	p.state = change.State
 	touched := change.All || len(change.Keys) > 0
-	changed, failed := map[*class]bool{}, false
-	for _, c := range p.classes {
+	changed, failed := map[*variant]bool{}, false
+	for _, c := range p.variants {
 		if touched {
 			c.retry.changed()
 		}
@@ -165,15 +165,15 @@ func (p *gatewayPlane) update(now time.Time) batch {
 	}
 	out := batch{}
 	for id, params := range p.nodes {
-		if c := p.classes[params]; changed[c] {
+		if c := p.variants[params]; changed[c] {
 			out[id] = c.result.Set
 		}
 	}
 	return out
 }
 
-// hold compares the plan of a class with a plan made from nothing.
-func (p *gatewayPlane) hold(c *class, g *view.Gateway) {
+// hold compares the plan of a variant with a plan made from nothing.
+func (p *gatewayPlane) hold(c *variant, g *view.Gateway) {
 	var err error
 	if failed := guard(func() { err = c.planner.Check(g, c.result) }); failed != nil {
 		err = failed
@@ -184,9 +184,9 @@ func (p *gatewayPlane) hold(c *class, g *view.Gateway) {
 	}
 }
 
-// plan plans a class and reports whether its bytes differ. An unchanged set stays the same
+// plan plans a variant and reports whether its bytes differ. An unchanged set stays the same
 // pointer. A planner that failed is used again: it remembers the last good versions.
-func (p *gatewayPlane) plan(c *class, g *view.Gateway, now time.Time) (changed bool) {
+func (p *gatewayPlane) plan(c *variant, g *view.Gateway, now time.Time) (changed bool) {
 	var next edge.Result
 	if err := guard(func() { next = c.planner.Plan(g) }); err != nil {
 		c.retry.failed(err, now)
@@ -232,7 +232,7 @@ func (p *gatewayPlane) failures() listed {
 	for _, c := range p.state.LeftOut() {
 		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: c}})
 	}
-	for _, c := range p.classes {
+	for _, c := range p.variants {
 		if c.retry.err != nil {
 			out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "plan", Err: c.retry.err, Kept: true}})
 		}

@@ -133,7 +133,7 @@ type sidecarPlanner interface {
 	Check() error
 }
 
-// gatewayPlanner plans one class of gateways. [edge.Planner] implements it.
+// gatewayPlanner plans one variant of gateways. [edge.Planner] implements it.
 type gatewayPlanner interface {
 	Plan(*view.Gateway) edge.Result
 	Check(*view.Gateway, edge.Result) error

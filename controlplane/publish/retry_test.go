@@ -326,8 +326,8 @@ func TestOneImpossibleDataplane(t *testing.T) {
 	})
 }
 
-// The success of one class of gateways does not clear the failure of another. The failure
-// holds up the revision until the class is planned.
+// The success of one variant of gateways does not clear the failure of another. The failure
+// holds up the revision until the variant is planned.
 func TestFailureOfAClassOutlivesTheSuccessOfAnother(t *testing.T) {
 	nurse(t, func(t *testing.T, p *patient) {
 		p.connect("cp/default/a")
@@ -342,18 +342,18 @@ func TestFailureOfAClassOutlivesTheSuccessOfAnother(t *testing.T) {
 		before := p.snaps.Get("cp/default/a")
 		for range 10 {
 			if p.settles(rev, time.Second) {
-				t.Fatal("a revision that one class does not show is settled")
+				t.Fatal("a revision that one variant does not show is settled")
 			}
 			if fs := p.loop.Failures("cp/default"); len(fs) != 1 || fs[0].Cell != "plan" {
 				t.Fatalf("failures: %v", fs)
 			}
 		}
 		if p.snaps.Get("cp/default/a") == before || p.snaps.Get("cp/default/b") != good {
-			t.Error("the well class has no new set, or the sick one has")
+			t.Error("the well variant has no new set, or the sick one has")
 		}
 		p.badPort.Store(0)
 		if !p.settles(rev, lastPause+time.Second) || len(p.loop.Failures()) != 0 || p.snaps.Get("cp/default/b") == good {
-			t.Errorf("the mended class does not recover: %v", p.loop.Failures())
+			t.Errorf("the mended variant does not recover: %v", p.loop.Failures())
 		}
 	})
 }
