@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// router is the HTTP filter that ends a chain. Envoy accepts none behind it.
-const router = "envoy.filters.http.router"
+// terminal are the filters that end a chain. Envoy accepts none behind them.
+var terminal = []string{"envoy.filters.http.router", "envoy.filters.network.http_connection_manager", "envoy.filters.network.tcp_proxy"}
 
 // named is an element of a list that modifications change.
 type named interface {
@@ -33,13 +33,13 @@ func change[T named](c *Change, list []T, empty func() T) ([]T, error) {
 		at = 0
 	case "add", "addLast":
 		at = len(list)
-		if at > 0 && list[at-1].GetName() == router {
-			at--
-		}
 	case "addAfter":
 		if at >= 0 {
 			at++
 		}
+	}
+	if at > 0 && at == len(list) && slices.Contains(terminal, list[at-1].GetName()) {
+		at--
 	}
 	if at < 0 { // nothing is there that it could stand beside
 		return list, nil

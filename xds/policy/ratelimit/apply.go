@@ -44,12 +44,18 @@ func limitCallers(r *draft.Routes, s *policy.Selection) error {
 			if route.TypedPerFilterConfig == nil {
 				route.TypedPerFilterConfig = map[string]*anypb.Any{}
 			}
-			if route.TypedPerFilterConfig[filter] == nil { // two sources for everybody: the first counts
-				route.TypedPerFilterConfig[filter] = config
-			}
+			route.TypedPerFilterConfig[filter] = config
+		}
+		if everybody(l.source) { // nobody is left for another one
+			break
 		}
 	}
 	return nil
+}
+
+func everybody(source mesh.Selector) bool {
+	callers := draft.FromSources([]mesh.Selector{source})
+	return len(callers) == 1 && callers[0] == nil
 }
 
 // limit is the limit of one source.

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -78,5 +79,37 @@ func TestMostSpecificFirst(t *testing.T) {
 	want := []string{"ii " + v1.String(), "iii " + any1.String(), "i " + web.String(), "i " + all.String(), "ii " + all.String()}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+// TestEverybodyIsTheLast: a limit for everybody is one bucket, also for callers whom a source
+// of a later policy selects that is as specific.
+func TestEverybodyIsTheLast(t *testing.T) {
+	all, team := mesh.Tags{mesh.TagService: mesh.AnyValue}, mesh.Tags{"team": mesh.AnyValue}
+	of := func(name string, requests uint32, source mesh.Tags) *view.Policy {
+		return policytest.Of(Kind, name, &Spec{
+			Connection: mesh.Connection{Sources: []mesh.Selector{{Match: source}}}, Conf: &Conf{HTTP: &HTTP{Requests: requests, Interval: mesh.Of(time.Second)}},
+		})
+	}
+	for _, c := range []struct {
+		policies []*view.Policy
+		buckets  int
+	}{
+		{[]*view.Policy{of("a", 1, all), of("b", 2, team)}, 1},
+		{[]*view.Policy{of("b", 2, team), of("a", 1, all)}, 2},
+	} {
+		d := policytest.NewDrafts(mesh.ProtocolHTTP, true)
+		if err := d.Callers(Policy, &policy.Selection{Policies: c.policies}); err != nil {
+			t.Fatal(err)
+		}
+		buckets := 0
+		for _, r := range d.InboundRoutes.Host.GetRoutes() {
+			if r.GetTypedPerFilterConfig()[filter] != nil {
+				buckets++
+			}
+		}
+		if buckets != c.buckets {
+			t.Errorf("%s first: %d limits, want %d", c.policies[0].Name, buckets, c.buckets)
+		}
 	}
 }

@@ -21,8 +21,9 @@ type Conf struct {
 	HTTP *HTTP `json:"http,omitempty"`
 }
 
-// HTTP lets so many requests pass in each interval, which begin together. The callers of each
-// source have a limit of their own, at each sidecar of the service.
+// HTTP lets so many requests pass at once, and then as many in each interval, evenly
+// (LocalRateLimit.token_bucket). The callers of each source have a limit of their own, at each
+// sidecar of the service.
 type HTTP struct {
 	Requests    uint32         `json:"requests,omitempty"`
 	Interval    *mesh.Duration `json:"interval,omitempty"`
