@@ -83,6 +83,9 @@ func (t *Request) stands(tx store.Reader) error {
 			return err
 		}
 	}
+	if err := t.serves(tx); err != nil {
+		return fmt.Errorf("%w: %w", errOvertaken, err)
+	}
 	return nil
 }
 

@@ -22,12 +22,12 @@ type gatewayPlane struct {
 	// planned. It is taken before the other locks.
 	enrolling sync.Mutex
 
-	name    string
-	scope   *view.Scope[*view.Gateway]
-	sub     *view.Subscription[*view.Gateway]
-	fresh   func(edge.Params) gatewayPlanner
+	name     string
+	scope    *view.Scope[*view.Gateway]
+	sub      *view.Subscription[*view.Gateway]
+	fresh    func(edge.Params) gatewayPlanner
 	variants map[edge.Params]*variant
-	nodes   map[string]edge.Params
+	nodes    map[string]edge.Params
 	// state is the newest state taken.
 	state *view.Gateway
 	check bool

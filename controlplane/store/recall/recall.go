@@ -1,6 +1,8 @@
 // Package recall answers reads of a store from memory for as long as nothing has changed
 // that they could have found. It asks the store for its revision at every view, and follows
-// the feed up to there, so a view that begins after a change was committed sees the change.
+// the feed up to there, so a view that begins after a change was announced sees the change.
+// A store shows a commit to its views a moment before it announces it. Once a view has shown
+// one, no later view goes back behind it: whoever reads twice would take the second for newer.
 //
 // This works for kinds of which every update and every deletion is announced. What is
 // written without a revision must not be among what is read from memory.
@@ -10,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -34,6 +37,9 @@ type Cache struct {
 	// watched are the names of the kinds that are announced. Any event counts if all is set.
 	watched map[string]bool
 	all     bool
+
+	// shown is the newest revision that a view of the store has had.
+	shown atomic.Uint64
 
 	mu     sync.Mutex
 	memory *memory
@@ -72,7 +78,7 @@ func (c *Cache) View(ctx context.Context, fn func(store.Reader) error) error {
 		return err
 	}
 	revision := c.store.Revision()
-	if m := c.at(revision); m != nil {
+	if m := c.at(revision); m != nil && revision >= c.shown.Load() {
 		r := &remembered{cache: c, memory: m, revision: revision}
 		err := fn(r)
 		if !r.missed {
@@ -80,12 +86,19 @@ func (c *Cache) View(ctx context.Context, fn func(store.Reader) error) error {
 		}
 	}
 	return c.store.View(ctx, func(r store.Reader) error {
+		c.show(r.Revision())
 		m := c.at(r.Revision())
 		if m == nil {
 			return fn(r)
 		}
 		return fn(&learning{Reader: r, cache: c, memory: m})
 	})
+}
+
+func (c *Cache) show(revision uint64) {
+	for was := c.shown.Load(); was < revision && !c.shown.CompareAndSwap(was, revision); {
+		was = c.shown.Load()
+	}
 }
 
 // at returns the memory that is right at a revision, and nil if there is none: the revision

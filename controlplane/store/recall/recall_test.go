@@ -352,3 +352,42 @@ func TestReadersSeeTheirOwnWrites(t *testing.T) {
 	}
 	work.Wait()
 }
+
+// late is a store that does not announce yet what its views show already.
+type late struct {
+	store.Store
+	announced atomic.Uint64
+}
+
+// Revision implements [store.Store].
+func (l *late) Revision() uint64 { return l.announced.Load() }
+
+// TestNoViewGoesBack: once a view has shown a commit that is not announced yet, a later view
+// does not answer from before it, whatever is in memory.
+func TestNoViewGoesBack(t *testing.T) {
+	s := &late{Store: memstore.New()}
+	t.Cleanup(func() { _ = s.Close() })
+	write(t, s, create(card, "a", item{N: 1}))
+	write(t, s, create(box, "b", item{}))
+	s.announced.Store(s.Store.Revision())
+	c := recall.New(s, card, box)
+	read := func(k *model.Kind, name string) (revision uint64, n int) {
+		t.Helper()
+		if err := c.View(t.Context(), func(r store.Reader) error {
+			res, err := r.Get(k, "s", name)
+			if err == nil {
+				revision, n = r.Revision(), res.Spec.(*item).N
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return revision, n
+	}
+	read(card, "a") // it is in memory
+	write(t, s, update(card, "a", item{N: 2}))
+	seen, _ := read(box, "b") // not in memory: the store shows what it has
+	if revision, n := read(card, "a"); revision < seen || n != 2 {
+		t.Errorf("revision %d with %d after revision %d", revision, n, seen)
+	}
+}
