@@ -60,8 +60,9 @@ var hashedSecret = sync.OnceValues(func() (string, error) { return gateway.HashS
 
 func newWorld(t testing.TB, cfg gateway.OAuth2Config) *world {
 	w := &world{t: t, now: time.UnixMilli(1_700_000_000_500)}
-	w.db = memstore.Open(memstore.Options{Now: w.clock, Past: func() time.Time { return w.clock().Add(-w.behind) }})
-	t.Cleanup(func() { _ = w.db.Close() })
+	db := memstore.Open(memstore.Options{Now: w.clock, Past: func() time.Time { return w.clock().Add(-w.behind) }})
+	w.db = db
+	t.Cleanup(func() { _ = db.Close() })
 	w.fill(cfg)
 	return w
 }
