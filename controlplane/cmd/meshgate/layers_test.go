@@ -63,14 +63,13 @@ var layers = map[string]string{
 	"xds/policy/callers":           policyRow,
 	"xds/policy/faultinjection":    policyRow + " xds/policy/callers",
 	"xds/policy/healthcheck":       policyRow,
-	"xds/policy/proxytemplate":     policyRow,
 	"xds/policy/ratelimit":         policyRow + " xds/policy/callers",
 	"xds/policy/retry":             policyRow,
 	"xds/policy/timeout":           policyRow,
 	"xds/policy/trafficpermission": policyRow,
 	"xds/policy/trafficroute":      policyRow,
 	"xds/policy/meshtokenauth":     policyRow + " controlplane/gateway filter/contract xds/chain",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/proxytemplate xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 

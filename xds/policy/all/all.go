@@ -11,7 +11,6 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
-	"github.com/meshgate/meshgate/xds/policy/proxytemplate"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
@@ -27,7 +26,6 @@ func Policies() []*policy.Policy {
 		faultinjection.Policy,
 		healthcheck.Policy,
 		meshtokenauth.Policy,
-		proxytemplate.Policy,
 		ratelimit.Policy,
 		retry.Policy,
 		timeout.Policy,
