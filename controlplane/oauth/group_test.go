@@ -131,18 +131,19 @@ func (w *groupWorld) askAt(scope, plugin, service, endpoint string, form url.Val
 		form.Set("client_id", "client")
 		form.Set("client_secret", "secret")
 	}
-	return w.send(scope, plugin, service, endpoint, "", form)
+	return w.send("localhost", scope, plugin, service, endpoint, "", form)
 }
 
 // askBasic asks for a token as the client of an Authorization header.
 func (w *groupWorld) askBasic(scope, plugin, authorization string, form url.Values) (int, map[string]any) {
 	w.t.Helper()
-	return w.send(scope, plugin, "", "token", authorization, form)
+	return w.send("localhost", scope, plugin, "", "token", authorization, form)
 }
 
-func (w *groupWorld) send(scope, plugin, service, endpoint, authorization string, form url.Values) (int, map[string]any) {
+// send sends a form to a host by a gateway of a control plane.
+func (w *groupWorld) send(host, scope, plugin, service, endpoint, authorization string, form url.Values) (int, map[string]any) {
 	w.t.Helper()
-	r := httptest.NewRequest("POST", "https://localhost/oauth2/"+endpoint, strings.NewReader(form.Encode()))
+	r := httptest.NewRequest("POST", "https://"+host+"/oauth2/"+endpoint, strings.NewReader(form.Encode()))
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}

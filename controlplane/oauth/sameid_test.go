@@ -1,19 +1,14 @@
 package oauth_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // newSameIDWorld has an application "shop" in member b, whose the plugin is, and another one
@@ -82,20 +77,7 @@ func (w *groupWorld) asShop(member, service, endpoint string, form url.Values) (
 // post sends a form by a gateway of the group.
 func (w *groupWorld) post(host, service, endpoint string, form url.Values) (int, map[string]any) {
 	w.t.Helper()
-	r := httptest.NewRequest("POST", "https://"+host+"/oauth2/"+endpoint, strings.NewReader(form.Encode()))
-	for name, value := range map[string]string{
-		"Content-Type": "application/x-www-form-urlencoded", contract.HeaderOAuthScheme: "https", contract.HeaderOAuthClient: "127.0.0.1",
-		contract.HeaderOAuthPlugin: "plugin", contract.HeaderOAuthService: service,
-	} {
-		r.Header.Set(name, value)
-	}
-	leaf := &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "meshgate", Path: "/cp/all/g1"}}}
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
-	out := httptest.NewRecorder()
-	w.server.ServeHTTP(out, r)
-	var doc map[string]any
-	_ = json.Unmarshal(out.Body.Bytes(), &doc)
-	return out.Code, doc
+	return w.send(host, "all", "plugin", service, endpoint, "", form)
 }
 
 // TestSameIDIsAnotherClient asks with everything that is of an application, as that one and

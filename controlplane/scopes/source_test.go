@@ -10,37 +10,22 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
 // TestListByAReferenceToAnyMember: what is for a service is found whichever members both are
 // of, page by page; a query may say of which member the service is.
 func TestListByAReferenceToAnyMember(t *testing.T) {
-	s := memstore.New()
-	defer s.Close()
-	put := func(scope string, k *model.Kind, name string, spec any) *model.Resource {
-		return &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-	}
-	rows := []*model.Resource{put("b", gateway.Services, "svc", &gateway.Service{Name: "b"}), put("c", gateway.Services, "svc", &gateway.Service{Name: "c"})}
+	rows := []*model.Resource{row("b", gateway.Services, "svc", &gateway.Service{Name: "b"}), row("c", gateway.Services, "svc", &gateway.Service{Name: "c"})}
 	for _, scope := range []string{"a", "b", "c"} {
-		rows = append(rows, put(scope, gateway.Consumers, "of "+scope, &gateway.Consumer{Username: scope}),
-			put(scope, gateway.Applications, "of "+scope, &gateway.Application{ClientID: scope, ClientSecret: scope, Consumer: "of " + scope}))
+		rows = append(rows, row(scope, gateway.Consumers, "of "+scope, &gateway.Consumer{Username: scope}),
+			row(scope, gateway.Applications, "of "+scope, &gateway.Application{ClientID: scope, ClientSecret: scope, Consumer: "of " + scope}))
 		for n := range 2 {
 			name := fmt.Sprint(n, scope)
-			rows = append(rows, put(scope, gateway.Tokens, name, &gateway.Token{Credential: "of " + scope, Service: "svc", ServicePlane: "b", AccessToken: name}))
+			rows = append(rows, row(scope, gateway.Tokens, name, &gateway.Token{Credential: "of " + scope, Service: "svc", ServicePlane: "b", AccessToken: name}))
 		}
 	}
-	rows = append(rows, put("a", gateway.Tokens, "3", &gateway.Token{Credential: "of a", Service: "svc", ServicePlane: "c", AccessToken: "3"}))
-	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
-		for _, r := range rows {
-			if _, err := tx.Create(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	rows = append(rows, row("a", gateway.Tokens, "3", &gateway.Token{Credential: "of a", Service: "svc", ServicePlane: "c", AccessToken: "3"}))
+	s := filled(t, rows...)
 	q := store.Query{Index: gateway.RefService, Value: "svc"}
 	page, of := q, q
 	page.Skip, page.Limit, of.Of = 1, 2, "c"

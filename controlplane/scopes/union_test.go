@@ -15,11 +15,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
-// over reads the union of members a, b and c of a store with some rows.
-func over(t *testing.T, read func(scopes.Source), rows ...*model.Resource) {
+// filled is a store with some rows.
+func filled(t *testing.T, rows ...*model.Resource) store.Store {
 	t.Helper()
 	s := memstore.New()
-	defer s.Close()
+	t.Cleanup(func() { s.Close() })
 	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
 		for _, r := range rows {
 			if _, err := tx.Create(r); err != nil {
@@ -30,7 +30,13 @@ func over(t *testing.T, read func(scopes.Source), rows ...*model.Resource) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.View(t.Context(), func(r store.Reader) error {
+	return s
+}
+
+// over reads the union of members a, b and c of a store with some rows.
+func over(t *testing.T, read func(scopes.Source), rows ...*model.Resource) {
+	t.Helper()
+	if err := filled(t, rows...).View(t.Context(), func(r store.Reader) error {
 		read(scopes.Union(r, "c", "a", "b"))
 		return nil
 	}); err != nil {

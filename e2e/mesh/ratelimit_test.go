@@ -58,7 +58,7 @@ var _ = Describe("rate limit", Ordered, core, func() {
 	})
 
 	It("the most specific source counts, in whatever policy", func() {
-		w.Put("rate-limits", policy("RateLimit", "team", tags{service: "web", "team": "a"}, tags{service: "*"}, limit(1, 420+3)))
+		w.Put("rate-limits", policy("RateLimit", "team", tags{service: "web", "team": "a"}, tags{service: "*"}, limit(1, 423)))
 		w.Converged()
 		Expect(statuses(web, 2)).To(Equal([]int{200, 423}))
 		Expect(statuses(other, 3)).To(Equal([]int{200, 200, 200}))

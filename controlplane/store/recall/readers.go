@@ -14,7 +14,6 @@ var errMissed = errors.New("recall: not in memory")
 
 // remembered implements [store.Reader] on the memory alone.
 type remembered struct {
-	cache    *Cache
 	memory   *memory
 	revision uint64
 	// missed says that something was not there. What the view came to then does not count.

@@ -79,7 +79,7 @@ func (c *Cache) View(ctx context.Context, fn func(store.Reader) error) error {
 	}
 	revision := c.store.Revision()
 	if m := c.at(revision); m != nil && revision >= c.shown.Load() {
-		r := &remembered{cache: c, memory: m, revision: revision}
+		r := &remembered{memory: m, revision: revision}
 		err := fn(r)
 		if !r.missed {
 			return err
