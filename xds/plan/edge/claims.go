@@ -7,15 +7,20 @@ import (
 	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// claimed returns the condition of a route on a header by which clients tell where a request
-// comes from, and which the filter writes or removes: it runs after routes are selected, and
-// then still sees what any client claims. So the condition is on what the gateway sees, and on
-// the header itself only where the client is trusted. ok is false for other headers.
+// claimed returns the condition of a route on a header by which clients tell who they are or
+// where a request comes from, and which the filter writes or removes: it runs after routes are
+// selected, so a route would be selected by what any client claims. The condition is therefore
+// on what the gateway sees, and on the header itself only where the client is trusted. ok is
+// false for other headers.
 func claimed(name string, values []string) (condition predicate, ok bool, err error) {
 	var said, seen predicate
 	switch name {
+	case headerRealIP:
+		seen, err = valueOf(headerInput(headerPeer), values)
+		return seen, true, err
 	case headerForwardedFor:
 		// The address of the peer is all that the header has for clients that are not trusted.
 		seen, err = valueOf(headerInput(headerPeer), values)
@@ -25,7 +30,8 @@ func claimed(name string, values []string) (condition predicate, ok bool, err er
 		seen, err = pathOf(values)
 	case headerForwardedPrefix, headerForwarded:
 	default:
-		return nil, false, nil
+		// What the filter removes from every request came from the client, whoever it is.
+		return noRequest(), contract.IsReserved([]byte(name), false), nil
 	}
 	if err != nil {
 		return nil, false, err
@@ -64,10 +70,13 @@ func pathOf(values []string) (predicate, error) {
 		some = append(some, fits(pathInput, pattern))
 	}
 	if len(some) == 0 {
-		some = append(some, equals(pathInput, "?", false)) // no path is that
+		return noRequest(), nil
 	}
 	return anyOf(some), nil
 }
+
+// noRequest is true of no request, because no path is that.
+func noRequest() predicate { return equals(pathInput, "?", false) }
 
 // not is true if a predicate is not.
 func not(p predicate) predicate {

@@ -49,6 +49,16 @@ var claims = []claim{
 	{"x-forwarded-for", "~*192", false, "a", "/", [][2]string{{"X-Forwarded-For", "192.0.2.1"}, {"X-Envoy-External-Address", "192.0.2.1"}}, false},
 	{"x-forwarded-for", "192.0.2.1,127.0.0.2", true, "a", "/", [][2]string{{"X-Forwarded-For", "192.0.2.1"}}, true},
 
+	{"x-real-ip", "127.0.0.3", false, "a", "/", nil, true},
+	{"x-real-ip", "127.0.0.3", false, "a", "/", [][2]string{{"X-Real-IP", "192.0.2.1"}}, true},
+	{"x-real-ip", "192.0.2.1", false, "a", "/", [][2]string{{"X-Real-IP", "192.0.2.1"}, {"X-Forwarded-For", "192.0.2.1"}}, false},
+	{"x-real-ip", "192.0.2.1", true, "a", "/", [][2]string{{"X-Real-IP", "192.0.2.1"}}, false},
+	{"x-real-ip", "192.0.2.1", true, "a", "/", [][2]string{{"X-Forwarded-For", "192.0.2.1"}}, true},
+
+	{"x-consumer-username", "bob", false, "a", "/", [][2]string{{"X-Consumer-Username", "bob"}}, false},
+	{"x-authenticated-userid", "~*b", true, "a", "/", [][2]string{{"X-Authenticated-Userid", "bob"}}, false},
+	{"x-consumer_id", "bob", false, "a", "/", [][2]string{{"X-Consumer_Id", "bob"}}, false},
+
 	{"x-forwarded-prefix", "/p", false, "a", "/", [][2]string{{"X-Forwarded-Prefix", "/p"}}, false},
 	{"x-forwarded-prefix", "/p", true, "a", "/", [][2]string{{"X-Forwarded-Prefix", "/p"}}, true},
 	{"forwarded", "~*for=", false, "a", "/", [][2]string{{"Forwarded", "for=192.0.2.1"}}, false},

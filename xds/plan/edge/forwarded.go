@@ -15,6 +15,8 @@ const (
 	headerForwardedFor  = "x-forwarded-for"
 	headerForwardedHost = "x-forwarded-host"
 	headerForwardedPath = "x-forwarded-path"
+	// headerRealIP is the client's address alone, whoever the client is.
+	headerRealIP = "x-real-ip"
 	// headerForwarded contains all forwarding information in one header (RFC 7239), for
 	// upstreams that read it.
 	headerForwarded = "forwarded"
