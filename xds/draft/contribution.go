@@ -5,7 +5,6 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 )
@@ -21,15 +20,13 @@ func Marked(name string) string { return mark + name }
 func IsMarked(name string) bool { return strings.HasPrefix(name, mark) }
 
 // Contribution is what a policy adds to the proxies that it is chosen for. The names are
-// [Marked], but for those of the raw stage. Clusters contain their endpoints.
+// [Marked]. Clusters contain their endpoints.
 type Contribution struct {
 	// Mesh is the name of the mesh.
 	Mesh      string
 	Clusters  []*clusterv3.Cluster
 	Listeners []*listenerv3.Listener
 	Secrets   []*tlsv3.Secret
-	// Routes are the tables of these listeners, for the raw stage.
-	Routes []*routev3.RouteConfiguration
 }
 
 // These are the origins of finished resources.
@@ -38,8 +35,6 @@ const (
 	OriginOutbound    = "outbound"
 	OriginTransparent = "transparent"
 	OriginContributed = "contributed"
-	// OriginRaw is that of what the raw stage adds.
-	OriginRaw = "proxy-template-raw"
 )
 
 // Finished is a cluster, a listener or a route table of a proxy after all other edits, as the

@@ -39,7 +39,7 @@ type contributionKey struct {
 
 // contribution is what a policy adds for one selection.
 type contribution struct {
-	clusters, listeners, secrets, routes []*resource.Resource
+	clusters, listeners, secrets []*resource.Resource
 	// sockets are the addresses of the listeners, by name.
 	sockets map[string]netip.AddrPort
 }
@@ -100,11 +100,6 @@ func callForContribution(k contributionKey) (*contribution, error) {
 	}
 	for _, s := range d.Secrets {
 		if err := add(&out.secrets, resource.Secret, s, func() (*resource.Resource, error) { return plan.Freeze(resource.Secret, s.GetName(), s) }); err != nil {
-			return nil, err
-		}
-	}
-	for _, r := range d.Routes {
-		if err := add(&out.routes, resource.Route, r, func() (*resource.Resource, error) { return plan.Freeze(resource.Route, r.GetName(), r) }); err != nil {
 			return nil, err
 		}
 	}

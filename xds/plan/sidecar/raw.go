@@ -41,7 +41,6 @@ type patchKey struct {
 	policy    *policy.Policy
 	selection *policy.Selection
 	resource  *resource.Resource
-	origin    string
 }
 
 // finished is a table after the raw stage, with what it was made from.
@@ -90,14 +89,12 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 		fail := func(cell string, err error) {
 			*failures = append(*failures, plan.Failure{Cell: cell, Err: fmt.Errorf("%s %s: %w", pol.Kind.Document.Type, s.Policies[0].Name, err)})
 		}
-		var own []*resource.Resource
 		if pol.Add != nil {
 			added, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, callForContribution)
 			if err != nil {
 				fail("additions", err)
 			} else {
-				own = added.of(t)
-				all = over(all, own)
+				all = over(all, added.of(t))
 			}
 		}
 		if pol.Patch == nil {
@@ -105,11 +102,7 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 		}
 		var kept []*resource.Resource
 		for _, r := range all {
-			origin := originOf(r)
-			if slices.Contains(own, r) {
-				origin = draft.OriginRaw
-			}
-			out, err := of(p.cells.patches, p.round, patchKey{pol, s, r, origin}, patched)
+			out, err := of(p.cells.patches, p.round, patchKey{pol, s, r}, patched)
 			if err != nil {
 				fail(r.Name, fmt.Errorf("nothing passes here: %w", err))
 				out = shut(r)
@@ -129,8 +122,6 @@ func (c *contribution) of(t resource.TypeURL) []*resource.Resource {
 		return c.clusters
 	case resource.Listener:
 		return c.listeners
-	case resource.Route:
-		return c.routes
 	}
 	return nil
 }
@@ -152,7 +143,7 @@ func over(all, more []*resource.Resource) []*resource.Resource {
 // patched returns a resource after a patch: the same resource if the patch changes nothing, or
 // nil if the patch removes it.
 func patched(k patchKey) (*resource.Resource, error) {
-	d := &draft.Finished{Origin: k.origin}
+	d := &draft.Finished{Origin: originOf(k.resource)}
 	for _, kind := range raw {
 		if kind.t == k.resource.Type {
 			d.Proto = kind.proto()

@@ -55,7 +55,7 @@ func TestEveryFolderIsComplete(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if d.Singular == "" || d.Plural == "" || !d.Policy || acts(d.Inbound)+acts(d.Outbound)+acts(d.Proxy) != 1 || d.Default == nil || d.Validate == nil {
+			if d.Singular == "" || d.Plural == "" || !d.Policy || d.Inbound == d.Outbound || d.Default == nil || d.Validate == nil {
 				t.Errorf("document is incomplete: %+v", d)
 			}
 			if p.Kind.Path == "" || p.Kind.Scoping != model.Mesh || p.Kind.Class != model.Config {
@@ -74,13 +74,6 @@ func TestEveryFolderIsComplete(t *testing.T) {
 			}
 		})
 	}
-}
-
-func acts(here bool) int {
-	if here {
-		return 1
-	}
-	return 0
 }
 
 // TestReadmes: the examples in each README are valid.
