@@ -54,14 +54,15 @@ static_resources:
 ''' + clusters
     open("configs/%s.yaml" % name, "w").write(s)
 conf("none", "")
-conf("apikey", '''
+apikey = '''
 - name: api_key_auth
   typed_config:
     "@type": %sapi_key_auth.v3.ApiKeyAuth
     key_sources: [{header: authorization}]
     forwarding: {header: x-consumer-id}
     credentials:
-''' % T + "".join("    - {key: '%032d', client: client-%d}\n" % (i, i) for i in range(N)))
+''' % T + "".join("    - {key: '%032d', client: client-%d}\n" % (i, i) for i in range(N))
+conf("apikey", apikey)
 def jwtf(extra):
     return '''
 - name: jwt
@@ -113,13 +114,14 @@ conf("lua", '''
     default_source_code:
       inline_string: |
 ''' % T + Y(lua, 8))
-conf("hdrmut", '''
+hdrmut = '''
 - name: header_mutation
   typed_config:
     "@type": %sheader_mutation.v3.HeaderMutation
     mutations:
       request_mutations:
-''' % T + "".join("      - append: {append_action: OVERWRITE_IF_EXISTS_OR_ADD, header: {key: %s, value: '%s'}}\n" % x for x in zip(K, V)))
+''' % T + "".join("      - append: {append_action: OVERWRITE_IF_EXISTS_OR_ADD, header: {key: %s, value: '%s'}}\n" % x for x in zip(K, V))
+conf("hdrmut", hdrmut); conf("native", apikey.rstrip("\n") + hdrmut)
 open("configs/_upstream.yaml", "w").write('''admin: {address: {socket_address: {address: 127.0.0.1, port_value: ${PORT_UP_ADMIN}}}}
 static_resources:
   listeners:
@@ -152,6 +154,7 @@ none-again      configs/none.yaml            base=none tokens=tokens-num.txt bad
 none-jwt        configs/none.yaml            tokens=tokens-jwt.txt bad=200 headers=0
 hdrmut          configs/hdrmut.yaml          base=none tokens=tokens-num.txt bad=200 headers=5
 apikey          configs/apikey.yaml          base=none tokens=tokens-num.txt bad=401 headers=1
+native          configs/native.yaml          base=none tokens=tokens-num.txt bad=401 headers=5
 jwt             configs/jwt.yaml             base=none-jwt tokens=tokens-jwt.txt bad=401 headers=0
 jwt-cache       configs/jwt-cache.yaml       base=none-jwt tokens=tokens-jwt.txt bad=401 headers=0
 jwt-cache-5hdr  configs/jwt-cache-5hdr.yaml  base=none-jwt tokens=tokens-jwt.txt bad=401 headers=5

@@ -8,7 +8,7 @@ variants know. The filter runs in a static Envoy configuration whose settings po
 it holds a lease and answers from its first level, as in production. What the generated listener does to headers before
 routing, and what it leaves to the filter, is taken from the configuration of the control plane's own gateway, at
 ENVOY_ADMIN_SOCKET."""
-import http.client, json, os, socket, sys
+import http.client, json, os, socket, sys, time
 admin, mesh, data, ca, envoy = sys.argv[1:6]
 here = os.path.dirname(os.path.abspath(__file__)); os.chdir(here)
 N = int(os.environ.get("TOKENS", "10000"))
@@ -40,13 +40,22 @@ class Unix(http.client.HTTPConnection):
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(envoy)
-u = Unix("envoy"); u.request("GET", "/config_dump?resource=dynamic_listeners")
-def managers(dump):
-    for config in dump["configs"]:
-        listener = config["active_state"]["listener"]
-        for c in listener.get("filter_chains", []) + [listener.get("default_filter_chain", {})]:
-            yield from (f["typed_config"] for f in c.get("filters", []) if "http_filters" in f["typed_config"])
-manager = next(managers(json.loads(u.getresponse().read())))
+def dump(resource):
+    u = Unix("envoy"); u.request("GET", "/config_dump?resource=" + resource)
+    return json.loads(u.getresponse().read()).get("configs", [])
+def inside(x, wanted):
+    """All objects in a document that wanted says yes to, from the outside in."""
+    if isinstance(x, dict) and wanted(x): yield x
+    for v in x.values() if isinstance(x, dict) else x if isinstance(x, list) else (): yield from inside(v, wanted)
+def generated():
+    """The route table and the route of the service, as the gateway has them; None until it does."""
+    for table in inside(dump("dynamic_route_configs"), lambda x: x.get("@type", "").endswith(".RouteConfiguration")):
+        for r in inside(table, lambda x: x.get("metadata", {}).get("filter_metadata", {}).get("meshgate", {}).get("route_id") == route["id"] and "route" in x): return table, r
+for deadline in range(100):
+    if generated(): break
+    time.sleep(0.1)
+table, of = generated()
+manager = next(inside(dump("dynamic_listeners"), lambda x: "http_filters" in x))
 early = "".join("          %s: %s\n" % (k, json.dumps(manager[k])) for k in ("early_header_mutation_extensions", "append_x_forwarded_port") if k in manager)
 own = next(f["typed_config"]["filter_config"]["value"] for f in manager["http_filters"] if f["name"] == "meshgate")
 filt = '''          - name: meshgate
@@ -56,20 +65,34 @@ filt = '''          - name: meshgate
               filter_name: meshgate
               filter_config: {%s'CONFIG'}
 ''' % (T, S)
-per = '''                route: {cluster: up}
-                typed_per_filter_config:
+def with_filter(config, route, table=""):
+    """The configuration of the bench with the filter, and more lines for its route and its table."""
+    return (base.replace("          http_filters:\n", "          http_filters:\n" + filt.replace("CONFIG", config))
+      .replace("                route: {cluster: up}\n", "                route: {cluster: up}\n" + route)
+      .replace("            virtual_hosts:\n", table + "            virtual_hosts:\n"))
+def lines(indent, of, *keys): return "".join("%s%s: %s\n" % (" " * indent, k, json.dumps(of[k])) for k in keys if k in of)
+per = '''                typed_per_filter_config:
                   meshgate:
                     "@type": %sDynamicModuleFilterPerRoute
                     dynamic_module_config: {name: meshgate, do_not_close: true}
                     filter_name: meshgate
                     filter_config: {%s'%s'}
 ''' % (T, S, json.dumps(chain))
-one = base.replace("          http_filters:\n", "          http_filters:\n" + filt).replace("                route: {cluster: up}\n", per)
-# The decision alone, and all that the generated configuration does; each also (-go) with every decision made in Go.
-open("configs/meshgate-filter.yaml", "w").write(one.replace("CONFIG", '{"listener_strips":true}'))
-open("configs/meshgate.yaml", "w").write(one.replace("CONFIG", own).replace("          http_filters:\n", early + "          http_filters:\n"))
+# Steps from the filter alone to all that a generated gateway does.
+steps = {
+    "installed": with_filter('{"listener_strips":true}', ""),                    # no chain: the filter looks, and lets the request go on
+    "hygiene": with_filter(own, "").replace("          http_filters:\n", early + "          http_filters:\n"),  # no chain, headers cleaned and written
+    "decision": with_filter('{"listener_strips":true}', per),                    # look-up, expiry, floors, five headers
+    "everything": with_filter(own, lines(16, of, "metadata", "request_headers_to_add"), lines(12, table, "typed_per_filter_config", "request_headers_to_add"))
+      .replace("          http_filters:\n", early + "          http_filters:\n"),
+}
 with open("variants.txt", "a") as f:
-    for name in ("meshgate", "meshgate-filter"):
-        for end, remember in (("", "true"), ("-go", "false")):
-            f.write("%-18s configs/%s.yaml base=none tokens=tokens-num.txt bad=401 headers=5 env.MESHGATE_FILTER_SETTINGS=%s env.MESHGATE_FILTER_REMEMBER=%s\n" % (
-                name + end, name, os.path.join(here, "settings.json"), remember))
+    for name, config in steps.items():
+        open("configs/meshgate-%s.yaml" % name, "w").write(config)
+        decides = name in ("decision", "everything")
+        # With -go every decision is made in Go.
+        for end, remember in (("", "true"), ("-go", "false"))[:1 + decides]:
+            f.write("%-22s configs/meshgate-%s.yaml base=none tokens=tokens-num.txt bad=%d headers=%d env.MESHGATE_FILTER_SETTINGS=%s env.MESHGATE_FILTER_REMEMBER=%s env.GODEBUG=gctrace=1\n" % (
+                "meshgate-" + name + end, name, 401 if decides else 200, 5 if decides else 0, os.path.join(here, "settings.json"), remember))
+    # Beside the two filters of Envoy that together do the same, and not beside none.
+    f.write("meshgate-everything-or-native configs/meshgate-everything.yaml base=native tokens=tokens-num.txt bad=401 headers=5 env.MESHGATE_FILTER_SETTINGS=%s\n" % os.path.join(here, "settings.json"))
