@@ -8,8 +8,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Each test is a row of "What each race ends in" in docs/adr/0003-freshness.md,
-// or a row of its table of states.
+// Each test is a race of the link, or a state of it, as docs/adr/0003-freshness.md describes them.
 
 func TestLiveLinkFillsL1(t *testing.T) {
 	inWorld(t, worldConfig{noRedis: true}, func(w *world) {
