@@ -14,11 +14,16 @@ import (
 // A group that could never be read, because its members clash, has no view that would say
 // whose writes are its own.
 func (l *Loop) membership(ctx context.Context, scope string) (*view.Membership, error) {
-	name, ok := strings.CutPrefix(scope, ControlPlaneScope(""))
+	name, ok := planeOf(scope)
 	if !ok {
 		return nil, nil //nolint:nilnil // a mesh consists of nothing else
 	}
 	return l.Views.Membership(ctx, name)
+}
+
+// planeOf returns the name of the control plane that a scope is of.
+func planeOf(scope string) (name string, is bool) {
+	return strings.CutPrefix(scope, ControlPlaneScope(""))
 }
 
 // opens lists the scopes that are being opened.

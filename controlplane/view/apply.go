@@ -91,27 +91,41 @@ func (d *gatewayEdit) load(k *kept) error {
 
 // gatewaySource reads and follows a control plane.
 func gatewaySource(scope string, resolver scopes.Resolver) source[*Gateway] {
-	// members are those of the newest read.
-	var members atomic.Pointer[scopes.Members]
-	members.Store(new(scopes.Of(nil, scope).Members))
+	// newest is what was read last. Its members stay the same ones while they are equal.
+	type read struct {
+		members *scopes.Members
+		at      uint64
+	}
+	var newest atomic.Pointer[read]
+	newest.Store(&read{members: new(scopes.Of(nil, scope).Members)})
 	reshapes := func(key model.Key) bool { return resolver.Shapes(scope, key) }
+	_, each := resolver.(scopes.Each)
 	return source[*Gateway]{
 		load: func(r store.Reader) (*Gateway, error) {
 			src, err := resolver.Resolve(r, scope)
 			if err != nil {
 				return nil, err
 			}
-			if !members.Load().Equal(src.Members) {
-				members.Store(&src.Members)
+			next := &read{newest.Load().members, r.Revision()}
+			if !next.members.Equal(src.Members) {
+				next.members = &src.Members
 			}
+			newest.Store(next)
 			return LoadSource(scope, src)
 		},
 		mine: func(key model.Key) bool {
 			ours := key.Kind == gateway.Consumers.Name || keptAs(key.Kind) != nil
-			return (ours && members.Load().Has(key.Scope)) || reshapes(key)
+			return (ours && newest.Load().members.Has(key.Scope)) || reshapes(key)
 		},
 		reshapes: reshapes,
-		members:  members.Load,
+		members:  func() *scopes.Members { return newest.Load().members },
+		membership: func(shown uint64) Membership {
+			now := newest.Load()
+			if each {
+				return forever(*now.members)
+			}
+			return Membership{*now.members, now.at, max(now.at, shown), reshapes}
+		},
 	}
 }
 

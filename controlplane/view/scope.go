@@ -49,7 +49,9 @@ type source[S State[S]] struct {
 	// does. The scope is then read anew, and followed from there.
 	reshapes func(model.Key) bool
 	// members are what mine goes by, which load may change; nil where nothing does.
-	members func() *scopes.Members
+	// membership says of which states they are known, if the one of a revision is shown.
+	members    func() *scopes.Members
+	membership func(shown uint64) Membership
 }
 
 // errReshaped ends the following of a scope that may consist of something else now.
@@ -104,9 +106,12 @@ func (s *Scope[S]) Err() error {
 // Mine reports whether a key may be part of the state.
 func (s *Scope[S]) Mine(key model.Key) bool { return s.source.mine(key) }
 
-// Has reports whether the control plane consists of a scope, among others or alone.
-func (s *Scope[S]) Has(scope string) bool {
-	return s.source.members != nil && s.source.members().Has(scope)
+// Membership is what the control plane consists of, as far as that was read. It is of the
+// views of control planes only.
+func (s *Scope[S]) Membership() Membership {
+	// The state comes first: if the members are read anew in between, they are known to
+	// have been so from later on.
+	return s.source.membership(s.State().Revision())
 }
 
 // Release ends the use of a scope, once for each time it was opened. The last one
