@@ -4,6 +4,9 @@
 // A store shows a commit to its views a moment before it announces it. Once a view has shown
 // one, no later view goes back behind it: whoever reads twice would take the second for newer.
 //
+// What is kept is bounded by the number of answers and by an estimate of the bytes that they
+// occupy. A caller waits for the feed only as long as its context allows.
+//
 // This works for kinds of which every update and every deletion is announced. What is
 // written without a revision must not be among what is read from memory.
 package recall
@@ -19,8 +22,11 @@ import (
 )
 
 const (
-	// maxAnswers bounds what is kept. Strangers determine some of the questions.
+	// maxAnswers and maxBytes bound what is kept. Strangers determine some of the questions,
+	// and tenants how large their rows are. What occupies more than maxAnswer is not kept.
 	maxAnswers = 4096
+	maxBytes   = 16 << 20
+	maxAnswer  = maxBytes / 16
 	// maxListed bounds the lists that are kept.
 	maxListed = 16
 	// maxBehind bounds the commits that are followed at once. Whoever is further behind
@@ -41,6 +47,10 @@ type Cache struct {
 	// shown is the newest revision that a view of the store has had.
 	shown atomic.Uint64
 
+	// follows has a place for who follows the feed. A caller can give up its wait for that.
+	follows chan struct{}
+
+	// mu is held only briefly.
 	mu     sync.Mutex
 	memory *memory
 }
@@ -48,7 +58,7 @@ type Cache struct {
 // New returns a cache of some kinds. It panics if a change of one of them could go by
 // unannounced.
 func New(s store.Store, kinds ...*model.Kind) *Cache {
-	c := &Cache{store: s, kinds: map[*model.Kind]bool{}, watched: map[string]bool{}, memory: newMemory(0)}
+	c := &Cache{store: s, kinds: map[*model.Kind]bool{}, watched: map[string]bool{}, follows: make(chan struct{}, 1), memory: newMemory(0)}
 	for _, k := range kinds {
 		created := k.Class == model.Config || k.Announce == model.AnnounceAll
 		if (!created && k.Announce != model.AnnounceRevocations) || k.Expires != nil {
@@ -78,7 +88,7 @@ func (c *Cache) View(ctx context.Context, fn func(store.Reader) error) error {
 		return err
 	}
 	revision := c.store.Revision()
-	if m := c.at(revision); m != nil && revision >= c.shown.Load() {
+	if m := c.at(ctx, revision); m != nil && revision >= c.shown.Load() {
 		r := &remembered{memory: m, revision: revision}
 		err := fn(r)
 		if !r.missed {
@@ -87,7 +97,7 @@ func (c *Cache) View(ctx context.Context, fn func(store.Reader) error) error {
 	}
 	return c.store.View(ctx, func(r store.Reader) error {
 		c.show(r.Revision())
-		m := c.at(r.Revision())
+		m := c.at(ctx, r.Revision())
 		if m == nil {
 			return fn(r)
 		}
@@ -102,46 +112,74 @@ func (c *Cache) show(revision uint64) {
 }
 
 // at returns the memory that is right at a revision, and nil if there is none: the revision
-// is older, or so new that the feed does not tell of it yet.
-func (c *Cache) at(revision uint64) *memory {
+// is older, or so new that the feed does not tell of it yet, or ctx ends before it is known.
+func (c *Cache) at(ctx context.Context, revision uint64) *memory {
+	if m, known := c.now(revision); known {
+		return m
+	}
+	select {
+	case c.follows <- struct{}{}:
+		defer func() { <-c.follows }()
+	case <-ctx.Done():
+		return nil
+	}
+	m, known := c.now(revision) // who followed before may have come this far
+	if known {
+		return m
+	}
+	changed := revision-m.to > maxBehind
+	if !changed {
+		var err error
+		if changed, err = c.changed(ctx, m.to, revision); err != nil {
+			return nil
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.memory
-	switch {
-	case revision < m.from:
-		return nil
-	case revision <= m.to:
-		return m
-	case revision > c.store.Revision():
-		return nil
-	case revision-m.to > maxBehind || c.changed(m.to, revision):
+	if changed {
 		c.memory = newMemory(revision)
-	default:
-		m.to = revision
+	} else {
+		c.memory.to = revision
 	}
 	return c.memory
 }
 
-// changed reports whether an event after one revision and up to another, which the feed has,
-// is of a kind that is kept, or whether that is unknown.
-func (c *Cache) changed(after, upTo uint64) bool {
-	if c.all {
-		return true
+// now returns the memory. known says that it is right at a revision, or nil because none is.
+func (c *Cache) now(revision uint64) (m *memory, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m := c.memory; {
+	case revision < m.from:
+		return nil, true
+	case revision <= m.to:
+		return m, true
+	case revision > c.store.Revision():
+		return nil, true
+	default:
+		return m, false
 	}
-	for events, err := range c.store.Watch(context.Background(), after) {
+}
+
+// changed reports whether an event after one revision and up to another, which the feed has,
+// is of a kind that is kept, or whether that is unknown. It fails if ctx ends before.
+func (c *Cache) changed(ctx context.Context, after, upTo uint64) (bool, error) {
+	if c.all {
+		return true, nil
+	}
+	for events, err := range c.store.Watch(ctx, after) {
 		if err != nil {
-			return true
+			return true, ctx.Err()
 		}
 		for i := range events {
 			if c.watched[events[i].Key.Kind] {
-				return true
+				return true, nil
 			}
 		}
 		if events[0].Revision >= upTo {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, ctx.Err()
 }
 
 // memory holds answers that are right in every state from one revision to another.
@@ -151,6 +189,8 @@ type memory struct {
 
 	mu      sync.RWMutex
 	answers map[question]answer
+	// bytes is what the answers occupy, as [occupied] estimates.
+	bytes int
 }
 
 func newMemory(revision uint64) *memory {
@@ -169,6 +209,8 @@ type question struct {
 type answer struct {
 	list   []*model.Resource
 	absent error
+	// bytes is what it occupies with its question.
+	bytes int
 }
 
 func (m *memory) recall(q question) (answer, bool) {
@@ -178,15 +220,26 @@ func (m *memory) recall(q question) (answer, bool) {
 	return a, known
 }
 
-// learn keeps an answer. If there are too many, any other one makes room.
+// learn keeps an answer. If there is no room for it, any other ones make room.
 func (m *memory) learn(q question, a answer) {
+	if a.bytes = occupied(&q, &a); a.bytes > maxAnswer {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, again := m.answers[q]; !again && len(m.answers) >= maxAnswers {
-		for other := range m.answers {
-			delete(m.answers, other)
+	m.forget(q)
+	for other := range m.answers {
+		if len(m.answers) < maxAnswers && m.bytes+a.bytes <= maxBytes {
 			break
 		}
+		m.forget(other)
 	}
 	m.answers[q] = a
+	m.bytes += a.bytes
+}
+
+// forget drops an answer, if there is one. mu is held.
+func (m *memory) forget(q question) {
+	m.bytes -= m.answers[q].bytes
+	delete(m.answers, q)
 }

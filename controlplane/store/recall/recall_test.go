@@ -265,7 +265,7 @@ func TestBounds(t *testing.T) {
 			return err
 		})
 	}
-	if n := cache.Answers(); n != recall.MaxAnswers {
+	if n, _ := cache.Answers(); n != recall.MaxAnswers {
 		t.Errorf("%d answers are kept", n)
 	}
 }
