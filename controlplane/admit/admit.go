@@ -35,10 +35,11 @@ type Revoker interface {
 	// committed.
 	Begin() (publish func(ctx context.Context, c store.Commit) error, abandon func())
 	// Settle returns when every write that had begun is published and no revocation is
-	// unconfirmed. Callers wait for it before they answer "there is nothing to revoke":
-	// somebody else may have just removed it, and a filter may not know yet. Unavailable says
-	// that this is not certain.
-	Settle(ctx context.Context) error
+	// unconfirmed by a filter that accepts credentials of some scopes, or of any if none is
+	// given. Callers wait for it before they answer "there is nothing to revoke": somebody
+	// else may have just removed it, and a filter may not know yet. Unavailable says that
+	// this is not certain.
+	Settle(ctx context.Context, scopes ...string) error
 }
 
 // Gate is the write path. It is safe for concurrent use.
@@ -141,11 +142,12 @@ func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Com
 	return commit, publish(context.WithoutCancel(ctx), commit)
 }
 
-// Settle returns when nothing that was revoked before can still be accepted, or an error that
-// says that this is not certain (Unavailable). Callers that find nothing to revoke must call
-// it before they say so.
-func (g *Gate) Settle(ctx context.Context) error {
-	return g.revoker.Settle(context.WithoutCancel(ctx))
+// Settle returns when nothing that was revoked before can still be accepted by gateways that
+// accept credentials of some scopes, or of any if none is given, or an error that says that
+// this is not certain (Unavailable). Callers that find nothing to revoke must call it before
+// they say so, with the scopes in which they looked.
+func (g *Gate) Settle(ctx context.Context, scopes ...string) error {
+	return g.revoker.Settle(context.WithoutCancel(ctx), scopes...)
 }
 
 func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Commit, error) {

@@ -211,7 +211,7 @@ func TestAlreadyGoneIsSaidWhenItIsTrue(t *testing.T) {
 	g, _, r := setup(t)
 	settled := 0
 	var unsettled error
-	r.OnSettle = func(context.Context) error { settled++; return unsettled }
+	r.OnSettle = func(context.Context, ...string) error { settled++; return unsettled }
 	// The deletion of a service deletes the tokens that are bound to it.
 	for _, k := range []*model.Kind{gateway.Tokens, gateway.Applications, gateway.Consumers, gateway.Keys, gateway.Services} {
 		settled, unsettled = 0, nil

@@ -237,11 +237,20 @@ func (g *Gate) merge(tx store.Tx, a Address, w *model.Write, stored *model.Resou
 func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
 	commit, err := g.delete(ctx, a)
 	if fault.Is(err, fault.NotFound) && g.takesCredentials(a.Kind) {
-		if unsettled := g.Settle(ctx); unsettled != nil {
+		if unsettled := g.Settle(ctx, scopesOf(a)...); unsettled != nil {
 			return commit, unsettled
 		}
 	}
 	return commit, err
+}
+
+// scopesOf lists the scopes in which something is looked for that gateways accept; none if it
+// may be anywhere.
+func scopesOf(a Address) []string {
+	if a.Kind.Scoping != model.ControlPlane {
+		return nil
+	}
+	return []string{a.Scope}
 }
 
 func (g *Gate) delete(ctx context.Context, a Address) (store.Commit, error) {

@@ -181,7 +181,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		Planned: cp.meters.streams.Planned,
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
-		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp},
+		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp}, ControlPlaneOf: controlPlaneOf,
 		Source: cp.tokenSource(), Made: cp.tokenSource().Made, Resolver: cp.resolver,
 		Allowed: func(n revoke.Node, plugin string) bool {
 			if strings.HasPrefix(n.ID, "cp/") {

@@ -225,8 +225,17 @@ func (cp *ControlPlane) judge(ctx context.Context, nodeID, token string) (until 
 // linkAuthenticator checks the tokens of freshness links.
 type linkAuthenticator struct{ cp *ControlPlane }
 
-// Authenticate implements revoke.Authenticator. Proxies of meshes check the tokens
-// of the default control plane.
+// controlPlaneOf returns the control plane whose tokens a node checks. For proxies of meshes
+// that is the default one.
+func controlPlaneOf(node string) string {
+	name, _, err := publish.ParseNode(node)
+	if err != nil {
+		return model.DefaultControlPlane
+	}
+	return name
+}
+
+// Authenticate implements revoke.Authenticator.
 func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string) (revoke.Node, error) {
 	if node == "" {
 		c, err := a.cp.tokens.Check(ctx, strings.TrimPrefix(token, "Bearer "))
@@ -239,11 +248,7 @@ func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string)
 	if err != nil {
 		return revoke.Node{}, err
 	}
-	controlPlane, _, err := publish.ParseNode(node)
-	if err != nil {
-		controlPlane = model.DefaultControlPlane
-	}
-	return revoke.Node{ID: node, ControlPlane: controlPlane, Until: until, Owner: owner(token)}, nil
+	return revoke.Node{ID: node, ControlPlane: controlPlaneOf(node), Until: until, Owner: owner(token)}, nil
 }
 
 func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {

@@ -46,7 +46,7 @@ func newRevoker() *revoker {
 		defer r.mu.Unlock()
 		return r.fail
 	}
-	r.OnSettle = func(ctx context.Context) error { return r.OnPublish(ctx, store.Commit{}) }
+	r.OnSettle = func(ctx context.Context, _ ...string) error { return r.OnPublish(ctx, store.Commit{}) }
 	return r
 }
 

@@ -74,7 +74,7 @@ func (a *API) revokeOf(k *model.Kind, by func(id string) oauth.RevokeBy) http.Ha
 			return err
 		})
 		if fault.Is(err, fault.NotFound) {
-			err = cmp.Or(a.Gate.Settle(r.Context()), err)
+			err = cmp.Or(a.Gate.Settle(r.Context(), a.Scope), err)
 		}
 		if err != nil {
 			a.fail(w, r, err, call{})

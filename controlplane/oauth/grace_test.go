@@ -238,7 +238,7 @@ func (u unsettled) Write(ctx context.Context, class model.Class, fn func(store.T
 }
 
 // Settle implements Writer.
-func (unsettled) Settle(context.Context) error {
+func (unsettled) Settle(context.Context, ...string) error {
 	return fault.New(fault.Unavailable, "the token may still be accepted")
 }
 

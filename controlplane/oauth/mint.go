@@ -46,7 +46,7 @@ func (s *Server) mint(ctx context.Context, t *Request, issue *Issue) (*reply, er
 		stored = again
 		// Nothing was written now. What was, by whoever presented the same before, may not
 		// have reached every gateway yet.
-		err = s.Writer.Settle(ctx)
+		err = s.Writer.Settle(ctx, stored.Scope)
 	}
 	if err != nil {
 		// What the client presented is used up, so it gets what took its place: a

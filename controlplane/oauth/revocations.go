@@ -45,9 +45,9 @@ type Revocations struct {
 // of by is set, and NotFound for an unknown application or consumer: after Unavailable, as
 // it may have been deleted a moment ago.
 func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n int, c store.Commit, err error) {
-	lists, revision, err := v.lists(ctx, scope, by)
+	lists, within, revision, err := v.lists(ctx, scope, by)
 	if fault.Is(err, fault.NotFound) {
-		err = cmp.Or(v.Writer.Settle(ctx), err)
+		err = cmp.Or(v.Writer.Settle(ctx, within...), err)
 	}
 	if err != nil {
 		return 0, store.Commit{}, err
@@ -69,19 +69,21 @@ func (v *Revocations) Revoke(ctx context.Context, scope string, by RevokeBy) (n 
 			}
 		}
 	}
-	return n, c, v.Writer.Settle(ctx)
+	return n, c, v.Writer.Settle(ctx, within...)
 }
 
 // lists returns the queries that find what is to be revoked, in each member that the scope
 // consists of. What two members have in common keeps nothing from being revoked: it goes
-// from both. NotFound if no member has the application or consumer.
-func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out []store.Query, revision uint64, err error) {
+// from both. NotFound if no member has the application or consumer. within is the scope and
+// its members.
+func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out []store.Query, within []string, revision uint64, err error) {
 	err = v.Store.View(ctx, func(r store.Reader) error {
 		revision = r.Revision()
 		src, err := scopes.OrEach(v.Resolver).Resolve(r, scope)
 		if err != nil {
 			return err
 		}
+		within = append(src.Scopes(), scope)
 		absent := error(fault.New(fault.NotFound, "there is no member that could have it"))
 		found := by.UserID != "" // whom nobody needs to know
 		for _, member := range src.Scopes() {
@@ -100,7 +102,7 @@ func (v *Revocations) lists(ctx context.Context, scope string, by RevokeBy) (out
 		}
 		return nil
 	})
-	return out, revision, err
+	return out, within, revision, err
 }
 
 // within returns the queries for one scope.

@@ -80,7 +80,7 @@ type unpublished struct {
 }
 
 // Settle implements Writer.
-func (u unpublished) Settle(context.Context) error { return u.later }
+func (u unpublished) Settle(context.Context, ...string) error { return u.later }
 
 // Write implements Writer.
 func (u unpublished) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -121,7 +121,7 @@ type closing struct {
 }
 
 // Settle implements Writer.
-func (c closing) Settle(context.Context) error { return nil }
+func (c closing) Settle(context.Context, ...string) error { return nil }
 
 // Write implements Writer.
 func (c closing) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
@@ -189,7 +189,7 @@ type overtaken struct {
 }
 
 // Settle implements Writer.
-func (o overtaken) Settle(ctx context.Context) error {
+func (o overtaken) Settle(ctx context.Context, scopes ...string) error {
 	o.asked <- struct{}{}
 	select {
 	case <-o.published:

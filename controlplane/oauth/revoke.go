@@ -72,7 +72,7 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 	case rest != "":
 		return s.revokeFamily(r.Context(), t.owner(), rest)
 	case family != "" || len(commit.Changes) == 0:
-		return s.Writer.Settle(r.Context())
+		return s.Writer.Settle(r.Context(), t.owner())
 	}
 	return nil
 }

@@ -18,8 +18,9 @@ import (
 // Writer is the one write path.
 type Writer interface {
 	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
-	// Settle waits until nothing that was revoked before can still be accepted.
-	Settle(ctx context.Context) error
+	// Settle waits until nothing that was revoked before can still be accepted by gateways
+	// that accept credentials of some scopes, or of any if none is given.
+	Settle(ctx context.Context, scopes ...string) error
 }
 
 // Options of a Server.

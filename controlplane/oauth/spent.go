@@ -70,5 +70,5 @@ func (s *Server) revokeFamily(ctx context.Context, scope, family string) error {
 	if err != nil {
 		return err
 	}
-	return s.Writer.Settle(ctx)
+	return s.Writer.Settle(ctx, scope)
 }

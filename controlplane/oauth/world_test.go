@@ -49,7 +49,7 @@ type direct struct {
 type settled struct{}
 
 // Settle implements Writer.
-func (settled) Settle(context.Context) error { return nil }
+func (settled) Settle(context.Context, ...string) error { return nil }
 
 func (d direct) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	return d.Update(ctx, class, fn)

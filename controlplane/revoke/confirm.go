@@ -119,7 +119,7 @@ func (r *Revoker) await(ctx context.Context, p *publication, over func()) error 
 	case <-r.ctx.Done():
 		return notYet(stopping)
 	}
-	if err := r.applied(ctx, p.round, p.entries); err != nil {
+	if err := r.applied(ctx, p.round, &p.about); err != nil {
 		return err
 	}
 	if err := r.firstLease(ctx); err != nil {
@@ -128,12 +128,12 @@ func (r *Revoker) await(ctx context.Context, p *publication, over func()) error 
 	if !p.revokes {
 		return nil
 	}
-	return r.reached(ctx, p.at, p.entries)
+	return r.reached(ctx, p.at, &p.about)
 }
 
 // applied waits until no filter answers from memory with the state before a round. about is
-// what the caller has published; see [Revoker.names].
-func (r *Revoker) applied(ctx context.Context, d *round, about []entry) error {
+// what the caller has published, or looks for; see [Revoker.names].
+func (r *Revoker) applied(ctx context.Context, d *round, about *matter) error {
 	select {
 	case <-d.done:
 	default:
@@ -175,16 +175,17 @@ func (r *Revoker) wait(ctx context.Context, done <-chan struct{}, until time.Tim
 	return false
 }
 
-// reached waits until no known filter takes the state before a position from Redis.
-func (r *Revoker) reached(ctx context.Context, at contract.Position, about []entry) error {
+// reached waits until no known filter that a matter concerns takes the state before a
+// position from Redis.
+func (r *Revoker) reached(ctx context.Context, at contract.Position, about *matter) error {
 	for {
 		r.mu.Lock()
-		ok, settled := r.confirmed() >= at, r.settled
+		ok, settled := r.confirmed(about) >= at, r.settled
 		if !ok && r.forgetOld() {
-			ok = r.confirmed() >= at
+			ok = r.confirmed(about) >= at
 		}
 		if !ok {
-			r.repend(at)
+			r.repend(at, *about)
 		}
 		r.mu.Unlock()
 		if ok {
@@ -202,21 +203,21 @@ func (r *Revoker) reached(ctx context.Context, at contract.Position, about []ent
 
 // notApplied returns an error that names the nodes that have neither acknowledged a round
 // nor lost their lease.
-func (r *Revoker) notApplied(d *round, about []entry) error {
+func (r *Revoker) notApplied(d *round, about *matter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var nodes []string
 	for l := range d.missing {
-		nodes = append(nodes, r.names(l, l.node.ID, about))
+		nodes = append(nodes, r.names(l.node.ID, !about.all && about.concerns(l.judges())))
 	}
 	return notYet("it was not confirmed in time by " + named(nodes))
 }
 
-// names is the name of a node for whoever has published something: of the gateways that this
-// concerns, and of all where there is one control plane. Whoever else there is may be a
-// tenant that is nobody's business. mu is held.
-func (r *Revoker) names(l *link, node string, about []entry) string {
-	if len(r.readers) <= 1 || node == "" || l != nil && l.members != nil && (&publication{entries: about}).concerns(l.judges()) {
+// names is the name of a node for whoever is its own: it accepts credentials of theirs, or
+// there is only one control plane. Whoever else there is may be a tenant that is nobody's
+// business. mu is held.
+func (r *Revoker) names(node string, own bool) string {
+	if len(r.readers) <= 1 || node == "" || own {
 		return node
 	}
 	return aGatewayElsewhere
@@ -224,16 +225,20 @@ func (r *Revoker) names(l *link, node string, about []entry) string {
 
 // notReached returns an error that names the nodes that may still read an old state from
 // Redis.
-func (r *Revoker) notReached(at contract.Position, about []entry) error {
+func (r *Revoker) notReached(at contract.Position, about *matter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.awaitsOrder() {
 		return notYet("this control plane may not remember every gateway that its predecessor let in, and Redis was not put in order since: they may still read it")
 	}
 	var nodes []string
+	all := 0
 	for name, k := range r.known {
-		if r.lacks(k, at) {
-			nodes = append(nodes, r.names(k.latest, nodeOf(name), about))
+		if !r.reaches(about, k.of) {
+			continue
+		}
+		if all++; r.lacks(k, at) {
+			nodes = append(nodes, r.names(nodeOf(name), !about.all && about.names(k.of)))
 		}
 	}
 	if len(nodes) == 0 {
@@ -247,7 +252,7 @@ func (r *Revoker) notReached(at contract.Position, about []entry) error {
 	case r.redisAt >= at:
 		why = "%d of %d gateways were not seen since the control plane was restored or its Redis was replaced (%s" + gone
 	}
-	return notYet(fmt.Sprintf(why, len(nodes), len(r.known), named(nodes)))
+	return notYet(fmt.Sprintf(why, len(nodes), all, named(nodes)))
 }
 
 // named lists nodes without duplicates, at most maxNamed of them.

@@ -13,6 +13,7 @@
 //     builds what is written there, records.go and inuse.go decide which records are
 //     written.
 //   - trust.go: what filters are told to believe, and which of them have confirmed it.
+//     audience.go: whose credentials they may take from Redis, and so who waits for them.
 //   - link.go, linkio.go: one connection per filter. known.go, ended.go: which
 //     filters count although they are not connected.
 //
@@ -28,7 +29,9 @@
 //     a revocation is either seen by the read or written after the record.
 //   - If a write to Redis failed and filters are told to believe Redis, the next
 //     position withdraws that trust. A publication is confirmed by Redis, for filters
-//     that have heard of its servers, or by every known filter.
+//     that have heard of its servers, or by every known filter that it concerns.
+//   - Whose credentials the filters of a scope may take is noted before they are told, and
+//     before Redis says so. Who has left is taken off only where neither says so any more.
 //   - A write without an answer may be carried out later; see late.go.
 //   - What is to be published is in rows of the store, and nowhere else, until it has
 //     a position.

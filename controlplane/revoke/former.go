@@ -22,7 +22,7 @@ func (r *Revoker) recall() {
 	if r.former = r.before.Epoch != 0; r.former && (!r.before.Told || !r.before.Within) {
 		// No later trust can confirm this, only the confirmation that there is none.
 		r.serversAt = everything
-		r.advance()
+		r.advance(nil)
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *Revoker) forgetStrangers() (some bool) {
 	some = r.strangers && time.Since(r.started) >= contract.RememberFilter
 	if some {
 		r.strangers = false
-		r.advance() // a publication may have waited only for them
+		r.advance(nil) // a publication may have waited only for them
 	}
 	return some
 }

@@ -476,7 +476,7 @@ func (k *keeper) restore(ctx context.Context) error {
 		}
 		k.r.announce(next)
 	}
-	k.r.advance()
+	k.r.advance(nil)
 	return nil
 }
 

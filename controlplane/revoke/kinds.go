@@ -25,6 +25,9 @@ type Tombstone struct {
 	// Again says that the commit left, or made, a token of that value: what stands
 	// in Redis is replaced by its record and not by a tombstone.
 	Again bool `json:"again,omitempty"`
+	// Members are, of a scope that consists of others, all that it consisted of while the row
+	// is there, and before. Rows of an older release lack them.
+	Members []string `json:"members,omitempty"`
 	// Scope is where the subject is, or was. Rows of an older release lack it: Redis holds
 	// no record from before them that counts, and every filter is told.
 	Scope string `json:"scope,omitempty"`
@@ -131,7 +134,7 @@ func consumerRow(scope, id string) string { return "consumer:" + scope + ":" + i
 func (t *Tombstone) entry(revision uint64) (e entry, ok bool) {
 	e = entry{
 		inv:     contract.Invalidation{Subject: t.Subject, Revision: revision, ID: t.ID},
-		expires: t.Expires, again: t.Again, scope: t.Scope,
+		expires: t.Expires, again: t.Again, scope: t.Scope, members: t.Members,
 	}
 	if t.Subject != contract.SubjectToken {
 		return e, t.ID != ""

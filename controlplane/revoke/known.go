@@ -41,6 +41,8 @@ type known struct {
 	// forgotten and counts no more.
 	covered contract.Position
 	gone    bool
+	// of is the filters of its scope, of which it is one.
+	of *audience
 }
 
 // others separates the instance from the node, and starts the name of a group.
@@ -66,6 +68,9 @@ func (l *link) called() string { return l.hello.Instance + others + l.node.ID }
 func (r *Revoker) meet(l *link) *known {
 	name := l.called()
 	if k := r.known[name]; k != nil {
+		if k.of.of == unknownOnes { // its scope could not be told from its name
+			r.move(k, r.audience(l.node.ControlPlane))
+		}
 		return k
 	}
 	several := others + l.node.ID
@@ -79,17 +84,18 @@ func (r *Revoker) meet(l *link) *known {
 	if len(r.known) >= 2*r.places.All() {
 		r.merge(func(name string) bool { return nodeOf(name) != "" }, others)
 	}
-	k := &known{seen: r.o.Clock.Latest()}
+	k := &known{seen: r.o.Clock.Latest(), of: r.audience(l.node.ControlPlane)}
 	r.enter(name, k)
 	return k
 }
 
-// enter adds a filter to those that are known, and leave removes it. Both keep the tally. A
+// enter adds a filter to those that are known, and leave removes it. Both keep the tallies. A
 // publication may have waited only for a filter that leaves. mu is held.
 func (r *Revoker) enter(name string, k *known) {
 	r.known[name] = k
 	r.countOf(name, 1)
 	r.tally.add(k.covered)
+	k.of.tally.add(k.covered)
 }
 
 func (r *Revoker) leave(name string) {
@@ -98,7 +104,8 @@ func (r *Revoker) leave(name string) {
 	r.countOf(name, -1)
 	k.gone = true
 	r.tally.remove(k.covered)
-	r.advance()
+	k.of.tally.remove(k.covered)
+	r.advance(k.of)
 }
 
 // countOf adds n to the number of processes of a node. mu is held.
@@ -132,20 +139,24 @@ func (r *Revoker) merge(eligible func(name string) bool, several string) {
 // group for all hours, filters that have heard of the current trust and keep coming and
 // going would keep alive filters that have not heard of it, and revocations might wait for
 // those without end. With groups by the hour, the wait lasts at most one hour too long. A
-// group is dropped if another group ends no earlier and is covered no further, because
-// waiting for the other group is enough. mu is held.
+// group is dropped if another group of the same scope ends no earlier and is covered no
+// further, because waiting for the other group is enough. Everybody waits for a group of
+// filters of several scopes. mu is held.
 func (r *Revoker) among(several string, one *known) {
 	name := several + others + strconv.FormatInt(one.seen.Unix()/int64(time.Hour/time.Second), 10)
 	all := r.known[name]
 	if all == nil {
-		all = &known{welcomed: true, seen: one.seen, covered: one.covered}
+		all = &known{welcomed: true, seen: one.seen, covered: one.covered, of: one.of}
 		r.enter(name, all)
+	} else if all.of != one.of {
+		r.move(all, r.audience(unknownOnes))
 	}
 	all.seen = later(all.seen, one.seen)
 	r.cover(all, min(all.covered, one.covered))
 	for other, k := range r.known {
 		switch {
 		case k == all || !strings.HasPrefix(other, others) || nodeOf(other) != nodeOf(name):
+		case k.of != all.of:
 		case !k.seen.After(all.seen) && k.covered >= all.covered:
 			r.leave(other)
 		case !all.seen.After(k.seen) && all.covered >= k.covered:

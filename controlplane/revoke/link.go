@@ -334,6 +334,7 @@ func (r *Revoker) register(l *link, of *members) error {
 	if err != nil {
 		return err
 	}
+	r.mayAccept(of.scopes)
 	r.owned.Add(1)
 	delete(r.joining, l)
 	r.links[l] = struct{}{}

@@ -24,9 +24,10 @@ type entry struct {
 	inv     contract.Invalidation
 	expires int64 // 0 only in rows of an older release
 	at      contract.Position
-	// again and scope: see [Tombstone].
-	again bool
-	scope string
+	// again, scope and members: see [Tombstone].
+	again   bool
+	scope   string
+	members []string
 }
 
 // concerns reports whether an entry says something to a filter that accepts the credentials

@@ -15,7 +15,7 @@ import (
 func counting(now *time.Time, all, node int) *Revoker {
 	read := func() time.Time { return *now }
 	return &Revoker{
-		known: map[string]*known{}, knownOf: map[string]int{}, tally: tally{}, places: places.New(places.Limits{All: all}),
+		known: map[string]*known{}, knownOf: map[string]int{}, tally: tally{}, audiences: map[string]*audience{}, places: places.New(places.Limits{All: all}),
 		o: Options{Now: read, Clock: taken{read}, MaxNodeLinks: node},
 	}
 }
@@ -94,8 +94,8 @@ func TestMergedAgainstOneWhoForgetsNobody(t *testing.T) {
 					if waits(node, at, 0) && !got {
 						t.Fatalf("nobody of %q is waited for at position %d", node, at)
 					}
-					if node == "" && got != (r.tally.lowest() < at) {
-						t.Fatalf("the tally says %d", r.tally.lowest())
+					if of := r.audience(unknownOnes); node == "" && (got != (r.tally.lowest() < at) || got != (of.tally.lowest() < at)) {
+						t.Fatalf("the tallies say %d and %d", r.tally.lowest(), of.tally.lowest())
 					}
 					if node == "" && got && !waits(node, at, time.Hour) {
 						t.Fatalf("somebody is waited for at position %d", at)

@@ -19,6 +19,8 @@ func (t turn) Unlock() { <-t }
 // publication is what one commit publishes.
 type publication struct {
 	entries []entry
+	// about is whom the entries concern.
+	about matter
 	// revokes says that a revocation is promised. A creation promises nothing.
 	revokes bool
 	// queued is closed when the publication has a position and is on its way. The fields
@@ -39,6 +41,17 @@ type round struct {
 	// until is when the last lease of the missing links ends. lost is when the last lease
 	// of broken links ends, which cannot acknowledge any more.
 	until, lost time.Time
+	broken      []leaseLost
+}
+
+// concerns reports whether a filter that the round waits for concerns a matter. mu is held.
+func (d *round) concerns(m *matter, now time.Time) bool {
+	for l := range d.missing {
+		if m.concerns(l.judges()) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.broken, func(of leaseLost) bool { return of.end.After(now) && m.concerns(of.judged) })
 }
 
 // settle removes a link from those that a round waits for. mu is held.
@@ -76,6 +89,7 @@ func (r *Revoker) enqueue(p *publication) bool {
 	if r.ctx.Err() != nil {
 		return false
 	}
+	p.about = matterOf(p.entries)
 	r.queue = append(r.queue, p)
 	select {
 	case r.work <- struct{}{}:
@@ -121,6 +135,7 @@ func (r *Revoker) publishAll() {
 	defer r.mu.Unlock()
 	from := r.history.at
 	r.outdate(entries)
+	r.haveLeft(at, shapes)
 	r.reshape(from, shapes) // before they hear of what concerns new members only
 	r.history.add(r.o.Clock.Earliest(), entries)
 	r.broadcast(from, at, entries, batch)
@@ -131,9 +146,12 @@ func (r *Revoker) publishAll() {
 	}
 	if revokes {
 		r.revokedAt = at
-		r.pend(at)
+		r.advance(nil)
 	}
 	for _, p := range batch {
+		if p.revokes {
+			r.pend(at, p.about)
+		}
 		p.at = at
 		close(p.queued)
 	}
@@ -159,7 +177,7 @@ func (r *Revoker) broadcast(from, to contract.Position, entries []entry, batch [
 		}
 		waits := false
 		for _, p := range batch {
-			if l.lease.After(now) && p.concerns(l.judges()) {
+			if l.lease.After(now) && p.about.concerns(l.judges()) {
 				waits = true
 				p.round.missing[l] = struct{}{}
 				p.round.until = later(p.round.until, l.lease)
@@ -183,26 +201,11 @@ func (r *Revoker) broadcast(from, to contract.Position, entries []entry, batch [
 func (r *Revoker) newRound(at contract.Position, now time.Time, p *publication) *round {
 	d := &round{at: at, revokes: p.revokes, begun: now, missing: map[*link]struct{}{}, done: make(chan struct{}), until: now}
 	for _, of := range r.lost {
-		if p.concerns(of.judged) {
-			d.lost = later(d.lost, of.end)
+		if p.about.concerns(of.judged) {
+			d.lost, d.broken = later(d.lost, of.end), append(d.broken, of)
 		}
 	}
 	return d
-}
-
-// concerns reports whether a filter may answer from its memory with the state before a
-// publication. Others are not waited for: they are those of other tenants. judged is whose
-// credentials it may hold, and what it may have judged them by.
-func (p *publication) concerns(judged []*contract.Scopes) bool {
-	for i := range p.entries {
-		e := &p.entries[i]
-		for _, of := range judged {
-			if e.concerns(of) || e.inv.Subject == subjectScope && e.inv.ID == of.Of {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // judges is what the filter of a link may have judged by what it holds in its memory: what it

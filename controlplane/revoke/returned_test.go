@@ -92,19 +92,22 @@ func TestSettleHearsOfANewFilter(t *testing.T) {
 	until(t, "nobody waits", func() bool { return w.r.Stats().Pending == 0 })
 }
 
-// TestThoseWhoWaitAreNoted: positions are noted in order, once, and within the bound.
+// TestThoseWhoWaitAreNoted: positions are noted in order, once for each matter, and within the
+// bound.
 func TestThoseWhoWaitAreNoted(t *testing.T) {
-	r := &Revoker{}
+	r := &Revoker{unconfirmed: map[string]*outstanding{}}
+	a, b := matterIn([]string{"a"}), matterIn([]string{"b"})
 	for _, at := range []contract.Position{4, 2, 6, 4} {
-		r.repend(at)
+		r.repend(at, a)
 	}
-	if want := []contract.Position{2, 4, 6}; !slices.Equal(r.unconfirmed, want) {
-		t.Errorf("noted %v, want %v", r.unconfirmed, want)
+	r.repend(4, b)
+	if got, want := r.outstandingOf(a).at, []contract.Position{2, 4, 6}; !slices.Equal(got, want) || r.pending != 4 {
+		t.Errorf("noted %v, want %v; %d are waited for", got, want, r.pending)
 	}
 	for i := range contract.Position(maxUnconfirmed) {
-		r.repend(10 + i)
+		r.repend(10+i, b)
 	}
-	if n := len(r.unconfirmed); n != maxUnconfirmed {
-		t.Errorf("%d are noted, %d at most", n, maxUnconfirmed)
+	if n := len(r.outstandingOf(b).at); r.pending != maxUnconfirmed || n != maxUnconfirmed-3 {
+		t.Errorf("%d are noted and %d waited for, %d at most", n, r.pending, maxUnconfirmed)
 	}
 }

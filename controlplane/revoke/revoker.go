@@ -70,6 +70,9 @@ type Options struct {
 	Auth Authenticator
 	// Resolver says what the scopes of nodes consist of; nil is [scopes.Each].
 	Resolver scopes.Resolver
+	// ControlPlaneOf returns the scope that Auth finds for a node, which is always the same
+	// one. Without it, everybody waits for filters of a predecessor that have not come back.
+	ControlPlaneOf func(node string) string
 	// Allowed reports whether a node's configuration contains a plugin; nobody
 	// may ask about tokens otherwise.
 	Allowed func(node Node, plugin string) bool
@@ -176,6 +179,11 @@ type Revoker struct {
 	// knownOf counts the processes in known by node.
 	knownOf map[string]int
 	tally   tally // of known
+	// audiences are the filters in known, by the name of their scope; see audience.go.
+	// unsure is the position up to which a predecessor may have told filters of any scope
+	// what this process does not know.
+	audiences map[string]*audience
+	unsure    contract.Position
 	// readers are the scopes of which filters were linked, over all processes, or are about to
 	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
 	// are published, at which one came to consist of others.
@@ -187,9 +195,11 @@ type Revoker struct {
 	queue     []*publication
 	rounds    []*round
 	revokedAt contract.Position
-	// unconfirmed holds positions that some filter may not know when it reads Redis.
-	// settled is closed and replaced when one of them is confirmed.
-	unconfirmed []contract.Position
+	// unconfirmed holds positions that some filter may not know when it reads Redis, by
+	// what they are about; pending is how many. settled is closed and replaced when one of
+	// them is confirmed.
+	unconfirmed map[string]*outstanding
+	pending     int
 	settled     chan struct{}
 	// trust is in force since position trustAt. Redis holds everything up to redisAt.
 	trust            contract.Trust
@@ -246,7 +256,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, places: places.New(o.Places), ofNode: map[string]map[*link]struct{}{},
 		known: map[string]*known{}, knownOf: map[string]int{}, written: map[string]int64{},
 		readers: map[string]bool{}, reshapedAt: map[string]uint64{},
-		tally: tally{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
+		tally: tally{}, audiences: map[string]*audience{}, unconfirmed: map[string]*outstanding{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})
 	r.waits.changed = make(chan struct{}, 1)
@@ -304,6 +314,12 @@ func (r *Revoker) load(tx store.Reader) error {
 		}
 	}
 	r.history = newHistory(now, entries)
+	if r.before, err = storedEpoch(tx); err != nil {
+		return err
+	}
+	if r.hidden || r.before.Forgotten || !r.before.Told {
+		r.unsure = r.history.at
+	}
 	filterRows, err := tx.List(filters, store.Query{})
 	if err != nil {
 		return err
@@ -311,7 +327,7 @@ func (r *Revoker) load(tx store.Reader) error {
 	for _, row := range filterRows {
 		f := row.Spec.(*Filter)
 		// The unmeasured time may not have passed for the filter, so the gap is added.
-		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen).Add(r.gap), welcomed: true})
+		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen).Add(r.gap), welcomed: true, of: r.audienceOf(row.Name)})
 		r.written[row.Name] = f.Seen
 	}
 	readerRows, err := tx.List(readers, store.Query{})
@@ -322,14 +338,12 @@ func (r *Revoker) load(tx store.Reader) error {
 		r.readers[row.Name] = true
 	}
 	r.forgetOld()
-	if r.before, err = storedEpoch(tx); err != nil {
-		return err
-	}
+	r.loadAudiences(tx, entries)
 	r.alone = len(r.known) == 0 && !r.before.Forgotten
 	r.recall()
 	if len(entries) > 0 || r.hidden || r.before.Forgotten || !r.before.Told { // this may hide revocations that a predecessor has not confirmed
 		r.revokedAt = r.history.at
-		r.pend(r.history.at)
+		r.pend(r.history.at, matter{all: true})
 	}
 	if r.keeper != nil {
 		r.keeper.load()
@@ -363,7 +377,7 @@ func (r *Revoker) Stats() Stats {
 	defer r.mu.Unlock()
 	s := r.stats
 	now := time.Now()
-	s.Links, s.KnownFilters, s.Pending = len(r.links), len(r.known), len(r.unconfirmed)
+	s.Links, s.KnownFilters, s.Pending = len(r.links), len(r.known), r.unsettled()
 	for l := range r.links {
 		if l.lease.After(now) {
 			s.LiveLeases++

@@ -250,6 +250,7 @@ func (k *keeper) membersCell(tx store.Reader, scope string) (cell, error) {
 	if err != nil {
 		return cell{}, err
 	}
+	k.r.isWritten(of.scopes)
 	m := contract.Members{Epoch: k.epoch(), Members: of.scopes.Members, Since: of.scopes.Since}
 	return cell{isMembers, contract.RedisMembersKey(scope), m.Marshal(), 0}, nil
 }

@@ -3,15 +3,17 @@ package revoke
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Settle is for a client that wants to revoke something that is already gone, or that has
 // nothing to change. It returns once every write that had begun before is published and no
-// revocation is unconfirmed. If this takes too long, it fails with a fault of code
-// Unavailable that says what it waited for. The caller's own write must be over.
-func (r *Revoker) Settle(ctx context.Context) error {
+// revocation is unconfirmed by a filter that accepts credentials of some scopes, or of any if
+// none is given. If this takes too long, it fails with a fault of code Unavailable that says
+// what it waited for. The caller's own write must be over.
+func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r.mu.Lock()
@@ -29,28 +31,30 @@ func (r *Revoker) Settle(ctx context.Context) error {
 			return notYet(stopping)
 		}
 	}
-	at, rounds := r.revocations()
+	about := matterIn(scopes)
+	at, rounds := r.revocations(&about)
 	if at == 0 {
 		return nil
 	}
 	for _, d := range rounds {
-		if err := r.applied(ctx, d, nil); err != nil {
+		if err := r.applied(ctx, d, &about); err != nil {
 			return err
 		}
 	}
 	if err := r.firstLease(ctx); err != nil {
 		return err
 	}
-	return r.reached(ctx, at, nil)
+	return r.reached(ctx, at, &about)
 }
 
 // revocations returns the position of the latest revocation, 0 if there is none, and the
-// rounds of revocations that may not be effective yet.
-func (r *Revoker) revocations() (at contract.Position, rounds []*round) {
+// rounds of revocations that may not be effective yet at filters that a matter concerns.
+func (r *Revoker) revocations(about *matter) (at contract.Position, rounds []*round) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	for _, d := range r.rounds {
-		if d.revokes {
+		if d.revokes && d.concerns(about, now) {
 			rounds = append(rounds, d)
 		}
 	}

@@ -66,7 +66,8 @@ func (r *Revoker) Stage(tx store.Tx) error {
 		}
 	}
 	for _, scope := range r.formed(changes) {
-		if err := write(tx, &Tombstone{Subject: subjectScope, ID: scope, Expires: r.lasting(0)}); err != nil {
+		t := &Tombstone{Subject: subjectScope, ID: scope, Expires: r.lasting(0), Members: r.membersAround(tx, scope)}
+		if err := write(tx, t); err != nil {
 			return err
 		}
 	}
@@ -231,7 +232,13 @@ func (r *Revoker) lasting(expires int64) int64 {
 func write(tx store.Tx, t *Tombstone) error {
 	old, err := tx.Get(tombstones, "", t.name())
 	if err == nil {
-		t.Expires = max(t.Expires, old.Spec.(*Tombstone).Expires)
+		before := old.Spec.(*Tombstone)
+		t.Expires = max(t.Expires, before.Expires)
+		if len(before.Members) == 0 || len(t.Members) == 0 { // one of them does not know all
+			t.Members = nil
+		} else {
+			t.Members = union(before.Members, t.Members)
+		}
 	}
 	return put(tx, &model.Resource{Kind: tombstones, Name: t.name(), Spec: t}, err)
 }

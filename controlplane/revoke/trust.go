@@ -88,9 +88,11 @@ func (r *Revoker) cover(k *known, at contract.Position) {
 		return
 	}
 	r.tally.remove(k.covered)
+	k.of.tally.remove(k.covered)
 	k.covered = at
 	r.tally.add(at)
-	r.advance()
+	k.of.tally.add(at)
+	r.advance(k.of)
 }
 
 // tally counts filters by the position that they are covered up to.
@@ -112,13 +114,26 @@ func (t tally) lowest() contract.Position {
 	return lowest
 }
 
-// confirmed returns the position up to which no known filter takes an old state from Redis.
-// mu is held.
-func (r *Revoker) confirmed() contract.Position {
-	lowest := r.tally.lowest()
-	switch {
-	case r.awaitsOrder():
+// confirmed returns the position up to which no known filter that a matter concerns takes an
+// old state from Redis. mu is held.
+func (r *Revoker) confirmed(m *matter) contract.Position {
+	if r.awaitsOrder() {
 		return 0
+	}
+	at := everything
+	for _, a := range r.audiences {
+		if by := r.confirmedBy(a.tally); by < at && r.reaches(m, a) {
+			at = by
+		}
+	}
+	return at
+}
+
+// confirmedBy returns the position up to which none of some filters takes an old state from
+// Redis. mu is held.
+func (r *Revoker) confirmedBy(t tally) contract.Position {
+	lowest := t.lowest()
+	switch {
 	case lowest < r.serversAt:
 		return lowest
 	case r.keeper == nil:
@@ -137,48 +152,104 @@ func (r *Revoker) lacks(k *known, at contract.Position) bool {
 func (r *Revoker) told() bool { return r.serversAt == 0 }
 
 // advance settles the publications that are confirmed by now, and wakes the callers that
-// wait for them. It is called after every event that can confirm a publication. mu is held.
-func (r *Revoker) advance() {
+// wait for them. It is called after every event that can confirm a publication. of is whose
+// filters the event is about, nil if it is about all. mu is held.
+func (r *Revoker) advance(of *audience) {
 	if !r.told() && r.tally.lowest() >= r.serversAt {
-		r.serversAt = 0
+		r.serversAt, of = 0, nil
 		r.keeper.heard()
 	}
 	if r.waits.blocked || !r.told() {
 		r.waits.look()
 	}
-	if len(r.unconfirmed) == 0 {
-		return
+	some := false
+	for _, w := range r.unconfirmed {
+		if of == nil || of.unsure > 0 || w.about.all || w.about.names(of) {
+			some = r.settleUpTo(w, r.confirmed(&w.about)) || some
+		}
 	}
-	at, n := r.confirmed(), 0
-	for n < len(r.unconfirmed) && r.unconfirmed[n] <= at {
+	if some {
+		r.wakeCallers()
+	}
+}
+
+// outstanding are the positions, in order, of what has to be confirmed of one matter.
+type outstanding struct {
+	about matter
+	at    []contract.Position
+}
+
+// unsettled counts the positions that have to be confirmed. Several may ask for one. mu is held.
+func (r *Revoker) unsettled() int {
+	all := map[contract.Position]struct{}{}
+	for _, w := range r.unconfirmed {
+		for _, at := range w.at {
+			all[at] = struct{}{}
+		}
+	}
+	return len(all)
+}
+
+// outstandingOf returns those of a matter. mu is held.
+func (r *Revoker) outstandingOf(m matter) *outstanding {
+	key := m.key()
+	w := r.unconfirmed[key]
+	if w == nil {
+		w = &outstanding{about: m}
+		r.unconfirmed[key] = w
+	}
+	return w
+}
+
+// settleUpTo removes positions that are confirmed. It reports whether there were any. mu is
+// held.
+func (r *Revoker) settleUpTo(w *outstanding, at contract.Position) (some bool) {
+	n := 0
+	for n < len(w.at) && w.at[n] <= at {
 		n++
 	}
-	if n == 0 {
-		return
+	w.at = append(w.at[:0], w.at[n:]...)
+	if r.pending -= n; len(w.at) == 0 {
+		delete(r.unconfirmed, w.about.key())
 	}
-	r.unconfirmed = append(r.unconfirmed[:0], r.unconfirmed[n:]...)
+	return n > 0
+}
+
+// pend notes a position that has to be confirmed of a matter. mu is held.
+func (r *Revoker) pend(at contract.Position, m matter) {
+	w := r.outstandingOf(m)
+	if n := len(w.at); n > 0 && r.pending >= maxUnconfirmed { // the last position stands for several
+		w.at[n-1] = at
+	} else {
+		w.at = append(w.at, at)
+		r.pending++
+	}
+	if r.settleUpTo(w, r.confirmed(&m)) {
+		r.wakeCallers()
+	}
+}
+
+// wakeCallers has those look again who wait for a publication. mu is held.
+func (r *Revoker) wakeCallers() {
 	close(r.settled)
 	r.settled = make(chan struct{})
 }
 
-// pend notes a position that has to be confirmed. mu is held.
-func (r *Revoker) pend(at contract.Position) {
-	if len(r.unconfirmed) >= maxUnconfirmed { // the last position stands for several
-		r.unconfirmed[len(r.unconfirmed)-1] = at
-	} else {
-		r.unconfirmed = append(r.unconfirmed, at)
-	}
-	r.advance()
-}
-
+// maxUnconfirmed bounds the positions that have to be confirmed. Beyond it there is one of each
+// matter.
 const maxUnconfirmed = 1 << 16
 
 // repend notes again a position that a caller waits for. The position may have been
 // confirmed before, and a filter that has come since does not know of it. If there are too
 // many positions, a later one stands for it. mu is held.
-func (r *Revoker) repend(at contract.Position) {
-	if i, noted := slices.BinarySearch(r.unconfirmed, at); !noted && len(r.unconfirmed) < maxUnconfirmed {
-		r.unconfirmed = slices.Insert(r.unconfirmed, i, at)
+func (r *Revoker) repend(at contract.Position, m matter) {
+	if r.pending >= maxUnconfirmed {
+		return
+	}
+	w := r.outstandingOf(m)
+	if i, noted := slices.BinarySearch(w.at, at); !noted {
+		w.at = slices.Insert(w.at, i, at)
+		r.pending++
 	}
 }
 

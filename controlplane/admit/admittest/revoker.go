@@ -13,7 +13,7 @@ import (
 type Revoker struct {
 	OnStage   func(store.Tx) error
 	OnPublish func(context.Context, store.Commit) error
-	OnSettle  func(context.Context) error
+	OnSettle  func(ctx context.Context, scopes ...string) error
 	// Open counts the writes that were begun and neither published nor abandoned.
 	Open atomic.Int64
 }
@@ -40,9 +40,9 @@ func (r *Revoker) Stage(tx store.Tx) error {
 }
 
 // Settle implements admit.Revoker.
-func (r *Revoker) Settle(ctx context.Context) error {
+func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 	if r.OnSettle == nil {
 		return nil
 	}
-	return r.OnSettle(ctx)
+	return r.OnSettle(ctx, scopes...)
 }
