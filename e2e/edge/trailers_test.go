@@ -36,7 +36,7 @@ var _ = Describe("trailers", Ordered, func() {
 			"x-consumer-id": "forged", "x-authenticated-userid": "forged", "x-credential-identifier": "forged", "x-anonymous-consumer": "true",
 			"x-meshgate-oauth": "forged", "x-meshgate-client": "forged", "x-envoy-internal": "true",
 			// The gateway's own word stands in headers alone.
-			"x-forwarded-for": "forged", "x-forwarded-proto": "https", "x-real-ip": "forged", "x-envoy-external-address": "forged",
+			"x-forwarded-for": "forged", "x-forwarded-proto": "https", "x-real-ip": "forged", "x-envoy-external-address": "forged", "forwarded": "for=192.0.2.9",
 		})
 		for name, client := range clients() {
 			paths := []string{"/streams/plain"}

@@ -5,7 +5,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The intervals of these limits are so long that none ends during a spec.
+// The intervals of these limits are so long that none ends during a spec, but where a spec
+// waits for that.
 var _ = Describe("rate limit", Ordered, core, func() {
 	var (
 		w                   *world
@@ -64,6 +65,22 @@ var _ = Describe("rate limit", Ordered, core, func() {
 		Expect(statuses(other, 3)).To(Equal([]int{200, 200, 200}))
 	})
 
+	It("tokens come back, and each caller empties a bucket of its own", func() {
+		w.Put("rate-limits", policy("RateLimit", "team", tags{service: "web", "team": "a"}, tags{service: "backend"}, limitIn("2s", 1, 423)))
+		w.Put("rate-limits", policy("RateLimit", "other", tags{service: "other"}, tags{service: "backend"}, limitIn("2s", 1, 429)))
+		w.Converged()
+		answers(web.to("backend"), 423)
+		Expect(called(other.to("backend"))).To(Equal(200), "the bucket of another caller is full")
+		answers(other.to("backend"), 429)
+		answers(web.to("backend"), 200)
+		answers(other.to("backend"), 200)
+		// With an interval that does not end, what is gone is gone.
+		w.Put("rate-limits", policy("RateLimit", "team", tags{service: "web", "team": "a"}, tags{service: "backend"}, limit(1, 423)))
+		w.Delete(shop, "rate-limits", "other")
+		w.Converged()
+		answers(web.to("backend"), 423)
+	})
+
 	It("a limit for everybody holds for callers without one of their own; without limits nobody is refused", func() {
 		w.Put("rate-limits", policy("RateLimit", "everybody", tags{service: "*"}, tags{service: "backend"}, limit(2, 503)))
 		w.Converged()
@@ -78,8 +95,11 @@ var _ = Describe("rate limit", Ordered, core, func() {
 })
 
 // limit lets so many requests pass in an hour.
-func limit(requests, status int) map[string]any {
-	return map[string]any{"http": map[string]any{"requests": requests, "interval": "1h", "onRateLimit": map[string]any{
+func limit(requests, status int) map[string]any { return limitIn("1h", requests, status) }
+
+// limitIn lets so many requests pass in an interval.
+func limitIn(interval string, requests, status int) map[string]any {
+	return map[string]any{"http": map[string]any{"requests": requests, "interval": interval, "onRateLimit": map[string]any{
 		"status": status, "headers": []any{map[string]any{"key": "x-rate-limited", "value": "100%"}},
 	}}}
 }

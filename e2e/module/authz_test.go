@@ -108,6 +108,9 @@ func TestExampleRemovesWhatIsReserved(t *testing.T) {
 	} {
 		var removed []*regexp.Regexp
 		for _, m := range mutations.([]any) {
+			if name, ok := m.(object)["remove"]; ok {
+				removed = append(removed, regexp.MustCompile("^"+regexp.QuoteMeta(name.(string))+"$"))
+			}
 			if match, ok := m.(object)["remove_on_match"]; ok {
 				removed = append(removed, regexp.MustCompile("^(?:"+at(match, "key_matcher", "safe_regex", "regex").(string)+")$"))
 			}

@@ -130,7 +130,7 @@ func TestTrailersAreCleaned(t *testing.T) {
 				r := w.request(t.Context(), t, http.MethodPost, "/", body, "Authorization", bearer)
 				r.Trailer = http.Header{
 					"X-Consumer-Id": {"forged"}, "x_consumer_username": {"forged"}, "X-Credential_Identifier": {"forged"},
-					"X-Meshgate-Oauth": {"forged"}, "x_meshgate_client": {"forged"}, "X-Kept": {"kept"},
+					"X-Meshgate-Oauth": {"forged"}, "x_meshgate_client": {"forged"}, "Forwarded": {"for=192.0.2.9"}, "X-Kept": {"kept"},
 				}
 				seen := clean.do(t, r).seen(t)
 				got := identity(seen.Trailer)

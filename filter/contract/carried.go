@@ -9,8 +9,20 @@ import (
 	"strings"
 )
 
-// chainsBegin begins what a table carries. No encoded chain begins like that.
-const chainsBegin = "chains\n"
+// What a table carries begins with one of these. No encoded chain begins like that.
+const (
+	// MarkedChains begins the chains of a table in which every route says what it has: the name
+	// of a chain, or [NoChain]. The filter refuses the requests of a route that says nothing,
+	// because it cannot tell a route without a chain from one of which it could not read
+	// anything.
+	MarkedChains = "marked chains\n"
+	// PlainChains begins those of a table that somebody has written by hand. In it a route that
+	// says nothing has no chain.
+	PlainChains = "chains\n"
+)
+
+// NoChain is what a route without a chain says to the filter, in the place of [Carried].
+const NoChain = "none"
 
 // ChainContent names an encoded chain by its content.
 func ChainContent(encoded []byte) [16]byte {
@@ -19,9 +31,10 @@ func ChainContent(encoded []byte) [16]byte {
 }
 
 // MarshalChains is what a table carries to the filter, on behalf of all its routes: every
-// chain that they name, once. An encoded chain is one line.
+// chain that they name, once. An encoded chain is one line. Every route of the table must say
+// what it has, see [MarkedChains].
 func MarshalChains(chains [][]byte) ([]byte, error) {
-	out := []byte(chainsBegin)
+	out := []byte(MarkedChains)
 	for _, c := range chains {
 		if len(c) == 0 || bytes.IndexByte(c, '\n') >= 0 {
 			return nil, fmt.Errorf("chain %q is not one line", c)
@@ -33,7 +46,7 @@ func MarshalChains(chains [][]byte) ([]byte, error) {
 
 // ParseChains splits what [MarshalChains] has made. ok is false for anything else.
 func ParseChains(carried []byte) (chains [][]byte, ok bool) {
-	rest, ok := bytes.CutPrefix(carried, []byte(chainsBegin))
+	rest, ok := bytes.CutPrefix(carried, []byte(MarkedChains))
 	if !ok {
 		return nil, false
 	}
@@ -46,7 +59,7 @@ func ParseChains(carried []byte) (chains [][]byte, ok bool) {
 }
 
 // Carried is what a route of such a table says to the filter, in its metadata under
-// [MetaFilter]. A route that says nothing has no chain. The filter refuses the requests of one
+// [MetaFilter]. A route without a chain says [NoChain]. The filter refuses the requests of one
 // that names a chain which the table does not carry.
 type Carried struct {
 	// Content is that of the route's chain.

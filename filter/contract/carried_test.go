@@ -20,7 +20,7 @@ func TestCarriedIsRead(t *testing.T) {
 		}
 	}
 	name := strings.Repeat("0a", 16)
-	for _, text := range []string{"", name[1:], name + "0", name + "00", "x" + name[1:], name + " ", name + " /a", name + " -1/a", name + " 99999999999"} {
+	for _, text := range []string{"", NoChain, name[1:], name + "0", name + "00", "x" + name[1:], name + " ", name + " /a", name + " -1/a", name + " 99999999999"} {
 		if got, err := ParseCarried(text); err == nil {
 			t.Errorf("%q is read as %+v", text, got)
 		}
@@ -39,8 +39,10 @@ func TestChainsAreLines(t *testing.T) {
 	if diff := cmp.Diff(want, got); !ok || diff != "" {
 		t.Errorf("read %t (-want +got):\n%s", ok, diff)
 	}
-	if _, ok := ParseChains(want[0]); ok {
-		t.Error("one chain is taken for a table of them")
+	for _, other := range []string{string(want[0]), PlainChains} {
+		if _, ok := ParseChains([]byte(other)); ok {
+			t.Errorf("%q is taken for what a table of marked routes carries", other)
+		}
 	}
 	for _, bad := range []string{"", "{\n}"} {
 		if text, err := MarshalChains([][]byte{[]byte(bad)}); err == nil {

@@ -41,6 +41,7 @@ const (
 	ReasonRecordUnusable   Reason = "record_unusable"
 	ReasonChainBroken      Reason = "chain_broken"
 	ReasonFilterFailed     Reason = "filter_failed"
+	ReasonRouteUnmarked    Reason = "route_unmarked"
 	ReasonBodyBudget       Reason = "body_budget"
 	ReasonBodyDeadline     Reason = "body_deadline"
 	ReasonNoOAuthRoute     Reason = "no_oauth_route"
@@ -75,7 +76,7 @@ var Reasons = []Reason{
 	ReasonTokenMissing, ReasonTokenUnknown, ReasonTokenExpired, ReasonTokenRevoked, ReasonTokenUnbound, ReasonWrongService,
 	ReasonKeyMissing, ReasonKeyUnknown, ReasonKeyExpired, ReasonKeyRevoked, ReasonKeyDuplicate,
 	ReasonOtherConsumer, ReasonAnonymousMissing, ReasonTerminated, ReasonProtocol,
-	ReasonAuthorityAway, ReasonRecordUnusable, ReasonChainBroken, ReasonFilterFailed,
+	ReasonAuthorityAway, ReasonRecordUnusable, ReasonChainBroken, ReasonFilterFailed, ReasonRouteUnmarked,
 	ReasonBodyBudget, ReasonBodyDeadline, ReasonNoOAuthRoute, ReasonUndecided,
 	ReasonNoRoute, ReasonNoService, ReasonMisconfigured, ReasonHTTPSRequired, ReasonMethod, ReasonPath,
 	ReasonNoPermission, ReasonFaultInjected, ReasonNoEndpoint, ReasonOverflow, ReasonConnectFailed, ReasonTimeout, ReasonReset,
@@ -95,7 +96,8 @@ const (
 	MetaRouteID   = "route_id"
 	MetaService   = "service"
 	MetaServiceID = "service_id"
-	// MetaFilter is not for the log: there a route says to the filter what [Carried] holds.
+	// MetaFilter is not for the log: there a route says to the filter what [Carried] holds, or
+	// [NoChain].
 	MetaFilter = "filter"
 	// Only the filter sets the keys below, on requests that it refused. They say who asked,
 	// as far as this is known.

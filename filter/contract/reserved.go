@@ -32,6 +32,7 @@ var ReservedHeaders = [...]Reserved{
 	{Name: "x-envoy-", Family: true, Kept: "x-envoy-external-address"},
 	{Name: "x-forwarded-", Family: true, Twins: true},
 	{Name: "x-real-ip", Twins: true},
+	{Name: "forwarded", Twins: true},
 }
 
 // IsReserved reports whether a header with this name, in any case, must be removed from a
@@ -52,8 +53,7 @@ func IsReservedTrailer(name []byte) bool { return reservedAs(name) != nil }
 
 // reservedAs returns the entry of the list that a name matches, or nil.
 func reservedAs(name []byte) *Reserved {
-	// All entries begin with x and a separator; most headers do not.
-	if len(name) < 2 || fold(name[0]) != 'x' || fold(name[1]) != '-' {
+	if !mayBeReserved(name) {
 		return nil
 	}
 	for i := range ReservedHeaders {
@@ -62,6 +62,16 @@ func reservedAs(name []byte) *Reserved {
 		}
 	}
 	return nil
+}
+
+// mayBeReserved looks at two bytes: all entries begin with x and a separator, or with fo, and
+// most headers do not.
+func mayBeReserved(name []byte) bool {
+	if len(name) < 2 {
+		return false
+	}
+	first, second := fold(name[0]), fold(name[1])
+	return first == 'x' && second == '-' || first == 'f' && second == 'o'
 }
 
 func (r *Reserved) is(name []byte) bool {

@@ -46,14 +46,16 @@ func TestReservedFamilies(t *testing.T) {
 // TestReservedTwins: the header that the listener writes stays, and other spellings of it
 // are removed.
 func TestReservedTwins(t *testing.T) {
-	for _, name := range []string{"x-forwarded-for", "x-forwarded-proto", "x-forwarded-prefix", "x-forwarded-client-cert", "x-real-ip", "x-envoy-external-address"} {
+	for _, name := range []string{"x-forwarded-for", "x-forwarded-proto", "x-forwarded-prefix", "x-forwarded-client-cert", "x-real-ip", "x-envoy-external-address", "forwarded"} {
 		for _, m := range mixtures(name) {
 			if got := IsReserved([]byte(m), false); got == (m == name) {
 				t.Errorf("%s: %t", m, got)
 			}
 			// No listener writes trailers.
-			if !IsReservedTrailer([]byte(m)) {
-				t.Errorf("%s passes as a trailer", m)
+			for _, spelled := range []string{m, strings.ToUpper(m), strings.ToUpper(m[:1]) + m[1:]} {
+				if !IsReservedTrailer([]byte(spelled)) {
+					t.Errorf("%s passes as a trailer", spelled)
+				}
 			}
 		}
 	}
@@ -64,6 +66,7 @@ func TestNotReserved(t *testing.T) {
 	for _, name := range []string{
 		"", "x", "x-", "x-consumer", "x-consumers", "xx-consumer-id", "x.consumer.id", "x-anonymous-consumers", "x-anonymous", "x-credentials",
 		"authorization", "x-meshgate", "x-envoy", "x-mesh-tags", "x-request-id", "x-forwarded", "x-real-ips", "x_token", "x-api-key", "_consumer-id",
+		"f", "fo", "forward", "forwarded-for", "forwardeds", "for-warded", "x-forwardeds", "from",
 	} {
 		if IsReserved([]byte(name), false) || IsReservedTrailer([]byte(name)) {
 			t.Errorf("%q is taken for a reserved one", name)
@@ -75,8 +78,8 @@ func TestNotReserved(t *testing.T) {
 // decides, so no entry may hide another one.
 func TestReservedNames(t *testing.T) {
 	for i, r := range ReservedHeaders {
-		if !strings.HasPrefix(r.Name, "x-") || strings.Trim(r.Name, "abcdefghijklmnopqrstuvwxyz-") != "" {
-			t.Errorf("%q is no folded name that begins with x-", r.Name)
+		if !mayBeReserved([]byte(r.Name)) || strings.Trim(r.Name, "abcdefghijklmnopqrstuvwxyz-") != "" {
+			t.Errorf("%q is no folded name that begins as those that are compared", r.Name)
 		}
 		if r.Kept != "" && !strings.HasPrefix(r.Kept, r.Name) {
 			t.Errorf("%q keeps %q", r.Name, r.Kept)

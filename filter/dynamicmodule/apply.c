@@ -71,6 +71,11 @@ void front_refuse_broken(dm_filter_envoy f, const front_config *c) {
   refuse_unavailable(f, c, details);
 }
 
+void front_refuse_unmarked(dm_filter_envoy f, const front_config *c) {
+  static const dm_module_buffer details = LITERAL(FRONT_DETAILS "route_unmarked");
+  refuse_unavailable(f, c, details);
+}
+
 // A refusal that the front sends by itself. The first header is the type of the body.
 typedef struct fixed_refusal {
   unsigned status, grpc_status;

@@ -1,22 +1,24 @@
 // What Envoy carries to the filter: one chain, for every request of the route or virtual
 // host that has it, or all chains of a table, of which each route names its own by its
 // content. A table has few different chains, and a configuration of its own for every
-// route would be most of what a change of the table costs Envoy.
+// route would be most of what a change of the table costs Envoy. In a table of marked routes
+// one without a chain says so: a route that says nothing was not read.
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "carried.h"
 
-// contract.MetadataNamespace, contract.MetaFilter and what contract.MarshalChains begins
-// with; carried_test.go compares.
+// contract.MetadataNamespace, contract.MetaFilter, contract.NoChain, contract.MarkedChains and
+// contract.PlainChains; carried_test.go compares.
 static const dm_module_buffer namespace = LITERAL("meshgate"), key_filter = LITERAL("filter");
-static const char many[] = "chains\n";
-#define MANY (sizeof(many) - 1)
+static const dm_module_buffer no_chain = LITERAL("none");
+static const dm_module_buffer marked_chains = LITERAL("marked chains\n"), plain_chains = LITERAL("chains\n");
 
 // Immutable; owned by Envoy. It has one reference of every route in it.
 typedef struct front_carried {
   const front_route *only;  // of every request; NULL: those in slots, by their content
+  bool marked;              // every route says what it has
   size_t slots_count;       // a power of two; 0 without slots
   const front_route *slots[];
 } front_carried;
@@ -45,13 +47,14 @@ static void add(front_carried *c, char *chain, size_t len) {
     front_route_release(r);
 }
 
-static front_carried *carried_all(char *text, size_t len) {
+static front_carried *carried_all(char *text, size_t len, bool marked) {
   size_t lines = 1, slots = 2;
   for (size_t i = 0; i < len; i++) lines += text[i] == '\n';
   while (slots < 2 * lines) slots *= 2;
   front_carried *c = calloc(1, sizeof(*c) + slots * sizeof(c->slots[0]));
   if (c == NULL) return NULL;
   c->slots_count = slots;
+  c->marked = marked;
   for (char *end = text + len; text < end;) {
     char *line_end = memchr(text, '\n', (size_t)(end - text));
     if (line_end == NULL) line_end = end;
@@ -72,11 +75,17 @@ static front_carried *carried_one(char *text, size_t len) {
   return NULL;
 }
 
+static bool begins(dm_envoy_buffer text, dm_module_buffer with) {
+  return text.length >= with.length && memcmp(text.ptr, with.ptr, with.length) == 0;
+}
+
 // NULL rejects the whole route table: only memory is a reason for that.
 dm_route_module DM_ON(per_route_config_new)(dm_envoy_buffer name, dm_envoy_buffer config) {
   char *text = (char *)config.ptr;
-  if (config.length >= MANY && memcmp(text, many, MANY) == 0) return carried_all(text + MANY, config.length - MANY);
-  return carried_one(text, config.length);
+  bool marked = begins(config, marked_chains);
+  if (!marked && !begins(config, plain_chains)) return carried_one(text, config.length);
+  size_t n = marked ? marked_chains.length : plain_chains.length;
+  return carried_all(text + n, config.length - n, marked);
 }
 
 void DM_ON(per_route_config_destroy)(dm_route_module m) {
@@ -112,18 +121,23 @@ static front_text said_by_route(dm_filter_envoy f) {
   return (front_text){v.ptr, v.length};
 }
 
+static bool says_none(front_text said) {
+  return said.len == no_chain.length && memcmp(said.ptr, no_chain.ptr, said.len) == 0;
+}
+
 front_selected front_select(dm_filter_envoy f) {
-  front_selected out = {NULL, false, false};
+  front_selected out = {NULL, false, false, false};
   front_carried *c = (front_carried *)DM_CALL(get_most_specific_route_config)(f);
-  if (c == NULL) return out;
-  if (c->only != NULL) {
+  if (c != NULL && c->only != NULL) {
     out.route = c->only;
     return out;
   }
+  // Also without a table: a route that names a chain is not open because nothing carries it.
   front_text said = said_by_route(f);
   uint8_t content[FRONT_CONTENT];
-  if (said.len == 0) return out;
-  if (take_content(&said, content)) out.route = *place(c, content);
+  out.unmarked = said.len == 0 && c != NULL && c->marked;
+  if (said.len == 0 || says_none(said)) return out;
+  if (take_content(&said, content) && c != NULL) out.route = *place(c, content);
   out.unknown = out.route == NULL;
   out.strips = said.len > 0;
   return out;

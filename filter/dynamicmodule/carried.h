@@ -8,6 +8,7 @@
 typedef struct front_selected {
   const front_route *route;  // NULL: nothing is decided here
   bool unknown;              // it names a chain that is not there: the request must be refused
+  bool unmarked;             // it should say what it has, and says nothing: likewise
   bool strips;               // a request that passes loses a part of its path
 } front_selected;
 

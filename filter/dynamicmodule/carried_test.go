@@ -20,14 +20,12 @@ func TestCarriedNamesAreTheContracts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, err := contract.MarshalChains(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, text := range []string{
 		fmt.Sprintf("namespace = LITERAL(%q)", contract.MetadataNamespace),
 		fmt.Sprintf("key_filter = LITERAL(%q)", contract.MetaFilter),
-		fmt.Sprintf("many[] = %q", begin),
+		fmt.Sprintf("no_chain = LITERAL(%q)", contract.NoChain),
+		fmt.Sprintf("marked_chains = LITERAL(%q)", contract.MarkedChains),
+		fmt.Sprintf("plain_chains = LITERAL(%q)", contract.PlainChains),
 	} {
 		if !bytes.Contains(source, []byte(text)) {
 			t.Errorf("carried.c does not say %s", text)

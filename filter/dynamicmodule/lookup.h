@@ -154,6 +154,8 @@ bool front_apply(dm_filter_envoy f, const front_config *c, const front_route *ro
                  front_result *r);
 // Answers 503 without Go's help; c may be NULL. The stream may be gone afterwards.
 void front_refuse_broken(dm_filter_envoy f, const front_config *c);
+// Answers where the route should say which chain it has, and says nothing.
+void front_refuse_unmarked(dm_filter_envoy f, const front_config *c);
 // Answers 503 because too many bodies are held back, or 408 because this one took
 // too long. The stream may be gone afterwards.
 void front_refuse_body(dm_filter_envoy f, const front_config *c, bool late);

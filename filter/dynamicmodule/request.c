@@ -189,9 +189,12 @@ dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_mo
   }
   s->begun = true;
   s->ended = end;
-  if (!front_forwarded(f, s->config) || selected.unknown) {
+  if (!front_forwarded(f, s->config) || selected.unknown || selected.unmarked) {
     s->phase = FRONT_ANSWERED;
-    front_refuse_broken(f, s->config);
+    if (selected.unmarked)
+      front_refuse_unmarked(f, s->config);
+    else
+      front_refuse_broken(f, s->config);
     return DM_REQUEST_HEADERS_STOP;
   }
   // Enabled on a route without a chain: nothing is protected here, but what

@@ -28,10 +28,16 @@ static bool folds_to(const char *got, const char *want, size_t n) {
   return true;
 }
 
+// Looks at two bytes: all of them begin with x and a separator, or with fo; most headers do not.
+static bool may_be_reserved(const char *name, size_t len) {
+  if (len < 2) return false;
+  char first = fold(name[0]), second = fold(name[1]);
+  return (first == 'x' && second == '-') || (first == 'f' && second == 'o');
+}
+
 // The number of the line that a name fits, or -1.
 static int line_of(const char *name, size_t len) {
-  // All of them begin with x and a separator; most headers do not.
-  if (len < 2 || (name[0] != 'x' && name[0] != 'X') || fold(name[1]) != '-') return -1;
+  if (!may_be_reserved(name, len)) return -1;
   for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
     const reserved_text *want = &reserved[i].name;
     if (len < want->len || (!reserved[i].family && len > want->len)) continue;

@@ -8,3 +8,4 @@
 {{"x-envoy-", 8}, {"x-envoy-external-address", 24}, true, false, false},
 {{"x-forwarded-", 12}, {NULL, 0}, true, true, false},
 {{"x-real-ip", 9}, {NULL, 0}, false, true, false},
+{{"forwarded", 9}, {NULL, 0}, false, true, false},

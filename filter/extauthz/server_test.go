@@ -98,13 +98,29 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 	}
 }
 
-// TestSchemeIsThatOfTheConnection: Envoy says whether the client's connection is encrypted,
-// and the request cannot. Tokens are issued over TLS only.
+// TestProtocols: a route for gRPC takes HTTP/2 and what came later, and no older protocol.
+func TestProtocols(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	chain := strings.Replace(plain, `"service":"s"`, `"service":"s","protocol":"grpc"`, 1)
+	for protocol, want := range map[string]int{"": 426, "HTTP/1.0": 426, "HTTP/1.1": 426, "HTTP/2": 0, "HTTP/3": 0} {
+		q := request(chain, ":path", "/", "content-type", "application/grpc", "authorization", "Bearer good")
+		q.Attributes.Request.Http.Protocol = protocol
+		if got := statusOf(t, s, q); got != want {
+			t.Errorf("%q: status %d, want %d", protocol, got, want)
+		}
+	}
+}
+
+// TestSchemeIsThatOfTheConnection: Envoy says whether the client's connection is encrypted and
+// where it comes from, and the request cannot. Tokens are issued over TLS only.
 func TestSchemeIsThatOfTheConnection(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token", ":scheme", "https")
 	q.Attributes.ContextExtensions[IssueExtension] = "true"
 	q.Attributes.Request.Http.Scheme = "https"
+	q.Attributes.Source = &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
+		SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4711}},
+	}}}
 	for want, session := range map[string]*authv3.AttributeContext_TLSSession{"http": {}, "https": {Sni: "x"}} {
 		q.Attributes.TlsSession = session
 		r, err := s.Check(t.Context(), q)
@@ -115,7 +131,7 @@ func TestSchemeIsThatOfTheConnection(t *testing.T) {
 		for _, h := range r.GetOkResponse().GetHeaders() {
 			set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
 		}
-		if set[contract.HeaderOAuthScheme] != want || set[contract.HeaderOAuthPlugin] != "plugin-1" {
+		if set[contract.HeaderOAuthScheme] != want || set[contract.HeaderOAuthPlugin] != "plugin-1" || set[contract.HeaderOAuthClient] != "192.0.2.7" {
 			t.Errorf("want %s, handed over with %v", want, set)
 		}
 	}
@@ -238,6 +254,19 @@ func TestListen(t *testing.T) {
 		if lis, err := Listen(t.Context(), address); err == nil {
 			_ = lis.Close()
 			t.Errorf("%s: listens", address)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:0", "127.9.9.9:0", "[::1]:0"} {
+		lis, err := Listen(t.Context(), address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if at := lis.Addr().(*net.TCPAddr); !at.IP.IsLoopback() {
+			t.Errorf("%s: listens on %s", address, at)
+		}
+		if err := lis.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 	lis, err := Listen(t.Context(), unixPrefix+socket)

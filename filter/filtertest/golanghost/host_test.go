@@ -248,15 +248,27 @@ func (e *envoy) plain(word string) string {
 	return string(b)
 }
 
+// protocol is the number that Envoy has for the protocol of a request.
+type protocol int
+
+const (
+	http10 protocol = iota
+	http11
+	http2
+	http3
+)
+
 // asked is how a request is sent.
 type asked struct {
-	config              int
-	http2, tls, noOAuth bool
-	body                string
-	hasBody             bool
-	open                bool // more of the body is to come, and does not
-	connection          int
-	headers, trailers   [][2]string
+	config            int
+	protocol          protocol
+	tls, noOAuth      bool
+	body              string
+	hasBody           bool
+	open              bool // more of the body is to come, and does not
+	logged            bool // Envoy logs it before it is shown
+	connection        int
+	headers, trailers [][2]string
 }
 
 // begin sends a request under a number, and reports whether it waits for something.
@@ -266,7 +278,7 @@ func (e *envoy) begin(n int, a *asked) (waits bool) {
 	if a.hasBody {
 		body = dashed(a.body)
 	}
-	answer := e.say("begin %d %d %d %d %d %d %d %s%s%s", n, a.config, digit(a.http2), digit(a.tls), digit(!a.noOAuth), a.connection, digit(a.open), body, list(a.headers), list(a.trailers))
+	answer := e.say("begin %d %d %d %d %d %d %d %d %s%s%s", n, a.config, a.protocol, digit(a.tls), digit(!a.noOAuth), a.connection, digit(a.open), digit(a.logged), body, list(a.headers), list(a.trailers))
 	return answer[0] == "waits"
 }
 

@@ -72,8 +72,8 @@ func lasting(t *testing.T) time.Duration {
 // storm lets a storm rage.
 func (e *envoy) storm(duration time.Duration, seed int64) stormed {
 	e.t.Helper()
-	n := e.numbers(e.say("storm %d %d %s %s %s %s", int(duration.Seconds()), seed,
-		e.bytes("{}"), e.bytes(`{"chain":`+chain+`}`), e.bytes("{}"), e.bytes(`{"chian":{}}`)), 7)
+	n := e.numbers(e.say("storm %d %d %s %s %s %s %s", int(duration.Seconds()), seed,
+		e.bytes("{}"), e.bytes(`{"chain":`+chain+`}`), e.bytes(`{"chain":`+speaking+`}`), e.bytes("{}"), e.bytes(`{"chian":{}}`)), 7)
 	return stormed{n[0], n[1], n[2], n[3], n[4], n[5], n[6]}
 }
 

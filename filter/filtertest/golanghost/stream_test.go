@@ -45,13 +45,13 @@ func newFixture(t *testing.T, way way) *fixture {
 
 // get is a request with a token.
 func get(config int, token string, headers ...[2]string) *asked {
-	return &asked{config: config, headers: append(headers, [2]string{":path", "/"}, [2]string{":method", "GET"},
+	return &asked{config: config, protocol: http11, headers: append(headers, [2]string{":path", "/"}, [2]string{":method", "GET"},
 		[2]string{":scheme", "http"}, [2]string{":authority", "host"}, [2]string{"authorization", "Bearer " + token})}
 }
 
 // post is a request with a form.
 func post(config int, body string, trailers ...[2]string) *asked {
-	return &asked{config: config, body: body, hasBody: true, trailers: trailers, headers: [][2]string{{":path", "/"}, {":method", "POST"},
+	return &asked{config: config, protocol: http11, body: body, hasBody: true, trailers: trailers, headers: [][2]string{{":path", "/"}, {":method", "POST"},
 		{":scheme", "http"}, {":authority", "host"}, {"content-type", "application/x-www-form-urlencoded"}}}
 }
 
@@ -119,7 +119,7 @@ func testTokensAreIssuedByTheOAuthServerAlone(t *testing.T, way way) {
 		scheme, want string
 	}{{false, false, "https", "http"}, {true, false, "http", "https"}, {true, true, "https", ""}} {
 		a := post(at, "grant_type=client_credentials")
-		a.tls, a.noOAuth, a.http2 = c.tls, c.noOAuth, true
+		a.tls, a.noOAuth, a.protocol = c.tls, c.noOAuth, http2
 		a.headers[0][1], a.headers[2][1] = "/oauth2/token", c.scheme
 		a.headers = append(a.headers, [2]string{contract.HeaderOAuthProto, "https"})
 		o := f.run(a)
@@ -210,11 +210,12 @@ func testTrailers(t *testing.T, way way) {
 	f := newFixture(t, way)
 	at := f.merge(f.listener, f.config(true, `{"chain":`+chain+`}`))
 	said, other := [2]string{"x-consumer-id", "root"}, [2]string{"x-other", "1"}
+	forwarded := [2]string{"forwarded", "for=192.0.2.9"}
 	header := get(at, "good")
-	header.body, header.hasBody, header.trailers = "text", true, [][2]string{said, other}
-	for name, a := range map[string]*asked{"body is read": post(at, "access_token=good", said, other), "body is not read": header} {
+	header.body, header.hasBody, header.trailers = "text", true, [][2]string{said, forwarded, other}
+	for name, a := range map[string]*asked{"body is read": post(at, "access_token=good", said, forwarded, other), "body is not read": header} {
 		f.passes(f.run(a))
-		if f.trailers.Get(said[0]) != "" || f.trailers.Get(other[0]) != "1" {
+		if f.trailers.Get(said[0]) != "" || f.trailers.Get(forwarded[0]) != "" || f.trailers.Get(other[0]) != "1" {
 			t.Errorf("%s: trailers %v", name, f.trailers)
 		}
 	}
@@ -356,4 +357,5 @@ func testRedisStopped(t *testing.T, way way) {
 		t.Errorf("want it told when to come again: %+v", o)
 	}
 	f.redis.Thaw(t)
+	f.passes(f.run(get(at, "good")))
 }

@@ -58,16 +58,6 @@ func testSymbols(t *testing.T, way way) {
 	}
 }
 
-// What the front declares of Envoy's interface is what Envoy declares.
-func TestFrontDeclaresWhatEnvoyHas(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/envoy").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := filepath.Join(strings.TrimSpace(string(out)), "contrib", "golang", "common", "go", "api")
-	build(t, "gcc", "-std=gnu11", "-Wall", "-Werror", "-fsyntax-only", "-I", api, filepath.Join("testdata", "layout.c"))
-}
-
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

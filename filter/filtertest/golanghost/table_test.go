@@ -66,7 +66,10 @@ func (e *envoy) routeOf(listener int, chain string) int {
 
 // requestOf is the request of a case as Envoy shows it to a filter.
 func requestOf(c *filtertest.Case, config int) *asked {
-	a := &asked{config: config, http2: c.Request.HTTP2, body: c.Request.Body, hasBody: c.Request.Body != "" || c.Request.Trailers}
+	a := &asked{config: config, protocol: http11, body: c.Request.Body, hasBody: c.Request.Body != "" || c.Request.Trailers}
+	if c.Request.HTTP2 {
+		a.protocol = http2
+	}
 	for name, values := range filtertest.Received(c) {
 		for _, v := range values {
 			a.headers = append(a.headers, [2]string{strings.ToLower(name), v})

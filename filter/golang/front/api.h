@@ -1,5 +1,6 @@
 // What the front uses of Envoy's interface for Go: the subset that is the same in Envoy 1.33 to
-// 1.39. Envoy passes structs of these layouts, so what has another size is not that interface.
+// 1.39. filter/filtertest/golanghost holds it against the sources of those that it lists. Envoy
+// passes structs of these layouts, so what has another size is not that interface.
 #ifndef MESHGATE_GOLANG_API_H
 #define MESHGATE_GOLANG_API_H
 

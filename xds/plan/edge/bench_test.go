@@ -297,7 +297,7 @@ func withConfigurations(b *testing.B, t *routev3.RouteConfiguration, strip func(
 func withoutChains(b *testing.B, t *routev3.RouteConfiguration, strip func(*routev3.Route, *contract.Carried) *routev3.Route) *routev3.RouteConfiguration {
 	b.Helper()
 	out := everyRoute(b, t, func(r *routev3.Route, said *contract.Carried) []*routev3.Route {
-		delete(r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields, contract.MetaFilter)
+		r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields[contract.MetaFilter] = structpb.NewStringValue(contract.NoChain)
 		return []*routev3.Route{strip(r, said)}
 	})
 	out.TypedPerFilterConfig = nil

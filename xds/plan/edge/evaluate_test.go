@@ -75,6 +75,7 @@ func tableOf(t tb, set *resource.Set) *routev3.RouteConfiguration {
 	if err := proto.Unmarshal(set.Get(resource.Route, TableName).Body, config); err != nil {
 		t.Fatal(err)
 	}
+	eachSays(t, config)
 	return config
 }
 
@@ -356,11 +357,15 @@ func taken(t tb, set *resource.Set, r request) *routev3.Route {
 	return nil
 }
 
+func mark(route *routev3.Route) string {
+	return route.GetMetadata().GetFilterMetadata()[contract.MetadataNamespace].GetFields()[contract.MetaFilter].GetStringValue()
+}
+
 // saidBy returns what a route says to the filter. It is nil for a route without a chain.
 func saidBy(t tb, route *routev3.Route) *contract.Carried {
 	t.Helper()
-	text := route.GetMetadata().GetFilterMetadata()[contract.MetadataNamespace].GetFields()[contract.MetaFilter].GetStringValue()
-	if text == "" {
+	text := mark(route)
+	if text == contract.NoChain {
 		return nil
 	}
 	said, err := contract.ParseCarried(text)

@@ -94,7 +94,8 @@ func table(in tableInput) (*resource.Resource, error) {
 	return resource.New(resource.Route, TableName, body), nil
 }
 
-// carried gives the filter the chains of a table, once each; the routes name theirs.
+// carried gives the filter the chains of a table, once each; the routes name theirs, or say
+// that they have none.
 func carried(chains map[string][]byte) (map[string]*anypb.Any, error) {
 	if len(chains) == 0 {
 		return nil, nil

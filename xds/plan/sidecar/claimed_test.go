@@ -9,7 +9,7 @@ import (
 )
 
 // passed are the reserved headers that inbounds let through, because gateways write them.
-var passed = []string{"x-consumer-", "x-credential-", "x-authenticated-", "x-anonymous-consumer", "x-forwarded-", "x-real-ip"}
+var passed = []string{"x-consumer-", "x-credential-", "x-authenticated-", "x-anonymous-consumer", "x-forwarded-", "x-real-ip", "forwarded"}
 
 // spellings returns a name with each of its dashes as a dash or as an underscore.
 func spellings(name string) []string {

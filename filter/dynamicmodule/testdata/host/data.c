@@ -128,6 +128,10 @@ bool DM_CALL(http_get_metadata_string)(dm_filter_envoy f, dm_metadata_source sou
                                        dm_module_buffer key, dm_envoy_buffer *out) {
   host_stream *s = alive(f, "metadata");
   CHECK(source == DM_METADATA_ROUTE && !s->oauth_selected, "metadata of another route");
+  if (key.length == 6 && s->mode.chain == HOST_NO_CHAIN) {
+    *out = (dm_envoy_buffer){"none", 4};
+    return true;
+  }
   if (key.length == 6 && s->mode.chain != 0) {
     char *to = s->said;
     for (size_t i = 0; i < FRONT_CONTENT; i++) to += sprintf(to, "%02x", s->mode.chain);

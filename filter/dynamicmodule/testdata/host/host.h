@@ -26,7 +26,11 @@
 #define SCRIPT 16
 
 // The chains of a table, of which one is there twice; the last letter of a chain is its name.
-#define HOST_TABLE "chains\na\n\nb\na"
+#define HOST_CHAINS "a\n\nb\na"
+#define HOST_TABLE "marked chains\n" HOST_CHAINS
+#define HOST_PLAIN_TABLE "chains\n" HOST_CHAINS
+// What names no chain, but says that there is none.
+#define HOST_NO_CHAIN '-'
 // What a route says of its path, and how the path of a request that passes begins then.
 #define HOST_CUT " 1/d"
 #define HOST_BASE "/d/"
@@ -54,8 +58,8 @@ typedef struct host_mode {
   bool oauth_route;
   // A stream that is answered before its request has ended is reset.
   bool http2;
-  // The chain that the route names, of those of HOST_TABLE, and a prefix to strip; 0 if it
-  // names none.
+  // The chain that the route names, of those of HOST_CHAINS, and a prefix to strip; 0 if it
+  // says nothing.
   char chain;
 } host_mode;
 

@@ -19,7 +19,9 @@ typedef struct scene {
   bool body_after_lookup;
 } scene;
 
+// NULL carries nothing.
 static dm_route_module carry(const char *text) {
+  if (text == NULL) return NULL;
   dm_envoy_buffer name = {"meshgate", 8}, config = {text, strlen(text)};
   return DM_ON(per_route_config_new)(name, config);
 }
@@ -103,13 +105,35 @@ static void play(const scene *c) {
   DM_ON(config_destroy)(config);
 }
 
-// Routes of a table that name no chain are open; one whose chain is not there is refused.
+// A route is open that says so, and where nobody has to say anything. One whose chain is not
+// there is refused, also where there is no table, and so is one of which nothing was read
+// where each says what it has.
 void tables(void) {
+  static const char unknown[] = "filter_failed", unmarked[] = "route_unmarked";
   static const struct {
     const char *table, *script;
     char chain;
-    bool passes;
-  } cases[] = {{HOST_TABLE, "r", 0, true}, {HOST_TABLE, "p", 'b', true}, {HOST_TABLE, "p", 'c', false}, {"chains\n", "p", 'a', false}, {"chains\n", "r", 0, true}};
+    const char *reason;  // NULL: it passes
+  } cases[] = {
+      {HOST_TABLE, "p", 'b', NULL},
+      {HOST_TABLE, "p", 'c', unknown},
+      {HOST_TABLE, "r", HOST_NO_CHAIN, NULL},
+      {HOST_TABLE, "p", 0, unmarked},
+      {"marked chains\n", "p", 'a', unknown},
+      {"marked chains\n", "r", HOST_NO_CHAIN, NULL},
+      {"marked chains\n", "p", 0, unmarked},
+      {HOST_PLAIN_TABLE, "p", 'b', NULL},
+      {HOST_PLAIN_TABLE, "p", 'c', unknown},
+      {HOST_PLAIN_TABLE, "r", HOST_NO_CHAIN, NULL},
+      {HOST_PLAIN_TABLE, "r", 0, NULL},
+      {"chains\n", "p", 'a', unknown},
+      {"chains\n", "r", 0, NULL},
+      {NULL, "p", 'a', unknown},
+      {NULL, "r", HOST_NO_CHAIN, NULL},
+      {NULL, "r", 0, NULL},
+      {"a", "p", 0, NULL},
+      {"a", "p", HOST_NO_CHAIN, NULL},
+  };
   host_worker w;
   worker_init(&w);
   dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
@@ -118,8 +142,10 @@ void tables(void) {
     dm_route_module table = carry(cases[i].table);
     host_stream *s = stream_new(&w, (host_mode){.lingers = true, .chain = cases[i].chain}, config, table, cases[i].script);
     dm_request_headers_status st = DM_ON(request_headers)(s, s->module, true);
-    CHECK((st == DM_REQUEST_HEADERS_CONTINUE) == cases[i].passes && s->replied != cases[i].passes, "case %zu of tables", i);
-    CHECK(cases[i].passes || s->status == 503, "case %zu of tables: status %u", i, s->status);
+    bool passes = cases[i].reason == NULL;
+    CHECK((st == DM_REQUEST_HEADERS_CONTINUE) == passes && s->replied != passes, "case %zu of tables", i);
+    CHECK(passes || s->status == 503, "case %zu of tables: status %u", i, s->status);
+    CHECK(strcmp(s->reason, passes ? "" : cases[i].reason) == 0, "case %zu of tables: %s", i, s->reason);
     s->passed = s->allowed > 0;
     s->nowhere = true;
     stream_reset(s);

@@ -68,7 +68,7 @@ static void *work(void *arg) {
   host_worker w;
   slot slots[AT_ONCE] = {{NULL, 0}};
   dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
-  const dm_envoy_buffer carried[] = {{"b", 1}, {"", 0}, {HOST_TABLE, strlen(HOST_TABLE)}, {HOST_TABLE, strlen(HOST_TABLE)}};
+  const dm_envoy_buffer carried[] = {{"b", 1}, {"", 0}, {HOST_TABLE, strlen(HOST_TABLE)}, {HOST_PLAIN_TABLE, strlen(HOST_PLAIN_TABLE)}};
   static const char chains[] = {0, 0, 'a', 'b'};
   worker_init(&w);
   while (atomic_load(&left) > 0) {

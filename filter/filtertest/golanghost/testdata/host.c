@@ -264,7 +264,7 @@ CAPIStatus envoyGoFilterHttpGetIntegerValue(void *r, int id, uint64_t *value) {
   CAPIStatus status = refused(s);
   if (status != CAPIOK) return status;
   switch (id) {
-    case VALUE_PROTOCOL: *value = s->http2 ? 2 : 1; break;
+    case VALUE_PROTOCOL: *value = (uint64_t)s->protocol; break;
     case VALUE_TLS: *value = (uint64_t)s->tls; break;
     default: abort();
   }
@@ -440,31 +440,35 @@ static stream *new_stream(struct worker *w) {
   return s;
 }
 
-// begin N CONFIG HTTP2 TLS OAUTH_ROUTE CONNECTION OPEN BODY N HEADERS.. N TRAILERS..: shows a
-// request to the library, and tells whether it waits or is over. BODY is "none" for none, and
-// more is to come after it, but does not, if OPEN.
+// begin N CONFIG PROTOCOL TLS OAUTH_ROUTE CONNECTION OPEN LOGGED BODY N HEADERS.. N TRAILERS..:
+// shows a request to the library, and tells whether it waits or is over. BODY is "none" for
+// none, and more is to come after it, but does not, if OPEN. If LOGGED, Envoy logs the request
+// before it is shown.
 static void begin(void) {
   stream *s = new_stream(&workers[0]);
   streams[number() % STREAMS] = s;
   s->request.configId = (uint64_t)number();
-  s->http2 = (int)number();
+  s->protocol = (int)number();
   s->tls = (int)number();
   s->oauth_route = (int)number();
   s->connection = number();
   s->open = (int)number();
+  int logged = (int)number();
   char *body = word();
   s->has_body = strcmp(body, "none") != 0;
   s->body = s->has_body ? unhex(body) : copy("", 0);
   read_headers(&s->headers);
   read_headers(&s->trailers);
   s->has_trailers = s->trailers.n > 0;
+  if (logged) log_of(s, LOG_DOWNSTREAM_START);
   decode_headers(s);
   arrive(s);
   puts(s->over ? "over" : "waits");
 }
 
-// Ends a stream as Envoy does. The library may free it in this.
+// Ends a stream as Envoy does, which logs every request. The library may free it in this.
 static void end(stream *s, uint64_t reason) {
+  log_of(s, LOG_DOWNSTREAM_END);
   on_complete(&s->request);
   forget(s);
   ending = s;
@@ -483,7 +487,14 @@ static void finish(void) {
     arrive(of);
   }
   tell(s);
+  if (s->over) respond(s);
   end(s, 0);
+}
+
+// log N: has Envoy log a request that is under way.
+static void log_one(void) {
+  log_of(streams[number() % STREAMS], LOG_DOWNSTREAM_PERIODIC);
+  puts("done");
 }
 
 // cancel N: destroys a request that waits.
@@ -522,6 +533,7 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "merge") == 0) merge();
     else if (strcmp(what, "begin") == 0) begin();
     else if (strcmp(what, "finish") == 0) finish();
+    else if (strcmp(what, "log") == 0) log_one();
     else if (strcmp(what, "cancel") == 0) cancel();
     else if (strcmp(what, "destroy") == 0) destroy();
     else if (strcmp(what, "collect") == 0) collect();

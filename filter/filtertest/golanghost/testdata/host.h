@@ -44,9 +44,10 @@ typedef enum { CAPIOK = 0, CAPIFilterIsDestroy = -2, CAPINotInGo = -3, CAPIInval
 
 enum { WAITING_HEADER = 0, PROCESSING_HEADER = 1, WAITING_DATA = 2, WAITING_ALL_DATA = 3, PROCESSING_DATA = 4, WAITING_TRAILER = 5, PROCESSING_TRAILER = 6, DONE = 7 };
 enum { STATUS_RUNNING = 0, STATUS_LOCAL_REPLY = 1, STATUS_CONTINUE = 2, STATUS_STOP_AND_BUFFER = 3, STATUS_WATERMARK = 4, STATUS_NO_BUFFER = 5 };
-enum { LOG_DOWNSTREAM_START = 4, LOG_DOWNSTREAM_END = 6 };
+enum { LOG_DOWNSTREAM_START = 4, LOG_DOWNSTREAM_PERIODIC = 5, LOG_DOWNSTREAM_END = 6 };
+enum { HTTP10 = 0, HTTP11 = 1, HTTP2 = 2, HTTP3 = 3, PROTOCOLS };
 enum { VALUE_PROTOCOL = 3, VALUE_REMOTE_ADDRESS = 8, VALUE_TLS = 100 };
-#define MAX_HEADERS 128
+#define MAX_HEADERS 512
 #define WORKERS 4          // threads that requests belong to
 #define MAX_SHOWN 256      // pieces of a body that the library keeps
 #define PIECE 16384        // bytes that Envoy reads at once
@@ -97,7 +98,7 @@ typedef struct stream {
   size_t shown_n;
   text out;                 // the body that went on
   event reply;
-  int http2, tls, oauth_route, has_body, has_trailers, open;
+  int protocol, tls, oauth_route, has_body, has_trailers, open;
   char property[32];        // what the library was told
   long connection;
   size_t piece;             // bytes that arrive at once

@@ -1,4 +1,4 @@
-// Compiled by symbols_test.go: what the front declares, beside what Envoy does.
+// Compiled by declared_test.go: what the front declares, beside what Envoy does.
 #include <stddef.h>
 
 // Envoy's first, then the front's under other names.

@@ -14,7 +14,7 @@
 #define IN_FLIGHT 24  // requests of a worker
 #define PATIENCE 4.0  // seconds after which a deadline of the library may have ended a request
 
-enum kind { HEADER_TOKEN, STRANGER, BODY_TOKEN, BODY_WITHOUT, NOTHING, TOKEN_AND_BODY, OPEN_ROUTE, BROKEN_ROUTE, EARLY_REPLY, KINDS };
+enum kind { HEADER_TOKEN, STRANGER, BODY_TOKEN, BODY_WITHOUT, NOTHING, TOKEN_AND_BODY, GRPC_TOKEN, OPEN_ROUTE, BROKEN_ROUTE, EARLY_REPLY, KINDS };
 
 typedef struct {
   stream *s;
@@ -29,8 +29,9 @@ typedef struct {
 static atomic_long turns[TOKENS];
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
-// The configurations of routes: with a chain, without one, and one that cannot be read.
-enum { CHECKED, UNCHECKED, BROKEN, ROUTES };
+// The configurations of routes: with a chain, with one for gRPC, without one, and one that
+// cannot be read.
+enum { CHECKED, SPEAKING, UNCHECKED, BROKEN, ROUTES };
 static pthread_rwlock_t swapping = PTHREAD_RWLOCK_INITIALIZER;
 static struct {
   text listener, route[ROUTES];
@@ -105,14 +106,17 @@ static text form(const guest *g, unsigned *rng) {
   return t;
 }
 
-static int route_of(enum kind k) { return k == OPEN_ROUTE ? UNCHECKED : k == BROKEN_ROUTE ? BROKEN : CHECKED; }
+static int route_of(enum kind k) {
+  if (k == GRPC_TOKEN) return SPEAKING;
+  return k == OPEN_ROUTE ? UNCHECKED : k == BROKEN_ROUTE ? BROKEN : CHECKED;
+}
 
 static void prepare(guest *g, unsigned *rng) {
   static const size_t pieces[] = {1, 1000, PIECE};
   stream *s = g->s;
   char credential[64];
   int body = g->kind == BODY_TOKEN || g->kind == BODY_WITHOUT || g->kind == TOKEN_AND_BODY;
-  s->http2 = (int)random_below(rng, 3) + 1;
+  s->protocol = (int)random_below(rng, PROTOCOLS);
   s->connection = 1 + (long)random_below(rng, 64);
   add(&s->headers, ":path", "/");
   add(&s->headers, ":method", body ? "POST" : "GET");
@@ -124,6 +128,7 @@ static void prepare(guest *g, unsigned *rng) {
   else
     snprintf(credential, sizeof(credential), "Bearer t%d", g->token);
   if (g->kind != BODY_TOKEN && g->kind != BODY_WITHOUT && g->kind != NOTHING) add(&s->headers, "authorization", credential);
+  if (g->kind == GRPC_TOKEN) add(&s->headers, "content-type", "application/grpc");
   if (!body) return;
   s->has_body = 1;
   s->body = form(g, rng);
@@ -133,12 +138,6 @@ static void prepare(guest *g, unsigned *rng) {
   s->has_trailers = 1;
   add(&s->trailers, "x-consumer-id", "root");
   add(&s->trailers, "x-other", "1");
-}
-
-static void log_of(stream *s, uint64_t type) {
-  atomic_store(&s->request.is_golang_processing_log, 1);
-  on_log(&s->request, type, &s->state, &s->encoding, s->headers.n, size_of(&s->headers), 0, 0, 0, 0, 0, 0);
-  atomic_store(&s->request.is_golang_processing_log, 0);
 }
 
 static void begin_guest(worker *w, guest *g, unsigned *rng) {
@@ -188,7 +187,9 @@ static void judge(const guest *g) {
   if (g->kind == EARLY_REPLY) return;
   if (g->kind == OPEN_ROUTE) want = 200;
   if (g->kind == BROKEN_ROUTE) want = 503;
-  if (g->kind == HEADER_TOKEN || g->kind == BODY_TOKEN || g->kind == TOKEN_AND_BODY) {
+  int old = g->kind == GRPC_TOKEN && s->protocol < HTTP2;
+  if (old) want = 426;
+  if (g->kind == HEADER_TOKEN || g->kind == BODY_TOKEN || g->kind == TOKEN_AND_BODY || (g->kind == GRPC_TOKEN && !old)) {
     if (g->turn % 2 != 0 || atomic_load(&turns[g->token]) != g->turn) {
       if (status == 200 || status == 401) return; // it changed meanwhile
     } else if (g->turn % 4 == 0) {
@@ -205,7 +206,6 @@ static void end_guest(guest *g) {
   if (g->s->over) {
     judge(g);
     if (g->kind != EARLY_REPLY) respond(g->s);
-    log_of(g->s, LOG_DOWNSTREAM_END);
   } else {
     atomic_fetch_add(&cancelled, 1);
   }
@@ -227,6 +227,8 @@ static void step(worker *w, guest *guests, unsigned *rng) {
   if (random_below(rng, 4000) == 0) change_route(rng);
   if (g->s == NULL) {
     begin_guest(w, g, rng);
+  } else if (random_below(rng, 50) == 0) {
+    log_of(g->s, LOG_DOWNSTREAM_PERIODIC);
   } else if (!g->s->over && random_below(rng, 12) == 0) {
     end_guest(g);
     return;
@@ -252,7 +254,7 @@ static void *storm_worker(void *p) {
   return NULL;
 }
 
-// storm SECONDS SEED LISTENER CHECKED UNCHECKED BROKEN: lets it rage, and tells what there was.
+// storm SECONDS SEED LISTENER CHECKED SPEAKING UNCHECKED BROKEN: lets it rage, and tells what there was.
 static void storm(void) {
   long time = number();
   unsigned seed = (unsigned)number();

@@ -12,6 +12,13 @@ static size_t size_of(const headers *h) {
   return bytes;
 }
 
+// Tells the library that Envoy logs a request.
+static void log_of(stream *s, uint64_t type) {
+  atomic_store(&s->request.is_golang_processing_log, 1);
+  on_log(&s->request, type, &s->state, &s->encoding, s->headers.n, size_of(&s->headers), 0, 0, 0, 0, 0, 0);
+  atomic_store(&s->request.is_golang_processing_log, 0);
+}
+
 // What the library was shown and names by its address, or NULL.
 static text *shown(stream *s, uint64_t buffer) {
   for (size_t i = 0; i < s->shown_n; i++)
