@@ -285,17 +285,8 @@ func (b *transaction) run(batch []*request) (answers []answer, again []*request,
 		return nil, nil, err
 	}
 	for _, r := range batch {
-		if ended := r.ctx.Err(); ended != nil {
-			answers = append(answers, answer{r, outcome{err: ended}})
-			continue
-		}
-		if r.unwound {
-			answers = append(answers, answer{r, outcome{err: errUnwound}})
-			continue
-		}
-		if r.probe {
-			b.wrote = true
-			answers = append(answers, answer{request: r})
+		if known, out := b.known(r); known {
+			answers = append(answers, answer{r, out})
 			continue
 		}
 		res, refused := b.step(r)
@@ -316,6 +307,20 @@ func (b *transaction) run(batch []*request) (answers []answer, again []*request,
 		}
 	}
 	return answers, again, nil
+}
+
+// known answers requests that run no function.
+func (b *transaction) known(r *request) (known bool, out outcome) {
+	switch ended := r.ctx.Err(); {
+	case ended != nil:
+		return true, outcome{err: ended}
+	case r.unwound:
+		return true, outcome{err: errUnwound}
+	case r.probe:
+		b.wrote = true
+		return true, outcome{}
+	}
+	return false, outcome{}
 }
 
 // transaction prepares a transaction on the newest state.
