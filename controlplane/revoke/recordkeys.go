@@ -38,6 +38,9 @@ type RecordKey struct {
 	Seed []byte `json:"seed"`
 	// Created is when the key was made, in milliseconds of Unix time.
 	Created int64 `json:"created"`
+
+	// private is made of the seed, which costs as much as a signature.
+	private ed25519.PrivateKey
 }
 
 var recordKeys = &model.Kind{
@@ -103,18 +106,33 @@ func (s *signer) renew(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("keys of records: %w", err)
 	}
-	for i := range got.Keys {
-		if len(got.Keys[i].Seed) != ed25519.SeedSize {
-			return false, errors.New("keys of records: one has a wrong length")
-		}
+	if got, err = got.derived(); err != nil {
+		return false, err
 	}
 	last := s.keys.Swap(got)
 	return last == nil || !slices.EqualFunc(last.Keys, got.Keys, func(a, b RecordKey) bool { return string(a.Seed) == string(b.Seed) }), nil
 }
 
+// derived returns a copy of the keys that can sign. What was read belongs to the store.
+func (k *RecordKeys) derived() (*RecordKeys, error) {
+	own := &RecordKeys{Keys: slices.Clone(k.Keys)}
+	for i := range own.Keys {
+		if len(own.Keys[i].Seed) != ed25519.SeedSize {
+			return nil, errors.New("keys of records: one has a wrong length")
+		}
+		own.Keys[i].private = ed25519.NewKeyFromSeed(own.Keys[i].Seed)
+	}
+	return own, nil
+}
+
+// public is the half of a key that filters are told.
+func (k *RecordKey) public() ed25519.PublicKey {
+	return k.private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // of an ed25519 key it is one
+}
+
 // sign encodes a record for Redis.
 func (s *signer) sign(rec *contract.Record, hash contract.Hash) ([]byte, error) {
-	return rec.Sign(hash, ed25519.NewKeyFromSeed(s.keys.Load().signing(s.now()).Seed))
+	return rec.Sign(hash, s.keys.Load().signing(s.now()).private)
 }
 
 // public lists the keys that filters verify with.
@@ -122,7 +140,7 @@ func (s *signer) public() []contract.RecordKey {
 	keys := s.keys.Load().Keys
 	out := make([]contract.RecordKey, len(keys))
 	for i := range keys {
-		out[i] = contract.NewRecordKey(ed25519.NewKeyFromSeed(keys[i].Seed).Public().(ed25519.PublicKey)) //nolint:forcetypeassert // of an ed25519 key it is one
+		out[i] = contract.NewRecordKey(keys[i].public())
 	}
 	return out
 }
@@ -206,9 +224,8 @@ func (r *Revoker) RecordKeys() (keys []RecordKeyInfo, next time.Time) {
 	signing := stored.signing(r.signer.now())
 	for i := range stored.Keys {
 		k := &stored.Keys[i]
-		public := ed25519.NewKeyFromSeed(k.Seed).Public().(ed25519.PublicKey) //nolint:forcetypeassert // of an ed25519 key it is one
 		created := time.UnixMilli(k.Created)
-		keys = append(keys, RecordKeyInfo{Name: hex.EncodeToString(public[:8]), Created: created, Signs: k == signing})
+		keys = append(keys, RecordKeyInfo{Name: hex.EncodeToString(k.public()[:8]), Created: created, Signs: k == signing})
 		next = created.Add(recordKeyLife)
 	}
 	return keys, next

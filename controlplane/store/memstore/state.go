@@ -177,6 +177,20 @@ func (s *state) Insert(row engine.Row) error {
 	return nil
 }
 
+// Add implements engine.Rows.
+func (s *state) Add(row engine.Row) (bool, error) {
+	k := row.Resource.Key()
+	if _, taken := s.rows.get(rowKey(k)); taken {
+		return false, nil
+	}
+	for _, e := range row.Unique {
+		if _, taken := s.unique.get(path(k.Kind, k.Scope, e.Index, e.Value)); taken {
+			return false, nil
+		}
+	}
+	return true, s.Insert(row)
+}
+
 // Replace implements engine.Rows.
 func (s *state) Replace(old, row engine.Row, _ bool) error {
 	if err := s.Remove(old); err != nil {

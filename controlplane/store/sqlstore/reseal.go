@@ -317,9 +317,8 @@ func (t *rows) resealRow(r *record) (readable bool, err error) {
 func (t *rows) redigest(r *record) (readable bool, err error) {
 	k := t.kinds[r.kind]
 	if k == nil {
-		var one int
-		indexed, err := t.row(`SELECT 1 FROM uniques WHERE id = ? LIMIT 1`, []any{r.id}, &one)
-		return !indexed, err // without the kind, nobody knows which values are secret
+		_, l, _, err := t.entriesOf(model.Key{Kind: r.kind, Scope: r.scope, Name: r.name})
+		return !l.within(inUniques), err // without the kind, nobody knows which values are secret
 	}
 	for i := range k.Unique {
 		if !k.Unique[i].Secret {
@@ -333,10 +332,7 @@ func (t *rows) redigest(r *record) (readable bool, err error) {
 		if err != nil {
 			return false, nil //nolint:nilerr // the row is counted
 		}
-		if err := t.unindex(r.id); err != nil {
-			return false, err
-		}
-		return true, t.index(row, r.id)
+		return true, t.reindex(row)
 	}
 	return true, nil
 }

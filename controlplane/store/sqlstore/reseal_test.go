@@ -213,7 +213,7 @@ func TestResealUnreadable(t *testing.T) {
 	if opens(t, path, ring(t, 2)) {
 		t.Error("it opens without the old key")
 	}
-	execute(t, path, `DELETE FROM resources WHERE name = 'bad'`)
+	execute(t, path, `DELETE FROM resources WHERE name = 'bad'; DELETE FROM uniques WHERE id NOT IN (SELECT id FROM resources)`)
 	s = open(t, o)
 	if now, err := s.(sqlstore.Resealer).Reseal(t.Context(), nil); err != nil || !now.Done {
 		t.Errorf("%+v, %v", now, err)

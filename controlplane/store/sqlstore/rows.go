@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -30,7 +31,13 @@ type rows struct {
 	*session
 	*codec
 	revision uint64
+	// present holds keys of rows that are there and never end by themselves. It is nil unless
+	// nobody else writes, and forgotten when something is undone.
+	present map[model.Key]struct{}
 }
+
+// maxPresent bounds the keys in present: owners of what is created all the time.
+const maxPresent = 4096
 
 const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.expires, r.sealed, r.spec, r.created_revision, r.taken`
 
@@ -147,9 +154,19 @@ func (t *rows) Get(key model.Key) (*model.Resource, error) {
 
 // Has implements engine.Rows.
 func (t *rows) Has(key model.Key, now int64) (bool, error) {
-	var one int
-	return t.row(`SELECT 1 FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR expires > ?)`,
-		[]any{key.Kind, key.Scope, key.Name, now}, &one)
+	if _, known := t.present[key]; known {
+		return true, nil
+	}
+	var expires int64
+	found, err := t.row(`SELECT expires FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR expires > ?)`,
+		[]any{key.Kind, key.Scope, key.Name, now}, &expires)
+	if found && expires == 0 && t.present != nil {
+		if len(t.present) >= maxPresent {
+			clear(t.present)
+		}
+		t.present[key] = struct{}{}
+	}
+	return found, err
 }
 
 // Find implements engine.Rows.
@@ -248,14 +265,8 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 
 // Targets implements engine.Rows.
 func (t *rows) Targets(of model.Key) ([]model.Key, error) {
-	var list []model.Key
-	var to model.Key
-	err := t.each(`SELECT x.to_kind, x.to_scope, x.to_name FROM resources r JOIN refs x ON x.id = r.id
-		WHERE r.kind = ? AND r.scope = ? AND r.name = ? ORDER BY x.to_kind, x.to_scope, x.to_name`, []any{of.Kind, of.Scope, of.Name}, func() error {
-		list = append(list, to)
-		return nil
-	}, &to.Kind, &to.Scope, &to.Name)
-	return list, err
+	_, l, _, err := t.entriesOf(of)
+	return l.targets(), err
 }
 
 // Expired implements engine.Rows. The plus keeps SQLite from looking at all rows of a
@@ -267,27 +278,76 @@ func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
 
 // Insert implements engine.Rows.
 func (t *rows) Insert(row engine.Row) error {
+	added, err := t.put(row)
+	if err == nil && !added {
+		err = fmt.Errorf("something that %s %q has is another's", row.Resource.Kind.Name, row.Resource.Name)
+	}
+	return err
+}
+
+// Add implements engine.Rows. While there are digests of older keys, what is taken must be
+// looked for.
+func (t *rows) Add(row engine.Row) (bool, error) {
+	if t.sealing.Load().mixed && slices.ContainsFunc(row.Unique, func(e engine.Entry) bool { return e.Secret }) {
+		return false, nil
+	}
+	return t.put(row)
+}
+
+// put writes a row, or nothing if its key or a unique value is another's.
+func (t *rows) put(row engine.Row) (bool, error) {
 	r := row.Resource
 	spec, sealed, err := t.encode(row)
 	if err != nil {
+		return false, err
+	}
+	l := t.listedOf(row)
+	text, err := l.text()
+	if err != nil {
+		return false, err
+	}
+	id, added, err := t.insert(`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec, created_revision, entries)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, r.Kind.Name, r.Scope, r.Name, r.Version, r.Revision,
+		r.Created.UnixMicro(), r.Modified.UnixMicro(), row.Expires, sealed, spec, r.CreatedRevision, text)
+	if err != nil || !added {
+		return false, err
+	}
+	claimed, err := t.index(row, l, id)
+	if err == nil && !claimed {
+		err = t.remove(r.Key(), l, id)
+	}
+	return claimed, err
+}
+
+// remove removes a resource and its index entries.
+func (t *rows) remove(key model.Key, l listed, id int64) error {
+	if err := t.unindex(key, l, id); err != nil {
 		return err
 	}
-	res, err := t.exec(`INSERT INTO resources (kind, scope, name, version, revision, created, modified, expires, sealed, spec, created_revision)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.Kind.Name, r.Scope, r.Name, r.Version, r.Revision,
-		r.Created.UnixMicro(), r.Modified.UnixMicro(), row.Expires, sealed, spec, r.CreatedRevision)
+	_, err := t.exec(`DELETE FROM resources WHERE id = ?`, id)
+	return err
+}
+
+// insert runs an INSERT that leaves out a row which is there, and returns the id of the new
+// one.
+func (t *rows) insert(query string, args ...any) (id int64, added bool, err error) {
+	res, err := t.exec(query, args...)
 	if err != nil {
-		return err
+		return 0, false, err
 	}
-	id, err := res.LastInsertId()
-	if err != nil {
-		return fmt.Errorf("reading the new row's id: %w", err)
+	n, err := res.RowsAffected()
+	if err == nil && n > 0 {
+		id, err = res.LastInsertId()
 	}
-	return t.index(row, id)
+	return id, n > 0, err
 }
 
 // Replace implements engine.Rows.
 func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 	r := row.Resource
+	if row.Expires != 0 {
+		delete(t.present, r.Key())
+	}
 	spec, sealed, err := t.encode(row)
 	if err != nil {
 		return err
@@ -296,29 +356,23 @@ func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 	if err != nil {
 		return err
 	}
-	var id int64
-	found, err := t.row(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?, taken = ?
-		WHERE kind = ? AND scope = ? AND name = ? RETURNING id`, []any{r.Version, r.Revision, r.Created.UnixMicro(),
-		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name}, &id)
-	switch {
-	case err != nil:
-		return err
-	case !found:
-		return fmt.Errorf("the row of %s %q is gone", r.Kind.Name, r.Name)
-	case !reindex:
-		return nil
-	}
-	if err := t.unindex(id); err != nil {
+	if _, err := t.exec(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?, taken = ?
+		WHERE kind = ? AND scope = ? AND name = ?`, r.Version, r.Revision, r.Created.UnixMicro(),
+		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name); err != nil || !reindex {
 		return err
 	}
-	return t.index(row, id)
+	return t.reindex(row)
 }
 
-// Remove relies on the foreign keys for the index rows.
+// Remove implements engine.Rows. What the row is said to have is not asked: nobody may know.
 func (t *rows) Remove(row engine.Row) error {
-	r := row.Resource
-	_, err := t.exec(`DELETE FROM resources WHERE kind = ? AND scope = ? AND name = ?`, r.Kind.Name, r.Scope, r.Name)
-	return err
+	key := row.Resource.Key()
+	delete(t.present, key)
+	id, l, found, err := t.entriesOf(key)
+	if err != nil || !found {
+		return err
+	}
+	return t.remove(key, l, id)
 }
 
 // Restamp implements engine.Rows.
@@ -326,36 +380,4 @@ func (t *rows) Restamp(r *model.Resource) error {
 	_, err := t.exec(`UPDATE resources SET revision = ? WHERE kind = ? AND scope = ? AND name = ? AND version = ?`,
 		r.Revision, r.Kind.Name, r.Scope, r.Name, r.Version)
 	return err
-}
-
-func (t *rows) unindex(id int64) error {
-	for _, query := range [...]string{`DELETE FROM uniques WHERE id = ?`, `DELETE FROM refs WHERE id = ?`, `DELETE FROM lists WHERE id = ?`} {
-		if _, err := t.exec(query, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *rows) index(row engine.Row, id int64) error {
-	r := row.Resource
-	for _, e := range row.Unique {
-		if _, err := t.exec(`INSERT INTO uniques (kind, scope, field, value, id) VALUES (?, ?, ?, ?, ?)`,
-			r.Kind.Name, r.Scope, e.Index, t.value(r.Kind, e), id); err != nil {
-			return err
-		}
-	}
-	for _, to := range row.Refs {
-		if _, err := t.exec(`INSERT INTO refs (to_kind, to_scope, to_name, kind, field, scope, name, refuse, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			to.Kind, to.Scope, to.Name, r.Kind.Name, to.Ref, r.Scope, r.Name, to.OnDelete == model.Refuse, id); err != nil {
-			return err
-		}
-	}
-	for _, e := range row.Lists {
-		if _, err := t.exec(`INSERT INTO lists (kind, scope, field, value, name, id) VALUES (?, ?, ?, ?, ?, ?)`,
-			r.Kind.Name, r.Scope, e.Index, e.Value, r.Name, id); err != nil {
-			return err
-		}
-	}
-	return nil
 }

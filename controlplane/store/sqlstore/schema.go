@@ -227,17 +227,21 @@ const reindexPage = 500
 // None takes the others with it.
 func reindex(t *rows, log *slog.Logger) (left int, err error) {
 	// All go before the first new one comes: two rows may have changed places.
-	if err := t.walk(func(id int64, _ *model.Resource, unreadable error) error {
+	if err := t.walk(func(res *model.Resource, unreadable error) error {
 		if unreadable != nil {
 			left++
 			log.Error("a resource cannot be read; its indexes stay as they are", "error", unreadable)
 			return nil
 		}
-		return t.unindex(id)
+		id, l, _, err := t.entriesOf(res.Key())
+		if err != nil {
+			return err
+		}
+		return t.unindex(res.Key(), l, id)
 	}); err != nil {
 		return 0, err
 	}
-	return left, t.walk(func(_ int64, res *model.Resource, unreadable error) error {
+	return left, t.walk(func(res *model.Resource, unreadable error) error {
 		if unreadable != nil {
 			return nil
 		}
@@ -254,27 +258,26 @@ func reindex(t *rows, log *slog.Logger) (left int, err error) {
 
 // stored is one row of a walk.
 type stored struct {
-	id         int64
 	res        *model.Resource
 	unreadable error
 }
 
 // walk visits all resources, or why one of them cannot be read. The visitor may write
 // what it is shown.
-func (t *rows) walk(visit func(id int64, res *model.Resource, unreadable error) error) error {
+func (t *rows) walk(visit func(res *model.Resource, unreadable error) error) error {
 	var last int64
 	for {
 		var page []stored
 		var r record
 		if err := t.each(`SELECT `+columns+` FROM resources r WHERE r.id > ? ORDER BY r.id LIMIT ?`, []any{last, reindexPage}, func() error {
 			res, err := t.decode(&r)
-			page, last = append(page, stored{r.id, res, err}), r.id
+			page, last = append(page, stored{res, err}), r.id
 			return nil
 		}, r.dest()...); err != nil || len(page) == 0 {
 			return err
 		}
 		for _, s := range page {
-			if err := visit(s.id, s.res, s.unreadable); err != nil {
+			if err := visit(s.res, s.unreadable); err != nil {
 				return err
 			}
 		}

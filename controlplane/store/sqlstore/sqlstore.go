@@ -175,7 +175,7 @@ func (s *sqlite) connect(path, option string) (*sql.DB, error) {
 		return nil, err
 	}
 	u := url.URL{Scheme: "file", Path: abs}
-	u.RawQuery = "_busy_timeout=10000&_foreign_keys=1&_journal_mode=WAL&" + option
+	u.RawQuery = "_busy_timeout=10000&_journal_mode=WAL&" + option
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, err

@@ -55,7 +55,12 @@ func open(t testing.TB, o sqlstore.Options) store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeStore(t, s) })
+	t.Cleanup(func() {
+		closeStore(t, s)
+		if odd, err := sameEntries(context.Background(), o.Path); odd != "" || err != nil {
+			t.Errorf("index entries differ from what rows say: %s, %v", odd, err)
+		}
+	})
 	return s
 }
 

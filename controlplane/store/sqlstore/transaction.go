@@ -11,7 +11,7 @@ import (
 var errStricter = errors.New("needs synchronous commit")
 
 // transaction is one SQLite transaction of the writer. It contains any number of callers'
-// transactions, each in a savepoint.
+// transactions.
 type transaction struct {
 	*writer
 	rows *rows
@@ -22,6 +22,9 @@ type transaction struct {
 	wrote    bool
 	// broken is set if the transaction cannot continue.
 	broken error
+	// careful is set if each caller's transaction is in a savepoint. Otherwise spoiled says
+	// that one has failed whose writes are among those of the others.
+	careful, spoiled bool
 }
 
 // begin sets the durability, which SQLite allows only between transactions, and begins.
@@ -39,54 +42,62 @@ func (b *transaction) begin(full bool) error {
 	return b.session.control("BEGIN IMMEDIATE")
 }
 
-// step runs one request in a savepoint. If the caller's function fails, step undoes its
-// writes and returns the error.
-func (b *transaction) step(r *request) (engine.Result, error) {
-	if _, err := b.session.exec("SAVEPOINT step"); err != nil {
-		b.broken = err
-		return engine.Result{}, err
+// step runs one request. If the caller's function fails, step undoes its writes, or says that
+// the transaction is spoiled by them, and returns the error.
+func (b *transaction) step(r *request) (res engine.Result, err error) {
+	if err := b.mark(); err != nil {
+		return res, err
 	}
 	if r.raw != nil {
-		return engine.Result{}, b.raw(r.raw)
+		err = r.raw(b.rows)
+		b.wrote = b.wrote || err == nil
+		b.release(err, true)
+		return res, err
 	}
 	tx := engine.NewTx(b.rows, b.codec.kinds, r.class, b.now(), b.past())
 	r.turn <- tx
-	err := <-r.ran
+	err = <-r.ran
+	r.unwound = errors.Is(err, errUnwound)
+	touched := tx.Touched()
 	if err == nil && tx.Strict() && !b.full {
-		err = errStricter
+		err, r.durable = errStricter, true
 	}
-	var res engine.Result
 	if err == nil {
 		res, err = tx.Finish(b.retain)
+		touched = true
 	}
 	tx.End()
-	if err != nil {
-		if _, undo := b.session.exec("ROLLBACK TO step"); undo != nil {
-			b.broken = errors.Join(err, undo)
-		}
-	}
-	if _, release := b.session.exec("RELEASE step"); release != nil && b.broken == nil {
-		b.broken = release
-	}
+	b.release(err, touched)
 	if err == nil && b.broken == nil {
 		b.take(tx, res)
 	}
 	return res, err
 }
 
-// raw runs a function of this package in the savepoint of step.
-func (b *transaction) raw(fn func(*rows) error) error {
-	err := fn(b.rows)
-	if err != nil {
+// mark sets the savepoint of a request, in a careful transaction.
+func (b *transaction) mark() error {
+	if !b.careful {
+		return nil
+	}
+	_, b.broken = b.session.exec("SAVEPOINT step")
+	return b.broken
+}
+
+// release ends a request. If it has failed and touched something, its writes are undone.
+func (b *transaction) release(failed error, touched bool) {
+	if !b.careful {
+		b.spoiled = b.spoiled || failed != nil && touched
+		return
+	}
+	if failed != nil {
+		clear(b.present)
 		if _, undo := b.session.exec("ROLLBACK TO step"); undo != nil {
-			b.broken = errors.Join(err, undo)
+			b.broken = errors.Join(failed, undo)
 		}
 	}
 	if _, release := b.session.exec("RELEASE step"); release != nil && b.broken == nil {
 		b.broken = release
 	}
-	b.wrote = b.wrote || err == nil
-	return err
 }
 
 // take adds a finished transaction to what will be committed.
@@ -140,6 +151,7 @@ func (b *transaction) recover() error {
 // rollback ends the open SQLite transaction, if there is one. It may be one that could not be
 // ended earlier. After some errors SQLite has already ended it, which is not an error here.
 func (b *transaction) rollback() error {
+	clear(b.present)
 	_ = b.session.control("ROLLBACK")
 	// The next transaction must not find an open one. BEGIN fails if there is one.
 	if err := b.session.control("BEGIN"); err != nil {

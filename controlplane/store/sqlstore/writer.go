@@ -52,6 +52,8 @@ type writer struct {
 	full, lost                 bool
 	// sweeping counts the rows that the current sweep has removed; nil if there is no sweep.
 	sweeping *int
+	// present is that of the rows; the goroutine is the only one that writes.
+	present map[model.Key]struct{}
 }
 
 // request is one waiting transaction.
@@ -60,6 +62,8 @@ type request struct {
 	class model.Class
 	// durable is set if the request runs again because a cascade turned out to need FULL.
 	durable bool
+	// unwound is set if its function did not return, and so cannot run again.
+	unwound bool
 	// probe requests write something meaningless and run no function.
 	probe bool
 	// raw, if set, runs instead of a function of the caller. committed then runs before the
@@ -83,6 +87,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 		closing: closing, done: make(chan struct{}), full: true, doubt: doubt{ending: make(chan struct{})},
 		first:       o.Begin,
 		retain:      o.Retention,
+		present:     map[model.Key]struct{}{},
 		checkpoints: checkpoints{after: o.Checkpoint},
 		troubles:    troubles{dir: filepath.Dir(o.Path), report: o.Report},
 	}
@@ -229,41 +234,18 @@ type answer struct {
 
 // commit runs a batch in one SQLite transaction and answers its requests. It returns those
 // that have to run again with more durability.
+//
+// Nearly all requests that fail have written nothing. So none has a savepoint at first, which
+// would cost a copy of each page that it changes. If one of several fails after it has
+// written, all are undone, and run again with savepoints.
 func (w *writer) commit(batch []*request) (again []*request) {
-	full := false
-	for _, r := range batch {
-		full = full || r.class == model.Config || r.durable
-	}
 	b := w.transaction()
-	answers := make([]answer, 0, len(batch))
-	err := b.begin(full)
-	for _, r := range batch {
-		if err != nil {
-			break
-		}
-		if ended := r.ctx.Err(); ended != nil {
-			answers = append(answers, answer{r, outcome{err: ended}})
-			continue
-		}
-		if r.probe {
-			b.wrote = true
-			answers = append(answers, answer{request: r})
-			continue
-		}
-		res, refused := b.step(r)
-		switch {
-		case b.broken != nil:
-			err = b.broken
-		case errors.Is(refused, errStricter):
-			r.durable = true
-			again = append(again, r)
-		case refused != nil:
-			if known := w.troubles.met(refused); known != nil {
-				refused = known
-			}
-			answers = append(answers, answer{r, outcome{err: refused}})
-		default:
-			answers = append(answers, answer{r, outcome{commit: res.Commit}})
+	answers, again, err := b.run(batch)
+	if err == nil && b.spoiled && len(batch) > 1 {
+		if err = b.rollback(); err == nil {
+			b = w.transaction()
+			b.careful = true
+			answers, again, err = b.run(batch)
 		}
 	}
 	if err == nil {
@@ -291,7 +273,57 @@ func (w *writer) commit(batch []*request) (again []*request) {
 	return again
 }
 
+// run begins a SQLite transaction and runs a batch in it. It ends early if the transaction
+// has to be undone.
+func (b *transaction) run(batch []*request) (answers []answer, again []*request, err error) {
+	full := false
+	for _, r := range batch {
+		full = full || r.class == model.Config || r.durable
+	}
+	answers = make([]answer, 0, len(batch))
+	if err := b.begin(full); err != nil {
+		return nil, nil, err
+	}
+	for _, r := range batch {
+		if known, out := b.known(r); known {
+			answers = append(answers, answer{r, out})
+			continue
+		}
+		res, refused := b.step(r)
+		switch {
+		case b.broken != nil:
+			return nil, nil, b.broken
+		case b.spoiled && len(batch) > 1:
+			return nil, nil, nil
+		case errors.Is(refused, errStricter):
+			again = append(again, r)
+		case refused != nil:
+			if known := b.troubles.met(refused); known != nil {
+				refused = known
+			}
+			answers = append(answers, answer{r, outcome{err: refused}})
+		default:
+			answers = append(answers, answer{r, outcome{commit: res.Commit}})
+		}
+	}
+	return answers, again, nil
+}
+
+// known answers requests that run no function.
+func (b *transaction) known(r *request) (known bool, out outcome) {
+	switch ended := r.ctx.Err(); {
+	case ended != nil:
+		return true, outcome{err: ended}
+	case r.unwound:
+		return true, outcome{err: errUnwound}
+	case r.probe:
+		b.wrote = true
+		return true, outcome{}
+	}
+	return false, outcome{}
+}
+
 // transaction prepares a transaction on the newest state.
 func (w *writer) transaction() *transaction {
-	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision}}
+	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision, present: w.present}}
 }

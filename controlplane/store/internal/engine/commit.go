@@ -55,6 +55,9 @@ func (t *Tx) Strict() bool { return t.strict && t.class != model.Config }
 // Wrote reports whether there is anything to make durable.
 func (t *Tx) Wrote() bool { return len(t.changes) > 0 || len(t.events) > 0 || len(t.records) > 0 }
 
+// Touched reports whether rows may have been written, also if the transaction fails.
+func (t *Tx) Touched() bool { return len(t.changes) > 0 || t.broken != nil }
+
 // Sweep removes up to [SweepLimit] expired rows with everything that depends on them. n is
 // the number of expired rows that it found; more says that there may be others.
 func (t *Tx) Sweep() (n int, more bool, err error) {

@@ -80,6 +80,9 @@ type Rows interface {
 	Expired(now int64, limit int) ([]*model.Resource, error)
 	// Insert adds a row whose key and unique values are free.
 	Insert(row Row) error
+	// Add adds a row unless its key or one of its unique values may be taken. It reports
+	// whether it did; if not, nothing was written.
+	Add(row Row) (added bool, err error)
 	// Replace replaces a row by one with the same key. reindex is false if
 	// both have the same index entries.
 	Replace(old, row Row, reindex bool) error

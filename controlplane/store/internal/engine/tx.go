@@ -45,6 +45,15 @@ func (t *Tx) Create(r *model.Resource) (*model.Resource, error) {
 	if err := t.writable(r); err != nil {
 		return nil, err
 	}
+	row, refused := t.compose(r, nil)
+	if refused == nil {
+		switch added, err := t.add(row); {
+		case err != nil:
+			return nil, err
+		case added:
+			return row.Resource, nil
+		}
+	}
 	old, err := t.rows.Get(r.Key())
 	switch {
 	case err != nil:
@@ -56,9 +65,8 @@ func (t *Tx) Create(r *model.Resource) (*model.Resource, error) {
 			return nil, err
 		}
 	}
-	row, err := t.compose(r, nil)
-	if err != nil {
-		return nil, err
+	if refused != nil {
+		return nil, refused
 	}
 	if err := t.check(row, Row{}); err != nil {
 		return nil, err
@@ -70,6 +78,33 @@ func (t *Tx) Create(r *model.Resource) (*model.Resource, error) {
 		return nil, t.fail(err)
 	}
 	return row.Resource, nil
+}
+
+// add stores a new row in one go, as nearly all can be: what a row takes for itself is
+// mostly random. It reports whether it did. If not, nothing was written, and who reads what
+// stands in the way finds out what it is.
+func (t *Tx) add(row Row) (added bool, err error) {
+	for _, to := range row.Refs {
+		found, err := t.rows.Has(to.To(), t.millis)
+		if err != nil {
+			return false, t.fail(err)
+		}
+		if !found {
+			return false, nil
+		}
+	}
+	r := row.Resource
+	if r.Revision = t.revision(); announces(r.Kind, store.Created, false) {
+		r.Revision = t.rows.Revision() + 1
+	}
+	if added, err = t.rows.Add(row); err != nil {
+		return false, t.fail(err)
+	}
+	if added {
+		t.record(store.Change{Op: store.Created, New: r})
+		t.watchExpiry(row.Expires)
+	}
+	return added, nil
 }
 
 // Update implements [store.Tx].
