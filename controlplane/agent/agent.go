@@ -88,6 +88,8 @@ type Agent struct {
 	trust *trust
 	tls   *tls.Config
 	host  string
+	// password is what Envoy shows to the relay.
+	password string
 	// instance distinguishes this agent from others with the same name.
 	instance string
 	// running says that this agent has enrolled. A proxy that is connected with this name
@@ -169,6 +171,9 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	if a.processes, err = openProcesses(dir.processes); err != nil {
+		return nil, err
+	}
+	if a.password, err = dir.relayPassword(); err != nil {
 		return nil, err
 	}
 	a.dir = dir
@@ -298,7 +303,7 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 		return nil, fmt.Errorf("metadata of the node: %w", err)
 	}
 	return relay.New(relay.Config{
-		Node: a.NodeID(), Socket: a.dir.relay, Cache: a.dir.cache,
+		Node: a.NodeID(), Password: a.password, Socket: a.dir.relay, Cache: a.dir.cache,
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)

@@ -182,7 +182,11 @@ func TestEnrolmentAway(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("without earlier settings: %v", err)
 	}
-	before := map[string]string{a.dir.bootstrap: "b", a.dir.settings: "s", a.dir.cache: "c"}
+	own, err := a.proxy().bootstrap(&enrol.Answer{Node: a.NodeID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{a.dir.bootstrap: string(own), a.dir.settings: "s", a.dir.cache: "c"}
 	for f, text := range before {
 		if err := replace(f, []byte(text)); err != nil {
 			t.Fatal(err)

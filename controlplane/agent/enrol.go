@@ -46,7 +46,7 @@ func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 		}
 		if a.report(err); a.dir.enrolled() {
 			a.Log.Warn("starting with what the control plane said last")
-			return false, nil
+			return false, a.dir.refresh(a)
 		}
 		if err := alarm.Rest(ctx, pause); err != nil {
 			return false, err

@@ -60,7 +60,7 @@ func (g oauthGateway) leave(context.Context, *http.Client, string) error { retur
 
 func (g oauthGateway) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	return bootstrap.Render(bootstrap.Config{
-		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: g.Agent.dir.relay, AdminSocket: g.Agent.dir.admin,
+		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: g.Agent.dir.relay, Password: g.password, AdminSocket: g.Agent.dir.admin,
 		AdminPort: uint32(g.AdminPort), //nolint:gosec // checked by Render
 	})
 }
@@ -145,7 +145,7 @@ func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
 		return nil, fmt.Errorf("the control plane's answer has a bootstrap that cannot be read: %w", err)
 	}
 	return bootstrap.Render(bootstrap.Config{
-		NodeID: s.node(), Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, AdminSocket: s.Agent.dir.admin,
+		NodeID: s.node(), Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, Password: s.password, AdminSocket: s.Agent.dir.admin,
 		AdminPort: uint32(s.AdminPort), //nolint:gosec // checked by Render
 	})
 }

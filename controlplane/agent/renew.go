@@ -59,7 +59,11 @@ func (a *Agent) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
 		a.askedToRenew()
 		return http.NoBody, nil
 	}
-	return a.Envoy.Admin.Fetch(ctx, path)
+	answer, err := a.Envoy.Admin.Fetch(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return withhold(answer, a.password), nil
 }
 
 // run renews the token until ctx ends. If the agent may not write the file, it only warns:

@@ -18,7 +18,7 @@ import (
 // runDir holds the files of one node. Only the owner may read them, because they contain
 // tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, settings, pid, processes, relay, admin, adminPort, cache, roots string
+	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, adminPort, cache, roots string
 }
 
 // runDirOf returns the paths of a node's files.
@@ -30,7 +30,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	in := func(file string) string { return filepath.Join(root, file) }
 	sockets := socketDir(root)
 	return &runDir{
-		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
+		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), password: in("relay.password"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
 		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"),
 	}, nil

@@ -194,7 +194,7 @@ func withKey(t *testing.T, canary *string) []byte {
 }
 
 // TestSidecar runs a real Envoy from its registration to its deregistration, and reads its
-// configuration over the admin link, which must show no key.
+// configuration over the admin link, which must show no key and no password.
 func TestSidecar(t *testing.T) {
 	p := newJoinPlane(t)
 	var canary string
@@ -222,6 +222,9 @@ func TestSidecar(t *testing.T) {
 	}
 	if strings.Contains(dump, canary) {
 		t.Error("the dump shows a private key")
+	}
+	if strings.Contains(dump, a.password) || !strings.Contains(dump, `"Bearer [redacted]"`) {
+		t.Error("the dump shows the password of the relay")
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -43,18 +43,27 @@ func (d *Direct) check() error {
 	return nil
 }
 
-// metadata authenticates a stream, and names the node to whoever refuses it before its
-// first request; nothing does on the relay's socket but its mode. Envoy formats it like
+// credentials are the metadata that authenticate a stream. To the control plane they also name
+// the node, because it may refuse the stream before its first request. Envoy formats them like
 // headers that routes add, so % is written twice.
-func (d *Direct) metadata(node string) []*corev3.HeaderValue {
-	if d == nil {
-		return nil
+func (c Config) credentials() []*corev3.HeaderValue {
+	header := func(name, value string) *corev3.HeaderValue {
+		return &corev3.HeaderValue{Key: name, Value: strings.ReplaceAll(value, "%", "%%")}
 	}
-	return []*corev3.HeaderValue{
-		{Key: "authorization", Value: strings.ReplaceAll(d.Token, "%", "%%")},
-		{Key: strings.ToLower(contract.NodeHeader), Value: strings.ReplaceAll(node, "%", "%%")},
+	switch {
+	case c.Direct != nil:
+		return []*corev3.HeaderValue{header(authorization, c.Direct.Token), header(strings.ToLower(contract.NodeHeader), c.NodeID)}
+	case c.Password != "":
+		return []*corev3.HeaderValue{header(authorization, Bearer(c.Password))}
 	}
+	return nil
 }
+
+// authorization is the name of the metadata with the credential of a stream.
+const authorization = "authorization"
+
+// Bearer returns what a stream to the relay shows as its authorization.
+func Bearer(password string) string { return "Bearer " + password }
 
 // adsCluster is HTTP/2 to whoever serves configuration. Keep-alives find one that
 // hangs; xDS messages may be large, so the circuit breaker is no limit here.

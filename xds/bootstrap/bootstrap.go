@@ -64,6 +64,9 @@ type Config struct {
 	Metadata map[string]any
 	// Relay is the path of the Unix socket that serves delta ADS.
 	Relay string
+	// Password is what the relay demands of a stream. It stands in the bootstrap in clear. It is
+	// empty where the control plane writes a bootstrap: only the agent knows it.
+	Password string
 	// Direct is how an Envoy without an agent reaches the control plane. It is set instead of
 	// Relay.
 	Direct *Direct
@@ -106,6 +109,8 @@ func (c Config) check() error {
 		return errors.New("the node id is missing")
 	case (c.Relay == "") == (c.Direct == nil):
 		return errors.New("one of the relay's socket and the control plane's address is needed")
+	case c.Password != "" && c.Relay == "":
+		return errors.New("a password is for the relay")
 	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath:
 		return fmt.Errorf("the path of a socket is longer than %d bytes", maxSocketPath)
 	case c.AdminSocket == "" && c.AdminPort == 0:
@@ -176,7 +181,7 @@ func dynamic(c Config) *bootstrapv3.Bootstrap_DynamicResources {
 		AdsConfig: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_DELTA_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
 			SetNodeOnFirstMessageOnly: true,
-			GrpcServices: []*corev3.GrpcService{{InitialMetadata: c.Direct.metadata(c.NodeID), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			GrpcServices: []*corev3.GrpcService{{InitialMetadata: c.credentials(), TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: ADSCluster,
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{

@@ -30,6 +30,10 @@ func allConfigs() map[string]bootstrap.Config {
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock",
 		AdminSocket: "/run/meshgate/admin.sock", Metadata: sidecar,
 	}
+	configs["password.yaml"] = bootstrap.Config{
+		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock", Password: "0123%",
+		AdminSocket: "/run/meshgate/admin.sock",
+	}
 	for file, host := range map[string]string{"direct-name.yaml": "cp.example.com", "direct-ip.yaml": "10.0.0.1", "direct-ip6.yaml": "::1"} {
 		configs[file] = bootstrap.Config{
 			NodeID: "default.web-1", Cluster: "web", AdminPort: 9901, Metadata: sidecar,
@@ -94,7 +98,10 @@ func TestRenderRefuses(t *testing.T) {
 		"no admin":    func(c *bootstrap.Config) { c.AdminSocket = "" },
 		"long socket": func(c *bootstrap.Config) { c.Relay = "/" + strings.Repeat("x", 107) },
 		"no port":     func(c *bootstrap.Config) { c.AdminPort = 65536 },
-		"two ways":    func(c *bootstrap.Config) { c.Direct = configs["direct-name.yaml"].Direct },
+		"a password for nobody": func(c *bootstrap.Config) {
+			c.Relay, c.Direct, c.Password = "", configs["direct-name.yaml"].Direct, "x"
+		},
+		"two ways": func(c *bootstrap.Config) { c.Direct = configs["direct-name.yaml"].Direct },
 		"no host": func(c *bootstrap.Config) {
 			c.Relay, c.Direct = "", &bootstrap.Direct{Port: 1, CA: []byte("x"), Token: "t"}
 		},

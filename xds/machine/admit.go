@@ -65,6 +65,7 @@ var refused = map[protoreflect.FullName]string{
 	"envoy.config.core.v3.Pipe":                                     "a socket",
 	"envoy.config.core.v3.SocketAddress.network_namespace_filepath": "a network namespace",
 	"envoy.config.core.v3.HealthCheck.event_log_path":               "a file",
+	"envoy.type.tracing.v3.CustomTag.Environment":                   "a variable of the environment",
 	"envoy.config.trace.v3.DynamicOtConfig":                         "a library",
 	"envoy.config.trace.v3.LightstepConfig.access_token_file":       "a file",
 	"envoy.extensions.transport_sockets.tls.v3.TlsKeyLog":           "a file for keys",

@@ -8,6 +8,10 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/xds/bootstrap"
@@ -103,4 +107,33 @@ func TestOnlyEndpointsAreLeftOut(t *testing.T) {
 func TestNoClusterBearsAReservedName(t *testing.T) {
 	holds(t, here, "the relay's", &clusterv3.Cluster{Name: bootstrap.ADSCluster}, "which is the bootstrap's")
 	holds(t, here, "another", &clusterv3.Cluster{Name: "ads_cluster"}, "")
+}
+
+// TestNothingNamesTheRelay: a listener that leads to it would carry strangers there.
+func TestNothingNamesTheRelay(t *testing.T) {
+	const name, relay = bootstrap.ADSCluster, "which leads to the proxy's agent"
+	to := func(action *routev3.RouteAction) proto.Message {
+		return &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{Routes: []*routev3.Route{{Action: &routev3.Route_Route{Route: action}}}}}}
+	}
+	through := func(filter proto.Message) proto.Message {
+		return &listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, filter)}}}}}}
+	}
+	matched := &routev3.RouteMatch{Headers: []*routev3.HeaderMatcher{{HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+		StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
+	}}}}
+	for what, c := range map[string]struct {
+		m    proto.Message
+		want string
+	}{
+		"a route":       {to(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name}}), relay},
+		"a share":       {to(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{WeightedClusters: &routev3.WeightedCluster{Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: name}}}}}), relay},
+		"a mirror":      {to(&routev3.RouteAction{RequestMirrorPolicies: []*routev3.RouteAction_RequestMirrorPolicy{{Cluster: name}}}), relay},
+		"connections":   {through(&tcpv3.TcpProxy{ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: name}}), relay},
+		"a service":     {&corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: name}}}, relay},
+		"an assignment": {&endpointv3.ClusterLoadAssignment{ClusterName: name}, relay},
+		"another name":  {to(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: name + "x"}}), ""},
+		"a comparison":  {&routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{Routes: []*routev3.Route{{Match: matched}}}}}, ""},
+	} {
+		holds(t, here, what, c.m, c.want)
+	}
 }

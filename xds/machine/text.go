@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
 // These are the names of the fields that configure the filter.
@@ -31,6 +32,8 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 		return unnamed("a library", field)
 	case is:
 		return unnamed(what, field)
+	case string(value) == bootstrap.ADSCluster && !compared(field):
+		return fmt.Errorf("it names %q, which leads to the proxy's agent (%s)", value, field)
 	case field == stateKey && string(value) == chosenAddress:
 		return chosen(field)
 	case readsVariable(value) && !compared(field):

@@ -11,6 +11,7 @@ import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -71,6 +72,20 @@ func TestNoVariableIsFormatted(t *testing.T) {
 		if got := refusal(t, c.got); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestNoVariableIsTraced: a tag of a trace can be a variable, without any format.
+func TestNoVariableIsTraced(t *testing.T) {
+	tagged := func(tag *tracingv3.CustomTag) proto.Message {
+		return &hcmv3.HttpConnectionManager{Tracing: &hcmv3.HttpConnectionManager_Tracing{CustomTags: []*tracingv3.CustomTag{tag}}}
+	}
+	variable := tagged(&tracingv3.CustomTag{Type: &tracingv3.CustomTag_Environment_{Environment: &tracingv3.CustomTag_Environment{Name: "TOKEN"}}})
+	if got := refusal(t, variable); !strings.Contains(got, "a variable of the environment") {
+		t.Errorf("%q", got)
+	}
+	if got := refusal(t, tagged(&tracingv3.CustomTag{Type: &tracingv3.CustomTag_Literal_{Literal: &tracingv3.CustomTag_Literal{Value: "x"}}})); got != "" {
+		t.Errorf("a literal tag: %q", got)
 	}
 }
 

@@ -253,7 +253,7 @@ func TestCachedListenerThatIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := New(Config{
-		Node: "n", Socket: filepath.Join(dir, "s"), Cache: c.path, Log: slog.New(slog.DiscardHandler),
+		Password: "password", Node: "n", Socket: filepath.Join(dir, "s"), Cache: c.path, Log: slog.New(slog.DiscardHandler),
 		Dial: func(context.Context) (*grpc.ClientConn, error) { return nil, errors.New("nobody is there") },
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ const bootstrap = `
 node: {id: %s, cluster: test}
 admin: {address: {pipe: {path: %s, mode: 384}}}
 dynamic_resources:
-  ads_config: {api_type: DELTA_GRPC, transport_api_version: V3, set_node_on_first_message_only: true, grpc_services: [{envoy_grpc: {cluster_name: relay, retry_policy: {retry_back_off: {base_interval: 0.1s, max_interval: 1s}}}}]}
+  ads_config: {api_type: DELTA_GRPC, transport_api_version: V3, set_node_on_first_message_only: true, grpc_services: [{initial_metadata: [{key: authorization, value: "Bearer ` + password + `"}], envoy_grpc: {cluster_name: relay, retry_policy: {retry_back_off: {base_interval: 0.1s, max_interval: 1s}}}}]}
   cds_config: {ads: {}, resource_api_version: V3, initial_fetch_timeout: 15s}
   lds_config: {ads: {}, resource_api_version: V3, initial_fetch_timeout: 15s}
 static_resources:

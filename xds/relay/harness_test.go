@@ -22,7 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const node = "demo.web-1"
+const (
+	node     = "demo.web-1"
+	password = "password of the relay"
+)
 
 type anyNode struct{}
 
@@ -189,7 +192,7 @@ func startRelayOn(t *testing.T, dir, addr string, files machine.Bounds) (*relay.
 func startRelayWith(t *testing.T, dir, addr string, change func(*relay.Config)) (*relay.Relay, func()) {
 	t.Helper()
 	cfg := relay.Config{
-		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
+		Node: node, Password: password, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+addr, append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		},
@@ -239,7 +242,7 @@ func socket(t *testing.T, dir string) *grpc.ClientConn {
 
 func localOn(t *testing.T, conn *grpc.ClientConn, opt xdstest.Options) *xdstest.Client {
 	t.Helper()
-	opt.Node = node
+	opt.Node, opt.Token = node, "Bearer "+password
 	c, err := xdstest.Dial(context.Background(), conn, opt)
 	if err != nil {
 		t.Fatal(err)

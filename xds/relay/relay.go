@@ -40,6 +40,9 @@ const closeWait = 2 * time.Second
 type Config struct {
 	// Node is the node id, for both Envoy and the control plane.
 	Node string
+	// Password is what a stream of Envoy has to show. A stream without it is refused before
+	// anything is read from it.
+	Password string
 	// Socket is the path of the Unix socket (0600). Its directory becomes 0700.
 	Socket string
 	// Cache is the path of the cache file (0600).
@@ -136,8 +139,8 @@ func (r *Relay) tellSecrets() {
 // New checks the configuration and reads the cache. A cache that is missing, damaged or of
 // another node is no error: the control plane fills it again.
 func New(cfg Config) (*Relay, error) {
-	if cfg.Node == "" || cfg.Socket == "" || cfg.Cache == "" || cfg.Dial == nil || cfg.Log == nil {
-		return nil, errors.New("a relay needs node, socket, cache, dial function and logger")
+	if cfg.Node == "" || cfg.Password == "" || cfg.Socket == "" || cfg.Cache == "" || cfg.Dial == nil || cfg.Log == nil {
+		return nil, errors.New("a relay needs node, password, socket, cache, dial function and logger")
 	}
 	r := &Relay{
 		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}),
@@ -204,7 +207,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		_ = lis.Close()
 		return fmt.Errorf("set up the local server: %w", err)
 	}
-	g := grpc.NewServer(server.Options()...)
+	g := grpc.NewServer(append([]grpc.ServerOption{grpc.ChainStreamInterceptor(newDoor(&r.cfg).stream)}, server.Options()...)...)
 	ads.Register(g)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

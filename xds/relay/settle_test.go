@@ -45,7 +45,7 @@ func (a *answers) is(t *testing.T, nonce, text string) {
 func settling(t *testing.T) (*Relay, *answers) {
 	t.Helper()
 	r, err := New(Config{
-		Node: "n", Socket: "unused", Cache: filepath.Join(t.TempDir(), "cache"), Log: slog.New(slog.DiscardHandler),
+		Password: "password", Node: "n", Socket: "unused", Cache: filepath.Join(t.TempDir(), "cache"), Log: slog.New(slog.DiscardHandler),
 		Dial: func(context.Context) (*grpc.ClientConn, error) { return nil, nil },
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func TestUnknownNode(t *testing.T) {
 	var told atomic.Int32
 	dir := t.TempDir()
 	r, err := relay.New(relay.Config{
-		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
+		Node: node, Password: password, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+lis.Addr().String(), append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		},

@@ -23,7 +23,7 @@ func TestUnsaved(t *testing.T) {
 	place := filepath.Join(dir, "not", "there")
 	saved, reported := make(chan error, 100), make(chan error, 100)
 	r, err := relay.New(relay.Config{
-		Node: node, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(place, "cache"),
+		Node: node, Password: password, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(place, "cache"),
 		Dial: func(context.Context) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+p.addr, append(relay.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		},

@@ -43,7 +43,7 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
-	"xds/relay":         "xds/durable xds/machine xds/resource xds/snapshot xds/server",
+	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
