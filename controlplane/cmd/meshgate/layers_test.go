@@ -25,7 +25,7 @@ var layers = map[string]string{
 	"filter/host":          "filter/contract filter/engine filter/tokencache",
 	"filter/host/hosttest": "filter/contract filter/tokencache",
 	"filter/dynamicmodule": "filter/contract filter/engine filter/host filter/tokencache",
-	"filter/extauthz":      "filter/contract filter/engine filter/host",
+	"filter/extauthz":      "filter/contract filter/engine filter/host filter/tokencache",
 	"filter/golang":        "filter/contract filter/engine filter/host",
 	"filter/golang/plugin": "filter/contract filter/golang filter/host",
 	// Nothing but tests, which run the library in a program in C.
