@@ -19,7 +19,7 @@ func module() *modulev3.DynamicModuleConfig {
 	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true, MetricsNamespace: contract.FilterName}
 }
 
-// Filter returns the filter in a listener. It runs on every route. Where there is a chain it
+// Filter returns the dynamic module in a listener. It runs on every route. Where there is a chain it
 // decides, and everywhere it removes headers that clients must not set, in one pass.
 func Filter() (*hcmv3.HttpFilter, error) {
 	settings, err := json.Marshal(contract.FilterConfig{})
@@ -42,7 +42,7 @@ func Filter() (*hcmv3.HttpFilter, error) {
 	}, nil
 }
 
-// PerRoute passes an encoded chain to the filter, on a route or a virtual host. filter_name
+// PerRoute passes an encoded chain to the dynamic module, on a route or a virtual host. filter_name
 // names the filter, because per_route_config_name is deprecated since 1.38.
 func PerRoute(encoded []byte) (*filterv3.DynamicModuleFilterPerRoute, error) {
 	config, err := plan.Pack(wrapperspb.String(string(encoded)))

@@ -39,6 +39,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/e2e/ports"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -78,8 +79,15 @@ func bare(t testing.TB) *bootstrapv3.Bootstrap {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The agent writes this one into the bootstrap.
+	authz := single("127.0.0.1", 1, time.Second)
+	authz.Name = contract.AuthzCluster
+	authz.LoadAssignment.ClusterName = authz.Name
+	if err := speak(authz, httpOptions(true)); err != nil {
+		t.Fatal(err)
+	}
 	return &bootstrapv3.Bootstrap{
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{authz}},
 		Node:            &corev3.Node{Id: "test", Cluster: "test"},
 		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 			Name: "static", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: runtime},

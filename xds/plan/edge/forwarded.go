@@ -5,6 +5,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
@@ -29,12 +30,12 @@ var asked = []struct{ name, value string }{
 // the header that selects the route of the OAuth server. Forwarding headers count only if the
 // client is trusted; the X-Forwarded-Proto of a trusted client, and of no other, is preserved
 // for the OAuth server. The filter removes all other headers that clients must not set, in one
-// pass instead of one per name.
-func mutations(trusted bool) []*mutationv3.HeaderMutation {
-	out := []*mutationv3.HeaderMutation{
+// pass instead of one per name, or [chain.EarlyRemovals] do.
+func mutations(m contract.Mode, trusted bool) []*mutationv3.HeaderMutation {
+	out := append(chain.EarlyRemovals(m),
 		remove(contract.HeaderOAuthPlugin),
 		remove(contract.HeaderOAuthProto),
-	}
+	)
 	if trusted {
 		out = append(out, set(overwrite(contract.HeaderOAuthProto, "%REQ(X-FORWARDED-PROTO)%")))
 	} else {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -41,6 +42,7 @@ type endpoint struct {
 	port            uint32
 	// trusted is that of [Params]; certificates come from [shown].
 	trusted, certificates string
+	filter                contract.Mode
 	tracing               Tracing
 	log                   accesslog.Settings
 }
@@ -120,11 +122,11 @@ func filterChain(s chainSpec, trusted string, facts *listenerv3.Filter, manager 
 // uploads and streams may be long; slow headers and idle streams are ended. The
 // X-Forwarded-For and -Proto of a trusted client determine the client address and the scheme.
 func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
-	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(trusted)})
+	mutations, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: mutations(e.filter, trusted)})
 	if err != nil {
 		return nil, err
 	}
-	filter, err := chain.Filter()
+	filters, err := chain.Filters(e.filter, e.scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,7 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	loggers, err := accesslog.Loggers(e.log)
+	loggers, err := accesslog.Loggers(e.log, e.filter)
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +175,9 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		AccessLog:                  loggers,
 		LocalReplyConfig:           plan.LocalReplies(),
 		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		HttpFilters: []*hcmv3.HttpFilter{filter, {
+		HttpFilters: append(filters, &hcmv3.HttpFilter{
 			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},
-		}},
+		}),
 	}
 	if trusted {
 		manager.XffNumTrustedHops = 1

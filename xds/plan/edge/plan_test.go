@@ -279,7 +279,7 @@ func TestBrokenRoutesAreNeverWider(t *testing.T) {
 // the filter, which is too late for it, runs on every route and removes the rest.
 func TestOAuthRouteCannotBeChosenByClients(t *testing.T) {
 	removed := map[string]bool{}
-	for _, m := range mutations(true) {
+	for _, m := range mutations(contract.ModeModule, true) {
 		removed[m.GetRemove()] = true
 	}
 	if !removed[contract.HeaderOAuthPlugin] {

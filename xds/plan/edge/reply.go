@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/chain"
 )
 
 // headerForwardedPrefix tells the upstream which prefix was stripped.
@@ -40,7 +41,7 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	on := func(r *routev3.Route, extra ...*routev3.HeaderMatcher) *routev3.Route {
 		r.Match = match(c, join{})
 		r.Match.Headers = append(extra, notHTTPS())
-		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, nil)
+		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, chain.OnRoute{})
 	}
 	if gateway.IsGRPC(k.route.Spec) {
 		// The filter still answers first if the request is not gRPC.

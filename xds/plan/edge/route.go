@@ -11,7 +11,6 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -39,6 +38,8 @@ type routeKey struct {
 	http, https uint32
 	// oauth says that there is an OAuth server to hand requests over to.
 	oauth bool
+	// filter says how the proxy has the filter.
+	filter contract.Mode
 }
 
 // destination is where the requests for a service go.
@@ -87,7 +88,7 @@ func buildRoute(k routeKey) (*routeCell, error) {
 
 // cellOf makes the ways of a route with a fate.
 func cellOf(k routeKey, end fate) (*routeCell, error) {
-	cell := &routeCell{broken: end.broken, chained: len(end.filters) > 0}
+	cell := &routeCell{broken: end.broken, chained: end.filters.Any()}
 	var hosts []gateway.HostPattern
 	for _, text := range k.route.Spec.Hosts {
 		if p, ok := gateway.ParseHost(text); ok {
@@ -175,7 +176,7 @@ func marshalRoute(r *routev3.Route) ([]byte, error) {
 type fate struct {
 	// filters configures the filter for the route; early does so for answers
 	// that come before the plugins.
-	filters, early map[string]*anypb.Any
+	filters, early chain.OnRoute
 	// refuse answers instead of forwarding; why says for what reason.
 	refuse *routev3.Route
 	why    contract.Reason
@@ -197,8 +198,8 @@ func fateOf(k routeKey) fate {
 		base.Service = k.service.ID
 	}
 	var f fate
-	if f.filters, f.broken = perRoute(base, k.plugins); f.broken == nil {
-		f.early, f.broken = perRoute(base, [chain.MaxPlugins]chain.Attached{})
+	if f.filters, f.broken = perRoute(k.filter, base, k.plugins); f.broken == nil {
+		f.early, f.broken = perRoute(k.filter, base, [chain.MaxPlugins]chain.Attached{})
 	}
 	switch {
 	case f.broken != nil:
@@ -228,21 +229,13 @@ func protocolOf(r *gateway.Route) contract.Protocol {
 	return ""
 }
 
-// perRoute is the configuration of the filter on a route; nil where it has none.
-func perRoute(base contract.Chain, plugins [chain.MaxPlugins]chain.Attached) (map[string]*anypb.Any, error) {
+// perRoute is the configuration of the filter on a route.
+func perRoute(m contract.Mode, base contract.Chain, plugins [chain.MaxPlugins]chain.Attached) (chain.OnRoute, error) {
 	encoded, err := chain.Encode(base, plugins)
 	if encoded == nil || err != nil {
-		return nil, err
+		return chain.OnRoute{}, err
 	}
-	config, err := chain.PerRoute(encoded)
-	if err != nil {
-		return nil, err
-	}
-	packed, err := plan.Pack(config)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*anypb.Any{contract.FilterName: packed}, nil
+	return chain.Route(m, encoded)
 }
 
 // entries lists the routes of one candidate, in the order in which they are
@@ -262,12 +255,12 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 		return nil, err
 	}
 	decision := contract.Undecided
-	if len(f.filters) > 0 {
+	if f.filters.Any() {
 		decision = contract.Allowed
 	}
 	for _, j := range joins {
 		r := &routev3.Route{Match: match(c, j), Action: &routev3.Route_Route{Route: forward(k, f, j)}}
-		if len(f.filters) > 0 {
+		if f.filters.Any() {
 			// What the filter tells the OAuth server is for nobody else.
 			r.RequestHeadersToRemove = contract.OAuthHeaders
 		}
@@ -287,9 +280,9 @@ func prefixOption(path string) *corev3.HeaderValueOption {
 	return option
 }
 
-func finish(r *routev3.Route, k routeKey, filters map[string]*anypb.Any) *routev3.Route {
+func finish(r *routev3.Route, k routeKey, filters chain.OnRoute) *routev3.Route {
 	r.Name = k.name()
-	r.TypedPerFilterConfig = filters
+	filters.Apply(r)
 	return r
 }
 
