@@ -48,6 +48,13 @@ type Options struct {
 	TokenFile string
 	// Instance says what the gateway listens on. The agent fills in the rest.
 	Instance gateway.Instance
+	// Filter says how the proxy has the filter.
+	Filter contract.Mode
+	// Authz is the authorization service that the agent runs, nil if it runs none. Otherwise
+	// AuthzAddress is where one listens that Envoy asks: the path of a socket, or an IP
+	// address and a port.
+	Authz        Authz
+	AuthzAddress string
 	// EnvoyPath is the binary of Envoy, ModuleDir the directory of the filter's library.
 	EnvoyPath, ModuleDir string
 	// Versions are the versions that run, for the control plane's overview.
@@ -75,6 +82,15 @@ type Options struct {
 	AccessLog AccessLog
 	Access    io.Writer
 	Log       *slog.Logger
+}
+
+// Authz is an authorization service.
+type Authz interface {
+	// Open listens on an address and opens the token cache by a file of settings. process is
+	// the name by which the control plane hears of its end.
+	Open(ctx context.Context, listen, settings, process string) error
+	// Serve answers until ctx ends.
+	Serve(ctx context.Context) error
 }
 
 // Versions are the versions of the agent, of Envoy and of the filter's library. A version
@@ -170,6 +186,9 @@ func New(o Options) (*Agent, error) {
 	if err := dir.noteAdmin(o.AdminPort); err != nil {
 		return nil, err
 	}
+	if err := dir.noteMode(o.Filter); err != nil {
+		return nil, err
+	}
 	if a.processes, err = openProcesses(dir.processes); err != nil {
 		return nil, err
 	}
@@ -180,7 +199,7 @@ func New(o Options) (*Agent, error) {
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
-		Withdraw: a.withdraw,
+		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz,
 	}
 	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Report: a.tells, Log: a.Log}
 	return a, nil
@@ -226,7 +245,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.conditions.Probe(conditionDisk, func(context.Context) { stream.SaveAgain() })
 	a.conditions.Watch(conditionTokenChecks, tokensEvery, a.judgeTokenChecks)
 	a.relay.Store(stream)
+	serve, err := a.openAuthz(ctx)
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return serve(relayCtx) })
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
 	g.Go(func() error { a.watchToken(ctx); return nil })
 	g.Go(func() error {

@@ -21,10 +21,11 @@ const (
 // the Redis to believe is gone. A load balancer that sent requests to such a gateway would
 // have every token refused. A gateway that has reached the control plane once stays ready
 // when the control plane goes away, because it still serves requests that need no token.
-// Sidecars are never blind, because they may have no filter.
+// Sidecars are never blind, because they may have no filter; nor are gateways that ask a service
+// of somebody else, which decides by what it knows itself.
 func (a *Agent) blind(ctx context.Context) string {
 	switch {
-	case a.Sidecar != nil || a.reached.Load():
+	case a.Sidecar != nil || a.reached.Load() || a.AuthzAddress != "":
 		return ""
 	case !believes(filepath.Join(a.dir.path, contract.TrustFile), a.dir.controlPlane(), time.Now()):
 		return statusBlind

@@ -78,6 +78,37 @@ func TestEndOfEnvoyIsTold(t *testing.T) {
 	<-done
 }
 
+// TestEnvoysWithoutFilterAreNotTold: an Envoy that asks an authorization service has no filter.
+// The control plane hears of the service and of its successor only.
+func TestEnvoysWithoutFilterAreNotTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes.json")
+	p, err := openProcesses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := p.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.beginEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := openProcesses(path) // the agent has died, with both
+	if err != nil {
+		t.Fatal(err)
+	}
+	successor, err := next.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.beginEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(contract.Ended{Processes: []string{service}, Successor: successor}, next.untold(false)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
 // TestProcessesThatRunAreNotEnded: an Envoy that a dead agent left behind is not reported
 // as ended while it runs.
 func TestProcessesThatRunAreNotEnded(t *testing.T) {

@@ -1,11 +1,21 @@
 package agent
 
-import "github.com/meshgate/meshgate/xds/machine"
+import (
+	"path/filepath"
+
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/machine"
+)
 
 // machine returns the files and addresses that configuration may lead to. Only sidecars
 // have workloads.
 func (a *Agent) machine() machine.Bounds {
+	library := ""
+	if a.Filter == contract.ModeGolang {
+		library = filepath.Join(a.ModuleDir, contract.GolangLibrary)
+	}
 	return machine.Bounds{
+		Library:   library,
 		AccessLog: a.AccessLog.Path, Roots: systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render
 		Workloads: a.Sidecar != nil, Allowed: a.WorkloadAddresses,
 	}

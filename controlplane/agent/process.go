@@ -63,6 +63,8 @@ type Process struct {
 	Log   *slog.Logger
 	// Processes remembers which Envoys were started. If it is nil, nothing is remembered.
 	Processes *processes
+	// Empty says that this Envoy has no filter, because it asks an authorization service.
+	Empty bool
 	// Env overrides environment variables that Envoy inherits, for tests.
 	Env []string
 
@@ -172,7 +174,11 @@ func (p *Process) register(cmd *exec.Cmd) (ended func(), err error) {
 	if p.Processes == nil {
 		return func() {}, nil
 	}
-	name, err := p.Processes.begin()
+	begin := p.Processes.begin
+	if p.Empty {
+		begin = p.Processes.beginEmpty
+	}
+	name, err := begin()
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type processes struct {
 	round uint64
 }
 
-// process is one Envoy.
+// process is one Envoy, or the authorization service of an agent.
 type process struct {
 	// Name is the value of [contract.ProcessEnv] in its environment.
 	Name string `json:"name"`
@@ -41,6 +41,9 @@ type process struct {
 	// a control plane that is restored from an older backup counts the process again, and
 	// only this agent can report its end.
 	Told bool `json:"told,omitempty"`
+	// Empty says that it is an Envoy that asks an authorization service. It has no filter, so
+	// the control plane does not count it and need not hear of it.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // openProcesses reads the file. Processes of an earlier agent have ended, unless they still
@@ -113,12 +116,17 @@ func nameOf(pid int) (string, error) {
 	return "", nil
 }
 
-// begin names an Envoy that is about to be started.
-func (p *processes) begin() (string, error) {
+// begin names an Envoy, or an authorization service, that is about to be started.
+func (p *processes) begin() (string, error) { return p.name(false) }
+
+// beginEmpty is begin for an Envoy without a filter.
+func (p *processes) beginEmpty() (string, error) { return p.name(true) }
+
+func (p *processes) name(empty bool) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name, before := rand.Text(), p.known
-	p.known = append(slices.Clone(before), process{Name: name})
+	p.known = append(slices.Clone(before), process{Name: name, Empty: empty})
 	p.forget()
 	err := p.write()
 	if err != nil {
@@ -144,7 +152,7 @@ func (p *processes) forget() {
 			return true
 		})
 	}
-	drop(func(known process) bool { return known.Told })
+	drop(func(known process) bool { return known.Told || known.Empty })
 	drop(func(process) bool {
 		was := first
 		first = false
@@ -175,6 +183,9 @@ func (p *processes) untold(gone bool) (e contract.Ended) {
 	defer p.mu.Unlock()
 	running := 0
 	for _, known := range p.known {
+		if known.Empty {
+			continue
+		}
 		if known.Ended {
 			if !known.Told {
 				e.Processes = append(e.Processes, known.Name)

@@ -50,7 +50,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
-	self.ControlPlane, self.RootsFile = g.host, systemRoots()
+	self.ControlPlane, self.RootsFile, self.Filter = g.host, systemRoots(), g.Filter
 	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.running, self)
 }
 
@@ -60,7 +60,7 @@ func (g oauthGateway) leave(context.Context, *http.Client, string) error { retur
 
 func (g oauthGateway) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	return bootstrap.Render(bootstrap.Config{
-		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: g.Agent.dir.relay, Password: g.password, AdminSocket: g.Agent.dir.admin,
+		NodeID: answer.Node, Cluster: "oauth-gateway", Relay: g.Agent.dir.relay, Password: g.password, AdminSocket: g.Agent.dir.admin, Authz: g.authzAddress(),
 		AdminPort: uint32(g.AdminPort), //nolint:gosec // checked by Render
 	})
 }

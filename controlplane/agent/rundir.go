@@ -18,7 +18,7 @@ import (
 // runDir holds the files of one node. Only the owner may read them, because they contain
 // tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, adminPort, cache, roots string
+	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, authz, adminPort, cache, roots, mode string
 }
 
 // runDirOf returns the paths of a node's files.
@@ -31,8 +31,8 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 	sockets := socketDir(root)
 	return &runDir{
 		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), password: in("relay.password"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
-		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket),
-		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"),
+		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket), authz: filepath.Join(sockets, authzSocket),
+		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"), mode: in("filter.mode"),
 	}, nil
 }
 
@@ -69,6 +69,23 @@ func (d *runDir) noteAdmin(port int) error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	return nil
+}
+
+// noteMode stores how the proxy has the filter. What the control plane said for another mode is
+// removed: Envoy would refuse it, and a start without the control plane would serve nobody.
+func (d *runDir) noteMode(m contract.Mode) error {
+	text, err := os.ReadFile(d.mode)
+	was := contract.ModeModule
+	if err == nil {
+		was = contract.Mode(text)
+	}
+	if was == m {
+		return nil
+	}
+	if err := os.Remove(d.cache); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return replace(d.mode, []byte(m))
 }
 
 // enrolled reports whether an earlier run left everything that a start needs.

@@ -23,6 +23,32 @@ func mode(t *testing.T, path string) fs.FileMode {
 	return info.Mode().Perm()
 }
 
+// TestConfigurationOfAnotherMode: what was said for another mode of the filter is not used at a
+// start without the control plane.
+func TestConfigurationOfAnotherMode(t *testing.T) {
+	d, err := runDirOf(t.TempDir(), "gw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.make(); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		mode contract.Mode
+		kept bool
+	}{{contract.ModeModule, true}, {contract.ModeExtAuthz, false}, {contract.ModeExtAuthz, true}, {contract.ModeModule, false}, {contract.ModeModule, true}} {
+		if err := os.WriteFile(d.cache, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.noteMode(step.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(d.cache); (err == nil) != step.kept {
+			t.Errorf("start %d, mode %s: %v", i, step.mode, err)
+		}
+	}
+}
+
 // TestRunDirModes: only the owner can read tokens and keys, whatever modes there were
 // before.
 func TestRunDirModes(t *testing.T) {

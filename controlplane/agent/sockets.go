@@ -15,6 +15,7 @@ import (
 const (
 	relaySocket = "relay.sock"
 	adminSocket = "admin.sock"
+	authzSocket = "authz.sock"
 	// socketSuffix is the length of the suffix that a program may append while it replaces
 	// a socket.
 	socketSuffix = len(".new")

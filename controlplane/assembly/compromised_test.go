@@ -180,7 +180,7 @@ func TestCompromisedKinds(t *testing.T) {
 func TestOwnGatewayAfterWithdrawal(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	r.cfg.Gateway.Name = "gw"
-	if _, err := newOwnAgent(r.cfg, r.ControlPlane, nil, "envoy", t.TempDir(), ""); err != nil {
+	if _, err := newOwnAgent(r.cfg, r.ControlPlane, nil, "envoy", Filter{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (keyring{r.ControlPlane}).Rotate(model.WithActor(t.Context(), model.User("ann")), meshapi.KeysNodeTokens, meshapi.KeyRotation{Compromised: true}); err != nil {

@@ -78,9 +78,10 @@ func (cp *ControlPlane) measureConvergence(ctx context.Context) error {
 // MeterNode makes an agent serve the metrics of its node beside its status.
 func MeterNode(a *agent.Agent) *agent.Agent {
 	counted, _ := a.Log.Handler().(*telemetry.Log)
+	service, _ := a.Authz.(prometheus.Collector)
 	a.Metrics = telemetry.NewNode(telemetry.Node{
 		EnvoyUp: func() bool { return a.Envoy.PID() != 0 }, Connected: a.Connected, Restarts: a.Envoy.Restarts,
-		TokenEnds: a.TokenEnds, Build: telemetry.BuildInfo("agent", version.Program), Conditions: a.Conditions(), Log: counted,
+		TokenEnds: a.TokenEnds, Build: telemetry.BuildInfo("agent", version.Program), Conditions: a.Conditions(), Log: counted, Authz: service,
 	}, a.Envoy.Admin.Statistics, a.Log)
 	return a
 }

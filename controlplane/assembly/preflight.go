@@ -16,8 +16,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
-const moduleFile = "libmeshgate.so"
-
 // listen opens a port. The error names the setting, because "address in use" alone does not
 // tell the operator what to change.
 func listen(setting, address string, port int) (net.Listener, error) {
@@ -101,8 +99,8 @@ func FindEnvoy(configured string) (path, line string, err error) {
 	return "", "", fault.NotBegun(errors.New("no Envoy found: run 'make build', or set envoy.path (environment ENVOY_PATH) to an Envoy " + version.Envoy))
 }
 
-// FindModule returns the directory of the filter.
-func FindModule(configured string) (string, error) {
+// FindModule returns the directory of the filter's library.
+func FindModule(configured, file string) (string, error) {
 	dirs := []string{configured}
 	if exe, err := os.Executable(); configured == "" && err == nil {
 		dirs = []string{filepath.Dir(exe)}
@@ -111,9 +109,9 @@ func FindModule(configured string) (string, error) {
 		if strings.HasSuffix(d, ".so") {
 			d = filepath.Dir(d)
 		}
-		if _, err := os.Stat(filepath.Join(d, moduleFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(d, file)); err == nil {
 			return filepath.Abs(d)
 		}
 	}
-	return "", fault.NotBegun(fmt.Errorf("%s not found in %s: run 'make build', or set modulePath (environment MESHGATE_MODULE_PATH)", moduleFile, strings.Join(dirs, ", ")))
+	return "", fault.NotBegun(fmt.Errorf("%s not found in %s: run 'make build', or set modulePath (environment MESHGATE_MODULE_PATH)", file, strings.Join(dirs, ", ")))
 }

@@ -34,7 +34,7 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 	if err != nil {
 		return nil, err
 	}
-	module, err := FindModule(c.ModulePath)
+	filter, err := FindFilter(ctx, c, envoy)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 	if err != nil {
 		return nil, err
 	}
-	a, err := newOwnAgent(c, cp, abort, envoy, module, versionLine)
+	a, err := newOwnAgent(c, cp, abort, envoy, filter, versionLine)
 	if err != nil {
 		cp.close(ctx)
 		return nil, fault.NotBegun(err)
@@ -80,7 +80,7 @@ func FreeGatewayPorts(ctx context.Context, c *config.Config, name string, log *s
 
 // newOwnAgent makes the agent of the gateway that runs beside its control plane. Its first
 // token is made here; the agent renews it.
-func newOwnAgent(c *config.Config, cp *ControlPlane, abort <-chan struct{}, envoy, module, versionLine string) (*agent.Agent, error) {
+func newOwnAgent(c *config.Config, cp *ControlPlane, abort <-chan struct{}, envoy string, filter Filter, versionLine string) (*agent.Agent, error) {
 	file := filepath.Join(c.StateDir, c.Gateway.Name+".token")
 	cp.ownToken = func() error {
 		token, err := cp.tokens.Gateway(model.DefaultControlPlane, c.Gateway.Name, identity.GatewayTokenLife)
@@ -100,15 +100,17 @@ func newOwnAgent(c *config.Config, cp *ControlPlane, abort <-chan struct{}, envo
 	if err != nil {
 		return nil, err
 	}
-	a, err := agent.New(agent.Options{
+	o := agent.Options{
 		WorkloadAddresses: workloads,
 		AccessLog:         accessLog, Access: os.Stdout,
 		StateDir: c.StateDir, ControlPlane: model.DefaultControlPlane, Name: c.Gateway.Name,
 		Address: fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.data)), CAFile: cp.CAFile, TokenFile: file,
-		Instance: Instance(c), EnvoyPath: envoy, ModuleDir: module, Versions: VersionsOfProxy(versionLine, module),
+		Instance: Instance(c), EnvoyPath: envoy,
 		Concurrency: c.Envoy.Concurrency, LogLevel: c.Envoy.LogLevel, Drain: agent.Drain(c.Drain), StatusAddress: StatusAddress(c),
 		Abort: abort, Cache: CacheSettings(c), Log: cp.Log,
-	})
+	}
+	filter.Into(&o, versionLine)
+	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // occupied returns a port that is in use.
@@ -82,17 +83,38 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// TestFilterThatEnvoyCannotHave: an Envoy without the filter for Go is refused at the start,
+// and the error says what to do. An authorization service needs no library at all.
+func TestFilterThatEnvoyCannotHave(t *testing.T) {
+	dir, envoy := t.TempDir(), filepath.Join("..", "..", ".tools", "envoy")
+	if err := os.WriteFile(filepath.Join(dir, contract.GolangLibrary), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &config.Config{ModulePath: dir, Filter: config.Filter{Mode: "golang"}}
+	if _, err := FindFilter(t.Context(), c, envoy); err == nil || !strings.Contains(err.Error(), "needs an Envoy of the contrib distribution") {
+		t.Errorf("golang in a stock Envoy: %v", err)
+	}
+	c.ModulePath = t.TempDir()
+	if _, err := FindFilter(t.Context(), c, envoy); err == nil || !strings.Contains(err.Error(), contract.GolangLibrary) {
+		t.Errorf("golang without the library: %v", err)
+	}
+	c.Filter.Mode = "extauthz"
+	if _, err := FindFilter(t.Context(), c, envoy); err != nil {
+		t.Errorf("extauthz: %v", err)
+	}
+}
+
 func TestFindModule(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, moduleFile)
-	if _, err := FindModule(dir); err == nil || !strings.Contains(err.Error(), "make build") {
+	file := filepath.Join(dir, contract.ModuleLibrary)
+	if _, err := FindModule(dir, contract.ModuleLibrary); err == nil || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("an empty directory: %v", err)
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, configured := range []string{dir, file} {
-		if got, err := FindModule(configured); err != nil || got != dir {
+		if got, err := FindModule(configured, contract.ModuleLibrary); err != nil || got != dir {
 			t.Errorf("%s: %q, %v", configured, got, err)
 		}
 	}

@@ -3,7 +3,6 @@ package assembly
 import (
 	"cmp"
 	"debug/buildinfo"
-	"path/filepath"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/agent"
@@ -11,8 +10,8 @@ import (
 )
 
 // VersionsOfProxy returns the versions of what an agent of this process runs.
-func VersionsOfProxy(envoyLine, moduleDir string) agent.Versions {
-	return agent.Versions{Agent: version.Program, Envoy: versionOfEnvoy(envoyLine), Module: versionOfModule(moduleDir)}
+func VersionsOfProxy(envoyLine, filter string) agent.Versions {
+	return agent.Versions{Agent: version.Program, Envoy: versionOfEnvoy(envoyLine), Module: filter}
 }
 
 // versionOfEnvoy parses the output of envoy --version, "<path> version:
@@ -26,10 +25,10 @@ func versionOfEnvoy(line string) string {
 	return ""
 }
 
-// versionOfModule reads from which version the filter's library was built, or from which
+// versionOfLibrary reads from which version the filter's library was built, or from which
 // revision of its sources if it has no version; empty if that is unknown.
-func versionOfModule(dir string) string {
-	info, err := buildinfo.ReadFile(filepath.Join(dir, moduleFile))
+func versionOfLibrary(file string) string {
+	info, err := buildinfo.ReadFile(file)
 	if err != nil {
 		return "" // if the library cannot be loaded, Envoy reports why
 	}

@@ -77,7 +77,7 @@ func (p parameters) Gateway(ctx context.Context, node string) (out plan.Params, 
 		out = plan.Params{
 			Address: in.Listen, HTTPPort: uint32(in.HTTPPort), HTTPSPort: uint32(in.HTTPSPort), //nolint:gosec // checked at enrolment
 			OAuth: plan.Endpoint{Host: host, Port: uint32(oauthPort)}, RootsFile: in.RootsFile,
-			Trusted: p.trusted, ForwardDotSegments: p.forwardDots, Tracing: p.tracing, Log: p.log,
+			Trusted: p.trusted, ForwardDotSegments: p.forwardDots, Filter: in.Filter, Tracing: p.tracing, Log: p.log,
 		}
 		return nil
 	})

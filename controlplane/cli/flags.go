@@ -46,7 +46,7 @@ func AllBut(settings ...string) uses {
 // else.
 var (
 	envoySettings = []string{
-		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "drain.", "status.", "workload.", "cache.",
+		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "filter.", "drain.", "status.", "workload.", "cache.",
 		"accessLog.path", "accessLog.maxSize", "accessLog.keep",
 	}
 	OwnGateway    = slices.Concat(envoySettings, []string{"gateway.name"})

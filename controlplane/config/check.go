@@ -89,6 +89,7 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	}
 	vs = append(vs, c.Backup.check(c.Store.Type)...)
 	vs = append(vs, c.AccessLog.check()...)
+	vs = append(vs, c.Filter.check()...)
 	if c.Changes.Keep < time.Hour {
 		bad("changes.keep", "must be at least 1h")
 	}

@@ -1,12 +1,16 @@
 package config
 
 import (
+	"fmt"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Config is the effective configuration. Field tags are keys; nested structs make dotted
@@ -24,6 +28,7 @@ type Config struct {
 	Gateway     Gateway     `koanf:"gateway"`
 	Dataplane   Dataplane   `koanf:"dataplane"`
 	Envoy       Envoy       `koanf:"envoy"`
+	Filter      Filter      `koanf:"filter"`
 	Drain       Drain       `koanf:"drain"`
 	Status      Port        `koanf:"status"`
 	Workload    Workload    `koanf:"workload"`
@@ -180,6 +185,43 @@ type Envoy struct {
 	Concurrency int    `koanf:"concurrency"`
 }
 
+// Filter says how a proxy has the filter.
+type Filter struct {
+	// Mode is a name of [contract.Mode].
+	Mode string `koanf:"mode"`
+	// Authz is where an authorization service listens that somebody else runs; empty if the
+	// agent runs its own.
+	Authz string `koanf:"authz"`
+}
+
+// Of returns the mode. It was checked when the settings were read.
+func (f Filter) Of() contract.Mode {
+	m, _ := contract.ParseMode(f.Mode)
+	return m
+}
+
+// Socket returns Authz as a proxy connects to it: the path of a socket, or an address and a
+// port.
+func (f Filter) Socket() string { return strings.TrimPrefix(f.Authz, contract.UnixPrefix) }
+
+// check reports what cannot work.
+func (f Filter) check() (vs []fault.Violation) {
+	m, err := contract.ParseMode(f.Mode)
+	if err != nil {
+		vs = append(vs, fault.Violation{Path: "filter.mode", Message: err.Error()})
+	}
+	path, unix := strings.CutPrefix(f.Authz, contract.UnixPrefix)
+	at, err := netip.ParseAddrPort(f.Authz)
+	switch {
+	case f.Authz == "":
+	case m != contract.ModeExtAuthz:
+		vs = append(vs, fault.Violation{Path: "filter.authz", Message: fmt.Sprintf("is only for filter.mode %s", contract.ModeExtAuthz)})
+	case unix && !filepath.IsAbs(path), !unix && (err != nil || !at.Addr().IsLoopback() || at.Port() == 0):
+		vs = append(vs, fault.Violation{Path: "filter.authz", Message: "must be a loopback address with a port, or " + contract.UnixPrefix + " and an absolute path: requests carry credentials and are not encrypted"})
+	}
+	return vs
+}
+
 // Drain says how proxies shut down.
 type Drain struct {
 	Delay   time.Duration `koanf:"delay"`
@@ -251,6 +293,8 @@ var general = []Key{
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
+	{"filter.mode", "module", "how gateways check tokens: module (in Envoy's process), extauthz (a service beside Envoy) or golang (in the process of a contrib Envoy); docs/filter.md says how to choose", false},
+	{"filter.authz", "", "with filter.mode extauthz: loopback address and port, or unix:// and a path, of a meshgate authz that answers; empty: the agent runs a service of its own", false},
 	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
 	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
 	{"workload.address", "", "comma-separated addresses and networks beside its own machine at which a sidecar's workloads may be; link-local ones, where clouds tell machines their credentials, no proxy leads to unless they are here (docs/mesh.md)", false},

@@ -253,6 +253,9 @@ func check(in *gateway.Instance) (vs []fault.Violation) {
 	if p := in.RootsFile; p != "" && (!path.IsAbs(p) || len(p) > maxPath || strings.ContainsFunc(p, unicode.IsControl)) {
 		vs = append(vs, fault.Violation{Path: "roots_file", Message: "must be an absolute path"})
 	}
+	if !in.Filter.Known() {
+		vs = append(vs, fault.Violation{Path: "filter", Message: "must be a filter.mode that this control plane knows: let it be no older than its gateways"})
+	}
 	host, text, err := net.SplitHostPort(in.ControlPlane)
 	port, portErr := strconv.Atoi(text)
 	if err != nil || portErr != nil || host == "" || !isPort(port) {
@@ -268,7 +271,8 @@ func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
 // remember stores what the gateway has said, unless it is known already. While another
 // gateway is connected with the same name, the addresses that it listens on are not
-// changed: it would silently close its ports and serve no requests.
+// changed: it would silently close its ports and serve no requests. Nor is its
+// filter's mode: it would refuse what is configured for another one.
 func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.Instance, other bool) error {
 	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: gateway.Instances, Scope: c.ControlPlane, Name: c.Name, Spec: in}
@@ -278,6 +282,8 @@ func (s *Server) remember(ctx context.Context, c *identity.Claims, in *gateway.I
 			_, err = tx.Create(res)
 		case err == nil && other && !old.Spec.(*gateway.Instance).SameSockets(in):
 			return taken(c.NodeID(), old.Spec.(*gateway.Instance))
+		case err == nil && other && !old.Spec.(*gateway.Instance).SameFilter(in):
+			return fault.New(fault.Invalid, "%s is connected with filter.mode %s: stop it first, or give another gateway a name (--name) and a token of its own", c.NodeID(), old.Spec.(*gateway.Instance).Filter)
 		case err == nil && *old.Spec.(*gateway.Instance) != *in:
 			_, err = tx.Update(res, 0)
 		}

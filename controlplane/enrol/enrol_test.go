@@ -24,6 +24,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,6 +93,7 @@ func TestRefusals(t *testing.T) {
 		{"control plane at a named port", "POST", bearer, change("control_plane", "cp:https"), 422, "the input is not valid: control_plane: must be host:port"},
 		{"roots at a path of nobody", "POST", bearer, change("roots_file", "pem"), 422, "the input is not valid: roots_file: must be an absolute path"},
 		{"roots with a line break", "POST", bearer, change("roots_file", "/a\nb"), 422, "the input is not valid: roots_file: must be an absolute path"},
+		{"a filter of nobody", "POST", bearer, change("filter", "module"), 422, "the input is not valid: filter: must be a filter.mode that this control plane knows: let it be no older than its gateways"},
 		{"control plane at port 0", "POST", bearer, change("control_plane", "cp:0"), 422, "the input is not valid: control_plane: must be host:port"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -244,6 +246,35 @@ func TestTakenName(t *testing.T) {
 		}
 		if got := w.stored(t).Spec.(*gateway.Instance).HTTPPort; text != step.refused || got != step.stored {
 			t.Errorf("%+v: port %d is stored, %q", step, got, text)
+		}
+	}
+}
+
+// TestTakenFilter: while a gateway is connected, another one with its name cannot have its
+// configuration made for another mode of the filter.
+func TestTakenFilter(t *testing.T) {
+	w := newWorld(t)
+	connected := false
+	w.Connected = func(string) bool { return connected }
+	server := httptest.NewTLSServer(w)
+	defer server.Close()
+	in := gateway.Instance{Listen: "127.0.0.1", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
+	for _, step := range []struct {
+		connected    bool
+		mode, stored contract.Mode
+		refused      string
+	}{
+		{false, contract.ModeExtAuthz, contract.ModeExtAuthz, ""},
+		{true, contract.ModeModule, contract.ModeExtAuthz, "cp/default/gw is connected with filter.mode extauthz"},
+		{false, contract.ModeModule, contract.ModeModule, ""},
+	} {
+		connected, in.Filter = step.connected, step.mode
+		_, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", false, in)
+		if (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
+			t.Errorf("%+v: %v", step, err)
+		}
+		if got := w.stored(t).Spec.(*gateway.Instance).Filter; got != step.stored {
+			t.Errorf("%+v: %s is stored", step, got)
 		}
 	}
 }

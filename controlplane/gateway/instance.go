@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Instances is the kind of gateway instances, which are named like their node tokens. An
@@ -25,9 +26,14 @@ type Instance struct {
 	ControlPlane string `json:"control_plane"`
 	// RootsFile is the instance's own PEM bundle of public authorities, or empty.
 	RootsFile string `json:"roots_file,omitempty"`
+	// Filter says how the instance has the filter.
+	Filter contract.Mode `json:"filter,omitempty"`
 }
 
 // SameSockets reports whether two instances listen on the same address and ports.
 func (i *Instance) SameSockets(o *Instance) bool {
 	return i.Listen == o.Listen && i.HTTPPort == o.HTTPPort && i.HTTPSPort == o.HTTPSPort
 }
+
+// SameFilter reports whether two instances have the filter in the same way.
+func (i *Instance) SameFilter(o *Instance) bool { return i.Filter == o.Filter }

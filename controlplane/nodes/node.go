@@ -23,7 +23,7 @@ type Node struct {
 	// Since is when it connected, or since when it is away; missing if it never
 	// connected.
 	Since *time.Time `json:"since,omitempty"`
-	// Reason says why it is away.
+	// Reason says why it is away, or why nothing but filters is known of one that is connected.
 	Reason string `json:"reason,omitempty"`
 	// Returning says of one that is away that it was sent off a moment ago to come back with
 	// the newer token that it has.
@@ -91,6 +91,8 @@ const (
 	reasonNever   = "it was never connected"
 	reasonLeft    = "it left, or its connection broke"
 	reasonFilters = "only filters of it are remembered, which may answer from what they know"
+	// reasonLinked is that of a node which is no proxy of this control plane.
+	reasonLinked = "it takes no configuration from here, and its filter is linked: an authorization service, or an Envoy that is configured elsewhere"
 )
 
 // document shows a node. filters are those of its name.
@@ -157,16 +159,23 @@ func reason(n insight.Node) string {
 	return reasonLeft
 }
 
-// orphan shows a node of which only filters are remembered.
+// orphan shows a node of which only filters are remembered. While one is linked, the node is
+// connected, and in step with all that it is sent: revocations.
 func (r *Registry) orphan(id string, f Filters) Node {
-	d := r.document(split(id), f)
+	d := r.document(split(id, f), f)
 	d.Reason = reasonFilters
+	if f.Linked > 0 {
+		d.Reason, d.InStep = reasonLinked, true
+	}
 	return d
 }
 
-// split is a node that is away and of which nothing is known but its id.
-func split(id string) insight.Node {
+// split is a node of which nothing is known but its id and its filters.
+func split(id string, f Filters) insight.Node {
 	n := insight.Node{ID: id, Type: insight.Sidecar, State: insight.Away}
+	if f.Linked > 0 {
+		n.State = insight.Connected
+	}
 	scope, name, ok := strings.Cut(id, ".")
 	if rest, gateway := strings.CutPrefix(id, "cp/"); gateway {
 		n.Type = insight.Gateway

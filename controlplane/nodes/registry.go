@@ -128,7 +128,7 @@ func (r *Registry) all(filters map[string]Filters) []candidate {
 	}
 	for id, is := range missing {
 		if is {
-			out = append(out, candidate{Node: split(id)})
+			out = append(out, candidate{Node: split(id, filters[id])})
 		}
 	}
 	slices.SortFunc(out, func(a, b candidate) int { return strings.Compare(a.ID, b.ID) })
@@ -160,12 +160,13 @@ func missing(name string) error {
 }
 
 // Counts returns the number of nodes by type and state. As in [Registry.List], nodes of
-// which only filters are remembered are away.
+// which only filters are remembered are away unless one is linked.
 func (r *Registry) Counts() map[string]map[string]int {
 	out := r.Insights.Counts()
-	for id := range r.filters() {
+	for id, f := range r.filters() {
 		if _, known := r.Insights.Node(id); !known && id != "" {
-			out[split(id).Type][insight.Away]++
+			n := split(id, f)
+			out[n.Type][n.State]++
 		}
 	}
 	return out

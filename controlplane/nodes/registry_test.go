@@ -204,13 +204,14 @@ func TestDocuments(t *testing.T) {
 }
 
 // TestReasons: a node that is away is listed with a reason: it never came, it left, or only
-// its filters are remembered.
+// its filters are remembered. One with a linked filter and without a stream is connected.
 func TestReasons(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.insights.Expect("default.never")
 		r.connect("cp/default/gw")
 		r.leave("cp/default/gw")
 		r.filters["cp/default/lost"] = nodes.Filters{Known: 2}
+		r.filters["cp/default/service"] = nodes.Filters{Known: 2, Linked: 1}
 		r.filters[""] = nodes.Filters{Known: 5}
 		var got []string
 		for _, d := range r.List(nodes.Query{}).Nodes {
@@ -222,6 +223,7 @@ func TestReasons(t *testing.T) {
 		want := []string{
 			"cp/default/gw gateway default away: it left, or its connection broke",
 			"cp/default/lost gateway default away: only filters of it are remembered, which may answer from what they know",
+			"cp/default/service gateway default connected: it takes no configuration from here, and its filter is linked: an authorization service, or an Envoy that is configured elsewhere",
 			"default.never sidecar default away: it was never connected",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -235,7 +237,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%d away", n)
 		}
 		// The counts must include every node that the list shows.
-		counts := map[string]map[string]int{"gateway": {"connected": 0, "away": 2, "refused": 0}, "sidecar": {"connected": 0, "away": 1, "refused": 0}}
+		counts := map[string]map[string]int{"gateway": {"connected": 1, "away": 2, "refused": 0}, "sidecar": {"connected": 0, "away": 1, "refused": 0}}
 		if diff := cmp.Diff(counts, r.Counts()); diff != "" {
 			t.Error(diff)
 		}

@@ -24,6 +24,8 @@ type Node struct {
 	Build, Conditions prometheus.Collector
 	// Log, if set, counts log records.
 	Log *Log
+	// Authz, if set, has the metrics of the authorization service that the agent runs.
+	Authz prometheus.Collector
 }
 
 // NewNode returns the metrics page of a node.
@@ -45,6 +47,9 @@ func (n Node) Collectors() []prometheus.Collector {
 	}
 	if n.Log != nil {
 		out = append(out, n.Log.Collectors()...)
+	}
+	if n.Authz != nil {
+		out = append(out, n.Authz)
 	}
 	return out
 }

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/extauthz"
 	"github.com/meshgate/meshgate/filter/filtertest"
 )
 
@@ -46,11 +45,11 @@ func startAuthz(t *testing.T, port, redisPort int) {
 
 // ask has a route ask about a chain. Bodies are sent where the chain looks into them.
 func ask(route object, chain string) {
-	check := object{"context_extensions": object{extauthz.ChainExtension: chain, extauthz.IssueExtension: "true"}}
+	check := object{"context_extensions": object{contract.AuthzChain: chain, contract.AuthzIssue: "true"}}
 	if strings.Contains(chain, `"in_body":true`) {
-		check["context_extensions"].(object)[extauthz.BodyExtension] = "true"
-		check["with_request_body"] = object{"max_request_bytes": extauthz.MaxBody, "allow_partial_message": true, "pack_as_bytes": true}
-		route["request_body_buffer_limit"] = 2 * extauthz.MaxBody
+		check["context_extensions"].(object)[contract.AuthzBody] = "true"
+		check["with_request_body"] = object{"max_request_bytes": contract.AuthzMaxBody, "allow_partial_message": true, "pack_as_bytes": true}
+		route["request_body_buffer_limit"] = 2 * contract.AuthzMaxBody
 	}
 	route["typed_per_filter_config"] = object{"envoy.filters.http.ext_authz": object{
 		"@type":          "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",

@@ -1,6 +1,7 @@
 // Package oauth_test holds a real gateway against every case of oauthtest: one
 // `meshgate standalone` with Envoy, an administration API and an upstream, and a
-// route, plugin and applications of its own for each case.
+// route, plugin and applications of its own for each case. A second one has an Envoy
+// that asks an authorization service.
 package oauth_test
 
 import (
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -42,17 +44,34 @@ func echo() *httptest.Server {
 	return s
 }
 
+// hidesInBodies are cases with chains that an authorization service cannot carry out. Their
+// routes refuse every request.
+var hidesInBodies = []string{"hidden", "hidden-parameters"}
+
 // The worlds of all cases are made before the first runs, so that the proxies
 // need to be waited for once.
 var _ = Describe("a gateway", Ordered, ContinueOnFailure, func() {
 	cases, problem := oauthtest.Cases()
+	passes(cases, problem)
+})
+
+var _ = Describe("a gateway that asks an authorization service", Label("extauthz"), Ordered, ContinueOnFailure, func() {
+	cases, problem := oauthtest.Cases()
+	cases = slices.DeleteFunc(cases, func(c oauthtest.Case) bool {
+		return slices.Contains(hidesInBodies, c.Name)
+	})
+	passes(cases, problem, "--filter-mode", "extauthz")
+})
+
+// passes holds a gateway against cases.
+func passes(cases []oauthtest.Case, problem error, args ...string) {
 	worlds, failures := map[string]*oauthtest.World{}, map[string]error{}
 
 	BeforeAll(func() {
 		Expect(problem).NotTo(HaveOccurred())
 		upstream, err := url.Parse(echo().URL)
 		Expect(err).NotTo(HaveOccurred())
-		c := framework.NewControlPlane("standalone", "--gateway-trusted-ips", "127.0.0.1").Start()
+		c := framework.NewControlPlane("standalone", append(args, "--gateway-trusted-ips", "127.0.0.1")...).Start()
 		g := newGateway(c)
 		vars := map[string]string{"upstream": upstream.Port(), "authority": fmt.Sprintf("localhost:%d", c.HTTPS)}
 		for _, one := range cases {
@@ -66,4 +85,4 @@ var _ = Describe("a gateway", Ordered, ContinueOnFailure, func() {
 			Expect(worlds[one.Name].Run()).To(Succeed())
 		})
 	}
-})
+}

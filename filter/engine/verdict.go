@@ -4,7 +4,7 @@ import "github.com/meshgate/meshgate/filter/contract"
 
 // MaxBody is the largest body, in bytes, that is searched for credentials. A longer body
 // counts as having none.
-const MaxBody = 1 << 20
+const MaxBody = contract.MaxBody
 
 // MaxHeaders bounds the number of headers that a program reads.
 const MaxHeaders = 8 + contract.MaxCredentialNames + contract.MaxTriggers

@@ -59,7 +59,7 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 		}
 	}
 	for name := range m.headers {
-		if contract.IsReserved([]byte(name), false) && !e.names[name] {
+		if contract.IsReserved([]byte(name), v.Action == engine.Issue) && !e.names[name] {
 			e.remove = append(e.remove, name)
 		}
 	}
@@ -68,14 +68,21 @@ func (m *message) pass(p *engine.Program, v *engine.Verdict, buf []byte) *authv3
 			e.remove = append(e.remove, name)
 		}
 	}
-	return &authv3.CheckResponse{
+	r := &authv3.CheckResponse{
 		Status:       &status.Status{Code: int32(codes.OK)},
 		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{Headers: e.set, HeadersToRemove: e.remove}},
 	}
+	if v.Action == engine.Issue {
+		m.noteIssued(r)
+	} else {
+		m.server.decisions.allowed.Add(1)
+		r.DynamicMetadata = said("") // tells it from a request without an answer
+	}
+	return r
 }
 
-// refuse answers in place of the upstream.
-func (m *message) refuse(r *engine.Refusal) *authv3.CheckResponse {
+// refuse answers in place of the upstream. v is the verdict with its buffer, or nil.
+func (m *message) refuse(r *engine.Refusal, v *engine.Verdict, buf []byte) *authv3.CheckResponse {
 	denied := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)}, Body: r.Body} //nolint:gosec // an HTTP status
 	for _, h := range r.Headers {
 		denied.Headers = append(denied.Headers, &corev3.HeaderValueOption{
@@ -86,8 +93,10 @@ func (m *message) refuse(r *engine.Refusal) *authv3.CheckResponse {
 		denied.Body = ""
 		denied.Headers = append(denied.Headers, option("grpc-status", strconv.Itoa(r.GRPCStatus)), option("grpc-message", r.GRPCMessage()))
 	}
-	return &authv3.CheckResponse{
+	answer := &authv3.CheckResponse{
 		Status:       &status.Status{Code: int32(codes.PermissionDenied)},
 		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: denied},
 	}
+	m.noteRefused(answer, r.Reason, v, buf)
+	return answer
 }

@@ -9,28 +9,15 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// Context extensions of a route, by which Envoy says what applies to a request.
-const (
-	// ChainExtension is the encoded chain ([contract.Chain]).
-	ChainExtension = "meshgate.chain"
-	// BodyExtension is "true" if Envoy sends bodies.
-	BodyExtension = "meshgate.body"
-	// IssueExtension is "true" if the virtual host has a route to the OAuth server for
-	// requests with contract.HeaderOAuthPlugin, and Envoy routes again after the check. The
-	// service cannot see this by itself.
-	IssueExtension = "meshgate.issue"
-)
-
 // maxChains bounds the compiled chains. Envoy's configuration has one for each route. Chains
 // of removed routes make room for others.
 const maxChains = 32 << 10
 
 var (
-	errNoChain   = errors.New("the route has no context extension " + ChainExtension)
+	errNoChain   = errors.New("the route has no context extension " + contract.AuthzChain)
 	errLongChain = errors.New("the chain is longer than a chain may be")
-	errHides     = errors.New("the chain hides credentials in bodies, which an authorization service cannot do")
-	errNoIssuer  = errors.New("the chain issues tokens, and the route does not say that there is a route to the OAuth server: set the context extension " + IssueExtension)
-	errNoBodies  = errors.New("the chain looks for credentials in bodies, and the route does not send any: set with_request_body and the context extension " + BodyExtension)
+	errNoIssuer  = errors.New("the chain issues tokens, and the route does not say that there is a route to the OAuth server: set the context extension " + contract.AuthzIssue)
+	errNoBodies  = errors.New("the chain looks for credentials in bodies, and the route does not send any: set with_request_body and the context extension " + contract.AuthzBody)
 )
 
 // chain is the compiled chain of a route.
@@ -56,7 +43,7 @@ type chains struct {
 // get returns the program of a chain. A chain that cannot be honoured gets a program that
 // refuses, and is logged when it is first met.
 func (c *chains) get(extensions map[string]string) *engine.Program {
-	key := chainKey{extensions[ChainExtension], extensions[BodyExtension] == "true", extensions[IssueExtension] == "true"}
+	key := chainKey{extensions[contract.AuthzChain], extensions[contract.AuthzBody] == contract.AuthzTrue, extensions[contract.AuthzIssue] == contract.AuthzTrue}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.of[key]; known != nil {
@@ -74,7 +61,7 @@ func (c *chains) get(extensions map[string]string) *engine.Program {
 // compile makes a program. A program outlives its handle, so a request in progress may
 // continue with a program that was swept.
 func (c *chains) compile(key chainKey) *chain {
-	if err := honoured(key); err != nil {
+	if err := key.honoured(); err != nil {
 		c.host.Log().Error("chain of a route is unusable, its requests are refused", "error", err)
 		return &chain{program: engine.Broken(err.Error())}
 	}
@@ -86,38 +73,26 @@ func (c *chains) compile(key chainKey) *chain {
 	return &chain{program: program, handle: handle}
 }
 
-// honoured returns the reason why an authorization service cannot carry out a chain, or nil.
-// It returns nil for a chain that does not parse, because the engine refuses such a chain.
-func honoured(key chainKey) error {
+// honoured returns the reason why the service cannot carry out a chain, or nil. It returns nil
+// for a chain that does not parse, because the engine refuses such a chain.
+func (k chainKey) honoured() error {
 	switch {
-	case key.text == "":
+	case k.text == "":
 		return errNoChain
-	case len(key.text) > contract.MaxChain:
+	case len(k.text) > contract.MaxChain:
 		return errLongChain
 	}
-	parsed, err := contract.ParseChain([]byte(key.text))
+	parsed, err := contract.ParseChain([]byte(k.text))
 	if err != nil {
 		return nil
 	}
-	if parsed.Issues && !key.issues {
+	switch {
+	case parsed.Issues && !k.issues:
 		return errNoIssuer // otherwise a workload would get the request without a check by its plugins
+	case parsed.ReadsBodies() && !k.bodies:
+		return errNoBodies
 	}
-	for _, p := range parsed.Plugins {
-		inBody, hides := false, false
-		switch {
-		case p.OAuth2 != nil:
-			inBody, hides = p.OAuth2.InBody, p.OAuth2.HideCredentials
-		case p.KeyAuth != nil:
-			inBody, hides = p.KeyAuth.InBody, p.KeyAuth.HideCredentials
-		}
-		switch {
-		case inBody && hides:
-			return errHides
-		case inBody && !key.bodies:
-			return errNoBodies
-		}
-	}
-	return nil
+	return contract.ModeExtAuthz.Honours(parsed)
 }
 
 // sweep forgets the chains that were not used again, or all chains if every one was.

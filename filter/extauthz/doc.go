@@ -7,14 +7,21 @@
 //
 // The ext_authz filter must fail closed (failure_mode_allow false), send all headers raw
 // (encode_raw_headers), and validate mutations. The context extensions of each route say
-// what applies to it: [ChainExtension] is its chain, and [BodyExtension] is "true" if Envoy
-// sends bodies (with_request_body with max_request_bytes [MaxBody], allow_partial_message
-// and pack_as_bytes). [IssueExtension] is "true" if there is a route to the OAuth server and
-// clear_route_cache makes Envoy find it. Every accepted request is then routed again, so no
-// route may match on something that a chain hides. include_tls_session tells whether the
-// client's connection is encrypted; a client that sends no server name (SNI) counts as not
-// encrypted. A route without a chain must disable the filter: a request without a chain is
-// refused.
+// what applies to it: [contract.AuthzChain] is its chain, and [contract.AuthzBody] is "true"
+// if Envoy sends bodies (with_request_body with max_request_bytes [contract.AuthzMaxBody],
+// allow_partial_message and pack_as_bytes). [contract.AuthzIssue] is "true" if there is a
+// route to the OAuth server that Envoy finds when it chooses a route again. clear_route_cache
+// makes it do so after every accepted request, so no route may then match on something that
+// a chain hides; package chain (xds/chain) has it done for requests for tokens only. The
+// metadata [contract.AuthzScheme] of a call, or else include_tls_session, tells whether the
+// client's connection is encrypted; with the latter a client that sends no server name (SNI)
+// counts as not encrypted. The metadata [contract.AuthzClient] tells where the listener writes
+// the address of the client, which otherwise is the peer. A route without a chain must disable the filter: a request without
+// a chain is refused.
+//
+// What becomes of a request is noted in its dynamic metadata, under the name of Envoy's filter.
+// For one that is handed over to the OAuth server that includes [contract.StateOAuth], so a
+// listener need not believe the headers of the hand-over.
 //
 // # What it cannot do
 //

@@ -2,19 +2,17 @@ package extauthz
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/host"
 )
-
-// MaxBody is max_request_bytes of Envoy's with_request_body. It is one byte more than a
-// decision reads, so that a body that is too long can be told from one that just fits.
-const MaxBody = engine.MaxBody + 1
 
 // partialHeader says, with the value true, that Envoy has sent only a part of the body.
 const partialHeader = "x-envoy-auth-partial-body"
@@ -24,25 +22,51 @@ type message struct {
 	server *Server
 	ctx    context.Context // context of the call; Resolve stops waiting when it ends
 	http   *authv3.AttributeContext_HttpRequest
-	// tls says that the client's connection is encrypted. Envoy sends a session for every
-	// connection, but a server name only for encrypted ones whose client has sent one.
+	// tls says that the client's connection is encrypted.
 	tls bool
 	// headers are the headers of the request by lower-case name, including pseudo headers.
 	headers map[string][][]byte
-	source  string // address of the client, with its port
+	source  string           // address of the client, with its port
+	route   *corev3.Metadata // of the route, with route_metadata_context_namespaces
 }
 
 func newMessage(ctx context.Context, s *Server, attributes *authv3.AttributeContext) *message {
 	m := &message{
-		server: s, ctx: ctx, http: attributes.GetRequest().GetHttp(), headers: map[string][][]byte{},
-		tls: attributes.GetTlsSession().GetSni() != "", // with include_tls_session
+		server: s, ctx: ctx, http: attributes.GetRequest().GetHttp(), headers: map[string][][]byte{}, tls: encrypted(ctx, attributes),
 	}
 	for _, h := range m.http.GetHeaderMap().GetHeaders() {
 		name := strings.ToLower(h.GetKey())
 		m.headers[name] = append(m.headers[name], valueOf(h))
 	}
-	m.source = addressOf(attributes.GetSource().GetAddress())
+	m.route = attributes.GetRouteMetadataContext()
+	m.source = m.client(addressOf(attributes.GetSource().GetAddress()))
 	return m
+}
+
+// client returns the address of the client with its port: that of the peer, unless the listener
+// has found another one. Of that one there is no port.
+func (m *message) client(peer string) string {
+	told, _ := metadata.FromIncomingContext(m.ctx)
+	header := told.Get(contract.AuthzClient)
+	if len(header) != 1 {
+		return peer
+	}
+	seen, err := netip.ParseAddr(string(m.first(header[0])))
+	if at, wrong := netip.ParseAddrPort(peer); err != nil || wrong == nil && at.Addr().Unmap() == seen.Unmap() {
+		return peer
+	}
+	return netip.AddrPortFrom(seen, 0).String()
+}
+
+// encrypted reports whether the client's connection is encrypted. Envoy sends a session for
+// every connection, but a server name only for encrypted ones whose client has sent one, so a
+// listener that says how its clients are connected is believed before.
+func encrypted(ctx context.Context, attributes *authv3.AttributeContext) bool {
+	told, _ := metadata.FromIncomingContext(ctx)
+	if scheme := told.Get(contract.AuthzScheme); len(scheme) == 1 {
+		return scheme[0] == "https"
+	}
+	return attributes.GetTlsSession().GetSni() != "" // with include_tls_session
 }
 
 // valueOf returns the value of a header, never nil. Envoy sends it raw.

@@ -17,15 +17,12 @@ import (
 
 const (
 	// maxMessage bounds a request of Envoy in bytes: a body, a chain, and headers.
-	maxMessage = MaxBody + contract.MaxChain + 512<<10
+	maxMessage = contract.AuthzMaxBody + contract.MaxChain + 512<<10
 	// maxStreams bounds the concurrent questions of one connection of Envoy.
 	maxStreams = 4096
 )
 
-// unixPrefix begins an address that is the path of a Unix socket.
-const unixPrefix = "unix://"
-
-var errNotLoopback = errors.New("it would show credentials to the network: use a loopback address such as 127.0.0.1:9191, or " + unixPrefix + " and a path")
+var errNotLoopback = errors.New("it would show credentials to the network: use a loopback address such as 127.0.0.1:9191, or " + contract.UnixPrefix + " and a path")
 
 // Listen opens an address for [Server.Serve]. The address is either "unix://" and the path
 // of a Unix socket, which only the user of this process may use, or a loopback address with
@@ -33,11 +30,11 @@ var errNotLoopback = errors.New("it would show credentials to the network: use a
 // encrypted.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
-	path, unix := strings.CutPrefix(address, unixPrefix)
+	path, unix := strings.CutPrefix(address, contract.UnixPrefix)
 	if !unix {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return nil, fmt.Errorf("%q is neither an IP address with a port nor a path behind %s", address, unixPrefix)
+			return nil, fmt.Errorf("%q is neither an IP address with a port nor a path behind %s", address, contract.UnixPrefix)
 		}
 		if !at.Addr().IsLoopback() {
 			return nil, fmt.Errorf("%s: %w", address, errNotLoopback)

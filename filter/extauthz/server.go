@@ -23,6 +23,8 @@ type Server struct {
 	source uint32
 	chains chains
 	bare   sync.Once // a request without raw headers was logged
+
+	decisions *decisions
 }
 
 // New returns a server with the token cache that open makes. The cache is opened at once, so
@@ -34,7 +36,7 @@ func New(log *slog.Logger, open func(*host.Host) (host.Tokens, error)) (*Server,
 		return nil, fmt.Errorf("open the token cache: %w", err)
 	}
 	h.Begin()
-	return &Server{host: h, source: source, chains: chains{host: h, of: map[chainKey]*chain{}}}, nil
+	return &Server{host: h, source: source, chains: chains{host: h, of: map[chainKey]*chain{}}, decisions: newDecisions()}, nil
 }
 
 // Close ends the token cache. No call may be in progress.
@@ -50,7 +52,8 @@ func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.Che
 	if r := s.check(ctx, q); r != nil {
 		return r, nil
 	}
-	return new(message).refuse(engine.Undecided), nil
+	m := &message{server: s}
+	return m.refuse(engine.Undecided, nil, nil), nil
 }
 
 // check is Check, but returns nil after a panic.
@@ -62,7 +65,7 @@ func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.Chec
 		s.bare.Do(func() {
 			s.host.Log().Error("requests are refused: Envoy does not send raw headers, set encode_raw_headers")
 		})
-		return m.refuse(engine.Undecided)
+		return m.refuse(engine.Undecided, nil, nil)
 	}
 	program := s.chains.get(attributes.GetContextExtensions())
 	request := &engine.Request{Path: m.first(":path"), HTTP2: m.http2()}
@@ -75,9 +78,9 @@ func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.Chec
 	case v.Action == engine.Continue:
 		return m.pass(program, &v, buf)
 	case v.Refusal != nil:
-		return m.refuse(v.Refusal)
+		return m.refuse(v.Refusal, &v, buf)
 	}
-	return m.refuse(engine.Undecided)
+	return m.refuse(engine.Undecided, nil, nil)
 }
 
 // addressOf returns the address and port of a client, or "" if there is none.

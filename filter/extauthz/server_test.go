@@ -7,14 +7,18 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/host"
@@ -44,7 +48,7 @@ func request(chain string, headers ...string) *authv3.CheckRequest {
 	}
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Request:           &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{HeaderMap: raw}},
-		ContextExtensions: map[string]string{ChainExtension: chain},
+		ContextExtensions: map[string]string{contract.AuthzChain: chain},
 	}}
 }
 
@@ -72,12 +76,12 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 		status                      int
 	}{
 		{"plain", plain, "", "", 0},
-		{"missing", "", "", ChainExtension, 503},
+		{"missing", "", "", contract.AuthzChain, 503},
 		{"broken", "{", "", "decode chain", 503},
 		{"too long", plain + strings.Repeat(" ", contract.MaxChain), "", "longer", 503},
-		{"looks into bodies that are not sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "", BodyExtension, 503},
+		{"looks into bodies that are not sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "", contract.AuthzBody, 503},
 		{"looks into bodies that are sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "true", "", 0},
-		{"issues without a route for that", strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), "", IssueExtension, 503},
+		{"issues without a route for that", strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), "", contract.AuthzIssue, 503},
 		{"hides in bodies", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true,"hide_credentials":true`, 1), "true", "hides credentials", 503},
 		{"hides a key in bodies", `{"route":"r","service":"s","plugins":[{"id":"p","key_auth":{"names":["k"],"in_body":true,"hide_credentials":true}}]}`, "true", "hides credentials", 503},
 	} {
@@ -85,7 +89,7 @@ func TestChainsThatCannotBeHonoured(t *testing.T) {
 			log := &hosttest.Log{}
 			s := newServer(t, log, hosttest.NewTokens("good"))
 			q := request(tc.chain, ":path", "/", ":method", "GET", "authorization", "Bearer good")
-			q.Attributes.ContextExtensions[BodyExtension] = tc.bodies
+			q.Attributes.ContextExtensions[contract.AuthzBody] = tc.bodies
 			for range 2 {
 				if got := statusOf(t, s, q); got != tc.status {
 					t.Errorf("status %d, want %d", got, tc.status)
@@ -116,7 +120,7 @@ func TestProtocols(t *testing.T) {
 func TestSchemeIsThatOfTheConnection(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 	q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token", ":scheme", "https")
-	q.Attributes.ContextExtensions[IssueExtension] = "true"
+	q.Attributes.ContextExtensions[contract.AuthzIssue] = "true"
 	q.Attributes.Request.Http.Scheme = "https"
 	q.Attributes.Source = &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
 		SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4711}},
@@ -137,14 +141,123 @@ func TestSchemeIsThatOfTheConnection(t *testing.T) {
 	}
 }
 
+// TestListenerSaysTheScheme: a listener that says how its clients are connected is believed,
+// whether a client has sent a server name or not.
+func TestListenerSaysTheScheme(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token")
+	q.Attributes.ContextExtensions[contract.AuthzIssue] = contract.AuthzTrue
+	for _, sni := range []string{"", "x"} {
+		q.Attributes.TlsSession = &authv3.AttributeContext_TLSSession{Sni: sni}
+		for _, scheme := range []string{"http", "https"} {
+			ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(contract.AuthzScheme, scheme))
+			r, err := s.Check(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range r.GetOkResponse().GetHeaders() {
+				if got := h.GetHeader(); got.GetKey() == contract.HeaderOAuthScheme && got.GetValue() != scheme {
+					t.Errorf("server name %q: %s, want %s", sni, got.GetValue(), scheme)
+				}
+			}
+		}
+	}
+}
+
+// TestListenerSaysTheClient: behind a load balancer the client is who the listener says, by a
+// header that it has written. A header that it does not name tells nothing.
+func TestListenerSaysTheClient(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	for _, c := range []struct{ named, said, want string }{
+		{"", "192.0.2.1", "198.51.100.7"}, {"x-peer", "192.0.2.1", "192.0.2.1"}, {"x-peer", "2001:db8::1", "2001:db8::1"},
+		{"x-peer", "198.51.100.7", "198.51.100.7"}, {"x-peer", "", "198.51.100.7"}, {"x-peer", "somebody", "198.51.100.7"}, {"x-other", "192.0.2.1", "198.51.100.7"},
+	} {
+		q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", "/oauth2/token", "x-peer", c.said)
+		q.Attributes.ContextExtensions[contract.AuthzIssue] = contract.AuthzTrue
+		q.Attributes.Source = &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: "198.51.100.7", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4000},
+		}}}}
+		ctx := t.Context()
+		if c.named != "" {
+			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(contract.AuthzClient, c.named))
+		}
+		r, err := s.Check(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, h := range r.GetOkResponse().GetHeaders() {
+			if h.GetHeader().GetKey() == contract.HeaderOAuthClient {
+				got = h.GetHeader().GetValue()
+			}
+		}
+		if got != c.want {
+			t.Errorf("%+v: handed over for %q", c, got)
+		}
+	}
+}
+
+// TestProtoOfTrustedProxies: what a trusted proxy said of the scheme, which the listener has
+// noted, reaches the OAuth server and nobody else.
+func TestProtoOfTrustedProxies(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	for path, keeps := range map[string]bool{"/oauth2/token": true, "/x": false} {
+		q := request(strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), ":path", path, "authorization", "Bearer good", contract.HeaderOAuthProto, "https")
+		q.Attributes.ContextExtensions[contract.AuthzIssue] = contract.AuthzTrue
+		r, err := s.Check(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if removed := slices.Contains(r.GetOkResponse().GetHeadersToRemove(), contract.HeaderOAuthProto); removed == keeps || r.GetOkResponse() == nil {
+			t.Errorf("%s: removed is %t", path, removed)
+		}
+	}
+}
+
+// TestNotes: every request is counted once, and what the access log cannot know otherwise is
+// noted on it.
+func TestNotes(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	issuing := strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1)
+	for _, tc := range []struct{ path, token, want string }{
+		{"/x", "Bearer good", "  "},
+		{"/x", "Bearer bad", "refused token_unknown "},
+		{"/oauth2/token", "", "issued  orders"},
+	} {
+		q := request(issuing, ":path", tc.path, "authorization", tc.token)
+		q.Attributes.ContextExtensions[contract.AuthzIssue] = contract.AuthzTrue
+		q.Attributes.RouteMetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+			contract.MetadataNamespace: {Fields: map[string]*structpb.Value{contract.MetaRoute: structpb.NewStringValue("orders")}},
+		}}
+		r, err := s.Check(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note, got := r.GetDynamicMetadata().GetFields(), ""
+		if note != nil {
+			got = note[contract.MetaDecision].GetStringValue() + " " + note[contract.MetaReason].GetStringValue() + " " + note[contract.MetaRoute].GetStringValue()
+		}
+		if got != tc.want {
+			t.Errorf("%s: noted %q, want %q", tc.path, got, tc.want)
+		}
+		if state := note[contract.StateOAuth].GetStringValue(); (state == contract.StateHandedOver) != strings.HasPrefix(got, string(contract.Issued)) {
+			t.Errorf("%s: as the state of the hand-over is noted %q", tc.path, state)
+		}
+	}
+	want := Decisions{Allowed: 1, Issued: 1, Refused: map[contract.Reason]uint64{contract.ReasonTokenUnknown: 1}}
+	if diff := cmp.Diff(want, s.Decisions()); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+}
+
 // TestChainsMakeRoom: chains that are no longer used make room, and a chain in use is
 // compiled once.
 func TestChainsMakeRoom(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
-	used := s.chains.get(map[string]string{ChainExtension: plain})
+	used := s.chains.get(map[string]string{contract.AuthzChain: plain})
 	for i := range maxChains + 10 {
-		s.chains.get(map[string]string{ChainExtension: strings.Replace(plain, `"r"`, fmt.Sprintf(`"r%d"`, i), 1)})
-		if s.chains.get(map[string]string{ChainExtension: plain}) != used {
+		s.chains.get(map[string]string{contract.AuthzChain: strings.Replace(plain, `"r"`, fmt.Sprintf(`"r%d"`, i), 1)})
+		if s.chains.get(map[string]string{contract.AuthzChain: plain}) != used {
 			t.Fatalf("compiled again after %d others", i)
 		}
 	}
@@ -222,7 +335,7 @@ func TestPartsOfBodies(t *testing.T) {
 	chain := strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1)
 	for partial, want := range map[string]int{"false": 0, "true": 401} {
 		q := request(chain, ":path", "/", ":method", "POST", "content-type", "application/x-www-form-urlencoded", partialHeader, partial)
-		q.Attributes.ContextExtensions[BodyExtension] = "true"
+		q.Attributes.ContextExtensions[contract.AuthzBody] = "true"
 		q.Attributes.Request.Http.RawBody = []byte("access_token=good")
 		if got := statusOf(t, s, q); got != want {
 			t.Errorf("partial %s: status %d, want %d", partial, got, want)
@@ -269,14 +382,14 @@ func TestListen(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	lis, err := Listen(t.Context(), unixPrefix+socket)
+	lis, err := Listen(t.Context(), contract.UnixPrefix+socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info, err)
 	}
-	if second, err := Listen(t.Context(), unixPrefix+socket); err == nil {
+	if second, err := Listen(t.Context(), contract.UnixPrefix+socket); err == nil {
 		_ = second.Close()
 		t.Error("a second server has taken the socket")
 	}
@@ -288,7 +401,7 @@ func TestListen(t *testing.T) {
 // TestServe: the server answers over its socket until it is told to end.
 func TestServe(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
-	socket := unixPrefix + filepath.Join(t.TempDir(), "s")
+	socket := contract.UnixPrefix + filepath.Join(t.TempDir(), "s")
 	lis, err := Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +430,7 @@ func TestServe(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := net.Dial("unix", strings.TrimPrefix(socket, unixPrefix)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := net.Dial("unix", strings.TrimPrefix(socket, contract.UnixPrefix)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
 }

@@ -149,11 +149,17 @@ func (l *lateCache) Close() {
 
 // OpenCache is the [Opener] of the real token cache.
 func (h *Host) OpenCache(settings *contract.Settings, file string) (Tokens, error) {
+	return h.OpenNamed("", settings, file)
+}
+
+// OpenNamed is OpenCache for a cache of a process that an agent has named; see
+// [contract.ProcessEnv].
+func (h *Host) OpenNamed(process string, settings *contract.Settings, file string) (Tokens, error) {
 	if settings == nil && file == "" {
 		return nil, errNoSettings
 	}
 	return tokencache.Open(tokencache.Options{
-		Path: file, Settings: settings, Logger: h.log,
+		Path: file, Settings: settings, Process: process, Logger: h.log,
 		Recover: func(name string, fn func()) {
 			defer h.Recovered(name)
 			fn()

@@ -2,6 +2,7 @@ package tokencache
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -119,7 +120,7 @@ func Open(opts Options) (*Cache, error) {
 	}
 	c := &Cache{
 		clock: opts.Clock, log: opts.Logger, opts: opts,
-		instance: newInstance(os.Getenv(contract.ProcessEnv)),
+		instance: newInstance(cmp.Or(opts.Process, os.Getenv(contract.ProcessEnv))),
 		changed:  make(chan struct{}, 1), hastened: make(chan struct{}, 1),
 	}
 	first := make(chan struct{})

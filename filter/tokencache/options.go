@@ -24,6 +24,9 @@ type Options struct {
 	// Dir is the run directory. It keeps what the control plane has said for the next
 	// process. It defaults to the directory of Path; without either nothing is kept.
 	Dir string
+	// Process is the name that the agent gave the process whose cache this is; empty means
+	// the one in [contract.ProcessEnv].
+	Process string
 	// Logger is required.
 	Logger *slog.Logger
 	// Recover runs fn and recovers from its panics. Every goroutine of the cache runs inside

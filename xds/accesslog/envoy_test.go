@@ -10,9 +10,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/echo/v3" // named in the text below
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 func envoyPath() string {
@@ -23,9 +26,13 @@ func envoyPath() string {
 func validated(t *testing.T, format string) {
 	t.Helper()
 	s := Settings{Enabled: true, Format: format, Drop: 10}
-	loggers, err := Loggers(s)
-	if err != nil {
-		t.Fatal(err)
+	var loggers []*accesslogv3.AccessLog
+	for _, m := range []contract.Mode{contract.ModeModule, contract.ModeExtAuthz} {
+		more, err := Loggers(s, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loggers = append(loggers, more...)
 	}
 	for _, p := range places {
 		more, err := Sidecar(s, p)

@@ -19,8 +19,8 @@ const million = 1_000_000
 
 // filter accepts the requests of an ending. Refused requests are never dropped, whatever their
 // status: for a gRPC client a refusal is a 200.
-func filter(e ending, drop uint32) *accesslogv3.AccessLogFilter {
-	own := said(e)
+func filter(e ending, m contract.Mode, drop uint32) *accesslogv3.AccessLogFilter {
+	own := said(e, m)
 	if drop == 0 || e == ended {
 		return own
 	}
@@ -45,13 +45,13 @@ func flagged(flags ...string) *accesslogv3.AccessLogFilter {
 }
 
 // said accepts the requests of an ending, by what the filter has recorded about them.
-func said(e ending) *accesslogv3.AccessLogFilter {
+func said(e ending, m contract.Mode) *accesslogv3.AccessLogFilter {
 	values := map[ending][]string{
 		passed: {""},
 		ended:  {string(contract.Refused), string(contract.Undecided)},
 		issued: {string(contract.Issued)},
 	}[e]
-	return noted(contract.MetadataNamespace, contract.MetaDecision, e == passed, values...)
+	return noted(namespaceOf(m), contract.MetaDecision, e == passed, values...)
 }
 
 // noted accepts requests for which a filter has recorded one of some values. If otherwise is

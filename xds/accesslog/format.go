@@ -194,8 +194,8 @@ func checkHeaders(operator, argument string) error {
 }
 
 // fieldsOf are the fields as Envoy is told them for one ending.
-func (f *Format) fieldsOf(e ending) map[string]any {
-	return translated(f.fields, func(word, length string) string { return shortened(words[word][e], length) })
+func (f *Format) fieldsOf(e ending, m contract.Mode) map[string]any {
+	return translated(f.fields, func(word, length string) string { return shortened(operatorOf(word, e, m), length) })
 }
 
 // translated are the fields of a format with each of our own words as say has it, cut at

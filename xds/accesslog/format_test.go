@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // A format may show everything known about a request, except parts that may contain a
@@ -59,7 +61,25 @@ func TestFormatIsToldEnvoy(t *testing.T) {
 		ended:  {"a": "%DYNAMIC_METADATA(meshgate:consumer)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:reason)%", "d": "%DYNAMIC_METADATA(meshgate:consumer):20% %METADATA(ROUTE:meshgate:route):7%"}},
 		issued: {"a": "%DYNAMIC_METADATA(meshgate:nothing)% %DURATION%", "b": map[string]any{"c": "%DYNAMIC_METADATA(meshgate:nothing)%", "d": "%DYNAMIC_METADATA(meshgate:nothing):20% %DYNAMIC_METADATA(meshgate:route):7%"}},
 	} {
-		if d := cmp.Diff(want, f.fieldsOf(e)); d != "" {
+		if d := cmp.Diff(want, f.fieldsOf(e, contract.ModeModule)); d != "" {
+			t.Errorf("ending %d (-want +got):\n%s", e, d)
+		}
+	}
+}
+
+// What an authorization service records is under the name of Envoy's filter, and of a request
+// of which it recorded nothing an expression says what became of it.
+func TestFormatOfAnAuthorizationService(t *testing.T) {
+	f, err := Parse(`{"a":"%MESHGATE(consumer)%","b":"%MESHGATE(reason):9%","c":"%MESHGATE(route)%"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, want := range map[ending]map[string]any{
+		passed: {"a": "%REQ(x-consumer-username):256%", "b": strings.TrimSuffix(authzWords["reason"], "%") + ":9%", "c": "%METADATA(ROUTE:meshgate:route)%"},
+		ended:  {"a": "%DYNAMIC_METADATA(envoy.filters.http.ext_authz:consumer)%", "b": "%DYNAMIC_METADATA(envoy.filters.http.ext_authz:reason):9%", "c": "%METADATA(ROUTE:meshgate:route)%"},
+		issued: {"a": "%DYNAMIC_METADATA(envoy.filters.http.ext_authz:nothing)%", "b": "%DYNAMIC_METADATA(envoy.filters.http.ext_authz:nothing):9%", "c": "%DYNAMIC_METADATA(envoy.filters.http.ext_authz:route)%"},
+	} {
+		if d := cmp.Diff(want, f.fieldsOf(e, contract.ModeExtAuthz)); d != "" {
 			t.Errorf("ending %d (-want +got):\n%s", e, d)
 		}
 	}
@@ -77,7 +97,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for e := range numEndings {
-			for _, v := range leaves(format.fieldsOf(e)) {
+			for _, v := range leaves(format.fieldsOf(e, contract.ModeModule)) {
 				// Envoy reads doubled percent signs as literal ones.
 				v = strings.ToLower(strings.ReplaceAll(v, "%%", ""))
 				if i := slices.IndexFunc([]string{"%req(authorization", "%req(cookie", "%req(:path"}, func(s string) bool { return strings.Contains(v, s) }); i >= 0 {
@@ -115,13 +135,13 @@ func TestFormatIsReadOnce(t *testing.T) {
 		t.Error("the same format was read again")
 	}
 	other := read(Settings{Format: `{"a":"%DURATION%"}`})
-	if diff := cmp.Diff(map[string]any{"a": "%DURATION%"}, other.fieldsOf(passed)); diff != "" {
+	if diff := cmp.Diff(map[string]any{"a": "%DURATION%"}, other.fieldsOf(passed, contract.ModeModule)); diff != "" {
 		t.Error("another format (-want +got):", diff)
 	}
 	if _, err := (Settings{Format: `{"a":"%PATH%"}`}).format(); err == nil {
 		t.Error("a format that shows paths was taken")
 	}
-	if diff := cmp.Diff(first.fieldsOf(ended), read(Settings{}).fieldsOf(ended)); diff != "" {
+	if diff := cmp.Diff(first.fieldsOf(ended, contract.ModeModule), read(Settings{}).fieldsOf(ended, contract.ModeModule)); diff != "" {
 		t.Error("the first format again (-want +got):", diff)
 	}
 }

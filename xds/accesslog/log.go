@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
@@ -59,8 +60,9 @@ func (s Settings) format() (*Format, error) {
 	return f, nil
 }
 
-// Loggers are the loggers of a listener of a gateway; none where nothing is logged.
-func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
+// Loggers are the loggers of a listener of a gateway that has the filter in some way; none
+// where nothing is logged.
+func Loggers(s Settings, m contract.Mode) ([]*accesslogv3.AccessLog, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
@@ -70,7 +72,7 @@ func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
 	}
 	var out []*accesslogv3.AccessLog
 	for e := range numEndings {
-		fields := f.fieldsOf(e)
+		fields := f.fieldsOf(e, m)
 		makers := []func(map[string]any) (string, proto.Message, error){stdout}
 		if s.Collector != "" {
 			makers = append(makers, collector)
@@ -80,7 +82,7 @@ func Loggers(s Settings) ([]*accesslogv3.AccessLog, error) {
 			if err != nil {
 				return nil, err
 			}
-			logger, err := loggerOf(name, config, filter(e, s.Drop))
+			logger, err := loggerOf(name, config, filter(e, m, s.Drop))
 			if err != nil {
 				return nil, err
 			}

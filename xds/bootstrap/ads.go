@@ -97,13 +97,18 @@ func (c Config) adsCluster() (*clusterv3.Cluster, error) {
 			return nil, err
 		}
 	}
-	cluster.LoadAssignment = &endpointv3.ClusterLoadAssignment{
-		ClusterName: ADSCluster,
+	cluster.LoadAssignment = assignment(ADSCluster, address)
+	return cluster, nil
+}
+
+// assignment is one endpoint of a cluster.
+func assignment(cluster string, address *corev3.Address) *endpointv3.ClusterLoadAssignment {
+	return &endpointv3.ClusterLoadAssignment{
+		ClusterName: cluster,
 		Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}},
 		}}}},
 	}
-	return cluster, nil
 }
 
 // reach gives the cluster TLS that accepts a data-plane server of this authority,

@@ -75,6 +75,9 @@ type Config struct {
 	AdminSocket string
 	// AdminPort is a port on 127.0.0.1 for the admin interface.
 	AdminPort uint32
+	// Authz is where the authorization service listens that Envoy asks about requests: the
+	// path of a Unix socket, or an IP address and a port. Empty means that there is none.
+	Authz string
 	// MaxHeap is the heap size in bytes that the overload manager enforces; 0 means
 	// [DefaultMaxHeap].
 	MaxHeap uint64
@@ -111,7 +114,7 @@ func (c Config) check() error {
 		return errors.New("one of the relay's socket and the control plane's address is needed")
 	case c.Password != "" && c.Relay == "":
 		return errors.New("a password is for the relay")
-	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath:
+	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath || len(c.Authz) > maxSocketPath:
 		return fmt.Errorf("the path of a socket is longer than %d bytes", maxSocketPath)
 	case c.AdminSocket == "" && c.AdminPort == 0:
 		return errors.New("the admin interface has neither socket nor port")
@@ -135,6 +138,14 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 	if err != nil {
 		return nil, err
 	}
+	clusters := []*clusterv3.Cluster{ads}
+	if c.Authz != "" {
+		authz, err := authzCluster(c.Authz)
+		if err != nil {
+			return nil, err
+		}
+		clusters = append(clusters, authz)
+	}
 	overload, err := overloadManager(c)
 	if err != nil {
 		return nil, err
@@ -147,7 +158,7 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 		Node:             &corev3.Node{Id: c.NodeID, Cluster: c.Cluster, Metadata: meta},
 		Admin:            admin(c),
 		DynamicResources: dynamic(c),
-		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{ads}},
+		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: clusters},
 		OverloadManager:  overload,
 		LayeredRuntime:   runtime,
 	}, nil

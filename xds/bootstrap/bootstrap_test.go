@@ -26,6 +26,11 @@ func allConfigs() map[string]bootstrap.Config {
 			AdminPort: 9901, MaxHeap: 1 << 30, MaxConnections: 100,
 		},
 	}
+	for file, at := range map[string]string{"authz-socket.yaml": "/run/meshgate/authz.sock", "authz-port.yaml": "127.0.0.1:9191"} {
+		configs[file] = bootstrap.Config{
+			NodeID: "cp/default/one", Cluster: "oauth-gateway", Relay: "/run/meshgate/ads.sock", AdminSocket: "/run/meshgate/admin.sock", Authz: at,
+		}
+	}
 	configs["relay-sidecar.yaml"] = bootstrap.Config{
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock",
 		AdminSocket: "/run/meshgate/admin.sock", Metadata: sidecar,

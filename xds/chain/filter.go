@@ -7,6 +7,7 @@ import (
 	modulev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/dynamic_modules/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -19,9 +20,9 @@ func module() *modulev3.DynamicModuleConfig {
 	return &modulev3.DynamicModuleConfig{Name: contract.FilterName, DoNotClose: true, MetricsNamespace: contract.FilterName}
 }
 
-// Filter returns the filter in a listener. It runs on every route. Where there is a chain it
-// decides, and everywhere it removes headers that clients must not set, and writes what f says
-// of the origin of a request, in one pass.
+// Filter returns the dynamic module in a listener. It runs on every route. Where there is a
+// chain it decides, and everywhere it removes headers that clients must not set, and writes
+// what f says of the origin of a request, in one pass.
 func Filter(f contract.Forwarding) (*hcmv3.HttpFilter, error) {
 	settings, err := json.Marshal(contract.FilterConfig{Forwarding: f})
 	if err != nil {
@@ -31,19 +32,12 @@ func Filter(f contract.Forwarding) (*hcmv3.HttpFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := plan.Pack(&filterv3.DynamicModuleFilter{
+	return httpFilter(contract.FilterName, &filterv3.DynamicModuleFilter{
 		DynamicModuleConfig: module(), FilterName: contract.FilterName, FilterConfig: config,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &hcmv3.HttpFilter{
-		Name:       contract.FilterName,
-		ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed},
-	}, nil
 }
 
-// PerRoute passes an encoded chain to the filter, on a route or a virtual host. filter_name
+// PerRoute passes an encoded chain to the dynamic module, on a route or a virtual host. filter_name
 // names the filter, because per_route_config_name is deprecated since 1.38.
 func PerRoute(encoded []byte) (*filterv3.DynamicModuleFilterPerRoute, error) {
 	config, err := plan.Pack(wrapperspb.String(string(encoded)))
@@ -53,4 +47,12 @@ func PerRoute(encoded []byte) (*filterv3.DynamicModuleFilterPerRoute, error) {
 	return &filterv3.DynamicModuleFilterPerRoute{
 		DynamicModuleConfig: module(), FilterName: contract.FilterName, FilterConfig: config,
 	}, nil
+}
+
+func httpFilter(name string, config proto.Message) (*hcmv3.HttpFilter, error) {
+	packed, err := plan.Pack(config)
+	if err != nil {
+		return nil, err
+	}
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed}}, nil
 }

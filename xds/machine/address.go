@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/meshgate/meshgate/controlplane/hostname"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
@@ -83,7 +84,7 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 	case endpoint:
 		return w.probed(md, body)
 	case cluster:
-		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster {
+		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster || string(name) == contract.AuthzCluster {
 			return errors.Join(err, fmt.Errorf("it has the name %q, which is the bootstrap's", name))
 		}
 		return w.workload(md, body)

@@ -19,6 +19,9 @@ type Bounds struct {
 	// Roots is the file with the authorities that sign server certificates; empty if there is
 	// none.
 	Roots string
+	// Library is the file of the library for Envoy's filter for Go; empty if the proxy has
+	// none.
+	Library string
 	// Admin and Status are the ports of this machine for Envoy's administration and the
 	// agent's status, 0 for none. Nothing may connect to them.
 	Admin, Status uint16
@@ -47,6 +50,11 @@ const (
 	trustedCA = "envoy.extensions.transport_sockets.tls.v3.CertificateValidationContext.trusted_ca"
 	// library may only name our own library, which the agent locates.
 	library = "envoy.extensions.dynamic_modules.v3.DynamicModuleConfig.name"
+	// golangLibrary is replaced by the machine's own library.
+	golangLibrary = golangConfig + ".library_path"
+	// golangConfig and golangPlugin carry the configuration of the filter to a library.
+	golangConfig = "envoy.extensions.filters.http.golang.v3alpha.Config"
+	golangPlugin = "envoy.extensions.filters.http.golang.v3alpha.RouterPlugin"
 	// filename is permitted in trustedCA.
 	filename = "envoy.config.core.v3.DataSource.filename"
 )
@@ -77,7 +85,7 @@ var refused = map[protoreflect.FullName]string{
 // machine.
 func Names(name protoreflect.FullName) bool {
 	_, is := refused[name]
-	return is || name == fileLog || name == library
+	return is || name == fileLog || name == library || name == golangLibrary
 }
 
 // Admit returns a resource as this machine accepts it: the same bytes, or the bytes with the
@@ -157,8 +165,11 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 				once = append(once, fd.Number())
 			}
 			name := fd.FullName()
-			if name == ofListener || name == ofRoute {
+			switch name {
+			case ofListener, ofRoute:
 				return told(name, value)
+			case golangConfig + ".plugin_config", golangPlugin + ".config":
+				return toldGo(name, value)
 			}
 			if name == oldByClient {
 				return chosen(name)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	golangv3 "github.com/envoyproxy/go-control-plane/contrib/envoy/extensions/filters/http/golang/v3alpha"
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
@@ -31,7 +32,7 @@ func Alike(a, b *anypb.Any) bool {
 }
 
 // anywhere stands for all machines.
-var anywhere = Bounds{Roots: "/"}
+var anywhere = Bounds{Roots: "/", Library: "/"}
 
 // These are the names of the two loggers.
 const (
@@ -88,6 +89,9 @@ func (b Bounds) inMessage(m protoreflect.Message) (err error) {
 	switch x := m.Interface().(type) {
 	case *anypb.Any:
 		return b.inAny(x)
+	case *golangv3.Config:
+		x.LibraryPath = b.Library
+		return nil // the rest is the filter's
 	case *tlsv3.CertificateValidationContext:
 		if file, is := x.GetTrustedCa().GetSpecifier().(*corev3.DataSource_Filename); is {
 			file.Filename = b.Roots

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
@@ -28,6 +30,11 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 	case field == filename && roots && w.bounds.Roots != "":
 		w.foreign = w.foreign || string(value) != w.bounds.Roots
 		return nil
+	case field == golangLibrary && w.bounds.Library != "":
+		w.foreign = w.foreign || string(value) != w.bounds.Library
+		return nil
+	case field == golangLibrary:
+		return unnamed("a library", field)
 	case field == library && string(value) != contract.FilterName:
 		return unnamed("a library", field)
 	case is:
@@ -95,6 +102,10 @@ func told(field protoreflect.FullName, packed []byte) error {
 	if err != nil || field == ofRoute {
 		return err
 	}
+	return withoutSettings(field, text)
+}
+
+func withoutSettings(field protoreflect.FullName, text []byte) error {
 	config, err := contract.ParseFilterConfig(text)
 	if err != nil {
 		return errors.New("it configures the filter with what cannot be read")
@@ -103,4 +114,32 @@ func told(field protoreflect.FullName, packed []byte) error {
 		return unnamed("settings of the filter", field)
 	}
 	return nil
+}
+
+// toldGo is told for the library of Envoy's filter for Go, whose one form is a Struct. A
+// configuration of a route has no part for a listener, and a filter that finds one refuses.
+func toldGo(field protoreflect.FullName, packed []byte) error {
+	url, value, err := unpack(packed)
+	if err != nil || len(url)+len(value) == 0 {
+		return err
+	}
+	object := new(structpb.Struct)
+	if string(url) != typePrefix+"google.protobuf.Struct" || proto.Unmarshal(value, object) != nil {
+		return fmt.Errorf("it configures the filter in a form that cannot be looked into (%s)", field)
+	}
+	for member := range object.GetFields() {
+		// The filter takes names in any case, so another spelling would hide settings.
+		if member != contract.GolangListener && member != contract.GolangChain {
+			return fmt.Errorf("it configures the filter with %q, which is not known (%s)", member, field)
+		}
+	}
+	listener := object.GetFields()[contract.GolangListener]
+	if listener == nil {
+		return nil
+	}
+	text, err := listener.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("it configures the filter with what cannot be read (%s)", field)
+	}
+	return withoutSettings(field, text)
 }

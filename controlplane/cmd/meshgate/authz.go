@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/meshgate/meshgate/controlplane/assembly"
+	"github.com/meshgate/meshgate/controlplane/authz"
 	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/filter/extauthz"
-	"github.com/meshgate/meshgate/filter/host"
 )
 
 // authzFlags are the flags that only this command has.
@@ -25,7 +26,9 @@ func authzCommand() *cobra.Command {
 		Use:   "authz",
 		Short: "Decide requests for an Envoy of your own",
 		Long: `Decide requests for an Envoy of your own, whose ext_authz filter asks this server about each
-of them. docs/filter.md has a complete configuration of such an Envoy. SIGTERM ends it.` + cli.SettingsHelp,
+of them. docs/filter.md has a complete configuration of such an Envoy. A gateway with
+filter.mode extauthz has a service of its own, unless filter.authz names this one. SIGTERM
+ends it.` + cli.SettingsHelp,
 		Example: `  meshgate authz --listen 127.0.0.1:9191 --settings settings.json`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -38,7 +41,7 @@ of them. docs/filter.md has a complete configuration of such an Envoy. SIGTERM e
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9191", "loopback address and port, or unix:// and the path of a socket")
 	c.Flags().StringVar(&f.settings, "settings", "", "file that names the control plane, the node and its token")
-	cli.AddFlags(c, cli.Only(cli.LogSettings...))
+	cli.AddFlags(c, cli.Only(slices.Concat(cli.LogSettings, []string{"status."})...))
 	return c
 }
 
@@ -47,18 +50,14 @@ func (f *authzFlags) serve(ctx context.Context, cfg *config.Config) error {
 		return fault.NotBegun(err)
 	}
 	log := cfg.Log.Logger()
-	lis, err := extauthz.Listen(ctx, f.listen)
-	if err != nil {
-		return fault.NotBegun(fmt.Errorf("--listen: %w", err))
-	}
-	s, err := extauthz.New(log, func(h *host.Host) (host.Tokens, error) { return h.OpenCache(nil, f.settings) })
-	if err != nil {
-		_ = lis.Close()
+	if err := assembly.FreeStatusPort(cfg); err != nil {
 		return err
 	}
-	defer s.Close()
-	log.Info("authorization service is ready", "address", f.listen)
-	return s.Serve(ctx, lis)
+	s := authz.New(log)
+	if err := s.Open(ctx, f.listen, f.settings, ""); err != nil {
+		return fault.NotBegun(fmt.Errorf("--listen: %w", err))
+	}
+	return assembly.ServeAuthz(ctx, cfg, s, log)
 }
 
 // check reads the settings, so that an error in them ends the command. Later versions of the

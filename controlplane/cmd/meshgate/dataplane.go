@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // dataplaneFlags are the flags that only this command has.
@@ -84,17 +85,20 @@ func (f *dataplaneFlags) folder() string {
 }
 
 func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (*agent.Agent, error) {
+	if m := cfg.Filter.Of(); m != contract.ModeModule && f.proxyType != proxyGateway {
+		return nil, fault.NotBegun(fmt.Errorf("filter.mode %s is for gateways only: a sidecar has the module (filter.mode %s)", m, contract.ModeModule))
+	}
 	envoy, line, err := assembly.FindEnvoy(cfg.Envoy.Path)
 	if err != nil {
 		return nil, err
 	}
-	module, err := assembly.FindModule(cfg.ModulePath)
+	filter, err := assembly.FindFilter(ctx, cfg, envoy)
 	if err != nil {
 		return nil, err
 	}
 	o := agent.Options{
 		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
-		Instance: assembly.Instance(cfg), EnvoyPath: envoy, ModuleDir: module, Versions: assembly.VersionsOfProxy(line, module), AdminPort: f.adminPort,
+		Instance: assembly.Instance(cfg), EnvoyPath: envoy, AdminPort: f.adminPort,
 		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: assembly.StatusAddress(cfg),
 		Abort: aborted(ctx), Cache: assembly.CacheSettings(cfg), Log: cfg.Log.Logger(),
 	}
@@ -119,6 +123,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 		return nil, fault.NotBegun(err)
 	}
 	o.Log = slog.New(telemetry.NewLog(o.Log.Handler()))
+	filter.Into(&o, line)
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, fault.NotBegun(err)

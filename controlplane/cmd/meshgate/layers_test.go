@@ -25,7 +25,7 @@ var layers = map[string]string{
 	"filter/host":           "filter/contract filter/engine filter/tokencache",
 	"filter/host/hosttest":  "filter/contract filter/tokencache",
 	"filter/dynamicmodule":  "filter/contract filter/engine filter/host filter/tokencache",
-	"filter/extauthz":       "filter/contract filter/engine filter/host",
+	"filter/extauthz":       "filter/contract filter/engine filter/host filter/tokencache",
 	"filter/golang":         "filter/contract filter/engine filter/host",
 	"filter/golang/library": "filter/contract filter/engine filter/golang filter/host",
 	"filter/golang/plugin":  "filter/golang/library filter/host",
@@ -82,7 +82,7 @@ var layers = map[string]string{
 	"controlplane/fault":               "",
 	"controlplane/yamldoc":             "controlplane/fault controlplane/turns",
 	"controlplane/hostname":            "",
-	"controlplane/config":              "controlplane/fault controlplane/yamldoc",
+	"controlplane/config":              "controlplane/fault controlplane/yamldoc filter/contract",
 	"controlplane/model":               "controlplane/fault",
 	"controlplane/httpkit":             "controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
@@ -138,6 +138,9 @@ var layers = map[string]string{
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
 	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
+
+	// The authorization service is the filter in a process of meshgate.
+	"controlplane/authz": "filter/contract filter/extauthz filter/host filter/tokencache",
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.

@@ -74,6 +74,9 @@ func TestStartErrors(t *testing.T) {
 		{"no proxy type", dataplaneCommand(), []string{"--state-dir", filepath.Join(dir, "dp")}, `--proxy-type "" is none that exists; use oauth-gateway`},
 		{"no files", dataplaneCommand(), gw[:2], "--ca-cert-file and --dataplane-token-file are needed"},
 		{"no name", dataplaneCommand(), gw, `--name "": the input is not valid: name: must be 1 to 63 of`},
+		{"filter of nobody", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s2"), "--filter-mode", "wasm"}, "filter.mode: must be one of module, extauthz, golang"},
+		{"sidecar that asks a service", dataplaneCommand(), []string{"--proxy-type", "sidecar", "--name", "web", "--ca-cert-file", file, "--dataplane-token-file", file, "--state-dir", filepath.Join(dir, "dp2"), "--filter-mode", "extauthz"},
+			"filter.mode extauthz is for gateways only: a sidecar has the module"},
 		{"no Envoy for a node", dataplaneCommand(), append(gw, "--name", "gw", "--envoy-path", file), "cannot run Envoy at " + file},
 	} {
 		t.Run(test.name, func(t *testing.T) {

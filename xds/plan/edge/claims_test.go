@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
@@ -74,11 +75,19 @@ var claims = []claim{
 
 // TestClaimsChooseNoRoute: a route that demands a header of those which the filter writes is
 // chosen by what the gateway sees, or by what a trusted client says, and not by the claims of
-// others: routes are chosen before the filter runs. A real Envoy is asked.
+// others: routes are chosen before the filter runs. A real Envoy is asked, for every mode of
+// the filter that it has.
 func TestClaimsChooseNoRoute(t *testing.T) {
+	for _, mode := range onEnvoy {
+		t.Run(mode.String(), func(t *testing.T) { chooseNoRoute(t, mode) })
+	}
+}
+
+func chooseNoRoute(t *testing.T, mode contract.Mode) {
+	t.Helper()
 	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer up.Close()
-	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t), Trusted: "127.0.0.2/32"}
+	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t), Trusted: "127.0.0.2/32", Filter: mode}
 	numbered := func(i int, text string) string {
 		text = strings.ReplaceAll(text, "PORT", fmt.Sprint(params.HTTPPort))
 		return strings.ReplaceAll(text, "%d", fmt.Sprint(i))

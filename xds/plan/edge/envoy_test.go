@@ -39,6 +39,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/e2e/ports"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -78,8 +79,15 @@ func bare(t testing.TB) *bootstrapv3.Bootstrap {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The agent writes this one into the bootstrap.
+	authz := single("127.0.0.1", 1, time.Second)
+	authz.Name = contract.AuthzCluster
+	authz.LoadAssignment.ClusterName = authz.Name
+	if err := speak(authz, httpOptions(true)); err != nil {
+		t.Fatal(err)
+	}
 	return &bootstrapv3.Bootstrap{
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{authz}},
 		Node:            &corev3.Node{Id: "test", Cluster: "test"},
 		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 			Name: "static", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: runtime},
@@ -279,6 +287,13 @@ var urlTable = []struct {
 // TestEnvoyForwardsByTheTable runs the plan in an Envoy in front of an upstream that returns
 // what it received.
 func TestEnvoyForwardsByTheTable(t *testing.T) {
+	for _, mode := range onEnvoy {
+		t.Run(mode.String(), func(t *testing.T) { forwardsByTheTable(t, mode) })
+	}
+}
+
+func forwardsByTheTable(t *testing.T, mode contract.Mode) {
+	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s|%s|%s|%s", r.RequestURI, r.Host, r.Header.Get("X-Forwarded-Prefix"), r.Header.Get("X-Consumer-Id"))
 	}))
@@ -302,7 +317,7 @@ func TestEnvoyForwardsByTheTable(t *testing.T) {
 			r.Paths = []string{c.path}
 		}
 		w.put(gateway.Routes, id(2, i), 1, r)
-		// The same with a chain: the filter strips.
+		// The same with a chain: the module strips.
 		chained := *r
 		chained.Hosts = []string{fmt.Sprintf("c%d.test", i)}
 		w.put(gateway.Routes, id(2, 200+i), 1, &chained)
@@ -315,7 +330,7 @@ func TestEnvoyForwardsByTheTable(t *testing.T) {
 	w.put(gateway.Routes, id(2, 100), 1, https)
 	w.put(gateway.Routes, id(2, 101), 1, routeSpec("", "/nothing"))
 
-	address := serve(t, w)
+	address := serveBy(t, w, mode)
 	for i, c := range urlTable {
 		prefix := ""
 		if c.strip {
@@ -344,9 +359,20 @@ func TestEnvoyForwardsByTheTable(t *testing.T) {
 // the HTTP listener.
 func serve(t *testing.T, w *world) string {
 	t.Helper()
-	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t)}
+	return serveBy(t, w, contract.ModeModule)
+}
+
+// serveBy is serve for a mode of the filter.
+func serveBy(t *testing.T, w *world, mode contract.Mode) string {
+	t.Helper()
+	params := Params{Address: "127.0.0.1", HTTPPort: freePort(t), Filter: mode}
 	address := fmt.Sprintf("127.0.0.1:%d", params.HTTPPort)
-	plantest.Run(t, static(t, NewPlanner(params).Plan(w.state()).Set, nil))
+	b := bare(t)
+	add(t, b, NewPlanner(params).Plan(w.state()).Set)
+	if mode == contract.ModeExtAuthz {
+		asking(t, b.StaticResources.Clusters)
+	}
+	plantest.Run(t, write(t, b))
 	// If there are names to resolve or targets to probe, Envoy starts its main loop before it
 	// listens.
 	for deadline := time.Now().Add(30 * time.Second); ; {

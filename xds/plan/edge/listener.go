@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/accesslog"
-	"github.com/meshgate/meshgate/xds/chain"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -40,6 +40,7 @@ type endpoint struct {
 	port            uint32
 	// trusted is that of [Params]; certificates come from [shown].
 	trusted, certificates string
+	filter                contract.Mode
 	tracing               Tracing
 	log                   accesslog.Settings
 }
@@ -126,9 +127,12 @@ func filterChain(s chainSpec, trusted string, filters []*listenerv3.Filter) (*li
 // connectionManager returns the HTTP part of a listener. It has no request timeout, because
 // uploads and streams may be long; slow headers and idle streams are ended. The
 // X-Forwarded-For and -Proto of a trusted client determine the client address and the scheme.
-// What clients claim is still there when a route is selected; the filter removes it.
 func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
-	filter, err := chain.Filter(forwarding(trusted))
+	how, err := adapterOf(e.filter)
+	if err != nil {
+		return nil, err
+	}
+	early, filters, err := how.listener(e.scheme, trusted)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +144,7 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	loggers, err := accesslog.Loggers(e.log)
+	loggers, err := accesslog.Loggers(e.log, e.filter)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +161,8 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		SchemeHeaderTransformation: &corev3.SchemeHeaderTransformation{
 			Transformation: &corev3.SchemeHeaderTransformation_SchemeToOverwrite{SchemeToOverwrite: e.scheme},
 		},
-		AppendXForwardedPort: true,
+		EarlyHeaderMutationExtensions: early,
+		AppendXForwardedPort:          true,
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
 			IdleTimeout:                  durationpb.New(connectionIdle),
 			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,
@@ -175,9 +180,9 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		AccessLog:                  loggers,
 		LocalReplyConfig:           plan.LocalReplies(),
 		UpgradeConfigs:             []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		HttpFilters: []*hcmv3.HttpFilter{filter, {
+		HttpFilters: append(filters, &hcmv3.HttpFilter{
 			Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router},
-		}},
+		}),
 	}
 	if trusted {
 		manager.XffNumTrustedHops = 1

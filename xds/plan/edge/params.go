@@ -3,6 +3,7 @@ package edge
 import (
 	"strings"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/accesslog"
 )
 
@@ -25,6 +26,8 @@ type Params struct {
 	// ForwardDotSegments forwards paths in which some server could read a segment "..",
 	// instead of refusing them with 400.
 	ForwardDotSegments bool
+	// Filter says how the proxy has the filter.
+	Filter contract.Mode
 	// Tracing says where to send spans.
 	Tracing Tracing
 	// Log describes the access log.

@@ -72,7 +72,7 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 	clusters, to := p.clusters(g, secrets)
 	out = append(out, clusters...)
 
-	in := tableInput{cells: p.routes(g, to), oauth: oauth, forwardDots: p.params.ForwardDotSegments, copies: p.copies}
+	in := tableInput{cells: p.routes(g, to), oauth: oauth, filter: p.params.Filter, forwardDots: p.params.ForwardDotSegments, copies: p.copies}
 	keep(plan.Cell(p.cells, "table "+TableName, in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
 	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
 }
@@ -80,10 +80,10 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 func (p *Planner) endpoints(certificates string, log accesslog.Settings) []endpoint {
 	var out []endpoint
 	if p.params.HTTPPort != 0 {
-		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted, tracing: p.params.Tracing, log: log})
+		out = append(out, endpoint{scheme: "http", address: p.params.Address, port: p.params.HTTPPort, trusted: p.params.Trusted, filter: p.params.Filter, tracing: p.params.Tracing, log: log})
 	}
 	if p.params.HTTPSPort != 0 {
-		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates, p.params.Tracing, log})
+		out = append(out, endpoint{"https", p.params.Address, p.params.HTTPSPort, p.params.Trusted, certificates, p.params.Filter, p.params.Tracing, log})
 	}
 	return out
 }
@@ -138,7 +138,7 @@ func (p *Planner) routes(g *view.Gateway, to map[string]destination) []*routeCel
 		k := routeKey{
 			route: r, service: s, host: serviceAuthority(g, s),
 			plugins: chain.Effective(g, r.Scope, r.ID, r.Spec.Service),
-			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "",
+			http:    p.params.HTTPPort, https: p.params.HTTPSPort, oauth: p.params.OAuth.Host != "", filter: p.params.Filter,
 		}
 		if found {
 			k.to, k.servicePlane = to[s.ID], g.Named(s.Scope)

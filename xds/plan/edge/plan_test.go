@@ -297,6 +297,16 @@ func TestOAuthRouteCannotBeChosenByClients(t *testing.T) {
 	if got := evaluate(t, set, said); !strings.Contains(got, contract.OAuthCluster) {
 		t.Errorf("handed over, it leads %s", got)
 	}
+	params := testParams
+	params.Filter = contract.ModeExtAuthz
+	asked := NewPlanner(params).Plan(w.state()).Set
+	if got := evaluate(t, asked, said); !strings.Contains(got, contract.OAuthCluster) {
+		t.Errorf("handed over by an authorization service, it leads %s", got)
+	}
+	said.issuing = false
+	if got := evaluate(t, asked, said); got != "503 " {
+		t.Errorf("with a header alone it leads %s", got)
+	}
 	f, err := chain.Filter(contract.ForwardingPeer)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 	on := func(r *routev3.Route, extra ...*routev3.HeaderMatcher) *routev3.Route {
 		r.Match = match(c, join{})
 		r.Match.Headers = append(extra, notHTTPS())
-		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, nil, nil)
+		return finish(about(r, contract.Refused, contract.ReasonHTTPSRequired, k.entity()), k, filtered{}, nil)
 	}
 	if gateway.IsGRPC(k.route.Spec) {
 		// The filter still answers first if the request is not gRPC.
@@ -74,7 +74,7 @@ func insecure(k routeKey, c gateway.Candidate, f fate) []*routev3.Route {
 
 func notHTTPS() *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{
-		Name: "x-forwarded-proto", InvertMatch: true, TreatMissingHeaderAsEmpty: true,
+		Name: headerForwardedProto, InvertMatch: true, TreatMissingHeaderAsEmpty: true,
 		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
 			MatchPattern: &matcherv3.StringMatcher_Exact{Exact: "https"}, IgnoreCase: true,
 		}},

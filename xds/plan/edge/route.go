@@ -12,7 +12,6 @@ import (
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -41,6 +40,8 @@ type routeKey struct {
 	http, https uint32
 	// oauth says that there is an OAuth server to hand requests over to.
 	oauth bool
+	// filter says how the proxy has the filter.
+	filter contract.Mode
 }
 
 // destination is where the requests for a service go.
@@ -56,7 +57,7 @@ type destination struct {
 // routeCell is what one route contributes to the table.
 type routeCell struct {
 	ways []*way
-	// chains are those that the filter runs on this route, encoded. The table carries them.
+	// chains are those that the filter runs on this route, encoded.
 	chains [][]byte
 	// broken says why the route refuses every request or, if it cannot be
 	// matched, has no ways; nil if all is well.
@@ -90,9 +91,9 @@ func buildRoute(k routeKey) (*routeCell, error) {
 // cellOf makes the ways of a route with a fate.
 func cellOf(k routeKey, end fate) (*routeCell, error) {
 	cell := &routeCell{broken: end.broken}
-	for _, c := range [][]byte{end.chain, end.early} {
-		if c != nil {
-			cell.chains = append(cell.chains, c)
+	for _, f := range []filtered{end.filter, end.early} {
+		if f.chain != nil {
+			cell.chains = append(cell.chains, f.chain)
 		}
 	}
 	var hosts []gateway.HostPattern
@@ -180,9 +181,11 @@ func marshalRoute(r *routev3.Route) ([]byte, error) {
 
 // fate is what happens to a matched request, apart from its path.
 type fate struct {
-	// chain is the encoded chain of the route, and early that of answers that come before
-	// the plugins; nil where there is none.
-	chain, early []byte
+	// filter is what the filter does on the route, and early what it does with answers that
+	// come before the plugins.
+	filter, early filtered
+	// strips says that the filter strips prefixes, and not Envoy.
+	strips bool
 	// refuse answers instead of forwarding; why says for what reason.
 	refuse *routev3.Route
 	why    contract.Reason
@@ -203,10 +206,7 @@ func fateOf(k routeKey) fate {
 	if k.service != nil {
 		base.Service, base.ServicePlane = k.service.ID, k.servicePlane
 	}
-	var f fate
-	if f.chain, f.broken = chain.Encode(base, k.plugins); f.broken == nil {
-		f.early, f.broken = chain.Encode(base, [chain.MaxPlugins]chain.Attached{})
-	}
+	f := fateBy(k, base)
 	switch {
 	case f.broken != nil:
 		return fate{refuse: reply(503, misconfigured), why: contract.ReasonMisconfigured, broken: f.broken}
@@ -220,6 +220,26 @@ func fateOf(k routeKey) fate {
 		f.broken = fmt.Errorf("service %s has no cluster", k.service.ID)
 	case !k.route.Spec.PreserveHost:
 		f.host, f.byName = k.host, k.to.byName
+	}
+	return f
+}
+
+// fateBy has the adapter of the proxy carry the plugins of a route.
+func fateBy(k routeKey, base contract.Chain) (f fate) {
+	how, err := adapterOf(k.filter)
+	if err != nil {
+		return fate{broken: err}
+	}
+	carry := func(plugins [chain.MaxPlugins]chain.Attached) (filtered, error) {
+		encoded, err := chain.Encode(base, plugins)
+		if err != nil {
+			return filtered{}, err
+		}
+		return filteredBy(how, encoded)
+	}
+	f.strips = how.strips()
+	if f.filter, f.broken = carry(k.plugins); f.broken == nil {
+		f.early, f.broken = carry([chain.MaxPlugins]chain.Attached{})
 	}
 	return f
 }
@@ -245,19 +265,18 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 	if f.refuse != nil {
 		r := clone(f.refuse)
 		r.Match = match(c, join{})
-		return append(out, finish(about(r, contract.Refused, f.why, k.entity()), k, f.chain, nil)), nil
+		return append(out, finish(about(r, contract.Refused, f.why, k.entity()), k, f.filter, nil)), nil
 	}
 	joins, err := joinsOf(c, k.service.Spec.Path)
 	if err != nil {
 		return nil, err
 	}
 	decision := contract.Undecided
-	if f.chain != nil {
+	if f.filter.chain != nil {
 		decision = contract.Allowed
 	}
 	for _, j := range joins {
-		// Where there is a chain, the filter strips.
-		if j.strip != nil && f.chain != nil {
+		if j.strip != nil && f.filter.chain != nil && f.strips {
 			j = join{strip: j.strip}
 		} else {
 			j.strip = nil
@@ -266,26 +285,23 @@ func entries(k routeKey, c gateway.Candidate, f fate) ([]*routev3.Route, error) 
 		if strips(c) && !gateway.IsRegexPath(c.Path) && j.strip == nil {
 			r.RequestHeadersToAdd = []*corev3.HeaderValueOption{prefixOption(c.Path)}
 		}
-		out = append(out, finish(about(r, decision, "", k.entity()), k, f.chain, j.strip))
+		out = append(out, finish(about(r, decision, "", k.entity()), k, f.filter, j.strip))
 	}
 	return out, nil
 }
 
 // prefixOption tells the upstream what was stripped, unless a trusted client has
-// stripped something before; what others say was removed by the filter.
+// stripped something before; what others say is removed before.
 func prefixOption(path string) *corev3.HeaderValueOption {
 	option := overwrite(headerForwardedPrefix, plan.Literal(path))
 	option.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT
 	return option
 }
 
-// finish names a route and, in its metadata, the chain that the filter runs on it.
-func finish(r *routev3.Route, k routeKey, encoded []byte, strip *contract.Strip) *routev3.Route {
+// finish names a route and has it say to the filter what that does on it.
+func finish(r *routev3.Route, k routeKey, f filtered, strip *contract.Strip) *routev3.Route {
 	r.Name = k.name()
-	if encoded != nil {
-		says := contract.Carried{Content: contract.ChainContent(encoded), Strip: strip}
-		r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields[contract.MetaFilter] = structpb.NewStringValue(says.String())
-	}
+	f.on(r, strip)
 	return r
 }
 

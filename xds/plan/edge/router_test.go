@@ -29,7 +29,7 @@ const (
 // TestEnvoyDecidesByTheRules runs random tables in one Envoy and compares its decisions on
 // random requests with the oracle: which route it takes, and what it requests from the
 // upstream. Half of the tables have a plugin on every route, which lets all requests pass: the
-// filter then does its part of the path.
+// filter then does its part of the path. For half of those an authorization service decides.
 func TestEnvoyDecidesByTheRules(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RequestURI)
@@ -55,11 +55,12 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 		if i/2%2 == 0 {
 			w.put(gateway.Plugins, id(3, 0), 1, passingPlugin())
 		}
-		params := Params{Address: "127.0.0.1", HTTPPort: uint32(mine[0]), HTTPSPort: uint32(mine[1])}
+		params := Params{Address: "127.0.0.1", HTTPPort: uint32(mine[0]), HTTPSPort: uint32(mine[1]), Filter: onEnvoy[i/4%2]}
 		p := NewPlanner(params)
 		p.copies = []int{1, mostCopies}[i%2] // virtual hosts merged, and not
 		add(t, b, p.Plan(w.state()).Set)
 	}
+	asking(t, b.StaticResources.Clusters)
 	plantest.Run(t, write(t, b))
 	seen := map[string]int{}
 	for i, d := range tables {

@@ -3,19 +3,15 @@ package edge
 import (
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/zeebo/xxh3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/xds/chain"
-	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -26,6 +22,8 @@ const connectionBudget = 30 * time.Second
 type tableInput struct {
 	cells []*routeCell // ordered by route id
 	oauth bool
+	// filter says how the proxy has the filter.
+	filter contract.Mode
 	// forwardDots lets pass the ambiguous paths that guards otherwise refuse.
 	forwardDots bool
 	// copies is how often the ways of routes without hosts may be copied. It is a parameter
@@ -39,7 +37,7 @@ func (in tableInput) digest() string {
 		writeField(h, []byte(c.digest))
 	}
 	sum := h.Sum128().Bytes()
-	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.forwardDots)
+	return fmt.Sprint(hex.EncodeToString(sum[:]), in.oauth, in.filter, in.forwardDots)
 }
 
 // contents returns the ways of a table, best first, and its chains.
@@ -62,6 +60,10 @@ func (in tableInput) contents() (ways []*way, chains map[string][]byte) {
 
 // table assembles the route table from ways that are already validated.
 func table(in tableInput) (*resource.Resource, error) {
+	how, err := adapterOf(in.filter)
+	if err != nil {
+		return nil, err
+	}
 	ways, chains := in.contents()
 	end, err := leadTo([]*routev3.Route{unmatched()})
 	if err != nil {
@@ -72,16 +74,16 @@ func table(in tableInput) (*resource.Resource, error) {
 		return nil, err
 	}
 	if in.oauth && len(chains) > 0 {
-		issuer, err := leadTo([]*routev3.Route{issuing()})
+		handedOver, err := how.handedOver()
 		if err != nil {
 			return nil, err
 		}
-		first = append(first, branch{equals(oauthInput, contract.StateHandedOver, false), issuer})
+		first = append(first, handedOver...)
 	}
 	config := &routev3.RouteConfiguration{
 		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
 	}
-	if config.TypedPerFilterConfig, err = carried(chains); err != nil {
+	if err := how.table(config, chains); err != nil {
 		return nil, err
 	}
 	for _, h := range arrange(ways, in.copies) {
@@ -92,28 +94,6 @@ func table(in tableInput) (*resource.Resource, error) {
 		return nil, err
 	}
 	return resource.New(resource.Route, TableName, body), nil
-}
-
-// carried gives the filter the chains of a table, once each; the routes name theirs, or say
-// that they have none.
-func carried(chains map[string][]byte) (map[string]*anypb.Any, error) {
-	if len(chains) == 0 {
-		return nil, nil
-	}
-	var all [][]byte
-	for _, text := range slices.Sorted(maps.Keys(chains)) {
-		all = append(all, chains[text])
-	}
-	text, err := contract.MarshalChains(all)
-	if err != nil {
-		return nil, err
-	}
-	config, err := chain.PerRoute(text)
-	if err != nil {
-		return nil, err
-	}
-	packed, err := plan.Pack(config)
-	return map[string]*anypb.Any{contract.FilterName: packed}, err
 }
 
 // virtualHost returns a virtual host, named by its first domain. Without any way it needs no

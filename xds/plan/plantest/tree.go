@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -37,7 +38,7 @@ func Admitted(t testing.TB, set *resource.Set) {
 	t.Helper()
 	for _, kind := range resource.Types {
 		for _, r := range set.All(kind) {
-			own, err := machine.Bounds{Roots: "/etc/ssl/certs/ca-certificates.crt"}.Admit(string(kind), r.Body)
+			own, err := machine.Bounds{Roots: "/etc/ssl/certs/ca-certificates.crt", Library: contract.GolangLibrary}.Admit(string(kind), r.Body)
 			if err != nil || !bytes.Equal(own, r.Body) {
 				t.Errorf("%s is not taken as it is: %v", r.Name, err)
 			}
