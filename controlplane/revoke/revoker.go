@@ -137,11 +137,6 @@ type Revoker struct {
 	work chan struct{} // wakes the publisher
 
 	seen chan struct{} // wakes remember
-	// persist is held while known filters are written, so that an older snapshot does not
-	// remove a filter that was just introduced. It guards written: what this process has
-	// stored about them. A time of 0 stands for a row that may exist.
-	persist sync.Mutex
-	written map[string]int64
 	// before is what was persisted about Redis when this process started.
 	before Epoch
 	// alone says that no filter was known at the start, and that the store knows all
@@ -176,6 +171,10 @@ type Revoker struct {
 	// knownOf counts the processes in known by node.
 	knownOf map[string]int
 	tally   tally // of known
+	// written is what this process has stored about known filters. A time of 0 stands for a
+	// row that may exist. next is the next write of them, nil if nobody waits for it.
+	written map[string]int64
+	next    *knownWrite
 	// readers are the scopes of which filters were linked, over all processes, or are about to
 	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
 	// are published, at which one came to consist of others.
