@@ -214,12 +214,45 @@ func (r *Revoker) introduce(l *link) error {
 	return nil
 }
 
-// noted reports whether the store says of a filter that it was linked a short time ago.
+// noted reports whether the next process would remember a filter for long enough by its row
+// as it is. That is so if the filter was linked a short time ago, or a short time before
+// the time that is stored: what has passed since that time, the next process adds; see
+// load. So a disk that takes no writes keeps out no filter that it has let in, however
+// long this lasts. noteTimes stores no time for which the row would be too old.
 func (r *Revoker) noted(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.written[name]
-	return at != 0 && r.o.Clock.Latest().Sub(time.UnixMilli(at)) < rememberEvery
+	if at == 0 {
+		return false
+	}
+	seen := time.UnixMilli(at)
+	if r.o.Clock.Latest().Sub(seen) < rememberEvery {
+		return true
+	}
+	if r.noteAt == 0 || time.UnixMilli(r.noteAt).Sub(seen) > rememberEvery {
+		return false
+	}
+	r.wakeSeen()
+	return true
+}
+
+// outdated reports whether the row of a filter is too old for a time that is to be stored.
+// The filter was let in, by the time that was stored before, since the rows were written.
+// The next process may take a further unmeasured time for none. All this together must fit
+// into the difference of which [rememberEvery] speaks. mu is held.
+func (r *Revoker) outdated(at time.Time) bool {
+	for name, k := range r.known {
+		last := k.seen
+		if k.links > 0 {
+			last = later(last, at)
+		}
+		// Without a row it has not been let in.
+		if row := r.written[name]; row != 0 && last.Sub(time.UnixMilli(row)) > rememberEvery+unmeasured {
+			return true
+		}
+	}
+	return false
 }
 
 // knownWrite is a write of the known filters that has not begun.

@@ -175,6 +175,9 @@ type Revoker struct {
 	// row that may exist. next is the next write of them, nil if nobody waits for it.
 	written map[string]int64
 	next    *knownWrite
+	// noteAt is the latest time that the store may hold as that of this process or the one
+	// before, in milliseconds; 0 if it holds none.
+	noteAt int64
 	// readers are the scopes of which filters were linked, over all processes, or are about to
 	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
 	// are published, at which one came to consist of others.
@@ -287,6 +290,7 @@ func (r *Revoker) load(tx store.Reader) error {
 		return err
 	}
 	r.hidden = r.gap > 0 || r.last.Unmended
+	r.noteAt = r.last.Earliest
 	rows, err := tx.List(tombstones, store.Query{})
 	if err != nil {
 		return err
