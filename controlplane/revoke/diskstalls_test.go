@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -126,4 +127,47 @@ func (w *world) linked(instance string) bool {
 	f.send(contract.FrameHello, body)
 	kind, _, err := contract.ReadFrame(f.in)
 	return err == nil && kind == contract.FrameWelcome
+}
+
+// An end is bounded by its context while the disk stalls, and counts as no end in good
+// order, also when the disk goes on afterwards.
+func TestEndWaitsForNoStalledDisk(t *testing.T) {
+	for name, busy := range map[string]bool{"a write had begun": true, "none had begun": false} {
+		t.Run(name, func(t *testing.T) {
+			onAStall(t, func(t *testing.T, w *world, _ *fake, _ contract.LogID, goOn func()) {
+				if !busy { // the stall begins with the end
+					goOn()
+					synctest.Wait()
+					goOn = w.r.o.Store.(*stalledStore).stall()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				begun := time.Now()
+				if err := w.r.Close(ctx); !errors.Is(err, errEndSlow) {
+					t.Errorf("ended with %v", err)
+				}
+				if d := time.Since(begun); d != 3*time.Second {
+					t.Errorf("ended after %v", d)
+				}
+				goOn()
+				synctest.Wait()
+				if w.ended() {
+					t.Error("the end is stored")
+				}
+			})
+		})
+	}
+}
+
+// ended reports whether the store says that the last process has ended in good order.
+func (w *world) ended() bool {
+	w.t.Helper()
+	var e Epoch
+	if err := w.store.View(context.Background(), func(r store.Reader) (err error) {
+		e, err = storedEpoch(r)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return e.Clean
 }

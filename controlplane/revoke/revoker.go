@@ -340,8 +340,16 @@ func (r *Revoker) load(tx store.Reader) error {
 	return nil
 }
 
+// endTime is how long the end of a Revoker may take although its context has ended, because
+// callers waited that long. It is plenty for a disk that works.
+const endTime = time.Second
+
+var errEndSlow = errors.New("the store takes too long, so this is no end in good order")
+
 // Close lets waiting publications finish within ctx, ends all links, and returns when every
-// goroutine has ended.
+// goroutine has ended. A store that stalls is not waited for longer than ctx, or [endTime].
+// Goroutines that it holds up are left behind then, and the end is not stored: the next
+// process starts as after one that was killed.
 func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closing = true
@@ -354,9 +362,25 @@ func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	r.cancel()
 	close(r.calls.stop)
-	r.calls.running.Wait()
-	r.owned.Wait()
-	return errors.Join(ctx.Err(), r.handOver(context.WithoutCancel(ctx)))
+	last, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	late, cancel := context.WithTimeout(last, endTime)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		r.calls.running.Wait()
+		r.owned.Wait()
+		ended <- r.handOver(last)
+	}()
+	for _, bound := range []context.Context{late, ctx} {
+		select {
+		case err := <-ended:
+			return errors.Join(ctx.Err(), err)
+		case <-bound.Done():
+		}
+	}
+	r.log.Warn("the end is not waited for: the store takes too long, and the next start is as after a kill")
+	return errors.Join(ctx.Err(), errEndSlow)
 }
 
 // Stats returns the current values.
