@@ -58,7 +58,7 @@ func (r *Revoker) Ended(node Node, ended contract.Ended) error {
 	if early {
 		return errNoSuccessor
 	}
-	if err := r.persistKnown(r.ctx, false); err != nil {
+	if err := r.storeKnown(); err != nil {
 		return fmt.Errorf("forget filters that have ended: %w", err)
 	}
 	return nil

@@ -79,9 +79,15 @@ func (r *Revoker) forgetStrangers() (some bool) {
 // last seen, filters would look older than they are, and would be forgotten while they
 // still believe Redis.
 func (r *Revoker) handOver(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // Close has returned
+	}
 	err, k := r.persistKnown(ctx, true), r.keeper
 	if err == nil {
 		err = r.noteTimes(ctx)
+	}
+	if ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
 	}
 	if k == nil {
 		return errors.Join(err, r.noteNoRedis(ctx))

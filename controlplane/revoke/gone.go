@@ -83,7 +83,7 @@ func (r *Revoker) Gone(node string) error {
 		r.leave(name)
 	}
 	r.mu.Unlock()
-	if err := r.persistKnown(r.ctx, false); err != nil {
+	if err := r.storeKnown(); err != nil {
 		return fmt.Errorf("forget the filters of node %s: %w", node, err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (r *Revoker) GoneFormer(node string) error {
 		}
 	}
 	r.mu.Unlock()
-	if err := r.persistKnown(r.ctx, false); err != nil {
+	if err := r.storeKnown(); err != nil {
 		return fmt.Errorf("forget former filters of node %s: %w", node, err)
 	}
 	return nil

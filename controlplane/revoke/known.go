@@ -213,28 +213,100 @@ func (r *Revoker) remember() {
 	}
 }
 
-// introduce returns when the filter of a link that has a place is in the store.
+// introduce returns when the filter of a link that has a place is in the store. A write that
+// does not concern the filter is not waited for.
 func (r *Revoker) introduce(l *link) error {
-	r.persist.Lock()
-	at, ok := r.written[l.called()]
-	r.persist.Unlock()
-	if ok && r.o.Clock.Latest().Sub(time.UnixMilli(at)) < rememberEvery {
+	if r.noted(l.called()) {
 		return nil
 	}
-	if err := r.persistKnown(r.ctx, false); err != nil {
+	if err := r.storeKnown(); err != nil {
 		return fmt.Errorf("remember the filter: %w", err)
 	}
 	return nil
 }
 
-// snapshotKnown forgets filters that were not seen for too long, and returns when each
-// other one was last seen. If all is set, every linked filter counts as seen now.
-func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
+// noted reports whether the next process would remember a filter for long enough by its row
+// as it is. That is so if the filter was linked a short time ago, or a short time before
+// the time that is stored: what has passed since that time, the next process adds; see
+// load. So a disk that takes no writes keeps out no filter that it has let in, however
+// long this lasts. noteTimes stores no time for which the row would be too old.
+func (r *Revoker) noted(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	at := r.written[name]
+	if at == 0 {
+		return false
+	}
+	seen := time.UnixMilli(at)
+	if r.o.Clock.Latest().Sub(seen) < rememberEvery {
+		return true
+	}
+	if r.noteAt == 0 || time.UnixMilli(r.noteAt).Sub(seen) > rememberEvery {
+		return false
+	}
+	r.wakeSeen()
+	return true
+}
+
+// outdated reports whether the row of a filter is too old for a time that is to be stored.
+// The filter was let in, by the time that was stored before, since the rows were written.
+// The next process may take a further unmeasured time for none. All this together must fit
+// into the difference of which [rememberEvery] speaks. mu is held.
+func (r *Revoker) outdated(at time.Time) bool {
+	for name, k := range r.known {
+		last := k.seen
+		if k.links > 0 {
+			last = later(last, at)
+		}
+		// Without a row it has not been let in.
+		if row := r.written[name]; row != 0 && last.Sub(time.UnixMilli(row)) > rememberEvery+unmeasured {
+			return true
+		}
+	}
+	return false
+}
+
+// knownWrite is a write of the known filters that has not begun.
+type knownWrite struct {
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+var errStoreSlow = fault.New(fault.Unavailable, "the store takes too long")
+
+// storeKnown has remember write what is known now, and returns when that is stored or has
+// failed. A disk that stalls is not waited for: the caller can come again, and the write
+// goes on.
+func (r *Revoker) storeKnown() error {
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = &knownWrite{ended: make(chan struct{})}
+	}
+	w := r.next
+	r.mu.Unlock()
+	r.wakeSeen()
+	late := time.NewTimer(storeTimeout)
+	defer late.Stop()
+	select {
+	case <-w.ended:
+		return w.err
+	case <-late.C:
+		return errStoreSlow
+	case <-r.ctx.Done():
+		return errClosing
+	}
+}
+
+// snapshotKnown forgets filters that were not seen for too long, and returns when each
+// other one was last seen, and the names of those that are to be deleted. If all is set,
+// every linked filter counts as seen now. w, if not nil, waits for this snapshot.
+func (r *Revoker) snapshotKnown(all bool) (seen map[string]int64, gone []string, w *knownWrite) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, r.next = r.next, nil
 	now := r.o.Clock.Latest()
 	r.forgetOld()
-	out := make(map[string]int64, len(r.known))
+	seen = make(map[string]int64, len(r.known))
 	for name, k := range r.known {
 		if k.seen.After(now) { // the clock was ahead
 			k.seen = now
@@ -242,42 +314,58 @@ func (r *Revoker) snapshotKnown(all bool) map[string]int64 {
 		if k.links > 0 && (all || now.Sub(k.seen) >= rememberEvery) {
 			k.seen = now
 		}
-		out[name] = k.seen.UnixMilli()
+		seen[name] = k.seen.UnixMilli()
 	}
-	return out
-}
-
-// persistKnown writes the differences between what is known and what was written. A new
-// name must survive a loss of power: a process that does not know a filter would confirm
-// revocations that the filter may not have seen. When a filter was last seen, and that it
-// is gone, may be lost.
-func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
-	r.persist.Lock()
-	defer r.persist.Unlock()
-	now := r.snapshotKnown(all)
-	var gone, fresh []string
 	for name := range r.written {
-		if _, ok := now[name]; !ok {
+		if _, ok := seen[name]; !ok {
 			gone = append(gone, name)
+			r.written[name] = 0 // see writeKnown
 		}
 	}
+	return seen, gone, w
+}
+
+// persistKnown writes the differences between what is known and what was written. One
+// goroutine calls it at a time: an older snapshot would remove a filter that was just
+// introduced.
+func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
+	seen, gone, w := r.snapshotKnown(all)
+	err := r.writeKnown(ctx, seen, gone)
+	if w != nil {
+		w.err = err
+		close(w.ended)
+	}
+	return err
+}
+
+// writeKnown is persistKnown for a snapshot. A new name must survive a loss of power: a
+// process that does not know a filter would confirm revocations that the filter may not
+// have seen. When a filter was last seen, and that it is gone, may be lost.
+//
+// A row that is being deleted counts as unknown from the snapshot on, and does so if the
+// write fails. So a filter that returns in the meantime is written again, and the row of
+// one that does not is deleted again.
+func (r *Revoker) writeKnown(ctx context.Context, seen map[string]int64, gone []string) error {
+	var fresh []string
 	class := model.Credential
-	for name, seen := range now {
+	r.mu.Lock()
+	for name, at := range seen {
 		written := r.written[name]
 		if written == 0 {
 			class = model.Config
 		}
-		if written != seen {
+		if written != at {
 			fresh = append(fresh, name)
 		}
 	}
+	r.mu.Unlock()
 	if len(gone)+len(fresh) == 0 {
 		return nil
 	}
 	_, err := r.o.Store.Update(ctx, class, func(tx store.Tx) error {
 		for _, name := range fresh {
 			_, err := tx.Get(filters, "", name)
-			if err := put(tx, &model.Resource{Kind: filters, Name: name, Spec: &Filter{Seen: now[name]}}, err); err != nil {
+			if err := put(tx, &model.Resource{Kind: filters, Name: name, Spec: &Filter{Seen: seen[name]}}, err); err != nil {
 				return err
 			}
 		}
@@ -290,14 +378,9 @@ func (r *Revoker) persistKnown(ctx context.Context, all bool) error {
 		return nil
 	})
 	if err == nil {
-		r.written = now
-		return nil
-	}
-	// The next process may find that a failed commit was made after all. So a filter that
-	// returns in the meantime is written again, and the row of one that does not is deleted
-	// again.
-	for _, name := range gone {
-		r.written[name] = 0
+		r.mu.Lock()
+		r.written = seen
+		r.mu.Unlock()
 	}
 	return err
 }

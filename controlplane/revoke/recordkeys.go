@@ -48,12 +48,15 @@ var recordKeys = &model.Kind{
 	New: func() any { return new(RecordKeys) },
 }
 
-// due reports whether the newest key is so old that a new one is needed.
+// due reports whether the newest key is so old that a new one is needed. So it is, too, if
+// the key was made by a clock that was ahead: it would sign, and be replaced, as much too
+// late. A key that is ahead by less than recordKeyLead may stay.
 func (k *RecordKeys) due(now time.Time) bool {
 	if len(k.Keys) == 0 {
 		return true
 	}
-	return now.Sub(time.UnixMilli(k.Keys[len(k.Keys)-1].Created)) >= recordKeyLife
+	age := now.Sub(time.UnixMilli(k.Keys[len(k.Keys)-1].Created))
+	return age >= recordKeyLife || age < -recordKeyLead
 }
 
 // signing returns the newest key that filters have known for long enough. The very first

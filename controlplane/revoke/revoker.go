@@ -140,11 +140,6 @@ type Revoker struct {
 	work chan struct{} // wakes the publisher
 
 	seen chan struct{} // wakes remember
-	// persist is held while known filters are written, so that an older snapshot does not
-	// remove a filter that was just introduced. It guards written: what this process has
-	// stored about them. A time of 0 stands for a row that may exist.
-	persist sync.Mutex
-	written map[string]int64
 	// before is what was persisted about Redis when this process started.
 	before Epoch
 	// alone says that no filter was known at the start, and that the store knows all
@@ -184,6 +179,13 @@ type Revoker struct {
 	// what this process does not know.
 	audiences map[string]*audience
 	unsure    contract.Position
+	// written is what this process has stored about known filters. A time of 0 stands for a
+	// row that may exist. next is the next write of them, nil if nobody waits for it.
+	written map[string]int64
+	next    *knownWrite
+	// noteAt is the latest time that the store may hold as that of this process or the one
+	// before, in milliseconds; 0 if it holds none.
+	noteAt int64
 	// readers are the scopes of which filters were linked, over all processes, or are about to
 	// be; true says that it is in the store. reshapedAt is the newest revision, of those that
 	// are published, at which one came to consist of others.
@@ -298,6 +300,7 @@ func (r *Revoker) load(tx store.Reader) error {
 		return err
 	}
 	r.hidden = r.gap > 0 || r.last.Unmended
+	r.noteAt = r.last.Earliest
 	rows, err := tx.List(tombstones, store.Query{})
 	if err != nil {
 		return err
@@ -351,8 +354,16 @@ func (r *Revoker) load(tx store.Reader) error {
 	return nil
 }
 
+// endTime is how long the end of a Revoker may take although its context has ended, because
+// callers waited that long. It is plenty for a disk that works.
+const endTime = time.Second
+
+var errEndSlow = errors.New("the store takes too long, so this is no end in good order")
+
 // Close lets waiting publications finish within ctx, ends all links, and returns when every
-// goroutine has ended.
+// goroutine has ended. A store that stalls is not waited for longer than ctx, or [endTime].
+// Goroutines that it holds up are left behind then, and the end is not stored: the next
+// process starts as after one that was killed.
 func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closing = true
@@ -365,9 +376,25 @@ func (r *Revoker) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	r.cancel()
 	close(r.calls.stop)
-	r.calls.running.Wait()
-	r.owned.Wait()
-	return errors.Join(ctx.Err(), r.handOver(context.WithoutCancel(ctx)))
+	last, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	late, cancel := context.WithTimeout(last, endTime)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		r.calls.running.Wait()
+		r.owned.Wait()
+		ended <- r.handOver(last)
+	}()
+	for _, bound := range []context.Context{late, ctx} {
+		select {
+		case err := <-ended:
+			return errors.Join(ctx.Err(), err)
+		case <-bound.Done():
+		}
+	}
+	r.log.Warn("the end is not waited for: the store takes too long, and the next start is as after a kill")
+	return errors.Join(ctx.Err(), errEndSlow)
 }
 
 // Stats returns the current values.

@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -109,16 +110,49 @@ func (r *Revoker) noteTimes(ctx context.Context) error {
 	if r.hidden && !r.timed.Load() && !r.mended() {
 		return nil
 	}
+	at, before, err := r.beginNote()
+	if err != nil {
+		return err
+	}
 	until := r.keeper.ends()
-	_, err := r.o.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
+	_, err = r.o.Store.Update(ctx, model.Credential, func(tx store.Tx) error {
 		_, err := tx.Get(times, "", singleton)
-		return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{Earliest: r.o.Clock.Earliest().UnixMilli(), Until: until}}, err)
+		return put(tx, &model.Resource{Kind: times, Name: singleton, Spec: &Times{Earliest: at, Until: until}}, err)
 	})
+	r.endNote(at, before, err)
 	if err != nil {
 		return fmt.Errorf("note the time: %w", err)
 	}
 	r.timed.Store(true)
 	return nil
+}
+
+var errOutdated = errors.New("the time is not stored before a filter that was let in since")
+
+// beginNote returns the time that is to be stored, and what noteAt was. Filters are let in
+// by the new time from now on.
+func (r *Revoker) beginNote() (at, before int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.o.Clock.Earliest()
+	if r.outdated(now) {
+		return 0, 0, errOutdated
+	}
+	at, before = now.UnixMilli(), r.noteAt
+	r.noteAt = max(at, before)
+	return at, before, nil
+}
+
+// endNote notes what became of that. If nobody knows, the later time counts.
+func (r *Revoker) endNote(at, before int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.noteAt = at
+	case !errors.Is(err, store.ErrUndecided):
+		r.noteAt = before
+	}
 }
 
 // until returns when a record that is read now becomes too old for use in Redis. If the

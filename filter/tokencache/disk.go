@@ -119,9 +119,12 @@ func (d *disk) wants(w wish) uint64 {
 	return w.number
 }
 
-// noteDue reports whether the time of the last lease in the file may be too old.
+// noteDue reports whether the time of the last lease in the file may be too old, or was
+// taken by a clock that was ahead: a filter that starts later would take such a file for
+// none.
 func (d *disk) noteDue(leased int64) bool {
-	return d.files != nil && leased-d.noted.Load() >= leaseNoted.Milliseconds()
+	apart := leased - d.noted.Load()
+	return d.files != nil && max(apart, -apart) >= leaseNoted.Milliseconds()
 }
 
 // note wishes that the file records when this control plane gave the last lease.

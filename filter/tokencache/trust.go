@@ -7,8 +7,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// leaseNoted is how old the time of the last lease in the trust file may
-// become. It only makes a restarted filter believe Redis for less long.
+// leaseNoted is how far the time of the last lease in the trust file may be off. Too early,
+// it only makes a restarted filter believe Redis for less long. Too late, which it is if the
+// clock was set back, it is no more so than [contract.LeaseAhead] allows.
 const leaseNoted = time.Hour
 
 // adopt puts in force what the control plane vouches for in Redis and whose credentials

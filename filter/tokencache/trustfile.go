@@ -25,7 +25,7 @@ type rememberedTrust struct {
 	// Scopes is whose credentials the gateway accepts; nil was never told.
 	Scopes *contract.Scopes `json:"scopes,omitempty"`
 	// Leased is when the filter last had a lease, in milliseconds of Unix time,
-	// or up to an hour earlier; 0 is never.
+	// or up to an hour off; 0 is never.
 	Leased int64 `json:"leased_ms,omitempty"`
 }
 
