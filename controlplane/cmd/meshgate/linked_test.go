@@ -81,8 +81,6 @@ var dangerous = []string{
 	"envoy.extensions.filters.network.wasm.v3.Wasm",
 	"envoy.extensions.access_loggers.wasm.v3.WasmAccessLog",
 	"envoy.extensions.wasm.v3.WasmService",
-	"envoy.extensions.filters.http.golang.v3alpha.Config",
-	"envoy.extensions.filters.http.golang.v3alpha.ConfigsPerRoute",
 	"envoy.extensions.filters.network.golang.v3alpha.Config",
 	"envoy.extensions.filters.network.dynamic_modules.v3.DynamicModuleNetworkFilter",
 	"envoy.extensions.filters.listener.dynamic_modules.v3.DynamicModuleListenerFilter",
