@@ -84,3 +84,8 @@ func remove(name string) *mutationv3.HeaderMutation {
 func set(option *corev3.HeaderValueOption) *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: option}}
 }
+
+// unnamed takes from a route what it says to the module, which is that it has no chain.
+func unnamed(r *routev3.Route) {
+	delete(r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields, contract.MetaFilter)
+}

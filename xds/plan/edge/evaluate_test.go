@@ -361,11 +361,12 @@ func mark(route *routev3.Route) string {
 	return route.GetMetadata().GetFilterMetadata()[contract.MetadataNamespace].GetFields()[contract.MetaFilter].GetStringValue()
 }
 
-// saidBy returns what a route says to the filter. It is nil for a route without a chain.
+// saidBy returns what a route says to the module. It is nil for a route without a chain, and
+// for one that carries its chain itself, for another form of the filter.
 func saidBy(t tb, route *routev3.Route) *contract.Carried {
 	t.Helper()
 	text := mark(route)
-	if text == contract.NoChain {
+	if text == contract.NoChain || text == "" && len(route.GetTypedPerFilterConfig()) > 0 {
 		return nil
 	}
 	said, err := contract.ParseCarried(text)

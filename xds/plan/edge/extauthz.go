@@ -35,6 +35,7 @@ func (extAuthz) route(encoded []byte) (tell, error) {
 	}
 	packed, err := plan.Pack(config)
 	return func(r *routev3.Route, _ *contract.Strip) {
+		unnamed(r)
 		r.TypedPerFilterConfig = map[string]*anypb.Any{contract.ExtAuthzFilter: packed}
 		if buffer > 0 {
 			r.RequestBodyBufferLimit = wrapperspb.UInt64(buffer)

@@ -34,6 +34,7 @@ func (golang) route(encoded []byte) (tell, error) {
 	}
 	packed, err := plan.Pack(config)
 	return func(r *routev3.Route, _ *contract.Strip) {
+		unnamed(r)
 		r.TypedPerFilterConfig = map[string]*anypb.Any{contract.GolangFilter: packed}
 	}, err
 }
