@@ -69,7 +69,7 @@ test: build ## every test, with a real Envoy and a real Redis
 	@.ci/install-envoy $(ENVOY_VERSIONS)
 	@go vet ./...
 	@echo "unit tests, with the race detector"
-	@go test -vet=off $(RACE) $(TEST_FLAGS) $$(go list $(addprefix ./,$(LONG)) ./... | grep -v '/e2e')
+	@go test -vet=off -timeout 20m $(RACE) $(TEST_FLAGS) $$(go list $(addprefix ./,$(LONG)) ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
 	@go test -vet=off -count=1 -p 2 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -vE '/e2e/($(LOADS)|$(WAITS))$$')
 	@go test -vet=off -count=1 -p 1 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -E '/e2e/($(LOADS))$$')

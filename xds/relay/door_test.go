@@ -140,7 +140,7 @@ func leading(t *testing.T, port int, bytes bool) *resource.Resource {
 	name := fmt.Sprintf("leads-%d", port)
 	return xdstest.Freeze(resource.Listener, name, &listenerv3.Listener{
 		Name: name, Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-			Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)}, //nolint:gosec // a port
+			Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
 		}}},
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{Name: "f", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed}}}}},
 	})
