@@ -64,6 +64,19 @@ func (f Filter) Into(o *agent.Options, envoyLine string) {
 	}
 }
 
+// OfSidecar changes the options of a gateway's agent to those of a sidecar beside it, which
+// has the module in whatever way the gateway has the filter.
+func OfSidecar(ctx context.Context, c *config.Config, o *agent.Options) error {
+	own := *c
+	own.Filter = config.Filter{Mode: contract.ModeModule.String()}
+	f, err := FindFilter(ctx, &own, o.EnvoyPath)
+	if err != nil {
+		return err
+	}
+	o.Filter, o.ModuleDir, o.AuthzAddress, o.Authz, o.Versions.Module = f.mode, f.dir, "", nil, f.version()
+	return nil
+}
+
 // validateTime bounds the question whether an Envoy has a filter.
 const validateTime = 30 * time.Second
 

@@ -101,6 +101,9 @@ func (m *demoMesh) add(ctx context.Context, c *config.Config, s *assembly.Standa
 	o := s.Agent.Options
 	o.Name, o.TokenFile, o.AdminPort, o.StatusAddress, o.Concurrency = name, file, 0, "", 1
 	o.Sidecar = &agent.Sidecar{Mesh: mesh.Default}
+	if err := assembly.OfSidecar(ctx, c, &o); err != nil {
+		return err
+	}
 	if o.AccessLog.Path != "" { // each file needs an agent of its own, which rotates it
 		o.AccessLog.Path = filepath.Join(filepath.Dir(o.AccessLog.Path), name+".access.log")
 	}

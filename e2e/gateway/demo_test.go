@@ -29,6 +29,13 @@ var _ = Describe("the demo", func() {
 		}
 	})
 
+	It("tells it with a service beside the gateway's Envoy, too", func() {
+		c := framework.NewControlPlane("demo", "--once")
+		p := framework.Start([]string{"MESHGATE_FILTER_MODE=extauthz"}, framework.Binary(), c.Arguments()...)
+		Expect(p.Exit(60*time.Second)).To(Equal(0), p.Output())
+		Expect(strings.Count(p.Output(), "X-Consumer-Username: demo")).To(BeNumerically(">", 1), "at the gateway and behind a sidecar")
+	})
+
 	DescribeTable("is ended by Ctrl-C without a warning, as what it begins is", func(command, begun string) {
 		c := framework.NewControlPlane(command)
 		c.Start()
