@@ -40,8 +40,10 @@ type Bounds struct {
 // typePrefix begins the type URLs of Envoy.
 const typePrefix = "type.googleapis.com/"
 
-// maxDepth is the maximum nesting depth of messages.
-const maxDepth = 256
+// maxDepth is the maximum nesting depth of messages. Envoy's decoder reads no deeper, and then
+// refuses the whole answer that has such a resource, with everything else in it. Envoy counts
+// anew in each Any; no configuration that anybody needs comes near the limit even so.
+const maxDepth = 100
 
 // These are the names of what the machine's own files replace, and of fields with exceptions.
 const (

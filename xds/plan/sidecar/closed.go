@@ -7,7 +7,6 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -41,7 +40,7 @@ func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 		return nil, err
 	}
 	return &chains{&listenerv3.Listener{
-		TrafficDirection: corev3.TrafficDirection_INBOUND, Metadata: tagMetadata(tags), EnableReusePort: wrapperspb.Bool(false),
+		TrafficDirection: corev3.TrafficDirection_INBOUND, Metadata: tagMetadata(tags), EnableReusePort: alone(),
 		FilterChains: []*listenerv3.FilterChain{{Name: "closed", Filters: []*listenerv3.Filter{end}}},
 	}}, nil
 }

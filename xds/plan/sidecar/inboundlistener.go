@@ -84,7 +84,7 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	}
 	l := &listenerv3.Listener{
 		TrafficDirection: corev3.TrafficDirection_INBOUND, Metadata: tagMetadata(tags),
-		EnableReusePort: wrapperspb.Bool(false),
+		EnableReusePort: alone(),
 	}
 	open, err := chain(d, false)
 	if err != nil {

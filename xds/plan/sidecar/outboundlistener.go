@@ -66,6 +66,7 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		Proto: &listenerv3.Listener{
 			Name: k.name(), Address: socket(k.address, k.port),
 			TrafficDirection: corev3.TrafficDirection_OUTBOUND, Metadata: tagMetadata(tags),
+			EnableReusePort: alone(),
 		},
 	}
 	if k.transparent {

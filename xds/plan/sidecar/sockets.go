@@ -5,7 +5,14 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
+
+// alone makes Envoy listen as the only one at an address (Listener.enable_reuse_port). Otherwise
+// two proxies of a machine that have the same port by mistake would share its connections, and
+// none of them would say so. Envoy refuses a listener of which this changes.
+func alone() *wrapperspb.BoolValue { return wrapperspb.Bool(false) }
 
 // sockets is a set of addresses where something listens.
 type sockets map[netip.AddrPort]bool

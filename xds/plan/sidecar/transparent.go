@@ -67,7 +67,8 @@ func redirect(k redirectKey) (*resource.Resource, error) {
 	}
 	return plan.Freeze(resource.Listener, k.name, &listenerv3.Listener{
 		Name: k.name, Address: socket("0.0.0.0", k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
-		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}},
+		EnableReusePort: alone(),
+		FilterChains:    []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}},
 	})
 }
 
