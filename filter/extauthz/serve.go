@@ -65,7 +65,8 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	authv3.RegisterAuthorizationServer(g, s)
 	stop := context.AfterFunc(ctx, g.GracefulStop)
 	defer stop()
-	if err := g.Serve(lis); err != nil {
+	// ErrServerStopped says that ctx ended before the server had begun.
+	if err := g.Serve(lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve the authorization service: %w", err)
 	}
 	return nil

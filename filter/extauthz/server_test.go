@@ -434,3 +434,24 @@ func TestServe(t *testing.T) {
 		t.Errorf("the socket is left: %v", err)
 	}
 }
+
+// TestServeOfAnEndedContext: a process that is told to end while it starts ends without a
+// failure, and leaves nothing open.
+func TestServeOfAnEndedContext(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // the server may hear of the end before it has begun, or afterwards
+		lis, err := Listen(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(ctx, lis); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := net.Dial("tcp", lis.Addr().String()); err == nil {
+			_ = c.Close()
+			t.Fatal("the listener is still open")
+		}
+	}
+}
