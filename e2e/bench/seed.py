@@ -81,7 +81,8 @@ per = '''                typed_per_filter_config:
 # Steps from the filter alone to all that a generated gateway does.
 steps = {
     "installed": with_filter('{"listener_strips":true}', ""),                    # no chain: the filter looks, and lets the request go on
-    "hygiene": with_filter(own, "").replace("          http_filters:\n", early + "          http_filters:\n"),  # no chain, headers cleaned and written
+    "hygiene": with_filter(own, """                metadata: {filter_metadata: {meshgate: {filter: none}}}
+""").replace("          http_filters:\n", early + "          http_filters:\n"),  # no chain, headers cleaned and written
     "decision": with_filter('{"listener_strips":true}', per),                    # look-up, expiry, floors, five headers
     "everything": with_filter(own, lines(16, of, "metadata", "request_headers_to_add"), lines(12, table, "typed_per_filter_config", "request_headers_to_add"))
       .replace("          http_filters:\n", early + "          http_filters:\n"),

@@ -144,4 +144,6 @@ const (
 	GolangListener = "listener"
 	// GolangChain is the [Chain] of a route.
 	GolangChain = "chain"
+	// GolangDisabled is true on a route without a chain.
+	GolangDisabled = "disabled"
 )

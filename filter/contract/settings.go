@@ -154,6 +154,9 @@ type FilterConfig struct {
 	// request comes from. It needs a listener that uses the address of the peer and believes
 	// no client to be internal, and a filter before which no other one changes headers.
 	Forwarding Forwarding `json:"forwarding,omitempty"`
+	// Marked says that each route says whether it has a chain. The requests of one that says
+	// nothing are refused. It is implied where the filter writes [FilterConfig.Forwarding].
+	Marked bool `json:"marked,omitempty"`
 }
 
 // Forwarding is who says where requests come from.
@@ -171,6 +174,10 @@ const (
 
 // Forwardings lists them.
 var Forwardings = [...]Forwarding{ForwardingNone, ForwardingPeer, ForwardingTrusted}
+
+// Demands reports whether the requests of a route that does not say whether it has a chain are
+// refused.
+func (c *FilterConfig) Demands() bool { return c.Marked || c.Forwarding != ForwardingNone }
 
 // ParseFilterConfig decodes a listener-level configuration; empty input is the
 // zero value.

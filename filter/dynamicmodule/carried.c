@@ -125,7 +125,17 @@ static bool says_none(front_text said) {
   return said.len == no_chain.length && memcmp(said.ptr, no_chain.ptr, said.len) == 0;
 }
 
-front_selected front_select(dm_filter_envoy f) {
+// Whether a route may be selected: a request without a path, such as CONNECT, has none, and
+// Envoy answers 404.
+static bool has_path(dm_filter_envoy f) {
+  static const dm_module_buffer name = LITERAL(":path");
+  dm_envoy_buffer v = {NULL, 0};
+  return DM_CALL(http_get_header)(f, DM_REQUEST_HEADER, name, &v, 0, NULL);
+}
+
+// Where a table carries nothing, nobody but the listener says that its routes are marked. It
+// could be the table of another filter, which Envoy was sent with listeners that it refused.
+front_selected front_select(dm_filter_envoy f, const front_config *of) {
   front_selected out = {NULL, false, false, false};
   front_carried *c = (front_carried *)DM_CALL(get_most_specific_route_config)(f);
   if (c != NULL && c->only != NULL) {
@@ -135,7 +145,7 @@ front_selected front_select(dm_filter_envoy f) {
   // Also without a table: a route that names a chain is not open because nothing carries it.
   front_text said = said_by_route(f);
   uint8_t content[FRONT_CONTENT];
-  out.unmarked = said.len == 0 && c != NULL && c->marked;
+  out.unmarked = said.len == 0 && (c != NULL ? c->marked : of != NULL && of->marked && has_path(f));
   if (said.len == 0 || says_none(said)) return out;
   if (take_content(&said, content) && c != NULL) out.route = *place(c, content);
   out.unknown = out.route == NULL;

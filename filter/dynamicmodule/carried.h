@@ -13,7 +13,7 @@ typedef struct front_selected {
 } front_selected;
 
 // Good while the hook runs; see front_route_keep.
-front_selected front_select(dm_filter_envoy f);
+front_selected front_select(dm_filter_envoy f, const front_config *of);
 // Takes the part of the path away that the route says. False if that fails: the request must
 // not go on.
 bool front_strip_prefix(dm_filter_envoy f);

@@ -14,7 +14,7 @@ const char *envoy_dynamic_module_on_program_init(void) {
   return DM_ABI_VERSION;
 }
 
-front_config *front_config_new(uint32_t source, bool listener_strips, uint8_t forwarding) {
+front_config *front_config_new(uint32_t source, bool listener_strips, uint8_t forwarding, bool marked) {
   static atomic_uint_fast64_t made;
   front_config *c = malloc(sizeof(*c));
   if (c == NULL) return NULL;
@@ -22,6 +22,7 @@ front_config *front_config_new(uint32_t source, bool listener_strips, uint8_t fo
   c->source = source;
   c->listener_strips = listener_strips;
   c->forwarding = forwarding;
+  c->marked = marked;
   c->counts = false;
   atomic_fetch_add_explicit(&meshgate_counters.configs_created, 1, memory_order_relaxed);
   return c;

@@ -47,7 +47,7 @@ func meshgateConfigNew(config *C.char, n C.size_t) (c *C.front_config) {
 		library.Log().Error("filter configuration rejected", "error", err)
 		return nil
 	}
-	return C.front_config_new(C.uint32_t(h), C.bool(parsed.ListenerStrips), C.uint8_t(slices.Index(contract.Forwardings[:], parsed.Forwarding)))
+	return C.front_config_new(C.uint32_t(h), C.bool(parsed.ListenerStrips), C.uint8_t(slices.Index(contract.Forwardings[:], parsed.Forwarding)), C.bool(parsed.Demands()))
 }
 
 //export meshgateConfigDestroy

@@ -105,6 +105,7 @@ typedef struct front_config {
   uint64_t id;  // tells all configurations of the process apart
   uint32_t source;
   uint8_t forwarding;  // who says where requests come from
+  bool marked;         // each route says whether it has a chain
   bool listener_strips;
   bool counts;
   size_t allowed, issued, refused, figures[FRONT_FIGURES];
@@ -191,7 +192,7 @@ typedef struct front_lookup front_lookup;
 // `queries` parameters, each ended by a zero byte. content may be NULL.
 front_route *front_route_new(uint32_t program, const uint8_t *content, uint64_t id, uint8_t early, uint8_t headers,
                              size_t queries, bool body_after_lookup, bool reads_protocol, const char *names, size_t len);
-front_config *front_config_new(uint32_t source, bool listener_strips, uint8_t forwarding);
+front_config *front_config_new(uint32_t source, bool listener_strips, uint8_t forwarding, bool marked);
 // Ends a look-up, from any thread, exactly once per look-up.
 void front_lookup_finish(front_lookup *l, uint8_t answer, const char *packed, size_t len);
 void front_log(int level, const char *text, size_t len);

@@ -180,7 +180,7 @@ static front_phase decide(dm_filter_envoy f, front_stream *s, const front_body *
 
 dm_request_headers_status DM_ON(request_headers)(dm_filter_envoy f, dm_filter_module m, bool end) {
   front_stream *s = (front_stream *)m;
-  front_selected selected = front_select(f);
+  front_selected selected = front_select(f, s != NULL ? s->config : NULL);
   const front_route *route = selected.route;
 
   if (s == NULL) {

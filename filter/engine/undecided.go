@@ -14,6 +14,16 @@ var Undecided = &Refusal{
 	Body:    `{"message":"The request cannot be authorized at the moment"}`,
 }
 
+// Unmarked is the refusal of a route that should say whether it has a chain, and does not.
+var Unmarked = because503(contract.ReasonRouteUnmarked)
+
+// because503 returns the answer of Undecided with another reason for the log.
+func because503(reason contract.Reason) *Refusal {
+	r := *Undecided
+	r.Reason = reason
+	return &r
+}
+
 // Refusals of bodies that are held back for a decision. Adapters that bound such bodies by
 // themselves send them. The dynamic module has a generated copy.
 var (

@@ -20,6 +20,7 @@ type config struct {
 	host            *host.Host
 	source, program uint32
 	strips          bool // the listener removes the headers that clients may not send
+	marked          bool // each route says whether it has a chain
 	unusable        bool // it could not be read, so it refuses every request
 	// uses counts the use by Envoy itself and those by requests. The end of the last one gives
 	// the handles back.
@@ -82,7 +83,7 @@ func (c *config) acquireSource() error {
 		c.host.ReleaseSource(source)
 		return errForwarding
 	}
-	c.source, c.strips = source, parsed.ListenerStrips
+	c.source, c.strips, c.marked = source, parsed.ListenerStrips, parsed.Marked
 	return nil
 }
 
@@ -102,6 +103,10 @@ func (c *config) acquireProgram() {
 
 // checks reports whether the filter decides requests.
 func (c *config) checks() bool { return len(c.Chain) > 0 && !c.Disabled }
+
+// silent reports whether it is the configuration of a route that should say whether it has a
+// chain, and does not.
+func (c *config) silent() bool { return c.marked && len(c.Chain) == 0 && !c.Disabled }
 
 // parser makes configurations.
 type parser struct {

@@ -102,7 +102,7 @@ func (f *Front) Pass(id uint64, sent []string, http2, whole bool, buf []byte, e 
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	c := f.configs[id]
-	if c == nil || c.unusable {
+	if c == nil || c.unusable || c.silent() {
 		return false
 	}
 	*e = Edits{Strip: !c.strips}

@@ -51,6 +51,9 @@ func (s *stream) DecodeHeaders(headers api.RequestHeaderMap, endStream bool) api
 		if s.config == nil {
 			return s.refuse(nil)
 		}
+		if s.config.silent() {
+			return s.refuse(engine.Unmarked)
+		}
 		if !s.config.checks() {
 			s.strip()
 			return api.Continue

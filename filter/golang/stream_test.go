@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/host"
 	"github.com/meshgate/meshgate/filter/host/hosttest"
 )
@@ -40,6 +41,7 @@ type envoy struct {
 	fault, says string
 	// answers receives the status of a reply, or 0 if the request goes on.
 	answers chan int
+	details string // of the reply
 }
 
 func newEnvoy(token string) *envoy {
@@ -63,8 +65,9 @@ func (e *envoy) GetAllHeaders() map[string][]string                 { e.called("
 func (e *envoy) Set(name, value string)                             { e.called("Set"); e.set[name] = value }
 func (e *envoy) Del(name string)                                    { e.called("Del"); e.set[name] = "" }
 func (e *envoy) Continue(api.StatusType)                            { e.called("Continue"); e.answers <- 0 }
-func (e *envoy) SendLocalReply(status int, _ string, _ map[string][]string, _ int64, _ string) {
+func (e *envoy) SendLocalReply(status int, _ string, _ map[string][]string, _ int64, details string) {
 	e.called("SendLocalReply")
+	e.details = details
 	e.answers <- status
 }
 
@@ -87,6 +90,12 @@ const inBody = `{"route":"r","service":"s","plugins":[{"id":"p","oauth2":{"heade
 
 func newFixtureOf(t testing.TB, chain string) *fixture {
 	t.Helper()
+	return newFixtureFrom(t, "{}", `{"chain":`+chain+`}`)
+}
+
+// newFixtureFrom makes a filter from what a listener and a route say.
+func newFixtureFrom(t testing.TB, ofListener, ofRoute string) *fixture {
+	t.Helper()
 	f := &fixture{t: t, log: &hosttest.Log{}, tokens: hosttest.NewTokens("good")}
 	f.host = host.New(host.NewLogger(f.log), func(*host.Host, *contract.Settings, string) (host.Tokens, error) { return f.tokens, nil })
 	p := NewParser(f.host)
@@ -101,7 +110,7 @@ func newFixtureOf(t testing.TB, chain string) *fixture {
 		}
 		return c
 	}
-	listener, route := parse("{}", noCallbacks{}), parse(`{"chain":`+chain+`}`, nil)
+	listener, route := parse(ofListener, noCallbacks{}), parse(ofRoute, nil)
 	f.config = p.Merge(listener, route).(*config)
 	for _, c := range []any{listener, route} {
 		c.(*config).Destroy()
@@ -134,6 +143,37 @@ func TestPanicsRefuse(t *testing.T) {
 		}
 		if !strings.Contains(f.log.Text(), "injected into "+fault) {
 			t.Errorf("%s is not logged: %s", fault, f.log.Text())
+		}
+		s.OnDestroy(api.Normal)
+		f.end()
+	}
+}
+
+// Where each route says whether it has a chain, one that says nothing is refused.
+func TestRoutesThatSayNothing(t *testing.T) {
+	const marked = `{"listener":{"marked":true}}`
+	for _, c := range []struct {
+		listener, route string
+		passes          bool
+	}{
+		{marked, `{}`, false},
+		{marked, `{"disabled":true}`, true},
+		{marked, `{"chain":` + hosttest.Chain + `}`, true},
+		{`{}`, `{}`, true},
+	} {
+		f := newFixtureFrom(t, c.listener, c.route)
+		e := newEnvoy("good")
+		s, status := f.start(e)
+		if passes := status == api.Continue; passes != c.passes {
+			t.Errorf("%s in %s: status %d", c.route, c.listener, status)
+		}
+		if !c.passes && e.details != detailsPrefix+string(contract.ReasonRouteUnmarked) {
+			t.Errorf("%s in %s: refused because of %q", c.route, c.listener, e.details)
+		}
+		front := &Front{host: f.host, configs: map[uint64]*config{1: f.config}}
+		edits := &Edits{}
+		if front.Pass(1, shown(":path", "/", "authorization", "Bearer good"), false, true, make([]byte, engine.BufferSize), edits) != c.passes {
+			t.Errorf("%s in %s: the front lets pass otherwise", c.route, c.listener)
 		}
 		s.OnDestroy(api.Normal)
 		f.end()

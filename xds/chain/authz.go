@@ -29,7 +29,7 @@ const authzTimeout = 6 * time.Second
 const headerPeer = "x-envoy-external-address"
 
 // Authz returns the filters of a listener, whose clients are connected by a scheme, http or
-// https, that ask the authorization service on routes with a chain, and have Envoy choose the
+// https, that ask the authorization service on all routes but those that say [AuthzUnasked], and have Envoy choose the
 // route to the OAuth server where the service says so. They clean nothing.
 func Authz(scheme string) ([]*hcmv3.HttpFilter, error) {
 	ask, err := httpFilter(contract.ExtAuthzFilter, &authzv3.ExtAuthz{
@@ -50,7 +50,6 @@ func Authz(scheme string) ([]*hcmv3.HttpFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask.Disabled = true // but where a route has a chain
 	again, err := rerouting()
 	return []*hcmv3.HttpFilter{ask, again}, err
 }
@@ -106,6 +105,12 @@ func rerouting() (*hcmv3.HttpFilter, error) {
 		}}},
 		ExtensionConfig: &corev3.TypedExtensionConfig{Name: "envoy.filters.http.set_filter_state", TypedConfig: clearing},
 	})
+}
+
+// AuthzUnasked has Envoy ask nothing about a route without a chain. It asks about every other
+// route.
+func AuthzUnasked() *authzv3.ExtAuthzPerRoute {
+	return &authzv3.ExtAuthzPerRoute{Override: &authzv3.ExtAuthzPerRoute_Disabled{Disabled: true}}
 }
 
 // AuthzPerRoute has Envoy ask about a chain. Where the chain looks into bodies, Envoy keeps the

@@ -18,7 +18,7 @@ import (
 // proxy puts in the path of its own library. Settings come from the file that
 // contract.SettingsEnv names.
 func Golang() (*hcmv3.HttpFilter, error) {
-	config, err := document(contract.GolangListener, contract.FilterConfig{ListenerStrips: true})
+	config, err := document(contract.GolangListener, contract.FilterConfig{ListenerStrips: true, Marked: true})
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,22 @@ func GolangPerRoute(encoded []byte) (*golangv3.ConfigsPerRoute, error) {
 	if err != nil {
 		return nil, err
 	}
+	return perRoute(config), nil
+}
+
+// GolangUnchained says to the library that a route has no chain.
+func GolangUnchained() (*golangv3.ConfigsPerRoute, error) {
+	config, err := document(contract.GolangDisabled, true)
+	if err != nil {
+		return nil, err
+	}
+	return perRoute(config), nil
+}
+
+func perRoute(config *anypb.Any) *golangv3.ConfigsPerRoute {
 	return &golangv3.ConfigsPerRoute{PluginsConfig: map[string]*golangv3.RouterPlugin{
 		contract.FilterName: {Override: &golangv3.RouterPlugin_Config{Config: config}},
-	}}, nil
+	}}
 }
 
 // document is a configuration of the filter with one member.

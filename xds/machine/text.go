@@ -129,7 +129,7 @@ func toldGo(field protoreflect.FullName, packed []byte) error {
 	}
 	for member := range object.GetFields() {
 		// The filter takes names in any case, so another spelling would hide settings.
-		if member != contract.GolangListener && member != contract.GolangChain {
+		if member != contract.GolangListener && member != contract.GolangChain && member != contract.GolangDisabled {
 			return fmt.Errorf("it configures the filter with %q, which is not known (%s)", member, field)
 		}
 	}

@@ -11,28 +11,15 @@ import (
 )
 
 // about records in the metadata of a route, for the access log, what the route does with
-// requests that the filter lets pass. why is empty unless the route refuses them. It also says
-// to the filter that the route has no chain; [finish] says otherwise.
+// requests that the filter lets pass. why is empty unless the route refuses them.
 func about(r *routev3.Route, decision contract.Decision, why contract.Reason, entity map[string]string) *routev3.Route {
-	s := unchained()
-	s.Fields[contract.MetaDecision] = structpb.NewStringValue(string(decision))
+	s := &structpb.Struct{Fields: map[string]*structpb.Value{contract.MetaDecision: structpb.NewStringValue(string(decision))}}
 	if why != "" {
 		s.Fields[contract.MetaReason] = structpb.NewStringValue(string(why))
 	}
 	for key, value := range entity {
 		s.Fields[key] = structpb.NewStringValue(value)
 	}
-	return with(r, s)
-}
-
-// unchained says to the filter that a route has no chain. The filter refuses the requests of a
-// route that says nothing.
-func unchained() *structpb.Struct {
-	return &structpb.Struct{Fields: map[string]*structpb.Value{contract.MetaFilter: structpb.NewStringValue(contract.NoChain)}}
-}
-
-// with gives a route its metadata.
-func with(r *routev3.Route, s *structpb.Struct) *routev3.Route {
 	r.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{contract.MetadataNamespace: s}}
 	return r
 }

@@ -21,6 +21,13 @@ type adapter interface {
 	// route returns what a route with an encoded chain says to the filter. An error means that
 	// the filter cannot carry the chain out, so the route must refuse every request.
 	route(encoded []byte) (tell, error)
+	// unchained has a route say that it has no chain, unless it says that it has one. The
+	// filter refuses the requests of a route that says neither.
+	unchained(r *routev3.Route) error
+	// tableName is the name of the route table that the listeners subscribe to. What a listener
+	// leaves to the filter the table must not leave to another one: a proxy that keeps the
+	// listeners of another mode, because it refuses those of this one, must not get its table.
+	tableName() string
 	// strips reports whether the filter strips prefixes where there is a chain.
 	strips() bool
 	// table says to the filter what a table carries for all of its routes.

@@ -96,7 +96,7 @@ func subscribe(b *testing.B, l *listenerv3.Listener, file string) {
 	manager := l.FilterChains[0].Filters[len(l.FilterChains[0].Filters)-1]
 	edit(b, manager.GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
-			RouteConfigName: TableName, ConfigSource: &corev3.ConfigSource{
+			RouteConfigName: tableName, ConfigSource: &corev3.ConfigSource{
 				ResourceApiVersion: corev3.ApiVersion_V3,
 				ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{
 					PathConfigSource: &corev3.PathConfigSource{Path: file},
@@ -445,7 +445,7 @@ func BenchmarkRoutesPlan(b *testing.B) {
 				b.StartTimer()
 				set = p.Plan(g).Set
 			}
-			b.ReportMetric(float64(len(set.Get(resource.Route, TableName).Body))/(1<<20), "table-MB")
+			b.ReportMetric(float64(len(set.Get(resource.Route, tableName).Body))/(1<<20), "table-MB")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/chain"
@@ -66,14 +67,14 @@ func client() []*mutationv3.HeaderMutation {
 
 // handedOver leads what a predicate is true of to the OAuth server, and tells that the
 // X-Forwarded-Proto of trusted clients and of no others.
-func (cleaned) handedOver(is predicate) ([]branch, error) {
+func (cleaned) handedOver(how adapter, is predicate) ([]branch, error) {
 	told := issuing()
 	told.RequestHeadersToAdd = []*corev3.HeaderValueOption{overwrite(contract.HeaderOAuthProto, "%REQ("+headerForwardedProto+")%")}
-	trusted, err := leadTo([]*routev3.Route{told})
+	trusted, err := leadTo(how, told)
 	if err != nil {
 		return nil, err
 	}
-	others, err := leadTo([]*routev3.Route{issuing()})
+	others, err := leadTo(how, issuing())
 	return []branch{{allOf([]predicate{equals(trustedInput, isTrusted, false), is}), trusted}, {is, others}}, err
 }
 
@@ -85,7 +86,7 @@ func set(option *corev3.HeaderValueOption) *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: option}}
 }
 
-// unnamed takes from a route what it says to the module, which is that it has no chain.
-func unnamed(r *routev3.Route) {
-	delete(r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields, contract.MetaFilter)
+// say has a route say something to a filter of Envoy.
+func say(r *routev3.Route, filter string, config *anypb.Any) {
+	r.TypedPerFilterConfig = map[string]*anypb.Any{filter: config}
 }

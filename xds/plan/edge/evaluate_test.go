@@ -72,7 +72,11 @@ func evaluate(t tb, set *resource.Set, r request) string {
 func tableOf(t tb, set *resource.Set) *routev3.RouteConfiguration {
 	t.Helper()
 	config := new(routev3.RouteConfiguration)
-	if err := proto.Unmarshal(set.Get(resource.Route, TableName).Body, config); err != nil {
+	tables := set.All(resource.Route)
+	if len(tables) != 1 {
+		t.Fatalf("there are %d route tables", len(tables))
+	}
+	if err := proto.Unmarshal(tables[0].Body, config); err != nil {
 		t.Fatal(err)
 	}
 	eachSays(t, config)

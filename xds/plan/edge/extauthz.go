@@ -4,7 +4,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -35,25 +34,37 @@ func (extAuthz) route(encoded []byte) (tell, error) {
 	}
 	packed, err := plan.Pack(config)
 	return func(r *routev3.Route, _ *contract.Strip) {
-		unnamed(r)
-		r.TypedPerFilterConfig = map[string]*anypb.Any{contract.ExtAuthzFilter: packed}
+		say(r, contract.ExtAuthzFilter, packed)
 		if buffer > 0 {
 			r.RequestBodyBufferLimit = wrapperspb.UInt64(buffer)
 		}
 	}, err
 }
 
+// unchained has Envoy not ask. It asks about every other route, and the service refuses what
+// names no chain.
+func (extAuthz) unchained(r *routev3.Route) error {
+	if r.TypedPerFilterConfig[contract.ExtAuthzFilter] != nil {
+		return nil
+	}
+	packed, err := plan.Pack(chain.AuthzUnasked())
+	say(r, contract.ExtAuthzFilter, packed)
+	return err
+}
+
+func (extAuthz) tableName() string { return tableName + ":" + string(contract.ModeExtAuthz) }
+
 // handedOver selects by filter state as the module does, which [chain.Authz] makes of what the
 // service says. A request with headers of the hand-over and without that state has passed no
 // plugin, so it goes nowhere: those of clients have no such headers any more.
 func (a extAuthz) handedOver() ([]branch, error) {
-	out, err := a.cleaned.handedOver(equals(oauthInput, contract.StateHandedOver, false))
+	out, err := a.cleaned.handedOver(a, equals(oauthInput, contract.StateHandedOver, false))
 	if err != nil {
 		return nil, err
 	}
 	refused := reply(503, misconfigured)
 	refused.Match = everyPath()
-	lost, err := leadTo([]*routev3.Route{about(refused, contract.Refused, contract.ReasonMisconfigured, nil)})
+	lost, err := leadTo(a, about(refused, contract.Refused, contract.ReasonMisconfigured, nil))
 	return append(out, branch{saysOAuth(), lost}), err
 }
 

@@ -4,7 +4,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/chain"
@@ -34,11 +33,27 @@ func (golang) route(encoded []byte) (tell, error) {
 	}
 	packed, err := plan.Pack(config)
 	return func(r *routev3.Route, _ *contract.Strip) {
-		unnamed(r)
-		r.TypedPerFilterConfig = map[string]*anypb.Any{contract.GolangFilter: packed}
+		say(r, contract.GolangFilter, packed)
 	}, err
 }
 
+// unchained has the library let pass what it is shown. It refuses the requests of routes that
+// say nothing.
+func (golang) unchained(r *routev3.Route) error {
+	if r.TypedPerFilterConfig[contract.GolangFilter] != nil {
+		return nil
+	}
+	config, err := chain.GolangUnchained()
+	if err != nil {
+		return err
+	}
+	packed, err := plan.Pack(config)
+	say(r, contract.GolangFilter, packed)
+	return err
+}
+
+func (golang) tableName() string { return tableName + ":" + string(contract.ModeGolang) }
+
 // handedOver selects by the header that the library sets. That of a client is gone before a
 // route is selected, and the library refuses if the route leads elsewhere.
-func (a golang) handedOver() ([]branch, error) { return a.cleaned.handedOver(saysOAuth()) }
+func (a golang) handedOver() ([]branch, error) { return a.cleaned.handedOver(a, saysOAuth()) }

@@ -39,7 +39,7 @@ const dotSegment = `(?i)[^?]*(?:` + dot + dot + ending + `\C*|` + slash + dot + 
 // requests that no route may get, whatever it demands. TRACE shows a client what proxies have
 // added to its request, including credentials (RFC 9110 section 9.3.8). CONNECT needs no
 // guard: it has no path, so no route matches it.
-func guards(forwardDots bool) ([]branch, error) {
+func guards(how adapter, forwardDots bool) ([]branch, error) {
 	trace := reply(405, `{"message":"Method not allowed"}`)
 	trace.ResponseHeadersToAdd = append(trace.ResponseHeadersToAdd, overwrite("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
 	refused := reply(400, `{"message":"The path has a dot segment that is escaped or ambiguous"}`)
@@ -57,7 +57,7 @@ func guards(forwardDots bool) ([]branch, error) {
 			continue
 		}
 		g.then.Match = everyPath()
-		then, err := leadTo([]*routev3.Route{about(g.then, contract.Refused, g.why, nil)})
+		then, err := leadTo(how, about(g.then, contract.Refused, g.why, nil))
 		if err != nil {
 			return nil, err
 		}

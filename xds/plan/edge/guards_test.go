@@ -49,7 +49,7 @@ func TestDotSegments(t *testing.T) {
 // is set.
 func TestGuards(t *testing.T) {
 	for forward, want := range map[bool]int{false: 2, true: 1} {
-		got, err := guards(forward)
+		got, err := guards(module{}, forward)
 		if err != nil || len(got) != want {
 			t.Errorf("with forwarding %t there are %d guards, want %d (%v)", forward, len(got), want, err)
 		}

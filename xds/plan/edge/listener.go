@@ -151,7 +151,7 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "gateway_" + e.scheme,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
-			RouteConfigName: TableName, ConfigSource: plan.ADS(),
+			RouteConfigName: how.tableName(), ConfigSource: plan.ADS(),
 		}},
 		UseRemoteAddress:             wrapperspb.Bool(true),
 		InternalAddressConfig:        nobodyInternal(),

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"testing"
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // TestEveryRouteSaysWhatItHas covers each kind of route that a table has: with a chain and
@@ -44,6 +46,14 @@ func TestEveryRouteSaysWhatItHas(t *testing.T) {
 // that it has none.
 func eachSays(t tb, table *routev3.RouteConfiguration) {
 	t.Helper()
+	if filter := map[string]string{extAuthz{}.tableName(): contract.ExtAuthzFilter, golang{}.tableName(): contract.GolangFilter}[table.Name]; filter != "" {
+		for _, r := range routesOf(t, table) {
+			if r.TypedPerFilterConfig[filter] == nil {
+				t.Fatalf("route %s of %s says nothing to %s", r.Name, table.Name, filter)
+			}
+		}
+		return
+	}
 	chains := map[[16]byte][]byte{}
 	if table.TypedPerFilterConfig[contract.FilterName] != nil {
 		chains = encodedChains(t, table)
@@ -77,4 +87,27 @@ func routesOf(t tb, table *routev3.RouteConfiguration) (all []*routev3.Route) {
 		})
 	}
 	return all
+}
+
+// TestTablesOfModes: the table of one mode is not that of another one. A gateway that refuses
+// the listeners of a mode that it does not have keeps its own, and must not get a table in
+// which they find no chains.
+func TestTablesOfModes(t *testing.T) {
+	named := map[string]contract.Mode{}
+	for _, mode := range []contract.Mode{contract.ModeModule, contract.ModeExtAuthz, contract.ModeGolang} {
+		params := testParams
+		params.Filter = mode
+		set := NewPlanner(params).Plan(loadWorld(t, "testdata/modes.yaml").state()).Set
+		table := tableOf(t, set)
+		if other, taken := named[table.Name]; taken {
+			t.Errorf("%s and %s both name their table %s", mode, other, table.Name)
+		}
+		named[table.Name] = mode
+		for _, l := range set.All(resource.Listener) {
+			// Its length stands before the name, so no longer one passes for it.
+			if !bytes.Contains(l.Body, append([]byte{byte(len(table.Name))}, table.Name...)) {
+				t.Errorf("%s: listener %s does not subscribe to %s", mode, l.Name, table.Name)
+			}
+		}
+	}
 }

@@ -32,9 +32,26 @@ func (module) listener(_ string, trusted bool) ([]*corev3.TypedExtensionConfig, 
 func (module) route(encoded []byte) (tell, error) {
 	return func(r *routev3.Route, strip *contract.Strip) {
 		says := contract.Carried{Content: contract.ChainContent(encoded), Strip: strip}
-		r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields[contract.MetaFilter] = structpb.NewStringValue(says.String())
+		inform(r, says.String())
 	}, nil
 }
+
+// inform has a route say something to the module.
+func inform(r *routev3.Route, says string) {
+	if r.Metadata == nil {
+		r.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{contract.MetadataNamespace: {Fields: map[string]*structpb.Value{}}}}
+	}
+	r.Metadata.FilterMetadata[contract.MetadataNamespace].Fields[contract.MetaFilter] = structpb.NewStringValue(says)
+}
+
+func (module) unchained(r *routev3.Route) error {
+	if r.GetMetadata().GetFilterMetadata()[contract.MetadataNamespace].GetFields()[contract.MetaFilter] == nil {
+		inform(r, contract.NoChain)
+	}
+	return nil
+}
+
+func (module) tableName() string { return tableName }
 
 func (module) strips() bool { return true }
 
@@ -45,8 +62,8 @@ func (module) table(config *routev3.RouteConfiguration, chains map[string][]byte
 
 // handedOver selects by filter state that the module sets. No part of a request becomes filter
 // state.
-func (module) handedOver() ([]branch, error) {
-	issuer, err := leadTo([]*routev3.Route{issuing()})
+func (m module) handedOver() ([]branch, error) {
+	issuer, err := leadTo(m, issuing())
 	if err != nil {
 		return nil, err
 	}

@@ -74,8 +74,8 @@ func ParseCertificate(name string) (id string, alternative, ok bool) {
 	return id, alternative, ok && id != ""
 }
 
-// TableName is the name of the route table that both listeners subscribe to. A table and the
-// listeners belong together: what one leaves to the filter the other must not rely on. A proxy
-// whose filter is too old for these listeners keeps its own, and so must keep its table, which
-// has another name.
-const TableName = "gateway:routes"
+// tableName begins the names of route tables ([adapter.tableName]). A table and the listeners
+// belong together: what one leaves to the filter the other must not rely on. A proxy whose
+// filter is too old for these listeners keeps its own, and so must keep its table, which has
+// another name.
+const tableName = "gateway:routes"

@@ -73,7 +73,7 @@ func (p *Planner) Plan(g *view.Gateway) Result {
 	out = append(out, clusters...)
 
 	in := tableInput{cells: p.routes(g, to), oauth: oauth, filter: p.params.Filter, forwardDots: p.params.ForwardDotSegments, copies: p.copies}
-	keep(plan.Cell(p.cells, "table "+TableName, in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
+	keep(plan.Cell(p.cells, "table "+string(in.filter), in.digest(), func(string) (*resource.Resource, error) { return table(in) }))
 	return Result{Set: resource.NewSet(out, secrets), Failures: p.cells.End()}
 }
 

@@ -59,12 +59,12 @@ func TestOneRouteChangesOneResource(t *testing.T) {
 	manyRoutes(w, 1000)
 	p := NewPlanner(testParams)
 	before := p.Plan(w.state()).Set
-	if again := p.Plan(w.state()).Set; again.Get(resource.Route, TableName) != before.Get(resource.Route, TableName) {
+	if again := p.Plan(w.state()).Set; again.Get(resource.Route, tableName) != before.Get(resource.Route, tableName) {
 		t.Error("a table that did not change was built again")
 	}
 	w.put(gateway.Routes, id(2, 500), 1, routeSpec(id(1, 0), "/other"))
 	after := p.Plan(w.state()).Set
-	if diff := cmp.Diff([]string{TableName}, changed(before, after)); diff != "" {
+	if diff := cmp.Diff([]string{tableName}, changed(before, after)); diff != "" {
 		t.Errorf("changed resources (-want +got):\n%s", diff)
 	}
 	for _, req := range []struct{ path, want string }{
@@ -76,7 +76,7 @@ func TestOneRouteChangesOneResource(t *testing.T) {
 		}
 	}
 	var table routev3.RouteConfiguration
-	if err := proto.Unmarshal(after.Get(resource.Route, TableName).Body, &table); err != nil {
+	if err := proto.Unmarshal(after.Get(resource.Route, tableName).Body, &table); err != nil {
 		t.Fatal(err)
 	}
 	if table.VirtualHosts[0].Matcher == nil {
@@ -100,14 +100,14 @@ func TestServiceChangeIsANewCluster(t *testing.T) {
 	s.Port = 9001
 	w.put(gateway.Services, id(1, 0), 1, s)
 	got := changed(before, p.Plan(w.state()).Set)
-	if len(got) != 3 || !strings.HasPrefix(got[0], "service:"+id(1, 0)+":") || got[1] != "-"+strings.TrimPrefix(got[1], "-") || got[2] != TableName {
+	if len(got) != 3 || !strings.HasPrefix(got[0], "service:"+id(1, 0)+":") || got[1] != "-"+strings.TrimPrefix(got[1], "-") || got[2] != tableName {
 		t.Errorf("changed resources are %v, want a cluster, a removal and the table", got)
 	}
 	s = serviceSpec("/t")
 	s.Port = 9001
 	before = p.Plan(w.state()).Set
 	w.put(gateway.Services, id(1, 0), 1, s)
-	if diff := cmp.Diff([]string{TableName}, changed(before, p.Plan(w.state()).Set)); diff != "" {
+	if diff := cmp.Diff([]string{tableName}, changed(before, p.Plan(w.state()).Set)); diff != "" {
 		t.Errorf("a path of a service (-want +got):\n%s", diff)
 	}
 }
@@ -145,7 +145,7 @@ func TestPluginsReachRoutesOnly(t *testing.T) {
 	before := p.Plan(w.state()).Set
 	w.put(gateway.Plugins, id(3, 0), 1, pluginSpec(t, "", "", nil))
 	after := p.Plan(w.state()).Set
-	if diff := cmp.Diff([]string{TableName}, changed(before, after)); diff != "" {
+	if diff := cmp.Diff([]string{tableName}, changed(before, after)); diff != "" {
 		t.Errorf("changed resources (-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {

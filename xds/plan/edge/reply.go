@@ -95,7 +95,7 @@ func insecureGRPC() *routev3.Route {
 // issuing sends the requests that the filter hands over to the OAuth server. It comes early in
 // every virtual host. Only the filter can set the state that selects it.
 func issuing() *routev3.Route {
-	return with(&routev3.Route{
+	return &routev3.Route{
 		Name:  contract.OAuthCluster,
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
@@ -103,7 +103,7 @@ func issuing() *routev3.Route {
 			Timeout:          durationpb.New(connectionBudget),
 			IdleTimeout:      durationpb.New(connectionBudget),
 		}},
-	}, unchained())
+	}
 }
 
 // unmatched answers requests that nothing matches.

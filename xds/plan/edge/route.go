@@ -134,13 +134,22 @@ func wayOf(k routeKey, c gateway.Candidate, end fate) (*way, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.then, err = leadTo(list)
+	how, err := adapterOf(k.filter)
+	if err != nil {
+		return nil, err
+	}
+	w.then, err = leadTo(how, list...)
 	return w, err
 }
 
 // leadTo is the action of routes of which one matches every request that gets
-// there.
-func leadTo(list []*routev3.Route) (onMatch, error) {
+// there. All routes of a matcher come by here, so each one says whether it has a chain.
+func leadTo(how adapter, list ...*routev3.Route) (onMatch, error) {
+	for _, r := range list {
+		if err := how.unchained(r); err != nil {
+			return nil, err
+		}
+	}
 	if len(list) == 1 {
 		body, err := marshalRoute(list[0])
 		return action("Route", body), err

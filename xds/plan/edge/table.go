@@ -65,11 +65,11 @@ func table(in tableInput) (*resource.Resource, error) {
 		return nil, err
 	}
 	ways, chains := in.contents()
-	end, err := leadTo([]*routev3.Route{unmatched()})
+	end, err := leadTo(how, unmatched())
 	if err != nil {
 		return nil, err
 	}
-	first, err := guards(in.forwardDots)
+	first, err := guards(how, in.forwardDots)
 	if err != nil {
 		return nil, err
 	}
@@ -81,29 +81,33 @@ func table(in tableInput) (*resource.Resource, error) {
 		first = append(first, handedOver...)
 	}
 	config := &routev3.RouteConfiguration{
-		Name: TableName, IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
+		Name: how.tableName(), IgnorePortInHostMatching: true, RequestHeadersToAdd: forwarded(),
 	}
 	if err := how.table(config, chains); err != nil {
 		return nil, err
 	}
 	for _, h := range arrange(ways, in.copies) {
-		config.VirtualHosts = append(config.VirtualHosts, virtualHost(h, first, end))
+		v, err := virtualHost(how, h, first, end)
+		if err != nil {
+			return nil, err
+		}
+		config.VirtualHosts = append(config.VirtualHosts, v)
 	}
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
-	return resource.New(resource.Route, TableName, body), nil
+	return resource.New(resource.Route, config.GetName(), body), nil
 }
 
 // virtualHost returns a virtual host, named by its first domain. Without any way it needs no
 // matcher.
-func virtualHost(h host, first []branch, end onMatch) *routev3.VirtualHost {
+func virtualHost(how adapter, h host, first []branch, end onMatch) (*routev3.VirtualHost, error) {
 	out := &routev3.VirtualHost{Name: h.domains[0], Domains: h.domains}
 	if len(h.ways) == 0 {
 		out.Routes = []*routev3.Route{unmatched()}
-		return out
+		return out, how.unchained(out.Routes[0])
 	}
 	out.Matcher = lookup(h.ways, first, end)
-	return out
+	return out, nil
 }

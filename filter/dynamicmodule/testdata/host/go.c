@@ -24,7 +24,7 @@ bool meshgateInit(uint32_t concurrency) { return true; }
 
 front_config *meshgateConfigNew(char *config, size_t len) {
   uint8_t forwarding = len > 0 ? (uint8_t)(config[0] - '0') : FRONT_FORWARDING_NONE;
-  return front_config_new((uint32_t)(atomic_fetch_add(&go_sources, 1) + 1), false, forwarding);
+  return front_config_new((uint32_t)(atomic_fetch_add(&go_sources, 1) + 1), false, forwarding, forwarding != FRONT_FORWARDING_NONE);
 }
 
 void meshgateConfigDestroy(uint32_t source) { atomic_fetch_sub(&go_sources, 1); }

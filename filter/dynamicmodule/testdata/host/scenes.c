@@ -107,13 +107,14 @@ static void play(const scene *c) {
 
 // A route is open that says so, and where nobody has to say anything. One whose chain is not
 // there is refused, also where there is no table, and so is one of which nothing was read
-// where each says what it has.
+// where each says what it has: the table says that its routes do, or without one the listener.
 void tables(void) {
   static const char unknown[] = "filter_failed", unmarked[] = "route_unmarked";
   static const struct {
     const char *table, *script;
     char chain;
     const char *reason;  // NULL: it passes
+    bool writes;         // the listener has the filter say where requests come from
   } cases[] = {
       {HOST_TABLE, "p", 'b', NULL},
       {HOST_TABLE, "p", 'c', unknown},
@@ -131,14 +132,17 @@ void tables(void) {
       {NULL, "p", 'a', unknown},
       {NULL, "r", HOST_NO_CHAIN, NULL},
       {NULL, "r", 0, NULL},
+      {NULL, "r", 0, unmarked, true},
+      {NULL, "p", 'a', unknown, true},
+      {"chains\n", "r", 0, NULL, true},
       {"a", "p", 0, NULL},
       {"a", "p", HOST_NO_CHAIN, NULL},
   };
   host_worker w;
   worker_init(&w);
-  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0};
+  dm_envoy_buffer name = {"meshgate", 8}, none = {"", 0}, writes = {"1", 1};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-    front_config *config = (front_config *)DM_ON(config_new)(NULL, name, none);
+    front_config *config = (front_config *)DM_ON(config_new)(NULL, name, cases[i].writes ? writes : none);
     dm_route_module table = carry(cases[i].table);
     host_stream *s = stream_new(&w, (host_mode){.lingers = true, .chain = cases[i].chain}, config, table, cases[i].script);
     dm_request_headers_status st = DM_ON(request_headers)(s, s->module, true);
