@@ -66,6 +66,31 @@ func (s *Sidecar) Start() *Sidecar {
 	return s
 }
 
+// execAs runs a program as a user, which owns the files that it is to write.
+const execAs = `import os, sys
+uid = int(sys.argv[1])
+for d, _, files in os.walk(sys.argv[2]):
+    for name in [d] + [os.path.join(d, f) for f in files]:
+        os.lchown(name, uid, uid)
+os.setgroups([]); os.setgid(uid); os.setuid(uid)
+os.execv(sys.argv[3], sys.argv[3:])`
+
+// StartAs starts the sidecar as a user of this machine, who cannot read the state directory of
+// the control plane. Only root can do that.
+func (s *Sidecar) StartAs(uid int) *Sidecar {
+	args := slices.Clone(s.args)
+	ca := &args[slices.Index(args, "--ca-cert-file")+1]
+	pem, err := os.ReadFile(*ca)
+	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
+	*ca = filepath.Join(s.StateDir, "ca.pem")
+	gomega.ExpectWithOffset(1, os.WriteFile(*ca, pem, 0o600)).To(gomega.Succeed())
+	if s.Envoy != "" {
+		args = append(args[:len(args):len(args)], "--envoy-path", s.Envoy)
+	}
+	s.Process = Start(nil, "python3", append([]string{"-c", execAs, strconv.Itoa(uid), s.StateDir, Binary()}, args...)...)
+	return s
+}
+
 // TokenFile is where the sidecar reads its token.
 func (s *Sidecar) TokenFile() string { return filepath.Join(s.StateDir, "token") }
 

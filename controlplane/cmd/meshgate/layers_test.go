@@ -155,6 +155,7 @@ var layers = map[string]string{
 
 	// The programs. Whatever makes a whole of the parts may name all of them.
 	"controlplane/version":      "",
+	"controlplane/transparent":  "controlplane/cli controlplane/fault e2e/golden e2e/netns",
 	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
 	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
 	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine xds/alarm",
@@ -182,6 +183,8 @@ var layers = map[string]string{
 	"e2e/edge":          "e2e/framework",
 	"e2e/traffic":       "e2e/framework",
 	"e2e/mesh":          "e2e/framework",
+	"e2e/transparent":   "e2e/framework e2e/netns",
+	"e2e/netns":         "",
 	"e2e/bench/fleet":   "e2e/framework",
 	"e2e/bench/authz":   "",
 	"e2e/attacker":      "e2e/framework",

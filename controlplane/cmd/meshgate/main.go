@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/operator"
+	"github.com/meshgate/meshgate/controlplane/transparent"
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
@@ -44,7 +45,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 
