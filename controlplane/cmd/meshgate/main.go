@@ -24,8 +24,7 @@ import (
 
 const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
 
-Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun, because of
-the arguments, the settings, or something that has to be there first. status: see there.`
+Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun. status: see there.`
 
 // begun marks a root command after its arguments were understood.
 const begun = "begun"
