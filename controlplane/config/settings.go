@@ -300,7 +300,7 @@ var general = []Key{
 	{"workload.address", "", "comma-separated addresses and networks beside its own machine at which a sidecar's workloads may be; link-local ones, where clouds tell machines their credentials, no proxy leads to unless they are here (docs/mesh.md)", false},
 	{"drain.delay", "5s", "how long a proxy that is told to end goes on as before, so that load balancers see its /ready fail (docs/draining.md); demo: 0s", false},
 	{"drain.timeout", "30s", "how long its clients are then sent away, and requests in flight may finish; new connections are accepted for half of it at most", false},
-	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 192 MiB of garbage come on top", false},
+	{"cache.maxBytes", 256 << 20, "memory for the token cache inside each gateway; up to 48 MiB of garbage come on top", false},
 	{"cache.negativeTTL", "2s", "how long an unknown token is remembered as unknown", false},
 	{"cache.grace", "0s", "how long cached tokens may be used while neither control plane nor Redis answers; weakens revocation by as much", false},
 	{"oauth.failuresPerClient", 100, "wrong secrets a minute for one client, and wrong provision keys for one plugin, before 429; addresses that have shown the right one are counted each by itself", false},

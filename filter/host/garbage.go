@@ -12,7 +12,7 @@ const (
 	gcPercent = 400
 	// gcSpare is the number of bytes of garbage that may accumulate. A share of the heap
 	// alone would allow a full first level of 256 MiB a gibibyte of garbage.
-	gcSpare = 192 << 20
+	gcSpare = 48 << 20
 	// leastPercent keeps collections from being too frequent if the heap is larger than
 	// expected. Each collection scans everything except the bytes of the first level.
 	leastPercent = 10

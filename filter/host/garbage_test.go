@@ -64,7 +64,7 @@ func TestGarbageIsTheOperators(t *testing.T) {
 }
 
 func TestPercentFor(t *testing.T) {
-	for live, want := range map[uint64]int{0: 400, 10 << 20: 400, 48 << 20: 400, 96 << 20: 200, 256 << 20: 75, 512 << 20: 37, 64 << 30: leastPercent} {
+	for live, want := range map[uint64]int{0: 400, 10 << 20: 400, 12 << 20: 400, 24 << 20: 200, 96 << 20: 50, 256 << 20: 18, 512 << 20: 10, 64 << 30: leastPercent} {
 		if got := percentFor(live); got != want {
 			t.Errorf("%d MiB in use: %d per cent, want %d", live>>20, got, want)
 		}
