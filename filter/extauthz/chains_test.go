@@ -154,29 +154,28 @@ func TestChainThatCannotBeCompiled(t *testing.T) {
 
 // TestSizesOfChains: chains occupy no more than they count for, whatever is in them.
 func TestSizesOfChains(t *testing.T) {
-	many := func(plugin string) func(i int) string {
-		return func(i int) string {
-			var b strings.Builder
-			fmt.Fprintf(&b, `{"route":"r%d","service":"s","plugins":[`, i)
-			for j := range 1000 {
-				if j > 0 {
-					b.WriteByte(',')
-				}
-				fmt.Fprintf(&b, plugin, j)
+	consumers := func(i int) string { // what makes most of its text
+		var b strings.Builder
+		fmt.Fprintf(&b, `{"route":"r%d","service":"s","plugins":[{"id":"p","oauth2":{"header":"a"}},{"id":"t","termination":{"consumers":{`, i)
+		for j := range 5000 {
+			if j > 0 {
+				b.WriteByte(',')
 			}
-			return b.String() + "]}"
+			fmt.Fprintf(&b, `"%d":{"status":404}`, j)
 		}
+		return b.String() + "}}}]}"
 	}
 	for name, chain := range map[string]func(i int) string{
 		"one plugin": func(i int) string { return strings.Replace(plain, `"r"`, fmt.Sprintf(`"r%d"`, i), 1) },
-		"oauth2":     many(`{"id":"%d","oauth2":{"header":"a"}}`),
-		"keys":       many(`{"id":"%d","key_auth":{"names":["a"]}}`),
-		"answers":    many(`{"id":"%d","termination":{"default":{"status":404}}}`),
+		"consumers":  consumers,
+		"broken":     func(i int) string { return fmt.Sprintf("%d", i) + strings.Repeat("x", contract.MaxChain-10) },
 	} {
 		s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
 		before := heap()
-		for i := range 50 {
-			s.chains.get(of(chain(i)))
+		for i := range 20 {
+			if p := s.chains.get(of(chain(i))); (p.Fault() != "") != (name == "broken") {
+				t.Fatalf("%s: %s", name, p.Fault())
+			}
 		}
 		if now := heap(); now > before+uint64(s.chains.bytes) {
 			t.Errorf("%s: %d bytes count as %d", name, now-before, s.chains.bytes)
