@@ -48,7 +48,7 @@ func served(t *testing.T, s *Server) authv3.AuthorizationClient {
 // room is there again.
 func TestQuestionsInProgressAreBounded(t *testing.T) {
 	tokens := hosttest.NewTokens("good")
-	waiting := make(chan func(contract.Answer, []byte))
+	waiting := make(chan func(contract.Answer, []byte), 100)
 	tokens.Resolve = func(done func(contract.Answer, []byte)) { waiting <- done }
 	s := newServer(t, &hosttest.Log{}, tokens)
 	client := served(t, s)
