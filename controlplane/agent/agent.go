@@ -51,8 +51,7 @@ type Options struct {
 	// Filter says how the proxy has the filter.
 	Filter contract.Mode
 	// Authz is the authorization service that the agent runs, nil if it runs none. Otherwise
-	// AuthzAddress is where one listens that Envoy asks: the path of a socket, or an IP
-	// address and a port.
+	// AuthzAddress is the path of the socket of one that Envoy asks.
 	Authz        Authz
 	AuthzAddress string
 	// EnvoyPath is the binary of Envoy, ModuleDir the directory of the filter's library.

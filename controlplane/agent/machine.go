@@ -7,15 +7,15 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
-// machine returns the files and addresses that configuration may lead to. Only sidecars
-// have workloads.
+// machine returns the files and addresses that configuration may lead to, and the one filter
+// that it may have. Only sidecars have workloads.
 func (a *Agent) machine() machine.Bounds {
-	library := ""
-	if a.Filter == contract.ModeGolang {
+	library, mode := "", a.Filter
+	if mode == contract.ModeGolang {
 		library = filepath.Join(a.ModuleDir, contract.GolangLibrary)
 	}
 	return machine.Bounds{
-		Library:   library,
+		Library: library, Mode: &mode,
 		AccessLog: a.AccessLog.Path, Roots: systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render
 		Workloads: a.Sidecar != nil, Allowed: a.WorkloadAddresses,
 	}

@@ -10,8 +10,12 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	authzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -72,5 +76,28 @@ func TestWorkloadsAreNotTheAgents(t *testing.T) {
 				t.Errorf("%s:%d: %v, want %q", test.address, test.port, x.got, x.want)
 			}
 		}
+	}
+}
+
+// TestAgentsTakeTheirOwnFilter: an agent takes the filter in its own mode only. A sidecar has
+// the module.
+func TestAgentsTakeTheirOwnFilter(t *testing.T) {
+	asks, err := anypb.New(&authzv3.ExtAuthzPerRoute{Override: &authzv3.ExtAuthzPerRoute_Disabled{Disabled: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := proto.Marshal(&routev3.RouteConfiguration{TypedPerFilterConfig: map[string]*anypb.Any{contract.ExtAuthzFilter: asks}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, taken := range map[contract.Mode]bool{contract.ModeModule: false, contract.ModeGolang: false, contract.ModeExtAuthz: true} {
+		a := &Agent{Options: Options{Filter: mode}}
+		if _, err := a.machine().Admit(string(resource.Route), table); (err == nil) != taken {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	a := &Agent{Options: Options{Sidecar: &Sidecar{}}}
+	if _, err := a.machine().Admit(string(resource.Route), table); err == nil || !strings.Contains(err.Error(), "filter.mode module") {
+		t.Errorf("a sidecar: %v", err)
 	}
 }

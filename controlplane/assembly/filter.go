@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/version"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/filter/extauthz"
 )
 
 // Filter is how a proxy has the filter.
@@ -23,7 +25,7 @@ type Filter struct {
 	mode contract.Mode
 	// dir and file are the library of the filter; empty if Envoy loads none.
 	dir, file string
-	// asked is where the authorization service of somebody else listens.
+	// asked is the path of the socket of an authorization service that somebody else runs.
 	asked string
 }
 
@@ -33,7 +35,7 @@ func FindFilter(ctx context.Context, c *config.Config, envoy string) (f Filter, 
 	switch f.mode {
 	case contract.ModeExtAuthz:
 		f.asked = c.Filter.Socket()
-		return f, nil
+		return f, f.safe()
 	case contract.ModeGolang:
 		f.file = contract.GolangLibrary
 	default:
@@ -43,6 +45,18 @@ func FindFilter(ctx context.Context, c *config.Config, envoy string) (f Filter, 
 		return f, err
 	}
 	return f, runsGo(ctx, envoy)
+}
+
+// safe returns an error if others could pose as the authorization service of somebody else. Its
+// folder may be missing: the service may start later.
+func (f Filter) safe() error {
+	if f.asked == "" {
+		return nil
+	}
+	if err := extauthz.CheckFolder(filepath.Dir(f.asked)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fault.NotBegun(fmt.Errorf("filter.authz: %w", err))
+	}
+	return nil
 }
 
 // version returns the version of the filter.

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -101,6 +102,27 @@ func TestFilterThatEnvoyCannotHave(t *testing.T) {
 	c.Filter.Mode = "extauthz"
 	if _, err := FindFilter(t.Context(), c, envoy); err != nil {
 		t.Errorf("extauthz: %v", err)
+	}
+}
+
+// TestNobodyPosesAsTheAuthorizationService: an agent does not send requests to a socket in whose
+// place others could put one of their own. The folder may be made later.
+func TestNobodyPosesAsTheAuthorizationService(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	c := &config.Config{Filter: config.Filter{Mode: "extauthz", Authz: contract.UnixPrefix + dir + "/authz.sock"}}
+	for _, mode := range []os.FileMode{0, 0o777, 0o700} {
+		if mode != 0 {
+			if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := FindFilter(t.Context(), c, "")
+		if refused := mode == 0o777; refused != (err != nil) || refused && !strings.Contains(err.Error(), "filter.authz: others may write to folder "+dir) {
+			t.Errorf("%v: %v", mode, err)
+		}
+		if err == nil && f.asked != dir+"/authz.sock" {
+			t.Errorf("it asks at %q", f.asked)
+		}
 	}
 }
 

@@ -57,8 +57,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		want  string
 	}{
 		"filter mode": {yaml: "filter:\n  mode: wasm\n", want: "filter.mode: must be one of module, extauthz, golang"},
-		"authz alone": {yaml: "filter:\n  authz: 127.0.0.1:9191\n", want: "filter.authz: is only for filter.mode extauthz"},
-		"authz afar":  {yaml: "filter:\n  mode: extauthz\n  authz: 192.0.2.1:9191\n", want: "filter.authz: must be a loopback address"},
+		"authz alone": {yaml: "filter:\n  authz: unix:///run/a.sock\n", want: "filter.authz: is only for filter.mode extauthz"},
+		"authz port":  {yaml: "filter:\n  mode: extauthz\n  authz: 127.0.0.1:9191\n", want: "filter.authz: must be unix:// and an absolute path, such as unix:///run/meshgate/authz.sock: any user of the machine can reach a port"},
+		"authz path":  {yaml: "filter:\n  mode: extauthz\n  authz: unix://a.sock\n", want: "filter.authz: must be unix:// and an absolute path"},
+		"authz bare":  {yaml: "filter:\n  mode: extauthz\n  authz: /run/a.sock\n", want: "filter.authz: must be unix:// and an absolute path"},
 		"unknown key": {yaml: "admin:\n  prot: 1\n", want: "configuration file " + file + `: unknown setting "admin.prot"; did you mean "admin.port"?`},
 		"not YAML":    {yaml: "a: [", want: "is not valid YAML"},
 		"two files":   {yaml: "admin:\n  port: 9001\n---\nmesh:\n  port: 9002\n", want: "holds more than one YAML document: the second begins in line 3"},

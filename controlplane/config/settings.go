@@ -2,9 +2,7 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -200,9 +198,11 @@ func (f Filter) Of() contract.Mode {
 	return m
 }
 
-// Socket returns Authz as a proxy connects to it: the path of a socket, or an address and a
-// port.
-func (f Filter) Socket() string { return strings.TrimPrefix(f.Authz, contract.UnixPrefix) }
+// Socket returns Authz as a proxy connects to it: the path of a socket, or empty.
+func (f Filter) Socket() string {
+	path, _ := contract.SocketPath(f.Authz)
+	return path
+}
 
 // check reports what cannot work.
 func (f Filter) check() (vs []fault.Violation) {
@@ -210,14 +210,14 @@ func (f Filter) check() (vs []fault.Violation) {
 	if err != nil {
 		vs = append(vs, fault.Violation{Path: "filter.mode", Message: err.Error()})
 	}
-	path, unix := strings.CutPrefix(f.Authz, contract.UnixPrefix)
-	at, err := netip.ParseAddrPort(f.Authz)
-	switch {
-	case f.Authz == "":
-	case m != contract.ModeExtAuthz:
-		vs = append(vs, fault.Violation{Path: "filter.authz", Message: fmt.Sprintf("is only for filter.mode %s", contract.ModeExtAuthz)})
-	case unix && !filepath.IsAbs(path), !unix && (err != nil || !at.Addr().IsLoopback() || at.Port() == 0):
-		vs = append(vs, fault.Violation{Path: "filter.authz", Message: "must be a loopback address with a port, or " + contract.UnixPrefix + " and an absolute path: requests carry credentials and are not encrypted"})
+	if f.Authz == "" {
+		return vs
+	}
+	if m != contract.ModeExtAuthz {
+		return append(vs, fault.Violation{Path: "filter.authz", Message: fmt.Sprintf("is only for filter.mode %s", contract.ModeExtAuthz)})
+	}
+	if _, err := contract.SocketPath(f.Authz); err != nil {
+		vs = append(vs, fault.Violation{Path: "filter.authz", Message: err.Error()})
 	}
 	return vs
 }
@@ -294,7 +294,7 @@ var general = []Key{
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},
 	{"filter.mode", "module", "how gateways check tokens: module (in Envoy's process), extauthz (a service beside Envoy) or golang (in the process of a contrib Envoy); docs/filter.md says how to choose", false},
-	{"filter.authz", "", "with filter.mode extauthz: loopback address and port, or unix:// and a path, of a meshgate authz that answers; empty: the agent runs a service of its own", false},
+	{"filter.authz", "", "with filter.mode extauthz: unix:// and the path of the socket of a meshgate authz; empty: the agent runs a service of its own", false},
 	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
 	{"status.port", 0, "port at which a proxy answers /ready and /live to load balancers (docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
 	{"workload.address", "", "comma-separated addresses and networks beside its own machine at which a sidecar's workloads may be; link-local ones, where clouds tell machines their credentials, no proxy leads to unless they are here (docs/mesh.md)", false},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes configs/*.yaml templates, tokens-*.txt and the JWT key. Placeholders: ${PORT_FILTER} ${PORT_ADMIN} ${PORT_UP} ${PORT_AUTHZ}."""
+"""Writes configs/*.yaml templates, tokens-*.txt and the JWT key. Placeholders: ${PORT_FILTER} ${PORT_ADMIN} ${PORT_UP} ${AUTHZ}."""
 import json, os, random, time, base64
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -94,7 +94,7 @@ conf("extauthz", '''
         explicit_http_config: {http2_protocol_options: {}}
     load_assignment:
       cluster_name: authz
-      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: ${PORT_AUTHZ}}}}}]}]
+      endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: "${AUTHZ}"}}}}]}]
 ''')
 lua = '''
 local T = {}
@@ -148,7 +148,7 @@ static_resources:
 open("variants.txt", "w").write('''# name  config  [key=value ...]
 #   base=NAME    variant whose cost is subtracted ("added cost")     tokens=FILE  one Authorization value per line, cycled by the load
 #   bad=STATUS   status expected for a bad token (401/403/200)       headers=N    number of x-* auth headers the upstream must see
-#   sidecar=CMD  helper started on the load core, {PORT_AUTHZ} etc. are replaced    env.NAME=VALUE  environment of the filter Envoy
+#   sidecar=CMD  helper started on the load core, {AUTHZ} (its socket) etc. are replaced    env.NAME=VALUE  environment of the filter Envoy
 none            configs/none.yaml            tokens=tokens-num.txt bad=200 headers=0
 none-again      configs/none.yaml            base=none tokens=tokens-num.txt bad=200 headers=0
 none-jwt        configs/none.yaml            tokens=tokens-jwt.txt bad=200 headers=0
@@ -159,5 +159,5 @@ jwt             configs/jwt.yaml             base=none-jwt tokens=tokens-jwt.txt
 jwt-cache       configs/jwt-cache.yaml       base=none-jwt tokens=tokens-jwt.txt bad=401 headers=0
 jwt-cache-5hdr  configs/jwt-cache-5hdr.yaml  base=none-jwt tokens=tokens-jwt.txt bad=401 headers=5
 lua             configs/lua.yaml             base=none tokens=tokens-num.txt bad=401 headers=5
-extauthz        configs/extauthz.yaml        base=none tokens=tokens-num.txt bad=401 headers=5 sidecar='./authz-server {PORT_AUTHZ}'
+extauthz        configs/extauthz.yaml        base=none tokens=tokens-num.txt bad=401 headers=5 sidecar='./authz-server {AUTHZ}'
 ''')

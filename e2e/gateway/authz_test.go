@@ -30,9 +30,11 @@ var _ = Describe("an Envoy of its own that asks the authorization service", Orde
 		settings := filepath.Join(dir, "settings.json")
 		Expect(os.WriteFile(settings, fmt.Appendf(nil, `{"control_plane":{"address":"127.0.0.1:%d","ca_file":%q,"token_file":%q,"node":"cp/default/own-1"},"cache":{}}`,
 			c.Data, c.CAFile(), filepath.Join(dir, "token")), 0o600)).To(Succeed())
-		service = framework.Start(nil, framework.Binary(), "authz", "--listen", fmt.Sprintf("127.0.0.1:%d", free[1]), "--settings", settings)
+		socket := filepath.Join(dir, "authz.sock")
+		service = framework.Start(nil, framework.Binary(), "authz", "--listen", "unix://"+socket, "--settings", settings,
+			"--status-listen", "127.0.0.1", "--status-port", strconv.Itoa(free[1]))
 		framework.WaitServing(fmt.Sprintf("127.0.0.1:%d", free[1]), service.Output)
-		startOwnEnvoy(f, dir, free)
+		startOwnEnvoy(f, dir, socket, free[0], free[2])
 	})
 
 	It("accepts tokens of the control plane, and says whose they are", func() {
@@ -61,17 +63,17 @@ var _ = Describe("an Envoy of its own that asks the authorization service", Orde
 	})
 })
 
-// startOwnEnvoy runs the Envoy of docs/examples/authz with the fixture's service and plugin.
-// The ports are those of its listener, of the service, and of its administration.
-func startOwnEnvoy(f *framework.Fixture, dir string, free []int) {
+// startOwnEnvoy runs the Envoy of docs/examples/authz with the fixture's service and plugin. The
+// ports are those of its listener and of its administration.
+func startOwnEnvoy(f *framework.Fixture, dir, socket string, port, admin int) {
 	text, err := os.ReadFile(filepath.Join(framework.Root(), "docs", "examples", "authz", "envoy.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	id := f.Must(200, http.MethodGet, "/services/api", nil).JSON()["id"].(string)
-	config := strings.NewReplacer("0.0.0.0", "127.0.0.1", "port_value: 8000", "port_value: "+strconv.Itoa(free[0]), "port_value: 9191", "port_value: "+strconv.Itoa(free[1]),
-		"port_value: 9901", "port_value: "+strconv.Itoa(free[2]), "port_value: 8080", "port_value: "+f.Upstream.Port(),
+	config := strings.NewReplacer("0.0.0.0", "127.0.0.1", "port_value: 8000", "port_value: "+strconv.Itoa(port), "/run/meshgate/authz.sock", socket,
+		"port_value: 9901", "port_value: "+strconv.Itoa(admin), "port_value: 8080", "port_value: "+f.Upstream.Port(),
 		"0b9d7c4e-2f4b-4d0a-9a52-8f0a6f1f3c11", id, "2c1f8e7a-5b6d-4c3e-8f90-a1b2c3d4e5f6", f.Plugin).Replace(string(text))
 	file := filepath.Join(dir, "envoy.yaml")
 	Expect(os.WriteFile(file, []byte(config), 0o600)).To(Succeed())
 	envoy := framework.Start(nil, filepath.Join(framework.Root(), ".tools", "envoy"), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
-	framework.WaitServing(fmt.Sprintf("127.0.0.1:%d", free[0]), envoy.Output)
+	framework.WaitServing(fmt.Sprintf("127.0.0.1:%d", port), envoy.Output)
 }

@@ -75,6 +75,24 @@ var _ = Describe("a gateway with filter.mode extauthz", Ordered, func() {
 		}
 	})
 
+	It("holds the beginning of bodies only: uploads pass by a token in a header, and long forms by none in them", func() {
+		send := func(header http.Header, form string) *framework.Response {
+			r, err := framework.Do(f.HTTP, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d%s/x", c.HTTP, framework.RoutePath), header, form)
+			Expect(err).NotTo(HaveOccurred())
+			return r
+		}
+		token := f.MustMint(c.HTTPS)
+		const form = "application/x-www-form-urlencoded"
+		for size, want := range map[int]int{100: 200, 64 << 10: 200, 64<<10 + 1: 401, 512 << 10: 401} {
+			text := "access_token=" + token + "&a="
+			Expect(send(http.Header{"Content-Type": {form}}, text+strings.Repeat("x", size-len(text))).Status).To(Equal(want), "a form of %d bytes", size)
+		}
+		for _, kind := range []string{form, "application/octet-stream"} {
+			r := send(http.Header{"Content-Type": {kind}, "Authorization": {"Bearer " + token}}, strings.Repeat("x", 4<<20))
+			Expect(r.Status).To(Equal(200), "an upload as %s: %.300s", kind, r.Body)
+		}
+	})
+
 	It("refuses requests whose chain it cannot carry out, and says of which route and why", func() {
 		f.Must(200, http.MethodPatch, "/plugins/"+f.Plugin, map[string]any{"config": map[string]any{"hide_credentials": true}})
 		f.Converged()

@@ -28,10 +28,15 @@ import (
 // authzExample is the configuration of an Envoy that asks an authorization service.
 const authzExample = "docs/examples/authz/envoy.yaml"
 
-// startAuthz runs the authorization service on a Redis.
-func startAuthz(t *testing.T, port, redisPort int) {
+// startAuthz runs the authorization service on a Redis, and returns the path of its socket.
+func startAuthz(t *testing.T, redisPort int) (socket string) {
 	t.Helper()
-	settings := filepath.Join(t.TempDir(), "settings.json")
+	dir, err := os.MkdirTemp("", "authz") // the name of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	settings := filepath.Join(dir, "settings.json")
 	data, err := json.Marshal(contract.Settings{Redis: &contract.RedisSettings{URL: fmt.Sprintf("redis://127.0.0.1:%d", redisPort)}})
 	if err != nil {
 		t.Fatal(err)
@@ -39,17 +44,20 @@ func startAuthz(t *testing.T, port, redisPort int) {
 	if err := os.WriteFile(settings, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	socket = filepath.Join(dir, "authz.sock")
 	start(t, "authorization service is ready", exec.Command(filepath.Join(root, "bin", "meshgate"), "authz",
-		"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--settings", settings))
+		"--listen", contract.UnixPrefix+socket, "--settings", settings))
+	return socket
 }
 
-// ask has a route ask about a chain. Bodies are sent where the chain looks into them.
+// ask has a route ask about a chain. Bodies are sent where the chain looks into them, as much of
+// them as a decision reads and a byte more. Gateways of meshgate send less.
 func ask(route object, chain string) {
 	check := object{"context_extensions": object{contract.AuthzChain: chain, contract.AuthzIssue: "true"}}
 	if strings.Contains(chain, `"in_body":true`) {
 		check["context_extensions"].(object)[contract.AuthzBody] = "true"
-		check["with_request_body"] = object{"max_request_bytes": contract.AuthzMaxBody, "allow_partial_message": true, "pack_as_bytes": true}
-		route["request_body_buffer_limit"] = 2 * contract.AuthzMaxBody
+		check["with_request_body"] = object{"max_request_bytes": contract.MaxBody + 1, "allow_partial_message": true, "pack_as_bytes": true}
+		route["request_body_buffer_limit"] = 2 * contract.MaxBody
 	}
 	route["typed_per_filter_config"] = object{"envoy.filters.http.ext_authz": object{
 		"@type":          "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",

@@ -126,13 +126,15 @@ func newWorld(t *testing.T, o options) *world {
 	ports := map[string]int{"6379": redisPort, "8000": port, "9901": adminPort, "8080": portOf(up)}
 	file := "envoy.yaml"
 	if o.authz {
-		ports["9191"], file = freePort(t), authzExample
-		if o.away {
-			redisPort = freePort(t)
-		}
-		startAuthz(t, ports["9191"], redisPort)
+		file = authzExample
+	}
+	if o.away {
+		redisPort = freePort(t)
 	}
 	config := shipped(t, file, ports)
+	if o.authz {
+		at(config, "static_resources", "clusters", 0, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint", "address", "pipe").(object)["path"] = startAuthz(t, redisPort)
+	}
 	if o.oauth != nil && !o.authz {
 		exampleChain(config)["issues"] = true
 	}

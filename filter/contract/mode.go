@@ -97,9 +97,6 @@ const (
 // have this name.
 const AuthzCluster = "@authz"
 
-// UnixPrefix begins an address that is the path of a Unix socket.
-const UnixPrefix = "unix://"
-
 // Context extensions of a route, by which Envoy tells the authorization service what applies
 // to a request.
 const (
@@ -118,9 +115,13 @@ const (
 // counts as having none.
 const MaxBody = 1 << 20
 
-// AuthzMaxBody is max_request_bytes of Envoy's with_request_body. It is one byte more than a
-// decision reads, so that a body that is too long can be told from one that just fits.
-const AuthzMaxBody = MaxBody + 1
+// AuthzMaxBody is max_request_bytes of Envoy's with_request_body on gateways that meshgate
+// configures: how much of a body Envoy holds before it asks an authorization service, whether
+// the request has a credential elsewhere or not. Nothing bounds what it holds of all bodies
+// together, so it is a sixteenth of what is searched elsewhere ([MaxBody]). A longer body counts
+// as having no credential, and passes on as it comes if there is one in a header. The byte
+// beyond 64 KiB tells a body that is too long from one that just fits.
+const AuthzMaxBody = 64<<10 + 1
 
 // AuthzScheme is metadata of the calls to the authorization service, http or https: how the
 // clients of the listener are connected. Without it the service goes by the server name that

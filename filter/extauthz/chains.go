@@ -9,9 +9,13 @@ import (
 	"github.com/meshgate/meshgate/filter/host"
 )
 
-// maxChains bounds the compiled chains. Envoy's configuration has one for each route. Chains
-// of removed routes make room for others.
-const maxChains = 32 << 10
+// Bounds of the compiled chains. Envoy's configuration has one for each route. Chains of removed
+// routes make room for others.
+const (
+	maxChains = 32 << 10
+	// maxChainBytes bounds the memory of all of them, see [chainKey.size].
+	maxChainBytes = 256 << 20
+)
 
 var (
 	errNoChain   = errors.New("the route has no context extension " + contract.AuthzChain)
@@ -22,65 +26,120 @@ var (
 
 // chain is the compiled chain of a route.
 type chain struct {
+	// made is closed when program and handle are there. They do not change afterwards.
+	made    chan struct{}
 	program *engine.Program
 	handle  uint32 // 0 for a chain that is refused here
+	size    int    // see chainKey.size
 	used    bool   // used again since it was made or since the last sweep; guarded by chains.mu
+}
+
+// ready reports whether the chain is compiled.
+func (k *chain) ready() bool {
+	select {
+	case <-k.made:
+		return true
+	default:
+		return false
+	}
 }
 
 // chainKey identifies chains by their content.
 type chainKey struct {
 	text           string
 	bodies, issues bool
+	// long stands for all chains that are longer than a chain may be. They are not kept.
+	long bool
 }
+
+// keyOf returns the key of the chain in the context extensions of a route.
+func keyOf(extensions map[string]string) chainKey {
+	text := extensions[contract.AuthzChain]
+	if len(text) > contract.MaxChain {
+		return chainKey{long: true}
+	}
+	return chainKey{text: text, bodies: extensions[contract.AuthzBody] == contract.AuthzTrue, issues: extensions[contract.AuthzIssue] == contract.AuthzTrue}
+}
+
+// size estimates the memory of a chain in bytes: its text, and a program of many small plugins.
+func (k chainKey) size() int { return chainSize + chainFactor*len(k.text) }
+
+// A test holds these against what chains occupy.
+const (
+	chainSize   = 3 << 10
+	chainFactor = 16
+)
+
+// acquire compiles a chain, see [host.Host.AcquireProgram].
+type acquire func(chain []byte) (handle uint32, p *engine.Program, err error)
 
 // chains keeps the programs of the chains in use.
 type chains struct {
-	host *host.Host
-	mu   sync.Mutex
-	of   map[chainKey]*chain // guarded by mu
+	host    *host.Host
+	acquire acquire
+	mu      sync.Mutex          // is not held while a chain is compiled: every decision needs it
+	of      map[chainKey]*chain // guarded by mu
+	bytes   int                 // sizes of those in of; guarded by mu
+}
+
+func newChains(h *host.Host) *chains {
+	return &chains{host: h, acquire: h.AcquireProgram, of: map[chainKey]*chain{}}
 }
 
 // get returns the program of a chain. A chain that cannot be honoured gets a program that
-// refuses, and is logged when it is first met.
+// refuses, and is logged when it is first met. Requests that come while their chain is compiled
+// wait for that.
 func (c *chains) get(extensions map[string]string) *engine.Program {
-	key := chainKey{extensions[contract.AuthzChain], extensions[contract.AuthzBody] == contract.AuthzTrue, extensions[contract.AuthzIssue] == contract.AuthzTrue}
+	key := keyOf(extensions)
+	known, first := c.find(key)
+	if first {
+		c.compile(key, known)
+	}
+	<-known.made
+	return known.program
+}
+
+// find returns the place of a chain. first says that the caller must compile it.
+func (c *chains) find(key chainKey) (known *chain, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.of[key]; known != nil {
+	if known = c.of[key]; known != nil {
 		known.used = true
-		return known.program
+		return known, false
 	}
-	if len(c.of) >= maxChains {
-		c.sweep()
-	}
-	made := c.compile(key)
-	c.of[key] = made
-	return made.program
+	known = &chain{made: make(chan struct{}), size: key.size()}
+	c.makeRoom(known.size)
+	c.of[key] = known
+	c.bytes += known.size
+	return known, true
 }
 
 // compile makes a program. A program outlives its handle, so a request in progress may
 // continue with a program that was swept.
-func (c *chains) compile(key chainKey) *chain {
-	if err := key.honoured(); err != nil {
-		c.host.Log().Error("chain of a route is unusable, its requests are refused", "error", err)
-		return &chain{program: engine.Broken(err.Error())}
+func (c *chains) compile(key chainKey, into *chain) {
+	defer close(into.made)
+	into.program = engine.Broken("the chain could not be compiled") // unless there is no panic
+	err := key.honoured()
+	if err == nil {
+		var handle uint32
+		var program *engine.Program
+		if handle, program, err = c.acquire([]byte(key.text)); err == nil {
+			into.handle, into.program = handle, program
+			return
+		}
 	}
-	handle, program, err := c.host.AcquireProgram([]byte(key.text))
-	if err != nil {
-		c.host.Log().Error("chain of a route is unusable, its requests are refused", "error", err)
-		return &chain{program: engine.Broken(err.Error())}
-	}
-	return &chain{program: program, handle: handle}
+	c.host.Log().Error("chain of a route is unusable, its requests are refused", "error", err)
+	into.program = engine.Broken(err.Error())
 }
 
 // honoured returns the reason why the service cannot carry out a chain, or nil. It returns nil
 // for a chain that does not parse, because the engine refuses such a chain.
 func (k chainKey) honoured() error {
 	switch {
+	case k.long:
+		return errLongChain
 	case k.text == "":
 		return errNoChain
-	case len(k.text) > contract.MaxChain:
-		return errLongChain
 	}
 	parsed, err := contract.ParseChain([]byte(k.text))
 	if err != nil {
@@ -95,9 +154,13 @@ func (k chainKey) honoured() error {
 	return contract.ModeExtAuthz.Honours(parsed)
 }
 
-// sweep forgets the chains that were not used again, or all chains if every one was.
-func (c *chains) sweep() {
-	before := len(c.of)
+// makeRoom forgets chains until there is room for one more of a size: those that were not used
+// again, and if that is not enough, all.
+func (c *chains) makeRoom(size int) {
+	full := func() bool { return len(c.of) >= maxChains || c.bytes+size > maxChainBytes }
+	if !full() {
+		return
+	}
 	for key, known := range c.of {
 		if known.used {
 			known.used = false
@@ -105,14 +168,19 @@ func (c *chains) sweep() {
 		}
 		c.drop(key, known)
 	}
-	if len(c.of) < before {
-		return
+	if full() {
+		c.clear()
 	}
-	c.clear()
 }
 
+// drop forgets a chain. One that is being compiled stays: whoever compiles it has it in a
+// request, and the requests in progress are bounded.
 func (c *chains) drop(key chainKey, known *chain) {
+	if !known.ready() {
+		return
+	}
 	delete(c.of, key)
+	c.bytes -= known.size
 	c.host.ReleaseProgram(known.handle)
 }
 
@@ -122,7 +190,7 @@ func (c *chains) clear() {
 	}
 }
 
-// close forgets all chains.
+// close forgets all chains. No call may be in progress.
 func (c *chains) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

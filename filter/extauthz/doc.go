@@ -8,11 +8,12 @@
 // The ext_authz filter must fail closed (failure_mode_allow false), send all headers raw
 // (encode_raw_headers), and validate mutations. The context extensions of each route say
 // what applies to it: [contract.AuthzChain] is its chain, and [contract.AuthzBody] is "true"
-// if Envoy sends bodies (with_request_body with max_request_bytes [contract.AuthzMaxBody],
-// allow_partial_message and pack_as_bytes). [contract.AuthzIssue] is "true" if there is a
-// route to the OAuth server that Envoy finds when it chooses a route again. clear_route_cache
-// makes it do so after every accepted request, so no route may then match on something that
-// a chain hides; package chain (xds/chain) has it done for requests for tokens only. The
+// if Envoy sends bodies (with_request_body with max_request_bytes [contract.AuthzMaxBody], or
+// more up to a byte beyond [contract.MaxBody], allow_partial_message and pack_as_bytes).
+// [contract.AuthzIssue] is "true" if there is a route to the OAuth server that Envoy finds when
+// it chooses a route again. clear_route_cache makes it do so after every accepted request, so no
+// route may then match on something that a chain hides; package chain (xds/chain) has it done
+// for requests for tokens only. The
 // metadata [contract.AuthzScheme] of a call, or else include_tls_session, tells whether the
 // client's connection is encrypted; with the latter a client that sends no server name (SNI)
 // counts as not encrypted. The metadata [contract.AuthzClient] tells where the listener writes
@@ -22,6 +23,12 @@
 // What becomes of a request is noted in its dynamic metadata, under the name of Envoy's filter.
 // For one that is handed over to the OAuth server that includes [contract.StateOAuth], so a
 // listener need not believe the headers of the hand-over.
+//
+// # Who may ask
+//
+// Whoever asks says which chain decides, and learns which credentials are good. So the service
+// listens on a Unix socket only, which [Listen] keeps for one user, and holds no more at once
+// than it has room for, in bytes.
 //
 // # What it cannot do
 //

@@ -21,7 +21,8 @@ type Server struct {
 	authv3.UnimplementedAuthorizationServer
 	host   *host.Host
 	source uint32
-	chains chains
+	chains *chains
+	room   *room
 	bare   sync.Once // a request without raw headers was logged
 
 	decisions *decisions
@@ -36,7 +37,7 @@ func New(log *slog.Logger, open func(*host.Host) (host.Tokens, error)) (*Server,
 		return nil, fmt.Errorf("open the token cache: %w", err)
 	}
 	h.Begin()
-	return &Server{host: h, source: source, chains: chains{host: h, of: map[chainKey]*chain{}}, decisions: newDecisions()}, nil
+	return &Server{host: h, source: source, chains: newChains(h), room: newRoom(), decisions: newDecisions()}, nil
 }
 
 // Close ends the token cache. No call may be in progress.

@@ -3,7 +3,6 @@ package extauthz
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -66,40 +65,6 @@ func statusOf(t *testing.T, s *Server, q *authv3.CheckRequest) int {
 		t.Fatal("neither passed nor refused")
 	}
 	return int(r.GetDeniedResponse().GetStatus().GetCode())
-}
-
-// TestChainsThatCannotBeHonoured: a route refuses every request if its chain is missing,
-// broken, or one that an authorization service cannot carry out. The log says why, once.
-func TestChainsThatCannotBeHonoured(t *testing.T) {
-	for _, tc := range []struct {
-		name, chain, bodies, logged string
-		status                      int
-	}{
-		{"plain", plain, "", "", 0},
-		{"missing", "", "", contract.AuthzChain, 503},
-		{"broken", "{", "", "decode chain", 503},
-		{"too long", plain + strings.Repeat(" ", contract.MaxChain), "", "longer", 503},
-		{"looks into bodies that are not sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "", contract.AuthzBody, 503},
-		{"looks into bodies that are sent", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1), "true", "", 0},
-		{"issues without a route for that", strings.Replace(plain, `"service":"s"`, `"service":"s","issues":true`, 1), "", contract.AuthzIssue, 503},
-		{"hides in bodies", strings.Replace(plain, `"authorization"`, `"authorization","in_body":true,"hide_credentials":true`, 1), "true", "hides credentials", 503},
-		{"hides a key in bodies", `{"route":"r","service":"s","plugins":[{"id":"p","key_auth":{"names":["k"],"in_body":true,"hide_credentials":true}}]}`, "true", "hides credentials", 503},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			log := &hosttest.Log{}
-			s := newServer(t, log, hosttest.NewTokens("good"))
-			q := request(tc.chain, ":path", "/", ":method", "GET", "authorization", "Bearer good")
-			q.Attributes.ContextExtensions[contract.AuthzBody] = tc.bodies
-			for range 2 {
-				if got := statusOf(t, s, q); got != tc.status {
-					t.Errorf("status %d, want %d", got, tc.status)
-				}
-			}
-			if lines := strings.Count(log.Text(), "unusable"); (tc.logged != "") != (lines == 1) || !strings.Contains(log.Text(), tc.logged) {
-				t.Errorf("log: %s", log.Text())
-			}
-		})
-	}
 }
 
 // TestProtocols: a route for gRPC takes HTTP/2 and what came later, and no older protocol.
@@ -250,22 +215,6 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestChainsMakeRoom: chains that are no longer used make room, and a chain in use is
-// compiled once.
-func TestChainsMakeRoom(t *testing.T) {
-	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
-	used := s.chains.get(map[string]string{contract.AuthzChain: plain})
-	for i := range maxChains + 10 {
-		s.chains.get(map[string]string{contract.AuthzChain: strings.Replace(plain, `"r"`, fmt.Sprintf(`"r%d"`, i), 1)})
-		if s.chains.get(map[string]string{contract.AuthzChain: plain}) != used {
-			t.Fatalf("compiled again after %d others", i)
-		}
-	}
-	if n := len(s.chains.of); n > maxChains {
-		t.Errorf("%d chains are kept", n)
-	}
-}
-
 // TestRawHeadersAreNeeded: without raw headers two values look like one.
 func TestRawHeadersAreNeeded(t *testing.T) {
 	log := &hosttest.Log{}
@@ -358,50 +307,10 @@ func TestCallsAreGivenUp(t *testing.T) {
 	<-left
 }
 
-func TestListen(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	if err := os.WriteFile(socket, nil, 0o600); err != nil { // left by a process that was killed
-		t.Fatal(err)
-	}
-	for _, address := range []string{"0.0.0.0:0", "192.0.2.1:9191", "[::]:0", "localhost:0", "9191", "unix:///no/such/folder/s"} {
-		if lis, err := Listen(t.Context(), address); err == nil {
-			_ = lis.Close()
-			t.Errorf("%s: listens", address)
-		}
-	}
-	for _, address := range []string{"127.0.0.1:0", "127.9.9.9:0", "[::1]:0"} {
-		lis, err := Listen(t.Context(), address)
-		if err != nil {
-			t.Errorf("%s: %v", address, err)
-			continue
-		}
-		if at := lis.Addr().(*net.TCPAddr); !at.IP.IsLoopback() {
-			t.Errorf("%s: listens on %s", address, at)
-		}
-		if err := lis.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	lis, err := Listen(t.Context(), contract.UnixPrefix+socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info, err)
-	}
-	if second, err := Listen(t.Context(), contract.UnixPrefix+socket); err == nil {
-		_ = second.Close()
-		t.Error("a second server has taken the socket")
-	}
-	if err := lis.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestServe: the server answers over its socket until it is told to end.
 func TestServe(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
-	socket := contract.UnixPrefix + filepath.Join(t.TempDir(), "s")
+	socket := contract.UnixPrefix + filepath.Join(folder(t), "s")
 	lis, err := Listen(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
@@ -439,17 +348,18 @@ func TestServe(t *testing.T) {
 // failure, and leaves nothing open.
 func TestServeOfAnEndedContext(t *testing.T) {
 	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	socket := filepath.Join(folder(t), "s")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 { // the server may hear of the end before it has begun, or afterwards
-		lis, err := Listen(t.Context(), "127.0.0.1:0")
+		lis, err := Listen(t.Context(), contract.UnixPrefix+socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Serve(ctx, lis); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := net.Dial("tcp", lis.Addr().String()); err == nil {
+		if c, err := net.Dial("unix", socket); err == nil {
 			_ = c.Close()
 			t.Fatal("the listener is still open")
 		}

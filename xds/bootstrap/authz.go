@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -20,12 +19,11 @@ import (
 // that the service can decide.
 const authzBreaker = 1 << 20
 
-// authzCluster leads to the authorization service on this machine. It speaks HTTP/2 without
-// TLS, because the service listens on loopback or on a Unix socket only.
-func authzCluster(address string) (*clusterv3.Cluster, error) {
-	at, err := authzAddress(address)
-	if err != nil {
-		return nil, err
+// authzCluster leads to the socket of the authorization service on this machine. It speaks
+// HTTP/2 without TLS: the kernel keeps others from the socket.
+func authzCluster(socket string) (*clusterv3.Cluster, error) {
+	if !filepath.IsAbs(socket) {
+		return nil, fmt.Errorf("the socket of the authorization service has no absolute path: %q", socket)
 	}
 	options, err := pack(&httpv3.HttpProtocolOptions{
 		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
@@ -50,19 +48,6 @@ func authzCluster(address string) (*clusterv3.Cluster, error) {
 			MaxConnections: wrapperspb.UInt32(authzBreaker), MaxPendingRequests: wrapperspb.UInt32(authzBreaker), MaxRequests: wrapperspb.UInt32(authzBreaker),
 		}}},
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
-		LoadAssignment:                assignment(contract.AuthzCluster, at),
+		LoadAssignment:                assignment(contract.AuthzCluster, pipe(socket, 0)),
 	}, nil
-}
-
-func authzAddress(address string) (*corev3.Address, error) {
-	if filepath.IsAbs(address) {
-		return pipe(address, 0), nil
-	}
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("the address of the authorization service: %w", err)
-	}
-	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-		Address: at.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())},
-	}}}, nil
 }

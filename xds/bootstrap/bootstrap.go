@@ -75,8 +75,8 @@ type Config struct {
 	AdminSocket string
 	// AdminPort is a port on 127.0.0.1 for the admin interface.
 	AdminPort uint32
-	// Authz is where the authorization service listens that Envoy asks about requests: the
-	// path of a Unix socket, or an IP address and a port. Empty means that there is none.
+	// Authz is the path of the Unix socket of the authorization service that Envoy asks about
+	// requests. Empty means that there is none.
 	Authz string
 	// MaxHeap is the heap size in bytes that the overload manager enforces; 0 means
 	// [DefaultMaxHeap].

@@ -26,10 +26,8 @@ func allConfigs() map[string]bootstrap.Config {
 			AdminPort: 9901, MaxHeap: 1 << 30, MaxConnections: 100,
 		},
 	}
-	for file, at := range map[string]string{"authz-socket.yaml": "/run/meshgate/authz.sock", "authz-port.yaml": "127.0.0.1:9191"} {
-		configs[file] = bootstrap.Config{
-			NodeID: "cp/default/one", Cluster: "oauth-gateway", Relay: "/run/meshgate/ads.sock", AdminSocket: "/run/meshgate/admin.sock", Authz: at,
-		}
+	configs["authz-socket.yaml"] = bootstrap.Config{
+		NodeID: "cp/default/one", Cluster: "oauth-gateway", Relay: "/run/meshgate/ads.sock", AdminSocket: "/run/meshgate/admin.sock", Authz: "/run/meshgate/authz.sock",
 	}
 	configs["relay-sidecar.yaml"] = bootstrap.Config{
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock",
@@ -119,6 +117,7 @@ func TestRenderRefuses(t *testing.T) {
 		},
 		"bad metadata":   func(c *bootstrap.Config) { c.Metadata = map[string]any{"a": "\xff"} },
 		"bad admin path": func(c *bootstrap.Config) { c.AdminSocket = "/" + strings.Repeat("y", 107) },
+		"port of authz":  func(c *bootstrap.Config) { c.Authz = "127.0.0.1:9191" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ok

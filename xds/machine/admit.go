@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // Bounds is what configuration may use of a machine. With the zero value no files are
@@ -22,6 +24,9 @@ type Bounds struct {
 	// Library is the file of the library for Envoy's filter for Go; empty if the proxy has
 	// none.
 	Library string
+	// Mode is the way in which the proxy has the filter, nil for any. The filter of another mode
+	// is refused.
+	Mode *contract.Mode
 	// Admin and Status are the ports of this machine for Envoy's administration and the
 	// agent's status, 0 for none. Nothing may connect to them.
 	Admin, Status uint16
@@ -114,6 +119,8 @@ type walk struct {
 	path []protoreflect.Name
 	// from counts the fields in path that say where Envoy listens or connects from.
 	from int
+	// asking is the length of path where it says whom a filter asks about requests, or 0.
+	asking int
 }
 
 // any inspects the content of an Any, or a whole resource.
@@ -123,6 +130,9 @@ func (w *walk) any(typeURL string, body []byte, depth int) error {
 		return fmt.Errorf("it holds an extension of a type that this proxy's agent does not know (%q)", typeURL)
 	}
 	md := t.Descriptor()
+	if err := w.bounds.otherWay(md); err != nil {
+		return err
+	}
 	switch md.FullName() {
 	case stdoutLog:
 		w.foreign = w.foreign || w.bounds.AccessLog != ""
@@ -179,6 +189,10 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 			if from[name] {
 				w.from++
 				defer func() { w.from-- }()
+			}
+			if name == asking {
+				w.asking = len(w.path)
+				defer func() { w.asking = 0 }()
 			}
 			return w.message(fd.Message(), value, name == trustedCA, depth+1)
 		case protoreflect.StringKind, protoreflect.BytesKind:

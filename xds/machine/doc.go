@@ -7,7 +7,8 @@
 // the thief's choice. So the agent uses its own files in place of those that are named
 // ([Bounds.Admit]), and refuses everything else that names one. It also refuses texts that
 // would read a variable when formatted, and settings of the filter, which could send a file as
-// a credential to an address that they name.
+// a credential to an address that they name. Nobody is led to the relay or to the authorization
+// service of the agent, and the filter is taken only in the way in which the proxy has it.
 //
 // Content that cannot be inspected is refused as well. An extension whose type this program
 // does not know may name anything, and so may a field of a later version. It knows what it has

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	golangv3 "github.com/envoyproxy/go-control-plane/contrib/envoy/extensions/filters/http/golang/v3alpha"
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -63,12 +62,5 @@ func TestLibraryOfTheMachine(t *testing.T) {
 		if _, err := admit(t, refused.bounds, refused.message); err == nil || !strings.Contains(err.Error(), refused.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// TestClusterOfTheAuthorizationService: where requests are decided, only the agent says.
-func TestClusterOfTheAuthorizationService(t *testing.T) {
-	if _, err := admit(t, machine.Bounds{}, &clusterv3.Cluster{Name: contract.AuthzCluster}); err == nil || !strings.Contains(err.Error(), "bootstrap") {
-		t.Errorf("its name: %v", err)
 	}
 }

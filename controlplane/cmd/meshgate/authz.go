@@ -27,9 +27,9 @@ func authzCommand() *cobra.Command {
 		Short: "Decide requests for an Envoy of your own",
 		Long: `Decide requests for an Envoy of your own, whose ext_authz filter asks this server about each
 of them. docs/filter.md has a complete configuration of such an Envoy. A gateway with
-filter.mode extauthz has a service of its own, unless filter.authz names this one. SIGTERM
-ends it.` + cli.SettingsHelp,
-		Example: `  meshgate authz --listen 127.0.0.1:9191 --settings settings.json`,
+filter.mode extauthz has a service of its own, unless filter.authz names this one. Envoy runs
+as the same user: no other may connect to the socket. SIGTERM ends the command.` + cli.SettingsHelp,
+		Example: `  meshgate authz --listen unix:///run/meshgate/authz.sock --settings settings.json`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l, err := cli.Load(c)
@@ -39,7 +39,7 @@ ends it.` + cli.SettingsHelp,
 			return f.serve(c.Context(), &l.Config)
 		},
 	}
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9191", "loopback address and port, or unix:// and the path of a socket")
+	c.Flags().StringVar(&f.listen, "listen", "", "unix:// and the path of the socket to make; its folder must be there, and nobody else's to write to")
 	c.Flags().StringVar(&f.settings, "settings", "", "file that names the control plane, the node and its token")
 	cli.AddFlags(c, cli.Only(slices.Concat(cli.LogSettings, []string{"status."})...))
 	return c
@@ -60,9 +60,12 @@ func (f *authzFlags) serve(ctx context.Context, cfg *config.Config) error {
 	return assembly.ServeAuthz(ctx, cfg, s, log)
 }
 
-// check reads the settings, so that an error in them ends the command. Later versions of the
-// file are read while the command runs.
+// check looks at the flags, and reads the settings, so that an error in them ends the command.
+// Later versions of the file are read while the command runs.
 func (f *authzFlags) check() error {
+	if _, err := contract.SocketPath(f.listen); err != nil {
+		return fmt.Errorf("--listen %w", err)
+	}
 	if f.settings == "" {
 		return errors.New("--settings is needed")
 	}

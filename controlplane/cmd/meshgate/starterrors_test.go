@@ -77,6 +77,8 @@ func TestStartErrors(t *testing.T) {
 		{"filter of nobody", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s2"), "--filter-mode", "wasm"}, "filter.mode: must be one of module, extauthz, golang"},
 		{"sidecar that asks a service", dataplaneCommand(), []string{"--proxy-type", "sidecar", "--name", "web", "--ca-cert-file", file, "--dataplane-token-file", file, "--state-dir", filepath.Join(dir, "dp2"), "--filter-mode", "extauthz"},
 			"filter.mode extauthz is for gateways only: a sidecar has the module"},
+		{"service without a socket", authzCommand(), []string{"--settings", file}, "--listen must be unix:// and an absolute path, such as unix:///run/meshgate/authz.sock"},
+		{"service at a port", authzCommand(), []string{"--settings", file, "--listen", "127.0.0.1:9191"}, "--listen must be unix:// and an absolute path, such as unix:///run/meshgate/authz.sock"},
 		{"no Envoy for a node", dataplaneCommand(), append(gw, "--name", "gw", "--envoy-path", file), "cannot run Envoy at " + file},
 	} {
 		t.Run(test.name, func(t *testing.T) {

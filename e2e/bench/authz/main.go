@@ -1,5 +1,6 @@
 // Command authz is the smallest ext_authz server that does the filter's job, for
-// comparison: a known bearer token gets five headers, any other a 401.
+// comparison: a known bearer token gets five headers, any other a 401. It listens on the socket
+// whose path it is given, as the service of meshgate does.
 package main
 
 import (
@@ -48,7 +49,7 @@ func main() {
 	for i := 0; i < 10000; i++ {
 		table[fmt.Sprintf("%032d", i)] = &entry{[5]string{"6b6e2c1a-8d7b-4a6e-9a55-0c6f8e1d2f3a", "custom-4711", "user-4711", "email profile phone", "7f0a55f0-cd11-4f08-92e3-8a0f1c2d3e4f"}}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:"+os.Args[1])
+	l, err := net.Listen("unix", os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -1,0 +1,57 @@
+package machine
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
+
+// ways are the modes of the filter by the packages whose messages tell Envoy of it, in listeners
+// and in route tables.
+var ways = map[protoreflect.FullName]contract.Mode{
+	"envoy.extensions.filters.http.dynamic_modules.v3": contract.ModeModule,
+	"envoy.extensions.filters.http.ext_authz.v3":       contract.ModeExtAuthz,
+	"envoy.extensions.filters.http.golang.v3alpha":     contract.ModeGolang,
+}
+
+// otherWay returns an error for an extension that is the filter in another way than this proxy
+// has it. What says which chain a route has is in the form of one mode: a filter of another mode
+// does not see it, and would let pass whom the chain refuses.
+func (b Bounds) otherWay(md protoreflect.MessageDescriptor) error {
+	of, is := ways[md.ParentFile().Package()]
+	if !is || b.Mode == nil || of == *b.Mode {
+		return nil
+	}
+	return fmt.Errorf("it has the filter of filter.mode %s (%s), and this proxy runs with filter.mode %s", of, md.FullName(), *b.Mode)
+}
+
+const (
+	// asking is where Envoy's filter names whom it asks about each request.
+	asking protoreflect.FullName = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz.grpc_service"
+	// asked is the name of a cluster there, two fields below.
+	asked protoreflect.FullName = "envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name"
+)
+
+// decides reports whether a text is the name of the authorization service's cluster in a place
+// that would lead somebody else there than the filter that asks it. Whoever is led there has it
+// decide by chains of his own choice, and learns from the answers which credentials are good.
+func (w *walk) decides(field protoreflect.FullName, value []byte) bool {
+	return string(value) == contract.AuthzCluster && !(field == asked && w.asking > 0 && len(w.path) == w.asking+2)
+}
+
+// byHeader are fields with which each request names the cluster that it is led to, in a header.
+// No text of the configuration shows then where it leads.
+var byHeader = map[protoreflect.FullName]bool{
+	"envoy.config.route.v3.RouteAction.cluster_header":                     true,
+	"envoy.config.route.v3.RouteAction.RequestMirrorPolicy.cluster_header": true,
+	"envoy.config.route.v3.WeightedCluster.ClusterWeight.cluster_header":   true,
+}
+
+// chosenCluster is the key of a value of a connection that names its cluster.
+const chosenCluster = "envoy.tcp_proxy.cluster"
+
+func choosesCluster(by protoreflect.FullName) error {
+	return fmt.Errorf("it has each request choose the cluster that it is led to (%s)", by)
+}
