@@ -58,18 +58,21 @@ var layers = map[string]string{
 	"xds/selection": "controlplane/mesh controlplane/model controlplane/view xds/draft xds/policy",
 
 	// A policy sees drafts and its own kind of resources, never another policy.
-	"xds/policy":                   "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
-	"xds/policy/circuitbreaker":    policyRow,
-	"xds/policy/callers":           policyRow,
-	"xds/policy/faultinjection":    policyRow + " xds/policy/callers",
-	"xds/policy/healthcheck":       policyRow,
-	"xds/policy/ratelimit":         policyRow + " xds/policy/callers",
-	"xds/policy/retry":             policyRow,
-	"xds/policy/timeout":           policyRow,
-	"xds/policy/trafficpermission": policyRow,
-	"xds/policy/trafficroute":      policyRow,
-	"xds/policy/meshtokenauth":     policyRow + " controlplane/gateway filter/contract xds/chain",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+	"xds/policy":                       "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
+	"xds/policy/circuitbreaker":        policyRow,
+	"xds/policy/callers":               policyRow,
+	"xds/policy/faultinjection":        policyRow + " xds/policy/callers",
+	"xds/policy/healthcheck":           policyRow,
+	"xds/policy/ratelimit":             policyRow + " xds/policy/callers",
+	"xds/policy/retry":                 policyRow,
+	"xds/policy/timeout":               policyRow,
+	"xds/policy/trafficpermission":     policyRow + " xds/policy/permit",
+	"xds/policy/trafficroute":          policyRow,
+	"xds/policy/permit":                policyRow,
+	"xds/policy/target":                policyRow,
+	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
+	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/permit xds/policy/target",
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 

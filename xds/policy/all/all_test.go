@@ -18,7 +18,7 @@ import (
 )
 
 // helpers are the folders that are not policies.
-var helpers = []string{"all", "callers", "policytest"}
+var helpers = []string{"all", "callers", "permit", "policytest", "target"}
 
 func folder(p *policy.Policy) string {
 	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))
@@ -154,6 +154,7 @@ type chosen struct {
 
 // build applies policies to new drafts, phase by phase, and freezes them.
 func build(protocol string, cs []chosen) (map[string]string, error) {
+	cs = deciding(cs)
 	d := policytest.NewDrafts(protocol, true)
 	for _, phase := range []policy.Phase{policy.Routes, policy.Settings} {
 		for _, c := range cs {
@@ -170,8 +171,20 @@ func build(protocol string, cs []chosen) (map[string]string, error) {
 			return nil, err
 		}
 	}
+	for _, c := range cs {
+		if err := d.Demand(c.policy, c.selection); err != nil {
+			return nil, err
+		}
+	}
 	rs, err := d.Freeze()
 	return bodies(rs), err
+}
+
+// deciding leaves out the policies for which another one decides.
+func deciding(cs []chosen) []chosen {
+	return slices.DeleteFunc(slices.Clone(cs), func(c chosen) bool {
+		return slices.ContainsFunc(cs, func(o chosen) bool { return o.policy.Kind.Name == c.policy.Yields && o.selection != nil })
+	})
 }
 
 func bodies(rs []*resource.Resource) map[string]string {
