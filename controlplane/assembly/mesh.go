@@ -67,9 +67,7 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 		if err := insights.Close(ctx); err != nil {
 			cp.Log.Warn("insights could not be written at the end", "error", err)
 		}
-		if err := status.Close(); err != nil {
-			cp.Log.Error("the status database did not close", "error", err)
-		}
+		cp.closeDatabase(ctx, "status", status.Close)
 	})
 	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
 	m.workloads = meshca.NewWorkloads(cp.store, time.Now)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/config"
@@ -37,12 +38,34 @@ func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
 		cp.ready.conditions.Probe(conditionStore, storeProbe(cp.ready.conditions, s))
 	}
 	cp.store = cp.meters.meter(cp.store)
-	cp.closers.add(func(context.Context) {
-		if err := cp.store.Close(); err != nil {
-			cp.Log.Error("the store did not close", "error", err)
-		}
-	})
+	cp.closers.add(func(ctx context.Context) { cp.closeDatabase(ctx, "store", cp.store.Close) })
 	return nil
+}
+
+// closeTime is how long a database may take to close although the time for the end is over. It
+// is plenty for a disk that works.
+const closeTime = time.Second
+
+// closeDatabase closes a database. It does not wait for a disk that stalls longer than until ctx
+// ends, or [closeTime]. The goroutine that is left behind then ends with the process, and so
+// does the lock of the database, which close releases last: no successor opens a database that
+// is still written to.
+func (cp *ControlPlane) closeDatabase(ctx context.Context, name string, close func() error) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- close() }()
+	for _, bound := range []context.Context{late, ctx} {
+		select {
+		case err := <-ended:
+			if err != nil {
+				cp.Log.Error("a database did not close", "database", name, "error", err)
+			}
+			return
+		case <-bound.Done():
+		}
+	}
+	cp.Log.Warn("the end of a database is not waited for: the disk takes too long, and the next start is as after a kill", "database", name)
 }
 
 // openDatabase opens the database with its key. It makes a key only for a new database. A new

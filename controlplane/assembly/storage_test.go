@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/steady"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 )
 
@@ -146,4 +148,44 @@ func TestKeyAndDatabase(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stalledClose is a store that does not close until goOn is closed.
+type stalledClose struct {
+	store.Store
+	goOn chan struct{}
+}
+
+// Close implements [store.Store].
+func (s *stalledClose) Close() error {
+	<-s.goOn
+	return s.Store.Close()
+}
+
+// TestEndOnAStalledDisk: the end of a control plane waits for its store as long as it may, and
+// no longer. The database stays locked until it is closed.
+func TestEndOnAStalledDisk(t *testing.T) {
+	dir := t.TempDir()
+	cp, log := stateOf(t, dir)
+	if err := cp.openStore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stalled := &stalledClose{cp.store, make(chan struct{})}
+	cp.store = stalled
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	cp.closers.run(over)
+	if !strings.Contains(log.String(), "the next start is as after a kill") {
+		t.Errorf("the log says:\n%s", log)
+	}
+	next, _ := stateOf(t, dir)
+	if err := next.openStore(t.Context()); err == nil || !strings.Contains(err.Error(), "another process uses it") {
+		t.Errorf("a successor opens the database: %v", err)
+	}
+	close(stalled.goOn)
+	_ = cp.store.Close() // waits for the one that is under way
+	if err := next.openStore(t.Context()); err != nil {
+		t.Errorf("when it is closed: %v", err)
+	}
+	next.closers.run(t.Context())
 }

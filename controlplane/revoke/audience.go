@@ -1,8 +1,10 @@
 package revoke
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -92,14 +94,26 @@ func (r *Revoker) loadAudiences(tx store.Reader, entries []entry) {
 	}
 }
 
+// aroundTimeout bounds how long a transaction waits for what was before it. The only writer of
+// the store waits with it.
+const aroundTimeout = 250 * time.Millisecond
+
 // membersAround returns what a scope consists of after a transaction, and what before. The next
-// process learns from that what filters may have been told. It is empty if that cannot be read.
+// process learns from that what filters may have been told. It is empty if that cannot be read,
+// or not in time: the next process then takes it that they were told anything.
+//
+// What was before is the committed state. Other transactions may be committed together with
+// this one, and have changed the scope before it. Nobody was told of what is between them. If
+// somebody was, the row of the scope would say so: each transaction adds to what it finds
+// there.
 func (r *Revoker) membersAround(tx store.Tx, scope string) (all []string) {
 	after, err := r.membersOf(tx, scope)
 	if err != nil {
 		return nil
 	}
-	_ = r.o.Store.View(r.ctx, func(before store.Reader) error {
+	ctx, cancel := context.WithTimeout(r.ctx, aroundTimeout)
+	defer cancel()
+	_ = r.o.Store.View(ctx, func(before store.Reader) error {
 		of, err := r.membersOf(before, scope)
 		if err == nil {
 			all = union(of.scopes.Members, after.scopes.Members)
@@ -131,15 +145,18 @@ func (r *Revoker) isWritten(of *contract.Scopes) {
 }
 
 // haveLeft notes what scopes consist of from a position on. Who is a member neither now nor
-// in Redis has left. mu is held.
-func (r *Revoker) haveLeft(at contract.Position, shapes map[string]*members) {
+// in Redis has left. written says that Redis was written up to the position. If it was not, who
+// is no member now has left as well: a filter that takes something from Redis has confirmed
+// the position only when Redis was put in order, which writes the members anew. Who has left
+// before did so at the position that is noted. mu is held.
+func (r *Revoker) haveLeft(at contract.Position, shapes map[string]*members, written bool) {
 	for _, of := range shapes {
 		if of == nil {
 			continue // nobody could read who has left
 		}
 		a := r.mayAccept(of.scopes)
-		for member := range a.accepts {
-			if !of.scopes.Has(member) && !a.written.Has(member) {
+		for member, left := range a.accepts {
+			if left == 0 && !of.scopes.Has(member) && (!written || !a.written.Has(member)) {
 				a.accepts[member] = at
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +155,62 @@ func TestOthersAreNotWaitedForWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestWhoHasLeftStaysAway: who has left while Redis could not be written is not waited for any
+// more once Redis says so, also when Redis is away again. Who has left before is not waited for
+// anew when another one leaves.
+func TestWhoHasLeftStaysAway(t *testing.T) {
+	leave := func(w *world, members ...string) {
+		w.t.Helper()
+		synctest.Wait()
+		if w.confirms(w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", members...) })) {
+			w.t.Error("it has left, and who is away may not know")
+		}
+	}
+	waits := func(w *world, when, want string) {
+		w.t.Helper()
+		if got := w.waiting(); got != want {
+			w.t.Errorf("%s %q wait, want %q", when, got, want)
+		}
+	}
+	t.Run("two outages", func(t *testing.T) {
+		withGroup(t, func(_ *testing.T, w *world, redis *scripted) {
+			w.leaveAway("group")
+			redis.be(gone)
+			leave(w, "b")
+			waits(w, "while Redis does not say so", "bc")
+			redis.be(fine)
+			time.Sleep(2 * maxBackoff)
+			waits(w, "when Redis is back", "")
+			redis.be(gone)
+			waits(w, "in the second outage", "b")
+		})
+	})
+	t.Run("one after the other", func(t *testing.T) {
+		withGroup(t, func(_ *testing.T, w *world, redis *scripted) {
+			w.group("b", "c", "d")
+			w.leaveAway("group")
+			w.group("b", "c")
+			redis.be(gone)
+			waits(w, "d has left", "bc")
+			leave(w, "b")
+			waits(w, "c has left", "bc")
+		})
+	})
+	t.Run("who comes back is waited for", func(t *testing.T) {
+		withGroup(t, func(_ *testing.T, w *world, redis *scripted) {
+			w.leaveAway("group")
+			w.group("b")
+			redis.be(gone)
+			leave(w, "b", "c")
+			waits(w, "c is back", "bc")
+			redis.be(fine)
+			time.Sleep(2 * maxBackoff)
+			redis.be(gone)
+			waits(w, "and Redis says so", "bc")
+		})
+	})
+}
+
 // TestAnotherRedisIsWaitedForAlone: who has not heard that Redis was replaced holds up those
 // only whose credentials it may find in the former one.
 func TestAnotherRedisIsWaitedForAlone(t *testing.T) {
@@ -232,6 +289,78 @@ func TestSettleWaitsForItsOwn(t *testing.T) {
 	})
 }
 
+// TestSettleIsAboutItsOwn: while Redis cannot be written, whoever finds nothing to revoke is
+// answered by what was revoked in the scopes where it looked. What somebody else has revoked
+// since is not asked of the filters of these scopes, then or later.
+func TestSettleIsAboutItsOwn(t *testing.T) {
+	withGroup(t, func(t *testing.T, w *world, redis *scripted) {
+		if !w.revoked("a") {
+			t.Error("a revocation is not confirmed while all is well")
+		}
+		w.leaveAway("a")
+		redis.be(gone)
+		synctest.Wait()
+		settles := func(when string, want bool, scopes ...string) {
+			t.Helper()
+			if got := w.confirms(w.r.Settle(context.Background(), scopes...)); got != want {
+				t.Errorf("%s: in %v it is answered with success: %v", when, scopes, got)
+			}
+		}
+		if !w.revoked("b") {
+			t.Error("a revocation in b waits for a filter of a")
+		}
+		settles("b has revoked", true, "a")
+		settles("b has revoked", true, "a", "b")
+		settles("b has revoked", false)
+		w.r.mu.Lock()
+		for _, of := range w.r.unconfirmed {
+			if !of.about.all {
+				t.Errorf("%v of %+v is asked for", of.at, of.about)
+			}
+		}
+		w.r.mu.Unlock()
+		if w.revoked("a") {
+			t.Error("a revocation in a does not wait for its filter")
+		}
+		settles("a has revoked", false, "a")
+		settles("a has revoked", true, "b")
+		w.crash()
+		w.open(nil)
+		time.Sleep(2 * contract.Lease)
+		settles("after a restart", false, "a")
+	})
+}
+
+// TestLatest: the newest revocation that a matter is about, if more scopes revoke than are
+// remembered.
+func TestLatest(t *testing.T) {
+	l := latest{in: map[string]contract.Position{}}
+	expect := func(want contract.Position, scopes ...string) {
+		t.Helper()
+		m := matterIn(scopes)
+		if got := l.of(&m); got != want {
+			t.Errorf("of %v: %d, want %d", scopes, got, want)
+		}
+	}
+	expect(0)
+	l.note(&matter{scopes: []string{"a"}, groups: []string{"g"}}, 3)
+	l.note(&matter{scopes: []string{"b"}}, 5)
+	expect(3, "a")
+	expect(3, "g")
+	expect(5, "a", "b")
+	expect(0, "c")
+	expect(5)
+	l.note(&matter{all: true}, 6)
+	expect(6, "c")
+	for i := range maxLatest {
+		l.note(&matter{scopes: []string{uuid.NewString()}}, contract.Position(7+i))
+	}
+	expect(6, "c")
+	l.note(&matter{scopes: []string{"a"}}, 1<<20)
+	expect(1<<20, "c")
+	expect(1 << 20)
+}
+
 // touchIn makes somebody in a control plane and changes them, which revokes what is known of
 // them.
 func (w *world) touchIn(plane string) func(store.Tx) error {
@@ -262,4 +391,106 @@ func TestMatters(t *testing.T) {
 			t.Errorf("it concerns filters of %s: %v", of, got)
 		}
 	}
+}
+
+// TestDoubtsEnd: after a predecessor that was killed while a filter had not heard that Redis was
+// replaced, the filter may have been told anything, and everybody waits for it. Once it has
+// heard, it takes from Redis what is listed there, and is waited for by its own alone.
+func TestDoubtsEnd(t *testing.T) {
+	withGroup(t, func(t *testing.T, w *world, redis *scripted) {
+		unsure := func() (some bool) {
+			w.r.mu.Lock()
+			defer w.r.mu.Unlock()
+			some = w.r.unsure > 0
+			for of, a := range w.r.audiences {
+				some = some || of != unknownOnes && a.unsure > 0
+			}
+			return some
+		}
+		come := func() {
+			f, _ := w.pipe("cp/group/1", contract.Hello{Instance: "i"})
+			f.ack(f.first.To)
+			f.cut()
+			time.Sleep(2 * contract.Lease)
+		}
+		come()
+		redis.mu.Lock()
+		redis.id, redis.values = "run-2", map[string][]byte{}
+		redis.mu.Unlock()
+		w.settles(t)
+		time.Sleep(watchEvery)
+		w.settles(t)
+		w.crash()
+		w.open(nil)
+		w.settles(t)
+		time.Sleep(2 * contract.Lease)
+		if got := w.waiting(); got != "abcde" || !unsure() {
+			t.Errorf("%q wait for who may have been told anything; unsure: %v", got, unsure())
+		}
+		come()
+		if got := w.waiting(); got != "" || unsure() {
+			t.Errorf("%q wait when it has heard; unsure: %v", got, unsure())
+		}
+		redis.be(gone)
+		if got := w.waiting(); got != "bc" {
+			t.Errorf("%q wait when Redis is away", got)
+		}
+	})
+}
+
+// busyStore is a store whose readers are all in use while busy is set.
+type busyStore struct {
+	store.Store
+	busy atomic.Bool
+}
+
+// View implements [store.Store].
+func (s *busyStore) View(ctx context.Context, fn func(store.Reader) error) error {
+	if s.busy.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// TestStageWaitsForNoReader: a transaction that changes what a scope consists of holds up the
+// writer of the store for a moment at most. If it cannot read what was before, it does not say
+// who may have been a member.
+func TestStageWaitsForNoReader(t *testing.T) {
+	disk := &busyStore{}
+	virtually(t, func(o *Options) {
+		o.Auth, o.Resolver = byNode{}, scopestest.Resolver{}
+		disk.Store, o.Store = o.Store, disk
+	}, func(t *testing.T, w *world, _ *scripted) {
+		for _, busy := range []bool{false, true} {
+			w.group("b")
+			disk.busy.Store(busy)
+			begun, committed := time.Now(), make(chan store.Commit, 1)
+			go func() {
+				c, err := w.commit(func(tx store.Tx) error { return scopestest.Set(tx, "group", "c") })
+				if err != nil {
+					t.Error(err)
+				}
+				committed <- c
+			}()
+			select {
+			case c := <-committed:
+				var members []string
+				for _, ch := range c.Changes {
+					if row, ok := ch.New.Spec.(*Tombstone); ok {
+						members = row.Members
+					}
+				}
+				if got := len(members); (got == 0) != busy {
+					t.Errorf("busy=%v: the row says %v", busy, members)
+				}
+				if took := time.Since(begun); took > aroundTimeout {
+					t.Errorf("busy=%v: it takes %v", busy, took)
+				}
+			case <-time.After(patience):
+				t.Fatalf("busy=%v: the writer waits for a reader", busy)
+			}
+			disk.busy.Store(false)
+		}
+	})
 }

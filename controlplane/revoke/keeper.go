@@ -72,6 +72,8 @@ type keeper struct {
 	// were given up.
 	owed    map[refill]struct{}
 	dropped uint64
+	// unread are the scopes of which it could not be read what they consist of.
+	unread map[string]struct{}
 	// ahead is how far the clock of Redis is ahead of the wall clock. lead is how far it is
 	// ahead of the earliest time; see redisclock.go.
 	ahead atomic.Int64
@@ -90,7 +92,7 @@ func newKeeper(r *Revoker, remote remote) *keeper {
 		owners: ownersOf(r.o.Store, r.o.Subjects),
 		r:      r, remote: remote, base: time.Now(), first: make(chan struct{}), fell: make(chan struct{}, 1),
 		told: make(chan struct{}, 1), queue: make(chan refill, refillQueue), inUse: make(chan *inUseBatch),
-		ordered: make(chan struct{}), owing: make(chan struct{}, 1), owed: map[refill]struct{}{},
+		ordered: make(chan struct{}), owing: make(chan struct{}, 1), owed: map[refill]struct{}{}, unread: map[string]struct{}{},
 	}
 }
 
@@ -478,10 +480,6 @@ func (k *keeper) restore(ctx context.Context) error {
 	}
 	k.r.advance(nil)
 	return nil
-}
-
-func sameTrust(a, b contract.Trust) bool {
-	return a.Epoch == b.Epoch && slices.Equal(a.Servers, b.Servers)
 }
 
 // replay writes the entries of the log after a position, and returns the newest position.

@@ -135,7 +135,7 @@ func (r *Revoker) publishAll() {
 	defer r.mu.Unlock()
 	from := r.history.at
 	r.outdate(entries)
-	r.haveLeft(at, shapes)
+	r.haveLeft(at, shapes, written)
 	r.reshape(from, shapes) // before they hear of what concerns new members only
 	r.history.add(r.o.Clock.Earliest(), entries)
 	r.broadcast(from, at, entries, batch)
@@ -145,11 +145,11 @@ func (r *Revoker) publishAll() {
 		r.announce(contract.Trust{})
 	}
 	if revokes {
-		r.revokedAt = at
 		r.advance(nil)
 	}
 	for _, p := range batch {
 		if p.revokes {
+			r.latest.note(&p.about, at)
 			r.pend(at, p.about)
 		}
 		p.at = at

@@ -177,8 +177,9 @@ type Revoker struct {
 	// audiences are the filters in known, by the name of their scope; see audience.go.
 	// unsure is the position up to which a predecessor may have told filters of any scope
 	// what this process does not know.
-	audiences map[string]*audience
-	unsure    contract.Position
+	// doubted is the position that the unsure of some is set to, 0 if there is none.
+	audiences       map[string]*audience
+	unsure, doubted contract.Position
 	// written is what this process has stored about known filters. A time of 0 stands for a
 	// row that may exist. next is the next write of them, nil if nobody waits for it.
 	written map[string]int64
@@ -192,11 +193,11 @@ type Revoker struct {
 	readers    map[string]bool
 	reshapedAt map[string]uint64
 	// writes have begun and have no position yet; queue waits for the publisher;
-	// rounds wait for filters; revokedAt is the position of the newest revocation.
-	writes    map[*pending]struct{}
-	queue     []*publication
-	rounds    []*round
-	revokedAt contract.Position
+	// rounds wait for filters; latest are the positions of the newest revocations.
+	writes map[*pending]struct{}
+	queue  []*publication
+	rounds []*round
+	latest latest
 	// unconfirmed holds positions that some filter may not know when it reads Redis, by
 	// what they are about; pending is how many. settled is closed and replaced when one of
 	// them is confirmed.
@@ -257,7 +258,7 @@ func New(ctx context.Context, o Options) (*Revoker, error) {
 		o:       o, log: o.Log, started: time.Now(), seen: make(chan struct{}, 1), work: make(chan struct{}, 1), turn: make(turn, 1),
 		links: map[*link]struct{}{}, joining: map[*link]struct{}{}, places: places.New(o.Places), ofNode: map[string]map[*link]struct{}{},
 		known: map[string]*known{}, knownOf: map[string]int{}, written: map[string]int64{},
-		readers: map[string]bool{}, reshapedAt: map[string]uint64{},
+		readers: map[string]bool{}, reshapedAt: map[string]uint64{}, latest: latest{in: map[string]contract.Position{}},
 		tally: tally{}, audiences: map[string]*audience{}, unconfirmed: map[string]*outstanding{}, writes: map[*pending]struct{}{}, settled: make(chan struct{}),
 	}
 	r.calls.stop = make(chan struct{})
@@ -342,10 +343,11 @@ func (r *Revoker) load(tx store.Reader) error {
 	}
 	r.forgetOld()
 	r.loadAudiences(tx, entries)
+	r.doubted = r.history.at
 	r.alone = len(r.known) == 0 && !r.before.Forgotten
 	r.recall()
 	if len(entries) > 0 || r.hidden || r.before.Forgotten || !r.before.Told { // this may hide revocations that a predecessor has not confirmed
-		r.revokedAt = r.history.at
+		r.latest.all = r.history.at
 		r.pend(r.history.at, matter{all: true})
 	}
 	if r.keeper != nil {

@@ -163,7 +163,7 @@ func (r *Revoker) join(l *link) error {
 
 // shapes reads what the scopes among entries consist of now. Publications come in another
 // order than their commits, so what is read is not what an entry was made for, but never
-// older. Where it cannot be read there is nil.
+// older. Where it cannot be read there is nil, and only there.
 func (r *Revoker) shapes(entries []entry) map[string]*members {
 	var out map[string]*members
 	for i := range entries {
@@ -180,9 +180,15 @@ func (r *Revoker) shapes(entries []entry) map[string]*members {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, storeTimeout)
 	defer cancel()
-	err := r.o.Store.View(ctx, func(tx store.Reader) (err error) {
+	err := r.o.Store.View(ctx, func(tx store.Reader) error {
 		for scope := range out {
-			if out[scope], err = r.membersOf(tx, scope); err != nil {
+			of, err := r.membersOf(tx, scope)
+			switch {
+			case err == nil:
+				out[scope] = of
+			case errors.Is(err, store.ErrUnreadable):
+				r.log.Error("what a control plane consists of cannot be read: its filters begin anew", "control_plane", scope, "error", err)
+			default:
 				return err
 			}
 		}
@@ -244,15 +250,37 @@ func (r *Revoker) reshapeLink(l *link, at contract.Position, of *members) {
 }
 
 // membersCell is what Redis says of a scope. It has no end, as the clock has none: it is
-// written anew when Redis is put in order, and with every record.
+// written anew when Redis is put in order, and with every record. A scope that cannot be read
+// has no members there: filters believe those that they were told and that Redis lists, so
+// those of the scope take nothing from Redis, and those of other scopes go on.
 func (k *keeper) membersCell(tx store.Reader, scope string) (cell, error) {
 	of, err := k.r.membersOf(tx, scope)
-	if err != nil {
+	unread := errors.Is(err, store.ErrUnreadable)
+	if err != nil && !unread {
 		return cell{}, err
+	}
+	if k.noteUnread(scope, unread) {
+		k.r.log.Error("what a control plane consists of cannot be read: its filters take nothing from redis", "control_plane", scope, "error", err)
+	}
+	if unread {
+		of = &members{scopes: &contract.Scopes{Of: scope}}
 	}
 	k.r.isWritten(of.scopes)
 	m := contract.Members{Epoch: k.epoch(), Members: of.scopes.Members, Since: of.scopes.Since}
 	return cell{isMembers, contract.RedisMembersKey(scope), m.Marshal(), 0}, nil
+}
+
+// noteUnread notes whether a scope can be read, and reports whether it cannot any more.
+func (k *keeper) noteUnread(scope string, unread bool) (news bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !unread {
+		delete(k.unread, scope)
+		return false
+	}
+	_, known := k.unread[scope]
+	k.unread[scope] = struct{}{}
+	return !known
 }
 
 // writeMembers writes what all scopes consist of that have filters. Turn is held.

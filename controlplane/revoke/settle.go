@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,9 +11,10 @@ import (
 
 // Settle is for a client that wants to revoke something that is already gone, or that has
 // nothing to change. It returns once every write that had begun before is published and no
-// revocation is unconfirmed by a filter that accepts credentials of some scopes, or of any if
-// none is given. If this takes too long, it fails with a fault of code Unavailable that says
-// what it waited for. The caller's own write must be over.
+// revocation in some scopes, or in any if none is given, is unconfirmed by a filter that accepts
+// their credentials. What was revoked in other scopes is the concern of others. If this takes
+// too long, it fails with a fault of code Unavailable that says what it waited for. The caller's
+// own write must be over.
 func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -32,24 +34,43 @@ func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 		}
 	}
 	about := matterIn(scopes)
-	at, rounds := r.revocations(&about)
-	if at == 0 {
-		return nil
-	}
+	latest, rounds := r.revocations(&about)
 	for _, d := range rounds {
 		if err := r.applied(ctx, d, &about); err != nil {
 			return err
 		}
 	}
+	if len(latest) == 0 {
+		return nil
+	}
 	if err := r.firstLease(ctx); err != nil {
 		return err
 	}
-	return r.reached(ctx, at, &about)
+	for i := range latest {
+		if err := r.reached(ctx, latest[i].at, &latest[i].about); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// revocations returns the position of the latest revocation, 0 if there is none, and the
-// rounds of revocations that may not be effective yet at filters that a matter concerns.
-func (r *Revoker) revocations(about *matter) (at contract.Position, rounds []*round) {
+// revocation is the latest one that is about a matter.
+type revocation struct {
+	about matter
+	at    contract.Position
+}
+
+// revocations returns the latest revocation in each scope that a matter is about, if there is
+// one, and the rounds of revocations that may not be effective yet at filters that it concerns.
+// Scopes are asked for one by one: what one has revoked is not asked of the filters of another.
+func (r *Revoker) revocations(about *matter) (list []revocation, rounds []*round) {
+	each := []matter{*about}
+	if !about.all {
+		each = each[:0]
+		for _, scope := range about.scopes {
+			each = append(each, matterIn([]string{scope}))
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -58,7 +79,48 @@ func (r *Revoker) revocations(about *matter) (at contract.Position, rounds []*ro
 			rounds = append(rounds, d)
 		}
 	}
-	return r.revokedAt, rounds
+	for i := range each {
+		if at := r.latest.of(&each[i]); at > 0 {
+			list = append(list, revocation{each[i], at})
+		}
+	}
+	return list, rounds
+}
+
+// latest holds the positions of the latest revocations: in each scope, or of what it consists
+// of, and of those that may be in any scope. It does not follow from what is unconfirmed: what
+// was confirmed may have to be confirmed anew.
+type latest struct {
+	in  map[string]contract.Position
+	all contract.Position
+}
+
+// maxLatest bounds the scopes in latest.
+const maxLatest = 1 << 16
+
+// note notes a revocation at a position, which is the newest one.
+func (l *latest) note(m *matter, at contract.Position) {
+	if m.all || len(l.in) >= maxLatest { // too many are remembered as one of all
+		l.in, l.all = map[string]contract.Position{}, at
+		return
+	}
+	for _, scope := range slices.Concat(m.scopes, m.groups) {
+		l.in[scope] = at
+	}
+}
+
+// of returns the position of the latest that a matter is about.
+func (l *latest) of(m *matter) contract.Position {
+	at := l.all
+	if m.all {
+		for _, one := range l.in {
+			at = max(at, one)
+		}
+	}
+	for _, scope := range slices.Concat(m.scopes, m.groups) {
+		at = max(at, l.in[scope])
+	}
+	return at
 }
 
 // calls counts callers and the goroutines that they have left behind, so that Close can

@@ -41,6 +41,10 @@ func (r *Revoker) announce(t contract.Trust) {
 	r.waits.look()
 }
 
+func sameTrust(a, b contract.Trust) bool {
+	return a.Epoch == b.Epoch && slices.Equal(a.Servers, b.Servers)
+}
+
 // entrust notes what the filter of a link may have on its disk from now on. A filter whose
 // disk accepts nothing for too long is disconnected, and starts again with its next
 // welcome. mu is held.
@@ -159,6 +163,7 @@ func (r *Revoker) advance(of *audience) {
 		r.serversAt, of = 0, nil
 		r.keeper.heard()
 	}
+	r.knowSure()
 	if r.waits.blocked || !r.told() {
 		r.waits.look()
 	}
@@ -171,6 +176,23 @@ func (r *Revoker) advance(of *audience) {
 	if some {
 		r.wakeCallers()
 	}
+}
+
+// knowSure forgets that a predecessor may have told filters what this process does not know, once
+// that does not matter any more: every known filter believes only the Redis that is written to
+// now, and this process has written there what each scope consists of. Filters take nothing else
+// from there, whatever they were told. It does not hold for filters that nobody remembers, nor
+// for those of which nobody knows the scope. mu is held.
+func (r *Revoker) knowSure() {
+	if r.doubted == 0 || r.keeper == nil || !r.told() || r.strangers || r.redisAt < r.doubted {
+		return
+	}
+	for _, a := range r.audiences {
+		if a.unsure <= r.doubted {
+			a.unsure = 0
+		}
+	}
+	r.unsure, r.doubted = 0, 0
 }
 
 // outstanding are the positions, in order, of what has to be confirmed of one matter.

@@ -104,9 +104,12 @@ func (c *Cache) reconfigure(s *contract.Settings) error {
 	var to *remembered
 	c.configuring.Lock()
 	if !sameControlPlane(c.base.ControlPlane, s.ControlPlane) {
-		// The link's reader needs the lock, and must not wait for the disk.
+		// The link's reader needs the lock, and must not wait for the disk. A Welcome comes
+		// before the move or behind it: amid, it would leave one half of what is remembered.
 		c.configuring.Unlock()
 		to = c.readRemembered(s)
+		c.believing.Lock()
+		defer c.believing.Unlock()
 		c.configuring.Lock()
 	}
 	defer c.configuring.Unlock()
@@ -136,7 +139,7 @@ func (c *Cache) readRemembered(s *contract.Settings) *remembered {
 
 // moveTo turns to another control plane. Until that one has spoken, only what it
 // said to an earlier process counts, unless a goodbye is taking that from the disk:
-// then nobody would know that it is believed. configuring is held.
+// then nobody would know that it is believed. believing and configuring are held.
 func (c *Cache) moveTo(s *contract.Settings, to *remembered) error {
 	if !c.disk.still(to.number) {
 		to.trust = nil
@@ -189,6 +192,13 @@ func (c *Cache) apply(s *contract.Settings, told *contract.Level2, trust contrac
 func (c *Cache) logConfig() {
 	cfg := c.config.Load()
 	c.log.Info("settings changed", "static", cfg.static(), "redis", cfg.settings.Redis != nil)
+}
+
+// names reports whether the settings name a control plane.
+func (c *Cache) names(cp *contract.ControlPlaneSettings) bool {
+	c.configuring.Lock()
+	defer c.configuring.Unlock()
+	return sameControlPlane(c.base.ControlPlane, cp)
 }
 
 func sameControlPlane(a, b *contract.ControlPlaneSettings) bool {

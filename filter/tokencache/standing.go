@@ -91,6 +91,9 @@ func (c *Cache) follow(s *session, w *contract.Welcome) (number uint64, moved bo
 	defer c.believing.Unlock()
 	if st := c.standing.Load(); st.log != w.Log || st.applied != w.From {
 		c.startAnew(w.Log)
+		if !c.names(&s.cp) { // what another one has said to an earlier process stays
+			c.amend(func(next *standing) { next.trust, next.scopes = st.trust, st.scopes })
+		}
 		if w.From != 0 {
 			// The floors of what comes before it are not known here.
 			return 0, false, fmt.Errorf("welcomed from position %d: %w", w.From, errGap)

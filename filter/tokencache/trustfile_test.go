@@ -369,6 +369,55 @@ func TestTrustBelongsToItsControlPlane(t *testing.T) {
 	}
 }
 
+// A Welcome of the former control plane that comes after the settings have turned to another
+// one takes nothing away of what that one has said to an earlier process. None comes amid.
+func TestWelcomeOfTheFormerControlPlane(t *testing.T) {
+	d := newDirectory(t)
+	d.write(d.leased())
+	d.control.down.Store(true)
+	first, former := d.cp, d.cp
+	former.Node = "cp/default/2"
+	d.cp = former
+	d.settings()
+	var c *Cache
+	amid := false
+	opened, err := Open(Options{
+		Path: filepath.Join(d.dir, "settings.json"), Logger: slog.New(slog.DiscardHandler), DialLink: d.control.dial, Clock: d.clock,
+		openStore: func(*contract.RedisSettings, []string) (store, error) {
+			if c != nil && c.believing.TryRLock() {
+				c.believing.RUnlock()
+				amid = true
+			}
+			return d.store, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	c = opened
+	s := *c.base
+	s.ControlPlane = &first
+	if err := c.reconfigure(&s); err != nil {
+		t.Fatal(err)
+	}
+	if amid {
+		t.Error("a Welcome may come while the settings turn to another control plane")
+	}
+	if got := ask(t, c, 1); got != contract.Found {
+		t.Errorf("before the Welcome: %d", got)
+	}
+	late := newSession(c, nil, former)
+	_, moved, err := c.follow(late, &contract.Welcome{Log: "another", Scopes: &contract.Scopes{Of: "x", Members: []string{"x"}}, Trust: contract.Trust{Epoch: 9}})
+	c.session.CompareAndSwap(late, nil)
+	if err != nil || !moved {
+		t.Errorf("followed: %v, %v", moved, err)
+	}
+	if got := ask(t, c, 1); got != contract.Found {
+		t.Errorf("after the Welcome: %d", got)
+	}
+}
+
 // The time of the last lease is written with the first one and then hourly, not
 // with each of the many.
 func TestLastLeaseIsNotedHourly(t *testing.T) {

@@ -79,14 +79,35 @@ func (l listed) within(table string) bool {
 }
 
 // entriesOf reads the id and the index entries of a resource; found is false if there is none.
+// A list that cannot be read stops nobody: the entries are looked for instead.
 func (t *rows) entriesOf(key model.Key) (id int64, l listed, found bool, err error) {
 	var text string
 	if found, err = t.row(`SELECT id, entries FROM resources WHERE kind = ? AND scope = ? AND name = ?`,
 		[]any{key.Kind, key.Scope, key.Name}, &id, &text); err != nil || !found {
 		return 0, nil, false, err
 	}
-	l, err = parseListed(text)
+	if l, err = parseListed(text); err != nil {
+		l, err = t.entriesIn(key, id)
+	}
 	return id, l, true, err
+}
+
+// entriesIn looks for the index entries of a resource. It reads all entries of a scope, and all
+// references, so it is only for a resource whose own list cannot be read.
+func (t *rows) entriesIn(key model.Key, id int64) (l listed, err error) {
+	var a, b, c, d string
+	collect := func(query string, args []any, entry func() []string, dest ...any) {
+		if err == nil {
+			err = t.each(query, args, func() error { l = append(l, entry()); return nil }, dest...)
+		}
+	}
+	collect(`SELECT field, value FROM uniques WHERE kind = ? AND scope = ? AND id = ?`,
+		[]any{key.Kind, key.Scope, id}, func() []string { return []string{inUniques, a, b} }, &a, &b)
+	collect(`SELECT to_kind, to_scope, to_name, field FROM refs WHERE kind = ? AND scope = ? AND name = ? AND id = ?`,
+		[]any{key.Kind, key.Scope, key.Name, id}, func() []string { return []string{inRefs, a, b, c, d} }, &a, &b, &c, &d)
+	collect(`SELECT field, value FROM lists WHERE kind = ? AND scope = ? AND name = ? AND id = ?`,
+		[]any{key.Kind, key.Scope, key.Name, id}, func() []string { return []string{inLists, a, b} }, &a, &b)
+	return l, err
 }
 
 // index writes the index entries of a row, until a unique value is another's.

@@ -41,6 +41,11 @@ const maxPresent = 4096
 
 const columns = `r.id, r.kind, r.scope, r.name, r.version, r.revision, r.created, r.modified, r.expires, r.sealed, r.spec, r.created_revision, r.taken`
 
+// same joins an entry of refs or lists with its resource. SQLite gives the id of a row that is
+// gone to another row. So the id alone would lead an entry that was left behind to that one.
+// The plus keeps SQLite from looking the row up by its name instead of its id.
+const same = `r.id = x.id AND +r.kind = x.kind AND +r.scope = x.scope AND +r.name = x.name`
+
 // record is one row of the table resources.
 type record struct {
 	id, version, revision, created, modified, expires, sealed, createdRevision int64
@@ -176,7 +181,7 @@ func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resourc
 		values = t.digests(label(k, e.Index), e.Value)
 	}
 	for _, value := range values {
-		res, err := t.one(`SELECT `+columns+` FROM uniques u JOIN resources r ON r.id = u.id
+		res, err := t.one(`SELECT `+columns+` FROM uniques u CROSS JOIN resources r ON r.id = u.id AND +r.kind = u.kind AND +r.scope = u.scope
 			WHERE u.kind = ? AND u.scope = ? AND u.field = ? AND u.value = ?`, k.Name, scope, e.Index, value)
 		if res != nil || err != nil {
 			return res, err
@@ -204,12 +209,12 @@ func index(k *model.Kind, q store.Query, now int64) (from, order string, args []
 	}
 	for i := range k.Refs {
 		if ref := &k.Refs[i]; ref.Name == q.Index {
-			return ` FROM refs x CROSS JOIN resources r ON r.id = x.id
+			return ` FROM refs x CROSS JOIN resources r ON ` + same + `
 				WHERE x.to_kind = ? AND x.to_scope = ? AND x.to_name = ? AND x.kind = ? AND x.field = ? AND x.scope = ?` + live,
 				`x.name`, []any{ref.To, q.Target(), q.Value, k.Name, ref.Name, q.Scope, now}
 		}
 	}
-	return ` FROM lists x CROSS JOIN resources r ON r.id = x.id
+	return ` FROM lists x CROSS JOIN resources r ON ` + same + `
 		WHERE x.kind = ? AND x.scope = ? AND x.field = ? AND x.value = ?` + live,
 		`x.name`, []any{k.Name, q.Scope, q.Index, q.Value, now}
 }
@@ -249,7 +254,7 @@ func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
 	var list []engine.Referrer
 	var r record
 	var refuse bool
-	err := t.each(`SELECT x.refuse, `+columns+` FROM refs x CROSS JOIN resources r ON r.id = x.id
+	err := t.each(`SELECT x.refuse, `+columns+` FROM refs x CROSS JOIN resources r ON `+same+`
 		WHERE x.to_kind = ? AND x.to_scope = ? AND x.to_name = ? ORDER BY x.kind, x.scope, x.name, x.field`,
 		[]any{to.Kind, to.Scope, to.Name}, func() error {
 			res, err := t.lenient(&r)

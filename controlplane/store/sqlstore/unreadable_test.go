@@ -155,5 +155,17 @@ func TestReindexWithUnreadableRows(t *testing.T) {
 		}
 		rewrite(s, `{"Text":"1"}`)
 	})
+	in(&after, func(s *sqlite) {
+		listed(s, &after, 3)
+		s.spoilEntries(t, "n0", "n2")
+	})
+	in(before, func(s *sqlite) { // a start with other indexes writes them all anew
+		if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error { return tx.Delete(before, "", "n0", 0) }); err != nil {
+			t.Error(err)
+		}
+		if err := create(s, before, "again", "0"); err != nil {
+			t.Errorf("what has gone with its row cannot be taken: %v", err)
+		}
+	})
 	in(&after, func(s *sqlite) { listed(s, &after, 3) })
 }
