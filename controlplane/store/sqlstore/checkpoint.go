@@ -4,18 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	driver "modernc.org/sqlite"
 )
 
-// The writer moves commits from the log into the database file when the log is long, as SQLite
-// would do by itself. SQLite would tell nobody of an error, after which a part of the log may be
-// missing on the disk; see unsynced.go. Until then, a copy of the file alone is an old or even an
-// empty database. Overlapping readers can also keep the log from ever being reset. So the writer
-// also empties the log: some time after a commit, and at its end.
+// SQLite moves commits from the log into the database file when the log is long, and when the
+// last connection closes. Until then, a copy of the file alone is an old or even an empty
+// database. Overlapping readers can also keep the log from ever being reset. So the writer
+// itself empties the log: some time after a commit, and at its end.
 const (
-	// moveAfter is after how many pages the log is moved, as in SQLite.
-	moveAfter = 1000
 	// checkpointAfter is how long a commit may be in the log alone.
 	checkpointAfter = 30 * time.Second
 	// checkpointWait bounds how long the writer waits for views of older states. New views do
@@ -69,62 +64,15 @@ func waiting(d time.Duration) string {
 	return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds())
 }
 
-// move moves the log into the database file, as far as no view needs it, if it has become long.
-func (w *writer) move() {
-	if w.unsynced {
-		return // after the next commit it is on the disk
-	}
-	long, err := w.session.isLong()
-	if err == nil && !long {
-		return
-	}
-	if err == nil {
-		var busy, frames, moved int
-		_, err = w.session.row("PRAGMA wal_checkpoint(PASSIVE)", nil, &busy, &frames, &moved)
-	}
-	w.noteCheckpoint(err)
-}
-
-// isLong reports whether many pages were written since it was true last.
-func (s *session) isLong() (long bool, err error) {
-	err = s.conn.Raw(func(conn any) error {
-		status, ok := conn.(driver.DBStatus)
-		if !ok {
-			return fmt.Errorf("the driver %T does not count pages", conn)
-		}
-		pages, _, err := status.Status(driver.DBStatusCacheWrite, false)
-		if long = pages >= moveAfter; long && err == nil {
-			_, _, err = status.Status(driver.DBStatusCacheWrite, true)
-		}
-		return err
-	})
-	return long, err
-}
-
-// noteCheckpoint notes how moving the log has ended. That begins with synchronising the log, so
-// after an error the log may not be on the disk.
-func (w *writer) noteCheckpoint(err error) {
-	if err != nil && !w.checkpoints.failing {
-		w.log.Error("the log of the database could not be emptied, and will be", "error", err)
-	}
-	w.checkpoints.failing = err != nil
-	w.unsynced = w.unsynced || err != nil
-}
-
-// checkpoint is that of the session, of a log that is on the disk.
-func (w *writer) checkpoint() (done bool, err error) {
-	if err := w.syncedLog(); err != nil {
-		return false, err
-	}
-	return w.session.checkpoint()
-}
-
 // empty is a step of the writer between two transactions. If it cannot empty the log, it
 // tries again after the same time.
 func (w *writer) empty() {
 	w.checkpoints.stop()
-	done, err := w.checkpoint()
-	w.noteCheckpoint(err)
+	done, err := w.session.checkpoint()
+	if err != nil && !w.checkpoints.failing {
+		w.log.Error("the log of the database could not be emptied, and will be", "error", err)
+	}
+	w.checkpoints.failing = err != nil
 	if !done {
 		w.checkpoints.due()
 	}
@@ -136,7 +84,7 @@ func (w *writer) leave() {
 	if w.lost {
 		return // the outcome of the last commit is unknown, so the session must not write
 	}
-	done, err := w.checkpoint()
+	done, err := w.session.checkpoint()
 	if err != nil || !done {
 		w.log.Warn("the log of the database could not be emptied at the end: a copy needs the file with -wal at the end of its name, too", "error", err)
 	}

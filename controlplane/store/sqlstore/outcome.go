@@ -19,8 +19,7 @@ import (
 // the lock of the file. The revision would not be enough, because not every commit takes one.
 //
 // SQLite may have written a commit that nobody can read, as when fsync fails. Such a commit
-// has not taken effect, and the next one overwrites it. What was committed before it may then
-// be missing on the disk; see unsynced.go. If the process dies before that, the
+// has not taken effect, and the next one overwrites it. If the process dies before that, the
 // next process finds it in effect, and publishes it like everything that it finds at its
 // start.
 

@@ -21,7 +21,6 @@ type session struct {
 type connection interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-	Raw(f func(driverConn any) error) error
 	Close() error
 }
 

@@ -8,7 +8,7 @@
 // Commits of class config are synchronised to disk before Update returns (synchronous=FULL).
 // Commits of class credential survive the death of the process, but a power failure may lose
 // the last of them (synchronous=NORMAL). A later config commit makes all earlier ones
-// durable, also after the disk has refused to synchronise some of them.
+// durable.
 package sqlstore
 
 import (

@@ -27,8 +27,7 @@ type transaction struct {
 	careful, spoiled bool
 }
 
-// begin sets the durability, which SQLite allows only between transactions, and begins. It
-// fails while earlier commits could be lost by a loss of power that must not be.
+// begin sets the durability, which SQLite allows only between transactions, and begins.
 func (b *transaction) begin(full bool) error {
 	if b.full != full {
 		pragma := "PRAGMA synchronous = NORMAL"
@@ -40,10 +39,7 @@ func (b *transaction) begin(full bool) error {
 		}
 		b.full = full
 	}
-	if err := b.session.control("BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	return b.syncLog()
+	return b.session.control("BEGIN IMMEDIATE")
 }
 
 // step runs one request. If the caller's function fails, step undoes its writes, or says that
@@ -132,7 +128,6 @@ func (b *transaction) end() error {
 		return err
 	}
 	if err := b.session.control("COMMIT"); err != nil {
-		b.unsynced = true
 		if err := b.settle(err); err != nil {
 			return err
 		}
@@ -141,7 +136,6 @@ func (b *transaction) end() error {
 	b.checkpoints.due()
 	b.feed.Publish(b.commits)
 	b.alarm.Set(b.earliest, b.past())
-	b.move()
 	return nil
 }
 

@@ -69,9 +69,6 @@ func (t *troubles) met(err error) error {
 // only if its own write fails. Other operations that need space report an I/O error, and then
 // look tries a write of its own.
 func diagnose(err error, look func() error) store.Trouble {
-	if e, ok := errors.AsType[*logError](err); ok {
-		return refusal(e.err)
-	}
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
 		return store.NoTrouble

@@ -50,10 +50,6 @@ type writer struct {
 	// database is unknown, and ends the goroutine.
 	revision, committed, tried uint64
 	full, lost                 bool
-	// unsynced says that a part of the log may not be on the disk although it was synchronised.
-	// rewrite makes it durable; see unsynced.go.
-	unsynced bool
-	rewrite  func() error
 	// sweeping counts the rows that the current sweep has removed; nil if there is no sweep.
 	sweeping *int
 	// present is that of the rows; the goroutine is the only one that writes.
@@ -94,13 +90,8 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 		present:     map[model.Key]struct{}{},
 		checkpoints: checkpoints{after: o.Checkpoint},
 		troubles:    troubles{dir: filepath.Dir(o.Path), report: o.Report},
-		unsynced:    true, // the last process may have met an error
-		rewrite:     func() error { return rewriteLog(o.Path + "-wal") },
 	}
-	err := s.control("PRAGMA wal_autocheckpoint = 0") // see move
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if w.revision, err = readRevision(s); err != nil {
 		return nil, err
 	}
