@@ -79,7 +79,7 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 			out = append(out, v)
 		}
 	}
-	inbound := pol.Kind.Document.Inbound
+	inbound, whole := pol.Kind.Document.Inbound, pol.Kind.Document.Proxy
 	for _, tags := range s.SelectedSources() {
 		switch {
 		case everybody(tags):
@@ -92,6 +92,10 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 	for _, tags := range s.SelectedDestinations() {
 		switch {
 		case everybody(tags):
+		case whole:
+			if !matched(tags, c.sources) {
+				warn(tags, c.callers, "no proxy of the mesh has this, so the policy is in force nowhere by it")
+			}
 		case inbound && !matched(tags, c.inbounds):
 			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
 		case !inbound && !c.reached(mesh.Tags(tags).Service()):

@@ -35,8 +35,16 @@ type Outbound struct {
 	HTTP    *hcmv3.HttpConnectionManager
 	Filters Slots
 	TCP     *tcpv3.TcpProxy
-	// Service and Protocol of the destination.
-	Service, Protocol string
+	// Mesh, and Service and Protocol of the destination.
+	Mesh, Service, Protocol string
+	// Proxy is whose outbound it is. It is known only to policies that say that they read it.
+	Proxy Proxy
+}
+
+// Proxy says who a proxy is, beside its name: proxies that are alike are one.
+type Proxy struct {
+	// Service is the first service of the proxy; Zone is where it is, if its tags say so.
+	Service, Zone string
 }
 
 // Inbound is the filter chains of one inbound, which its replicas share. Either
@@ -52,8 +60,8 @@ type Inbound struct {
 	// takes: those of which any name meets any matcher. Each matcher demands a name that
 	// says which mesh it is of. Empty is every proxy of the mesh.
 	Peers []*matcherv3.StringMatcher
-	// Mesh, Service and Protocol of the inbound.
-	Mesh, Service, Protocol string
+	// Mesh, Service and Protocol of the inbound; Zone if it has one.
+	Mesh, Service, Protocol, Zone string
 	// MutualTLS says that there are authenticated connections.
 	MutualTLS bool
 	// NoOpaque closes connections that cannot be looked into: those with TLS of

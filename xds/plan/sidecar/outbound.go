@@ -103,6 +103,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []mesh.Tags, protocol string, names renames) {
 	k := outboundKey{
 		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: o.reach.shape.Transparent, renamed: names,
+		proxy:      o.reach.shape.Proxy,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {

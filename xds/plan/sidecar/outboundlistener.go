@@ -49,6 +49,8 @@ type outboundKey struct {
 	front      bool
 	renamed    renames
 	selections *policy.Choices
+	// proxy is whose it is, if that matters to a policy.
+	proxy draft.Proxy
 }
 
 func (k *outboundKey) name() string {
@@ -62,7 +64,7 @@ func (k *outboundKey) name() string {
 func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Outbound{
-		Service: tags.Service(), Protocol: k.protocol,
+		Mesh: k.mesh, Service: tags.Service(), Protocol: k.protocol, Proxy: k.proxy,
 		Proto: &listenerv3.Listener{
 			Name: k.name(), Address: socket(k.address, k.port),
 			TrafficDirection: corev3.TrafficDirection_OUTBOUND, Metadata: tagMetadata(tags),

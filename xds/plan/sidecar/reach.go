@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -65,6 +66,8 @@ type reachShape struct {
 	// canonical form. They decide which policies are chosen, because the rank of a policy is
 	// that of its best matching source, and a source has the same rank for all classes.
 	Selectors []string
+	// Proxy is only set while a policy that edits outbounds asks whose they are.
+	Proxy draft.Proxy `json:",omitzero"`
 }
 
 // selector is one source of a policy on connections.
@@ -126,6 +129,9 @@ func (p *Planner) reachOf(c *class) reachShape {
 func (p *Planner) place(c *class) {
 	outbounds := p.forProxy(c)
 	s := p.reachOf(c)
+	if p.readProxy(outbounds) {
+		s.Proxy = proxyOf(c.sources)
+	}
 	b, err := json.Marshal(s)
 	if err != nil { // strings and numbers always encode
 		panic(err)
@@ -145,6 +151,25 @@ func (p *Planner) place(c *class) {
 	c.reach, r.sources = r, c.sources
 	r.classes[c] = struct{}{}
 	p.mark(c)
+}
+
+// readProxy reports whether a chosen policy asks whose outbounds it edits.
+func (p *Planner) readProxy(chosen *policy.Choices) bool {
+	for i, pol := range p.policies {
+		if pol.ReadsProxy && chosen.At(i) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// proxyOf returns who the proxies with some tag sets are.
+func proxyOf(sources []mesh.Tags) (p draft.Proxy) {
+	if len(sources) > 0 {
+		p.Service = sources[0].Service()
+	}
+	p.Zone = zone(sources)
+	return p
 }
 
 // displace takes a class out of its reach. The reach is deleted with its last class.

@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/policy/traffictrace"
 )
 
 // Policies lists the policies, ordered by the type of their resources. The caller may change
@@ -31,6 +32,7 @@ func Policies() []*policy.Policy {
 		timeout.Policy,
 		trafficpermission.Policy,
 		trafficroute.Policy,
+		traffictrace.Policy,
 	}
 }
 

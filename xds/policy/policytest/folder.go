@@ -102,13 +102,13 @@ func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
 	return []*view.Policy{Of(k, name, spec)}
 }
 
-// Select returns the selection of one resource, which must be valid, in a world without
-// gateways.
+// Select returns the selection of one resource, which must be valid, in the sample mesh and in a
+// world without gateways.
 func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 	t.Helper()
 	s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
 	if p.Facts != nil {
-		s.Facts = p.Facts(policy.World{Mesh: &mesh.Mesh{}, Outside: nowhere{}}, s.Policies)
+		s.Facts = p.Facts(policy.World{Mesh: Mesh(), Outside: nowhere{}}, s.Policies)
 	}
 	return s
 }
