@@ -166,11 +166,13 @@ var _ = Describe("traces", Ordered, func() {
 		}
 	})
 
-	for name, endpoint := range map[string]func(*receiver) string{
-		"gRPC": func(r *receiver) string { return r.grpc }, "HTTP": func(r *receiver) string { return r.URL },
-	} {
-		It("OpenTelemetry over "+name+": the server's span is below the client's, which is below the caller's", func() {
-			w.tracing(backend{"o", "opentelemetry", 100, map[string]any{"endpoint": endpoint(second)}})
+	for _, over := range []string{"gRPC", "HTTP"} {
+		It("OpenTelemetry over "+over+": the server's span is below the client's, which is below the caller's", func() {
+			endpoint := second.URL
+			if over == "gRPC" {
+				endpoint = second.grpc
+			}
+			w.tracing(backend{"o-" + over, "opentelemetry", 100, map[string]any{"endpoint": endpoint}})
 			w.Converged()
 			c, s := whole(second, traceparent)
 			Expect([]string{c.service, c.kind, c.parent}).To(Equal([]string{"web", "SPAN_KIND_CLIENT", ""}))

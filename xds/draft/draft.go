@@ -35,16 +35,11 @@ type Outbound struct {
 	HTTP    *hcmv3.HttpConnectionManager
 	Filters Slots
 	TCP     *tcpv3.TcpProxy
-	// Mesh, and Service and Protocol of the destination.
+	// Mesh is the name of the mesh. Service and Protocol are those of the destination.
 	Mesh, Service, Protocol string
-	// Proxy is whose outbound it is. It is known only to policies that say that they read it.
-	Proxy Proxy
-}
-
-// Proxy says who a proxy is, beside its name: proxies that are alike are one.
-type Proxy struct {
-	// Service is the first service of the proxy; Zone is where it is, if its tags say so.
-	Service, Zone string
+	// Source is the service of the proxies, and Zone their zone. Both are empty unless a
+	// policy looks at them.
+	Source, Zone string
 }
 
 // Inbound is the filter chains of one inbound, which its replicas share. Either

@@ -59,10 +59,9 @@ type Policy struct {
 	// NeedsFilter policies need the token filter. A proxy without it refuses every request
 	// where such a policy is chosen, which is reported.
 	NeedsFilter bool
-	// ReadsProxy says that edits of outbounds depend on whose the outbound is
-	// ([draft.Outbound].Proxy). Proxies of different services then share no outbounds. It is
-	// for policies that are chosen for whole proxies.
-	ReadsProxy bool
+	// Sourced policies look at whose outbound they edit ([draft.Outbound].Source). Proxies of
+	// different services share no outbounds where such a policy is chosen.
+	Sourced bool
 	// Refuses says whom the policy refuses at the inbounds that it is chosen for.
 	Refuses Refusal
 	// Rule says that the policy itself says whom it is about (a target and from). It is shown

@@ -45,12 +45,12 @@ type outboundKey struct {
 	// life bounds connections of TCP that certificates have proved, 0 where none has.
 	life        time.Duration
 	transparent bool
+	// source is whose outbound it is, if a policy looks at that.
+	source source
 	// front says that it is the listener of a front, and no outbound's.
 	front      bool
 	renamed    renames
 	selections *policy.Choices
-	// proxy is whose it is, if that matters to a policy.
-	proxy draft.Proxy
 }
 
 func (k *outboundKey) name() string {
@@ -64,7 +64,7 @@ func (k *outboundKey) name() string {
 func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Outbound{
-		Mesh: k.mesh, Service: tags.Service(), Protocol: k.protocol, Proxy: k.proxy,
+		Mesh: k.mesh, Service: tags.Service(), Protocol: k.protocol, Source: k.source.Service, Zone: k.source.Zone,
 		Proto: &listenerv3.Listener{
 			Name: k.name(), Address: socket(k.address, k.port),
 			TrafficDirection: corev3.TrafficDirection_OUTBOUND, Metadata: tagMetadata(tags),

@@ -7,7 +7,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -62,12 +61,24 @@ type reachShape struct {
 	Gateway mesh.Tags `json:",omitempty"`
 	// Zone is only set while the mesh prefers near endpoints.
 	Zone string
+	// Source is only set while a policy looks at it.
+	Source source
 	// Selectors are the sources of policies on connections that match the class, in
 	// canonical form. They decide which policies are chosen, because the rank of a policy is
 	// that of its best matching source, and a source has the same rank for all classes.
 	Selectors []string
-	// Proxy is only set while a policy that edits outbounds asks whose they are.
-	Proxy draft.Proxy `json:",omitzero"`
+}
+
+// source is the service of some proxies, and their zone.
+type source struct{ Service, Zone string }
+
+// sourceOf returns what proxies with some tag sets are known as. The first set counts, as in
+// their identity.
+func sourceOf(sets []mesh.Tags) source {
+	if len(sets) == 0 {
+		return source{}
+	}
+	return source{sets[0].Service(), zone(sets)}
 }
 
 // selector is one source of a policy on connections.
@@ -129,8 +140,8 @@ func (p *Planner) reachOf(c *class) reachShape {
 func (p *Planner) place(c *class) {
 	outbounds := p.forProxy(c)
 	s := p.reachOf(c)
-	if p.readProxy(outbounds) {
-		s.Proxy = proxyOf(c.sources)
+	if p.lookAtSource(outbounds) {
+		s.Source = sourceOf(c.sources)
 	}
 	b, err := json.Marshal(s)
 	if err != nil { // strings and numbers always encode
@@ -153,23 +164,15 @@ func (p *Planner) place(c *class) {
 	p.mark(c)
 }
 
-// readProxy reports whether a chosen policy asks whose outbounds it edits.
-func (p *Planner) readProxy(chosen *policy.Choices) bool {
+// lookAtSource reports whether a policy that is chosen for whole proxies looks at whose their
+// outbounds are.
+func (p *Planner) lookAtSource(chosen *policy.Choices) bool {
 	for i, pol := range p.policies {
-		if pol.ReadsProxy && chosen.At(i) != nil {
+		if pol.Sourced && chosen.At(i) != nil {
 			return true
 		}
 	}
 	return false
-}
-
-// proxyOf returns who the proxies with some tag sets are.
-func proxyOf(sources []mesh.Tags) (p draft.Proxy) {
-	if len(sources) > 0 {
-		p.Service = sources[0].Service()
-	}
-	p.Zone = zone(sources)
-	return p
 }
 
 // displace takes a class out of its reach. The reach is deleted with its last class.

@@ -11,12 +11,12 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// Mesh returns the sample mesh, which has tracing backends of each type.
-func Mesh() *mesh.Mesh {
+// backends are tracing backends of each type.
+func backends() *mesh.Tracing {
 	backend := func(name, kind string, sampling *float64, conf map[string]any) mesh.TracingBackend {
 		return mesh.TracingBackend{Name: name, Type: kind, Sampling: sampling, Conf: conf}
 	}
-	return &mesh.Mesh{Tracing: &mesh.Tracing{DefaultBackend: "zipkin", Backends: []mesh.TracingBackend{
+	return &mesh.Tracing{DefaultBackend: "zipkin", Backends: []mesh.TracingBackend{
 		backend("zipkin", mesh.TracingZipkin, nil, map[string]any{"url": "http://zipkin.example:9411/api/v2/spans"}),
 		backend("proto", mesh.TracingZipkin, new(12.5), map[string]any{
 			"url": "https://[::1]:9411", "apiVersion": mesh.ZipkinProto, "traceId128bit": true, "sharedSpanContext": false,
@@ -26,7 +26,7 @@ func Mesh() *mesh.Mesh {
 		backend("datadog", mesh.TracingDatadog, nil, map[string]any{"address": "127.0.0.1", "port": float64(8126), "splitService": true}),
 		backend("otlp", mesh.TracingOpenTelemetry, nil, map[string]any{"endpoint": "otel.example:4317"}),
 		backend("otlp-https", mesh.TracingOpenTelemetry, nil, map[string]any{"endpoint": "https://otel.example:4318"}),
-	}}}
+	}}
 }
 
 // contributed returns what a policy adds to a proxy, by type and name.

@@ -50,11 +50,7 @@ func facts(w policy.World, chosen []*view.Policy) any {
 	case c.APIVersion == mesh.ZipkinJSONV1:
 		return none("tracing backend %q wants API version %s, which Envoy no longer speaks", name, c.APIVersion)
 	}
-	f := found{Spans: tracing.Spans{Cluster: draft.Marked("tracing:" + name), Collector: c, Sampling: 100}}
-	if b.Sampling != nil {
-		f.Sampling = *b.Sampling
-	}
-	return f
+	return found{Spans: tracing.Spans{Cluster: draft.Marked("tracing:" + name), Collector: c, Sampling: tracing.Upto(b.Sampling)}}
 }
 
 // spans returns what a selection found, or nil if there are no spans.
