@@ -48,6 +48,7 @@ func TestOutboundsSayWhoseTheyAre(t *testing.T) {
 	w := newWorld(t)
 	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http", "backend"))
 	w.put(mesh.Dataplanes, meshName, "jobs-1", dataplane("127.0.0.4", "jobs", "http", "backend"))
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http"))
 	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{Tracing: &mesh.Tracing{Backends: []mesh.TracingBackend{agent("127.0.0.1")}}})
 	w.joined("web-1", "jobs-1")
 	get := func(name, listener string) *resource.Resource {

@@ -37,10 +37,14 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// selected returns the selection of a policy that names a backend.
+// selected returns the selection of a policy that names a backend, or none if it is empty.
 func selected(t *testing.T, backend string, m *mesh.Mesh) *policy.Selection {
 	t.Helper()
-	text := `{"type":"TrafficTrace","mesh":"demo","name":"x","selectors":[{"match":{"mesh.io/service":"*"}}],"conf":{"backend":"` + backend + `"}}`
+	conf := `{"backend":"` + backend + `"}`
+	if backend == "" {
+		conf = `{}`
+	}
+	text := `{"type":"TrafficTrace","mesh":"demo","name":"x","selectors":[{"match":{"mesh.io/service":"*"}}],"conf":` + conf + `}`
 	s := &policy.Selection{Policies: policytest.Resource(t, Kind, []byte(text))}
 	s.Facts = facts(policy.World{Mesh: m}, s.Policies)
 	return s
