@@ -50,7 +50,11 @@ func named(spec any) bool {
 		return true
 	}
 	s, ok := spec.(model.Selecting)
-	return ok && (some(s.SelectedSources()) || some(s.SelectedDestinations()))
+	if !ok {
+		return false
+	}
+	t, targeting := spec.(model.Targeting)
+	return some(s.SelectedSources()) || some(s.SelectedDestinations()) || targeting && some(t.SelectedTargets())
 }
 
 // everybody reports whether a selector names nothing that could be mistyped: it selects any
@@ -79,26 +83,24 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 			out = append(out, v)
 		}
 	}
-	inbound, whole := pol.Kind.Document.Inbound, pol.Kind.Document.Proxy
-	for _, tags := range s.SelectedSources() {
-		switch {
-		case everybody(tags):
-		case inbound && !c.member(tags):
-			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is about nobody by it")
-		case !inbound && !matched(tags, c.sources):
+	clients, callers, here, called := sidesOf(pol, s)
+	for _, tags := range clients {
+		if !everybody(tags) && !matched(tags, c.sources) {
 			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is in force nowhere by it")
 		}
 	}
-	for _, tags := range s.SelectedDestinations() {
-		switch {
-		case everybody(tags):
-		case whole:
-			if !matched(tags, c.sources) {
-				warn(tags, c.callers, "no proxy of the mesh has this, so the policy is in force nowhere by it")
-			}
-		case inbound && !matched(tags, c.inbounds):
+	for _, tags := range callers {
+		if !everybody(tags) && !c.member(tags) {
+			warn(tags, c.callers, "no proxy of the mesh has this, so the policy is about nobody by it")
+		}
+	}
+	for _, tags := range here {
+		if !everybody(tags) && !matched(tags, c.inbounds) {
 			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
-		case !inbound && !c.reached(mesh.Tags(tags).Service()):
+		}
+	}
+	for _, tags := range called {
+		if !everybody(tags) && !c.reached(mesh.Tags(tags).Service()) {
 			warn(tags, c.reachable, "no inbound of the mesh serves this and no outbound names it, so the policy is in force nowhere by it")
 		}
 	}
@@ -110,6 +112,24 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	return out
+}
+
+// sidesOf returns what a spec selects: the proxies whose connections it is about, those who
+// call inbounds, the inbounds, and what is called.
+func sidesOf(pol *policy.Policy, s model.Selecting) (clients, callers, here, called []map[string]string) {
+	from, to := s.SelectedSources(), s.SelectedDestinations()
+	t, targeting := s.(model.Targeting)
+	switch inbound := pol.Kind.Document.Inbound; {
+	case pol.Kind.Document.Proxy && !targeting:
+		return to, nil, nil, nil
+	case targeting && inbound:
+		return nil, from, t.SelectedTargets(), to
+	case targeting:
+		return t.SelectedTargets(), from, nil, to
+	case inbound:
+		return nil, from, to, nil
+	}
+	return from, nil, nil, to
 }
 
 // matched reports whether a selector matches one of some tag sets.
@@ -131,15 +151,21 @@ func (c *census) reached(service string) bool {
 // member reports whether the certificate of some proxy has all tags of a selector. The one
 // certificate of a proxy contains the tags of all its inbounds.
 func (c *census) member(selector mesh.Tags) bool {
-next:
 	for _, tags := range c.proxies {
-		for key, want := range selector {
-			values, there := tags[key]
-			if !there || want != mesh.AnyValue && !values[want] {
-				continue next
-			}
+		if carried(selector, tags) {
+			return true
 		}
-		return true
 	}
 	return false
+}
+
+// carried reports whether a certificate with some tags has all tags of a selector.
+func carried(selector mesh.Tags, tags map[string]map[string]bool) bool {
+	for key, want := range selector {
+		values, there := tags[key]
+		if !there || want != mesh.AnyValue && !values[want] {
+			return false
+		}
+	}
+	return true
 }

@@ -42,6 +42,11 @@ func TestNowhere(t *testing.T) {
 				{Path: "mesh.io/service=webb", Message: text + `; did you mean "web"?`},
 			}},
 		{"a permission for one that is there", "TrafficPermission", `{"type":"TrafficPermission","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"web","mesh.io/protocol":"*"}}],"destinations":[{"match":{"mesh.io/service":"web"}}]}`, nil},
+		{"a target and a caller", "MeshTrafficPermission", `{"type":"MeshTrafficPermission","mesh":"demo","name":"x","spec":{"targetRef":{"kind":"MeshService","name":"webb"},"from":[{"targetRef":{"kind":"MeshService","name":"nobody"},"default":{"action":"Deny"}},{"targetRef":{"kind":"MeshServiceSubset","name":"web","tags":{"mesh.io/protocol":"http"}},"default":{"action":"Allow"}}]}}`,
+			[]fault.Violation{
+				{Path: "mesh.io/service=nobody", Message: "no proxy of the mesh has this, so the policy is about nobody by it"},
+				{Path: "mesh.io/service=webb", Message: text + `; did you mean "web"?`},
+			}},
 		{"an outbound of nobody", "Retry", retry("web", "nobody"), []fault.Violation{{Path: "mesh.io/service=nobody", Message: unreached}}},
 		{"an outbound that waits", "Retry", retry("*", "backend"), nil},
 		{"a source of nobody", "Retry", retry("wbe", "backend"), []fault.Violation{

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -78,7 +80,7 @@ func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain b
 	}, func(at *selection.Place) {
 		m := Matched{Attachment: attachment(at), Policies: map[string][]Meta{}}
 		for _, match := range at.Matches {
-			if match.Policy.Rule {
+			if match.Policy.Rules != nil {
 				continue
 			}
 			kind := match.Policy.Kind.Document.Type
@@ -125,10 +127,32 @@ type RuleList struct {
 	Items []Rule `json:"items"`
 }
 
-// ruleTypes maps the sorts of places to the types of rules.
-var ruleTypes = map[string]string{
-	selection.PlaceProxy: "singleItem", selection.PlaceInbound: "clientSubset",
-	selection.PlaceOutbound: "destinationSubset", selection.PlaceService: "destinationSubset",
+// ruleTypes maps the sides of a proxy to the types of rules.
+var ruleTypes = map[policy.Side]string{
+	policy.Proxy: "singleItem", policy.Callers: "clientSubset", policy.Destinations: "destinationSubset",
+}
+
+// sides maps the sorts of places to the sides of a proxy.
+var sides = map[string]policy.Side{
+	selection.PlaceProxy: policy.Proxy, selection.PlaceInbound: policy.Callers,
+	selection.PlaceOutbound: policy.Destinations, selection.PlaceService: policy.Destinations,
+}
+
+// rulesAt returns the rules that one policy makes for a place. A place without an address has
+// its name, or that of its sort.
+func rulesAt(meshName string, at *selection.Place, match selection.Match) (out []Rule) {
+	site := policy.Site{Side: sides[at.Sort], Service: at.Service}
+	for _, r := range match.Policy.Rules(match.Chosen, site) {
+		item := Rule{
+			Type: ruleTypes[site.Side], Name: cmp.Or(at.Socket, at.Name, at.Sort), Service: at.Service,
+			PolicyType: match.Policy.Kind.Document.Type, Subset: r.Subset, Conf: r.Conf, Origins: []Origin{},
+		}
+		for _, name := range r.Origins {
+			item.Origins = append(item.Origins, Origin{meshName, name})
+		}
+		out = append(out, item)
+	}
+	return out
 }
 
 // Rules shows the results of the policies that are rules, on a dataplane. Errors are those of
@@ -137,19 +161,12 @@ func (p *Policies) Rules(ctx context.Context, meshName, dataplane string, show f
 	out := RuleList{Items: []Rule{}}
 	return p.places(ctx, meshName, dataplane, func(*view.Mesh, *view.Dataplane) {}, func(at *selection.Place) {
 		for _, match := range at.Matches {
-			if !match.Policy.Rule {
-				continue
+			if match.Policy.Rules != nil {
+				out.Items = append(out.Items, rulesAt(meshName, at, match)...)
 			}
-			r := Rule{
-				Type: ruleTypes[at.Sort], Name: at.Socket, Service: at.Service, PolicyType: match.Policy.Kind.Document.Type,
-				Subset: map[string]string{}, Conf: match.Policy.Explain(match.Chosen),
-			}
-			for _, c := range match.Chosen.Policies {
-				r.Origins = append(r.Origins, Origin{meshName, c.Name})
-			}
-			out.Items = append(out.Items, r)
 		}
 	}, func() error {
+		slices.SortStableFunc(out.Items, func(a, b Rule) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type)) })
 		out.Total = len(out.Items)
 		return show(out)
 	})

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/selection"
@@ -52,7 +52,7 @@ func (p *Policies) Warnings(ctx context.Context, meshName string, show func(any)
 		c := take(m)
 		for _, pol := range p.Policies {
 			typ := pol.Kind.Document.Type
-			refusing := c.refusing(ctx, m, pol)
+			refusing := c.refusing(ctx, m, p.Policies, pol)
 			for res := range m.Policies(pol.Kind) {
 				if err := ctx.Err(); err != nil {
 					return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
@@ -77,22 +77,27 @@ func sentences(found []fault.Violation) (out []string) {
 
 // refusing names the inbounds, by their tags, to which no policy of a type admits anybody: by
 // the name of the policy that is chosen for them, "" if there is none. It returns at most
-// [maxWarned] inbounds and stops when ctx has ended.
-func (c *census) refusing(ctx context.Context, m *view.Mesh, pol *policy.Policy) map[string][]string {
+// [maxWarned] inbounds and stops when ctx has ended. A policy that decides instead of another
+// one need not be chosen.
+func (c *census) refusing(ctx context.Context, m *view.Mesh, policies []*policy.Policy, pol *policy.Policy) map[string][]string {
 	text := closedText(m, pol)
 	if text == "" {
 		return nil
 	}
-	out, n, barred := map[string][]string{}, 0, map[*view.Policy]bool{}
+	out, n, barred, decides := map[string][]string{}, 0, map[string]bool{}, decidesFor(policies, pol)
 	for _, key := range slices.Sorted(maps.Keys(c.inbounds)) {
 		if n == maxWarned || ctx.Err() != nil {
 			break
 		}
+		chosen := selection.OnInbound(nil, m, pol, c.inbounds[key])
+		if len(chosen) == 0 && decides || selection.Decided(m, policies, pol, c.inbounds[key]) || len(chosen) > 0 && !c.barred(pol, chosen, barred) {
+			continue
+		}
 		name, why := "", noneChosen(pol)
-		if chosen := selection.OnInbound(nil, m, pol, c.inbounds[key]); len(chosen) > 0 {
-			if !c.barred(chosen, barred) {
-				continue
-			}
+		switch {
+		case len(chosen) > 0 && pol.Admits != nil:
+			name, why = chosen[0].Name, "this is chosen, and admits no proxy of the mesh"
+		case len(chosen) > 0:
 			name, why = chosen[0].Name, "this is chosen, and no proxy of the mesh is among its sources"
 		}
 		out[name] = append(out[name], fmt.Sprintf("%s (%d inbounds): %s, so %s", key, c.counts[key], why, text))
@@ -101,21 +106,40 @@ func (c *census) refusing(ctx context.Context, m *view.Mesh, pol *policy.Policy)
 	return out
 }
 
-// barred reports whether no proxy is among the sources of some policies. known holds what was
-// found out about policies before, because one may be chosen for many inbounds.
-func (c *census) barred(chosen []*view.Policy, known map[*view.Policy]bool) bool {
-	for _, one := range chosen {
-		nobody, told := known[one]
-		if !told {
-			s, ok := one.Spec.(model.Selecting)
-			nobody = ok && !slices.ContainsFunc(s.SelectedSources(), func(s map[string]string) bool { return c.member(s) })
-			known[one] = nobody
-		}
-		if !nobody {
-			return false
+// barred reports whether the chosen policies admit no proxy. known holds what was found out
+// before, by the names of the policies, because the same ones may be chosen for many inbounds.
+func (c *census) barred(pol *policy.Policy, chosen []*view.Policy, known map[string]bool) bool {
+	names := make([]string, len(chosen))
+	for i, one := range chosen {
+		names[i] = one.Name
+	}
+	key := strings.Join(names, " ")
+	nobody, told := known[key]
+	if !told {
+		nobody = !c.admitted(pol, chosen)
+		known[key] = nobody
+	}
+	return nobody
+}
+
+// admitted reports whether chosen policies admit any proxy.
+func (c *census) admitted(pol *policy.Policy, chosen []*view.Policy) bool {
+	if pol.Admits == nil {
+		return slices.ContainsFunc(chosen, func(one *view.Policy) bool {
+			return slices.ContainsFunc(one.Sources, c.member)
+		})
+	}
+	for _, tags := range c.proxies {
+		if pol.Admits(chosen, func(selector mesh.Tags) bool { return carried(selector, tags) }) {
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// decidesFor reports whether a policy decides instead of another one of a list.
+func decidesFor(policies []*policy.Policy, pol *policy.Policy) bool {
+	return slices.ContainsFunc(policies, func(o *policy.Policy) bool { return o.Yields == pol.Kind.Name })
 }
 
 // lackingOf says, for each inbound of a proxy, which policies it needs but lacks.
@@ -125,11 +149,11 @@ func lackingOf(m *view.Mesh, policies []*policy.Policy, n *mesh.Networking) (out
 	}
 	for _, pol := range policies {
 		text := closedText(m, pol)
-		if text == "" {
+		if text == "" || decidesFor(policies, pol) {
 			continue
 		}
 		for _, in := range selection.Inbounds(n) {
-			if len(selection.OnInbound(nil, m, pol, in.Tags)) == 0 {
+			if !selection.Decided(m, policies, pol, in.Tags) && len(selection.OnInbound(nil, m, pol, in.Tags)) == 0 {
 				out = append(out, fmt.Sprintf("inbound %d of %s: %s, so %s", in.Port, in.Tags.Service(), noneChosen(pol), text))
 			}
 		}

@@ -67,6 +67,13 @@ func TestRefusing(t *testing.T) {
 	permission := func(name, from, to string) string {
 		return `{"type":"TrafficPermission","mesh":"demo","name":"` + name + `","sources":` + from + `,"destinations":[{"match":{"mesh.io/service":"` + to + `"}}]}`
 	}
+	permits := func(name, to, from, action string) string {
+		at := `{"kind":"Mesh"}`
+		if to != "" {
+			at = `{"kind":"MeshService","name":"` + to + `"}`
+		}
+		return `{"type":"MeshTrafficPermission","mesh":"demo","name":"` + name + `","spec":{"targetRef":` + at + `,"from":[{"targetRef":{"kind":"MeshService","name":"` + from + `"},"default":{"action":"` + action + `"}}]}}`
+	}
 	const nobody, gateway, everybody = `[{"match":{"mesh.io/service":"egde"}}]`, `[{"match":{"mesh.io/service":"edge"}}]`, `[{"match":{"mesh.io/service":"*"}}]`
 	for _, test := range []struct {
 		name     string
@@ -80,6 +87,15 @@ func TestRefusing(t *testing.T) {
 		{"one from nobody and a proxy", []string{permission("a", `[{"match":{"mesh.io/service":"egde"}},{"match":{"mesh.io/service":"edge"}}]`, "web")}, map[string][]string{}},
 		{"one from tags that two proxies have", []string{permission("a", `[{"match":{"mesh.io/service":"edge","zone":"1"}}]`, "web")}, map[string][]string{"a": {barred}}},
 		{"one from everybody", []string{permission("a", everybody, "*")}, map[string][]string{}},
+		{"a target that admits nobody", []string{permission("a", everybody, "*"), permits("m", "web", "edge", "Deny")}, map[string][]string{
+			"m": {inbound + "this is chosen, and admits no proxy of the mesh, so everybody is refused"},
+		}},
+		{"a target that admits a proxy that does not exist", []string{permits("m", "web", "egde", "Allow")}, map[string][]string{
+			"m": {inbound + "this is chosen, and admits no proxy of the mesh, so everybody is refused"},
+		}},
+		{"a target that admits a proxy", []string{permission("a", nobody, "web"), permits("m", "web", "edge", "Allow")}, map[string][]string{}},
+		{"two of which the weaker admits a proxy", []string{permits("m", "web", "egde", "Allow"), permits("n", "", "edge", "Allow")}, map[string][]string{}},
+		{"a target elsewhere", []string{permits("m", "edge", "edge", "Allow")}, map[string][]string{"": {inbound + "no TrafficPermission is chosen, so everybody is refused"}}},
 		{"a worse one from nobody", []string{permission("a", nobody, "*"), permission("b", everybody, "web")}, map[string][]string{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -48,6 +48,15 @@ type Selecting interface {
 	SelectedDestinations() []map[string]string
 }
 
+// Targeting is implemented by the specs of policies that say which proxies they are for. Their
+// sources are then those who call these proxies, and their destinations what these call.
+type Targeting interface {
+	Selecting
+	// SelectedTargets returns the tag sets of the proxies, or of their inbounds. It is never
+	// empty: a policy that is for everything returns an empty tag set.
+	SelectedTargets() []map[string]string
+}
+
 // Labelled is embedded by the specs of documents, so that labels are stored with the spec.
 type Labelled struct {
 	Labels map[string]string `json:"labels,omitempty"`

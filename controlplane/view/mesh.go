@@ -87,8 +87,11 @@ func (m *Mesh) Services() iter.Seq[*MeshService] { return values(m.services) }
 // Policies yields the policies of a kind, ordered by name.
 func (m *Mesh) Policies(k *model.Kind) iter.Seq[*Policy] { return m.policies[k.Name].all() }
 
-// Candidates yields the policies of a kind that may have a matching destination for the
-// service, ordered by name. Their destinations select the service by its name or by *, or do
+// Lacks reports whether there are no policies of a kind.
+func (m *Mesh) Lacks(k *model.Kind) bool { return m.policies[k.Name].none() }
+
+// Candidates yields the policies of a kind that may have a matching destination, or target, for
+// the service, ordered by name. One of those selects the service by its name or by *, or does
 // not mention the service tag.
 func (m *Mesh) Candidates(k *model.Kind, service string) iter.Seq[*Policy] {
 	return m.policies[k.Name].candidates(service)

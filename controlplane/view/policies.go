@@ -12,8 +12,8 @@ import (
 type policyIndex struct {
 	// ordered are all policies by name.
 	ordered []*Policy
-	// byService holds the policies with a destination that names the service exactly,
-	// anywhere those with another destination. A policy may be in both, and belong to several
+	// byService holds the policies with a destination, or a target, that names the service
+	// exactly, anywhere those with another one. A policy may be in both, and belong to several
 	// services.
 	byService map[string][]*Policy
 	anywhere  []*Policy
@@ -46,16 +46,10 @@ func (x policyIndex) with(changed map[string]*Policy) policyIndex {
 func indexOf(ordered []*Policy) policyIndex {
 	x := policyIndex{ordered: ordered, byService: map[string][]*Policy{}}
 	for _, p := range ordered {
-		anywhere := len(p.Destinations) == 0
-		for _, d := range p.Destinations {
-			s := d[mesh.TagService]
-			if s == "" || s == mesh.AnyValue {
-				anywhere = true
-				continue
-			}
-			// Policies come one after another, so a repeated one is the last.
-			if named := x.byService[s]; len(named) == 0 || named[len(named)-1] != p {
-				x.byService[s] = append(named, p)
+		anywhere := p.Targets == nil && len(p.Destinations) == 0
+		for _, sets := range [...][]mesh.Tags{p.Targets, p.Destinations} {
+			for _, d := range sets {
+				anywhere = x.named(p, d.Service()) || anywhere
 			}
 		}
 		if anywhere {
@@ -63,6 +57,18 @@ func indexOf(ordered []*Policy) policyIndex {
 		}
 	}
 	return x
+}
+
+// named adds a policy to a service. It reports whether the policy names no service.
+func (x policyIndex) named(p *Policy, service string) (anywhere bool) {
+	if service == "" || service == mesh.AnyValue {
+		return true
+	}
+	// Policies come one after another, so a repeated one is the last.
+	if named := x.byService[service]; len(named) == 0 || named[len(named)-1] != p {
+		x.byService[service] = append(named, p)
+	}
+	return false
 }
 
 // get returns a policy by name, nil if there is none.
@@ -75,6 +81,9 @@ func (x policyIndex) get(name string) *Policy {
 }
 
 func byName(a, b *Policy) int { return cmp.Compare(a.Name, b.Name) }
+
+// none reports whether there are no policies.
+func (x policyIndex) none() bool { return len(x.ordered) == 0 }
 
 func (x policyIndex) all() iter.Seq[*Policy] { return slices.Values(x.ordered) }
 

@@ -24,6 +24,25 @@ type Policy struct {
 	// without sources.
 	Sources      []mesh.Tags
 	Destinations []mesh.Tags
+	// Targets are the tag sets of the proxies that it is for; nil for policies that do not say
+	// it ([model.Targeting]).
+	Targets []mesh.Tags
+}
+
+// Selectors returns the tag sets by which it is chosen for an inbound or for a whole proxy.
+func (p *Policy) Selectors() []mesh.Tags {
+	if p.Targets != nil {
+		return p.Targets
+	}
+	return p.Destinations
+}
+
+// Clients returns the tag sets of the proxies whose connections it is about.
+func (p *Policy) Clients() []mesh.Tags {
+	if p.Targets != nil {
+		return p.Targets
+	}
+	return p.Sources
 }
 
 // policyOf makes a policy from a resource. It fails only for a kind that was registered as a
@@ -33,10 +52,17 @@ func policyOf(res *model.Resource) (*Policy, error) {
 	if !ok {
 		return nil, fmt.Errorf("kind %s is no policy: its spec selects nothing", res.Kind.Name)
 	}
-	return &Policy{
-		Kind: res.Kind, Name: res.Name, Created: res.Created, Modified: res.Modified, Version: res.Version, Spec: res.Spec,
-		Sources: tagSets(s.SelectedSources()), Destinations: tagSets(s.SelectedDestinations()),
-	}, nil
+	p := &Policy{Kind: res.Kind, Name: res.Name, Created: res.Created, Modified: res.Modified, Version: res.Version, Spec: res.Spec}
+	p.Select(s)
+	return p, nil
+}
+
+// Select sets the tag sets to those that a spec selects.
+func (p *Policy) Select(spec model.Selecting) {
+	p.Sources, p.Destinations = tagSets(spec.SelectedSources()), tagSets(spec.SelectedDestinations())
+	if t, ok := spec.(model.Targeting); ok {
+		p.Targets = tagSets(t.SelectedTargets())
+	}
 }
 
 // tagSets converts tag sets. It keeps nil, which means that the policy has no such side.

@@ -124,3 +124,41 @@ func (r *Routes) ForSources(sources []mesh.Selector) (lead []*routev3.Route) {
 	r.Host.Routes = slices.Concat(r.Host.Routes[:at], own, general)
 	return lead
 }
+
+// Division says what becomes of the routes of some callers.
+type Division struct {
+	// Source are the tags of the callers; none for everybody.
+	Source mesh.Tags
+	Edit   func(*routev3.Route) error
+}
+
+// Divide divides every route by who calls. A caller takes the route of the first division that
+// is about it, and what no division is about is edited by otherwise. In contrast to
+// [Routes.ForSources] every caller has all routes before and after, so that nobody is left out
+// whom others have given routes of their own.
+func (r *Routes) Divide(of []Division, otherwise func(*routev3.Route) error) error {
+	var divided []*routev3.Route
+	for _, route := range r.Host.Routes {
+		rest := otherwise
+		for _, d := range of {
+			if len(d.Source) == 0 {
+				rest = d.Edit
+				break
+			}
+			for _, callers := range FromSources([]mesh.Selector{{Match: d.Source}}) {
+				own := proto.CloneOf(route)
+				own.Match.Headers = append(own.Match.Headers, callers...)
+				if err := d.Edit(own); err != nil {
+					return err
+				}
+				divided = append(divided, own)
+			}
+		}
+		if err := rest(route); err != nil {
+			return err
+		}
+		divided = append(divided, route)
+	}
+	r.Host.Routes = divided
+	return nil
+}

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,4 +75,53 @@ func TestForSources(t *testing.T) {
 	if len(one) != 1 || len(two) != 2 || len(all) != 1 || !slices.Equal(r.Host.Routes, slices.Concat(one, two, all)) {
 		t.Errorf("%d, %d and %d routes; all are %v", len(one), len(two), len(all), r.Host.Routes)
 	}
+}
+
+// TestDivide: of every caller, whatever routes it already has, each route gets what the first
+// division about it says, or else what is for the others.
+func TestDivide(t *testing.T) {
+	tags := rapid.Custom(func(t *rapid.T) mesh.Tags {
+		return rapid.MapOfN(rapid.SampledFrom([]string{mesh.TagService, "team"}), rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(t, "tags")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		prefix := func(path string) *routev3.Route {
+			return &routev3.Route{
+				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: path}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{}},
+			}
+		}
+		r := &Routes{Host: &routev3.VirtualHost{Routes: []*routev3.Route{prefix("/a"), prefix("/")}}}
+		own := tags.Draw(t, "own")
+		for _, route := range r.ForSources([]mesh.Selector{{Match: own}}) {
+			route.RequestHeadersToRemove = []string{"own"}
+		}
+		var of []Division
+		for i := range rapid.IntRange(0, 3).Draw(t, "n") {
+			of = append(of, Division{tags.Draw(t, "source"), func(route *routev3.Route) error { route.Name = fmt.Sprint(i); return nil }})
+		}
+		if err := r.Divide(of, func(route *routev3.Route) error { route.Name = "others"; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		caller, path := tags.Draw(t, "caller"), rapid.SampledFrom([]string{"/a", "/"}).Draw(t, "path")
+		if caller.Service() == "" {
+			caller[mesh.TagService] = "c"
+		}
+		want := "others"
+		for i, d := range of {
+			if mesh.Matches(d.Source, caller) {
+				want = fmt.Sprint(i)
+				break
+			}
+		}
+		for _, route := range r.Host.Routes {
+			if !Callers(route.GetMatch().GetHeaders()).are(header(caller)) || !strings.HasPrefix(path, route.GetMatch().GetPrefix()) {
+				continue
+			}
+			if route.GetName() != want || (len(route.GetRequestHeadersToRemove()) > 0) != mesh.Matches(own, caller) {
+				t.Fatalf("%v at %s takes %v, want %s", caller, path, route, want)
+			}
+			return
+		}
+		t.Fatalf("%v at %s has no route", caller, path)
+	})
 }

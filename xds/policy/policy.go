@@ -28,7 +28,9 @@ const (
 // cluster it is the one for its service, else for the outbound, else for the proxy.
 type Attachment uint
 
-// These are the sorts of places.
+// These are the sorts of places, each for one policy and for all that match. A policy that has
+// targets (model.Targeting) is chosen by them: they, and not its destinations, must match an
+// inbound or a whole proxy; they, and not its sources, must match the proxy of an outbound.
 const (
 	// ByInbound chooses one policy by the tags of an inbound, which its destinations must
 	// match. Sources say whom the policy is about.
@@ -38,11 +40,25 @@ const (
 	// ByOutbound chooses one policy by the tags of the proxy and the service of
 	// an outbound.
 	ByOutbound
+	// AllByOutbound chooses every policy that matches the proxy and the service of an outbound.
+	AllByOutbound
 	// ByDestination does what ByOutbound does, for each service that the routes of an outbound
 	// lead to.
 	ByDestination
+	// AllByDestination does what AllByOutbound does, for each of those services.
+	AllByDestination
 	// ByProxy chooses one policy by the tag sets of a proxy.
 	ByProxy
+	// AllByProxy chooses every policy that matches one of the tag sets of a proxy.
+	AllByProxy
+
+	// AtInbound, AtOutbound, AtDestination and AtProxy are the places, for one policy or all.
+	AtInbound     = ByInbound | AllByInbound
+	AtOutbound    = ByOutbound | AllByOutbound
+	AtDestination = ByDestination | AllByDestination
+	AtProxy       = ByProxy | AllByProxy
+	// All is every place for all policies that match.
+	All = AllByInbound | AllByOutbound | AllByDestination | AllByProxy
 )
 
 // Has reports whether a policy is chosen for one of some sorts of places.
@@ -64,9 +80,20 @@ type Policy struct {
 	Sourced bool
 	// Refuses says whom the policy refuses at the inbounds that it is chosen for.
 	Refuses Refusal
-	// Rule says that the policy itself says whom it is about (a target and from). It is shown
-	// among the rules of a proxy and not among its policies.
-	Rule bool
+	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
+	// the rank of their first source, then by [Tie].
+	Order func(a, b *view.Policy) int
+	// Always lets the edits of inbounds also run with a nil selection, as those of a policy with
+	// ByInbound do.
+	Always bool
+	// Yields is the name of the kind that decides instead of this one at the inbounds for which
+	// one of that kind is chosen. This one is then not chosen there, and its edits of inbounds do
+	// not run. The other one has the same edits.
+	Yields string
+	// Rules says that the policy itself says whom it is about (a target, from and to). It is
+	// shown among the rules of a proxy and not among its policies. The rules of a selection for
+	// a place are what the edits make of it.
+	Rules func(*Selection, Site) []Rule
 	Edits
 	// Facts, if set, finds what the edits need from the mesh and from outside it. The result
 	// is comparable and becomes Selection.Facts. The edits run again when it changes, and not
@@ -81,6 +108,10 @@ type Policy struct {
 	// the chosen one. It returns an empty text if nobody is refused. It is nil for policies of
 	// which the sources are not those that are admitted.
 	Closed func(*mesh.Mesh) string
+	// Admits reports whether chosen policies admit a caller; is says whether the caller has the
+	// tags of a selector. It is for policies with Closed. Nil admits the sources of every chosen
+	// policy.
+	Admits func(chosen []*view.Policy, is func(mesh.Tags) bool) bool
 }
 
 // Problematic facts tell what is wrong with the demand of a policy.
@@ -127,13 +158,16 @@ type Edits struct {
 	Outbound       func(*draft.Outbound, *Selection) error
 	OutboundRoutes func(*draft.Routes, *Selection) error
 	// Inbound edits the chains of an inbound, and InboundRoutes its routes. With attachment
-	// ByInbound they also run with a nil selection, because the policy decides what happens if
-	// no policy permits anything.
+	// ByInbound, or Always, they also run with a nil selection, because the policy decides what
+	// happens if no policy permits anything.
 	Inbound       func(*draft.Inbound, *Selection) error
 	InboundRoutes func(*draft.Routes, *Selection) error
 	// Callers divides the routes of an inbound by who calls ([draft.Routes.ForSources]). It
 	// runs after InboundRoutes of all policies, so that what they say holds for every caller.
 	Callers func(*draft.Routes, *Selection) error
+	// Demand also divides the routes of an inbound by who calls ([draft.Routes.Divide]). It runs
+	// after Callers of all policies, so that no route is left out.
+	Demand func(*draft.Routes, *Selection) error
 
 	// Route edits each route of an outbound that leads to destinations, with the selection for
 	// the outbound. Target edits each destination of such a route, with the selection for that

@@ -38,4 +38,6 @@ func (p *Policy) EditsInbounds() bool {
 }
 
 // EditsInboundRoutes reports whether the policy changes the route tables of inbounds.
-func (p *Policy) EditsInboundRoutes() bool { return p.InboundRoutes != nil || p.Callers != nil }
+func (p *Policy) EditsInboundRoutes() bool {
+	return p.InboundRoutes != nil || p.Callers != nil || p.Demand != nil
+}

@@ -18,37 +18,65 @@ type Candidates interface {
 	Candidates(k *model.Kind, service string) iter.Seq[*view.Policy]
 }
 
-// OnConnection returns what a policy chooses for the connections of a proxy to a service, or
-// nil. place is ByOutbound or ByDestination; a policy that is not chosen at that sort of place
+// OnConnection appends what a policy chooses for the connections of a proxy to a service, best
+// first. place is AtOutbound or AtDestination; a policy that is not chosen at that sort of place
 // chooses nothing.
-func OnConnection(m Candidates, p *policy.Policy, place policy.Attachment, sources []mesh.Tags, service string) *view.Policy {
-	if !p.Attachment.Has(place) {
-		return nil
+func OnConnection(into []*view.Policy, m Candidates, p *policy.Policy, place policy.Attachment, sources []mesh.Tags, service string) []*view.Policy {
+	switch at := p.Attachment & place; {
+	case at == 0 || lacks(m, p):
+	case at.Has(policy.All):
+		return append(into, allOutbound(m, p, sources, service)...)
+	default:
+		return appended(into, outbound(m, p, sources, service))
 	}
-	return outbound(m, p, sources, service)
+	return into
 }
 
 // OnInbound appends what a policy chooses for an inbound with some tags, best first. A policy
 // that is not chosen for inbounds chooses nothing.
 func OnInbound(into []*view.Policy, m Candidates, p *policy.Policy, tags mesh.Tags) []*view.Policy {
-	switch {
-	case p.Attachment.Has(policy.AllByInbound):
+	switch at := p.Attachment & policy.AtInbound; {
+	case at == 0 || lacks(m, p):
+	case at.Has(policy.All):
 		return append(into, allInbound(m, p, tags)...)
-	case p.Attachment.Has(policy.ByInbound):
-		if one := inbound(m, p, tags); one != nil {
-			return append(into, one)
-		}
+	default:
+		return appended(into, inbound(m, p, tags))
 	}
 	return into
 }
 
-// OnProxy returns what a policy chooses for a whole proxy, or nil. A policy that is not chosen
-// for whole proxies chooses nothing.
-func OnProxy(m Candidates, p *policy.Policy, sets []mesh.Tags) *view.Policy {
-	if !p.Attachment.Has(policy.ByProxy) {
-		return nil
+// OnProxy appends what a policy chooses for a whole proxy, best first. A policy that is not
+// chosen for whole proxies chooses nothing.
+func OnProxy(into []*view.Policy, m Candidates, p *policy.Policy, sets []mesh.Tags) []*view.Policy {
+	switch at := p.Attachment & policy.AtProxy; {
+	case at == 0 || lacks(m, p):
+	case at.Has(policy.All):
+		return append(into, allProxy(m, p, sets)...)
+	default:
+		return appended(into, proxy(m, p, sets))
 	}
-	return proxy(m, p, sets)
+	return into
+}
+
+// Decided reports whether another policy of a list decides at an inbound instead of p, because
+// one of its kind is chosen there.
+func Decided(m Candidates, list []*policy.Policy, p *policy.Policy, tags mesh.Tags) bool {
+	d := p.Decider(list)
+	return d != nil && len(OnInbound(nil, m, d, tags)) > 0
+}
+
+// lacks reports whether there is nothing to choose from, so that kinds that nobody uses cost
+// nothing.
+func lacks(m Candidates, p *policy.Policy) bool {
+	v, ok := m.(*view.Mesh)
+	return ok && v.Lacks(p.Kind)
+}
+
+func appended(into []*view.Policy, one *view.Policy) []*view.Policy {
+	if one == nil {
+		return into
+	}
+	return append(into, one)
 }
 
 // outbound chooses the policy for the connections of a proxy to a service. It adds the rank of
@@ -112,20 +140,63 @@ func proxy(m Candidates, p *policy.Policy, sets []mesh.Tags) *view.Policy {
 	return w.best
 }
 
-// allInbound chooses every policy with a destination that matches an inbound's tags, each
-// once. It orders them by the rank of their first source, best first, then the later created
-// first, then by name.
+// allInbound chooses every policy that matches an inbound's tags, each once and in order. A
+// policy with targets that speaks of called services alone is about no inbound.
 func allInbound(m Candidates, p *policy.Policy, tags mesh.Tags) []*view.Policy {
 	var out []*view.Policy
 	for c := range m.Candidates(p.Kind, tags.Service()) {
-		if _, ok := bestOf(c.Destinations, tags); ok {
+		if c.Targets != nil && len(c.Sources) == 0 && len(c.Destinations) > 0 {
+			continue
+		}
+		if _, ok := bestOf(c.Selectors(), tags); ok {
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b *view.Policy) int {
-		return cmp.Or(firstSource(b).Compare(firstSource(a)), tie(a, b))
-	})
-	return out
+	return ordered(p, out)
+}
+
+// allOutbound chooses every policy that matches the connections of a proxy to a service, in
+// order. A policy with targets that names no called services is about no connections.
+func allOutbound(m Candidates, p *policy.Policy, sources []mesh.Tags, service string) []*view.Policy {
+	var out []*view.Policy
+	for c := range m.Candidates(p.Kind, service) {
+		if c.Targets != nil && len(c.Destinations) == 0 {
+			continue
+		}
+		if _, to := bestForService(c.Destinations, service); !to {
+			continue
+		}
+		if _, from := bestOfAny(c.Clients(), sources); from {
+			out = append(out, c)
+		}
+	}
+	return ordered(p, out)
+}
+
+// allProxy chooses every policy that matches one of the tag sets of a proxy, each once and in
+// order.
+func allProxy(m Candidates, p *policy.Policy, sets []mesh.Tags) []*view.Policy {
+	var out []*view.Policy
+	for _, tags := range sets {
+		for c := range m.Candidates(p.Kind, tags.Service()) {
+			if _, ok := bestOf(c.Selectors(), tags); ok && !slices.Contains(out, c) {
+				out = append(out, c)
+			}
+		}
+	}
+	return ordered(p, out)
+}
+
+// ordered sorts policies, the best first.
+func ordered(p *policy.Policy, chosen []*view.Policy) []*view.Policy {
+	order := p.Order
+	if order == nil {
+		order = func(a, b *view.Policy) int {
+			return cmp.Or(firstSource(b).Compare(firstSource(a)), policy.Tie(a, b))
+		}
+	}
+	slices.SortFunc(chosen, order)
+	return chosen
 }
 
 // winner keeps the best of the policies that it is offered.
@@ -139,29 +210,24 @@ func (w *winner) outbound(c *view.Policy, sources []mesh.Tags, service string) {
 	if !ok {
 		return
 	}
-	if from, ok := bestOfAny(c.Sources, sources); ok {
+	if from, ok := bestOfAny(c.Clients(), sources); ok {
 		w.offer(c, from.Add(to))
 	}
 }
 
 func (w *winner) inbound(c *view.Policy, tags mesh.Tags) {
-	if to, ok := bestOf(c.Destinations, tags); ok {
+	if to, ok := bestOf(c.Selectors(), tags); ok {
 		w.offer(c, to)
 	}
 }
 
 func (w *winner) offer(c *view.Policy, rank mesh.Rank) {
 	if w.best != nil {
-		if d := w.rank.Compare(rank); d > 0 || d == 0 && tie(w.best, c) <= 0 {
+		if d := w.rank.Compare(rank); d > 0 || d == 0 && policy.Tie(w.best, c) <= 0 {
 			return
 		}
 	}
 	w.best, w.rank = c, rank
-}
-
-// tie orders policies of equal rank: the later created one first, then by name.
-func tie(a, b *view.Policy) int {
-	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
 }
 
 // bestOf returns the best rank of the selectors that match a tag set. An empty list of

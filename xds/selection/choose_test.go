@@ -21,7 +21,7 @@ type world []*view.Policy
 func (w world) Candidates(_ *model.Kind, service string) iter.Seq[*view.Policy] {
 	return func(yield func(*view.Policy) bool) {
 		for _, p := range w {
-			may := len(p.Destinations) == 0 || slices.ContainsFunc(p.Destinations, func(d mesh.Tags) bool {
+			may := p.Targets == nil && len(p.Destinations) == 0 || slices.ContainsFunc(slices.Concat(p.Targets, p.Destinations), func(d mesh.Tags) bool {
 				s := d[mesh.TagService]
 				return s == "" || s == mesh.AnyValue || s == service
 			})

@@ -46,9 +46,12 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		return nil
 	}
 	w := walk{mesh: m, policies: policies, sources: Sources(n)}
-	w.add(Place{Sort: PlaceProxy}, func(p *policy.Policy) []*view.Policy { return single(OnProxy(m, p, w.sources)) })
+	w.add(Place{Sort: PlaceProxy}, func(p *policy.Policy) []*view.Policy { return OnProxy(nil, m, p, w.sources) })
 	for _, in := range Inbounds(n) {
 		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
+			if Decided(m, policies, p, in.Tags) {
+				return nil
+			}
 			return OnInbound(nil, m, p, in.Tags)
 		})
 	}
@@ -61,7 +64,7 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		for _, service := range w.outbound(&outbounds[i]) {
 			if !seen[service] {
 				seen[service] = true
-				w.connection(Place{Sort: PlaceService, Name: service, Service: service}, policy.ByDestination)
+				w.connection(Place{Sort: PlaceService, Name: service, Service: service}, policy.AtDestination)
 			}
 		}
 	}
@@ -94,7 +97,7 @@ func (w *walk) add(at Place, choose func(*policy.Policy) []*view.Policy) []Match
 
 func (w *walk) connection(at Place, place policy.Attachment) []Match {
 	return w.add(at, func(p *policy.Policy) []*view.Policy {
-		return single(OnConnection(w.mesh, p, place, w.sources, at.Service))
+		return OnConnection(nil, w.mesh, p, place, w.sources, at.Service)
 	})
 }
 
@@ -102,7 +105,7 @@ func (w *walk) connection(at Place, place policy.Attachment) []Match {
 // made, that is only its own service.
 func (w *walk) outbound(o *Outbound) (services []string) {
 	var split *draft.Split
-	for _, match := range w.connection(Place{Sort: PlaceOutbound, Name: o.Name(), Service: o.Tags.Service(), Socket: o.Name()}, policy.ByOutbound) {
+	for _, match := range w.connection(Place{Sort: PlaceOutbound, Name: o.Name(), Service: o.Tags.Service(), Socket: o.Name()}, policy.AtOutbound) {
 		if match.Policy.Split != nil {
 			if made, err := match.Policy.Split(match.Chosen, o.Tags); err == nil {
 				split = made
@@ -112,13 +115,6 @@ func (w *walk) outbound(o *Outbound) (services []string) {
 	}
 	_, services = Destinations(split, o.Tags.Service())
 	return services
-}
-
-func single(p *view.Policy) []*view.Policy {
-	if p == nil {
-		return nil
-	}
-	return []*view.Policy{p}
 }
 
 // inboundName returns the address, the port, and the port of the workload.

@@ -79,7 +79,7 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 		d.TCP = tcpLocal(stat, k.cluster)
 		d.TCP.AccessLog = log
 	}
-	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.inbound(d, s) }); err != nil {
+	if err := p.editInbound(k.selections, func(e *edits, s *chosen) error { return e.inbound(d, s) }); err != nil {
 		return nil, err
 	}
 	l := &listenerv3.Listener{

@@ -73,7 +73,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	o.part, o.wants = part{}, nil
 	chosen := p.spread(o.reach.key.proxy, aboutOutbounds)
 	service := o.shape.Tags.Service()
-	p.forConnection(o.reach.sources, service, policy.ByOutbound, 0, chosen)
+	p.forConnection(o.reach.sources, service, policy.AtOutbound, 0, chosen)
 	split, err := p.split(o, chosen)
 	if err != nil {
 		// Requests still go where they went before, so those endpoints must stay up to date.
@@ -89,7 +89,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	for _, tags := range destinations {
 		names = names.and(ClusterName(tags), p.buildDestination(o, &old, wants, chosen, tags, protocol))
 	}
-	p.forConnection(o.reach.sources, selection.Principal(services, service), policy.ByDestination, policy.ByOutbound, chosen)
+	p.forConnection(o.reach.sources, selection.Principal(services, service), policy.AtDestination, policy.AtOutbound, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
 	if o.reach.shape.Gateway != nil {
@@ -145,7 +145,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	canonical, service := tags.String(), tags.Service()
 	chosen := p.blank(atDestination)
 	copy(chosen, outer)
-	p.forConnection(o.reach.sources, service, policy.ByDestination, 0, chosen)
+	p.forConnection(o.reach.sources, service, policy.AtDestination, 0, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
 	kind, d := p.destination(service)

@@ -27,6 +27,11 @@ type Planner struct {
 	log      accesslog.Settings
 	interner *policy.Interner
 	picked   [layers]picks
+	// room is where the policies for one place are chosen.
+	room [4]*view.Policy
+	// deciders holds, by the index of a policy, the index of the one that decides instead of it
+	// where it is chosen, or -1.
+	deciders []int
 	// has says which rare edits occur in any policy.
 	has has
 
@@ -101,7 +106,7 @@ func New(policies []*policy.Policy, outside policy.Outside, log accesslog.Settin
 		p.picked[i] = make(picks, len(policies))
 	}
 	slices.SortStableFunc(p.policies, func(a, b *policy.Policy) int { return int(a.Phase) - int(b.Phase) })
-	p.has = hasOf(p.policies)
+	p.has, p.deciders = hasOf(p.policies), decidersOf(p.policies)
 	p.trust()
 	p.survey()
 	return p

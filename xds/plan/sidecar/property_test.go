@@ -18,7 +18,9 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
+	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/retry"
+	"github.com/meshgate/meshgate/xds/policy/target"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
@@ -192,19 +194,40 @@ func (d *driver) route() {
 		trafficroute.LoadBalancer{}, trafficroute.LoadBalancer{Random: &struct{}{}}, trafficroute.LoadBalancer{LeastRequest: &trafficroute.LeastRequest{}})))
 }
 
+// ref refers to proxies in any way.
+func (d *driver) ref() *target.Ref {
+	r := &target.Ref{Kind: pick(d, target.Kinds()...)}
+	if r.Kind == target.Service || r.Kind == target.ServiceSubset {
+		r.Name = pick(d, fewServices...)
+	}
+	if r.Kind == target.Subset || r.Kind == target.ServiceSubset {
+		r.Tags = mesh.Tags{"version": pick(d, "v1", "v2")}
+	}
+	return r
+}
+
 // tokens demands tokens by the plugin of the control plane, or by itself.
 func (d *driver) tokens() {
-	target := &meshtokenauth.TargetRef{Kind: "MeshService", Name: pick(d, fewServices...)}
-	if d.yes() {
-		target = &meshtokenauth.TargetRef{Kind: "Mesh"}
+	spec := &meshtokenauth.Spec{TargetRef: d.ref()}
+	for range pick(d, 1, 2) {
+		demanded := &meshtokenauth.Default{Plugin: &meshtokenauth.Plugin{ID: pluginID}}
+		if pick(d, 0, 1, 2) == 0 {
+			demanded = &meshtokenauth.Default{Config: &meshtokenauth.Config{GlobalCredentials: true, Realm: pick(d, "r", "s")}}
+		}
+		spec.From = append(spec.From, target.Item[meshtokenauth.Default]{TargetRef: pick(d, &target.Ref{Kind: target.Mesh}, d.ref()), Default: demanded})
 	}
-	demanded := &meshtokenauth.Default{Plugin: &meshtokenauth.Plugin{ID: pluginID}}
-	if pick(d, 0, 1, 2) == 0 {
-		demanded = &meshtokenauth.Default{Config: &meshtokenauth.Config{GlobalCredentials: true, Realm: pick(d, "r", "s")}}
+	d.policy(meshtokenauth.Kind, &meshtokenauth.Resource{Spec: spec})
+}
+
+// permits permits calls to the proxies of a target.
+func (d *driver) permits() {
+	spec := &meshtrafficpermission.Spec{TargetRef: d.ref()}
+	for range pick(d, 1, 2) {
+		spec.From = append(spec.From, target.Item[meshtrafficpermission.Conf]{TargetRef: d.ref(), Default: &meshtrafficpermission.Conf{
+			Action: pick(d, meshtrafficpermission.Allow, meshtrafficpermission.Deny, meshtrafficpermission.AllowWithShadowDeny),
+		}})
 	}
-	d.policy(meshtokenauth.Kind, &meshtokenauth.Resource{Spec: &meshtokenauth.Spec{
-		TargetRef: target, From: []meshtokenauth.From{{TargetRef: &meshtokenauth.TargetRef{Kind: "Mesh"}, Default: demanded}},
-	}})
+	d.policy(meshtrafficpermission.Kind, &meshtrafficpermission.Resource{Spec: spec})
 }
 
 // mesh changes one aspect of the mesh: a change of another would hide that it is
@@ -289,7 +312,7 @@ func (d *driver) gone() {
 // steps are all changes, by what they are called in reports.
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
-		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens,
+		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
 		"elsewhere": d.elsewhere, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "join": d.join, "restart": d.again,
 		"breaker": func() {
 			spec := breaker("", "", pick(d, uint32(5), 6))

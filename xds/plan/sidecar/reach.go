@@ -96,7 +96,7 @@ func (p *Planner) survey() bool {
 			continue
 		}
 		for x := range p.state.Policies(pol.Kind) {
-			for _, tags := range x.Sources {
+			for _, tags := range x.Clients() {
 				found = append(found, selector{tags.String(), tags})
 			}
 		}
@@ -358,5 +358,5 @@ func resourced(a, b *view.Policy) bool {
 	if a == nil || b == nil {
 		return true
 	}
-	return !slices.EqualFunc(a.Sources, b.Sources, func(x, y mesh.Tags) bool { return x.String() == y.String() })
+	return !slices.EqualFunc(a.Clients(), b.Clients(), func(x, y mesh.Tags) bool { return x.String() == y.String() })
 }

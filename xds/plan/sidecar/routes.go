@@ -129,7 +129,7 @@ func (p *Planner) forTargets(o *outbound, outer picks, destinations []mesh.Tags)
 	for _, tags := range destinations {
 		chosen := p.blank(atDestination)
 		copy(chosen, outer)
-		p.forConnection(o.reach.sources, tags.Service(), policy.ByDestination, 0, chosen)
+		p.forConnection(o.reach.sources, tags.Service(), policy.AtDestination, 0, chosen)
 		for i, pol := range p.policies {
 			if pol.Target == nil {
 				chosen[i] = nil
@@ -217,11 +217,14 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.cluster}, Timeout: durationpb.New(0),
 		}},
 	}}
-	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) }); err != nil {
-		return nil, err
-	}
-	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.callers(d, s) }); err != nil {
-		return nil, err
+	for _, turn := range []func(*edits, *chosen) error{
+		func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) },
+		func(e *edits, s *chosen) error { return e.callers(d, s) },
+		func(e *edits, s *chosen) error { return e.demand(d, s) },
+	} {
+		if err := p.editInbound(k.selections, turn); err != nil {
+			return nil, err
+		}
 	}
 	r, err := plan.Freeze(resource.Route, k.name, d.Proto)
 	if err == nil {

@@ -111,6 +111,22 @@ spec:
   from: [{targetRef: {kind: Mesh}, default: {plugin: {id: 2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11}}}]
 `)
 	}},
+	{"targets", both[:1], func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModePermissive)
+		w.raw(targeted)
+		w.raw(`
+type: MeshTokenAuth
+mesh: demo
+name: tokens
+spec:
+  targetRef: {kind: MeshService, name: backend}
+  from:
+  - {targetRef: {kind: MeshService, name: web}, default: {config: {global_credentials: true, realm: demo}}}
+  - {targetRef: {kind: MeshSubset, tags: {team: a}}, default: {plugin: {id: 2c6ac1be-5e0e-4a5c-9f0b-0d7b0f6d7c11}}}
+`)
+	}},
+	{"tcptargets", both[:1], func(w *world) { pair("tcp")(w); w.under(mesh.ModeStrict); w.raw(targeted) }},
 	{"unready", both, func(w *world) {
 		pair("http")(w)
 		d := dataplane("127.0.0.2", "backend", "http")
@@ -264,6 +280,19 @@ conf: {delay: {percentage: 50, value: 1s}, abort: {percentage: 12.5, httpStatus:
 `)
 	}},
 }
+
+// targeted permits some callers, and denies some of them.
+const targeted = `
+type: MeshTrafficPermission
+mesh: demo
+name: targeted
+spec:
+  targetRef: {kind: MeshService, name: backend}
+  from:
+  - {targetRef: {kind: MeshService, name: web}, default: {action: Allow}}
+  - {targetRef: {kind: MeshService, name: jobs}, default: {action: AllowWithShadowDeny}}
+  - {targetRef: {kind: MeshServiceSubset, name: web, tags: {version: v2}}, default: {action: Deny}}
+`
 
 // elsewhere sets up a pair under mutual TLS whose calls are split among versions and another
 // service.

@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"slices"
+
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/draft"
@@ -67,17 +69,17 @@ func (e *edits) outboundRoutes(d *draft.Routes, s *chosen) error {
 	return e.OutboundRoutes(d, s)
 }
 
-// inbound also runs without a selection, because the policy decides what happens if no policy
-// permits anything.
+// inbound may also run without a selection, because the policy decides what happens if no
+// policy permits anything.
 func (e *edits) inbound(d *draft.Inbound, s *chosen) error {
-	if e.Inbound == nil || (s == nil && !e.Attachment.Has(policy.ByInbound)) {
+	if e.Inbound == nil || (s == nil && !e.RunsUnchosen()) {
 		return nil
 	}
 	return e.Inbound(d, s)
 }
 
 func (e *edits) inboundRoutes(d *draft.Routes, s *chosen) error {
-	if e.InboundRoutes == nil || (s == nil && !e.Attachment.Has(policy.ByInbound)) {
+	if e.InboundRoutes == nil || (s == nil && !e.RunsUnchosen()) {
 		return nil
 	}
 	return e.InboundRoutes(d, s)
@@ -88,6 +90,38 @@ func (e *edits) callers(d *draft.Routes, s *chosen) error {
 		return nil
 	}
 	return e.Callers(d, s)
+}
+
+func (e *edits) demand(d *draft.Routes, s *chosen) error {
+	if e.Demand == nil || s == nil {
+		return nil
+	}
+	return e.Demand(d, s)
+}
+
+// editInbound lets every policy edit that is not decided for by another one.
+func (p *Planner) editInbound(all *policy.Choices, turn func(*edits, *chosen) error) error {
+	for i, pol := range p.policies {
+		if d := p.deciders[i]; d >= 0 && all.At(d) != nil {
+			continue
+		}
+		if err := turn(&edits{pol}, all.At(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decidersOf returns, for each policy, the index of the one that decides instead of it, or -1.
+func decidersOf(policies []*policy.Policy) []int {
+	out := make([]int, len(policies))
+	for i, pol := range policies {
+		out[i] = -1
+		if d := pol.Decider(policies); d != nil {
+			out[i] = slices.Index(policies, d)
+		}
+	}
+	return out
 }
 
 // edit lets every policy edit, phase by phase. p.policies is in this order.
@@ -117,7 +151,7 @@ func (p *Planner) choose(pol *policy.Policy, chosen ...*view.Policy) *policy.Sel
 func (p *Planner) forConnection(sources []mesh.Tags, service string, where, but policy.Attachment, into picks) {
 	for i, pol := range p.policies {
 		if pol.Attachment.Has(where) && !pol.Attachment.Has(but) {
-			into[i] = p.choose(pol, selection.OnConnection(p.state, pol, where, sources, service))
+			into[i] = p.choose(pol, selection.OnConnection(p.room[:0], p.state, pol, where, sources, service)...)
 		}
 	}
 }
@@ -125,12 +159,15 @@ func (p *Planner) forConnection(sources []mesh.Tags, service string, where, but 
 // forInbound chooses the policies on an inbound.
 func (p *Planner) forInbound(c *class, tags mesh.Tags) picks {
 	into := p.spread(c.proxy, aboutInbounds)
-	var room [4]*view.Policy
 	for i, pol := range p.policies {
-		if !aboutInbounds(pol.Attachment) {
-			continue
+		if aboutInbounds(pol.Attachment) {
+			into[i] = p.choose(pol, selection.OnInbound(p.room[:0], p.state, pol, tags)...)
 		}
-		into[i] = p.choose(pol, selection.OnInbound(room[:0], p.state, pol, tags)...)
+	}
+	for i, d := range p.deciders {
+		if d >= 0 && into[d] != nil {
+			into[i] = nil
+		}
 	}
 	return into
 }

@@ -187,12 +187,12 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 		p.chosenByService(x.Destinations)
 	}
 	for _, c := range p.classes {
-		if aboutInbounds(pol.Attachment) && c.serves(x.Destinations) {
+		if aboutInbounds(pol.Attachment) && c.serves(x.Selectors()) {
 			c.staleIn = true
 			p.mark(c)
 		}
 	}
-	if pol.Attachment.Has(policy.ByProxy) {
+	if pol.Attachment.Has(policy.AtProxy) {
 		p.placeAll()
 	}
 }

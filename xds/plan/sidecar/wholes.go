@@ -14,8 +14,8 @@ func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 	whole := p.blank(atPiece)
 	c.learned = nil
 	for i, pol := range p.policies {
-		if pol.Attachment.Has(policy.ByProxy) {
-			whole[i] = p.choose(pol, selection.OnProxy(p.state, pol, c.sources))
+		if pol.Attachment.Has(policy.AtProxy) {
+			whole[i] = p.choose(pol, selection.OnProxy(p.room[:0], p.state, pol, c.sources)...)
 			c.learned = p.learn(c.learned, i, whole[i])
 		}
 	}
@@ -60,9 +60,9 @@ func (p *Planner) spread(whole *policy.Choices, narrower func(policy.Attachment)
 	return out
 }
 
-func aboutInbounds(a policy.Attachment) bool { return a.Has(policy.ByInbound | policy.AllByInbound) }
+func aboutInbounds(a policy.Attachment) bool { return a.Has(policy.AtInbound) }
 
-func aboutOutbounds(a policy.Attachment) bool { return a.Has(policy.ByOutbound | policy.ByDestination) }
+func aboutOutbounds(a policy.Attachment) bool { return a.Has(policy.AtOutbound | policy.AtDestination) }
 
 // learned is a selection whose facts a policy may find differently later.
 type learned struct {

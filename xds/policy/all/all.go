@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
+	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
@@ -27,6 +28,7 @@ func Policies() []*policy.Policy {
 		faultinjection.Policy,
 		healthcheck.Policy,
 		meshtokenauth.Policy,
+		meshtrafficpermission.Policy,
 		ratelimit.Policy,
 		retry.Policy,
 		timeout.Policy,

@@ -18,7 +18,7 @@ import (
 )
 
 // helpers are the folders that are not policies.
-var helpers = []string{"all", "callers", "policytest", "tracing"}
+var helpers = []string{"all", "callers", "permit", "policytest", "target", "tracing"}
 
 func folder(p *policy.Policy) string {
 	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))
@@ -174,6 +174,11 @@ func build(protocol string, cs []chosen) (map[string]string, error) {
 	}
 	for _, c := range cs {
 		if err := d.Callers(c.policy, c.selection); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range cs {
+		if err := d.Demand(c.policy, c.selection); err != nil {
 			return nil, err
 		}
 	}

@@ -26,7 +26,7 @@ func refusal(p *policy.Policy, selections []*policy.Selection) error {
 		for _, protocol := range policytest.Protocols {
 			for _, sealed := range []bool{false, true} {
 				before, d := policytest.NewDrafts(protocol, sealed), policytest.NewDrafts(protocol, sealed)
-				if err := errors.Join(d.Apply(p, s), d.Callers(p, s)); err != nil {
+				if err := errors.Join(d.Apply(p, s), d.Callers(p, s), d.Demand(p, s)); err != nil {
 					return err
 				}
 				found := policy.RefusesNobody

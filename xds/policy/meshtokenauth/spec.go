@@ -5,13 +5,14 @@
 package meshtokenauth
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
-	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/target"
 )
 
 // Resource is the policy as users write it, with everything below spec.
@@ -20,31 +21,10 @@ type Resource struct {
 	Spec *Spec `json:"spec,omitempty"`
 }
 
-// Spec says where tokens are required, and which.
+// Spec says where tokens are required, of whom, and which.
 type Spec struct {
-	TargetRef *TargetRef `json:"targetRef,omitempty"`
-	From      []From     `json:"from,omitempty"`
-}
-
-// These are the kinds of targets.
-const (
-	targetMesh    = "Mesh"
-	targetSubset  = "MeshSubset"
-	targetService = "MeshService"
-)
-
-// TargetRef selects inbounds: all of the mesh, those with some tags, or those of a service.
-type TargetRef struct {
-	Kind string    `json:"kind,omitempty"`
-	Name string    `json:"name,omitempty"`
-	Tags mesh.Tags `json:"tags,omitempty"`
-}
-
-// From is what is required of callers. The only possible source is kind Mesh, which means
-// everybody.
-type From struct {
-	TargetRef *TargetRef `json:"targetRef,omitempty"`
-	Default   *Default   `json:"default,omitempty"`
+	TargetRef *target.Ref            `json:"targetRef,omitempty"`
+	From      []target.Item[Default] `json:"from,omitempty"`
 }
 
 // Default is the requirement: that of a plugin instance, or the configuration given here.
@@ -69,10 +49,11 @@ type Config struct {
 	Realm             string `json:"realm,omitempty"`
 }
 
-// These are limits of texts.
+// These are limits of texts, and of the callers that one policy tells apart.
 const (
 	maxHeader = 128
 	maxRealm  = 256
+	maxFrom   = 64
 )
 
 // Kind describes the resources.
@@ -86,26 +67,29 @@ var Kind = model.Describe(Resource{}, model.Kind{
 	},
 })
 
-// SelectedSources implements model.Selecting: the policy applies to everybody.
-func (r *Resource) SelectedSources() []map[string]string { return nil }
-
-// SelectedDestinations implements model.Selecting.
-func (r *Resource) SelectedDestinations() []map[string]string {
-	if r.Spec == nil || r.Spec.TargetRef == nil {
+// Target implements target.Targeted.
+func (r *Resource) Target() *target.Ref {
+	if r.Spec == nil {
 		return nil
 	}
-	switch t := r.Spec.TargetRef; t.Kind {
-	case targetService:
-		return []map[string]string{{mesh.TagService: t.Name}}
-	case targetSubset:
-		return []map[string]string{t.Tags}
-	default:
-		return []map[string]string{{}}
-	}
+	return r.Spec.TargetRef
 }
 
-// demanded returns the only requirement of a valid policy.
-func (r *Resource) demanded() *Default { return r.Spec.From[0].Default }
+// SelectedTargets implements model.Targeting.
+func (r *Resource) SelectedTargets() []map[string]string { return r.Target().Selected() }
+
+// SelectedSources implements model.Selecting: the callers.
+func (r *Resource) SelectedSources() []map[string]string { return target.Selected(items(r)) }
+
+// SelectedDestinations implements model.Selecting: the policy calls nobody.
+func (r *Resource) SelectedDestinations() []map[string]string { return nil }
+
+func items(spec any) []target.Item[Default] {
+	if r, ok := spec.(*Resource); ok && r.Spec != nil {
+		return r.Spec.From
+	}
+	return nil
+}
 
 func validate(spec any) []fault.Violation {
 	s := spec.(*Resource).Spec
@@ -114,51 +98,22 @@ func validate(spec any) []fault.Violation {
 		v.Add("spec", "must be defined")
 		return v
 	}
-	target(&v, s.TargetRef)
-	if len(s.From) != 1 {
-		v.Add("spec.from", "must have exactly one element")
-		return v
+	target.Check(&v, "spec.targetRef", s.TargetRef, target.Kinds()...)
+	switch {
+	case len(s.From) == 0:
+		v.Add("spec.from", "must have at least one element")
+	case len(s.From) > maxFrom:
+		v.Add("spec.from", "must have at most %d elements", maxFrom)
 	}
-	from := s.From[0]
-	if from.TargetRef == nil || from.TargetRef.Kind != targetMesh {
-		v.Add("spec.from[0].targetRef.kind", "value is not supported. Available values: Mesh")
+	for i, from := range s.From {
+		path := fmt.Sprintf("spec.from[%d]", i)
+		target.CheckItem(&v, path+".targetRef", from.TargetRef, target.Kinds()...)
+		checkDemand(&v, path+".default", from.Default)
 	}
-	demand(&v, "spec.from[0].default", from.Default)
 	return v
 }
 
-func target(v *policy.Violations, t *TargetRef) {
-	const path = "spec.targetRef"
-	if t == nil {
-		v.Add(path, "must be defined")
-		return
-	}
-	switch t.Kind {
-	case targetMesh:
-		if t.Name != "" || len(t.Tags) > 0 {
-			v.Add(path, "must not have name or tags with kind Mesh")
-		}
-	case targetSubset:
-		if t.Name != "" {
-			v.Add(path+".name", "must not be set with kind MeshSubset")
-		}
-		if len(t.Tags) == 0 {
-			v.Add(path+".tags", "must be set with kind MeshSubset")
-		}
-		*v = append(*v, mesh.ValidateTags(path+".tags", t.Tags)...)
-	case targetService:
-		if t.Name == "" {
-			v.Add(path+".name", "must be set with kind MeshService")
-		}
-		if len(t.Tags) > 0 {
-			v.Add(path+".tags", "must not be set with kind MeshService")
-		}
-	default:
-		v.Add(path+".kind", "value is not supported. Available values: Mesh, MeshSubset, MeshService")
-	}
-}
-
-func demand(v *policy.Violations, path string, d *Default) {
+func checkDemand(v *policy.Violations, path string, d *Default) {
 	if d == nil || (d.Plugin == nil) == (d.Config == nil) {
 		v.Add(path, `must have exactly one of "plugin" or "config"`)
 		return

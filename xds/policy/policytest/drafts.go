@@ -71,7 +71,7 @@ func NewDrafts(protocol string, mutualTLS bool) *Drafts {
 }
 
 // Apply lets a policy edit all drafts. Edits of inbounds also run without a selection if the
-// policy is chosen by inbound.
+// policy says so.
 func (d *Drafts) Apply(p *policy.Policy, s *policy.Selection) (err error) {
 	step := func(do func() error) {
 		if err == nil {
@@ -90,7 +90,7 @@ func (d *Drafts) Apply(p *policy.Policy, s *policy.Selection) (err error) {
 	if s != nil && p.OutboundRoutes != nil && d.OutboundRoutes != nil {
 		step(func() error { return p.OutboundRoutes(d.OutboundRoutes, s) })
 	}
-	if s == nil && !p.Attachment.Has(policy.ByInbound) {
+	if s == nil && !p.RunsUnchosen() {
 		return err
 	}
 	if p.Inbound != nil {
@@ -109,6 +109,15 @@ func (d *Drafts) Callers(p *policy.Policy, s *policy.Selection) error {
 		return nil
 	}
 	return p.Callers(d.InboundRoutes, s)
+}
+
+// Demand lets a policy divide the routes of the inbound once more, after all policies had their
+// turn with Callers.
+func (d *Drafts) Demand(p *policy.Policy, s *policy.Selection) error {
+	if s == nil || p.Demand == nil || d.InboundRoutes == nil {
+		return nil
+	}
+	return p.Demand(d.InboundRoutes, s)
 }
 
 func listener(name string, port uint32) *listenerv3.Listener {

@@ -128,15 +128,7 @@ func (nowhere) Gateway(string) (*view.Gateway, error) { return nil, nil }
 func Of(k *model.Kind, name string, spec any) *view.Policy {
 	p := &view.Policy{Kind: k, Name: name, Version: 1, Spec: spec}
 	if s, ok := spec.(model.Selecting); ok {
-		p.Sources, p.Destinations = tags(s.SelectedSources()), tags(s.SelectedDestinations())
+		p.Select(s)
 	}
 	return p
-}
-
-func tags(sets []map[string]string) []mesh.Tags {
-	var out []mesh.Tags
-	for _, s := range sets {
-		out = append(out, s)
-	}
-	return out
 }

@@ -49,7 +49,7 @@ func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 	doc := map[string]any{"explain": p.Explain(s)}
 	for _, protocol := range Protocols {
 		d := NewDrafts(protocol, true)
-		if err := errors.Join(d.Apply(p, s), d.Callers(p, s)); err != nil {
+		if err := errors.Join(d.Apply(p, s), d.Callers(p, s), d.Demand(p, s)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := d.Freeze(); err != nil {

@@ -34,9 +34,11 @@ var Kind = model.Describe(Spec{}, model.Kind{
 	},
 })
 
-// Policy edits inbounds. It has an effect only where peers are authenticated.
+// Policy edits inbounds. It has an effect only where peers are authenticated. Where a
+// MeshTrafficPermission is chosen, that one decides alone.
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Refuses: policy.RefusesAuthenticated,
+	Yields:  "mesh_traffic_permission",
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Explain: explain, Closed: closed,
 }

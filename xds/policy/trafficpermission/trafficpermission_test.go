@@ -35,3 +35,25 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+// TestWithoutPolicy: with mutual TLS nobody may call without a policy. Without mutual TLS there
+// are no rules.
+func TestWithoutPolicy(t *testing.T) {
+	for _, protocol := range policytest.Protocols {
+		plain, sealed := policytest.NewDrafts(protocol, false), policytest.NewDrafts(protocol, true)
+		for _, d := range []*policytest.Drafts{plain, sealed} {
+			if err := d.Apply(Policy, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(plain.Inbound.AuthenticatedNetwork) + len(plain.Inbound.AuthenticatedFilters.Filters()); n > 0 {
+			t.Errorf("%s: %d filters without mutual TLS", protocol, n)
+		}
+		if n := len(sealed.Inbound.AuthenticatedNetwork) + len(sealed.Inbound.AuthenticatedFilters.Filters()); n != 1 {
+			t.Errorf("%s: %d filters, want 1", protocol, n)
+		}
+		if r := sealed.InboundRoutes; r != nil && r.Host.GetTypedPerFilterConfig()["envoy.filters.http.rbac"] == nil {
+			t.Errorf("%s: no rules in the routes", protocol)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package trafficpermission
+package permit
 
 import (
 	"regexp"
@@ -12,8 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/xds/policy"
-	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
 // identity returns the names in the certificate of a proxy with these tags.
@@ -29,6 +27,12 @@ func identity(meshName string, tags mesh.Tags) []string {
 func holds(p *rbacv3.Principal, uris []string) bool {
 	if set := p.GetAndIds(); set != nil {
 		return !slices.ContainsFunc(set.GetIds(), func(p *rbacv3.Principal) bool { return !holds(p, uris) })
+	}
+	if set := p.GetOrIds(); set != nil {
+		return slices.ContainsFunc(set.GetIds(), func(p *rbacv3.Principal) bool { return holds(p, uris) })
+	}
+	if not := p.GetNotId(); not != nil {
+		return !holds(not, uris)
 	}
 	return meets(p.GetAuthenticated().GetPrincipalName(), uris)
 }
@@ -103,65 +107,43 @@ func handshakes(t *rapid.T, sources []mesh.Selector, tags mesh.Tags, home string
 	}
 }
 
-// TestRulesOfEqualSources: the order of sources, repetitions and the name of the resource make
-// no difference.
+// TestRulesOfEqualSources: the order of sources, and repetitions, make no difference.
 func TestRulesOfEqualSources(t *testing.T) {
-	bytesOf := func(name string, sources ...mesh.Tags) string {
-		spec := &Spec{}
+	bytesOf := func(sources ...mesh.Tags) string {
+		var selectors []mesh.Selector
 		for _, m := range sources {
-			spec.Sources = append(spec.Sources, mesh.Selector{Match: m})
+			selectors = append(selectors, mesh.Selector{Match: m})
 		}
-		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(rules(chosen("demo", selecting(name, spec))))
+		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(Sources("demo", selectors).rules)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(body)
 	}
 	a, b := mesh.Tags{mesh.TagService: "a", "team": "x"}, mesh.Tags{mesh.TagService: "b"}
-	if bytesOf("one", a, b) != bytesOf("two", b, a, b) {
+	if bytesOf(a, b) != bytesOf(b, a, b) {
 		t.Error("equal permissions differ")
 	}
-	if bytesOf("one", a, b) == bytesOf("one", a) {
+	if bytesOf(a, b) == bytesOf(a) {
 		t.Error("different permissions are equal")
 	}
 }
 
-// TestNobody: without a policy, or with impossible sources, the rules allow nothing. Without
-// mutual TLS there are no rules.
+// TestNobody: rules without sources, or with impossible ones, allow nothing.
 func TestNobody(t *testing.T) {
-	impossible := &Spec{}
-	impossible.Sources = []mesh.Selector{{Match: mesh.Tags{"team": "a/b"}}}
-	for name, s := range map[string]*policy.Selection{"none": nil, "impossible": selecting("x", impossible)} {
-		if r := rules(chosen("demo", s)); r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
+	judged, err := Judged("demo", []Judgement{{Source: mesh.Tags{}}, {Source: mesh.Tags{"team": "a/b"}, Allow: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*Permission{
+		"none": Nobody("demo"), "impossible": Sources("demo", []mesh.Selector{{Match: mesh.Tags{"team": "a/b"}}}), "judged": judged,
+	} {
+		if r := p.rules; r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
 			t.Errorf("%s: %v", name, r)
 		}
 		// An empty list would permit everybody.
-		who := peers("demo", chosen("demo", s))
-		if len(who) != 1 || meets(who[0], identity("demo", mesh.Tags{mesh.TagService: "web", "team": "a"})) {
-			t.Errorf("%s: a handshake lets pass %v", name, who)
+		if len(p.peers) != 1 || meets(p.peers[0], identity("demo", mesh.Tags{mesh.TagService: "web", "team": "a"})) {
+			t.Errorf("%s: a handshake lets pass %v", name, p.peers)
 		}
 	}
-	for _, protocol := range policytest.Protocols {
-		plain, sealed := policytest.NewDrafts(protocol, false), policytest.NewDrafts(protocol, true)
-		for _, d := range []*policytest.Drafts{plain, sealed} {
-			if err := d.Apply(Policy, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := len(plain.Inbound.AuthenticatedNetwork) + len(plain.Inbound.AuthenticatedFilters.Filters()); n > 0 {
-			t.Errorf("%s: %d filters without mutual TLS", protocol, n)
-		}
-		if n := len(sealed.Inbound.AuthenticatedNetwork) + len(sealed.Inbound.AuthenticatedFilters.Filters()); n != 1 {
-			t.Errorf("%s: %d filters, want 1", protocol, n)
-		}
-		if r := sealed.InboundRoutes; r != nil && r.Host.GetTypedPerFilterConfig()[httpFilter] == nil {
-			t.Errorf("%s: no rules in the routes", protocol)
-		}
-	}
-}
-
-func selecting(name string, spec *Spec) *policy.Selection {
-	s := &policy.Selection{}
-	s.Policies = append(s.Policies, policytest.Of(Kind, name, spec))
-	return s
 }
