@@ -86,9 +86,9 @@ type Policy struct {
 	// Always lets the edits of inbounds also run with a nil selection, as those of a policy with
 	// ByInbound do.
 	Always bool
-	// Yields is the name of the kind that decides instead of this one at the inbounds for which
-	// one of that kind is chosen. This one is then not chosen there, and its edits of inbounds do
-	// not run. The other one has the same edits.
+	// Yields is the name of the kind that decides instead of this one at the inbounds, or for the
+	// whole proxies, for which one of that kind is chosen. This one is then not chosen there, and
+	// its edits of inbounds, or all of them, do not run. The other one has the same edits.
 	Yields string
 	// Rules says that the policy itself says whom it is about (a target, from and to). It is
 	// shown among the rules of a proxy and not among its policies. The rules of a selection for

@@ -10,6 +10,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/policy/meshtrace"
+	"github.com/meshgate/meshgate/xds/policy/target"
 	"github.com/meshgate/meshgate/xds/policy/traffictrace"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -111,5 +113,33 @@ func TestProblemsOfWholeProxiesAreSaidOnce(t *testing.T) {
 	w.settle()
 	if got := said("edge-1"); got != nil {
 		t.Errorf("there is a backend now, and still %q", got)
+	}
+}
+
+// TestMeshTraceDecides: where one is chosen, no TrafficTrace counts, in any part of the proxy.
+func TestMeshTraceDecides(t *testing.T) {
+	w := newWorld(t)
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http", "backend"))
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http"))
+	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{Tracing: &mesh.Tracing{Backends: []mesh.TracingBackend{agent("127.0.0.1")}}})
+	w.put(traffictrace.Kind, meshName, "all", traced("*", "agent"))
+	w.put(meshtrace.Kind, meshName, "web", &meshtrace.Resource{Spec: &meshtrace.Spec{
+		TargetRef: &target.Ref{Kind: target.Service, Name: "web"},
+		Default:   &meshtrace.Conf{Backends: []meshtrace.Backend{{Datadog: &meshtrace.Datadog{URL: "http://127.0.0.2:8126", SplitService: new(true)}}}},
+	}})
+	w.joined("web-1", "backend-1")
+	has := func(name, cluster string) bool { return w.planner.Set(name).Get(resource.Cluster, cluster) != nil }
+	if has("web-1", "@tracing:agent") || !has("web-1", "@meshtrace") || !has("backend-1", "@tracing:agent") || has("backend-1", "@meshtrace") {
+		t.Error("a proxy has the wrong collector")
+	}
+	for listener, want := range map[string]string{"outbound:127.0.0.1:10001": "web_OUTBOUND_backend", "inbound:127.0.0.3:8080": "web_INBOUND"} {
+		if got := spansOf(t, w.planner.Set("web-1").Get(resource.Listener, listener)); got != want {
+			t.Errorf("%s is of %q", listener, got)
+		}
+	}
+	w.drop(meshtrace.Kind, "web")
+	w.settle()
+	if !has("web-1", "@tracing:agent") || has("web-1", "@meshtrace") || spansOf(t, w.planner.Set("web-1").Get(resource.Listener, "inbound:127.0.0.3:8080")) != "web" {
+		t.Error("the TrafficTrace does not count again")
 	}
 }

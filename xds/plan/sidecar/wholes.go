@@ -19,6 +19,11 @@ func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 			c.learned = p.learn(c.learned, i, whole[i])
 		}
 	}
+	for i, d := range p.deciders {
+		if d >= 0 && whole[d] != nil {
+			whole[i] = nil
+		}
+	}
 	if chosen := p.interner.Choices(whole); chosen != c.proxy {
 		c.proxy, c.staleIn = chosen, true
 		p.mark(c)

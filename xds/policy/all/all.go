@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
+	"github.com/meshgate/meshgate/xds/policy/meshtrace"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
@@ -28,6 +29,7 @@ func Policies() []*policy.Policy {
 		faultinjection.Policy,
 		healthcheck.Policy,
 		meshtokenauth.Policy,
+		meshtrace.Policy,
 		meshtrafficpermission.Policy,
 		ratelimit.Policy,
 		retry.Policy,

@@ -49,7 +49,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits the listeners of a proxy and adds the cluster of the backend.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByProxy, Sourced: true, Refuses: policy.RefusesNobody,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByProxy, Sourced: true, Yields: "mesh_trace", Refuses: policy.RefusesNobody,
 	Edits:   policy.Edits{Inbound: inbound, Outbound: outbound, Contribute: contribute},
 	Facts:   facts,
 	Explain: explain,
