@@ -47,6 +47,9 @@ func namesOf(s *policy.Selection) string {
 	return strings.Join(out, " ")
 }
 
+// prefix begins what is written down at a cluster.
+const prefix = "by "
+
 // connected is chosen for inbounds, outbounds and destinations, whole for proxies. They write
 // down which policies were chosen.
 var (
@@ -63,7 +66,7 @@ var (
 				return nil
 			},
 			Cluster: func(c *draft.Cluster, s *policy.Selection) error {
-				c.Proto.AltStatName = namesOf(s)
+				c.Proto.AltStatName = prefix + namesOf(s)
 				return nil
 			},
 		},
@@ -91,7 +94,9 @@ func written(t *testing.T, set *resource.Set, called string) (out [4]string) {
 			}
 		}
 	}
-	out[2] = load(t, set.Get(resource.Cluster, called), new(clusterv3.Cluster)).GetAltStatName()
+	if rest, ok := strings.CutPrefix(load(t, set.Get(resource.Cluster, called), new(clusterv3.Cluster)).GetAltStatName(), prefix); ok {
+		out[2] = rest
+	}
 	for r := range set.Each(resource.Cluster) {
 		if rest, ok := strings.CutPrefix(r.Name, draft.Marked("whole:")); ok {
 			out[3] = rest

@@ -161,6 +161,7 @@ type chosen struct {
 
 // build applies policies to new drafts, phase by phase, and freezes them.
 func build(protocol string, cs []chosen) (map[string]string, error) {
+	cs = deciding(cs)
 	d := policytest.NewDrafts(protocol, true)
 	for _, phase := range []policy.Phase{policy.Routes, policy.Settings} {
 		for _, c := range cs {
@@ -184,6 +185,13 @@ func build(protocol string, cs []chosen) (map[string]string, error) {
 	}
 	rs, err := d.Freeze()
 	return bodies(rs), err
+}
+
+// deciding leaves out the policies for which another one decides.
+func deciding(cs []chosen) []chosen {
+	return slices.DeleteFunc(slices.Clone(cs), func(c chosen) bool {
+		return slices.ContainsFunc(cs, func(o chosen) bool { return o.policy.Kind.Name == c.policy.Yields && o.selection != nil })
+	})
 }
 
 func bodies(rs []*resource.Resource) map[string]string {
