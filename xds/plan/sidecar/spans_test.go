@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -141,5 +142,30 @@ func TestSpansOfOTLP(t *testing.T) {
 	}))
 	if s.parent != c.id || c.parent != "" || s.kind != "SERVER" {
 		t.Errorf("%v and %v", c, s)
+	}
+}
+
+// TestSpansOfDatadog: services say the direction, and whom an outbound calls.
+func TestSpansOfDatadog(t *testing.T) {
+	names := []string{"web_OUTBOUND_web", "web_INBOUND"}
+	got, seen, late := sent(t, func(u *url.URL) mesh.TracingBackend {
+		return mesh.TracingBackend{Type: mesh.TracingDatadog, Conf: map[string]any{"address": u.Hostname(), "port": u.Port(), "splitService": true}}
+	}, "/v0.4/traces", func(body []byte) (out []reported, err error) {
+		for _, name := range names {
+			if bytes.Contains(body, append([]byte{0xdb, 0, 0, 0, byte(len(name))}, name...)) { // a long text in msgpack
+				out = append(out, reported{kind: name})
+			}
+		}
+		return out, nil
+	}), map[string]bool{}, time.After(patience)
+	for len(seen) < len(names) {
+		select {
+		case spans := <-got:
+			for _, s := range spans {
+				seen[s.kind] = true
+			}
+		case <-late:
+			t.Fatalf("services are %v", seen)
+		}
 	}
 }
