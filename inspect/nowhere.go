@@ -120,6 +120,8 @@ func sidesOf(pol *policy.Policy, s model.Selecting) (clients, callers, here, cal
 	from, to := s.SelectedSources(), s.SelectedDestinations()
 	t, targeting := s.(model.Targeting)
 	switch inbound := pol.Kind.Document.Inbound; {
+	case pol.Kind.Document.Proxy && !targeting:
+		return to, nil, nil, nil
 	case targeting && inbound:
 		return nil, from, t.SelectedTargets(), to
 	case targeting:

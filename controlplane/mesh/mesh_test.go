@@ -40,13 +40,28 @@ func TestMeshValidation(t *testing.T) {
 		{"logging port", logging(`"type":"tcp","conf":{"address":":1"}`), []string{"logging.backends[0].config.address: has to be in format of HOST:PORT"}},
 		{"tracing", `{"tracing":{"defaultBackend":"x","backends":[{"sampling":100.1,"type":"y"}]}}`, []string{
 			"tracing.backends[0].name: cannot be empty", "tracing.backends[0].sampling: has to be in [0.0 - 100.0] range",
-			`tracing.backends[0].type: unknown backend type. Available backends: "zipkin", "datadog"`, "tracing.defaultBackend: has to be set to one of the tracing backend in mesh",
+			`tracing.backends[0].type: unknown backend type. Available backends: "zipkin", "datadog", "opentelemetry"`, "tracing.defaultBackend: has to be set to one of the tracing backend in mesh",
 		}},
 		{"zipkin", tracing(`"type":"zipkin","conf":{"apiVersion":"x"}`), []string{
 			"tracing.backends[0].config.apiVersion: has invalid value. Allowed values: httpJsonV1, httpJson, httpProto", "tracing.backends[0].config.url: cannot be empty",
 		}},
 		{"zipkin URL", tracing(`"type":"zipkin","conf":{"url":"wrong"}`), []string{"tracing.backends[0].config.url: invalid URL"}},
 		{"zipkin port", tracing(`"type":"zipkin","conf":{"url":"http://zipkin/x"}`), []string{"tracing.backends[0].config.url: port has to be explicitly specified"}},
+		{"zipkin scheme", tracing(`"type":"zipkin","conf":{"url":"ftp://zipkin:1/x"}`), []string{"tracing.backends[0].config.url: invalid URL"}},
+		{"zipkin host", tracing(`"type":"zipkin","conf":{"url":"http://0x7f000001:1/x"}`), []string{"tracing.backends[0].config.url: invalid URL"}},
+		{"zipkin port out of range", tracing(`"type":"zipkin","conf":{"url":"http://zipkin:65536/x"}`), []string{"tracing.backends[0].config.url: port must be in the range [1, 65535]"}},
+		{"zipkin query", tracing(`"type":"zipkin","conf":{"url":"http://zipkin:9411/x?key=1"}`), []string{"tracing.backends[0].config.url: must not have credentials, a query or a fragment"}},
+		{"zipkin credentials", tracing(`"type":"zipkin","conf":{"url":"http://a:b@zipkin:9411/x"}`), []string{"tracing.backends[0].config.url: must not have credentials, a query or a fragment"}},
+		{"zipkin flags", tracing(`"type":"zipkin","conf":{"url":"https://[::1]:9411","apiVersion":"httpJsonV1","traceId128bit":"yes","sharedSpanContext":1}`), []string{
+			"tracing.backends[0].config.traceId128bit: must be true or false", "tracing.backends[0].config.sharedSpanContext: must be true or false",
+		}},
+		{"datadog host", tracing(`"type":"datadog","conf":{"address":"a b","port":1,"splitService":"x"}`), []string{
+			"tracing.backends[0].config.address: has to be an IP address or a host name", "tracing.backends[0].config.splitService: must be true or false",
+		}},
+		{"opentelemetry", tracing(`"type":"opentelemetry"`), []string{"tracing.backends[0].config.endpoint: cannot be empty"}},
+		{"opentelemetry port", tracing(`"type":"opentelemetry","conf":{"endpoint":"otel"}`), []string{"tracing.backends[0].config.endpoint: port has to be explicitly specified"}},
+		{"opentelemetry path of gRPC", tracing(`"type":"opentelemetry","conf":{"endpoint":"grpcs://otel:4317/v1"}`), []string{"tracing.backends[0].config.endpoint: must not have a path, because gRPC has its own"}},
+		{"opentelemetry scheme", tracing(`"type":"opentelemetry","conf":{"endpoint":"tcp://otel:4317"}`), []string{"tracing.backends[0].config.endpoint: invalid URL"}},
 		{"datadog", tracing(`"type":"datadog","conf":{"port":65536}`), []string{
 			"tracing.backends[0].config.address: cannot be empty", "tracing.backends[0].config.port: port must be in the range [1, 65535]",
 		}},

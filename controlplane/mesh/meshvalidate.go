@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"net"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -160,43 +159,14 @@ func (vs *violations) tracing(t *Tracing) {
 		if s := b.Sampling; s != nil && (*s < 0 || *s > 100) {
 			vs.add(path+".sampling", textPercent)
 		}
-		switch b.Type {
-		case "zipkin":
-			vs.zipkin(path+".config", b.Conf)
-		case "datadog":
-			vs.datadog(path+".config", b.Conf)
-		default:
-			vs.add(path+".type", `unknown backend type. Available backends: "zipkin", "datadog"`)
+		_, wrong := b.Collector()
+		for _, v := range wrong {
+			vs.add(path+"."+v.Path, v.Message)
 		}
 	}
 	names := vs.names("tracing.backends", len(t.Backends), func(i int) string { return t.Backends[i].Name })
 	if t.DefaultBackend != "" && !slices.Contains(names, t.DefaultBackend) {
 		vs.add("tracing.defaultBackend", "has to be set to one of the tracing backend in mesh")
-	}
-}
-
-func (vs *violations) zipkin(path string, conf map[string]any) {
-	if v := text(conf, "apiVersion"); v != "" && !slices.Contains([]string{"httpJsonV1", "httpJson", "httpProto"}, v) {
-		vs.add(path+".apiVersion", "has invalid value. Allowed values: httpJsonV1, httpJson, httpProto")
-	}
-	raw := text(conf, "url")
-	u, err := url.ParseRequestURI(raw)
-	switch {
-	case raw == "":
-		vs.add(path+".url", textEmpty)
-	case err != nil:
-		vs.add(path+".url", "invalid URL")
-	case u.Port() == "":
-		vs.add(path+".url", "port has to be explicitly specified")
-	}
-}
-
-func (vs *violations) datadog(path string, conf map[string]any) {
-	if text(conf, "address") == "" {
-		vs.add(path+".address", textEmpty)
-	}
-	if port, ok := number(conf["port"]); !ok || port < 1 || port > 65535 {
-		vs.add(path+".port", textPort)
 	}
 }
 

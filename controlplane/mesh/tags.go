@@ -86,12 +86,13 @@ type Connection struct {
 }
 
 // SelectedSources implements model.Selecting.
-func (c *Connection) SelectedSources() []map[string]string { return matches(c.Sources) }
+func (c *Connection) SelectedSources() []map[string]string { return Matched(c.Sources) }
 
 // SelectedDestinations implements model.Selecting.
-func (c *Connection) SelectedDestinations() []map[string]string { return matches(c.Destinations) }
+func (c *Connection) SelectedDestinations() []map[string]string { return Matched(c.Destinations) }
 
-func matches(ss []Selector) []map[string]string {
+// Matched returns the tags that selectors match, in the form of model.Selecting.
+func Matched(ss []Selector) []map[string]string {
 	out := make([]map[string]string, len(ss))
 	for i, s := range ss {
 		out[i] = s.Match

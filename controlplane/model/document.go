@@ -22,9 +22,9 @@ type Document struct {
 	Aliases []string
 	// Singular and Plural are names for people, such as Traffic Routes.
 	Singular, Plural string
-	// Policy is set if the kind is listed at /policies. Inbound and Outbound say where a
-	// policy acts.
-	Policy, Inbound, Outbound bool
+	// Policy is set if the kind is listed at /policies. Inbound, Outbound and Proxy say where a
+	// policy acts: on one of the first two, or on whole proxies.
+	Policy, Inbound, Outbound, Proxy bool
 	// AdminOnly is set for kinds that only administrators may read and write.
 	AdminOnly bool
 	// Default completes a spec before it is validated. It may change the spec.

@@ -35,8 +35,11 @@ type Outbound struct {
 	HTTP    *hcmv3.HttpConnectionManager
 	Filters Slots
 	TCP     *tcpv3.TcpProxy
-	// Service and Protocol of the destination.
-	Service, Protocol string
+	// Mesh is the name of the mesh. Service and Protocol are those of the destination.
+	Mesh, Service, Protocol string
+	// Source is the service of the proxies, and Zone their zone. Both are empty unless a
+	// policy looks at them.
+	Source, Zone string
 }
 
 // Inbound is the filter chains of one inbound, which its replicas share. Either
@@ -52,8 +55,8 @@ type Inbound struct {
 	// takes: those of which any name meets any matcher. Each matcher demands a name that
 	// says which mesh it is of. Empty is every proxy of the mesh.
 	Peers []*matcherv3.StringMatcher
-	// Mesh, Service and Protocol of the inbound.
-	Mesh, Service, Protocol string
+	// Mesh, Service and Protocol of the inbound; Zone if it has one.
+	Mesh, Service, Protocol, Zone string
 	// MutualTLS says that there are authenticated connections.
 	MutualTLS bool
 	// NoOpaque closes connections that cannot be looked into: those with TLS of

@@ -11,6 +11,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -100,6 +101,37 @@ func TestOnlyEndpointsAreLeftOut(t *testing.T) {
 	types := []string{"type.googleapis.com/envoy.config.listener.v3.Listener", "type.googleapis.com/none"}
 	if i := slices.IndexFunc(types, func(u string) bool { _, _, err := here.Endpoints(u, nil); return err == nil }); i >= 0 {
 		t.Errorf("%s has endpoints", types[i])
+	}
+}
+
+// TestUnverifiedServersHaveNoEndpoints: a machine without authorities gets the cluster, which
+// listeners may need, but nothing is sent there. With authorities, the cluster has its own.
+func TestUnverifiedServersHaveNoEndpoints(t *testing.T) {
+	verified := func(trusted *corev3.DataSource) *clusterv3.Cluster {
+		c := inline(assigned([]*corev3.Address{at("10.0.0.8", 443), at("otel.example", 443)}))
+		c.TransportSocket = &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(t, &tlsv3.UpstreamTlsContext{
+			CommonTlsContext: &tlsv3.CommonTlsContext{ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{
+				ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: trusted},
+			}},
+		})}}
+		return c
+	}
+	file := &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "/etc/passwd"}}
+	own, left, err := endpoints(t, here, verified(file))
+	got := new(clusterv3.Cluster)
+	if err != nil || len(left) != 1 || proto.Unmarshal(own, got) != nil || got.GetTransportSocket() != nil || len(got.GetLoadAssignment().GetEndpoints()) != 0 {
+		t.Errorf("%v, left out %v: %v", err, left, got)
+	}
+	rooted := here
+	rooted.Roots = "/roots"
+	if own, err := admit(t, rooted, verified(file)); err != nil || !strings.Contains(string(own), "/roots") {
+		t.Errorf("with authorities: %v", err)
+	}
+	kept := verified(&corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "PEM"}})
+	kept.LoadAssignment.Endpoints[0].LbEndpoints[0].GetEndpoint().Address = at("169.254.169.254", 80)
+	own, left, err = endpoints(t, here, kept)
+	if err != nil || len(left) != 1 || !strings.Contains(string(own), "PEM") || !strings.Contains(string(own), "otel.example") {
+		t.Errorf("with authorities of its own: %v, left out %v", err, left)
 	}
 }
 

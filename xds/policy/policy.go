@@ -75,6 +75,9 @@ type Policy struct {
 	// NeedsFilter policies need the token filter. A proxy without it refuses every request
 	// where such a policy is chosen, which is reported.
 	NeedsFilter bool
+	// Sourced policies look at whose outbound they edit ([draft.Outbound].Source). Proxies of
+	// different services share no outbounds where such a policy is chosen.
+	Sourced bool
 	// Refuses says whom the policy refuses at the inbounds that it is chosen for.
 	Refuses Refusal
 	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
@@ -83,9 +86,9 @@ type Policy struct {
 	// Always lets the edits of inbounds also run with a nil selection, as those of a policy with
 	// ByInbound do.
 	Always bool
-	// Yields is the name of the kind that decides instead of this one at the inbounds for which
-	// one of that kind is chosen. This one is then not chosen there, and its edits of inbounds do
-	// not run. The other one has the same edits.
+	// Yields is the name of the kind that decides instead of this one at the inbounds, or for the
+	// whole proxies, for which one of that kind is chosen. This one is then not chosen there, and
+	// its edits of inbounds, or all of them, do not run. The other one has the same edits.
 	Yields string
 	// Rules says that the policy itself says whom it is about (a target, from and to). It is
 	// shown among the rules of a proxy and not among its policies. The rules of a selection for

@@ -65,6 +65,12 @@ func Decided(m Candidates, list []*policy.Policy, p *policy.Policy, tags mesh.Ta
 	return d != nil && len(OnInbound(nil, m, d, tags)) > 0
 }
 
+// decidedFor does what Decided does, for a whole proxy.
+func decidedFor(m Candidates, list []*policy.Policy, p *policy.Policy, sets []mesh.Tags) bool {
+	d := p.Decider(list)
+	return d != nil && len(OnProxy(nil, m, d, sets)) > 0
+}
+
 // lacks reports whether there is nothing to choose from, so that kinds that nobody uses cost
 // nothing.
 func lacks(m Candidates, p *policy.Policy) bool {

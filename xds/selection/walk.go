@@ -46,7 +46,12 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		return nil
 	}
 	w := walk{mesh: m, policies: policies, sources: Sources(n)}
-	w.add(Place{Sort: PlaceProxy}, func(p *policy.Policy) []*view.Policy { return OnProxy(nil, m, p, w.sources) })
+	w.add(Place{Sort: PlaceProxy}, func(p *policy.Policy) []*view.Policy {
+		if decidedFor(m, policies, p, w.sources) {
+			return nil
+		}
+		return OnProxy(nil, m, p, w.sources)
+	})
 	for _, in := range Inbounds(n) {
 		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
 			if Decided(m, policies, p, in.Tags) {

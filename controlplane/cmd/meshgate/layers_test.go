@@ -49,7 +49,8 @@ var layers = map[string]string{
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
-	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/plan xds/resource",
+	"xds/collector":     "xds/plan",
+	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
 	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/plan xds/policy xds/resource xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
@@ -68,12 +69,15 @@ var layers = map[string]string{
 	"xds/policy/timeout":               policyRow,
 	"xds/policy/trafficpermission":     policyRow + " xds/policy/permit",
 	"xds/policy/trafficroute":          policyRow,
+	"xds/policy/tracing":               policyRow + " xds/collector",
+	"xds/policy/traffictrace":          policyRow + " xds/policy/tracing",
 	"xds/policy/permit":                policyRow,
 	"xds/policy/target":                policyRow,
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
+	"xds/policy/meshtrace":             policyRow + " xds/policy/target xds/policy/tracing",
 	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/permit xds/policy/target",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
-		"xds/policy/trafficpermission xds/policy/trafficroute",
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+		"xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 
 	// Read-only answers.

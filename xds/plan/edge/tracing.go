@@ -1,18 +1,11 @@
 package edge
 
 import (
-	"net"
-	"strconv"
-	"time"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/collector"
 )
 
 // Tracing says where gateways send their spans, in OTLP over HTTP. The zero value disables
@@ -35,14 +28,19 @@ func (t Tracing) on() bool { return t.Collector.Host != "" }
 const (
 	// tracingCluster is the name of the cluster of the collector.
 	tracingCluster = "tracing"
-	tracingTimeout = 5 * time.Second
 	// tracingService is the service name of gateways in traces.
 	tracingService = "meshgate-gateway"
 )
 
 // collector returns the key of the collector's cluster.
 func (t Tracing) collector(roots string) collectorKey {
-	return collectorKey{name: tracingCluster, host: t.Collector.Host, port: t.Collector.Port, tls: t.TLS, roots: roots}
+	s := t.server()
+	s.Roots = roots
+	return collectorKey{tracingCluster, s}
+}
+
+func (t Tracing) server() collector.Server {
+	return collector.Server{Host: t.Collector.Host, Port: t.Collector.Port, TLS: t.TLS}
 }
 
 // traced returns the tracing of a listener, or nil. Spans omit paths, because a path may
@@ -51,26 +49,13 @@ func (t Tracing) traced() (*hcmv3.HttpConnectionManager_Tracing, error) {
 	if !t.on() {
 		return nil, nil
 	}
-	scheme := "http://"
-	if t.TLS {
-		scheme = "https://"
-	}
-	provider, err := plan.Pack(&tracev3.OpenTelemetryConfig{
-		ServiceName: tracingService,
-		HttpService: &corev3.HttpService{HttpUri: &corev3.HttpUri{
-			Uri:              scheme + net.JoinHostPort(unbracket(t.Collector.Host), strconv.FormatUint(uint64(t.Collector.Port), 10)) + t.Path,
-			Timeout:          durationpb.New(tracingTimeout),
-			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: tracingCluster},
-		}},
-	})
+	provider, err := t.server().OTLP(tracingCluster, tracingService, t.Path)
 	if err != nil {
 		return nil, err
 	}
 	return &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling: &typev3.Percent{}, RandomSampling: &typev3.Percent{Value: t.Sample}, OverallSampling: &typev3.Percent{Value: 100},
 		MaxPathTagLength: wrapperspb.UInt32(0),
-		Provider: &tracev3.Tracing_Http{
-			Name: "envoy.tracers.opentelemetry", ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: provider},
-		},
+		Provider:         provider,
 	}, nil
 }

@@ -133,7 +133,7 @@ func (p *Planner) gather(c *class) {
 	c.clusters.with(&p.compare, r.clusters, beside(r.clusters, first.clusters, rest.clusters), nil)
 	c.listeners.with(&p.compare, r.listeners, beside(r.listeners, first.listeners, c.contributed.listeners), nil)
 	c.routes.with(&p.compare, r.routes, beside(r.routes, nil, rest.routes), nil)
-	c.failures = slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures)
+	c.failures = slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures, p.problemsOf(c))
 }
 
 // beside returns what to put over a table: first, and the resources of rest whose names are in

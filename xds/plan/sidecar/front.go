@@ -115,6 +115,7 @@ func (p *Planner) makeFront(r *reach) {
 	}
 	k := outboundKey{
 		mesh: p.facts.mesh, address: address, port: port, tags: r.shape.Gateway.String(), protocol: mesh.ProtocolHTTP, routes: rk.name, front: true,
+		source:     r.shape.Source,
 		selections: p.only(p.spread(r.key.proxy, nil), func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	l, err := of(p.cells.outbounds, p.round, k, p.outbound)

@@ -78,7 +78,8 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	}
 }
 
-// problems lists the chosen policies that cannot take effect on an inbound.
+// problems lists the chosen policies that cannot take effect on an inbound. The problem of a
+// policy on the whole proxy is not one of each inbound.
 func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.Failure) {
 	for i, pol := range p.policies {
 		if chosen[i] == nil {
@@ -89,7 +90,7 @@ func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.
 			out = append(out, plan.Failure{Cell: cell, Err: fmt.Errorf("not applied: the inbound speaks %s", s.Tags.Protocol())})
 		} else if pol.NeedsFilter && c.shape.Bare {
 			out = append(out, plan.Failure{Cell: cell, Err: errors.New("the proxy lacks the filter: every request is refused")})
-		} else if f, ok := chosen[i].Facts.(policy.Problematic); ok && f.Problem() != "" {
+		} else if f, ok := chosen[i].Facts.(policy.Problematic); ok && f.Problem() != "" && chosen[i] != c.proxy.At(i) {
 			out = append(out, plan.Failure{Cell: cell, Err: errors.New(f.Problem())})
 		}
 	}

@@ -58,7 +58,7 @@ type chains struct {
 //     one for the workload's own TLS
 func (p *Planner) chains(k inboundKey) (*chains, error) {
 	tags := tagsOf(k.tags)
-	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), MutualTLS: k.security != plain, Bare: k.bare}
+	d := &draft.Inbound{Mesh: k.mesh, Service: tags.Service(), Protocol: tags.Protocol(), Zone: tags[mesh.TagZone], MutualTLS: k.security != plain, Bare: k.bare}
 	stat := clusterStat(k.cluster)
 	place := accesslog.Place{Mesh: k.mesh, Service: d.Service, Inbound: true, TCP: !mesh.IsHTTP(d.Protocol)}
 	log, err := accesslog.Sidecar(p.log, place)

@@ -102,7 +102,8 @@ func (p *Planner) makeOutbound(o *outbound) {
 // listen makes the listener of an outbound and, for HTTP, its route table.
 func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []mesh.Tags, protocol string, names renames) {
 	k := outboundKey{
-		mesh: p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: o.reach.shape.Transparent, renamed: names,
+		source: o.reach.shape.Source,
+		mesh:   p.facts.mesh, address: o.shape.Address, port: o.shape.Port, tags: o.tags, protocol: protocol, transparent: o.reach.shape.Transparent, renamed: names,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	if !mesh.IsHTTP(protocol) {

@@ -45,6 +45,8 @@ type outboundKey struct {
 	// life bounds connections of TCP that certificates have proved, 0 where none has.
 	life        time.Duration
 	transparent bool
+	// source is whose outbound it is, if a policy looks at that.
+	source source
 	// front says that it is the listener of a front, and no outbound's.
 	front      bool
 	renamed    renames
@@ -62,7 +64,7 @@ func (k *outboundKey) name() string {
 func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := &draft.Outbound{
-		Service: tags.Service(), Protocol: k.protocol,
+		Mesh: k.mesh, Service: tags.Service(), Protocol: k.protocol, Source: k.source.Service, Zone: k.source.Zone,
 		Proto: &listenerv3.Listener{
 			Name: k.name(), Address: socket(k.address, k.port),
 			TrafficDirection: corev3.TrafficDirection_OUTBOUND, Metadata: tagMetadata(tags),

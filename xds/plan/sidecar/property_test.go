@@ -24,6 +24,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/policy/traffictrace"
 )
 
 // pluginID is the plugin instance that policies of the property tests name.
@@ -87,6 +88,8 @@ type aspects struct {
 	mode, expiration, issuer string
 	off, near, passthrough   bool
 	withdrawn                uint64
+	// traced is the host of a tracing backend; none if it is empty.
+	traced string
 }
 
 var (
@@ -230,7 +233,7 @@ func (d *driver) permits() {
 // mesh changes one aspect of the mesh: a change of another would hide that it is
 // missed.
 func (d *driver) mesh() {
-	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4) {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5) {
 	case 0:
 		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
 	case 1:
@@ -239,6 +242,8 @@ func (d *driver) mesh() {
 		a.off = !a.off
 	case 3:
 		a.near = !a.near
+	case 4:
+		a.traced = pick(d, "", "x.example", "127.0.0.1")
 	default:
 		a.passthrough = !a.passthrough
 	}
@@ -252,6 +257,9 @@ func (d *driver) mesh() {
 	m.Networking.Outbound = &struct {
 		Passthrough *bool `json:"passthrough,omitempty"`
 	}{new(d.aspects.passthrough)}
+	if d.aspects.traced != "" {
+		m.Tracing = &mesh.Tracing{Backends: []mesh.TracingBackend{agent(d.aspects.traced)}}
+	}
 	d.put(mesh.Meshes, "", meshName, m)
 }
 
@@ -313,6 +321,9 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 		},
 		"permission": func() {
 			d.policy(trafficpermission.Kind, permission(pick(d, anyService...), pick(d, anyService...)))
+		},
+		"trace": func() {
+			d.policy(traffictrace.Kind, traced(pick(d, anyService...), pick(d, "agent", "agent", "missing")))
 		},
 		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
 		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },

@@ -61,10 +61,24 @@ type reachShape struct {
 	Gateway mesh.Tags `json:",omitempty"`
 	// Zone is only set while the mesh prefers near endpoints.
 	Zone string
+	// Source is only set while a policy looks at it.
+	Source source
 	// Selectors are the sources of policies on connections that match the class, in
 	// canonical form. They decide which policies are chosen, because the rank of a policy is
 	// that of its best matching source, and a source has the same rank for all classes.
 	Selectors []string
+}
+
+// source is the service of some proxies, and their zone.
+type source struct{ Service, Zone string }
+
+// sourceOf returns what proxies with some tag sets are known as. The first set counts, as in
+// their identity.
+func sourceOf(sets []mesh.Tags) source {
+	if len(sets) == 0 {
+		return source{}
+	}
+	return source{sets[0].Service(), zone(sets)}
 }
 
 // selector is one source of a policy on connections.
@@ -126,6 +140,9 @@ func (p *Planner) reachOf(c *class) reachShape {
 func (p *Planner) place(c *class) {
 	outbounds := p.forProxy(c)
 	s := p.reachOf(c)
+	if p.lookAtSource(outbounds) {
+		s.Source = sourceOf(c.sources)
+	}
 	b, err := json.Marshal(s)
 	if err != nil { // strings and numbers always encode
 		panic(err)
@@ -145,6 +162,17 @@ func (p *Planner) place(c *class) {
 	c.reach, r.sources = r, c.sources
 	r.classes[c] = struct{}{}
 	p.mark(c)
+}
+
+// lookAtSource reports whether a policy that is chosen for whole proxies looks at whose their
+// outbounds are.
+func (p *Planner) lookAtSource(chosen *policy.Choices) bool {
+	for i, pol := range p.policies {
+		if pol.Sourced && chosen.At(i) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // displace takes a class out of its reach. The reach is deleted with its last class.

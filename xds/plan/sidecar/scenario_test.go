@@ -8,6 +8,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/policy/traffictrace"
 )
 
 var both = []string{"backend-1", "web-1"}
@@ -202,6 +203,24 @@ conf:
   failTrafficOnPanic: true
   http: {path: /health, requestHeadersToAdd: [{header: {key: x-check, value: "100%"}}]}
 `)
+	}},
+	{"traced", both, func(w *world) {
+		pair("http")(w)
+		m := mtls(mesh.ModePermissive)
+		m.Tracing = &mesh.Tracing{DefaultBackend: "zipkin", Backends: []mesh.TracingBackend{agent("127.0.0.1"), {
+			Name: "zipkin", Type: mesh.TracingZipkin, Sampling: new(12.5), Conf: map[string]any{"url": "http://zipkin.example:9411/api/v2/spans"},
+		}}}
+		w.under(mesh.ModePermissive)
+		w.put(mesh.Meshes, "", meshName, m)
+		w.put(traffictrace.Kind, meshName, "all", traced("*", ""))
+		w.put(traffictrace.Kind, meshName, "web", traced("web", "agent"))
+	}},
+	{"otlp", both[1:], func(w *world) {
+		pair("http")(w)
+		w.put(mesh.Meshes, "", meshName, &mesh.Mesh{Tracing: &mesh.Tracing{DefaultBackend: "otlp", Backends: []mesh.TracingBackend{{
+			Name: "otlp", Type: mesh.TracingOpenTelemetry, Conf: map[string]any{"endpoint": "otel.example:4317"},
+		}}}})
+		w.put(traffictrace.Kind, meshName, "all", traced("*", ""))
 	}},
 	{"faults", both[:1], func(w *world) {
 		pair("http")(w)

@@ -1,6 +1,9 @@
 package sidecar
 
 import (
+	"errors"
+
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/selection"
 )
@@ -16,6 +19,11 @@ func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 			c.learned = p.learn(c.learned, i, whole[i])
 		}
 	}
+	for i, d := range p.deciders {
+		if d >= 0 && whole[d] != nil {
+			whole[i] = nil
+		}
+	}
 	if chosen := p.interner.Choices(whole); chosen != c.proxy {
 		c.proxy, c.staleIn = chosen, true
 		p.mark(c)
@@ -23,6 +31,20 @@ func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 	return p.only(whole, func(pol *policy.Policy) bool {
 		return pol.Outbound != nil || pol.OutboundRoutes != nil || pol.Cluster != nil || pol.Route != nil || pol.Target != nil
 	})
+}
+
+// problemsOf lists the policies on the whole proxies of a class that cannot take effect.
+func (p *Planner) problemsOf(c *class) (out []plan.Failure) {
+	for i, pol := range p.policies {
+		s := c.proxy.At(i)
+		if s == nil {
+			continue
+		}
+		if f, ok := s.Facts.(policy.Problematic); ok && f.Problem() != "" {
+			out = append(out, plan.Failure{Cell: pol.Kind.Document.Type + " " + s.Policies[0].Name, Err: errors.New(f.Problem())})
+		}
+	}
+	return out
 }
 
 // picks returns the selections for the proxies of a class as a whole.

@@ -11,12 +11,14 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
+	"github.com/meshgate/meshgate/xds/policy/meshtrace"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
+	"github.com/meshgate/meshgate/xds/policy/traffictrace"
 )
 
 // Policies lists the policies, ordered by the type of their resources. The caller may change
@@ -27,12 +29,14 @@ func Policies() []*policy.Policy {
 		faultinjection.Policy,
 		healthcheck.Policy,
 		meshtokenauth.Policy,
+		meshtrace.Policy,
 		meshtrafficpermission.Policy,
 		ratelimit.Policy,
 		retry.Policy,
 		timeout.Policy,
 		trafficpermission.Policy,
 		trafficroute.Policy,
+		traffictrace.Policy,
 	}
 }
 

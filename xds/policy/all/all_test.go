@@ -18,7 +18,7 @@ import (
 )
 
 // helpers are the folders that are not policies.
-var helpers = []string{"all", "callers", "permit", "policytest", "target"}
+var helpers = []string{"all", "callers", "permit", "policytest", "target", "tracing"}
 
 func folder(p *policy.Policy) string {
 	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))
@@ -55,7 +55,7 @@ func TestEveryFolderIsComplete(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if d.Singular == "" || d.Plural == "" || !d.Policy || d.Inbound == d.Outbound || d.Default == nil || d.Validate == nil {
+			if d.Singular == "" || d.Plural == "" || !d.Policy || acts(d.Inbound)+acts(d.Outbound)+acts(d.Proxy) != 1 || d.Default == nil || d.Validate == nil {
 				t.Errorf("document is incomplete: %+v", d)
 			}
 			if p.Kind.Path == "" || p.Kind.Scoping != model.Mesh || p.Kind.Class != model.Config {
@@ -74,6 +74,13 @@ func TestEveryFolderIsComplete(t *testing.T) {
 			}
 		})
 	}
+}
+
+func acts(here bool) int {
+	if here {
+		return 1
+	}
+	return 0
 }
 
 // TestReadmes: the examples in each README are valid.

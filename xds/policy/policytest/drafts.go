@@ -57,8 +57,8 @@ func NewDrafts(protocol string, mutualTLS bool) *Drafts {
 			}},
 			Service: service, Protocol: protocol,
 		},
-		Outbound: &draft.Outbound{Proto: listener("outbound:127.0.0.1:10001", 10001), Service: service, Protocol: protocol},
-		Inbound:  &draft.Inbound{Mesh: meshName, Service: service, Protocol: protocol, MutualTLS: mutualTLS},
+		Outbound: &draft.Outbound{Proto: listener("outbound:127.0.0.1:10001", 10001), Mesh: meshName, Service: service, Protocol: protocol, Source: "web", Zone: "east"},
+		Inbound:  &draft.Inbound{Mesh: meshName, Service: service, Protocol: protocol, Zone: "west", MutualTLS: mutualTLS},
 	}
 	if !mesh.IsHTTP(protocol) {
 		d.Outbound.TCP, d.Inbound.TCP = tcp(service), tcp("@localhost:9080")

@@ -102,13 +102,18 @@ func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
 	return []*view.Policy{Of(k, name, spec)}
 }
 
-// Select returns the selection of one resource, which must be valid, in a world without
-// gateways.
+// Mesh returns the mesh of golden files, in which policies find what they name.
+func Mesh() *mesh.Mesh {
+	return &mesh.Mesh{Tracing: backends()}
+}
+
+// Select returns the selection of one resource, which must be valid, in [Mesh] and in a world
+// without gateways.
 func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 	t.Helper()
 	s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
 	if p.Facts != nil {
-		s.Facts = p.Facts(policy.World{Mesh: &mesh.Mesh{}, Outside: nowhere{}}, s.Policies)
+		s.Facts = p.Facts(policy.World{Mesh: Mesh(), Outside: nowhere{}}, s.Policies)
 	}
 	return s
 }

@@ -42,8 +42,8 @@ func Golden(t *testing.T, p *policy.Policy) {
 	}
 }
 
-// Render returns as YAML what a selection changes in the drafts of each protocol, and its
-// explanation.
+// Render returns as YAML what a selection changes in the drafts of each protocol, what it
+// contributes, and its explanation.
 func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 	t.Helper()
 	doc := map[string]any{"explain": p.Explain(s)}
@@ -64,6 +64,9 @@ func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 		if len(changed) > 0 {
 			doc[protocol] = changed
 		}
+	}
+	if added := contributed(t, p, s); len(added) > 0 {
+		doc["contributed"] = added
 	}
 	out, err := yaml.Marshal(doc)
 	if err != nil {

@@ -1,0 +1,59 @@
+package policytest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// backends are tracing backends of each type.
+func backends() *mesh.Tracing {
+	backend := func(name, kind string, sampling *float64, conf map[string]any) mesh.TracingBackend {
+		return mesh.TracingBackend{Name: name, Type: kind, Sampling: sampling, Conf: conf}
+	}
+	return &mesh.Tracing{DefaultBackend: "zipkin", Backends: []mesh.TracingBackend{
+		backend("zipkin", mesh.TracingZipkin, nil, map[string]any{"url": "http://zipkin.example:9411/api/v2/spans"}),
+		backend("proto", mesh.TracingZipkin, new(12.5), map[string]any{
+			"url": "https://[::1]:9411", "apiVersion": mesh.ZipkinProto, "traceId128bit": true, "sharedSpanContext": false,
+		}),
+		backend("v1", mesh.TracingZipkin, nil, map[string]any{"url": "http://zipkin.example:9411/api/v1/spans", "apiVersion": mesh.ZipkinJSONV1}),
+		backend("off", mesh.TracingZipkin, new(0.0), map[string]any{"url": "http://zipkin.example:9411/api/v2/spans"}),
+		backend("datadog", mesh.TracingDatadog, nil, map[string]any{"address": "127.0.0.1", "port": float64(8126), "splitService": true}),
+		backend("otlp", mesh.TracingOpenTelemetry, nil, map[string]any{"endpoint": "otel.example:4317"}),
+		backend("otlp-https", mesh.TracingOpenTelemetry, nil, map[string]any{"endpoint": "https://otel.example:4318"}),
+	}}
+}
+
+// contributed returns what a policy adds to a proxy, by type and name.
+func contributed(t *testing.T, p *policy.Policy, s *policy.Selection) map[string]json.RawMessage {
+	t.Helper()
+	out := map[string]json.RawMessage{}
+	if p.Contribute == nil {
+		return out
+	}
+	d := &draft.Contribution{Mesh: meshName}
+	if err := p.Contribute(d, s); err != nil {
+		t.Error(err)
+	}
+	add := func(what string, n named) {
+		if _, err := plan.Freeze(n.t, n.m.GetName(), n.m); err != nil {
+			t.Error(err)
+		}
+		out[what+" "+n.m.GetName()] = body(t, n.m)
+	}
+	for _, c := range d.Clusters {
+		add("cluster", named{resource.Cluster, c})
+	}
+	for _, l := range d.Listeners {
+		add("listener", named{resource.Listener, l})
+	}
+	for _, x := range d.Secrets {
+		add("secret", named{resource.Secret, x})
+	}
+	return out
+}
