@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/meshgate/meshgate/controlplane/resolver"
-	"github.com/meshgate/meshgate/xds/names"
+	"github.com/meshgate/meshgate/xds/naming"
 )
 
 // DNS says where the agent of a sidecar answers for the host names of its mesh.
@@ -20,7 +20,7 @@ type DNS struct {
 
 // nameServer is a DNS server, or nothing.
 type nameServer interface {
-	Set(names.Table)
+	Set(naming.Table)
 	Serve(ctx context.Context) error
 	Close()
 }
@@ -43,7 +43,7 @@ func (a *Agent) openDNS() (nameServer, error) {
 type noNames struct{}
 
 // Set implements nameServer.
-func (noNames) Set(names.Table) {}
+func (noNames) Set(naming.Table) {}
 
 // Serve implements nameServer.
 func (noNames) Serve(context.Context) error { return nil }

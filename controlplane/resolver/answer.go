@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/meshgate/meshgate/xds/names"
+	"github.com/meshgate/meshgate/xds/naming"
 )
 
 // lifetime is how long clients may keep an address, in seconds. A name keeps its address, so it
@@ -22,7 +22,7 @@ const maxPacket = 1232
 
 // answer answers a question about the mesh, and says whether it is one. Messages that are no
 // questions get no answer.
-func answer(query []byte, known names.Table) (reply []byte, ours bool) {
+func answer(query []byte, known naming.Table) (reply []byte, ours bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(query)
 	if err != nil || h.Response {

@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/meshgate/meshgate/xds/names"
+	"github.com/meshgate/meshgate/xds/naming"
 )
 
 // Options configure a server.
@@ -49,7 +49,7 @@ type Server struct {
 	packets *net.UDPConn
 	streams *net.TCPListener
 	// table is nil until the names of the mesh are known.
-	table atomic.Pointer[names.Table]
+	table atomic.Pointer[naming.Table]
 	room  chan struct{}
 	conns chan struct{}
 }
@@ -69,7 +69,7 @@ func Open(o Options) (*Server, error) {
 }
 
 // Set replaces the names of the mesh; nil says that they are not known.
-func (s *Server) Set(t names.Table) {
+func (s *Server) Set(t naming.Table) {
 	if t == nil {
 		s.table.Store(nil)
 		return
@@ -78,7 +78,7 @@ func (s *Server) Set(t names.Table) {
 }
 
 // known returns the names of the mesh, nil if they are not known.
-func (s *Server) known() names.Table {
+func (s *Server) known() naming.Table {
 	if t := s.table.Load(); t != nil {
 		return *t
 	}

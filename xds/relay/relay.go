@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/xds/machine"
-	"github.com/meshgate/meshgate/xds/names"
+	"github.com/meshgate/meshgate/xds/naming"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -71,7 +71,7 @@ type Config struct {
 	Secrets func([]*resource.Resource)
 	// Names is called with the host names of the mesh whenever Envoy has confirmed other ones,
 	// and with nil when it has none any more.
-	Names func(names.Table)
+	Names func(naming.Table)
 	Log   *slog.Logger
 }
 
@@ -144,7 +144,7 @@ func (r *Relay) tellSecrets() {
 
 // tellNames tells the host names that Envoy has confirmed: by then it is about to listen for them.
 func (r *Relay) tellNames() {
-	now := r.good[resource.Cluster][names.Cluster]
+	now := r.good[resource.Cluster][naming.Cluster]
 	if r.cfg.Names == nil || now == r.named {
 		return
 	}
@@ -153,7 +153,7 @@ func (r *Relay) tellNames() {
 		r.cfg.Names(nil)
 		return
 	}
-	table, err := names.Decode(now.Body)
+	table, err := naming.Decode(now.Body)
 	if err != nil {
 		r.cfg.Log.Error("names_not_read", "error", err)
 		return

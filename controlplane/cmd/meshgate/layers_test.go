@@ -43,15 +43,15 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
-	"xds/names":         "",
-	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/names xds/resource xds/snapshot xds/server",
+	"xds/naming":        "",
+	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/naming xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/names xds/plan xds/policy xds/resource xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/naming xds/plan xds/policy xds/resource xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -146,8 +146,8 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":    "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/names xds/relay xds/resource xds/pemtext",
-	"controlplane/resolver": "xds/names",
+	"controlplane/agent":    "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/naming xds/relay xds/resource xds/pemtext",
+	"controlplane/resolver": "xds/naming",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",

@@ -3,7 +3,7 @@ package sidecar
 import (
 	"net/netip"
 
-	"github.com/meshgate/meshgate/xds/names"
+	"github.com/meshgate/meshgate/xds/naming"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/selection"
@@ -12,10 +12,10 @@ import (
 // known makes the table of the host names by which the proxies of a reach know their outbounds,
 // and lists the names that lead elsewhere.
 func known(hosts map[string]netip.Addr, left []selection.LeftOut) (out part) {
-	r, err := plan.Freeze(resource.Cluster, names.Cluster, names.Encode(hosts))
-	out.keep(&out.clusters, nil, names.Cluster, r, err)
+	r, err := plan.Freeze(resource.Cluster, naming.Cluster, naming.Encode(hosts))
+	out.keep(&out.clusters, nil, naming.Cluster, r, err)
 	for i := range left {
-		out.failures = append(out.failures, plan.Failure{Cell: names.Cluster, Err: &left[i], Kept: true})
+		out.failures = append(out.failures, plan.Failure{Cell: naming.Cluster, Err: &left[i], Kept: true})
 	}
 	return out
 }

@@ -1,7 +1,7 @@
-// Package names is how the host names of a mesh travel to the agent of a proxy: as the metadata of
+// Package naming is how the host names of a mesh travel to the agent of a proxy: as the metadata of
 // a cluster without endpoints, to which nothing leads. So the table is sent, confirmed, kept on
 // disk and taken back like everything else that a proxy has. Envoy makes nothing of it.
-package names
+package naming
 
 import (
 	"fmt"
