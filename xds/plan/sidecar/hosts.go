@@ -15,7 +15,7 @@ func known(hosts map[string]netip.Addr, left []selection.LeftOut) (out part) {
 	r, err := plan.Freeze(resource.Cluster, naming.Cluster, naming.Encode(hosts))
 	out.keep(&out.clusters, nil, naming.Cluster, r, err)
 	for i := range left {
-		out.failures = append(out.failures, plan.Failure{Cell: naming.Cluster, Err: &left[i], Kept: true})
+		out.failures = append(out.failures, plan.Failure{Cell: naming.Cluster, Err: &left[i]})
 	}
 	return out
 }
