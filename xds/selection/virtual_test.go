@@ -26,7 +26,12 @@ const demo = "demo"
 var ctx = context.Background()
 
 // meshOf reads a mesh with some resources.
-func meshOf(t interface{ Fatal(...any) }, resources ...*model.Resource) (m *view.Mesh) {
+func meshOf(t interface{ Fatal(...any) }, resources ...*model.Resource) *view.Mesh {
+	return meshWith(t, nil, resources...)
+}
+
+// meshWith is meshOf with more kinds.
+func meshWith(t interface{ Fatal(...any) }, kinds []*model.Kind, resources ...*model.Resource) (m *view.Mesh) {
 	db := memstore.New()
 	defer func() { _ = db.Close() }()
 	_, err := db.Update(ctx, model.Config, func(tx store.Tx) error {
@@ -40,7 +45,7 @@ func meshOf(t interface{ Fatal(...any) }, resources ...*model.Resource) (m *view
 	})
 	if err == nil {
 		err = db.View(ctx, func(r store.Reader) (err error) {
-			m, err = view.LoadMesh(demo, nil, r)
+			m, err = view.LoadMesh(demo, kinds, r)
 			return err
 		})
 	}
@@ -199,6 +204,38 @@ func TestCollisions(t *testing.T) {
 		if diff := cmp.Diff(c.left, texts); diff != "" {
 			t.Errorf("%s: left out (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// host is a sample of resources that bring host names with them.
+type host struct{ Name string }
+
+// Locates implements view.Locating.
+func (h *host) Locates() []view.Endpoint {
+	return []view.Endpoint{{Address: h.Name, Port: 443, Tags: mesh.Tags{mesh.TagService: "beyond", "version": "v9"}, Ready: true}}
+}
+
+// Hosts implements view.Hosting.
+func (h *host) Hosts() []mesh.Name {
+	return []mesh.Name{{Host: h.Name, Port: 443, Tags: mesh.Tags{mesh.TagService: "beyond"}}}
+}
+
+var hostKind = &model.Kind{Name: "host", Path: "hosts", Scoping: model.Mesh, Class: model.Config, New: func() any { return new(host) }}
+
+// TestNamesBeyondTheMesh: what lies beyond the mesh has the name of its service and its own host
+// names, and VirtualOutbounds name it, too.
+func TestNamesBeyondTheMesh(t *testing.T) {
+	m := meshWith(t, []*model.Kind{hostKind}, &model.Resource{Kind: hostKind, Name: "b", Spec: &host{"api.example"}},
+		naming("x", "{{.service}}.shop", "80", mesh.Tags{"version": "v9"}))
+	var got []string
+	for _, n := range selection.NamesOf(m).Known {
+		got = append(got, fmt.Sprintf("%s:%d %s", n.Host, n.Port, n.Tags))
+	}
+	if diff := cmp.Diff([]string{"api.example:443 mesh.io/service=beyond", "beyond.mesh:80 mesh.io/service=beyond", "beyond.shop:80 mesh.io/service=beyond"}, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if !m.Brings(hostKind, "b") || m.Brings(hostKind, "c") {
+		t.Error("it is not known which resource brings host names")
 	}
 }
 
