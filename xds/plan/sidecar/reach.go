@@ -322,6 +322,7 @@ func (r *reach) patch(before map[*outbound]part) bool {
 // outboundsOf lists the outbounds of a reach: the declared ones or, for proxies that may reach
 // everything, one for each name of a service that the mesh has or knows.
 func (p *Planner) outboundsOf(r *reach) []selection.Outbound {
+	r.known = part{}
 	if !r.shape.Everything {
 		return r.shape.Outbounds
 	}
