@@ -69,13 +69,14 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar")
 	c.Flags().StringVar(&f.name, "name", "", "instance or Dataplane; the node token is for this name")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
-	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "the sidecar's Dataplane, registered while it runs; empty: it exists")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "Dataplane registered while it runs; empty: it exists")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
-	c.Flags().IntVar(&f.dnsPort, "dns-port", 0, "loopback port on which a sidecar answers for the host names of its mesh, over UDP and TCP; 0: none")
-	c.Flags().StringArrayVar(&f.dnsUpstreams, "dns-upstream", nil, "address of a resolver for all other names; repeatable; none: those of this machine")
+	c.Flags().IntVar(&f.dnsPort, "dns-port", 0, "loopback port for DNS with the names of the mesh; 0: none")
+	c.Flags().StringArrayVar(&f.dnsUpstreams, "dns-upstream", nil, "resolver for other names; repeatable; else the machine's")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
+	c.Flags().Lookup("dns-upstream").Hidden = true         // few need it, and docs/mesh.md has it
 	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
 	return c
 }
