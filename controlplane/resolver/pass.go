@@ -120,6 +120,6 @@ func writeFramed(w io.Writer, m []byte) error {
 	if len(m) > maxMessage {
 		return errors.New("the message is too long")
 	}
-	_, err := w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...))
+	_, err := w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...)) //nolint:gosec // checked
 	return err
 }

@@ -52,7 +52,7 @@ func padded(b []byte) []byte { return append(b, make([]byte, (4-len(b)%4)%4)...)
 
 // attribute is an attribute of a netlink message.
 func attribute(typ uint16, data []byte) []byte {
-	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(data))) //nolint:gosec // short
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(data)))
 	b = binary.NativeEndian.AppendUint16(b, typ)
 	return padded(append(b, data...))
 }
@@ -97,7 +97,7 @@ func message(typ uint16, parts ...[]byte) []byte {
 }
 
 func framed(typ, flags uint16, family byte, of uint16, body []byte) []byte {
-	b := binary.NativeEndian.AppendUint32(nil, uint32(20+len(body))) //nolint:gosec // short
+	b := binary.NativeEndian.AppendUint32(nil, uint32(20+len(body)))
 	b = binary.NativeEndian.AppendUint16(b, typ)
 	b = binary.NativeEndian.AppendUint16(b, flags)
 	b = append(b, make([]byte, 8)...) // sequence number and sender
@@ -118,7 +118,7 @@ func batch(messages ...[]byte) error {
 	}
 	all := framed(unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, 0, unix.NFNL_SUBSYS_NFTABLES, nil)
 	for i, m := range messages {
-		binary.NativeEndian.PutUint32(m[8:], uint32(i+1)) //nolint:gosec // few
+		binary.NativeEndian.PutUint32(m[8:], uint32(i+1))
 		all = append(all, m...)
 	}
 	all = append(all, framed(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, 0, unix.NFNL_SUBSYS_NFTABLES, nil)...)
@@ -134,7 +134,7 @@ func batch(messages ...[]byte) error {
 		for rest := buffer[:n]; len(rest) >= 20; {
 			length := int(binary.NativeEndian.Uint32(rest))
 			if binary.NativeEndian.Uint16(rest[4:]) == unix.NLMSG_ERROR {
-				code := int32(binary.NativeEndian.Uint32(rest[16:])) //nolint:gosec // a negative number
+				code := int32(binary.NativeEndian.Uint32(rest[16:]))
 				if errno := unix.Errno(-code); code != 0 {
 					if errors.Is(errno, unix.EPERM) {
 						return os.ErrPermission
