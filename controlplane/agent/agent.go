@@ -70,6 +70,8 @@ type Options struct {
 	// may be. They also are the link-local addresses that configuration of any proxy may
 	// lead to.
 	WorkloadAddresses []netip.Prefix
+	// DNS, unless nil, makes the agent of a sidecar answer for the host names of the mesh.
+	DNS *DNS
 	// Metrics serves the metrics of the node. It may be nil.
 	Metrics http.Handler
 	Drain   Drain
@@ -136,6 +138,8 @@ type Agent struct {
 	statusPort uint16
 	// held are the certificates that Envoy is served.
 	held *held
+	// names answers questions of DNS.
+	names nameServer
 	// relay is set once the relay exists.
 	relay atomic.Pointer[relay.Relay]
 }
@@ -164,7 +168,7 @@ func New(o Options) (*Agent, error) {
 	if err := o.AccessLog.prepare(); err != nil {
 		return nil, err
 	}
-	a := &Agent{Options: o, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1)}
+	a := &Agent{Options: o, names: noNames{}, conditions: newConditions(o.Log), held: newHeld(), host: u.Host, instance: uuid.NewString(), ready: make(chan struct{}), renewNow: make(chan struct{}, 1)}
 	dir, err := runDirOf(o.StateDir, a.proxy().dir())
 	if err != nil {
 		return nil, err
@@ -222,6 +226,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer stopStatus()
+	// The port is opened before anything is registered, so that a clash is told at once.
+	if a.names, err = a.openDNS(); err != nil {
+		return err
+	}
+	defer a.names.Close()
 	enrolled, err := a.enrolFirst(ctx)
 	switch {
 	case err != nil && enrolled:
@@ -250,6 +259,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve(relayCtx) })
+	g.Go(func() error { return a.names.Serve(relayCtx) })
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
 	g.Go(func() error { a.watchToken(ctx); return nil })
 	g.Go(func() error {
@@ -331,7 +341,7 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set,
+		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set,
 		Unknown: func(ctx context.Context) {
 			if leaving.Err() == nil {
 				a.registerAgain(ctx)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/backup"
@@ -178,7 +179,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.loop = publish.New(publish.Options{
 		Views: cp.views, Publisher: cp.snapshots, Parameters: parameters{cp.store, networks(trusted), cp.cfg.Gateway.ForwardDotSegments, tracing, log}, Identities: identities{cp},
 		SidecarLog: log, Policies: all.Policies(), Kinds: AllKinds(), Latest: cp.store.Revision, Issued: cp.mesh.insights.IssuedBackends, Check: cp.cfg.Debug.CheckPlans, Log: cp.Log,
-		Planned: cp.meters.streams.Planned,
+		Planned: cp.meters.streams.Planned, Shown: func(m *view.Mesh) { cp.mesh.addresses.Show(m) },
 	})
 	cp.revoker, err = revoke.New(ctx, revoke.Options{
 		Store: cp.store, Subjects: oauth.Subjects(), Auth: linkAuthenticator{cp}, ControlPlaneOf: controlPlaneOf,
@@ -207,6 +208,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	})
 	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
 	cp.gate.Resolve(cp.resolver)
+	cp.mesh.addresses = addresses.New(cp.gate.As(model.System("addresses")), time.Now, cp.Log)
 	if cp.encryption != nil {
 		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {
 			return identity.NoteEncryptionKeys(ctx, cp.store, cp.gate.As(model.System("encryption")), made, kept)
@@ -252,6 +254,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { watchNodes(ctx, cp.ready.conditions, cp.mesh.insights); return nil })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "addresses of names", cp.mesh.addresses.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })

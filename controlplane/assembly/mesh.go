@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -36,6 +37,7 @@ type meshParts struct {
 	renewals  *meshca.Renewals
 	removals  *enrol.Removals
 	admin     *adminlink.Server
+	addresses *addresses.Keeper
 	unusable  unusableKeys
 }
 

@@ -62,6 +62,8 @@ type meshPlane struct {
 	known  map[string]bool
 	listed listed
 	check  bool
+	// shown is called with each new state.
+	shown func(*view.Mesh)
 	// differs is called when a batch differs from a plan made from nothing.
 	differs func()
 	log     *slog.Logger
@@ -144,7 +146,10 @@ func (l *Loop) newMesh(name string, scope *view.Scope[*view.Mesh], secured map[s
 	p := &meshPlane{
 		turns: newTurns(), name: name, scope: scope, joined: map[string]*resource.Set{}, says: map[string]says{}, blocked: map[string]*retry{},
 		looks: map[string]*look{}, secured: map[string]bool{}, from: noRevision, known: map[string]bool{}, listed: listed{}, check: l.Check,
-		differs: func() { l.differences.Add(1) }, log: l.Log,
+		shown: l.Shown, differs: func() { l.differences.Add(1) }, log: l.Log,
+	}
+	if p.shown == nil {
+		p.shown = func(*view.Mesh) {}
 	}
 	p.fresh = func(state *view.Mesh) sidecarPlanner { return l.sidecars(outside{l, p}, state) }
 	p.news = func() map[string]bool { return l.confirmed.take(name) }
@@ -161,6 +166,7 @@ func (l *Loop) newMesh(name string, scope *view.Scope[*view.Mesh], secured map[s
 func (p *meshPlane) open(now time.Time) {
 	p.sub = p.scope.Subscribe(p.wake)
 	p.state = p.sub.Take().State
+	p.shown(p.state)
 	if p.plan(now, nil); p.retry.err == nil {
 		p.reached = p.state.Revision()
 		p.advance(p.seen()) // no proxy is connected yet, so what is still being read can change nothing for one
@@ -329,6 +335,7 @@ func (p *meshPlane) take() {
 func (p *meshPlane) update(now time.Time) batch {
 	change := p.sub.Take()
 	p.state = change.State
+	p.shown(p.state)
 	p.take()
 	p.bury(change)
 	if change.All || len(change.Keys) > 0 || p.moved || len(p.noted) > 0 {

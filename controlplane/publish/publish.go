@@ -63,6 +63,9 @@ type Options struct {
 	Issued Issued
 	// Planned is called with the duration of each round. It may be nil.
 	Planned func(took time.Duration)
+	// Shown is called with each state of a mesh that is planned, before its plan. It must not
+	// block. It may be nil.
+	Shown func(*view.Mesh)
 	// Check compares every batch of a scope with a plan made from nothing, and logs
 	// differences. It is expensive.
 	Check bool

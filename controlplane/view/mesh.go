@@ -58,6 +58,9 @@ type Mesh struct {
 	policies map[string]policyIndex
 	// located holds the resources that locate services, by kind name.
 	located map[string]locatedIndex
+	// naming holds what VirtualOutbounds call inbounds, addresses the stored ones by host name.
+	naming    naming
+	addresses table[*Entry[mesh.Address]]
 }
 
 // Name returns the mesh's name.

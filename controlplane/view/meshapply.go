@@ -23,7 +23,7 @@ func meshSource(name string, policies []*model.Kind) source[*Mesh] {
 				return key.Scope == "" && key.Name == name
 			case mesh.Trusts.Name:
 				return key.Scope == name && key.Name == name
-			case mesh.Dataplanes.Name:
+			case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name:
 				return key.Scope == name
 			}
 			return key.Scope == name && kinds[key.Kind] != nil
@@ -54,8 +54,10 @@ func loadMesh(name string, kinds map[string]*model.Kind, r store.Reader) (*Mesh,
 			return nil, fmt.Errorf("read %s %s: %w", key.Kind, name, err)
 		}
 	}
-	if err := d.list(mesh.Dataplanes); err != nil {
-		return nil, err
+	for _, k := range []*model.Kind{mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses} {
+		if err := d.list(k); err != nil {
+			return nil, err
+		}
 	}
 	for _, k := range kinds {
 		if err := d.list(k); err != nil {
@@ -77,12 +79,16 @@ type meshDraft struct {
 	dataplanes map[string]*Dataplane
 	policies   map[string]map[string]*Policy
 	located    map[string]map[string]Locating
+	// rules and addresses hold the changes of these by name; nil means deleted.
+	rules     map[string]*namingRule
+	addresses map[string]*Entry[mesh.Address]
 }
 
 func draftOfMesh(m *Mesh, r store.Reader) *meshDraft {
 	return &meshDraft{
 		reader: r, from: m, spec: m.spec, trust: m.trust,
 		dataplanes: map[string]*Dataplane{}, policies: map[string]map[string]*Policy{}, located: map[string]map[string]Locating{},
+		rules: map[string]*namingRule{}, addresses: map[string]*Entry[mesh.Address]{},
 	}
 }
 
@@ -113,7 +119,7 @@ func (m *Mesh) apply(r store.Reader, keys []model.Key) (next *Mesh, relevant []m
 }
 
 func (m *Mesh) kindOf(key model.Key) *model.Kind {
-	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes} {
+	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses} {
 		if key.Kind == k.Name {
 			return k
 		}
@@ -154,6 +160,10 @@ func (d *meshDraft) put(res *model.Resource) error {
 		d.trust = entryOf[mesh.Trust](res)
 	case mesh.Dataplanes:
 		d.dataplanes[res.Name] = entryOf[mesh.Dataplane](res)
+	case mesh.VirtualOutbounds:
+		d.rules[res.Name] = &namingRule{res.Name, entryOf[mesh.VirtualOutbound](res).Spec.Namer()}
+	case mesh.Addresses:
+		d.addresses[res.Name] = entryOf[mesh.Address](res)
 	default:
 		if spec, ok := res.Spec.(Locating); ok {
 			put(d.located, res.Kind, res.Name, spec)
@@ -179,6 +189,14 @@ func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
 		if _, was = d.from.dataplanes.get(name); was {
 			d.dataplanes[name] = nil
 		}
+	case mesh.VirtualOutbounds:
+		if _, was = d.from.naming.rules.get(name); was {
+			d.rules[name] = nil
+		}
+	case mesh.Addresses:
+		if _, was = d.from.addresses.get(name); was {
+			d.addresses[name] = nil
+		}
 	default:
 		if _, was = d.from.located[k.Name].specs.get(name); was {
 			put(d.located, k, name, nil)
@@ -200,6 +218,18 @@ func put[V any](into map[string]map[string]V, k *model.Kind, name string, now V)
 func (d *meshDraft) freeze() *Mesh {
 	next := d.from.at(d.reader.Revision())
 	next.spec, next.trust = d.spec, d.trust
+	next.naming = d.name()
+	if len(d.addresses) > 0 {
+		all := editOf(d.from.addresses)
+		for host, now := range d.addresses {
+			if now == nil {
+				all.drop(host)
+			} else {
+				all.put(host, now)
+			}
+		}
+		next.addresses = all.table
+	}
 	if len(d.dataplanes) > 0 {
 		all, endpoints := editOf(d.from.dataplanes), newEndpointEdit(d.from)
 		for name, now := range d.dataplanes {

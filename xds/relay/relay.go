@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/xds/machine"
+	"github.com/meshgate/meshgate/xds/naming"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -68,7 +69,10 @@ type Config struct {
 	Machine machine.Bounds
 	// Secrets is called with the secrets that Envoy is served, whenever they have changed.
 	Secrets func([]*resource.Resource)
-	Log     *slog.Logger
+	// Names is called with the host names of the mesh whenever Envoy has confirmed other ones,
+	// and with nil when it has none any more.
+	Names func(naming.Table)
+	Log   *slog.Logger
 }
 
 // Status is the state of the upstream half.
@@ -109,6 +113,8 @@ type Relay struct {
 	// attempt.
 	unsaved bool
 	saving  chan struct{}
+	// named are the host names that were told last.
+	named *resource.Resource
 }
 
 // SaveAgain makes the relay try again to write a cache that could not be written.
@@ -134,6 +140,25 @@ func (r *Relay) tellSecrets() {
 		all = append(all, s)
 	}
 	r.cfg.Secrets(all)
+}
+
+// tellNames tells the host names that Envoy has confirmed: by then it is about to listen for them.
+func (r *Relay) tellNames() {
+	now := r.good[resource.Cluster][naming.Cluster]
+	if r.cfg.Names == nil || now == r.named {
+		return
+	}
+	r.named = now
+	if now == nil {
+		r.cfg.Names(nil)
+		return
+	}
+	table, err := naming.Decode(now.Body)
+	if err != nil {
+		r.cfg.Log.Error("names_not_read", "error", err)
+		return
+	}
+	r.cfg.Names(table)
 }
 
 // New checks the configuration and reads the cache. A cache that is missing, damaged or of
@@ -169,6 +194,7 @@ func New(cfg Config) (*Relay, error) {
 		r.publish()
 		r.serveable()
 		r.tellSecrets()
+		r.tellNames()
 	}
 	return r, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/draft"
 )
 
@@ -61,19 +60,6 @@ func Everything(n *mesh.Networking) (yes bool, reachable []string) {
 // are those that it is bound to, if there are some.
 func Reachable(reachable []string, service string) bool {
 	return len(reachable) == 0 || slices.Contains(reachable, service)
-}
-
-// Virtual are the outbounds of a proxy that reaches every service: one for each that the
-// mesh has, whatever makes it a destination, or for each of the reachable ones if there
-// are some.
-func Virtual(m *view.Mesh, reachable []string) (out []Outbound) {
-	for service := range m.Destinations() {
-		if Reachable(reachable, service) {
-			out = append(out, Outbound{Address: virtualAddress(service), Port: virtualPort, Tags: mesh.Tags{mesh.TagService: service}})
-		}
-	}
-	slices.SortFunc(out, func(a, b Outbound) int { return cmp.Compare(a.Tags.Service(), b.Tags.Service()) })
-	return distinct(out)
 }
 
 // Sources are the tag sets that a proxy stands for.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/resolver"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -28,7 +30,8 @@ import (
 type dataplaneFlags struct {
 	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile string
 	variables                                                                        []string
-	adminPort                                                                        int
+	adminPort, dnsPort                                                               int
+	dnsUpstreams                                                                     []string
 }
 
 const (
@@ -66,11 +69,14 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar")
 	c.Flags().StringVar(&f.name, "name", "", "instance or Dataplane; the node token is for this name")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
-	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "the sidecar's Dataplane, registered while it runs; empty: it exists")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "Dataplane registered while it runs; empty: it exists")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
+	c.Flags().IntVar(&f.dnsPort, "dns-port", 0, "loopback port for DNS with the names of the mesh; 0: none")
+	c.Flags().StringArrayVar(&f.dnsUpstreams, "dns-upstream", nil, "resolver for other names; repeatable; else the machine's")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
+	c.Flags().Lookup("dns-upstream").Hidden = true         // few need it, and docs/mesh.md has it
 	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
 	return c
 }
@@ -111,6 +117,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if o.AccessLog, err = assembly.AccessLogFile(&cfg.AccessLog); err != nil {
 		return nil, fault.NotBegun(err)
 	}
+	if o.DNS, err = f.dns(); err != nil {
+		return nil, fault.NotBegun(err)
+	}
 	o.Access = os.Stdout
 	if f.proxyType == proxyGateway {
 		err = assembly.FreeGatewayPorts(ctx, cfg, f.name, o.Log)
@@ -139,6 +148,12 @@ func (f *dataplaneFlags) check() error {
 		return errors.New("--ca-cert-file and --dataplane-token-file are needed")
 	case f.adminPort < 0 || f.adminPort > 65535:
 		return fmt.Errorf("--admin-port %d is no port", f.adminPort)
+	case f.dnsPort < 0 || f.dnsPort > 65535:
+		return fmt.Errorf("--dns-port %d is no port", f.dnsPort)
+	case f.proxyType == proxyGateway && f.dnsPort != 0:
+		return errors.New("--dns-port is for sidecars")
+	case f.dnsPort == 0 && len(f.dnsUpstreams) > 0:
+		return errors.New("--dns-upstream needs --dns-port")
 	case f.proxyType == proxyGateway && (f.dataplaneFile != "" || len(f.variables) > 0):
 		return errors.New("--dataplane-file and --dataplane-var are for sidecars")
 	case f.proxyType != proxyGateway:
@@ -148,6 +163,28 @@ func (f *dataplaneFlags) check() error {
 		return fmt.Errorf("--name %q: %w", f.name, err)
 	}
 	return nil
+}
+
+// dns returns where a sidecar answers for host names, nil if it does not.
+func (f *dataplaneFlags) dns() (*agent.DNS, error) {
+	if f.dnsPort == 0 {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	d := &agent.DNS{Port: uint16(f.dnsPort)} //nolint:gosec // checked
+	for _, text := range f.dnsUpstreams {
+		at, err := netip.ParseAddrPort(text)
+		if err != nil {
+			var ip netip.Addr
+			if ip, err = netip.ParseAddr(text); err == nil {
+				at = netip.AddrPortFrom(ip, resolver.Port)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--dns-upstream %q is no address, with or without a port", text)
+		}
+		d.Upstreams = append(d.Upstreams, at)
+	}
+	return d, nil
 }
 
 // sidecar reads the Dataplane file, if there is one.

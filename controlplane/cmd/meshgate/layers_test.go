@@ -43,7 +43,8 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
-	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/resource xds/snapshot xds/server",
+	"xds/naming":        "",
+	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/naming xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract",
 	"xds/plan":          "xds/resource",
@@ -51,7 +52,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/plan xds/policy xds/resource xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/naming xds/plan xds/policy xds/resource xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -132,6 +133,7 @@ var layers = map[string]string{
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store controlplane/store/recall filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
+	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What answers requests.
@@ -151,7 +153,8 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent": "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/relay xds/resource xds/pemtext",
+	"controlplane/agent":    "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/naming xds/relay xds/resource xds/pemtext",
+	"controlplane/resolver": "xds/naming",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",

@@ -38,10 +38,10 @@ func TestTransparentProxiesReachWhateverThereIs(t *testing.T) {
 	at := func(service string) string { return "outbound:" + w.virtual(t, service) }
 	w.hold(t, []string{"backend-1", "web-1", "jobs-1", "any-1", "few-1"}, []step{
 		{"what one reaches", func() { w.put(outsideKind, meshName, "chat", outside("chat.example:80", "chat", "")) },
-			map[string][]string{"any-1": {"+chat@by-name", "+" + at("chat"), "+outbound:chat"}}},
+			map[string][]string{"any-1": {"+@names", "+chat@by-name", "+" + at("chat"), "+outbound:chat"}}},
 		{"what both reach", func() { w.put(outsideKind, meshName, "news", outside("news.example:80", "news", "")) },
 			map[string][]string{
-				"any-1": {"+news@by-name", "+" + at("news"), "+outbound:news"}, "few-1": {"+news@by-name", "+" + at("news"), "+outbound:news"},
+				"any-1": {"+@names", "+news@by-name", "+" + at("news"), "+outbound:news"}, "few-1": {"+@names", "+news@by-name", "+" + at("news"), "+outbound:news"},
 			}},
 		{"another name of its host", func() { w.put(outsideKind, meshName, "news", outside("paper.example:80", "news", "")) },
 			map[string][]string{"any-1": {"+news@by-name", "+outbound:news"}, "few-1": {"+news@by-name", "+outbound:news"}}},
@@ -54,7 +54,7 @@ func TestTransparentProxiesReachWhateverThereIs(t *testing.T) {
 		{"the mesh alone serves it", func() { w.drop(outsideKind, "news") }, nil},
 		{"nobody does", func() { w.drop(mesh.Dataplanes, "news-1") },
 			map[string][]string{
-				"any-1": {"-news", "-news", "-" + at("news"), "-outbound:news"}, "few-1": {"-news", "-news", "-" + at("news"), "-outbound:news"},
+				"any-1": {"+@names", "-news", "-news", "-" + at("news"), "-outbound:news"}, "few-1": {"+@names", "-news", "-news", "-" + at("news"), "-outbound:news"},
 			}},
 	})
 }

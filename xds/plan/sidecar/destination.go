@@ -141,6 +141,9 @@ func (p *Planner) located(before *view.Mesh, key model.Key) {
 			continue
 		}
 		for _, m := range [...]*view.Mesh{before, p.state} {
+			if m.Brings(k.Kind(), key.Name) {
+				p.renamed()
+			}
 			for service := range m.Locates(k.Kind(), key.Name) {
 				if k.Find(before, service) != k.Find(p.state, service) {
 					p.service(service)

@@ -230,6 +230,39 @@ func (d *driver) permits() {
 	d.policy(meshtrafficpermission.Kind, &meshtrafficpermission.Resource{Spec: spec})
 }
 
+// rule writes or deletes a VirtualOutbound.
+func (d *driver) rule() {
+	name := pick(d, fewPolicies...)
+	if pick(d, 0, 1, 2) == 0 {
+		d.erase(mesh.VirtualOutbounds, name)
+		return
+	}
+	d.put(mesh.VirtualOutbounds, meshName, name, virtualOutbound(
+		pick(d, "{{.s}}.mesh", "{{.v}}.{{.s}}.mesh", "one.example"), pick(d, "80", "81"), mesh.Tags{mesh.TagService: pick(d, anyService...)}))
+}
+
+// address stores or deletes the address of a name, as it would be or another one.
+func (d *driver) address() {
+	host := pick(d, "a.mesh", "b.mesh", "v1.a.mesh", "one.example")
+	if pick(d, 0, 1, 2) == 0 {
+		d.erase(mesh.Addresses, host)
+		return
+	}
+	at := mesh.FirstAddress(host)
+	if d.yes() {
+		at = mesh.NextAddress(at)
+	}
+	d.put(mesh.Addresses, meshName, host, &mesh.Address{Address: at.String()})
+}
+
+// erase deletes a resource if it exists.
+func (d *driver) erase(k *model.Kind, name string) {
+	err := d.db.View(ctx, func(r store.Reader) error { _, err := r.Get(k, meshName, name); return err })
+	if err == nil {
+		d.drop(k, name)
+	}
+}
+
 // mesh changes one aspect of the mesh: a change of another would hide that it is
 // missed.
 func (d *driver) mesh() {
@@ -313,7 +346,7 @@ func (d *driver) gone() {
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
-		"elsewhere": d.elsewhere, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "join": d.join, "restart": d.again,
+		"elsewhere": d.elsewhere, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "join": d.join, "restart": d.again,
 		"breaker": func() {
 			spec := breaker("", "", pick(d, uint32(5), 6))
 			spec.Connection = d.connection()

@@ -26,6 +26,8 @@ type reach struct {
 	outbounds []*outbound
 	// front is the front of a gateway, behind which its outbounds are.
 	front part
+	// known is the table of host names of proxies that reach everything.
+	known part
 	// ports maps a port to the outbounds that listen on it.
 	ports map[uint16][]*outbound
 
@@ -206,7 +208,7 @@ func (r *reach) inherit(old *reach) {
 		r.outbounds = append(r.outbounds, &own)
 		r.stale[&own] = struct{}{}
 	}
-	r.contributions, r.front = old.contributions, old.front
+	r.contributions, r.front, r.known = old.contributions, old.front, old.known
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
 
@@ -279,7 +281,7 @@ func (p *Planner) list(r *reach) {
 		before[o.id()] = o
 	}
 	r.outbounds, r.ports = r.outbounds[:0], map[uint16][]*outbound{}
-	shapes, refused := usable(p.outboundsOf(&r.shape))
+	shapes, refused := usable(p.outboundsOf(r))
 	r.refused = refused
 	shared := map[string]int{}
 	for i := range shapes {
@@ -314,6 +316,7 @@ func (r *reach) gather() {
 		all.add(&o.part)
 	}
 	all.add(&r.front)
+	all.add(&r.known)
 	r.clusters = r.clusters.Become(all.clusters)
 	r.endpoints = r.endpoints.Become(all.endpoints)
 	r.listeners = r.listeners.Become(all.listeners)
@@ -345,12 +348,20 @@ func (r *reach) patch(before map[*outbound]part) bool {
 }
 
 // outboundsOf lists the outbounds of a reach: the declared ones or, for proxies that may reach
-// everything, one for each service that the mesh has or knows.
-func (p *Planner) outboundsOf(s *reachShape) []selection.Outbound {
-	if !s.Everything {
-		return s.Outbounds
+// everything, one for each name of a service that the mesh has or knows.
+func (p *Planner) outboundsOf(r *reach) []selection.Outbound {
+	r.known = part{}
+	if !r.shape.Everything {
+		return r.shape.Outbounds
 	}
-	return selection.Virtual(p.state, s.Reachable)
+	out, hosts, left := selection.VirtualNamed(p.state, r.shape.Reachable)
+	if r.shape.Gateway == nil {
+		r.known = known(hosts, left)
+		return out
+	}
+	// Behind a front nothing is known by host names, so each service is there once.
+	out = slices.DeleteFunc(out, func(o selection.Outbound) bool { return len(o.Tags) > 1 })
+	return slices.CompactFunc(out, func(a, b selection.Outbound) bool { return a.Tags.Service() == b.Tags.Service() })
 }
 
 // resourced reports whether two versions of a policy name different sources.

@@ -80,6 +80,15 @@ conf:
 			w.put(mesh.Dataplanes, meshName, name, &mesh.Dataplane{Networking: &copied})
 		}
 	}},
+	{"virtual", both[1:], func(w *world) {
+		pair("http")(w)
+		w.put(mesh.Dataplanes, meshName, "web-1", transparent("127.0.0.3", "web", "http"))
+		w.put(mesh.VirtualOutbounds, meshName, "versions", virtualOutbound("{{.v}}.{{.s}}.shop", "8080", mesh.Tags{"version": mesh.AnyValue}))
+		w.put(mesh.VirtualOutbounds, meshName, "same", virtualOutbound("web.mesh", "80", mesh.Tags{mesh.TagService: "backend"}))
+		for host, a := range map[string]string{"backend.mesh": "240.0.0.1", "web.mesh": "240.0.0.2", "v1.backend.shop": "240.0.0.3"} {
+			w.put(mesh.Addresses, meshName, host, &mesh.Address{Address: a})
+		}
+	}},
 	{"locality", both[1:], func(w *world) {
 		pair("http")(w)
 		near := dataplane("127.0.0.4", "backend", "http")

@@ -20,6 +20,9 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 		p.everything()
 		return
 	}
+	if !before.SameNames(state) {
+		p.renamed()
+	}
 	elsewhere := false
 	for _, key := range keys {
 		switch key.Kind {

@@ -1,0 +1,4 @@
+package resolver
+
+// Answer is for fuzzing.
+var Answer = answer
