@@ -91,6 +91,28 @@ func (d *Dumps) XDS(ctx context.Context, node, from string, show func(dump []byt
 	return err
 }
 
+// Ask calls show with what the Envoy of a node has at a path of its administration interface.
+// Nobody else knows that, so a proxy that does not answer is an Unavailable fault. The page must
+// not be used after show has returned.
+func (d *Dumps) Ask(ctx context.Context, node, path string, show func(page []byte)) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	leave, err := d.enter(ctx, node)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	text, err := d.o.Ask(ctx, node, path)
+	switch {
+	case err == nil:
+		show(text)
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Unavailable, err, "the proxy does not answer")
+	}
+	return err
+}
+
 // enter waits until a dump of a node may be made. A caller that waits for a slow node takes no
 // room from others.
 func (d *Dumps) enter(ctx context.Context, node string) (leave func(), err error) {

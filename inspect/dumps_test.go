@@ -165,3 +165,28 @@ func TestDumpsOfWhoGoesAway(t *testing.T) {
 		t.Errorf("%v, %d busy", err, len(r.busy))
 	}
 }
+
+// TestPagesOfEnvoy: what only an Envoy knows is shown as it says it, and is missing without it.
+func TestPagesOfEnvoy(t *testing.T) {
+	var asked string
+	answer := func() ([]byte, error) { return []byte("cluster.a.x: 1"), nil }
+	d := NewDumps(DumpOptions{Ask: func(_ context.Context, node, path string) ([]byte, error) {
+		asked = node + " " + path
+		return answer()
+	}})
+	var got string
+	show := func(page []byte) { got = string(page) }
+	if err := d.Ask(t.Context(), "m.a", "/stats", show); err != nil || got != "cluster.a.x: 1" || asked != "m.a /stats" {
+		t.Errorf("%q of %q: %v", got, asked, err)
+	}
+	for name, cause := range map[string]error{
+		"away":   fault.Wrap(fault.Unavailable, errUnlinked, "not connected"),
+		"silent": context.DeadlineExceeded,
+	} {
+		got = ""
+		answer = func() ([]byte, error) { return nil, cause }
+		if err := d.Ask(t.Context(), "m.a", "/stats", show); !fault.Is(err, fault.Unavailable) || got != "" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}

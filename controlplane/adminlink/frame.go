@@ -80,7 +80,7 @@ var allowed = []string{
 	"/ready", "/server_info", "/listeners", "/listeners?format=json",
 	"/config_dump", "/config_dump?include_eds",
 	"/clusters", "/clusters?format=json",
-	"/stats", "/stats?format=json", "/stats/prometheus", "/stats/prometheus?usedonly",
+	"/stats", "/stats?format=json", "/stats?usedonly", "/stats?usedonly&format=json", "/stats/prometheus", "/stats/prometheus?usedonly",
 }
 
 // Allowed reports whether a path may be requested.

@@ -31,6 +31,7 @@ const (
 	schemaNode       = "node"
 	schemaNodes      = schemaNode + suffixList
 	schemaDump       = "dump"
+	schemaPage       = "page" // plain text, or JSON where that was asked for
 	schemaMatched    = "matched_policies"
 	schemaRules      = "rules"
 	schemaChosen     = "chosen_dataplanes"
@@ -66,7 +67,7 @@ func does(e httpkit.Endpoint, c httpkit.Contract, failures ...int) httpkit.Endpo
 		answers[http.StatusUnsupportedMediaType] = schemaText
 	}
 	maps.Copy(answers, c.Answers)
-	if answers[http.StatusOK] != schemaText {
+	if ok := answers[http.StatusOK]; ok != schemaText && ok != schemaPage {
 		answers[http.StatusNotAcceptable] = schemaText
 	}
 	c.Answers = answers
@@ -90,6 +91,8 @@ var (
 		Name: "source", Type: "string",
 		Summary: "proxy (if not given): what its Envoy says, or what it was sent if it cannot be asked; control-plane: what it was sent, and what became of it",
 	}
+	paramJSON       = httpkit.Parameter{Name: "format", Type: "string", Summary: "text (if not given), or json"}
+	paramUsed       = httpkit.Parameter{Name: "usedonly", Type: "string", Summary: "Only figures that were ever used (if not given); false: all"}
 	paramValidation = httpkit.Parameter{
 		Name: httpkit.ArgFieldValidation, Type: "string",
 		Summary: "What becomes of members that mean nothing: strict (if not given) refuses them, warn drops them and says so, ignore drops them",

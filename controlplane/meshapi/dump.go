@@ -2,6 +2,7 @@ package meshapi
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -21,8 +22,14 @@ func (a *API) dumps() []httpkit.Endpoint {
 	item := prefixMesh + c.kind.Path + "/{" + pathName + "}/"
 	return []httpkit.Endpoint{
 		about("configuration dumps",
-			does(endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.dump)),
+			does(endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.asked(a.showDump))),
 				shows(schemaDump, paramSource), http.StatusNotFound)).About(c.kind.Name),
+		about("clusters",
+			does(endpoint(http.MethodGet, item+"clusters", httpkit.Administrator, "Show the endpoints that a dataplane knows", mediaText, named(c.asked(a.showClusters))),
+				shows(schemaPage, paramJSON), http.StatusNotFound)).About(c.kind.Name),
+		about("stats",
+			does(endpoint(http.MethodGet, item+"stats", httpkit.Administrator, "Show the figures of a dataplane", mediaText, named(c.asked(a.showStats))),
+				shows(schemaPage, paramJSON, paramUsed), http.StatusNotFound)).About(c.kind.Name),
 		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
 			httpkit.Contract{}, http.StatusNotFound),
 	}
@@ -33,13 +40,63 @@ func noOperation(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, opDump, fault.New(fault.NotFound, "no such operation"))
 }
 
-func (c collection) dump(w http.ResponseWriter, r *http.Request) {
-	res, err := c.read(r)
+// asked has something shown of the node of a dataplane.
+func (c collection) asked(show func(w http.ResponseWriter, r *http.Request, node string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		res, err := c.read(r)
+		if err != nil {
+			fail(w, r, opDumpTarget, err) // an unknown mesh gets the same answer as an unknown dataplane
+			return
+		}
+		show(w, r, mesh.NodeID(res.Scope, res.Name))
+	}
+}
+
+// showClusters answers with the endpoints that the Envoy of a node knows.
+func (a *API) showClusters(w http.ResponseWriter, r *http.Request, node string) {
+	a.showPage(w, r, node, func(_ url.Values, json bool) string {
+		if json {
+			return "/clusters?format=json"
+		}
+		return "/clusters"
+	})
+}
+
+// showStats answers with the figures of the Envoy of a node.
+func (a *API) showStats(w http.ResponseWriter, r *http.Request, node string) {
+	a.showPage(w, r, node, func(query url.Values, json bool) string {
+		all := query.Get("usedonly") == "false"
+		switch {
+		case all && json:
+			return "/stats?format=json"
+		case all:
+			return "/stats"
+		case json:
+			return "/stats?usedonly&format=json"
+		}
+		return "/stats?usedonly"
+	})
+}
+
+// showPage answers with what the Envoy of a node has at the path that a query chooses.
+func (a *API) showPage(w http.ResponseWriter, r *http.Request, node string, path func(query url.Values, json bool) string) {
+	query, err := httpkit.Query(r)
 	if err != nil {
-		fail(w, r, opDumpTarget, err) // an unknown mesh gets the same answer as an unknown dataplane
+		fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
 		return
 	}
-	c.api.showDump(w, r, mesh.NodeID(res.Scope, res.Name))
+	json, media := false, "text/plain; charset=utf-8"
+	switch query.Get("format") {
+	case "", "text":
+	case "json":
+		json, media = true, mediaJSON
+	default:
+		fail(w, r, opDecode, fault.Violated([]fault.Violation{{Path: "format", Message: "must be text or json"}}))
+		return
+	}
+	if err := a.Dumps.Ask(r.Context(), node, path(query, json), func(page []byte) { write(w, http.StatusOK, media, page) }); err != nil {
+		fail(w, r, opDump, err)
+	}
 }
 
 // showDump answers with the dump of a node.
@@ -55,13 +112,14 @@ func (a *API) showDump(w http.ResponseWriter, r *http.Request, node string) {
 	}
 }
 
-// dumpNode shows the configuration that a node of any kind holds. Like all dumps, it is for
-// administrators.
-func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue(pathNode)
-	if _, err := a.Nodes.Get(name); err != nil {
-		fail(w, r, opNode, err)
-		return
+// ofNode has something shown of a node of any kind. Like all dumps, it is for administrators.
+func (a *API) ofNode(show func(w http.ResponseWriter, r *http.Request, node string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue(pathNode)
+		if _, err := a.Nodes.Get(name); err != nil {
+			fail(w, r, opNode, err)
+			return
+		}
+		show(w, r, name)
 	}
-	a.showDump(w, r, name)
 }

@@ -52,6 +52,9 @@ type Dumps interface {
 	// XDS calls show with the dump of a node, a JSON object with the key configs. from is the
 	// source in the query, or empty. An Invalid fault is about from.
 	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
+	// Ask calls show with what the Envoy of a node has at a path of its administration
+	// interface. The fault is Unavailable if it does not answer.
+	Ask(ctx context.Context, node, path string, show func(page []byte)) error
 }
 
 // DataplaneTokens issues the tokens with which dataplanes authenticate. Its faults are

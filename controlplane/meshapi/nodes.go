@@ -37,8 +37,13 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		}), http.StatusNotFound, http.StatusConflict),
 	}
 	if a.Dumps != nil {
-		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator, "Dump the configuration of a node", mediaJSON, a.dumpNode)
-		list = append(list, about("configuration dumps", does(dump, shows(schemaDump, paramSource), http.StatusNotFound)).Closed())
+		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator, "Dump the configuration of a node", mediaJSON, a.ofNode(a.showDump))
+		clusters := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/clusters", httpkit.Administrator, "Show the endpoints that a node knows", mediaText, a.ofNode(a.showClusters))
+		stats := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/stats", httpkit.Administrator, "Show the figures of a node", mediaText, a.ofNode(a.showStats))
+		list = append(list,
+			about("configuration dumps", does(dump, shows(schemaDump, paramSource), http.StatusNotFound)).Closed(),
+			about("clusters", does(clusters, shows(schemaPage, paramJSON), http.StatusNotFound)).Closed(),
+			about("stats", does(stats, shows(schemaPage, paramJSON, paramUsed), http.StatusNotFound)).Closed())
 	}
 	return list
 }

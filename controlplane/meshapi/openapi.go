@@ -69,6 +69,8 @@ func responses(e httpkit.Endpoint) map[string]*openapi.Response {
 		r := &openapi.Response{Description: http.StatusText(status)}
 		switch schema {
 		case "":
+		case schemaPage:
+			r.Content = map[string]openapi.MediaType{mediaText: {Schema: openapi.To(schemaText)}, mediaJSON: {Schema: openapi.To(schemaPage)}}
 		case schemaText:
 			r.Content = map[string]openapi.MediaType{mediaText: {Schema: openapi.To(schema)}}
 		default:
@@ -106,7 +108,7 @@ func pageOf(item *openapi.Schema, more schemas) *openapi.Schema {
 func (a *API) components() schemas {
 	keys := openapi.Closed(schemas{"total": openapi.Count(), "items": openapi.List(openapi.For[Key]())}, "total", "items")
 	out := schemas{
-		schemaText: text(), schemaError: openapi.For[errorBody](), schemaFailure: anyOf(schemaError, schemaMessage),
+		schemaText: text(), schemaPage: (&openapi.Schema{}).Says("As Envoy has it"), schemaError: openapi.For[errorBody](), schemaFailure: anyOf(schemaError, schemaMessage),
 		schemaMessage:  openapi.Closed(schemas{"message": text()}, "message"),
 		schemaStored:   openapi.For[warned]().Says("Only where something is warned of; empty otherwise"),
 		schemaObject:   openapi.For[object]().Says("A document as a custom resource; a secret as a core one"),

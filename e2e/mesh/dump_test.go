@@ -59,6 +59,23 @@ var _ = Describe("what a proxy holds", Ordered, func() {
 		ExpectWithOffset(1, text).NotTo(ContainSubstring(web.Token()))
 	}
 
+	It("says which endpoints its Envoy knows, and its figures", func() {
+		page := func(path string) *framework.Response { return w.Mesh(http.MethodGet, path, nil) }
+		const of = "/meshes/" + shop + "/dataplanes/web-1/"
+		clusters := page(of + "clusters")
+		Expect(clusters.Status).To(Equal(http.StatusOK), clusters.Body)
+		Expect(clusters.Header.Get("Content-Type")).To(HavePrefix("text/plain"))
+		Expect(clusters.Body).To(MatchRegexp(`(?m)^backend::127\.0\.0\.1:\d+::health_flags::healthy$`))
+		secretless(clusters.Body)
+		Expect(page(of + "clusters?format=json").JSON()).To(HaveKey("cluster_statuses"))
+		stats := page(of + "stats")
+		Expect(stats.Status).To(Equal(http.StatusOK), stats.Body)
+		Expect(stats.Body).To(MatchRegexp(`(?m)^cluster\.backend\.upstream_rq_total: [1-9]`))
+		Expect(len(page(of + "stats?usedonly=false").Body)).To(BeNumerically(">", len(stats.Body)))
+		Expect(page(of + "stats?format=json").JSON()).To(HaveKey("stats"))
+		Expect(page("/nodes/" + shop + ".backend-1/stats").Body).To(ContainSubstring("server.live: 1"))
+	})
+
 	It("is what Envoy says it holds, without a private key", func() {
 		for _, m := range []*member{web, backend} {
 			own, err := m.Admin("/config_dump?include_eds")
