@@ -76,6 +76,8 @@ func TestAdmits(t *testing.T) {
 		{"unreadable caller", []*view.Policy{of("a", permits(all, item(all, Allow), item(&target.Ref{Kind: "x"}, Allow)))}, false},
 		{"unreadable action", []*view.Policy{of("a", permits(all, item(all, "allow")))}, false},
 		{"no conf", []*view.Policy{of("a", permits(all, target.Item[Conf]{TargetRef: all}))}, false},
+		{"unreadable target", []*view.Policy{of("a", permits(&target.Ref{Kind: "MeshGateway"}, item(all, Allow)))}, false},
+		{"no target", []*view.Policy{of("a", permits(nil, item(all, Allow)))}, false},
 		{"no spec", []*view.Policy{of("a", &Resource{})}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -93,8 +93,11 @@ func judged(meshName string, js []Judgement, good func(Judgement) bool) (out []*
 	terms := 0
 	flush := func() {
 		if len(group) > 0 {
-			out = append(out, except(principals(group), principals(barred))...)
 			terms += len(barred) + len(group)
+		}
+		// What is too much is counted and not made.
+		if len(group) > 0 && terms <= maxTerms {
+			out = append(out, except(principals(group), principals(barred))...)
 		}
 		group = nil
 	}

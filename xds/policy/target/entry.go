@@ -40,14 +40,15 @@ type Entry[C any] struct {
 
 // Entries lists the items of chosen policies, which are ordered the strongest first, from the
 // weakest to the strongest. items returns those of a spec. An item whose reference cannot be
-// read is for everybody and says nothing.
+// read is for everybody and says nothing, and so is every item of a policy whose target cannot
+// be read: nobody knows whom it was meant to let pass.
 func Entries[C any](chosen []*view.Policy, items func(spec any) []Item[C]) (out []Entry[C]) {
 	for _, p := range slices.Backward(chosen) {
+		_, whole := targetOf(p).Selector()
 		for _, item := range items(p.Spec) {
-			e := Entry[C]{Origin: p.Name}
-			var readable bool
-			if e.Selector, readable = item.TargetRef.Selector(); readable {
-				e.Conf = item.Default
+			e := Entry[C]{Selector: mesh.Tags{}, Origin: p.Name}
+			if tags, readable := item.TargetRef.Selector(); readable && whole {
+				e.Selector, e.Conf = tags, item.Default
 			}
 			out = append(out, e)
 		}

@@ -78,12 +78,18 @@ func targetOf(p *view.Policy) *Ref {
 	return nil
 }
 
-// compare is positive if a is more specific than b.
+// compare is positive if a is more specific than b. One that cannot be read is stronger than
+// all others: what it forbids would otherwise be allowed by them.
 func compare(a, b *Ref) int {
-	if a == nil || b == nil {
-		a, b = cmp.Or(a, &Ref{}), cmp.Or(b, &Ref{})
+	a, b = cmp.Or(a, &Ref{}), cmp.Or(b, &Ref{})
+	return cmp.Or(a.strength()-b.strength(), mesh.RankOf(a.Tags).Compare(mesh.RankOf(b.Tags)))
+}
+
+func (r *Ref) strength() int {
+	if i := slices.Index(kinds, r.Kind); i >= 0 {
+		return i
 	}
-	return cmp.Or(slices.Index(kinds, a.Kind)-slices.Index(kinds, b.Kind), mesh.RankOf(a.Tags).Compare(mesh.RankOf(b.Tags)))
+	return len(kinds)
 }
 
 // Check validates a reference, which must be of one of some kinds.

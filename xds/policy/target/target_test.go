@@ -202,6 +202,7 @@ func TestOrder(t *testing.T) {
 		return out
 	}
 	want := []*view.Policy{
+		at("unreadable", 9, nil),
 		at("subset of a service", 1, &Ref{Kind: ServiceSubset, Name: "x", Tags: tags("a")}),
 		at("service", 1, &Ref{Kind: Service, Name: "x"}),
 		at("more tags", 1, &Ref{Kind: Subset, Tags: tags("a", "b")}),
@@ -209,7 +210,6 @@ func TestOrder(t *testing.T) {
 		at("z, later", 2, &Ref{Kind: Mesh}),
 		at("a", 1, &Ref{Kind: Mesh}),
 		at("b", 1, &Ref{Kind: Mesh}),
-		at("unreadable", 9, nil),
 	}
 	got := slices.Clone(want)
 	slices.Reverse(got)
@@ -225,11 +225,11 @@ func TestOrder(t *testing.T) {
 func TestSubsets(t *testing.T) {
 	item := func(a string, r *Ref) Item[conf] { return Item[conf]{r, &conf{A: a}} }
 	chosen := []*view.Policy{
-		{Name: "strong", Spec: &spec{from: []Item[conf]{
+		{Name: "strong", Spec: &spec{ref: &Ref{Kind: Mesh}, from: []Item[conf]{
 			item("v1", &Ref{Kind: ServiceSubset, Name: "web", Tags: mesh.Tags{"version": "v1"}}),
 			item("v2", &Ref{Kind: ServiceSubset, Name: "web", Tags: mesh.Tags{"version": "v2"}}),
 		}}},
-		{Name: "weak", Spec: &spec{from: []Item[conf]{
+		{Name: "weak", Spec: &spec{ref: &Ref{Kind: Mesh}, from: []Item[conf]{
 			item("all", &Ref{Kind: Mesh}), item("api", &Ref{Kind: Service, Name: "api"}),
 		}}},
 	}
@@ -252,7 +252,7 @@ func TestSubsets(t *testing.T) {
 // TestTooManySubsets: where too many subsets would have to be told apart, the items are shown
 // as they are, the strongest first.
 func TestTooManySubsets(t *testing.T) {
-	s := &spec{}
+	s := &spec{ref: &Ref{Kind: Mesh}}
 	for i := range 64 {
 		s.from = append(s.from, Item[conf]{&Ref{Kind: Subset, Tags: mesh.Tags{fmt.Sprintf("tag%d", i): "x"}}, &conf{A: fmt.Sprint(i)}})
 	}
@@ -260,7 +260,7 @@ func TestTooManySubsets(t *testing.T) {
 	if len(rules) != 64 || rules[0].Conf.(*conf).A != "63" || !maps.Equal(rules[63].Subset, map[string]string{"tag0": "x"}) {
 		t.Errorf("%d rules, the first is %+v", len(rules), rules[0])
 	}
-	if _, ok := Rules(Entries([]*view.Policy{{Name: "p", Spec: &spec{from: s.from[:9]}}}, itemsOf), Fields[conf]); !ok {
+	if _, ok := Rules(Entries([]*view.Policy{{Name: "p", Spec: &spec{ref: &Ref{Kind: Mesh}, from: s.from[:9]}}}, itemsOf), Fields[conf]); !ok {
 		t.Error("512 subsets are too many")
 	}
 }
@@ -268,7 +268,7 @@ func TestTooManySubsets(t *testing.T) {
 // TestUnreadableItems: an item that cannot be read is for everybody and says nothing, so that
 // what it was meant to refuse is not forgotten.
 func TestUnreadableItems(t *testing.T) {
-	entries := Entries([]*view.Policy{{Name: "p", Spec: &spec{from: []Item[conf]{
+	entries := Entries([]*view.Policy{{Name: "p", Spec: &spec{ref: &Ref{Kind: Mesh}, from: []Item[conf]{
 		{nil, &conf{A: "x"}}, {&Ref{Kind: "MeshGateway", Name: "web"}, &conf{A: "y"}},
 	}}}}, itemsOf)
 	for _, e := range entries {
@@ -319,5 +319,22 @@ func TestCheck(t *testing.T) {
 				t.Errorf("violations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUnreadableTarget: a policy whose target cannot be read says nothing, is about everybody,
+// and is the strongest: it may have been there to keep somebody out.
+func TestUnreadableTarget(t *testing.T) {
+	for _, unreadable := range []*Ref{nil, {Kind: "MeshGateway", Name: "edge"}} {
+		strange := &view.Policy{Name: "strange", Spec: &spec{ref: unreadable}}
+		plain := &view.Policy{Name: "plain", Spec: &spec{ref: &Ref{Kind: ServiceSubset, Name: "a", Tags: mesh.Tags{"v": "1"}}}}
+		if Order(strange, plain) >= 0 || Order(plain, strange) <= 0 {
+			t.Errorf("%+v is not the strongest", unreadable)
+		}
+		conf := 1
+		got := Entries([]*view.Policy{strange}, func(any) []Item[int] { return []Item[int]{{&Ref{Kind: Service, Name: "web"}, &conf}} })
+		if len(got) != 1 || len(got[0].Selector) != 0 || got[0].Conf != nil {
+			t.Errorf("%+v: entries %+v", unreadable, got)
+		}
 	}
 }
