@@ -63,7 +63,7 @@ func (p ports) text() string { return p.by.name() + " dport " + p.Range.String()
 func (p ports) exprs() []expr.Any {
 	// The port of the destination is the second half of the first word of both transports.
 	load := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
-	return append([]expr.Any{load}, p.within(func(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) })...)
+	return append([]expr.Any{load}, p.within(func(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) })...) //nolint:gosec // a port
 }
 
 // opener is true of connections that some users of this machine have opened.
@@ -152,7 +152,7 @@ func inNetwork(p netip.Prefix, at4, at6 uint32) []expr.Any {
 	if p.Addr().Is6() {
 		at = at6
 	}
-	n := uint32(len(addr))
+	n := uint32(len(addr)) //nolint:gosec // 4 or 16
 	out := []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: at, Len: n}}
 	if !p.IsSingleIP() {
 		mask := make([]byte, n)

@@ -43,8 +43,10 @@ func Again(ctx context.Context, args ...string) (output []byte, err error) {
 
 // These are the addresses of this machine and of the other one.
 const (
-	Here4, There4 = "192.0.2.1", "192.0.2.2"
-	Here6, There6 = "2001:db8::1", "2001:db8::2"
+	Here4  = "192.0.2.1"
+	There4 = "192.0.2.2"
+	Here6  = "2001:db8::1"
+	There6 = "2001:db8::2"
 )
 
 // Cable joins this machine and another one.

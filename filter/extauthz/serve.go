@@ -30,7 +30,7 @@ var service = grpc.ServiceDesc{
 	HandlerType: authv3.Authorization_ServiceDesc.HandlerType,
 	Methods: []grpc.MethodDesc{{
 		MethodName: "Check",
-		Handler: func(s any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the order is grpc's
+		Handler: func(s any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			return s.(*Server).ask(ctx, read)
 		},
 	}},

@@ -38,7 +38,7 @@ const (
 // that would lead somebody else there than the filter that asks it. Whoever is led there has it
 // decide by chains of his own choice, and learns from the answers which credentials are good.
 func (w *walk) decides(field protoreflect.FullName, value []byte) bool {
-	return string(value) == contract.AuthzCluster && !(field == asked && w.asking > 0 && len(w.path) == w.asking+2)
+	return string(value) == contract.AuthzCluster && (field != asked || w.asking == 0 || len(w.path) != w.asking+2)
 }
 
 // byHeader are fields with which each request names the cluster that it is led to, in a header.

@@ -24,13 +24,20 @@ const generated = "../../../xds/plan/edge/testdata/modes.golang.golden.yaml"
 var statuses = map[string]int{"calls": http.StatusUnsupportedMediaType, "headers": http.StatusForbidden}
 
 // The library reads what the control plane makes for it: the configuration of each listener,
-// and that of each route by its name. Every chain decides.
+// and that of each route by its name. Every chain decides, a route that says that it has none
+// is open, and one that says nothing is refused.
 func TestGeneratedConfiguration(t *testing.T) { both(t, testGeneratedConfiguration) }
 
 func testGeneratedConfiguration(t *testing.T, way way) {
 	listeners, routes := parts(t)
-	if len(listeners) == 0 || len(routes) != 4 {
-		t.Fatalf("%d listeners, routes %v", len(listeners), routes)
+	open := routes["open"]
+	for name, r := range routes {
+		if strings.Contains(r.String(), contract.GolangDisabled) {
+			delete(routes, name)
+		}
+	}
+	if len(listeners) == 0 || len(routes) != 4 || open == nil {
+		t.Fatalf("%d listeners, routes %v, an open one %v", len(listeners), routes, open)
 	}
 	e := startEnvoy(t, plugin, way)
 	for _, l := range listeners {
@@ -38,11 +45,15 @@ func testGeneratedConfiguration(t *testing.T, way way) {
 			t.Errorf("listener: %v", l)
 		}
 		listener := e.message(false, l.GetPluginConfig())
-		if o := e.run(&asked{config: listener, protocol: http11, headers: getting("/open")}); o.Outcome != filtertest.Proxied {
+		if o := e.run(&asked{config: listener, protocol: http11, headers: getting("/open")}); o.Outcome != filtertest.Refused || o.Status != http.StatusServiceUnavailable {
+			t.Errorf("on a route that says nothing: %+v", o)
+		}
+		unchained := e.merge(listener, e.message(true, open.GetPluginsConfig()[contract.FilterName].GetConfig()))
+		if o := e.run(&asked{config: unchained, protocol: http11, headers: getting("/open")}); o.Outcome != filtertest.Proxied {
 			t.Errorf("without a chain: %+v", o)
 		}
 		// The listener removes what clients may not say from headers, and the library from trailers.
-		said := &asked{config: listener, protocol: http11, body: "text", hasBody: true, trailers: [][2]string{{"x-consumer-id", "root"}, {"x-other", "1"}}, headers: getting("/open")}
+		said := &asked{config: unchained, protocol: http11, body: "text", hasBody: true, trailers: [][2]string{{"x-consumer-id", "root"}, {"x-other", "1"}}, headers: getting("/open")}
 		if o := e.run(said); o.Outcome != filtertest.Proxied || e.trailers.Get("x-consumer-id") != "" || e.trailers.Get("x-other") != "1" {
 			t.Errorf("trailers %v: %+v", e.trailers, o)
 		}
