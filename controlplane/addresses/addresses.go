@@ -223,11 +223,27 @@ func (k *Keeper) write(tx store.Tx, meshName string, w *work) error {
 		return err
 	}
 	for _, host := range w.over {
-		if err := tx.Delete(mesh.Addresses, meshName, host, 0); err != nil && !fault.Is(err, fault.NotFound) {
+		if err := k.forget(tx, meshName, host); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// forget deletes the row of a name, unless the name has come back: the state that it was chosen
+// from may be older than this transaction, or that of another control plane.
+func (k *Keeper) forget(tx store.Tx, meshName, host string) error {
+	res, err := tx.Get(mesh.Addresses, meshName, host)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if a := res.Spec.(*mesh.Address); a.Unused.IsZero() || k.now().Sub(a.Unused) <= unusedLife {
+		return nil
+	}
+	return tx.Delete(mesh.Addresses, meshName, host, res.Version)
 }
 
 // create stores an address for a name, unless another control plane was first.

@@ -252,6 +252,40 @@ func TestUnusedAreKept(t *testing.T) {
 	}
 }
 
+// TestOldStatesForgetNothing: a keeper that looks at an old state, in which a name had long been
+// gone, leaves the row of a name that another keeper has found back.
+func TestOldStatesForgetNothing(t *testing.T) {
+	w, end := begin(t)
+	defer end()
+	w.update(func(tx store.Tx) error {
+		for i := range 1030 {
+			host := fmt.Sprintf("old-%d.mesh", i)
+			if _, err := tx.Create(&model.Resource{Kind: mesh.Addresses, Scope: demo, Name: host, Spec: &mesh.Address{Address: mesh.FirstAddress(host).String()}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.keep(w.keeper(), w.state()) // all are marked
+	w.now = w.now.Add(25 * time.Hour)
+	old := w.state()
+	w.serve("old-7")
+	w.update(func(tx store.Tx) error { // another control plane takes the mark away, and nothing else
+		res, err := tx.Get(mesh.Addresses, demo, "old-7.mesh")
+		if err != nil {
+			return err
+		}
+		back := *res.Spec.(*mesh.Address)
+		back.Unused = time.Time{}
+		_, err = tx.Update(&model.Resource{Kind: mesh.Addresses, Scope: demo, Name: "old-7.mesh", Spec: &back}, res.Version)
+		return err
+	})
+	w.keep(w.keeper(), old)
+	if _, kept := w.stored()["old-7.mesh"]; !kept {
+		t.Error("the row of a name that had come back is gone")
+	}
+}
+
 // TestOfADeletedMesh: nothing is written into a mesh that does not exist any more.
 func TestOfADeletedMesh(t *testing.T) {
 	w, end := begin(t)

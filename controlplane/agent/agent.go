@@ -231,6 +231,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer a.names.Close()
+	// Questions are answered from the start: enrolling may ask one.
+	answering, stopNames := context.WithCancel(context.WithoutCancel(ctx))
+	named := make(chan error, 1)
+	go func() { named <- a.names.Serve(answering); close(named) }()
+	defer func() { stopNames(); <-named }()
 	enrolled, err := a.enrolFirst(ctx)
 	switch {
 	case err != nil && enrolled:
@@ -259,7 +264,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve(relayCtx) })
-	g.Go(func() error { return a.names.Serve(relayCtx) })
+	g.Go(func() error {
+		select {
+		case err := <-named:
+			return err
+		case <-relayCtx.Done():
+			return nil
+		}
+	})
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
 	g.Go(func() error { a.watchToken(ctx); return nil })
 	g.Go(func() error {

@@ -44,6 +44,9 @@ redirected. Connections that are open already stay as they are. Needs root.`,
 			if vs := o.Check(); len(vs) > 0 {
 				return fault.NotBegun(wrong(vs))
 			}
+			if err := o.checkResolver(resolvConf); err != nil {
+				return fault.NotBegun(err)
+			}
 			return install(c.OutOrStdout(), o.Rules(), dry)
 		},
 	}

@@ -117,6 +117,18 @@ func (l loopback) exprs() []expr.Any {
 	return []expr.Any{meta(key), equal(name)}
 }
 
+// notHere is true of connections to addresses that are not this machine's own.
+type notHere struct{}
+
+func (notHere) text() string { return "fib daddr type != local" }
+
+func (notHere) exprs() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
 // source and destination are true of connections from and to a network. They follow a version.
 type (
 	source      netip.Prefix

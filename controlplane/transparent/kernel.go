@@ -91,6 +91,9 @@ func (r Rule) exprs() (out []expr.Any) {
 	for _, c := range r.When {
 		out = append(out, c.exprs()...)
 	}
+	if r.Refuse {
+		return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
+	}
 	if r.To == 0 {
 		return append(out, &expr.Verdict{Kind: expr.VerdictReturn})
 	}

@@ -184,6 +184,11 @@ func TestKernel(t *testing.T) {
 			t.Errorf("from elsewhere to %s: %q, want %q", to, got, want)
 		}
 	}
+	for to, what := range map[string]string{"127.0.0.1:15001": "the outbound port", netns.Here4 + ":15006": "the inbound port"} {
+		if got := ask(workload, "", to); got != "refused" {
+			t.Errorf("%s answers %q to whoever calls it", what, got)
+		}
+	}
 	o.NotTo = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix(netns.There6 + "/128")}
 	if err := Install(o.Rules()); err != nil {
 		t.Fatal(err)

@@ -27,11 +27,12 @@ const (
 	Prerouting Hook = "prerouting"
 )
 
-// Rule applies to connections that meet all conditions. It redirects them to a port of this
-// machine, or leaves them alone if the port is 0.
+// Rule applies to connections that meet all conditions. It refuses them, redirects them to a
+// port of this machine, or leaves them alone if the port is 0.
 type Rule struct {
-	When []Condition
-	To   uint16
+	When   []Condition
+	To     uint16
+	Refuse bool
 }
 
 // Condition is something that a rule asks about a connection.
@@ -83,10 +84,12 @@ func (o *Options) Rules() (out []Chain) {
 // outbound lists the rules of connections that begin on this machine.
 func (o *Options) outbound(f family) (out []Rule) {
 	add := func(to uint16, when ...Condition) {
-		out = append(out, Rule{append([]Condition{version(f.v6)}, when...), to})
+		out = append(out, Rule{When: append([]Condition{version(f.v6)}, when...), To: to})
 	}
 	leave := func(when ...Condition) { add(0, when...) }
 
+	// Whoever calls the ports of the proxy themselves would have it call itself, again and again.
+	out = append(out, o.refused(f, loopback{Output})...)
 	leave(source(f.workload))
 	if o.Inbound != 0 {
 		// A workload that calls its own service may be led to itself by its proxy. That
@@ -96,6 +99,17 @@ func (o *Options) outbound(f family) (out []Rule) {
 	leave(opener{Range{o.Proxy, o.Proxy}})
 	for _, r := range o.NotUsers {
 		leave(opener{r})
+	}
+	for _, n := range o.NotTo {
+		if n.Addr().Is6() == f.v6 {
+			leave(destination(n))
+		}
+	}
+	for _, r := range o.NotOutbound {
+		leave(tcp, ports{tcp, r})
+		if r.From <= dnsPort && dnsPort <= r.To {
+			leave(udp, ports{udp, Range{dnsPort, dnsPort}})
+		}
 	}
 	if o.DNS != 0 {
 		// Before everything about loopback, where many machines have their resolver.
@@ -108,24 +122,30 @@ func (o *Options) outbound(f family) (out []Rule) {
 	}
 	leave(loopback{Output})
 	leave(destination(f.loopback))
-	for _, n := range o.NotTo {
-		if n.Addr().Is6() == f.v6 {
-			leave(destination(n))
+	add(o.Outbound, tcp)
+	return out
+}
+
+// refused lists the rules that refuse connections to the ports of the proxy that meet some
+// conditions.
+func (o *Options) refused(f family, when ...Condition) (out []Rule) {
+	for _, port := range []uint16{o.Outbound, o.Inbound} {
+		if port != 0 {
+			at := ports{tcp, Range{uint32(port), uint32(port)}}
+			out = append(out, Rule{When: slices.Concat([]Condition{version(f.v6)}, when, []Condition{tcp, at}), Refuse: true})
 		}
 	}
-	for _, r := range o.NotOutbound {
-		leave(tcp, ports{tcp, r})
-	}
-	add(o.Outbound, tcp)
 	return out
 }
 
 // inbound lists the rules of connections that arrive.
 func (o *Options) inbound(f family) (out []Rule) {
 	add := func(to uint16, when ...Condition) {
-		out = append(out, Rule{slices.Concat([]Condition{version(f.v6)}, when), to})
+		out = append(out, Rule{When: slices.Concat([]Condition{version(f.v6)}, when), To: to})
 	}
 	add(0, loopback{Prerouting})
+	add(0, notHere{}) // what the machine forwards to others
+	out = append(out, o.refused(f)...)
 	for _, r := range o.NotInbound {
 		add(0, tcp, ports{tcp, r})
 	}

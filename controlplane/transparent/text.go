@@ -25,6 +25,9 @@ func (r Rule) text() string {
 	for _, c := range r.When {
 		words = append(words, c.text())
 	}
+	if r.Refuse {
+		return strings.Join(append(words, "drop"), " ")
+	}
 	if r.To == 0 {
 		return strings.Join(append(words, "return"), " ")
 	}

@@ -2,6 +2,8 @@ package transparent
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,6 +45,30 @@ func TestWordsThatCannotBeRead(t *testing.T) {
 		err := c.read(&Options{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestResolverOfTheMachine: its questions must not come back to it.
+func TestResolverOfTheMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	for text, refused := range map[string]bool{
+		"# none\nsearch example\n":                false,
+		"nameserver 192.0.2.53\n":                 false,
+		"nameserver 127.0.0.53\noptions edns0\n":  true,
+		"nameserver 192.0.2.53\nnameserver ::1\n": true,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Proxy: 5678, DNS: DefaultDNS}
+		err := o.checkResolver(file)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "--exclude-users") {
+			t.Errorf("%q: %v", text, err)
+		}
+		o.NotUsers = []Range{{101, 101}}
+		if err := o.checkResolver(file); err != nil {
+			t.Errorf("%q with a user left alone: %v", text, err)
 		}
 	}
 }
