@@ -50,7 +50,14 @@ var from = map[protoreflect.FullName]bool{
 
 // metadata are addresses at which clouds give machines their credentials, as they do at
 // link-local addresses, but which are not link-local themselves.
-var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
+var metadata = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), // EC2, and the pods of EKS
+	netip.MustParseAddr("fd20:ce::254"),    // Google
+	netip.MustParseAddr("168.63.129.16"),   // Azure
+	netip.MustParseAddr("100.100.100.200"), // Alibaba
+	netip.MustParseAddr("192.0.0.192"),     // Oracle
+	netip.MustParseAddr("fd00:42::42"),     // Scaleway
+}
 
 // These are the numbers of fields that are rarely present.
 const (

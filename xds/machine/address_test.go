@@ -125,6 +125,7 @@ func TestNothingLeadsToOperatorsPorts(t *testing.T) {
 func TestLinkLocalAddressesMustBeAllowed(t *testing.T) {
 	for text, want := range map[string]string{
 		"169.254.169.254": secrets, "fe80::1": secrets, "fe80::1%eth0": secrets, "::ffff:169.254.169.254": secrets, "fd00:ec2::254": secrets, "100.100.100.200": secrets,
+		"fd00:ec2::23": secrets, "fd20:ce::254": secrets, "168.63.129.16": secrets, "192.0.0.192": secrets, "fd00:42::42": secrets,
 		"169.254.7.1": "", "10.0.0.8": "", "fd00::1": "",
 	} {
 		holds(t, here, text, address(at(text, 80)), want)
