@@ -233,9 +233,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.names.Close()
 	// Questions are answered from the start: enrolling may ask one.
 	answering, stopNames := context.WithCancel(context.WithoutCancel(ctx))
-	named := make(chan error, 1)
-	go func() { named <- a.names.Serve(answering); close(named) }()
-	defer func() { stopNames(); <-named }()
+	named, stopped := make(chan error, 1), make(chan struct{})
+	go func() { defer close(stopped); named <- a.names.Serve(answering) }()
+	defer func() { stopNames(); <-stopped }()
 	enrolled, err := a.enrolFirst(ctx)
 	switch {
 	case err != nil && enrolled:
