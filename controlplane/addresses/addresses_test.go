@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,9 +305,10 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, end := begin(t)
 		defer end()
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		k := addresses.New(direct{w.db, func() error {
-			if broken {
+			if broken.Load() {
 				return errors.New("the disk is full")
 			}
 			return nil
@@ -320,7 +322,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		if len(w.stored()) > 0 {
 			t.Error("a broken store has addresses")
 		}
-		broken = false
+		broken.Store(false)
 		time.Sleep(time.Minute) // of the bubble's clock
 		synctest.Wait()
 		if w.stored()["web.mesh"] == "" {
