@@ -27,9 +27,9 @@ import (
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// The addresses of names that nothing has any more are kept: the first maxUnused of a mesh for
-// ever, the others at least for unusedLife. Nobody caches an address that long, and a service
-// that comes back has its own.
+// The addresses of names that nothing has any more are kept as long as a mesh has at most
+// maxUnused of them. If there are more, those go that nothing has had for unusedLife. Nobody
+// caches an address that long, and a service that comes back sooner has its own.
 const (
 	maxUnused  = 1024
 	unusedLife = 24 * time.Hour

@@ -103,6 +103,19 @@ func (w *world) stored() map[string]string {
 	return out
 }
 
+// many stores 1,030 addresses of names that nothing has, which is more than are kept.
+func (w *world) many() {
+	w.update(func(tx store.Tx) error {
+		for i := range 1030 {
+			host := fmt.Sprintf("old-%d.mesh", i)
+			if _, err := tx.Create(&model.Resource{Kind: mesh.Addresses, Scope: demo, Name: host, Spec: &mesh.Address{Address: mesh.FirstAddress(host).String()}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func (w *world) keeper() *addresses.Keeper {
 	return addresses.New(direct{Store: w.db}, func() time.Time { return w.now }, slog.New(slog.DiscardHandler))
 }
@@ -224,15 +237,7 @@ func TestUnusedAreKept(t *testing.T) {
 	defer end()
 	k := w.keeper()
 	w.serve("web")
-	w.update(func(tx store.Tx) error {
-		for i := range 1030 {
-			host := fmt.Sprintf("old-%d.mesh", i)
-			if _, err := tx.Create(&model.Resource{Kind: mesh.Addresses, Scope: demo, Name: host, Spec: &mesh.Address{Address: mesh.FirstAddress(host).String()}}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	w.many()
 	count := func(want int) {
 		t.Helper()
 		if got := len(w.stored()); got != want {
@@ -258,15 +263,7 @@ func TestUnusedAreKept(t *testing.T) {
 func TestOldStatesForgetNothing(t *testing.T) {
 	w, end := begin(t)
 	defer end()
-	w.update(func(tx store.Tx) error {
-		for i := range 1030 {
-			host := fmt.Sprintf("old-%d.mesh", i)
-			if _, err := tx.Create(&model.Resource{Kind: mesh.Addresses, Scope: demo, Name: host, Spec: &mesh.Address{Address: mesh.FirstAddress(host).String()}}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	w.many()
 	w.keep(w.keeper(), w.state()) // all are marked
 	w.now = w.now.Add(25 * time.Hour)
 	old := w.state()
