@@ -212,9 +212,7 @@ func (vs *violations) inboundTags(path string, tags Tags) {
 	if _, ok := tags[TagService]; !ok {
 		vs.add(keyed(path, TagService), "tag has to exist")
 	}
-	if p, ok := tags[TagProtocol]; ok && !slices.Contains(protocols, p) {
-		vs.add(keyed(path, TagProtocol), fmt.Sprintf("tag %q has an invalid value %q. Allowed values: %s", TagProtocol, p, strings.Join(protocols, ", ")))
-	}
+	vs.protocol(path, tags)
 	vs.join(ValidateTags(path, tags))
 }
 

@@ -54,6 +54,11 @@ func (m *Mesh) Located(k *model.Kind, service string) *Located {
 	return l
 }
 
+// LocatedBy yields the services that resources of a kind locate, in no particular order.
+func (m *Mesh) LocatedBy(k *model.Kind) iter.Seq2[string, *Located] {
+	return m.located[k.Name].services.all()
+}
+
 // Has reports whether a service is there for callers: some inbound serves it, or some
 // resource locates it.
 func (m *Mesh) Has(service string) bool { return m.Service(service) != nil || m.locatedBy(service, "") }

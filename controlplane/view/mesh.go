@@ -2,7 +2,6 @@ package view
 
 import (
 	"iter"
-	"net/netip"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -21,23 +20,8 @@ type MeshService struct {
 	Named bool
 }
 
-// Endpoint is one inbound of a dataplane, or a place that a resource locates, as other
-// proxies see it.
-type Endpoint struct {
-	// Address is an IP address or a DNS name.
-	Address string
-	Port    uint32
-	// Tags of the inbound or of the place.
-	Tags mesh.Tags
-	// Dataplane is the name of the proxy it belongs to, empty for what a resource locates.
-	Dataplane string
-	// Ready endpoints receive traffic. The others tell the protocol of the service while none
-	// is ready.
-	Ready bool
-}
-
-// IsIP reports whether the address is an IP address.
-func (e *Endpoint) IsIP() bool { _, err := netip.ParseAddr(e.Address); return err == nil }
+// Endpoint is one place where a service is.
+type Endpoint = mesh.Endpoint
 
 // Mesh is the state of one mesh at one store revision. It is immutable and
 // shared by all readers.

@@ -19,6 +19,7 @@ import (
 func DestinationKinds() []DestinationKind {
 	return []DestinationKind{
 		meshServices{},
+		externalServices{},
 	}
 }
 

@@ -73,6 +73,7 @@ func newWorldOf(t testing.TB, policies []*policy.Policy, more ...sidecar.Destina
 	for _, k := range more {
 		kinds = append(kinds, k.Kind())
 	}
+	kinds = append(kinds, sidecar.LocatingKinds()...)
 	views := view.New(db, kinds, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
 	w := &world{t: t, db: db, policies: policies, kinds: more, wake: make(chan struct{}, 1)}

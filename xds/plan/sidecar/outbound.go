@@ -60,7 +60,7 @@ func (p *Planner) buildOutbound(o *outbound) {
 	if err := guard(func() { p.makeOutbound(o) }); err != nil {
 		o.part, o.wants = old, wants
 		o.part.learned = unknown
-		o.part.clusters = p.fit(&old)
+		o.part.clusters = p.stillPermitted(o.reach, &old, p.fit(&old))
 		if o.way != nil && !o.part.holds(o.way) {
 			o.way = nil
 		}
@@ -139,7 +139,7 @@ func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, 
 }
 
 // buildDestination makes the cluster and the assignment of one destination, and returns their
-// name. A cluster that lists its endpoints itself is a different cluster than one with an
+// name. It makes nothing of a destination that the proxies may not call. A cluster that lists its endpoints itself is a different cluster than one with an
 // assignment: requests switch from one to the other when the new one is warm.
 func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer picks, tags mesh.Tags, protocol string) (name string) {
 	canonical, service := tags.String(), tags.Service()
@@ -149,10 +149,16 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
 	kind, d := p.destination(service)
+	if !p.permitted(o.reach, tags, kind, d) {
+		return refused(tags)
+	}
 	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d)}
 	inline := p.kinds[kind].Inline(tags, d)
 	if inline {
 		ak.name += byName
+	}
+	if k, marks := p.kinds[kind].(marking); marks {
+		ak.name += k.Mark(k.Transport(Around{p}, d))
 	}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.reach.shape.Zone

@@ -89,8 +89,8 @@ type selector struct {
 	tags      mesh.Tags
 }
 
-// survey lists the sources by which policies on connections distinguish proxies. It reports
-// whether the list differs from the one before.
+// survey lists the sources by which policies on connections distinguish proxies, and those by
+// which permissions do whose services have no proxies. It reports whether the list differs from the one before.
 func (p *Planner) survey() bool {
 	var found []selector
 	for _, pol := range p.policies {
@@ -102,6 +102,9 @@ func (p *Planner) survey() bool {
 				found = append(found, selector{tags.String(), tags})
 			}
 		}
+	}
+	for tags := range p.permittedSources() {
+		found = append(found, selector{tags.String(), tags})
 	}
 	slices.SortFunc(found, func(a, b selector) int { return cmp.Compare(a.canonical, b.canonical) })
 	same := func(a, b selector) bool { return a.canonical == b.canonical }

@@ -9,7 +9,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// byName ends the names of clusters that resolve names.
+// byName ends the names of clusters that resolve names. Only the mark of a kind of destinations
+// follows it.
 const byName = apart + "by-name"
 
 // want is a cluster as an outbound requires it: the name that follows from its tags, and a
@@ -51,7 +52,7 @@ func (r *reach) tellApart() (moved []*outbound) {
 	for _, own := range []bool{true, false} {
 		for _, o := range r.outbounds {
 			for _, w := range o.wants {
-				if own && strings.TrimSuffix(w.name, byName) != ClusterName(o.shape.Tags) {
+				if plain, _, _ := strings.Cut(w.name, byName); own && plain != ClusterName(o.shape.Tags) {
 					continue
 				}
 				if names[w.name] == nil {

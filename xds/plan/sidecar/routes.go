@@ -61,7 +61,11 @@ func (p *Planner) leading(k outboundRoutesKey) (*draft.Routes, error) {
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outboundRoutes(d, s) }); err != nil {
 		return nil, err
 	}
-	return d, p.editRoutes(d, &k)
+	if err := p.editRoutes(d, &k); err != nil {
+		return nil, err
+	}
+	refuse(d.Host.Routes)
+	return d, nil
 }
 
 // places are the destinations of an outbound by the names of their clusters: their tags,

@@ -43,7 +43,7 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 			p.allMembers()
 		default:
 			p.located(before, key)
-			elsewhere = p.policy(before, key) || elsewhere
+			elsewhere = p.policy(before, key) || p.proxylessKind(key.Kind) || elsewhere
 		}
 	}
 	if elsewhere && p.survey() {
@@ -157,7 +157,8 @@ func (p *Planner) population(before *view.Mesh, service string) {
 }
 
 // policy takes a changed policy, and marks what it was and is chosen for. It reports whether
-// the policy may have begun or ceased to distinguish sources of connections.
+// the policy may have begun or ceased to distinguish sources of connections. A permission may
+// always have.
 func (p *Planner) policy(before *view.Mesh, key model.Key) (elsewhere bool) {
 	for _, pol := range p.policies {
 		if pol.Kind.Name != key.Kind {
@@ -168,6 +169,10 @@ func (p *Planner) policy(before *view.Mesh, key model.Key) (elsewhere bool) {
 			if version != nil {
 				p.chosen(pol, version)
 			}
+		}
+		if permits(pol) {
+			p.permission(was, is)
+			elsewhere = true
 		}
 		elsewhere = elsewhere || aboutConnections(pol) && resourced(was, is)
 	}

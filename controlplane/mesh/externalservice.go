@@ -1,0 +1,264 @@
+package mesh
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/hostname"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// ExternalService is the spec of a service outside the mesh that callers know by tags, as
+// they know services of the mesh (requirement "ExternalService"). Several with one service tag
+// are endpoints of one service.
+type ExternalService struct {
+	model.Labelled
+	Networking *ExternalNetworking `json:"networking,omitempty"`
+	// Tags describe the service. They hold the service tag, and may hold the protocol tag.
+	Tags Tags `json:"tags,omitempty"`
+}
+
+// ExternalNetworking says where a service outside the mesh is.
+type ExternalNetworking struct {
+	// Address is an IP address or a host name, and a port: HOST:PORT or [IPv6]:PORT.
+	Address string       `json:"address,omitempty"`
+	TLS     *ExternalTLS `json:"tls,omitempty"`
+	// DisableHostDNSEntry leaves out the service's host name among the names that transparent
+	// proxies know. The service is then known by its service name alone.
+	DisableHostDNSEntry bool `json:"disableHostDNSEntry,omitempty"`
+}
+
+// ExternalTLS says how a service outside the mesh proves who it is. It means nothing unless it
+// is enabled.
+type ExternalTLS struct {
+	Enabled bool `json:"enabled,omitempty"`
+	// CACert holds the certificates of the authorities that may have signed the service's
+	// certificate, in PEM. Only inline sources are supported.
+	CACert *DataSource `json:"caCert,omitempty"`
+	// ClientCert and ClientKey are refused: proxies present no certificates to services outside
+	// the mesh.
+	ClientCert *DataSource `json:"clientCert,omitempty"`
+	ClientKey  *DataSource `json:"clientKey,omitempty"`
+	// ServerName is the name that is asked for (SNI) and that the certificate must have; the
+	// host of the address if it is absent.
+	ServerName *string `json:"serverName,omitempty"`
+	// AllowRenegotiation lets the service negotiate again during a connection
+	// (UpstreamTlsContext.allow_renegotiation).
+	AllowRenegotiation bool `json:"allowRenegotiation,omitempty"`
+	// SkipHostnameVerification accepts a certificate of any name that CACert has signed.
+	SkipHostnameVerification bool `json:"skipHostnameVerification,omitempty"`
+}
+
+// ExternalServices describes the resources. No field of one that is stored holds a secret,
+// because client keys are refused.
+var ExternalServices = model.Describe(ExternalService{}, model.Kind{
+	Name: "external_service", Path: "external-services", Scoping: model.Mesh, Class: model.Config,
+	Document: &model.Document{
+		Type: "ExternalService", Singular: "External Service", Plural: "External Services",
+		Validate: func(spec any) []fault.Violation { return spec.(*ExternalService).validate() },
+	},
+})
+
+const (
+	textNoNetworking  = "should have networking"
+	textNoAddress     = "address can't be empty"
+	textUnparsed      = "unable to parse address"
+	textNoHost        = "address has to be a valid IP address or a domain name"
+	textUnparsedPort  = "unable to parse port in address"
+	textOwnHost       = "must not be an address of each machine itself, of links or of groups, because it would mean something else at each proxy"
+	textEmptySource   = "data source cannot be empty"
+	textOneSource     = "exactly one data source has to be chosen"
+	textInlineOnly    = "is not supported here: use inline or inlineString"
+	textNoClient      = "is not supported: proxies present no certificates to services outside the mesh"
+	textNoRoots       = "has to be defined: without it nothing could be verified"
+	textNoCertificate = "must hold certificates in PEM"
+	textSameAddress   = "cannot be the same as networking.address"
+	textLocalhost     = "must not be localhost, because it would mean something else at each proxy"
+	// maxRoots bounds the certificates of authorities, in bytes. They are in every cluster.
+	maxRoots = 256 << 10
+)
+
+func (s *ExternalService) validate() []fault.Violation {
+	var vs violations
+	if s.Networking == nil {
+		vs.add("networking", textNoNetworking)
+	} else {
+		vs.external("networking.address", s.Networking.Address)
+		vs.externalTLS("networking.tls", s.Networking.TLS)
+	}
+	if _, ok := s.Tags[TagService]; !ok {
+		vs.add("tags", textServiceTag)
+	}
+	vs.protocol("tags", s.Tags)
+	if s.Networking != nil && s.Tags.Service() != "" && s.Tags.Service() == s.Networking.Address {
+		vs.add(keyed("tags", TagService), textSameAddress)
+	}
+	vs.join(ValidateTags("tags", s.Tags))
+	return vs
+}
+
+// external checks HOST:PORT. Each part is checked even if the whole cannot be parsed, as
+// clients expect.
+func (vs *violations) external(path, address string) {
+	if address == "" {
+		vs.add(path, textNoAddress)
+		return
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		vs.add(path, textUnparsed)
+	}
+	ip, noIP := netip.ParseAddr(host)
+	switch {
+	case noIP == nil && ip.Zone() == "":
+		if outside := ip.Unmap(); outside.IsLoopback() || outside.IsUnspecified() || outside.IsLinkLocalUnicast() || outside.IsMulticast() {
+			vs.add(path, textOwnHost)
+		}
+	case len(host) > maxHost || !dnsName.MatchString(host) || hostname.EndsInNumber(host):
+		vs.add(path, textNoHost)
+	case isLocalhost(host):
+		vs.add(path, textLocalhost)
+	}
+	n, err := strconv.ParseUint(port, 10, 32)
+	if err != nil {
+		vs.add(path, textUnparsedPort)
+	}
+	vs.port(path, uint32(n))
+}
+
+// isLocalhost reports whether a name is one of the machine itself (RFC 6761 section 6.3).
+func isLocalhost(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+func (vs *violations) externalTLS(path string, t *ExternalTLS) {
+	if t == nil {
+		return
+	}
+	if t.ClientCert != nil {
+		vs.add(path+".clientCert", textNoClient)
+	}
+	if t.ClientKey != nil {
+		vs.add(path+".clientKey", textNoClient)
+	}
+	switch name := t.ServerName; {
+	case name == nil:
+	case *name == "":
+		vs.add(path+".serverName", "cannot be empty")
+	case len(*name) > maxHost || !dnsName.MatchString(*name):
+		vs.add(path+".serverName", "must be a domain name or an IP address of version 4")
+	}
+	switch {
+	case t.CACert != nil:
+		vs.roots(path+".caCert", t.CACert)
+	case t.Enabled:
+		vs.add(path+".caCert", textNoRoots)
+	}
+}
+
+// roots checks the certificates of authorities.
+func (vs *violations) roots(path string, d *DataSource) {
+	chosen := 0
+	for _, is := range []bool{d.Secret != "", d.File != "", len(d.Inline) > 0, d.InlineString != nil} {
+		if is {
+			chosen++
+		}
+	}
+	pem := d.inline()
+	switch {
+	case chosen == 0:
+		vs.add(path, textEmptySource)
+	case chosen > 1:
+		vs.add(path, textOneSource)
+	case d.Secret != "":
+		vs.add(path+".secret", textInlineOnly)
+	case d.File != "":
+		vs.add(path+".file", textInlineOnly)
+	case len(pem) > maxRoots:
+		vs.add(path, fmt.Sprintf("must not have more than %d bytes", maxRoots))
+	case !x509.NewCertPool().AppendCertsFromPEM(pem):
+		vs.add(path, textNoCertificate)
+	}
+}
+
+// inline returns the content that a source holds itself.
+func (d *DataSource) inline() []byte {
+	if d.InlineString != nil {
+		return []byte(*d.InlineString)
+	}
+	return d.Inline
+}
+
+// protocol checks the protocol tag.
+func (vs *violations) protocol(path string, tags Tags) {
+	if p, ok := tags[TagProtocol]; ok && !slices.Contains(protocols, p) {
+		vs.add(keyed(path, TagProtocol), fmt.Sprintf("tag %q has an invalid value %q. Allowed values: %s", TagProtocol, p, strings.Join(protocols, ", ")))
+	}
+}
+
+// Location returns the host and the port of the service. It reports false for an address that
+// no write accepts.
+func (s *ExternalService) Location() (host string, port uint32, ok bool) {
+	if s.Networking == nil {
+		return "", 0, false
+	}
+	host, text, err := net.SplitHostPort(s.Networking.Address)
+	if err != nil {
+		return "", 0, false
+	}
+	port, err = portOf(text)
+	return host, port, err == nil && host != ""
+}
+
+// Locates returns where the service is, under the service of its tags.
+func (s *ExternalService) Locates() []Endpoint {
+	host, port, ok := s.Location()
+	if !ok {
+		return nil
+	}
+	return []Endpoint{{Address: host, Port: port, Tags: s.Tags, Ready: true}}
+}
+
+// Hosts returns the host name by which transparent proxies know the service in addition to that
+// of its service name; none if the host is an IP address or the entry is disabled.
+func (s *ExternalService) Hosts() []Name {
+	host, port, ok := s.Location()
+	if host = foldHost(host); !ok || s.Networking.DisableHostDNSEntry || !IsHost(host) {
+		return nil
+	}
+	return []Name{{Host: host, Port: port, Tags: Tags{TagService: s.Tags.Service()}}}
+}
+
+// Protection returns how connections to the service are protected, nil if they are in clear.
+func (s *ExternalService) Protection() *ExternalProtection {
+	if s.Networking == nil || s.Networking.TLS == nil || !s.Networking.TLS.Enabled {
+		return nil
+	}
+	t, host := s.Networking.TLS, ""
+	host, _, _ = s.Location()
+	out := &ExternalProtection{Name: strings.TrimSuffix(host, "."), AnyName: t.SkipHostnameVerification, Renegotiate: t.AllowRenegotiation}
+	if t.ServerName != nil {
+		out.Name = *t.ServerName
+	}
+	if t.CACert != nil {
+		out.Roots = string(t.CACert.inline())
+	}
+	return out
+}
+
+// ExternalProtection is what a service outside the mesh has to prove.
+type ExternalProtection struct {
+	// Roots are the certificates of authorities in PEM. Nothing is proved without any.
+	Roots string
+	// Name is the host name or IP address that the certificate must have, unless AnyName.
+	Name        string
+	AnyName     bool
+	Renegotiate bool
+}
