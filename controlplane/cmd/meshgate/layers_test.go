@@ -65,6 +65,7 @@ var layers = map[string]string{
 	"xds/policy/callers":               policyRow,
 	"xds/policy/faultinjection":        policyRow + " xds/policy/callers",
 	"xds/policy/healthcheck":           policyRow,
+	"xds/policy/proxytemplate":         policyRow + " controlplane/yamldoc filter/contract",
 	"xds/policy/ratelimit":             policyRow + " xds/policy/callers",
 	"xds/policy/retry":                 policyRow,
 	"xds/policy/timeout":               policyRow,
@@ -77,7 +78,7 @@ var layers = map[string]string{
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
 	"xds/policy/meshtrace":             policyRow + " xds/policy/target xds/policy/tracing",
 	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/callers xds/policy/permit xds/policy/target",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/proxytemplate xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 

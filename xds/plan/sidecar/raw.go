@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,8 @@ type patchKey struct {
 	policy    *policy.Policy
 	selection *policy.Selection
 	resource  *resource.Resource
+	// added says that the policy itself has made the resource.
+	added bool
 }
 
 // finished is a table after the raw stage, with what it was made from.
@@ -89,12 +92,13 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 		fail := func(cell string, err error) {
 			*failures = append(*failures, plan.Failure{Cell: cell, Err: fmt.Errorf("%s %s: %w", pol.Kind.Document.Type, s.Policies[0].Name, err)})
 		}
+		added := map[*resource.Resource]bool{}
 		if pol.Add != nil {
-			added, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, callForContribution)
+			more, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, callForContribution)
 			if err != nil {
 				fail("additions", err)
 			} else {
-				all = over(all, added.of(t))
+				all = beyond(all, more.of(t), added, fail)
 			}
 		}
 		if pol.Patch == nil {
@@ -102,13 +106,16 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 		}
 		var kept []*resource.Resource
 		for _, r := range all {
-			out, err := of(p.cells.patches, p.round, patchKey{pol, s, r}, patched)
-			if err != nil {
+			out, err := of(p.cells.patches, p.round, patchKey{pol, s, r, added[r]}, patched)
+			switch {
+			case err != nil:
 				fail(r.Name, fmt.Errorf("nothing passes here: %w", err))
-				out = shut(r)
+				out.resource = shut(r)
+			case out.left != nil:
+				fail(r.Name, out.left)
 			}
-			if out != nil {
-				kept = append(kept, out)
+			if out.resource != nil {
+				kept = append(kept, out.resource)
 			}
 		}
 		all = kept
@@ -126,47 +133,65 @@ func (c *contribution) of(t resource.TypeURL) []*resource.Resource {
 	return nil
 }
 
-// over adds resources, replacing those with the same names.
-func over(all, more []*resource.Resource) []*resource.Resource {
+// beyond adds resources and notes them in added. What the mesh makes itself is not replaced: it
+// may be there to keep somebody out.
+func beyond(all, more []*resource.Resource, added map[*resource.Resource]bool, fail func(cell string, err error)) []*resource.Resource {
 	if len(more) == 0 {
 		return all
 	}
-	out := slices.Clone(more)
-	for _, r := range all {
-		if !slices.ContainsFunc(more, func(o *resource.Resource) bool { return o.Name == r.Name }) {
-			out = append(out, r)
+	out := slices.Clone(all)
+	for _, r := range more {
+		if slices.ContainsFunc(all, func(o *resource.Resource) bool { return o.Name == r.Name }) {
+			fail(r.Name, errors.New("it is not added: the mesh makes another one of this name"))
+			continue
 		}
+		added[r] = true
+		out = append(out, r)
 	}
 	return out
 }
 
-// patched returns a resource after a patch: the same resource if the patch changes nothing, or
-// nil if the patch removes it.
-func patched(k patchKey) (*resource.Resource, error) {
+// patchedResource is a resource after a patch, nil if the patch removes it, and what of the patch
+// was left out.
+type patchedResource struct {
+	resource *resource.Resource
+	left     error
+}
+
+// patched patches a resource. It returns the same one if the patch changes nothing.
+func patched(k patchKey) (out patchedResource, err error) {
 	d := &draft.Finished{Origin: originOf(k.resource)}
+	if k.added {
+		d.Origin = draft.OriginContributed
+	}
 	for _, kind := range raw {
 		if kind.t == k.resource.Type {
 			d.Proto = kind.proto()
 		}
 	}
 	if err := proto.Unmarshal(k.resource.Body, d.Proto); err != nil {
-		return nil, err
+		return out, err
 	}
-	if err := k.policy.Patch(d, k.selection); err != nil || d.Removed {
-		return nil, err
+	err = k.policy.Patch(d, k.selection)
+	out.left = errors.Join(d.Left...)
+	if err != nil || d.Removed {
+		return out, err
 	}
 	if m, ok := d.Proto.(message); !ok || m.GetName() != k.resource.Name {
-		return nil, fmt.Errorf("a patch must not rename %s", k.resource.Name)
+		return out, fmt.Errorf("a patch must not rename %s", k.resource.Name)
 	}
+	out.resource = k.resource
 	r, err := plan.Freeze(k.resource.Type, k.resource.Name, d.Proto)
 	if err != nil {
-		return nil, err
+		// Envoy would refuse it. What the mesh makes is as good as ever.
+		out.left = errors.Join(out.left, err)
+		return out, nil
 	}
-	if r.Version == k.resource.Version {
-		return k.resource, nil
+	if r.Version != k.resource.Version {
+		r.Plugins = k.resource.Plugins
+		out.resource = r
 	}
-	r.Plugins = k.resource.Plugins
-	return r, nil
+	return out, nil
 }
 
 // shut returns the replacement of a resource that cannot be patched, or nil. A cluster needs
