@@ -19,12 +19,9 @@ Policies that refuse everybody are named last. They do what they say, so they ar
 and do not change the exit code. Only the mesh API knows them.
 
 With the NAME of a node: what it has. For each resource the version that it was sent,
-whether its Envoy holds the same, and whether it acknowledged or rejected it. With --diff:
-the versions that it should have, was sent and has acknowledged, connected or not, and a JSON
-patch from what is acknowledged to what it should have.
+whether its Envoy holds the same, and whether it acknowledged or rejected it.
 
-Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said. With
---watch the last answer counts.`
+Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said (--watch: at last).`
 
 // ExitUneven says that something is wrong: a condition of the control plane, or a node that
 // is away, rejects or is behind.
@@ -66,7 +63,7 @@ func StatusCommand() *cobra.Command {
 	}
 	output, api = addOutputFlag(c), addAPIFlags(c)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print the state anew when it changes")
-	c.Flags().BoolVar(&diff, "diff", false, "show what a node should have, was sent and has acknowledged")
+	c.Flags().BoolVar(&diff, "diff", false, "compare what a node should have, was sent and has acknowledged")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return cannotSay(cli.BadFlag(c, err)) })
 	return c
 }
