@@ -33,6 +33,7 @@ const (
 	schemaNode       = "node"
 	schemaNodes      = "node_page"
 	schemaDump       = "dump"
+	schemaCompared   = "node_config"
 	schemaConditions = "conditions"
 )
 
@@ -142,7 +143,7 @@ func (a *API) components() schemas {
 		},
 		schemaDocument: openapi.Of(openapi.Object),
 		schemaHealth:   pageOfHealth(), schemaTags: pageOfTags(), schemaChanges: pageOfChanges(),
-		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOfNodes(), schemaDump: describeDump(),
+		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOfNodes(), schemaDump: describeDump(), schemaCompared: openapi.For[nodes.Comparison](),
 		schemaConditions: describeConditions(),
 	}
 	for _, c := range a.Collections {
