@@ -36,6 +36,7 @@ const (
 	schemaRules      = "rules"
 	schemaChosen     = "chosen_dataplanes"
 	schemaWarned     = "mesh_warnings"
+	schemaExplained  = "explanation"
 	schemaKeys       = "key" + suffixList
 	schemaRotation   = "key_rotation"
 	schemaRevocation = "token_revocation"

@@ -284,4 +284,3 @@ func (w *walk) limit(at *selection.Place) []Resource {
 	}
 	return w.named(ratelimit.Kind, []*view.Policy{best})
 }
-

@@ -239,7 +239,9 @@ func permits(x *explain.Endpoint, got answer, taken map[string]counted, again ui
 		switch {
 		case c == nil || c.Delay != "":
 		case c.Requests > 0:
-			key = explain.Key(&x.Steps[i])
+			if key = explain.Key(&x.Steps[i]); ok {
+				return key, true, false // a fault has come before
+			}
 			if got == (answer{status: c.Status}) {
 				return key, taken[key].most+again >= c.Requests, false
 			}
@@ -278,4 +280,3 @@ func (w *world) spec(name string) *mesh.Dataplane {
 	}
 	return d.Spec
 }
-

@@ -269,4 +269,3 @@ func drawn(w *world, seed uint64, host string, roots []byte) *drawing {
 	w.plan()
 	return d
 }
-

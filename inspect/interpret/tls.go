@@ -85,4 +85,3 @@ func demandsOf(c *tlsv3.CommonTlsContext) ([]Demand, error) {
 func Fulfilled(demands []Demand, uris []string) bool {
 	return len(demands) == 0 || slices.ContainsFunc(demands, func(d Demand) bool { return slices.ContainsFunc(uris, d) })
 }
-

@@ -108,6 +108,8 @@ func (p *Proxy) runChain(out *Passage, name string, chain *contract.Chain, r *Re
 	return unsaid("what the token filter decides")
 }
 
+const textInvalid = "the credential is not valid"
+
 func letsPass(chain *contract.Chain, answers []contract.Answer) string {
 	if len(answers) == 0 {
 		return fmt.Sprintf("the filter runs %d plugins, and needs no credential for this request", len(chain.Plugins))
@@ -115,14 +117,14 @@ func letsPass(chain *contract.Chain, answers []contract.Answer) string {
 	return fmt.Sprintf("the filter runs %d plugins, and the credential is valid", len(chain.Plugins))
 }
 
-// refusals says why the filter refuses. Why a credential is not valid is said to those who may
-// read everything, as in logs.
+// refusals says why the filter refuses. Why a credential is not valid is for logs alone
+// ([contract.Answer]).
 func refusals(r *engine.Refusal, answers []contract.Answer) string {
 	if len(answers) == 0 {
 		return "the filter refuses the request: " + string(r.Reason)
 	}
 	why := map[contract.Answer]string{
-		contract.Unknown: "the credential is unknown", contract.Expired: "the credential has expired", contract.Revoked: "the credential was revoked",
+		contract.Unknown: textInvalid, contract.Expired: textInvalid, contract.Revoked: textInvalid,
 		contract.Unavailable: "nobody can say whether the credential is valid", contract.Found: "the credential is valid, but not here",
 	}[answers[len(answers)-1]]
 	return "the filter refuses the request: " + string(r.Reason) + "; " + why
