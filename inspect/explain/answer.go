@@ -17,6 +17,8 @@ type Resource struct {
 	Type string `json:"type"`
 	Mesh string `json:"mesh,omitempty"`
 	Name string `json:"name"`
+	// ID is the id of an entity of a gateway.
+	ID string `json:"id,omitempty"`
 }
 
 // Chance is something that happens to a share of the requests, or to those above a limit.
@@ -77,8 +79,10 @@ type Endpoint struct {
 
 // Explanation is the answer about one request.
 type Explanation struct {
-	Mesh        string  `json:"mesh,omitempty"`
-	Source      string  `json:"source,omitempty"`
+	Mesh   string `json:"mesh,omitempty"`
+	Source string `json:"source,omitempty"`
+	// Gateway is the gateway whose configuration was followed.
+	Gateway     string  `json:"gateway,omitempty"`
 	Destination string  `json:"destination,omitempty"`
 	Method      string  `json:"method"`
 	Host        string  `json:"host"`
@@ -89,4 +93,10 @@ type Explanation struct {
 	Endpoints []Endpoint `json:"endpoints"`
 	// LeftOut is how many endpoints are not shown.
 	LeftOut int `json:"leftOut,omitempty"`
+	// Plugins are those of the chain of the route, in their order. Others are the routes that are
+	// for the request, too, but come later.
+	Plugins []Resource `json:"plugins,omitempty"`
+	Others  []Resource `json:"others,omitempty"`
+	// Consumer is whom the credential is of, if it is valid.
+	Consumer *Resource `json:"consumer,omitempty"`
 }

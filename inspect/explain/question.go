@@ -21,6 +21,8 @@ const (
 	ParamPath        = "path"
 	ParamHeader      = "header"
 	ParamToken       = "token"
+	ParamScheme      = "scheme"
+	ParamGateway     = "gateway"
 )
 
 // HeaderToken is the header of a question that carries the token. In contrast to the parameter no
@@ -42,6 +44,8 @@ type Question struct {
 	Method, Host, Path  string
 	Headers             []interpret.Header
 	Token               string
+	// Scheme and Gateway are for gateways.
+	Scheme, Gateway string
 }
 
 // own are headers that proxies write themselves, or that tell them how to treat a connection. A
@@ -61,6 +65,7 @@ func Read(query url.Values, header string, allowed ...string) (q Question, err e
 	r := reading{query: query, allowed: allowed}
 	r.known()
 	q.Source, q.Destination = r.text(ParamSource, "", maxText), r.text(ParamDestination, "", maxText)
+	q.Scheme, q.Gateway = r.text(ParamScheme, "http", 8), r.text(ParamGateway, "", 4*maxText)
 	q.Method = r.text(ParamMethod, "GET", 32)
 	q.Path, q.Host = r.text(ParamPath, "/", maxPath), r.text(ParamHost, "", maxText)
 	if q.Token = r.text(ParamToken, "", contract.MaxCredential); header != "" {
@@ -139,6 +144,9 @@ func (r *reading) check(q *Question) {
 	method := func(c rune) bool { return (c < 'A' || c > 'Z') && c != '-' }
 	if strings.ContainsFunc(q.Method, method) || q.Method == "CONNECT" {
 		r.violate(ParamMethod, "must be a method in capital letters, and not CONNECT")
+	}
+	if q.Scheme != "http" && q.Scheme != "https" {
+		r.violate(ParamScheme, "must be http or https")
 	}
 	visible := func(c rune) bool { return c <= ' ' || c > '~' }
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsFunc(q.Path, visible) || strings.Contains(q.Path, "#") {

@@ -28,7 +28,7 @@ func (p *Proxy) filter(out *Passage, f *hcmv3.HttpFilter, c choice, peer []strin
 	case packed.MessageIs((*limitv3.LocalRateLimit)(nil)):
 		return limitRate(out, f, own, c)
 	case packed.MessageIs((*modulev3.DynamicModuleFilter)(nil)):
-		return p.checkToken(out, f, own, r)
+		return p.checkToken(out, f, own, c, r)
 	}
 	return unsaid("the HTTP filter %s is not known", f.GetName())
 }

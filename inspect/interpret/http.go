@@ -32,12 +32,13 @@ func (p *Proxy) http(out *Passage, m *hcmv3.HttpConnectionManager, peer []string
 	if err := p.receive(m, peer, r); err != nil {
 		return err
 	}
-	c, err := p.choose(m, r, normalised)
+	c, err := p.choose(out, m, r, normalised)
 	if err != nil {
 		return err
 	}
 	out.Request = r
 	if c.route != nil {
+		out.Route = c.route.GetName()
 		out.say(Step{Kind: StepRoute, Name: c.table.GetName(), Text: describeRoute(c)})
 	}
 	for i, f := range m.GetHttpFilters() {
@@ -82,6 +83,13 @@ func (p *Proxy) receive(m *hcmv3.HttpConnectionManager, peer []string, r *Reques
 			}
 		}
 	}
+	if m.GetUseRemoteAddress().GetValue() {
+		r.set("x-forwarded-proto", r.Scheme)
+		for _, name := range []string{"x-envoy-external-address", "x-forwarded-for"} {
+			r.remove(name)
+			r.Headers = append(r.Headers, Header{Name: name, filled: true})
+		}
+	}
 	switch m.GetForwardClientCertDetails() {
 	case hcmv3.HttpConnectionManager_SANITIZE:
 		r.remove(headerPeer)
@@ -110,7 +118,7 @@ func (p *Proxy) tells(peer []string) string {
 }
 
 // choose returns the route of a request.
-func (p *Proxy) choose(m *hcmv3.HttpConnectionManager, r *Request, normalised bool) (c choice, err error) {
+func (p *Proxy) choose(out *Passage, m *hcmv3.HttpConnectionManager, r *Request, normalised bool) (c choice, err error) {
 	name := m.GetRds().GetRouteConfigName()
 	res := p.Set.Get(resource.Route, name)
 	if res == nil {
@@ -124,7 +132,7 @@ func (p *Proxy) choose(m *hcmv3.HttpConnectionManager, r *Request, normalised bo
 		return c, err
 	}
 	host := r.Host
-	if m.GetStripAnyHostPort() {
+	if m.GetStripAnyHostPort() || c.table.GetIgnorePortInHostMatching() {
 		if bare, _, ok := strings.Cut(host, ":"); ok && !strings.Contains(host, "]") {
 			host = bare
 		}
@@ -134,6 +142,9 @@ func (p *Proxy) choose(m *hcmv3.HttpConnectionManager, r *Request, normalised bo
 	}
 	if err := understood(c.host); err != nil {
 		return c, err
+	}
+	if c.host.GetMatcher() != nil {
+		return c, out.look(&c, r, normalised)
 	}
 	for i, route := range c.host.GetRoutes() {
 		if err := understood(route); err != nil {
@@ -153,6 +164,9 @@ func (p *Proxy) choose(m *hcmv3.HttpConnectionManager, r *Request, normalised bo
 
 // describeRoute says which route was taken.
 func describeRoute(c choice) string {
+	if c.host.GetMatcher() != nil {
+		return "the route " + c.route.GetName() + " comes first of those that are for the request"
+	}
 	what := "route " + strconv.Itoa(c.at+1) + " of " + strconv.Itoa(len(c.host.GetRoutes())) + " in the table " + c.table.GetName() + " is for "
 	m := c.route.GetMatch()
 	switch p := m.GetPathSpecifier().(type) {

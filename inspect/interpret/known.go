@@ -68,7 +68,7 @@ var fields = map[protoreflect.FullName]names{
 		// same
 		"name", "metadata", "transport_socket_connect_timeout",
 	},
-	"envoy.config.listener.v3.FilterChainMatch": {"transport_protocol", "application_protocols"},
+	"envoy.config.listener.v3.FilterChainMatch": {"transport_protocol", "application_protocols", "server_names", "direct_source_prefix_ranges"},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
 		"rds", "http_filters", "forward_client_cert_details", "set_current_client_cert_details", "early_header_mutation_extensions",
 		"normalize_path", "merge_slashes", "path_with_escaped_slashes_action", "strip_any_host_port",
@@ -89,12 +89,13 @@ var fields = map[protoreflect.FullName]names{
 	},
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.WeightedCluster.ClusterWeight": {"name", "weight"},
 	"envoy.config.route.v3.RouteConfiguration": {
-		"virtual_hosts", "request_headers_to_add", "request_headers_to_remove", "validate_clusters",
+		"virtual_hosts", "request_headers_to_add", "request_headers_to_remove", "validate_clusters", "ignore_port_in_host_matching",
+		"typed_per_filter_config",
 		// same
 		"name", "response_headers_to_add", "response_headers_to_remove", "metadata",
 	},
 	"envoy.config.route.v3.VirtualHost": {
-		"domains", "routes", "typed_per_filter_config", "retry_policy",
+		"domains", "routes", "matcher", "typed_per_filter_config", "retry_policy",
 		// same
 		"name", "response_headers_to_add", "response_headers_to_remove", "metadata",
 	},
@@ -102,6 +103,7 @@ var fields = map[protoreflect.FullName]names{
 		"match", "route", "direct_response", "redirect", "typed_per_filter_config", "request_headers_to_add", "request_headers_to_remove",
 		// same
 		"name", "metadata", "response_headers_to_add", "response_headers_to_remove", "stat_prefix", "decorator", "tracing",
+		"request_body_buffer_limit",
 	},
 	"envoy.config.route.v3.RouteMatch": {"prefix", "path", "safe_regex", "path_separated_prefix", "headers", "case_sensitive", "filter_state"},
 	"envoy.config.route.v3.HeaderMatcher": {

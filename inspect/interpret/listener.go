@@ -5,9 +5,11 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	statev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
@@ -123,7 +125,7 @@ func (p *Proxy) Arrive(l *Listener, c Connection, r *Request) (*Passage, error) 
 		return out, nil
 	}
 	out.say(Step{Kind: StepConnection, Name: chain.GetName(), Text: welcome(c, peer)})
-	return out, p.network(out, chain.GetFilters(), peer, r)
+	return out, p.network(out, chain.GetFilters(), c, peer, r)
 }
 
 func (c Connection) describe() string {
@@ -143,43 +145,63 @@ func welcome(c Connection, peer []string) string {
 	return "the connection is clear text, and nobody has proved who calls"
 }
 
-// chain returns the filter chain for a connection: of those that match, the one that asks for an
-// application protocol. Without an inspector of TLS, Envoy knows of no protocols.
+// chain returns the filter chain for a connection: the one for the server name, else that for an
+// application protocol, else the one for everybody. Clients are none of those whose addresses are
+// trusted. Without an inspector of TLS, Envoy knows of no names and protocols.
 func (l *Listener) chain(c Connection) (best *listenerv3.FilterChain, err error) {
 	for _, f := range l.proto.GetListenerFilters() {
 		if f.GetName() != "envoy.filters.listener.tls_inspector" {
 			return nil, unsaid("the listener filter %s is not known", f.GetName())
 		}
 	}
+	most := -1
 	for _, chain := range l.proto.GetFilterChains() {
 		if err := understood(chain); err != nil {
 			return nil, err
 		}
 		m := chain.GetFilterChainMatch()
-		if m == nil {
-			if best == nil {
-				best = chain
+		if m != nil {
+			if err := understood(m); err != nil {
+				return nil, err
 			}
-			continue
 		}
-		if err := understood(m); err != nil {
-			return nil, err
-		}
-		transport := m.GetTransportProtocol()
-		if transport != "" && (transport == "tls") != c.TLS {
-			continue
-		}
-		if ps := m.GetApplicationProtocols(); len(ps) > 0 {
-			if !slices.ContainsFunc(ps, func(p string) bool { return slices.Contains(c.Protocols, p) }) {
-				continue
-			}
-			return chain, nil
-		}
-		if best == nil || best.GetFilterChainMatch() == nil {
-			best = chain
+		if got := fits(m, c); got > most {
+			best, most = chain, got
 		}
 	}
 	return best, nil
+}
+
+// fits returns how well a filter chain is for a connection, -1 if it is not.
+func fits(m *listenerv3.FilterChainMatch, c Connection) (rank int) {
+	if len(m.GetDirectSourcePrefixRanges()) > 0 {
+		return -1
+	}
+	if transport := m.GetTransportProtocol(); transport != "" && (transport == "tls") != c.TLS {
+		return -1
+	}
+	if ps := m.GetApplicationProtocols(); len(ps) > 0 {
+		if !slices.ContainsFunc(ps, func(p string) bool { return slices.Contains(c.Protocols, p) }) {
+			return -1
+		}
+		rank = 1
+	}
+	if len(m.GetServerNames()) == 0 {
+		return rank
+	}
+	named := 0
+	for _, name := range m.GetServerNames() {
+		switch suffix, wild := strings.CutPrefix(name, "*"); {
+		case name == c.ServerName && name != "":
+			named = 1 << 16
+		case wild && strings.HasSuffix(c.ServerName, suffix) && len(c.ServerName) > len(suffix):
+			named = max(named, 2*len(suffix))
+		}
+	}
+	if named == 0 {
+		return -1
+	}
+	return named + rank
 }
 
 // greet does the handshake of a chain. It returns the proved names of the peer, or why the
@@ -208,7 +230,7 @@ func greet(chain *listenerv3.FilterChain, c Connection) (peer []string, refused 
 }
 
 // network runs the network filters of a chain.
-func (p *Proxy) network(out *Passage, filters []*listenerv3.Filter, peer []string, r *Request) error {
+func (p *Proxy) network(out *Passage, filters []*listenerv3.Filter, c Connection, peer []string, r *Request) error {
 	for _, f := range filters {
 		packed := f.GetTypedConfig()
 		switch {
@@ -224,6 +246,12 @@ func (p *Proxy) network(out *Passage, filters []*listenerv3.Filter, peer []strin
 				return err
 			}
 			return p.tcp(out, t)
+		}
+		if packed.MessageIs((*statev3.Config)(nil)) {
+			if err := p.remember(out, packed, c); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := connectionPermission(out, f, peer); err != nil || out.Reply != nil {
 			return err

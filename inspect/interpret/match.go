@@ -9,16 +9,34 @@ import (
 )
 
 // regex compiles a pattern that Envoy matches against the whole of a text. Go's expressions are
-// those of RE2.
+// those of RE2, except that they have no \C; in visible ASCII, which is all that a request has
+// here, that is any character.
 func regex(m *matcherv3.RegexMatcher) (*regexp.Regexp, error) {
 	if err := understood(m); err != nil {
 		return nil, err
 	}
-	re, err := regexp.Compile(`^(?s:` + m.GetRegex() + `)$`)
+	re, err := regexp.Compile(`^(?:` + anyByte(m.GetRegex()) + `)$`)
 	if err != nil {
 		return nil, unsaid("the pattern %q", m.GetRegex())
 	}
 	return re, nil
+}
+
+// anyByte replaces \C in a pattern.
+func anyByte(pattern string) string {
+	var out strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		if pattern[i] != '\\' || i+1 == len(pattern) {
+			out.WriteByte(pattern[i])
+			continue
+		}
+		if i++; pattern[i] == 'C' {
+			out.WriteString(`(?s:.)`)
+		} else {
+			out.WriteString(pattern[i-1 : i+1])
+		}
+	}
+	return out.String()
 }
 
 // text reports whether a text matches (envoy.type.matcher.v3.StringMatcher).
@@ -42,6 +60,9 @@ func text(m *matcherv3.StringMatcher, s string) (bool, error) {
 	case *matcherv3.StringMatcher_Contains:
 		return strings.Contains(fold(s), fold(p.Contains)), nil
 	case *matcherv3.StringMatcher_SafeRegex:
+		if strings.ContainsFunc(s, func(c rune) bool { return c > '~' }) {
+			return false, unsaid("how a pattern matches text that is not ASCII")
+		}
 		re, err := regex(p.SafeRegex)
 		return err == nil && re.MatchString(s), err
 	}

@@ -1,6 +1,10 @@
 package interpret
 
-import "time"
+import (
+	"time"
+
+	"github.com/meshgate/meshgate/filter/contract"
+)
 
 // These are the kinds of steps, in the order in which a proxy takes them.
 const (
@@ -65,8 +69,21 @@ type Passage struct {
 	// Request is the request as it leaves the proxy. It is nil if the proxy did not look into
 	// the connection.
 	Request *Request
+	// facts are what is remembered of the connection.
+	facts map[string]string
 	// Opaque says that the proxy forwards bytes.
 	Opaque bool
+	// Route is the name of the route, empty if it has none.
+	Route string
+	// Issued says that the request is for the OAuth server.
+	Issued bool
+	// About is what the route says of itself: names and ids of the route and its service, by the
+	// keys of package contract. Others are those of the routes that are for the request, too, but
+	// come later.
+	About  map[string]string
+	Others []map[string]string
+	// Plugins are those of the chain of the route.
+	Plugins []contract.Plugin
 	// Retry is what the proxy does if an endpoint fails; nil for nothing.
 	Retry *Retry
 }

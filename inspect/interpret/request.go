@@ -29,6 +29,8 @@ type Connection struct {
 	// TLS and Protocols are what a client offers in its handshake.
 	TLS       bool
 	Protocols []string
+	// ServerName is the name that the client asks for in TLS.
+	ServerName string
 	// Peer are the URIs in the client's certificate; none if it has no certificate.
 	Peer []string
 }

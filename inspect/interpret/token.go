@@ -3,6 +3,7 @@ package interpret
 import (
 	"fmt"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	modulev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -55,26 +56,70 @@ func (d *reader) Resolve(hash contract.Hash, plugin string) engine.Found {
 }
 
 // checkToken runs the token filter, which decides by the same code as in a proxy.
-func (p *Proxy) checkToken(out *Passage, f *hcmv3.HttpFilter, own *anypb.Any, r *Request) error {
+func (p *Proxy) checkToken(out *Passage, f *hcmv3.HttpFilter, own *anypb.Any, c choice, r *Request) error {
 	if _, err := unpack(f.GetTypedConfig(), new(modulev3.DynamicModuleFilter)); err != nil {
 		return err
 	}
-	if own == nil {
+	encoded := ""
+	switch table := c.table.GetTypedPerFilterConfig()[f.GetName()]; {
+	case own != nil:
+		text, err := carriedBy(own)
+		if err != nil {
+			return err
+		}
+		encoded = text
+	case table != nil:
+		text, err := carriedBy(table)
+		if err != nil {
+			return err
+		}
+		if encoded, err = chainOf(c.route, text); err != nil {
+			return err
+		}
+	}
+	if encoded == "" {
 		return nil // it only cleans headers
 	}
-	per, err := unpack(own, new(modulev3.DynamicModuleFilterPerRoute))
-	if err != nil {
-		return err
-	}
-	carried := new(wrapperspb.StringValue)
-	if err := per.GetFilterConfig().UnmarshalTo(carried); err != nil {
-		return unsaid("what the route says to the token filter")
-	}
-	chain, err := contract.ParseChain([]byte(carried.GetValue()))
+	chain, err := contract.ParseChain([]byte(encoded))
 	if err != nil {
 		return unsaid("the chain of the token filter")
 	}
 	return p.runChain(out, f.GetName(), chain, r)
+}
+
+// carriedBy returns what a table, a virtual host or a route says to the filter.
+func carriedBy(packed *anypb.Any) (string, error) {
+	per, err := unpack(packed, new(modulev3.DynamicModuleFilterPerRoute))
+	if err != nil {
+		return "", err
+	}
+	text := new(wrapperspb.StringValue)
+	if err := per.GetFilterConfig().UnmarshalTo(text); err != nil {
+		return "", unsaid("what is said to the token filter")
+	}
+	return text.GetValue(), nil
+}
+
+// chainOf returns the chain that a route names of those that its table carries, empty for none.
+func chainOf(route *routev3.Route, table string) (string, error) {
+	chains, ok := contract.ParseChains([]byte(table))
+	says := route.GetMetadata().GetFilterMetadata()[contract.MetadataNamespace].GetFields()[contract.MetaFilter].GetStringValue()
+	if !ok || route == nil || says == "" {
+		return "", unsaid("which chain the token filter runs")
+	}
+	if says == contract.NoChain {
+		return "", nil
+	}
+	named, err := contract.ParseCarried(says)
+	if err != nil {
+		return "", unsaid("which chain the token filter runs")
+	}
+	for _, encoded := range chains {
+		if contract.ChainContent(encoded) == named.Content {
+			return string(encoded), nil
+		}
+	}
+	return "", unsaid("which chain the token filter runs")
 }
 
 // runChain decides about a request by a chain of plugins.
@@ -83,6 +128,7 @@ func (p *Proxy) runChain(out *Passage, name string, chain *contract.Chain, r *Re
 	if err != nil {
 		return unsaid("the chain of the token filter")
 	}
+	out.Plugins = chain.Plugins
 	for _, header := range program.Headers() {
 		if err := r.readable(header); err != nil {
 			return err
@@ -99,6 +145,7 @@ func (p *Proxy) runChain(out *Passage, name string, chain *contract.Chain, r *Re
 		out.say(Step{Kind: StepToken, Name: name, Text: letsPass(chain, d.answers)})
 		return nil
 	case engine.Issue:
+		out.Issued = true
 		out.refuse(StepToken, name, 0, "the request is for the OAuth server, which answers it")
 		return nil
 	case engine.Refuse:
