@@ -85,7 +85,7 @@ var layers = map[string]string{
 	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
 	// What Envoys do with a request is the same for meshes and gateways.
 	"inspect/interpret": "filter/contract filter/engine xds/resource",
-	"inspect/explain":   "controlplane/fault controlplane/mesh controlplane/model controlplane/view filter/contract filter/engine inspect inspect/interpret xds/draft xds/naming xds/policy xds/policy/faultinjection xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/resource xds/selection",
+	"inspect/explain":   "controlplane/fault controlplane/mesh controlplane/model controlplane/turns controlplane/view filter/contract filter/engine inspect inspect/interpret xds/draft xds/naming xds/policy xds/policy/faultinjection xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/resource xds/selection",
 
 	// What everything stands on.
 	"xds/durable":                      "",
