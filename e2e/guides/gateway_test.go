@@ -29,8 +29,9 @@ curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }
 		Expect(first.Exit(patience)).To(Equal(0), first.Output())
 		statuses := regexp.MustCompile(`status (\d+)`).FindAllString(first.Output(), -1)
 		n := strings.Count(script, "curl ")
-		Expect(statuses[:n-2]).To(HaveEach("status 201"), first.Output())
-		Expect(statuses[n-2:]).To(HaveEach("status 200"), first.Output())
+		Expect(statuses[:n-3]).To(HaveEach("status 201"), first.Output())
+		Expect(statuses[n-3:]).To(HaveEach("status 200"), first.Output())
+		Expect(first.Output()).To(ContainSubstring("no gateway has connected"))
 		jti := `[0-9a-f]{8}-[0-9a-f-]{27}`
 		Expect(first.Output()).To(MatchRegexp(`(?m)^` + jti + `$`))
 
