@@ -43,6 +43,20 @@ curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }
 	})
 })
 
+var _ = Describe("an explained request", func() {
+	It("names the route and the target that a gateway has", func() {
+		c := framework.NewControlPlane("standalone", "--store-type", "memory").Start()
+		api := framework.NewFixture(c).API
+		api.Must(201, "POST", "/services", map[string]any{"name": "shop", "url": "http://127.0.0.1:9"})
+		api.Must(201, "POST", "/routes", map[string]any{"name": "invoices", "paths": []string{"/invoices"}, "service": map[string]any{"name": "shop"}})
+		Eventually(func() string {
+			p := framework.Start(nil, "curl", "-sS", "http://127.0.0.1:"+strconv.Itoa(c.Admin)+"/gateway-explain?host=a.test&path=/invoices/1")
+			Expect(p.Exit(patience)).To(Equal(0), p.Output())
+			return p.Output()
+		}, patience).Should(And(ContainSubstring(`"verdict":"allowed"`), ContainSubstring(`"name":"invoices"`), ContainSubstring(`"address":"127.0.0.1:9"`)))
+	})
+})
+
 var _ = Describe("docs/declarative.md", func() {
 	It("shows a file that a gateway starts with", func() {
 		data, err := os.ReadFile(filepath.Join(framework.Root(), "docs", "declarative.md"))
