@@ -136,7 +136,7 @@ var fields = map[protoreflect.FullName]names{
 		"circuit_breakers", "outlier_detection", "health_checks", "round_robin_lb_config", "least_request_lb_config",
 		"ring_hash_lb_config", "maglev_lb_config", "metadata", "dns_lookup_family", "dns_refresh_rate", "respect_dns_ttl",
 		"dns_failure_refresh_rate", "typed_dns_resolver_config", "upstream_connection_options", "per_connection_buffer_limit_bytes",
-		"close_connections_on_host_health_failure", "track_cluster_stats", "slow_start_config", "dns_jitter",
+		"close_connections_on_host_health_failure", "track_cluster_stats", "dns_jitter",
 	},
 	"envoy.config.endpoint.v3.ClusterLoadAssignment": {"cluster_name", "endpoints"},
 	"envoy.config.endpoint.v3.LocalityLbEndpoints": {
