@@ -45,7 +45,8 @@ func shop(t *testing.T) *explain.Gateways {
 		put(gateway.Routes, uuid(2, n), r)
 	}
 	route(0, 0, "everything", func(r *gateway.Route) { r.Paths = []string{"/"} })
-	route(1, 1, "invoices", func(r *gateway.Route) { r.Paths = []string{"/invoices"} })
+	route(3, 0, "stripped", func(r *gateway.Route) { r.Paths, r.StripPath = []string{"/stripped"}, true })
+	route(1, 1, "invoices", func(r *gateway.Route) { r.Paths, r.StripPath = []string{"/invoices"}, true })
 	route(2, 0, "secure", func(r *gateway.Route) { r.Paths, r.Protocols = []string{"/secure"}, []string{"https"} })
 	config, err := json.Marshal(gateway.OAuth2Config{AuthHeaderName: "authorization", Scopes: []string{"email"}, PKCE: "lax", GlobalCredentials: true})
 	if err != nil {
@@ -88,6 +89,7 @@ func TestGatewayDecides(t *testing.T) {
 		others string
 	}{
 		{"open", explain.Question{Path: "/x"}, "allowed 0 everything 127.0.0.1:9000", ""},
+		{"a prefix that is stripped", explain.Question{Path: "/stripped/x"}, "allowed 0 stripped 127.0.0.1:9000", "everything"},
 		{"without a token", explain.Question{Path: "/invoices/1"}, "refused 401 invoices plugins oauth2", "everything"},
 		{"an unknown token", explain.Question{Path: "/invoices", Token: "bad"}, "refused 401 invoices plugins oauth2", "everything"},
 		{"a valid token", explain.Question{Path: "/invoices", Token: "good"}, "allowed 0 invoices plugins oauth2 consumer bob 127.0.0.1:9001", "everything"},

@@ -66,7 +66,7 @@ func substitute(s *matcherv3.RegexMatchAndSubstitute, in string) (string, error)
 	if err := understood(s.GetPattern()); err != nil {
 		return "", err
 	}
-	re, err := regexp.Compile(s.GetPattern().GetRegex())
+	re, err := regexp.Compile(anyByte(s.GetPattern().GetRegex()))
 	if err != nil {
 		return "", unsaid("the pattern %q", s.GetPattern().GetRegex())
 	}
