@@ -40,6 +40,7 @@ const (
 	schemaTypeRules  = "rules_by_type"
 	schemaChosen     = "chosen_dataplanes"
 	schemaWarned     = "mesh_warnings"
+	schemaExplained  = "explanation"
 	schemaKeys       = "key" + suffixList
 	schemaRotation   = "key_rotation"
 	schemaRevocation = "token_revocation"

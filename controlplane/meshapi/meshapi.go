@@ -105,6 +105,7 @@ type Options struct {
 	Problems        Problems
 	Dumps           Dumps
 	Policies        Policies
+	Explain         Explain
 	DataplaneTokens DataplaneTokens
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
@@ -165,6 +166,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.selections()...)
+	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)
 	list = append(list, a.revocations()...)

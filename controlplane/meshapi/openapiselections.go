@@ -1,6 +1,9 @@
 package meshapi
 
-import "github.com/meshgate/meshgate/controlplane/openapi"
+import (
+	"github.com/meshgate/meshgate/controlplane/openapi"
+	"github.com/meshgate/meshgate/inspect/explain"
+)
 
 // describeSelections adds the schemas for the answers of [Policies].
 func describeSelections(out schemas) {
@@ -59,4 +62,5 @@ func describeSelections(out schemas) {
 		"kind": text(), "dataplane": origin(), "attachments": openapi.List(openapi.Closed(place(), "type")),
 	}, "kind", "dataplane", "attachments")
 	out[schemaChosen] = openapi.Closed(list(proxy), "total", "items")
+	out[schemaExplained] = openapi.For[explain.Explanation]()
 }
