@@ -21,9 +21,8 @@ const (
 )
 
 // Listen opens the Unix socket of an address for [Server.Serve], see [contract.SocketPath]. Only
-// the user of this process may connect to it, and nobody else may put another one in its place:
-// the folder must be this user's or root's, and nobody else's to write to. A socket that a
-// process has left behind is replaced, one that answers is not.
+// the user of this process may connect to it, and nobody else may put another one in its place,
+// see [CheckFolder]. A socket that a process has left behind is replaced, one that answers is not.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	path, err := contract.SocketPath(address)
 	if err != nil {
@@ -36,26 +35,6 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, err
 	}
 	return open(ctx, path)
-}
-
-// CheckFolder returns an error for the folder of a socket in which somebody else than this user
-// and root could put a socket of his own while nobody listens. Whoever connects to that one
-// shows it every credential and believes what it answers.
-func CheckFolder(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("folder of the socket: %w", err)
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir() || !ok:
-		return fmt.Errorf("%s is no folder", dir)
-	case int(owner.Uid) != os.Geteuid() && owner.Uid != 0:
-		return fmt.Errorf("folder %s belongs to another user, who could put a socket of his own there: choose one of this user", dir)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to folder %s, and could put a socket of their own there: choose another one, or run 'chmod go-w %s'", dir, dir)
-	}
-	return nil
 }
 
 // vacant returns an error unless the path is free or holds a socket on which nobody listens.
