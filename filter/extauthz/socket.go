@@ -81,6 +81,9 @@ func open(ctx context.Context, path string) (net.Listener, error) {
 	s.SetUnlinkOnClose(false) // it knows the name inside only
 	err = os.Chmod(inside, 0o600)
 	if err == nil {
+		s.made, err = os.Lstat(inside)
+	}
+	if err == nil {
 		err = os.Rename(inside, path)
 	}
 	if err != nil {
@@ -94,14 +97,20 @@ func open(ctx context.Context, path string) (net.Listener, error) {
 type socket struct {
 	*net.UnixListener
 	path string
+	made os.FileInfo // the socket itself, which keeps its inode when it is moved
 	once sync.Once
 }
 
 // Addr returns the path.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
-// Close removes the socket, too. It does so while it still listens, so nobody has replaced it.
+// Close removes the socket, too, unless another service has replaced it: of two that start at the
+// same time each may have found the path free.
 func (s *socket) Close() error {
-	s.once.Do(func() { _ = os.Remove(s.path) })
+	s.once.Do(func() {
+		if now, err := os.Lstat(s.path); err == nil && os.SameFile(s.made, now) {
+			_ = os.Remove(s.path)
+		}
+	})
 	return s.UnixListener.Close()
 }

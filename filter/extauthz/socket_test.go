@@ -87,6 +87,30 @@ func TestListen(t *testing.T) {
 	refuses(t, contract.UnixPrefix+path, path+" is no socket")
 }
 
+// TestTheSocketOfAnotherStays: of two services that start at the same time the second replaces the
+// socket of the first, which leaves it alone when it ends.
+func TestTheSocketOfAnotherStays(t *testing.T) {
+	path := filepath.Join(folder(t), "s")
+	first, err := open(t.Context(), path) // both have found the path free
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	_ = second.Close()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the second leaves it behind: %v", err)
+	}
+}
+
 // TestNobodyElseMayUseTheSocket: at its path the socket is complete from the first moment. It
 // comes there by a change of its name, and its mode is not changed any more.
 func TestNobodyElseMayUseTheSocket(t *testing.T) {
