@@ -57,6 +57,7 @@ func TestValidate(t *testing.T) {
 			"spec.default.tags[6].header.name: this header may hold a credential, which would be in every span",
 			"spec.default.tags[7].header.name: this header may hold a credential, which would be in every span",
 		}},
+		{"the tag of paths", saying(`"tags":[{"name":"grpc.path","header":{"name":"x"}}]`), []string{"spec.default.tags[0].name: this tag is one that every proxy sets itself, so that spans have no path"}},
 		{"many tags", saying(`"tags":[` + strings.Repeat(`{"name":"a","literal":"a"},`, maxTags) + `{"name":"a","literal":"a"}]`), []string{"spec.default.tags: must have at most 32 elements"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/collector"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/target"
 )
@@ -79,6 +80,9 @@ func (t *Tag) validate(v *policy.Violations, path string) {
 		v.Add(path+".name", textEmpty)
 	}
 	text(path+".name", t.Name)
+	if t.Name == collector.TagGRPCPath {
+		v.Add(path+".name", "this tag is one that every proxy sets itself, so that spans have no path")
+	}
 	switch {
 	case (t.Literal == nil) == (t.Header == nil):
 		v.Add(path, "tag must have only one type defined: header, literal")
