@@ -75,6 +75,7 @@ func (t *Tag) validate(v *policy.Violations, path string) {
 		if len(s) > maxText || !policy.Visible(s) {
 			v.Add(path, "must be at most %d characters without control characters", maxText)
 		}
+		v.Sent(path, s)
 	}
 	if t.Name == "" {
 		v.Add(path+".name", textEmpty)
@@ -105,6 +106,8 @@ func (h *Header) validate(v *policy.Violations, path string) {
 		v.Add(path, "must be a header name")
 	case slices.ContainsFunc(secretive, func(w string) bool { return strings.Contains(strings.ReplaceAll(name, "_", "-"), w) }) && name != ":authority":
 		v.Add(path, "this header may hold a credential, which would be in every span")
+	default:
+		v.Sent(path, h.Name)
 	}
 }
 
