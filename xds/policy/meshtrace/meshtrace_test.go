@@ -65,6 +65,7 @@ func TestValidate(t *testing.T) {
 			"spec.default.tags[1].header.default: must not contain %ENVIRONMENT, with which proxies read their environment",
 			"spec.default.tags[1].header.name: must not contain %ENVIRONMENT, with which proxies read their environment",
 		}},
+		{"subprotocols", saying(`"tags":[{"name":"a","header":{"name":"Sec-WebSocket-Protocol"}}]`), []string{"spec.default.tags[0].header.name: this header may hold a credential, which would be in every span"}},
 		{"many tags", saying(`"tags":[` + strings.Repeat(`{"name":"a","literal":"a"},`, maxTags) + `{"name":"a","literal":"a"}]`), []string{"spec.default.tags: must have at most 32 elements"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -25,6 +25,7 @@ const (
 var secretive = []string{
 	"auth", "token", "key", "secret", "cookie", "password", "passwd", "credential", "session", "signature", "assertion", "jwt", "bearer", "otp", "dpop",
 	"csrf", "saml", "location", "referer", "referrer", "refresh", "redirect", "url", "uri", "path", "query", "x-meshgate", "client-cert",
+	"sec-websocket-protocol",
 }
 
 func validate(spec any) []fault.Violation {
