@@ -42,11 +42,12 @@ var layers = map[string]string{
 	"xds/rejudge":       "",
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap",
+	"xds/reserved":      "filter/contract",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/reserved",
 	"xds/naming":        "",
 	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/naming xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
-	"xds/bootstrap":     "filter/contract",
+	"xds/bootstrap":     "filter/contract xds/reserved",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
@@ -60,7 +61,7 @@ var layers = map[string]string{
 	"xds/selection": "controlplane/mesh controlplane/model controlplane/view xds/draft xds/policy",
 
 	// A policy sees drafts and its own kind of resources, never another policy.
-	"xds/policy":                       "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
+	"xds/policy":                       "xds/reserved controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
 	"xds/policy/circuitbreaker":        policyRow,
 	"xds/policy/callers":               policyRow,
 	"xds/policy/faultinjection":        policyRow + " xds/policy/callers",
@@ -75,7 +76,7 @@ var layers = map[string]string{
 	"xds/policy/permit":                policyRow,
 	"xds/policy/target":                policyRow,
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
-	"xds/policy/meshtrace":             policyRow + " xds/policy/target xds/policy/tracing",
+	"xds/policy/meshtrace":             policyRow + " xds/collector xds/policy/target xds/policy/tracing",
 	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/callers xds/policy/permit xds/policy/target",
 	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
@@ -105,7 +106,7 @@ var layers = map[string]string{
 	"controlplane/steady/steadytest": "controlplane/steady",
 
 	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
-	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model",
+	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/reserved",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",
