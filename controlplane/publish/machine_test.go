@@ -301,13 +301,37 @@ func TestMachine(t *testing.T) {
 		clear(m.clients)
 		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 78))
 		for _, name := range []string{"a-1", "a-2", "b-1", "c-1"} {
-			m.connect(name)
+			m.connectAsDesired(name)
 		}
 		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "three", Roots: ids.roots})
 		m.settle()
 	})
 	if !bareSecrets {
 		t.Error("no Envoy without an agent ever had a secret")
+	}
+}
+
+// connectAsDesired connects a proxy, which must get the set that was desired for it while it
+// was away. Nobody can know before that a proxy has no filter.
+func (m *machine) connectAsDesired(name string) {
+	m.t.Helper()
+	m.settle()
+	if !m.exists(name) {
+		return
+	}
+	want, err := m.loop.Desired(context.Background(), mesh.NodeID(meshName, name))
+	m.must(err)
+	m.connect(name)
+	m.settle()
+	if got := m.snaps.Get(mesh.NodeID(meshName, name)); !m.clients[name].bare && !got.Equal(want) {
+		for _, t := range resource.Types {
+			m.t.Errorf("%s of %s: %+v", t, name, got.Diff(want, t))
+		}
+		m.t.Fatalf("%s got something else than what it should have", name)
+	}
+	again, err := m.loop.Desired(context.Background(), mesh.NodeID(meshName, name))
+	if m.must(err); !m.snaps.Get(mesh.NodeID(meshName, name)).Equal(again) {
+		m.t.Fatalf("%s has something else than what it should have", name)
 	}
 }
 
