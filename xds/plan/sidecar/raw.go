@@ -3,6 +3,7 @@ package sidecar
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -63,7 +64,7 @@ func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) 
 		if f.base != tables[kind.t] || f.choices != x.class.proxy {
 			was := f.table
 			f = finished{base: tables[kind.t], choices: x.class.proxy}
-			f.table = was.Become(p.patchAll(x.class.proxy, kind.t, f.base, &f.failures))
+			f.table = was.Become(p.patchAll(x, x.class.proxy, kind.t, f.base, &f.failures))
 			x.finished[kind.t] = f
 		}
 		tables[kind.t] = f.table
@@ -76,13 +77,13 @@ func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) 
 func (p *Planner) repatch(x *proxy) {
 	for t, f := range x.finished {
 		var ignored []plan.Failure
-		p.patchAll(f.choices, t, f.base, &ignored)
+		p.patchAll(x, f.choices, t, f.base, &ignored)
 	}
 }
 
 // patchAll returns the resources of a table after all policies have patched it and added to
 // it.
-func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *resource.Table, failures *[]plan.Failure) []*resource.Resource {
+func (p *Planner) patchAll(x *proxy, chosen *policy.Choices, t resource.TypeURL, base *resource.Table, failures *[]plan.Failure) []*resource.Resource {
 	all := resource.Assemble(map[resource.TypeURL]*resource.Table{t: base}, nil).All(t)
 	for i, pol := range p.policies {
 		s := chosen.At(i)
@@ -98,7 +99,7 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 			if err != nil {
 				fail("additions", err)
 			} else {
-				all = beyond(all, more.of(t), added, fail)
+				all = x.beyond(all, more, t, added, fail)
 			}
 		}
 		if pol.Patch == nil {
@@ -112,7 +113,7 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 				fail(r.Name, fmt.Errorf("nothing passes here: %w", err))
 				out.resource = shut(r)
 			case out.left != nil:
-				fail(r.Name, out.left)
+				*failures = append(*failures, plan.Failure{Cell: r.Name, Err: out.left})
 			}
 			if out.resource != nil {
 				kept = append(kept, out.resource)
@@ -133,22 +134,40 @@ func (c *contribution) of(t resource.TypeURL) []*resource.Resource {
 	return nil
 }
 
-// beyond adds resources and notes them in added. What the mesh makes itself is not replaced: it
-// may be there to keep somebody out.
-func beyond(all, more []*resource.Resource, added map[*resource.Resource]bool, fail func(cell string, err error)) []*resource.Resource {
-	if len(more) == 0 {
-		return all
-	}
-	out := slices.Clone(all)
-	for _, r := range more {
-		if slices.ContainsFunc(all, func(o *resource.Resource) bool { return o.Name == r.Name }) {
+// beyond adds resources and notes them in added. What the mesh makes itself is not replaced, and
+// nothing listens in its place: it may be there to keep somebody out.
+func (x *proxy) beyond(all []*resource.Resource, more *contribution, t resource.TypeURL, added map[*resource.Resource]bool, fail func(cell string, err error)) []*resource.Resource {
+	out := slices.Clip(all)
+	for _, r := range more.of(t) {
+		switch at := more.sockets[r.Name]; {
+		case slices.ContainsFunc(all, func(o *resource.Resource) bool { return o.Name == r.Name }):
 			fail(r.Name, errors.New("it is not added: the mesh makes another one of this name"))
+			continue
+		case t == resource.Listener && x.listensAt(at):
+			fail(r.Name, fmt.Errorf("it is not added: the mesh listens on %s", at))
 			continue
 		}
 		added[r] = true
 		out = append(out, r)
 	}
 	return out
+}
+
+// listensAt reports whether the mesh has a listener of the proxy where another one would be.
+func (x *proxy) listensAt(at netip.AddrPort) bool {
+	s := &x.class.shape
+	if s.Transparent && (uint32(at.Port()) == s.RedirectOutbound || uint32(at.Port()) == s.RedirectInbound) {
+		return true
+	}
+	taken := sockets{}
+	for i, in := range x.class.inbounds {
+		if i < len(x.listening) {
+			if here, err := addressOf(x.listening[i], in.shape.Port); err == nil {
+				taken[here] = true
+			}
+		}
+	}
+	return taken.has(at) || x.class.reach.taken(at)
 }
 
 // patchedResource is a resource after a patch, nil if the patch removes it, and what of the patch
@@ -173,7 +192,7 @@ func patched(k patchKey) (out patchedResource, err error) {
 		return out, err
 	}
 	err = k.policy.Patch(d, k.selection)
-	out.left = errors.Join(d.Left...)
+	out.left = k.says(d.Left)
 	if err != nil || d.Removed {
 		return out, err
 	}
@@ -184,7 +203,7 @@ func patched(k patchKey) (out patchedResource, err error) {
 	r, err := plan.Freeze(k.resource.Type, k.resource.Name, d.Proto)
 	if err != nil {
 		// Envoy would refuse it. What the mesh makes is as good as ever.
-		out.left = errors.Join(out.left, err)
+		out.left = k.says(append(d.Left, err))
 		return out, nil
 	}
 	if r.Version != k.resource.Version {
@@ -192,6 +211,23 @@ func patched(k patchKey) (out patchedResource, err error) {
 		out.resource = r
 	}
 	return out, nil
+}
+
+// maxLeft is how many bytes are said about what one patch leaves out.
+const maxLeft = 512
+
+// says returns one short error for what a patch leaves out, or nil. It is the same value for all
+// proxies that have the resource: there may be a thousand of each.
+func (k patchKey) says(left []error) error {
+	err := errors.Join(left...)
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) > maxLeft {
+		text = strings.ToValidUTF8(text[:maxLeft], "") + "..."
+	}
+	return fmt.Errorf("%s %s: %s", k.policy.Kind.Document.Type, k.selection.Policies[0].Name, text)
 }
 
 // shut returns the replacement of a resource that cannot be patched, or nil. A cluster needs

@@ -3,6 +3,7 @@ package proxytemplate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -81,8 +82,8 @@ func (p *program) makes(m proto.Message) bool {
 
 // apply applies a step to one resource.
 func (s *step) apply(d *draft.Finished) error {
-	if s.match.Origin != "" && s.match.Origin != d.Origin {
-		return nil
+	if s.match.Origin != "" && s.match.Origin != d.Origin || d.Origin == draft.OriginTransparent {
+		return nil // what takes redirected connections is nobody's to change: it is the last guard
 	}
 	switch m := d.Proto.(type) {
 	case *clusterv3.Cluster:
@@ -117,7 +118,7 @@ func (s *step) change(d *draft.Finished) error {
 	if s.operation == opPatch {
 		return merge(d.Proto.ProtoReflect(), proto.Clone(s.value).ProtoReflect())
 	}
-	if s.kind == sortListener && (d.Origin == draft.OriginInbound || d.Origin == draft.OriginTransparent) {
+	if s.kind == sortListener && d.Origin == draft.OriginInbound {
 		return errOpen
 	}
 	d.Removed = true
@@ -142,6 +143,11 @@ func (s *step) hosts(t *routev3.RouteConfiguration) error {
 		host, ok := proto.Clone(s.value).(*routev3.VirtualHost)
 		if !ok {
 			return fmt.Errorf("it is a %T", s.value)
+		}
+		for _, h := range t.GetVirtualHosts() {
+			if h.GetName() == host.GetName() || slices.ContainsFunc(h.GetDomains(), func(d string) bool { return slices.Contains(host.GetDomains(), d) }) {
+				return fmt.Errorf("%s has a virtual host of this name, or for one of its domains", t.GetName())
+			}
 		}
 		t.VirtualHosts = append(t.GetVirtualHosts(), host)
 		return nil

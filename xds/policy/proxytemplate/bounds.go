@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/reserved"
 )
 
 // limits are the least and the greatest number that a field may have.
@@ -78,11 +79,14 @@ var enumerated = map[string]protoreflect.EnumNumber{
 	"STRICT_DNS": 1, "LOGICAL_DNS": 2, "ROUND_ROBIN": 0, "LEAST_REQUEST": 1, "RANDOM": 3, "TCP": 0,
 }
 
+// typePrefix begins the type URLs that Envoy reads.
+const typePrefix = "type.googleapis.com/"
+
 // packs permits some messages in an Any.
 func packs(names ...string) func(protoreflect.Value) error {
 	return func(v protoreflect.Value) error {
 		packed, ok := v.Message().Interface().(*anypb.Any)
-		if !ok || !slices.Contains(names, string(packed.MessageName())) {
+		if !ok || !slices.Contains(names, strings.TrimPrefix(packed.GetTypeUrl(), typePrefix)) || !strings.HasPrefix(packed.GetTypeUrl(), typePrefix) {
 			return errors.New("its type must be one of " + strings.Join(names, ", "))
 		}
 		return nil
@@ -92,11 +96,14 @@ func packs(names ...string) func(protoreflect.Value) error {
 // texts permits a text without control characters.
 func texts(most int) func(protoreflect.Value) error {
 	return func(v protoreflect.Value) error {
-		switch s := v.String(); {
+		s := v.String()
+		switch wrong := reserved.Wrong(s); {
 		case len(s) > most:
 			return fmt.Errorf("must have at most %d bytes", most)
 		case !policy.Visible(s):
 			return errors.New(policy.TextVisible)
+		case wrong != "":
+			return errors.New(wrong)
 		}
 		return nil
 	}
@@ -140,8 +147,10 @@ func socketOf(v protoreflect.Value) (*corev3.SocketAddress, error) {
 	return s, nil
 }
 
-// reachable permits an address to connect to. The machine of the proxy, and what is link-local,
-// are not for templates; agents also refuse the addresses at which clouds tell credentials.
+// reachable permits an address to connect to, and no name: only a resolver knows where that leads,
+// and it may lead to the machine of the proxy, past everything by which an inbound checks callers.
+// The machine, and what is link-local, are not for templates; agents also refuse the addresses at
+// which clouds tell credentials.
 func reachable(v protoreflect.Value) error {
 	s, err := socketOf(v)
 	if err != nil {
@@ -149,10 +158,8 @@ func reachable(v protoreflect.Value) error {
 	}
 	ip, err := netip.ParseAddr(s.GetAddress())
 	switch {
-	case err != nil && !mesh.IsHost(s.GetAddress()):
-		return errors.New("socket_address.address: must be an IP address or a host name")
 	case err != nil:
-		return nil
+		return errors.New("socket_address.address: must be an IP address")
 	case ip.Zone() != "":
 		return errors.New("socket_address.address: must have no zone")
 	}
@@ -174,6 +181,9 @@ func listenable(v protoreflect.Value) error {
 	return nil
 }
 
+// ofProxies are headers that say where a request comes from, or how a connection is used.
+var ofProxies = []string{"connection", "content-length", "forwarded", "te", "transfer-encoding", "upgrade", "x-real-ip"}
+
 // headerName permits a header to change. Who a request comes from is told in headers that only
 // proxies write.
 func headerName(v protoreflect.Value) error {
@@ -185,8 +195,17 @@ func headerName(v protoreflect.Value) error {
 		return errors.New("must have 1 to 255 characters")
 	case len(vs) > 0:
 		return errors.New(vs[0].Message)
-	case contract.IsReserved([]byte(lower), false), strings.HasPrefix(lower, "x-forwarded-"), strings.HasPrefix(lower, "x-envoy-"), lower == "connection", lower == "transfer-encoding", lower == "content-length", lower == "te", lower == "upgrade":
+	case contract.IsReserved([]byte(lower), false), slices.Contains(ofProxies, lower),
+		strings.HasPrefix(lower, "x-forwarded-"), strings.HasPrefix(lower, "x-envoy-"):
 		return errors.New("only proxies write this header")
+	}
+	return nil
+}
+
+// domain permits a host of a virtual host.
+func domain(v protoreflect.Value) error {
+	if v.String() != "*" && !mesh.IsHost(strings.TrimPrefix(v.String(), "*.")) {
+		return errors.New("must be *, or a host name in lower case, after *. or not")
 	}
 	return nil
 }

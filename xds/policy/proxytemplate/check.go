@@ -3,6 +3,7 @@ package proxytemplate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -50,6 +51,9 @@ func (in scope) check(m protoreflect.Message, path string, depth int) error {
 	for i := range all.Len() {
 		fd := all.Get(i)
 		if !m.Has(fd) {
+			if in == made && slices.Contains(required[name], fd.Name()) {
+				return fmt.Errorf("%sit must be set", at(strings.TrimPrefix(path+"."+string(fd.Name()), ".")))
+			}
 			continue
 		}
 		here := strings.TrimPrefix(path+"."+string(fd.Name()), ".")
@@ -119,10 +123,35 @@ func simple(md protoreflect.MessageDescriptor) bool {
 
 var anyName = (&anypb.Any{}).ProtoReflect().Descriptor().FullName()
 
-// valid returns what the rules of its proto say about a message.
+// valid returns what the rules of its proto say about a message and about all that is packed in it.
 func valid(m proto.Message) error {
 	if v, ok := m.(interface{ Validate() error }); ok {
-		return v.Validate()
+		if err := v.Validate(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return within(m.ProtoReflect())
+}
+
+func within(m protoreflect.Message) (err error) {
+	if packed, ok := m.Interface().(*anypb.Any); ok {
+		inner, err := packed.UnmarshalNew()
+		if err != nil {
+			return err
+		}
+		return valid(inner)
+	}
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.Kind() != protoreflect.MessageKind || fd.IsMap():
+		case fd.IsList():
+			for i := range v.List().Len() {
+				err = errors.Join(err, within(v.List().Get(i).Message()))
+			}
+		default:
+			err = within(v.Message())
+		}
+		return err == nil
+	})
+	return err
 }

@@ -27,17 +27,18 @@ var fields = map[protoreflect.FullName]map[protoreflect.Name]rule{
 		"name": {in: made, bound: ownName}, "type": {in: made, bound: oneOf(clusterTypes...)}, "load_assignment": {in: made},
 		"alt_stat_name":     {in: made, bound: texts(255)},
 		"connect_timeout":   {in: anywhere, bound: between(time.Millisecond, time.Minute)},
-		"lb_policy":         {in: anywhere, bound: oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM")},
+		"lb_policy":         {in: made, bound: oneOf("ROUND_ROBIN", "LEAST_REQUEST", "RANDOM")},
 		"dns_lookup_family": {in: made}, "respect_dns_ttl": {in: made},
 		"dns_refresh_rate":                  {in: made, bound: between(time.Second, time.Hour)},
 		"per_connection_buffer_limit_bytes": {in: anywhere, bound: sized(buffers)},
-		"circuit_breakers":                  {in: anywhere}, "upstream_connection_options": {in: anywhere},
+		"circuit_breakers":                  {in: made}, "upstream_connection_options": {in: anywhere},
 		"close_connections_on_host_health_failure": {in: anywhere},
 	},
-	"envoy.config.cluster.v3.CircuitBreakers": {"thresholds": {in: anywhere, most: 2}},
+	"envoy.config.cluster.v3.CircuitBreakers": {"thresholds": {in: made, most: 2}},
+	// A cluster that leads back to its own proxy must not use up its descriptors.
 	"envoy.config.cluster.v3.CircuitBreakers.Thresholds": {
-		"priority": {in: anywhere}, "max_connections": {in: anywhere}, "max_pending_requests": {in: anywhere},
-		"max_requests": {in: anywhere}, "max_retries": {in: anywhere}, "max_connection_pools": {in: anywhere, bound: sized(limits{1, 1 << 20})},
+		"priority": {in: made}, "max_connections": {in: made, bound: sized(thresholds)}, "max_pending_requests": {in: made, bound: sized(thresholds)},
+		"max_requests": {in: made, bound: sized(thresholds)}, "max_retries": {in: made, bound: sized(thresholds)},
 	},
 	"envoy.config.cluster.v3.UpstreamConnectionOptions": {"tcp_keepalive": {in: anywhere}},
 	"envoy.config.core.v3.TcpKeepalive": {
@@ -63,10 +64,10 @@ var fields = map[protoreflect.FullName]map[protoreflect.Name]rule{
 		"stat_prefix": {in: made, bound: texts(255)}, "cluster": {in: made, bound: target},
 		"idle_timeout":                       {in: anywhere, bound: between(time.Second, 24*time.Hour)},
 		"max_connect_attempts":               {in: anywhere, bound: sized(limits{1, 16})},
-		"max_downstream_connection_duration": {in: anywhere, bound: between(time.Second, 30*24*time.Hour)},
+		"max_downstream_connection_duration": {in: made, bound: between(time.Second, 30*24*time.Hour)},
 	},
 	connectionLimit: {
-		"stat_prefix": {in: anywhere, bound: texts(255)}, "max_connections": {in: anywhere}, "delay": {in: anywhere, bound: between(0, time.Minute)},
+		"stat_prefix": {in: anywhere, bound: texts(255)}, "max_connections": {in: anywhere, bound: sized(limits{1, 1 << 20})}, "delay": {in: anywhere, bound: between(0, time.Minute)},
 	},
 	connectionManager: {
 		"stat_prefix": {in: made, bound: texts(255)}, "codec_type": {in: made}, "route_config": {in: made}, "http_filters": {in: made},
@@ -82,8 +83,8 @@ var fields = map[protoreflect.FullName]map[protoreflect.Name]rule{
 	},
 	"envoy.config.core.v3.HttpProtocolOptions": {
 		"idle_timeout":            {in: anywhere, bound: between(time.Second, 24*time.Hour)},
-		"max_connection_duration": {in: anywhere, bound: between(time.Second, 30*24*time.Hour)},
-		"max_stream_duration":     {in: anywhere, bound: between(time.Millisecond, 30*24*time.Hour)},
+		"max_connection_duration": {in: made, bound: between(time.Second, 30*24*time.Hour)},
+		"max_stream_duration":     {in: made, bound: between(time.Millisecond, 30*24*time.Hour)},
 		"max_headers_count":       {in: anywhere, bound: sized(limits{1, 1000})},
 	},
 	"envoy.config.core.v3.Http2ProtocolOptions": {
@@ -103,14 +104,14 @@ var fields = map[protoreflect.FullName]map[protoreflect.Name]rule{
 	},
 	"envoy.type.v3.HttpStatus": {"code": {in: anywhere}},
 	"envoy.type.v3.TokenBucket": {
-		"max_tokens": {in: anywhere}, "tokens_per_fill": {in: anywhere}, "fill_interval": {in: anywhere, bound: between(50*time.Millisecond, 24*time.Hour)},
+		"max_tokens": {in: anywhere, bound: sized(limits{1, 1 << 30})}, "tokens_per_fill": {in: anywhere, bound: sized(limits{1, 1 << 30})}, "fill_interval": {in: anywhere, bound: between(50*time.Millisecond, 24*time.Hour)},
 	},
 	"envoy.config.core.v3.RuntimeFractionalPercent": {"default_value": {in: anywhere}},
 	"envoy.type.v3.FractionalPercent":               {"numerator": {in: anywhere}, "denominator": {in: anywhere}},
 
 	"envoy.config.route.v3.RouteConfiguration": {"name": {in: made, bound: texts(255)}, "virtual_hosts": {in: made}},
 	"envoy.config.route.v3.VirtualHost": {
-		"name": {in: made, bound: texts(255)}, "domains": {in: made}, "routes": {in: made, most: 64},
+		"name": {in: made, bound: texts(255)}, "domains": {in: made, bound: domain}, "routes": {in: made, most: 64},
 		"request_headers_to_add": {in: anywhere}, "request_headers_to_remove": {in: anywhere, bound: headerName},
 		"response_headers_to_add": {in: anywhere}, "response_headers_to_remove": {in: anywhere, bound: headerName},
 		"include_request_attempt_count": {in: anywhere},
@@ -145,12 +146,18 @@ const (
 	localRateLimit    = "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit"
 )
 
+// required are fields without which Envoy refuses a message, and whose rules in the proto do not
+// say so.
+var required = map[protoreflect.FullName][]protoreflect.Name{connectionLimit: {"max_connections"}}
+
 var (
 	networkFilters = []string{tcpProxy, connectionManager, connectionLimit}
 	httpFilters    = []string{router, buffer, grpcWeb, localRateLimit}
 	// clusterTypes are those whose endpoints are in the cluster. What an agent is given as fixed
 	// addresses (STATIC) it takes for workloads of its machine.
 	clusterTypes = []string{"STRICT_DNS", "LOGICAL_DNS"}
+	// thresholds are numbers of what a cluster may have open at a time.
+	thresholds = limits{0, 1 << 14}
 	// buffers are sizes that Envoy can work with. 0 would be no limit.
 	buffers = limits{4 << 10, 1 << 20}
 )

@@ -51,6 +51,9 @@ func mergePacked(into, patch protoreflect.Message) error {
 	if err := merge(m.ProtoReflect(), p.ProtoReflect()); err != nil {
 		return err
 	}
+	if err := valid(m); err != nil {
+		return err
+	}
 	was.Value, err = proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	return err
 }

@@ -180,8 +180,13 @@ func (p *program) modification(at int, kind sort, c *Change) error {
 	case c.Operation == opAdd && kind != sortVirtualHost:
 		return p.add(s.value)
 	case c.Operation != opPatch:
-		if f, ok := s.value.(filter); ok && isLast(f) {
-			return errors.New("value: a filter that forwards is not added: there is one already")
+		if f, ok := s.value.(filter); ok {
+			switch {
+			case f.GetTypedConfig() == nil:
+				return errors.New("value: a filter needs a typed_config")
+			case isLast(f):
+				return errors.New("value: a filter that forwards is not added: there is one already")
+			}
 		}
 		if err := valid(s.value); err != nil {
 			return fmt.Errorf("value: %w", err)

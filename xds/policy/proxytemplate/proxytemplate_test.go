@@ -21,6 +21,9 @@ func violations(t *testing.T, fields string) (got []string) {
 	return got
 }
 
+// buffered is a filter.
+const buffered = `{name: a, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 1}}`
+
 const valid1 = `name: c\ntype: STRICT_DNS\nload_assignment: {cluster_name: c}`
 
 // TestValidate checks the violations against the texts of the mesh API.
@@ -42,7 +45,7 @@ func TestValidate(t *testing.T) {
 			`conf.modifications[2].virtualHost.operation: invalid operation. Available operations: "add", "patch", "remove"`,
 		}},
 		{"add with a match", `"conf":{"modifications":[{"listener":{"operation":"add","match":{},"value":"name: l\naddress: {socket_address: {address: 10.0.0.1, port_value: 1}}\nfilter_chains: [{}]"}}]}`, []string{"conf.modifications[0].listener.match: cannot be defined"}},
-		{"filters by name", `"conf":{"modifications":[{"httpFilter":{"operation":"addBefore","value":"name: a"}},{"httpFilter":{"operation":"addAfter","value":"name: a"}},{"networkFilter":{"operation":"patch","value":"name: a"}}]}`, []string{
+		{"filters by name", `"conf":{"modifications":[{"httpFilter":{"operation":"addBefore","value":"` + buffered + `"}},{"httpFilter":{"operation":"addAfter","value":"` + buffered + `"}},{"networkFilter":{"operation":"patch","value":"name: a"}}]}`, []string{
 			"conf.modifications[0].httpFilter.match.name: cannot be empty. You need to pick a filter before which this one will be added",
 			"conf.modifications[1].httpFilter.match.name: cannot be empty. You need to pick a filter after which this one will be added",
 			"conf.modifications[2].networkFilter.match.name: cannot be empty",
@@ -52,7 +55,7 @@ func TestValidate(t *testing.T) {
 			"conf.modifications[1]: must have exactly one of cluster, listener, networkFilter, httpFilter, virtualHost",
 		}},
 		{"matches of others", `"conf":{"modifications":[{"cluster":{"operation":"remove","match":{"tags":{"a":"b"},"listenerName":"x","origin":"admin"}}},{"virtualHost":{"operation":"remove","match":{"origin":"inbound"}}}]}`, []string{
-			"conf.modifications[0].cluster.match.origin: must be one of contributed, inbound, outbound, transparent",
+			"conf.modifications[0].cluster.match.origin: must be one of contributed, inbound, outbound",
 			"conf.modifications[0].cluster.match.tags: cannot be defined", "conf.modifications[0].cluster.match.listenerName: cannot be defined",
 			"conf.modifications[1].virtualHost.match.origin: " + textOutbound,
 		}},
@@ -91,17 +94,17 @@ func TestWhatTemplatesCannotSet(t *testing.T) {
 		{"assignments from elsewhere", "cluster", "add", `{"name":"c","eds_cluster_config":{"eds_config":{"ads":{}}}}`, "eds_cluster_config: a template cannot set this"},
 		{"fixed addresses", "cluster", "add", strings.Replace(cluster(""), "STRICT_DNS", "STATIC", 1), "type: must be one of STRICT_DNS, LOGICAL_DNS"},
 		{"another certificate", "cluster", "patch", `{"transport_socket":{"name":"x"}}`, "transport_socket: a template cannot set this"},
-		{"rings", "cluster", "patch", `{"lb_policy":"RING_HASH"}`, "lb_policy: must be one of ROUND_ROBIN, LEAST_REQUEST, RANDOM"},
+		{"rings", "cluster", "add", cluster(`,"lb_policy":"RING_HASH"`), "lb_policy: must be one of ROUND_ROBIN, LEAST_REQUEST, RANDOM"},
 		{"no buffer limit", "cluster", "patch", `{"per_connection_buffer_limit_bytes":0}`, "per_connection_buffer_limit_bytes: must be in the range [4096, 1048576]"},
 		{"a long connect", "cluster", "patch", `{"connect_timeout":"3600s"}`, "connect_timeout: must be in the range [1ms, 1m0s]"},
 		{"the machine", "cluster", "add", endpoint(socket("127.0.0.1")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must not be of this machine, link-local or multicast"},
 		{"the machine, in six", "cluster", "add", endpoint(socket("::ffff:127.0.0.1")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must not be of this machine, link-local or multicast"},
-		{"the machine by name", "cluster", "add", endpoint(socket("a.localhost")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must be an IP address or a host name"},
-		{"a number that is an address", "cluster", "add", endpoint(socket("2130706433")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must be an IP address or a host name"},
+		{"the machine by name", "cluster", "add", endpoint(socket("a.localhost")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must be an IP address"},
+		{"a number that is an address", "cluster", "add", endpoint(socket("2130706433")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must be an IP address"},
 		{"a zone", "cluster", "add", endpoint(socket("::%1")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must have no zone"},
 		{"metadata of clouds", "cluster", "add", endpoint(socket("169.254.169.254")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must not be of this machine, link-local or multicast"},
 		{"a socket", "cluster", "add", endpoint(`{"pipe":{"path":"/run/x"}}`), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: must have a socket_address"},
-		{"a name of the mesh", "cluster", "add", strings.Replace(cluster(""), `"c","type"`, `"@ads_cluster","type"`, 1), `name: names with "@" are those of the mesh`},
+		{"a name of the mesh", "cluster", "add", strings.Replace(cluster(""), `"c","type"`, `"@localhost:80","type"`, 1), `name: names with "@" are those of the mesh`},
 		{"a listener in place of an inbound", "listener", "add", strings.Replace(listener(manager+`"stat_prefix":"x"}`), `"l"`, `"inbound:10.0.0.1:80"`, 1), `name: names with "inbound:" are those of the mesh`},
 		{"listener filters", "listener", "patch", `{"listener_filters":[{"name":"x"}]}`, "listener_filters: a template cannot set this"},
 		{"an access log", "listener", "add", listener(manager + `"stat_prefix":"x","access_log":[{"name":"f"}]}`), "filter_chains[0].filters[0].typed_config.access_log: a template cannot set this"},
@@ -110,6 +113,16 @@ func TestWhatTemplatesCannotSet(t *testing.T) {
 		{"another extension", "httpFilter", "addFirst", `{"name":"x","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"}}`, "typed_config: its type must be one of " + strings.Join(httpFilters, ", ")},
 		{"another end of a chain", "networkFilter", "addFirst", `{"name":"x","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy","stat_prefix":"x","cluster":"c"}}`, "a filter that forwards is not added: there is one already"},
 		{"another router", "httpFilter", "addFirst", `{"name":"x","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}`, "a filter that forwards is not added: there is one already"},
+		{"a variable in a name", "networkFilter", "addFirst", `{"name":"%ENVIRONMENT(A)%","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit","stat_prefix":"a","max_connections":1}}`, "name: must not contain %ENVIRONMENT, with which proxies read their environment"},
+		{"a cluster of the agent", "httpFilter", "addFirst", `{"name":"@authz","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer","max_request_bytes":1}}`, "name: must not be @authz, which is a cluster of the proxy's own"},
+		{"no configuration", "networkFilter", "addFirst", `{"name":"x"}`, "a filter needs a typed_config"},
+		{"no connections", "networkFilter", "addFirst", `{"name":"x","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit","stat_prefix":"a"}}`, "typed_config.max_connections: it must be set"},
+		{"a type that Envoy does not read", "httpFilter", "addFirst", `{"name":"x","typed_config":{"@type":"envoy.extensions.filters.http.buffer.v3.Buffer","max_request_bytes":1}}`, "typed_config: its type must be one of " + strings.Join(httpFilters, ", ")},
+		{"a life", "networkFilter", "patch", `{"typed_config":` + manager + `"common_http_protocol_options":{"max_connection_duration":"100s"}}}`, "typed_config.common_http_protocol_options.max_connection_duration: a template cannot set this"},
+		{"another way to choose", "cluster", "patch", `{"lb_policy":"RANDOM"}`, "lb_policy: a template cannot set this"},
+		{"descriptors without end", "cluster", "add", cluster(`,"circuit_breakers":{"thresholds":[{"max_connections":100000}]}`), "circuit_breakers.thresholds[0].max_connections: must be in the range [0, 16384]"},
+		{"a name that leads anywhere", "cluster", "add", endpoint(socket("ip6-localhost")), "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address: socket_address.address: must be an IP address"},
+		{"the client's address, in a header", "virtualHost", "patch", `{"request_headers_to_remove":["Forwarded"]}`, "request_headers_to_remove[0]: only proxies write this header"},
 		{"the client's address", "networkFilter", "patch", `{"typed_config":` + manager + `"use_remote_address":true}}`, "typed_config.use_remote_address: a template cannot set this"},
 		{"paths as they are", "networkFilter", "patch", `{"typed_config":` + manager + `"normalize_path":false}}`, "typed_config.normalize_path: a template cannot set this"},
 		{"mirrors", "virtualHost", "add", `{"name":"x","domains":["x"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"c","request_mirror_policies":[{"cluster":"c"}]}}]}`, "routes[0].route.request_mirror_policies: a template cannot set this"},

@@ -36,7 +36,7 @@ const (
 var (
 	profiles = []string{"default-proxy", "egress-proxy", "gateway-proxy", "ingress-proxy"}
 	kept     = []string{"default-proxy", "gateway-proxy"}
-	origins  = []string{draft.OriginContributed, draft.OriginInbound, draft.OriginOutbound, draft.OriginTransparent}
+	origins  = []string{draft.OriginContributed, draft.OriginInbound, draft.OriginOutbound}
 )
 
 func validate(spec any) []fault.Violation {
