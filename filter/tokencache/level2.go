@@ -103,7 +103,11 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 	if l2.nodes != nil {
 		return c.readNodes(ctx, cfg, began, hash)
 	}
-	since, ok := l2.breaker.allow()
+	allow := l2.breaker.allow
+	if c.onlyRedis(cfg, &hash) {
+		allow = func() (time.Duration, bool) { return l2.breaker.allowAfterProbe(ctx) }
+	}
+	since, ok := allow()
 	if !ok {
 		c.counters.l2Skipped.Add(1)
 		return nil, l2.failure()
@@ -185,6 +189,20 @@ func (c *Cache) patience() time.Duration {
 		return l2Patience * c.opts.RedisTimeout
 	}
 	return c.opts.RedisTimeout
+}
+
+// onlyRedis reports whether nothing but Redis can answer a look-up: there is no link, and no grace
+// in which L1 answers.
+func (c *Cache) onlyRedis(cfg *config, hash *contract.Hash) bool {
+	if c.session.Load() != nil {
+		return false
+	}
+	now := c.clock.Now()
+	if !c.inGrace(cfg, now) {
+		return true
+	}
+	_, known := c.readL1(hash, now)
+	return !known
 }
 
 // alone reports whether a revocation may be confirmed now without this filter.
