@@ -179,6 +179,18 @@ func (d *driver) elsewhere() {
 	d.put(outsideKind, meshName, name, spec)
 }
 
+// external writes or deletes a service outside the mesh, in clear or with TLS.
+func (d *driver) external() {
+	name := pick(d, fewPolicies...)
+	if pick(d, 0, 1, 2) == 0 {
+		d.erase(mesh.ExternalServices, name)
+		return
+	}
+	spec := external(pick(d, "192.0.2.1:80", "[2001:db8::1]:80", "x.example:80", "y.example:81"), pick(d, fewServices...), pick(d, "", rootCA))
+	spec.Tags[mesh.TagProtocol], spec.Tags["version"] = pick(d, "http", "tcp", "grpc"), pick(d, "v1", "v2")
+	d.put(mesh.ExternalServices, meshName, name, spec)
+}
+
 // route leads requests to versions of a service, or to another service by one of
 // several balancers.
 func (d *driver) route() {
@@ -346,7 +358,7 @@ func (d *driver) gone() {
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
-		"elsewhere": d.elsewhere, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "join": d.join, "restart": d.again,
+		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "join": d.join, "restart": d.again,
 		"breaker": func() {
 			spec := breaker("", "", pick(d, uint32(5), 6))
 			spec.Connection = d.connection()

@@ -142,6 +142,16 @@ spec:
 		d.Networking.Inbound[0].State = mesh.StateNotReady
 		w.put(mesh.Dataplanes, meshName, "backend-1", d)
 	}},
+	{"external", both, func(w *world) {
+		w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http", "mail", "files", "six"))
+		w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http", "mail", "files", "six"))
+		w.only("web", mesh.AnyValue)
+		w.put(mesh.ExternalServices, meshName, "mail", external("mail.example:443", "mail", rootCA))
+		files := external("192.0.2.7:2049", "files", "")
+		files.Tags[mesh.TagProtocol] = mesh.ProtocolTCP
+		w.put(mesh.ExternalServices, meshName, "files", files)
+		w.put(mesh.ExternalServices, meshName, "six", external("[2001:db8::1]:8443", "six", rootCA))
+	}},
 	{"ipv6", both, func(w *world) {
 		w.under(mesh.ModeStrict)
 		backend := dataplane("fd00::2", "backend", "http")
