@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -177,7 +178,14 @@ func coherent(s *resource.Set, broken bool) error {
 				return err
 			}
 			for _, c := range m.clusters {
-				if s.Get(resource.Cluster, c) == nil {
+				there := s.Get(resource.Cluster, c) != nil
+				if strings.HasPrefix(c, "@refused:") { // what must not be called must not exist
+					if there {
+						return fmt.Errorf("%s leads to cluster %s, which must not exist", r.Name, c)
+					}
+					continue
+				}
+				if !there {
 					return fmt.Errorf("%s leads to cluster %s, which is not there", r.Name, c)
 				}
 			}
