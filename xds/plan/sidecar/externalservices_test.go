@@ -1,12 +1,14 @@
 package sidecar_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -46,6 +48,12 @@ func TestExternalServiceNeedsAPermission(t *testing.T) {
 		status := last[len(last)-1].GetDirectResponse().GetStatus()
 		if has != want || (status == 403) == want {
 			t.Errorf("%s: %s has a cluster: %v, and is answered %d; want a call: %v", step, proxy, has, status, want)
+		}
+		told := slices.ContainsFunc(w.planner.Unserved(proxy), func(f plan.Failure) bool {
+			return f.Err.Error() == `no permission of the mesh lets this proxy call "mail"`
+		})
+		if told == want {
+			t.Errorf("%s: %s is told that it has no permission: %v", step, proxy, told)
 		}
 	}
 	permit := func(source string) {

@@ -29,6 +29,8 @@ type outbound struct {
 	services []string
 	// unserved are those services that no inbound of the mesh serves.
 	unserved []string
+	// forbidden are those services that the proxies may not call.
+	forbidden []string
 	// wants are its clusters under their own names. renamed are those that have another name,
 	// because another outbound wants a cluster of that name with other settings.
 	wants   []want
@@ -70,7 +72,7 @@ func (p *Planner) buildOutbound(o *outbound) {
 
 func (p *Planner) makeOutbound(o *outbound) {
 	old, wants := o.part, o.wants
-	o.part, o.wants = part{}, nil
+	o.part, o.wants, o.forbidden = part{}, nil, nil
 	chosen := p.spread(o.reach.key.proxy, aboutOutbounds)
 	service := o.shape.Tags.Service()
 	p.forConnection(o.reach.sources, service, policy.AtOutbound, 0, chosen)
@@ -139,8 +141,9 @@ func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, 
 }
 
 // buildDestination makes the cluster and the assignment of one destination, and returns their
-// name. It makes nothing of a destination that the proxies may not call. A cluster that lists its endpoints itself is a different cluster than one with an
-// assignment: requests switch from one to the other when the new one is warm.
+// name. It makes nothing of a destination that the proxies may not call. A cluster that lists
+// its endpoints itself is a different cluster than one with an assignment: requests switch from
+// one to the other when the new one is warm.
 func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer picks, tags mesh.Tags, protocol string) (name string) {
 	canonical, service := tags.String(), tags.Service()
 	chosen := p.blank(atDestination)
@@ -150,6 +153,9 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	p.contributed(chosen, &o.part)
 	kind, d := p.destination(service)
 	if !p.permitted(o.reach, tags, kind, d) {
+		if !slices.Contains(o.forbidden, service) {
+			o.forbidden = append(o.forbidden, service)
+		}
 		return refused(tags)
 	}
 	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d)}

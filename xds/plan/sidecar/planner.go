@@ -207,7 +207,8 @@ func (p *Planner) Failures(name string) []plan.Failure {
 	return slices.Concat(x.class.failures, x.failures)
 }
 
-// Unserved returns which parts of a proxy lead to services that nobody serves. This is not a
+// Unserved returns which parts of a proxy lead to services that nobody serves, or to services
+// without proxies that it may not call. This is not a
 // failure: everything is made as configured, and services come in any order. But the name may
 // be mistyped.
 func (p *Planner) Unserved(name string) (out []plan.Failure) {
@@ -219,6 +220,11 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 		for _, service := range o.unserved {
 			out = append(out, plan.Failure{
 				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
+			})
+		}
+		for _, service := range o.forbidden {
+			out = append(out, plan.Failure{
+				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
 			})
 		}
 	}

@@ -90,7 +90,8 @@ type selector struct {
 }
 
 // survey lists the sources by which policies on connections distinguish proxies, and those by
-// which permissions do whose services have no proxies. It reports whether the list differs from the one before.
+// which permissions do whose services have no proxies. It reports whether the list differs from
+// the one before.
 func (p *Planner) survey() bool {
 	var found []selector
 	for _, pol := range p.policies {
