@@ -8,7 +8,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -29,6 +32,16 @@ type redirectKey struct {
 	closed bool
 }
 
+// passKey is everything that the listener of a side is made from.
+type passKey struct {
+	redirectKey
+	mesh string
+	// from is whose connections it takes, if a policy looks at that.
+	from source
+	// selections are for connections that leave the mesh.
+	selections *policy.Choices
+}
+
 // redirected makes the listeners for connections that the operating system redirects. They
 // hand a connection to the listener of its original address. Connections without such a
 // listener are forwarded, or closed where that is not permitted.
@@ -43,8 +56,13 @@ func (p *Planner) redirected(c *class) part {
 			name: inboundPassthrough, port: c.shape.RedirectInbound, source: inboundSource, closed: p.facts.security == strict,
 		})
 	}
+	c.passed = nil
 	for _, k := range sides {
-		l, err := of(p.cells.redirects, p.round, k, redirect)
+		pk := passKey{redirectKey: k, mesh: p.facts.mesh}
+		if k.name == outboundPassthrough {
+			p.passing(c, &pk, &out)
+		}
+		l, err := of(p.cells.redirects, p.round, pk, p.redirect)
 		out.keep(&out.listeners, nil, k.name, l, err)
 		cl, err := of(p.cells.originals, p.round, k, original)
 		out.keep(&out.clusters, nil, k.name, cl, err)
@@ -52,24 +70,46 @@ func (p *Planner) redirected(c *class) part {
 	return out
 }
 
-func redirect(k redirectKey) (*resource.Resource, error) {
+// passing chooses the policies on the connections of a class that leave the mesh.
+func (p *Planner) passing(c *class, k *passKey, into *part) {
+	chosen := p.blank(atPiece)
+	p.forService(c.sources, mesh.PassThrough, chosen, into)
+	c.passed = p.learnAll(nil, chosen)
+	p.contributed(chosen, into)
+	for i, pol := range p.policies {
+		if pol.Sourced && chosen[i] != nil {
+			k.from = sourceOf(c.sources)
+		}
+	}
+	k.selections = p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil })
+}
+
+// redirect builds the listener of a side.
+func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
 	t := &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: apart + k.name}}
 	if k.closed {
 		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: nowhere}
-	}
-	filter, err := packFilter(tcpFilter, t)
-	if err != nil {
-		return nil, err
 	}
 	direction := corev3.TrafficDirection_OUTBOUND
 	if k.name == inboundPassthrough {
 		direction = corev3.TrafficDirection_INBOUND
 	}
-	return plan.Freeze(resource.Listener, k.name, &listenerv3.Listener{
-		Name: k.name, Address: socket("0.0.0.0", k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
-		EnableReusePort: alone(),
-		FilterChains:    []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}},
-	})
+	d := &draft.Outbound{
+		Mesh: k.mesh, Service: mesh.PassThrough, Protocol: mesh.ProtocolTCP, Source: k.from.Service, Zone: k.from.Zone, TCP: t,
+		Proto: &listenerv3.Listener{
+			Name: k.name, Address: socket("0.0.0.0", k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
+			EnableReusePort: alone(),
+		},
+	}
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
+		return nil, err
+	}
+	filter, err := packFilter(tcpFilter, d.TCP)
+	if err != nil {
+		return nil, err
+	}
+	d.Proto.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}
+	return plan.Freeze(resource.Listener, k.name, d.Proto)
 }
 
 // original forwards connections to their original destination.

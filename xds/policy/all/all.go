@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/policy/trafficlog"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/policy/traffictrace"
@@ -34,6 +35,7 @@ func Policies() []*policy.Policy {
 		ratelimit.Policy,
 		retry.Policy,
 		timeout.Policy,
+		trafficlog.Policy,
 		trafficpermission.Policy,
 		trafficroute.Policy,
 		traffictrace.Policy,
