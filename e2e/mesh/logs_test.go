@@ -3,7 +3,6 @@ package mesh_test
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -178,23 +177,20 @@ var _ = Describe("access logs", Ordered, func() {
 		Eventually(web.Output, patience, 20*time.Millisecond).Should(ContainSubstring("access logs are written again"))
 	})
 
-	It("an agent that is away costs no request, and one that is back goes on", func() {
-		w.logging(toFile("f", "restart.log", "%REQ(:PATH)%"))
-		w.Converged()
-		logged(file("restart.log"), "backend", "/before", "/before\n")
-		web.Stop()
-		web.Sidecar.Start()
-		web.WaitReady()
-		answers(web.to("backend"), 200)
-		logged(file("restart.log"), "backend", "/after", "/after\n")
-	})
+	refusal := func(all map[string]node) bool {
+		for _, c := range all[shop+".web-1"].Conditions {
+			if c.Name == "access_logs" {
+				return c.Reason == "sink_refused" && strings.Contains(c.Text, "not below a directory that the proxy's agent may write logs to")
+			}
+		}
+		return false
+	}
 
 	It("a file outside the directories of the agent is refused, and its condition says so", func() {
 		outside := filepath.Join(GinkgoT().TempDir(), "a.log")
 		w.logging(toFile("f", outside, ""))
 		w.Converged()
-		Eventually(func() []string { return w.overview("web-1").Errors }, patience, 50*time.Millisecond).
-			Should(ContainElement(ContainSubstring("not below a directory that the proxy's agent may write logs to")))
+		w.nodes("the file is refused", func(all map[string]node) bool { return refusal(all) })
 		Expect(called(web.to("backend"))).To(Equal(200))
 		Expect(outside).NotTo(BeAnExistingFile())
 		for _, refused := range []string{"/logs/../etc/passwd", "/logs/a.log.1", "/logs/a\nb"} {
@@ -204,7 +200,24 @@ var _ = Describe("access logs", Ordered, func() {
 		w.logging(toFile("f", "good.log", ""))
 		w.Converged()
 		logged(file("good.log"), "backend", "/", "GET")
-		Eventually(func() []string { return w.overview("web-1").Errors }, patience, 50*time.Millisecond).ShouldNot(ContainElement(ContainSubstring("agent may write logs")))
+		w.nodes("the condition is over", func(all map[string]node) bool { return !refusal(all) })
+	})
+
+	It("connections that leave the mesh are those of pass_through", func() {
+		client := w.describe("client-1", tags{service: "client"})
+		port := framework.FreePorts(1)[0]
+		client.doc["networking"].(map[string]any)["transparentProxying"] = map[string]any{"redirectPortOutbound": port}
+		w.Put("dataplanes", client.doc)
+		client.Sidecar = framework.NewSidecar(w.cp, shop, "client-1", "", "--access-log-dir", dir).Start()
+		w.logging(toFile("f", "passed.log", "%RESPONSE_FLAGS% "+everyPlaceholder))
+		w.ready(client)
+		Eventually(func() string {
+			// Nobody redirected it, so it leads nowhere. It is logged all the same.
+			if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+				_ = conn.Close()
+			}
+			return file("passed.log")()
+		}, patience, 50*time.Millisecond).Should(ContainSubstring("shop client pass_through 127.0.0.1:0 127.0.0.1 OUTBOUND\n"))
 	})
 
 	It("inspection shows the services, and the one of what leaves the mesh", func() {
@@ -215,5 +228,15 @@ var _ = Describe("access logs", Ordered, func() {
 		}
 	})
 
-	_ = io.EOF
+	// The agent that is started here ends with its spec, which is therefore the last one.
+	It("an agent that is away costs no request, and one that is back goes on", func() {
+		w.logging(toFile("f", "restart.log", "%REQ(:PATH)%"))
+		w.Converged()
+		logged(file("restart.log"), "backend", "/before", "/before\n")
+		web.Stop()
+		web.Sidecar.Start()
+		web.WaitReady()
+		answers(web.to("backend"), 200)
+		logged(file("restart.log"), "backend", "/after", "/after\n")
+	})
 })
