@@ -22,6 +22,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/target"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/policy/trafficlog"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/policy/traffictrace"
@@ -90,6 +91,8 @@ type aspects struct {
 	withdrawn                uint64
 	// traced is the host of a tracing backend; none if it is empty.
 	traced string
+	// logged is the file of a logging backend; none if it is empty.
+	logged string
 }
 
 var (
@@ -266,7 +269,7 @@ func (d *driver) erase(k *model.Kind, name string) {
 // mesh changes one aspect of the mesh: a change of another would hide that it is
 // missed.
 func (d *driver) mesh() {
-	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5) {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5, 6) {
 	case 0:
 		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
 	case 1:
@@ -277,6 +280,8 @@ func (d *driver) mesh() {
 		a.near = !a.near
 	case 4:
 		a.traced = pick(d, "", "x.example", "127.0.0.1")
+	case 5:
+		a.logged = pick(d, "", "/logs/a.log", "/logs/b.log")
 	default:
 		a.passthrough = !a.passthrough
 	}
@@ -292,6 +297,9 @@ func (d *driver) mesh() {
 	}{new(d.aspects.passthrough)}
 	if d.aspects.traced != "" {
 		m.Tracing = &mesh.Tracing{Backends: []mesh.TracingBackend{agent(d.aspects.traced)}}
+	}
+	if d.aspects.logged != "" {
+		m.Logging = &mesh.Logging{Backends: []mesh.LoggingBackend{logFile(d.aspects.logged)}}
 	}
 	d.put(mesh.Meshes, "", meshName, m)
 }
@@ -357,6 +365,11 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 		},
 		"trace": func() {
 			d.policy(traffictrace.Kind, traced(pick(d, anyService...), pick(d, "agent", "agent", "missing")))
+		},
+		"log": func() {
+			spec := logTo(pick(d, "file", "file", "missing"))
+			spec.Connection = d.connection()
+			d.policy(trafficlog.Kind, spec)
 		},
 		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
 		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },
