@@ -94,10 +94,7 @@ func (s *sink) run() {
 			s.last()
 			return
 		}
-		for {
-			if s.flush(s.ended) == nil {
-				break
-			}
+		for s.flush(s.ended) != nil {
 			if time.Since(failed) > pause+steady {
 				pause = minPause
 			} else {
@@ -118,7 +115,7 @@ func (s *sink) run() {
 
 // last writes what is left, if the sink works.
 func (s *sink) last() {
-	if failed, _ := s.state(); failed != nil {
+	if _, failed := s.state(); failed != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
@@ -185,8 +182,8 @@ func (s *sink) settle(err error) {
 }
 
 // state returns what is wrong with the sink, and how many lines were dropped since that began.
-func (s *sink) state() (problem error, lost uint64) {
+func (s *sink) state() (lost uint64, problem error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.problem, s.lost
+	return s.lost, s.problem
 }

@@ -35,7 +35,7 @@ func (r *Receiver) Trouble() (reason, text string) {
 	var losing []string
 	for _, name := range slices.Sorted(maps.Keys(r.sinks)) {
 		s := r.sinks[name]
-		switch problem, lost := s.state(); {
+		switch lost, problem := s.state(); {
 		case problem != nil:
 			told = append(told, fmt.Sprintf("%s: %v (%d lines dropped; it is tried again)", s.what, problem, lost))
 			worst(ReasonFailing)

@@ -28,10 +28,11 @@ const (
 	Attribute = "mesh.sink"
 	// LogName is the name of all these logs.
 	LogName = "mesh.access"
-	// AddressAlone and AddressWithPort stand in a line, alone in a list, where the agent puts the
-	// address of its proxy: as it is, or as host:port with port 0, because each connection has
-	// another one.
-	AddressAlone    = "address"
+	// AddressAlone stands in a line, alone in a list, where the agent puts the address of its
+	// proxy.
+	AddressAlone = "address"
+	// AddressWithPort is the same for host:port, with port 0, because each connection has another
+	// one.
 	AddressWithPort = "address:port"
 )
 
