@@ -141,20 +141,30 @@ type work struct {
 	// used are names that are marked as unused, unused those that are not, and over those that
 	// have been long enough.
 	used, unused, over []string
+	// unsettled are names whose holders change, leads says what leads to what.
+	unsettled []string
+	leads     named
 }
 
 func (w *work) empty() bool {
-	return len(w.missing)+len(w.used)+len(w.unused)+len(w.over) == 0
+	return len(w.missing)+len(w.used)+len(w.unused)+len(w.over)+len(w.unsettled) == 0
 }
 
 // due finds what is to be written for a state.
 func (k *Keeper) due(m *view.Mesh) (w work) {
 	names := selection.NamesOf(m)
+	w.leads = namedBy(names.Named)
 	wanted := map[string]bool{}
 	for _, host := range names.Hosts() {
 		wanted[host] = true
 		if _, ok := m.Address(host); !ok {
 			w.missing = append(w.missing, host)
+			continue
+		}
+		if leads := w.leads[host]; len(leads) > 0 {
+			if _, changed := held(m.Holders(host), leads, k.now()); changed {
+				w.unsettled = append(w.unsettled, host)
+			}
 		}
 	}
 	// Only this many can be in excess.
@@ -206,7 +216,16 @@ func (k *Keeper) Keep(ctx context.Context, m *view.Mesh) error {
 
 func (k *Keeper) write(tx store.Tx, meshName string, w *work) error {
 	for _, host := range w.missing {
-		if err := create(tx, meshName, host); err != nil {
+		if err := k.create(tx, meshName, host, w.leads[host]); err != nil {
+			return err
+		}
+	}
+	for _, host := range w.unsettled {
+		err := change(tx, meshName, host, func(a mesh.Address) mesh.Address {
+			a.Holders, _ = held(a.Holders, w.leads[host], k.now())
+			return a
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -247,7 +266,7 @@ func (k *Keeper) forget(tx store.Tx, meshName, host string) error {
 }
 
 // create stores an address for a name, unless another control plane was first.
-func create(tx store.Tx, meshName, host string) error {
+func (k *Keeper) create(tx store.Tx, meshName, host string, leads map[uint32]string) error {
 	if _, err := tx.Get(mesh.Addresses, meshName, host); !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -255,7 +274,9 @@ func create(tx store.Tx, meshName, host string) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Create(&model.Resource{Kind: mesh.Addresses, Scope: meshName, Name: host, Spec: &mesh.Address{Address: a.String()}})
+	spec := &mesh.Address{Address: a.String()}
+	spec.Holders, _ = held(nil, leads, k.now())
+	_, err = tx.Create(&model.Resource{Kind: mesh.Addresses, Scope: meshName, Name: host, Spec: spec})
 	return err
 }
 

@@ -20,6 +20,18 @@ type Address struct {
 	// Unused is since when it is known that nothing has the name, zero while that is not
 	// looked at.
 	Unused time.Time `json:"unused,omitzero"`
+	// Holders are what VirtualOutbounds gave the name to first, by port.
+	Holders map[uint32]Holder `json:"holders,omitempty"`
+}
+
+// Holder is what a VirtualOutbound gave a host name and a port to first. As long as the
+// VirtualOutbound also gives it to that, nothing else gets it: whoever may register a proxy
+// chooses its tags, and could otherwise take the name of another service.
+type Holder struct {
+	// Tags are the tags of the name, as text.
+	Tags string `json:"tags"`
+	// Gone is since when it is known that the name leads elsewhere, zero while it does not.
+	Gone time.Time `json:"gone,omitzero"`
 }
 
 // Addresses are the addresses of the names of meshes. No two names of a mesh have one.
@@ -46,6 +58,9 @@ func ServiceHost(service string) string { return service + HostSuffix }
 
 // ServicePort is the port of services at their host names.
 const ServicePort = 80
+
+// MaxHolders is how many ports of a host name have a stored holder.
+const MaxHolders = 256
 
 // FirstAddress returns the address that a host name gets if it is free. It follows from the
 // name, so that nothing changes for proxies whose control plane stored no addresses yet.

@@ -82,6 +82,13 @@ type BackendRef struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
+// These are values of TransparentProxying.IPFamilyMode with which connections of IPv6 are taken.
+// Those of IPv4 are taken in any case: names of the mesh have addresses of IPv4.
+const (
+	IPFamilyDual = "DualStack"
+	IPFamilyIPv6 = "IPv6"
+)
+
 // TransparentProxying is set if the operating system redirects traffic.
 type TransparentProxying struct {
 	RedirectPortInbound  uint32   `json:"redirectPortInbound,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -144,10 +145,14 @@ var hostLabels = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?(\.[a
 const maxHost = 253
 
 // IsHost reports whether a text is a host name in the form that the mesh keeps: lower case,
-// without a dot at its end, and nothing that a resolver reads as an address.
+// without a dot at its end, and nothing that a resolver reads as an address. Names of the own
+// machine are none (RFC 6761 section 6.3).
 func IsHost(text string) bool {
-	return len(text) <= maxHost && hostLabels.MatchString(text) && !endsInNumber(text)
+	return len(text) <= maxHost && hostLabels.MatchString(text) && !endsInNumber(text) &&
+		text != ownMachine && !strings.HasSuffix(text, "."+ownMachine)
 }
+
+const ownMachine = "localhost"
 
 func checkHost(text string) error {
 	if !IsHost(foldHost(text)) {

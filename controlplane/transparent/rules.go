@@ -52,7 +52,7 @@ type family struct {
 
 var (
 	v4 = family{loopback: netip.MustParsePrefix("127.0.0.0/8"), workload: netip.MustParsePrefix("127.0.0.6/32")}
-	v6 = family{v6: true, loopback: netip.MustParsePrefix("::1/128"), workload: netip.MustParsePrefix("::6/128")}
+	v6 = family{v6: true, loopback: netip.MustParsePrefix("::1/128"), workload: netip.MustParsePrefix("::1/128")}
 )
 
 // dnsPort is where questions for names go.

@@ -138,6 +138,15 @@ func (m *Mesh) Address(host string) (netip.Addr, bool) {
 	return ip, err == nil && mesh.Virtual.Contains(ip)
 }
 
+// Holders returns what is stored as the holders of a host name, by port. Nobody changes it.
+func (m *Mesh) Holders(host string) map[uint32]mesh.Holder {
+	a, ok := m.addresses.get(host)
+	if !ok {
+		return nil
+	}
+	return a.Spec.Holders
+}
+
 // Addressed returns how many addresses are stored. A mesh whose names never had any has none.
 func (m *Mesh) Addressed() int { return m.addresses.size }
 

@@ -82,8 +82,12 @@ func New() (*Cable, error) {
 	return c, nil
 }
 
-// Close ends the other machine.
+// Close ends the other machine. The cable is taken out at once: the kernel would do so some time
+// after the other machine has ended.
 func (c *Cable) Close() {
+	if link, err := netlink.LinkByName("here"); err == nil {
+		_ = netlink.LinkDel(link)
+	}
 	close(c.jobs)
 	<-c.ended
 }

@@ -136,6 +136,58 @@ var _ = Describe("transparent proxying", func() {
 		Expect(asWorkload(netns.There4 + ":81")).To(Equal("stranger called by " + netns.Here4))
 		Expect(from(netns.Here4 + ":8080")).To(Equal("workload called by " + netns.There4))
 	})
+
+	It("takes connections of IPv6, and lets nobody past a demand of tokens by another address", func() {
+		cable, err := netns.New()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(cable.Close)
+		serve("stranger", "["+netns.There6+"]:81", cable.There)
+		serve("workload", "[::]:8080", here)
+		serve("workload's neighbour", "[::]:8081", here)
+
+		c := framework.NewControlPlane("run").Start()
+		api := c.API()
+		api.Put("meshes", framework.Document{"type": "Mesh", "name": "net"})
+		redirected := map[string]any{"redirectPortInbound": 15006, "redirectPortOutbound": 15001, "ipFamilyMode": "DualStack"}
+		web := func(address, protocol string) {
+			api.Put("dataplanes", framework.Document{"type": "Dataplane", "mesh": "net", "name": "web-1", "networking": map[string]any{
+				"address": address, "transparentProxying": redirected,
+				"inbound": []any{map[string]any{"port": 8080, "tags": map[string]any{"mesh.io/service": "web", "mesh.io/protocol": protocol}}},
+			}})
+		}
+		web(netns.Here4, "http")
+		s := framework.NewSidecar(c, "net", "web-1", "").StartAs(proxy)
+		s.WaitReady()
+		command("transparent-proxy", "install", "--proxy-user", strconv.Itoa(proxy), "--ipv6")
+		DeferCleanup(func() { command("transparent-proxy", "uninstall") })
+		from := func(address string) (got string) {
+			cable.There(func() { got = call(address) })
+			return got
+		}
+
+		By("what a workload opens")
+		Expect(asWorkload("[" + netns.There6 + "]:81")).To(Equal("stranger called by " + netns.Here6))
+		Expect(s.Stat("cluster.outbound_passthrough_ipv6.upstream_cx_total")).To(Equal(1))
+
+		By("what comes to an address without an inbound is passed on, as long as nothing is demanded there")
+		Expect(from("[" + netns.Here6 + "]:8080")).To(Equal("workload called by ::1"))
+		Expect(from("[" + netns.Here6 + "]:8081")).To(Equal("workload's neighbour called by ::1"))
+		api.Put("meshtokenauths", framework.Document{"type": "MeshTokenAuth", "mesh": "net", "name": "tokens", "spec": map[string]any{
+			"targetRef": map[string]any{"kind": "Mesh"},
+			"from":      []any{map[string]any{"targetRef": map[string]any{"kind": "Mesh"}, "default": map[string]any{"config": map[string]any{"global_credentials": true}}}},
+		}})
+		Eventually(func() string { return from("[" + netns.Here6 + "]:8080") }, "10s", "50ms").Should(Equal("nothing"))
+		Expect(from("["+netns.Here6+"]:8081")).To(Equal("workload's neighbour called by ::1"), "it is no inbound")
+
+		By("an inbound at an address of IPv6")
+		api.Delete("net", "meshtokenauths", "tokens")
+		web(netns.Here6, "tcp")
+		Eventually(func() int {
+			from("[" + netns.Here6 + "]:8080")
+			return s.Stat("cluster.localhost_8080.upstream_cx_total")
+		}, "10s", "50ms").ShouldNot(BeZero())
+		Expect(from("[" + netns.Here6 + "]:8080")).To(Equal("workload called by ::1"))
+	})
 })
 
 // passed counts connections to what is no service.

@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -15,15 +16,15 @@ const (
 )
 
 // breaker keeps requests from waiting for a Redis that does not answer. While it is open,
-// one request per breakerProbe may try. All others go on without Redis at
-// once.
+// one request per breakerProbe may try. All others go on without Redis at once, or wait for
+// what that one finds if nothing else can answer them.
 type breaker struct {
 	clock Clock
 
 	mu       sync.Mutex
 	failures int
 	failed   time.Duration // monotonic time of the latest failure that counts
-	probing  bool
+	probe    chan struct{} // closed when the probe that is under way ends; nil without one
 	retry    time.Duration // monotonic time of the next probe
 }
 
@@ -36,11 +37,45 @@ func (b *breaker) allow() (began time.Duration, ok bool) {
 	if b.failures < breakerFailures {
 		return began, true
 	}
-	if b.probing || began < b.retry {
+	if b.probe != nil || began < b.retry {
 		return began, false
 	}
-	b.probing = true
+	b.probe = make(chan struct{})
 	return began, true
+}
+
+// allowAfterProbe is allow for a look-up that nothing but Redis can answer. Without it, the
+// first look-ups together would be refused but for the one that finds Redis well again.
+func (b *breaker) allowAfterProbe(ctx context.Context) (began time.Duration, ok bool) {
+	for {
+		if began, ok = b.allow(); ok {
+			return began, true
+		}
+		probe := b.underWay()
+		if probe == nil {
+			return b.allow()
+		}
+		select {
+		case <-probe:
+		case <-ctx.Done():
+			return 0, false
+		}
+	}
+}
+
+// underWay returns what is closed when the probe that is under way ends; nil without one.
+func (b *breaker) underWay() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.probe
+}
+
+// endProbe lets others make a probe. The caller holds mu.
+func (b *breaker) endProbe() {
+	if b.probe != nil {
+		close(b.probe)
+		b.probe = nil
+	}
 }
 
 // report records the outcome. changed says that the breaker opened or closed.
@@ -49,14 +84,15 @@ func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 	defer b.mu.Unlock()
 	was := b.failures >= breakerFailures
 	if ok {
-		b.failures, b.probing = 0, false
+		b.failures = 0
+		b.endProbe()
 		return was
 	}
 	if began < b.failed {
 		return false
 	}
 	b.failures = min(b.failures+1, breakerFailures)
-	b.probing = false
+	b.endProbe()
 	b.failed = b.clock.Now().Mono
 	b.retry = b.failed + breakerProbe
 	return !was && b.failures >= breakerFailures
@@ -66,7 +102,7 @@ func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 func (b *breaker) cancel() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.probing = false
+	b.endProbe()
 }
 
 func (b *breaker) isOpen() bool {

@@ -33,6 +33,50 @@ func TestFailuresTogetherAreOne(t *testing.T) {
 	})
 }
 
+// TestProbesAreWaitedFor: when a control plane goes away while Redis, which is well again, is still
+// left alone, no look-up is refused because another one finds that out. If Redis is silent, they
+// are refused together.
+func TestProbesAreWaitedFor(t *testing.T) {
+	for name, cluster := range map[string]bool{"one server": false, "a server of a cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, worldConfig{static: true, cluster: cluster}, func(w *world) {
+				const tokens = 8
+				for i := range tokens {
+					w.store.putRecord(t, i, testRecord(i, 5))
+				}
+				all := func() (answers []contract.Answer) {
+					got := make(chan contract.Answer, tokens)
+					for i := range tokens {
+						w.cache.Resolve(hashOf(i), testPlugin, func(a contract.Answer, _ []byte) { got <- a })
+					}
+					for range tokens {
+						answers = append(answers, <-got)
+					}
+					return answers
+				}
+				w.store.fail = errUnreachable
+				for range breakerFailures {
+					w.want("silence", w.resolve(1), contract.Unavailable)
+				}
+				w.store.reading = func(string) { time.Sleep(10 * time.Millisecond) }
+				w.advance(breakerProbe)
+				before, began := w.cache.Stats(), time.Now()
+				for _, a := range all() {
+					w.want("silence for all", a, contract.Unavailable)
+				}
+				if took, tried := time.Since(began), w.cache.Stats().L2Errors-before.L2Errors; took != 10*time.Millisecond || tried != 1 {
+					t.Errorf("%d probes of a silent server, in %v", tried, took)
+				}
+				w.store.fail = nil
+				w.advance(breakerProbe)
+				for _, a := range all() {
+					w.want("it is well again", a, contract.Found)
+				}
+			})
+		})
+	}
+}
+
 // logbook collects log messages.
 type logbook struct {
 	mu   sync.Mutex

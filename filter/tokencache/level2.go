@@ -103,7 +103,11 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 	if l2.nodes != nil {
 		return c.readNodes(ctx, cfg, began, hash)
 	}
-	since, ok := l2.breaker.allow()
+	allow := l2.breaker.allow
+	if c.onlyRedis(cfg) {
+		allow = func() (time.Duration, bool) { return l2.breaker.allowAfterProbe(ctx) }
+	}
+	since, ok := allow()
 	if !ok {
 		c.counters.l2Skipped.Add(1)
 		return nil, l2.failure()
@@ -185,6 +189,11 @@ func (c *Cache) patience() time.Duration {
 		return l2Patience * c.opts.RedisTimeout
 	}
 	return c.opts.RedisTimeout
+}
+
+// onlyRedis reports whether nothing but Redis can answer a look-up.
+func (c *Cache) onlyRedis(cfg *config) bool {
+	return c.session.Load() == nil && !c.inGrace(cfg, c.clock.Now())
 }
 
 // alone reports whether a revocation may be confirmed now without this filter.

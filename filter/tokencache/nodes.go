@@ -47,6 +47,8 @@ type node struct {
 type leftAlone struct {
 	cause    error
 	stranger bool
+	// probe is closed when the probe of the server that is under way ends; nil without one.
+	probe <-chan struct{}
 }
 
 // Error implements error.
@@ -73,7 +75,9 @@ func (n *nodes) allow(address string) (began time.Duration, probe bool, err erro
 	}
 	began, ok := b.allow()
 	if !ok {
-		return 0, false, b.refusal
+		refusal := *b.refusal
+		refusal.probe = b.underWay()
+		return 0, false, &refusal
 	}
 	n.probes++
 	return began, true, nil

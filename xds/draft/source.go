@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -132,12 +133,27 @@ type Division struct {
 	Edit   func(*routev3.Route) error
 }
 
+// maxDivided is how many bytes the divided routes of one inbound may have. Every route is
+// repeated for every division, with all that it carries, and a proxy takes 64 MiB at once.
+const maxDivided = 4 << 20
+
 // Divide divides every route by who calls. A caller takes the route of the first division that
 // is about it, and what no division is about is edited by otherwise. In contrast to
 // [Routes.ForSources] every caller has all routes before and after, so that nobody is left out
-// whom others have given routes of their own.
+// whom others have given routes of their own. It fails if that makes more than maxDivided bytes.
 func (r *Routes) Divide(of []Division, otherwise func(*routev3.Route) error) error {
 	var divided []*routev3.Route
+	size := 0
+	take := func(route *routev3.Route, edit func(*routev3.Route) error) error {
+		if err := edit(route); err != nil {
+			return err
+		}
+		if size += proto.Size(route); size > maxDivided {
+			return fmt.Errorf("%d routes for %d groups of callers are more than %d MiB", len(r.Host.Routes), len(of), maxDivided>>20)
+		}
+		divided = append(divided, route)
+		return nil
+	}
 	for _, route := range r.Host.Routes {
 		rest := otherwise
 		for _, d := range of {
@@ -148,16 +164,14 @@ func (r *Routes) Divide(of []Division, otherwise func(*routev3.Route) error) err
 			for _, callers := range FromSources([]mesh.Selector{{Match: d.Source}}) {
 				own := proto.CloneOf(route)
 				own.Match.Headers = append(own.Match.Headers, callers...)
-				if err := d.Edit(own); err != nil {
+				if err := take(own, d.Edit); err != nil {
 					return err
 				}
-				divided = append(divided, own)
 			}
 		}
-		if err := rest(route); err != nil {
+		if err := take(route, rest); err != nil {
 			return err
 		}
-		divided = append(divided, route)
 	}
 	r.Host.Routes = divided
 	return nil

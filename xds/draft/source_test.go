@@ -125,3 +125,24 @@ func TestDivide(t *testing.T) {
 		t.Fatalf("%v at %s has no route", caller, path)
 	})
 }
+
+// TestDivideIsBounded: groups of callers times routes do not make more than a proxy takes.
+func TestDivideIsBounded(t *testing.T) {
+	divide := func(bytes int) error {
+		r := &Routes{Host: &routev3.VirtualHost{}}
+		for range 16 {
+			r.Host.Routes = append(r.Host.Routes, &routev3.Route{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}})
+		}
+		var of []Division
+		for i := range 16 {
+			of = append(of, Division{mesh.Tags{"team": fmt.Sprint(i)}, func(route *routev3.Route) error { route.Name = strings.Repeat("x", bytes); return nil }})
+		}
+		return r.Divide(of, func(*routev3.Route) error { return nil })
+	}
+	if err := divide(maxDivided / 16 / 16 / 2); err != nil {
+		t.Error(err)
+	}
+	if err := divide(maxDivided / 16 / 16); err == nil || err.Error() != "16 routes for 16 groups of callers are more than 4 MiB" {
+		t.Errorf("too much: %v", err)
+	}
+}

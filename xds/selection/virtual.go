@@ -15,11 +15,19 @@ import (
 
 // Names are what transparent proxies of a mesh know by host names.
 type Names struct {
-	// Known are ordered by service, host, port and tags. No two have one host and port.
+	// Known are ordered by service, host, port and tags. No two have one host and port. The
+	// host is the one whose address is stored.
 	Known []mesh.Name
+	// Named are those of Known that only VirtualOutbounds give, in the order of these.
+	Named []mesh.Name
 	// Left are those that were left out, because others of the same host and port come before
 	// them.
 	Left []LeftOut
+
+	// spelled maps what resolvers look up to the host of Known that is meant.
+	spelled map[string]string
+	// taken has the index in Known by host and port.
+	taken map[string]int
 }
 
 // LeftOut is a name that leads elsewhere.
@@ -37,33 +45,89 @@ func (l *LeftOut) Error() string {
 
 // NamesOf returns the names of a mesh. Each service has one of its own, whatever makes it a
 // destination. Then come those that resources bring with them, then those of VirtualOutbounds
-// in the order of their names.
+// in the order of their names. Of what one VirtualOutbound gives one name to, the one comes
+// first that is stored as its holder.
 func NamesOf(m *view.Mesh) Names {
-	var out Names
-	taken := map[string]int{}
-	add := func(n mesh.Name) (first int, ok bool) {
-		key := at(n.Host, n.Port)
-		if i, is := taken[key]; is {
-			return i, maps.Equal(out.Known[i].Tags, n.Tags)
-		}
-		taken[key] = len(out.Known)
-		out.Known = append(out.Known, n)
-		return 0, true
-	}
-	for _, service := range slices.Sorted(m.Destinations()) {
-		add(mesh.Name{Host: mesh.ServiceHost(service), Port: mesh.ServicePort, Tags: mesh.Tags{mesh.TagService: service}})
-	}
+	out := Names{spelled: map[string]string{}, taken: map[string]int{}}
+	out.services(slices.Sorted(m.Destinations()))
 	hosts := m.Hosts()
 	slices.SortFunc(hosts, compareNames)
 	for _, n := range hosts {
-		add(n)
+		out.add(n)
 	}
-	for _, v := range m.VirtualNames() {
-		if i, ok := add(v.Name); !ok {
+	for _, v := range out.virtual(m) {
+		before := len(out.Known)
+		i, ok := out.add(v.Name)
+		switch {
+		case !ok:
 			out.Left = append(out.Left, LeftOut{v.Name, v.By, out.Known[i].Tags.String()})
+		case len(out.Known) > before:
+			out.Named = append(out.Named, out.Known[i])
 		}
 	}
 	slices.SortFunc(out.Known, compareNames)
+	out.taken = nil // the indexes are those of another order
+	return out
+}
+
+// services adds the names of services. Resolvers make no difference between cases, and look up
+// no underscores. So services are also known in lower case and with dots. The name that a service
+// has as it is comes before what is made of the name of another, so that no service takes it.
+func (n *Names) services(names []string) {
+	for _, service := range names {
+		host := mesh.ServiceHost(service)
+		n.add(mesh.Name{Host: host, Port: mesh.ServicePort, Tags: mesh.Tags{mesh.TagService: service}})
+	}
+	for _, service := range names {
+		host := mesh.ServiceHost(service)
+		n.spell(strings.ToLower(host), host)
+	}
+	for _, service := range names {
+		host := mesh.ServiceHost(service)
+		n.spell(strings.ToLower(strings.ReplaceAll(host, "_", ".")), host)
+	}
+}
+
+// spell notes that a host is meant by a text, unless another one is.
+func (n *Names) spell(text, host string) {
+	if _, is := n.spelled[text]; !is && mesh.IsHost(text) {
+		n.spelled[text] = host
+	}
+}
+
+// add adds a name and returns its index in Known. If something else has the host and the port, ok
+// is false, and first is the index of that. A host that means another one is at its address.
+func (n *Names) add(name mesh.Name) (first int, ok bool) {
+	if host, is := n.spelled[name.Host]; is {
+		name.Host = host
+	}
+	key := at(name.Host, name.Port)
+	if i, is := n.taken[key]; is {
+		return i, maps.Equal(n.Known[i].Tags, name.Tags)
+	}
+	n.spell(name.Host, name.Host)
+	n.taken[key] = len(n.Known)
+	n.Known = append(n.Known, name)
+	return len(n.Known) - 1, true
+}
+
+// virtual returns what VirtualOutbounds name, with the holders of names before others to which
+// the same VirtualOutbound gives them.
+func (n *Names) virtual(m *view.Mesh) []*view.VirtualName {
+	out := m.VirtualNames()
+	waits := func(v *view.VirtualName) int {
+		host := v.Host
+		if h, is := n.spelled[host]; is {
+			host = h
+		}
+		if m.Holders(host)[v.Port].Tags == v.Tags.String() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b *view.VirtualName) int {
+		return cmp.Or(cmp.Compare(a.By, b.By), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(waits(a), waits(b)))
+	})
 	return out
 }
 
@@ -132,26 +196,18 @@ func VirtualNamed(m *view.Mesh, reachable []string) (out []Outbound, hosts map[s
 	names := NamesOf(m)
 	addresses := names.addresses(m)
 	hosts = map[string]netip.Addr{}
-	var spelled []mesh.Name
+	reached := map[string]netip.Addr{}
 	for _, n := range names.Known {
 		a, ok := addresses[n.Host]
 		if !ok || !Reachable(reachable, n.Tags.Service()) {
 			continue
 		}
 		out = append(out, Outbound{Address: a.String(), Port: n.Port, Tags: n.Tags})
-		host := strings.ToLower(n.Host) // resolvers make no difference
-		if _, is := hosts[host]; !is && mesh.IsHost(host) {
-			hosts[host] = a
-		}
-		if strings.Contains(n.Tags.Service(), "_") && n.Host == mesh.ServiceHost(n.Tags.Service()) {
-			spelled = append(spelled, n)
-		}
+		reached[n.Host] = a
 	}
-	// A service with underscores is also known with dots, unless something has that very name.
-	for _, n := range spelled {
-		host := strings.ToLower(strings.ReplaceAll(n.Host, "_", "."))
-		if _, is := hosts[host]; !is && mesh.IsHost(host) {
-			hosts[host] = addresses[n.Host]
+	for text, host := range names.spelled {
+		if a, ok := reached[host]; ok {
+			hosts[text] = a
 		}
 	}
 	for _, l := range names.Left {

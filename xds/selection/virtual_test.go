@@ -207,6 +207,61 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
+// TestServicesKeepTheirNames: whatever resolvers take for the name of a service means that service.
+// Neither another service nor a VirtualOutbound takes it by another case or by dots; what a
+// VirtualOutbound gives such a name at another port is at the address of the service.
+func TestServicesKeepTheirNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		services []string
+		rule     *model.Resource
+		want     map[string]string // by what resolvers look up
+		extra    []string          // outbounds that are not those of the services
+	}{
+		"case of another service":  {[]string{"Backend", "backend"}, nil, map[string]string{"backend.mesh": "backend"}, nil},
+		"dots of another service":  {[]string{"a_b", "a.b"}, nil, map[string]string{"a.b.mesh": "a.b", "a_b.mesh": "a_b"}, nil},
+		"another port, by case":    {[]string{"Web", "x"}, naming("v", "web.mesh", "81", mesh.Tags{mesh.TagService: "x"}), map[string]string{"web.mesh": "Web", "x.mesh": "x"}, []string{"Web.mesh:81 x"}},
+		"another port, by dots":    {[]string{"a_b", "x"}, naming("v", "a.b.mesh", "81", mesh.Tags{mesh.TagService: "x"}), map[string]string{"a.b.mesh": "a_b", "a_b.mesh": "a_b", "x.mesh": "x"}, []string{"a_b.mesh:81 x"}},
+		"the same port, by case":   {[]string{"Web", "x"}, naming("v", "web.mesh", "80", mesh.Tags{mesh.TagService: "x"}), map[string]string{"web.mesh": "Web", "x.mesh": "x"}, nil},
+		"the same port, by dots":   {[]string{"a_b", "x"}, naming("v", "a.b.mesh", "80", mesh.Tags{mesh.TagService: "x"}), map[string]string{"a.b.mesh": "a_b", "a_b.mesh": "a_b", "x.mesh": "x"}, nil},
+		"names of the own machine": {[]string{"x"}, naming("v", "api.localhost", "80", mesh.Tags{mesh.TagService: "x"}), map[string]string{"x.mesh": "x"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []*model.Resource
+			if c.rule != nil {
+				all = append(all, c.rule)
+			}
+			for i, s := range c.services {
+				all = append(all, serving(fmt.Sprint("d", i), mesh.Tags{mesh.TagService: s}))
+			}
+			m := meshOf(t, all...)
+			out, hosts, _ := selection.VirtualNamed(m, nil)
+			at := map[string]string{}
+			for _, o := range out {
+				if o.Port == mesh.ServicePort {
+					at[o.Address] = o.Tags.Service()
+				}
+			}
+			got := map[string]string{}
+			for host, a := range hosts {
+				got[host] = at[a.String()]
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+			var extra []string
+			names := selection.NamesOf(m)
+			for _, n := range names.Known {
+				if n.Host != mesh.ServiceHost(n.Tags.Service()) {
+					extra = append(extra, fmt.Sprintf("%s:%d %s", n.Host, n.Port, n.Tags.Service()))
+				}
+			}
+			if diff := cmp.Diff(c.extra, extra); diff != "" {
+				t.Errorf("further names (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // host is a sample of resources that bring host names with them.
 type host struct{ Name string }
 

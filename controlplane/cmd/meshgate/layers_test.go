@@ -79,7 +79,7 @@ var layers = map[string]string{
 	"xds/policy/target":                policyRow,
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
 	"xds/policy/meshtrace":             policyRow + " xds/policy/target xds/policy/tracing",
-	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/permit xds/policy/target",
+	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/callers xds/policy/permit xds/policy/target",
 	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficlog xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",

@@ -283,7 +283,6 @@ func (p *Planner) buildOwn(x *proxy) {
 		cl, err := of(p.cells.locals, p.round, lk, local)
 		x.own.keep(&x.own.clusters, old.clusters, lk.name, cl, err)
 	}
-	p.guardWorkloads(x, taken)
 	x.hide(taken)
 	x.tellSource()
 }
@@ -297,28 +296,6 @@ func (x *proxy) tellSource() {
 	c := logsink.Source(x.address)
 	r, err := plan.Freeze(resource.Cluster, c.GetName(), c)
 	x.own.keep(&x.own.clusters, nil, c.GetName(), r, err)
-}
-
-// guardWorkloads closes the ports of workloads to which redirected connections could otherwise
-// bypass the inbounds that keep callers out. It adds these ports to taken.
-func (p *Planner) guardWorkloads(x *proxy, taken sockets) {
-	c := x.class
-	if !c.shape.Transparent || c.shape.RedirectInbound == 0 || p.facts.security == strict {
-		return
-	}
-	for i, in := range c.inbounds {
-		if in.guard == nil || i >= len(x.listening) {
-			continue
-		}
-		at, err := addressOf(x.listening[i], in.shape.WorkloadPort)
-		if err != nil || taken.has(at) {
-			continue
-		}
-		taken[at] = true
-		k := listenerKey{chains: in.guard, address: x.listening[i], port: in.shape.WorkloadPort, transparent: true}
-		l, err := of(p.cells.listeners, p.round, k, inboundListener)
-		x.own.keep(&x.own.listeners, nil, inboundName(k.address, k.port), l, err)
-	}
 }
 
 // hide removes outbounds, and listeners of policies, that would listen where an inbound does.

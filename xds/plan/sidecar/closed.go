@@ -45,8 +45,9 @@ func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	}}, nil
 }
 
-// keepsOut reports whether a selection for an inbound refuses callers. The workload's own
-// port, without a guard, would accept them.
+// keepsOut reports whether a selection for an inbound refuses callers. A transparent proxy would
+// pass connections to another address of the machine, or to another port of the workload, on to
+// it; see guarded.
 func (p *Planner) keepsOut(chosen picks, protocol string) bool {
 	for i, pol := range p.policies {
 		if pol.Guards() && chosen[i] != nil && (mesh.IsHTTP(protocol) || !pol.HTTPOnly) {
@@ -56,22 +57,9 @@ func (p *Planner) keepsOut(chosen picks, protocol string) bool {
 	return false
 }
 
-// keepOut prepares the guard of the workload's own port if that port is not the inbound's. A
-// transparent proxy passes on connections to a port without a listener.
-func (in *inbound) keepOut(old inbound, wanted bool) {
-	switch {
-	case !wanted || in.shape.WorkloadPort == in.shape.Port:
-		in.guard = nil
-	case old.guard != nil:
-		in.guard = old.guard
-	default:
-		in.guard, _ = closedChains(in.shape.Tags, in.shape.Cluster) // an error is not possible
-	}
-}
-
 // close makes an inbound end every connection, because of err.
 func (in *inbound) close(err error) {
-	in.keepOut(inbound{guard: in.guard}, true)
+	in.guarded = true
 	in.part.failures = append(in.part.failures, plan.Failure{
 		Cell: "inbound " + in.shape.Cluster, Err: fmt.Errorf("every connection is refused: %w", err),
 	})

@@ -114,7 +114,7 @@ type localKey struct {
 // These are the addresses from which transparent proxies call their workloads.
 const (
 	inboundSource  = "127.0.0.6"
-	inboundSource6 = "::6"
+	inboundSource6 = "::1"
 )
 
 func local(k localKey) (*resource.Resource, error) {

@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,23 +24,22 @@ spec:
 `
 
 // TestGuardedWorkloads: if an inbound of a transparent proxy demands tokens, nobody reaches
-// its workload by the workload's own port. Without a listener, that port would be passed on in
-// clear, unless the mesh is strict.
+// its workload past it, neither by the workload's own port nor by another address of the
+// machine. Redirected connections to these would be passed on in clear, unless the mesh is strict.
 func TestGuardedWorkloads(t *testing.T) {
-	const guard = "inbound:127.0.0.1:9080"
 	for name, tc := range map[string]struct {
 		mode   string
 		change func(*mesh.Dataplane)
-		want   bool
+		want   string
 	}{
-		"in clear":                  {"", func(*mesh.Dataplane) {}, true},
-		"permissive":                {mesh.ModePermissive, func(*mesh.Dataplane) {}, true},
-		"strict, which passes none": {mesh.ModeStrict, func(*mesh.Dataplane) {}, false},
-		"one port":                  {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].ServicePort = 8080 }, false},
-		"a workload on loopback":    {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].ServiceAddress = "127.0.0.1" }, true},
-		"no HTTP, no tokens":        {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].Tags[mesh.TagProtocol] = "tcp" }, false},
-		"nothing is redirected":     {"", func(d *mesh.Dataplane) { d.Networking.TransparentProxying.RedirectPortInbound = 0 }, false},
-		"another service":           {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].Tags[mesh.TagService] = "other" }, false},
+		"in clear":                  {"", func(*mesh.Dataplane) {}, "8080 9080"},
+		"permissive":                {mesh.ModePermissive, func(*mesh.Dataplane) {}, "8080 9080"},
+		"strict, which passes none": {mesh.ModeStrict, func(*mesh.Dataplane) {}, "all"},
+		"one port":                  {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].ServicePort = 8080 }, "8080"},
+		"a workload on loopback":    {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].ServiceAddress = "127.0.0.1" }, "8080 9080"},
+		"no HTTP, no tokens":        {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].Tags[mesh.TagProtocol] = "tcp" }, ""},
+		"nothing is redirected":     {"", func(d *mesh.Dataplane) { d.Networking.TransparentProxying.RedirectPortInbound = 0 }, "none"},
+		"another service":           {"", func(d *mesh.Dataplane) { d.Networking.Inbound[0].Tags[mesh.TagService] = "other" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -47,38 +47,55 @@ func TestGuardedWorkloads(t *testing.T) {
 				w.under(tc.mode)
 			}
 			d := transparent("127.0.0.1", "backend", "http")
+			d.Networking.TransparentProxying.IPFamilyMode = mesh.IPFamilyDual
 			tc.change(d)
 			w.put(mesh.Dataplanes, meshName, "backend-1", d)
 			w.joined("backend-1")
-			shut := func() bool {
+			expect := func(when, want string) {
+				t.Helper()
 				w.settle()
-				r := w.planner.Set("backend-1").Get(resource.Listener, guard)
-				if r == nil {
-					return false
+				for _, family := range []string{"ipv4", "ipv6"} {
+					if got := shut(t, w.planner.Set("backend-1").Get(resource.Listener, "inbound:passthrough:"+family)); got != want {
+						t.Errorf("%s: %s shuts %q, not %q", when, family, got, want)
+					}
 				}
-				l := load(t, r, new(listenerv3.Listener))
-				var end tcpv3.TcpProxy
-				if err := l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalTo(&end); err != nil {
-					t.Fatal(err)
-				}
-				if len(l.GetFilterChains()) != 1 || !strings.HasSuffix(end.GetCluster(), "blackhole") || l.GetBindToPort().GetValue() || l.GetBindToPort() == nil {
-					t.Errorf("the guard is %v", l)
-				}
-				return true
 			}
-			if shut() {
-				t.Error("the port is shut before anything is demanded")
+			before := tc.want
+			if before != "all" && before != "none" {
+				before = ""
 			}
+			expect("nothing is demanded", before)
 			w.raw(tokensOfBackend)
-			if got := shut(); got != tc.want {
-				t.Errorf("shut: %t, want %t", got, tc.want)
-			}
+			expect("tokens are demanded", tc.want)
 			w.drop(meshtokenauth.Kind, "tokens")
-			if shut() {
-				t.Error("the port is shut when nothing is demanded any more")
-			}
+			expect("nothing is demanded any more", before)
 		})
 	}
+}
+
+// shut lists the ports whose connections a listener ends.
+func shut(t *testing.T, r *resource.Resource) string {
+	t.Helper()
+	if r == nil {
+		return "none"
+	}
+	var ports []string
+	for _, c := range load(t, r, new(listenerv3.Listener)).GetFilterChains() {
+		var to tcpv3.TcpProxy
+		if err := c.GetFilters()[0].GetTypedConfig().UnmarshalTo(&to); err != nil {
+			t.Fatal(err)
+		}
+		port := c.GetFilterChainMatch().GetDestinationPort()
+		switch ends := strings.HasSuffix(to.GetCluster(), "blackhole"); {
+		case ends && port == nil:
+			return "all"
+		case ends:
+			ports = append(ports, strconv.FormatUint(uint64(port.GetValue()), 10))
+		case port != nil:
+			t.Errorf("connections to port %d are passed on", port.GetValue())
+		}
+	}
+	return strings.Join(ports, " ")
 }
 
 // TestGuardGivesWay: if the workload's port is itself an inbound, the rules of that inbound

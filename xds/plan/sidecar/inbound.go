@@ -19,9 +19,8 @@ type inbound struct {
 	awaits string
 	// missing says that nothing exists yet to use while something is being read.
 	missing bool
-	// guard ends every connection to the workload's own port at a transparent proxy. It is nil
-	// if no policy keeps callers out.
-	guard *chains
+	// guarded says that a policy keeps callers out, who must not reach the workload past it.
+	guarded bool
 }
 
 // buildInbound makes what the replicas of an inbound share. If the rules of the inbound cannot
@@ -37,7 +36,7 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(c, s.Tags)
-	in.keepOut(old, p.keepsOut(chosen, s.Tags.Protocol()))
+	in.guarded = p.keepsOut(chosen, s.Tags.Protocol())
 	if p.await(c, in, chosen) {
 		return
 	}

@@ -141,7 +141,7 @@ func (d *driver) dataplane() {
 	}
 	if pick(d, 0, 1, 2) == 0 {
 		spec.Networking.Outbound = nil
-		spec.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: pick(d, uint32(15001), 15002), RedirectPortInbound: pick(d, uint32(0), 15006)}
+		spec.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: pick(d, uint32(15001), 15002), RedirectPortInbound: pick(d, uint32(0), 15006), IPFamilyMode: pick(d, "", mesh.IPFamilyDual)}
 		if d.yes() {
 			spec.Networking.TransparentProxying.ReachableServices = []string{pick(d, fewServices...), "c"}
 		}

@@ -210,7 +210,7 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 func originOf(r *resource.Resource) string {
 	name, marked := strings.CutPrefix(r.Name, apart)
 	switch {
-	case marked == (r.Type == resource.Cluster) && (name == outboundPassthrough || name == inboundPassthrough):
+	case marked == (r.Type == resource.Cluster) && isPassthrough(name):
 		return draft.OriginTransparent
 	case r.Type == resource.Cluster && strings.HasPrefix(r.Name, localPrefix):
 		return draft.OriginInbound

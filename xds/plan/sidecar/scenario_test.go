@@ -146,7 +146,7 @@ spec:
 	{"ipv6", both, func(w *world) {
 		w.under(mesh.ModeStrict)
 		backend := dataplane("fd00::2", "backend", "http")
-		backend.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, ReachableServices: []string{"nothing"}}
+		backend.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, IPFamilyMode: mesh.IPFamilyIPv6, ReachableServices: []string{"nothing"}}
 		web := dataplane("fd00::3", "web", "http", "backend")
 		web.Networking.Outbound[0].Address = "::1"
 		w.put(mesh.Dataplanes, meshName, "backend-1", backend)

@@ -26,6 +26,8 @@ type shape struct {
 	Reachable  []string `json:",omitempty"`
 	// RedirectOutbound is where the operating system sends what leaves.
 	RedirectOutbound, RedirectInbound uint32 `json:",omitempty"`
+	// IPv6 says that it redirects connections of IPv6, too.
+	IPv6 bool `json:",omitempty"`
 	// Bare proxies lack the filter.
 	Bare bool `json:",omitempty"`
 }
@@ -54,6 +56,7 @@ func shapeOf(d *view.Dataplane) shape {
 	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
 		s.Transparent = true
 		s.RedirectOutbound, s.RedirectInbound = tp.RedirectPortOutbound, tp.RedirectPortInbound
+		s.IPv6 = tp.IPFamilyMode == mesh.IPFamilyDual || tp.IPFamilyMode == mesh.IPFamilyIPv6
 	}
 	s.Everything, s.Reachable = selection.Everything(n)
 	for _, in := range selection.Inbounds(n) {

@@ -1,6 +1,10 @@
 package sidecar
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -18,18 +22,32 @@ import (
 // These are the names of the listeners that take redirected connections. Their clusters have
 // the same names with a mark.
 const (
-	outboundPassthrough = outboundPrefix + "passthrough:ipv4"
-	inboundPassthrough  = inboundPrefix + "passthrough:ipv4"
+	outboundPassthrough  = outboundPrefix + "passthrough:ipv4"
+	inboundPassthrough   = inboundPrefix + "passthrough:ipv4"
+	outboundPassthrough6 = outboundPrefix + "passthrough:ipv6"
+	inboundPassthrough6  = inboundPrefix + "passthrough:ipv6"
 )
+
+// isPassthrough reports whether a listener or a cluster, without its mark, is about redirected
+// connections.
+func isPassthrough(name string) bool {
+	switch name {
+	case outboundPassthrough, inboundPassthrough, outboundPassthrough6, inboundPassthrough6:
+		return true
+	}
+	return false
+}
 
 // redirectKey is everything that one side of a redirection is made from.
 type redirectKey struct {
-	name string
-	port uint32
+	name, address string
+	port          uint32
 	// source is the address that connections are forwarded from, if any.
 	source string
-	// closed says that connections to unknown addresses are refused.
-	closed bool
+	// closed says that connections to unknown addresses are refused. guarded are ports whose
+	// connections are refused in any case, separated by commas.
+	closed  bool
+	guarded string
 }
 
 // passKey is everything that the listener of a side is made from.
@@ -50,21 +68,20 @@ func (p *Planner) redirected(c *class) part {
 	if !c.shape.Transparent {
 		return out
 	}
-	sides := []redirectKey{{name: outboundPassthrough, port: c.shape.RedirectOutbound, closed: !p.facts.passthrough}}
-	if c.shape.RedirectInbound != 0 {
-		sides = append(sides, redirectKey{
-			name: inboundPassthrough, port: c.shape.RedirectInbound, source: inboundSource, closed: p.facts.security == strict,
-		})
-	}
 	c.passed = nil
-	for _, k := range sides {
+	var passing passKey
+	for _, k := range p.redirections(c) {
 		pk := passKey{redirectKey: k, mesh: p.facts.mesh}
-		if k.name == outboundPassthrough {
+		switch k.name {
+		case outboundPassthrough:
 			p.passing(c, &pk, &out)
+			passing = pk
+		case outboundPassthrough6:
+			pk.from, pk.selections = passing.from, passing.selections
 		}
 		l, err := of(p.cells.redirects, p.round, pk, p.redirect)
 		out.keep(&out.listeners, nil, k.name, l, err)
-		cl, err := of(p.cells.originals, p.round, k, original)
+		cl, err := of(p.cells.originals, p.round, k.forwarding(), original)
 		out.keep(&out.clusters, nil, k.name, cl, err)
 	}
 	return out
@@ -84,32 +101,93 @@ func (p *Planner) passing(c *class, k *passKey, into *part) {
 	k.selections = p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil })
 }
 
+// redirections lists the sides that are redirected.
+func (p *Planner) redirections(c *class) []redirectKey {
+	s := &c.shape
+	out := []redirectKey{{name: outboundPassthrough, address: anyIPv4, port: s.RedirectOutbound, closed: !p.facts.passthrough}}
+	in := redirectKey{name: inboundPassthrough, address: anyIPv4, port: s.RedirectInbound, source: inboundSource, closed: p.facts.security == strict}
+	if !in.closed {
+		in.guarded = guarded(c.inbounds)
+	}
+	if in.port != 0 {
+		out = append(out, in)
+	}
+	if !s.IPv6 {
+		return out
+	}
+	out = append(out, redirectKey{name: outboundPassthrough6, address: anyIPv6, port: s.RedirectOutbound, closed: !p.facts.passthrough})
+	if in.port != 0 {
+		in.name, in.address, in.source = inboundPassthrough6, anyIPv6, inboundSource6
+		out = append(out, in)
+	}
+	return out
+}
+
+const anyIPv4, anyIPv6 = "0.0.0.0", "::"
+
+// guarded lists the ports at which a workload is reached past an inbound that keeps callers out.
+// A machine has more addresses than the one of the inbound, and a connection to another one has
+// no listener: it would be passed on to the workload.
+func guarded(of []*inbound) string {
+	var ports []string
+	for _, in := range of {
+		if in.guarded {
+			ports = append(ports, strconv.FormatUint(uint64(in.shape.Port), 10), strconv.FormatUint(uint64(in.shape.WorkloadPort), 10))
+		}
+	}
+	slices.Sort(ports)
+	return strings.Join(slices.Compact(ports), ",")
+}
+
+// forwarding is the part of a key that the cluster is made from.
+func (k redirectKey) forwarding() redirectKey { return redirectKey{name: k.name, source: k.source} }
+
 // redirect builds the listener of a side.
 func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
-	t := &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: apart + k.name}}
-	if k.closed {
-		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: nowhere}
+	end, err := packFilter(tcpFilter, k.leadTo(nowhere))
+	if err != nil {
+		return nil, err
+	}
+	var chains []*listenerv3.FilterChain
+	for port := range strings.SplitSeq(k.guarded, ",") {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			continue // nothing is guarded
+		}
+		chains = append(chains, &listenerv3.FilterChain{
+			Name: "closed:" + port, Filters: []*listenerv3.Filter{end},
+			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(uint32(n))},
+		})
+	}
+	cluster := nowhere
+	if !k.closed {
+		cluster = apart + k.name
 	}
 	direction := corev3.TrafficDirection_OUTBOUND
-	if k.name == inboundPassthrough {
+	if strings.HasPrefix(k.name, inboundPrefix) {
 		direction = corev3.TrafficDirection_INBOUND
 	}
 	d := &draft.Outbound{
-		Mesh: k.mesh, Service: mesh.PassThrough, Protocol: mesh.ProtocolTCP, Source: k.from.Service, Zone: k.from.Zone, TCP: t,
+		Mesh: k.mesh, Service: mesh.PassThrough, Protocol: mesh.ProtocolTCP, Source: k.from.Service, Zone: k.from.Zone, TCP: k.leadTo(cluster),
 		Proto: &listenerv3.Listener{
-			Name: k.name, Address: socket("0.0.0.0", k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
+			Name: k.name, Address: socket(k.address, k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
 			EnableReusePort: alone(),
 		},
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
 		return nil, err
 	}
-	filter, err := packFilter(tcpFilter, d.TCP)
+	other, err := packFilter(tcpFilter, d.TCP)
 	if err != nil {
 		return nil, err
 	}
-	d.Proto.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}
+	d.Proto.FilterChains = append(chains, &listenerv3.FilterChain{Filters: []*listenerv3.Filter{other}})
 	return plan.Freeze(resource.Listener, k.name, d.Proto)
+}
+
+// leadTo returns what forwards connections to a cluster.
+func (k redirectKey) leadTo(cluster string) *tcpv3.TcpProxy {
+	return &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 }
 
 // original forwards connections to their original destination.

@@ -32,12 +32,20 @@ func (u unknown) Problem() string { return u.problem }
 // Facts are the facts of a policy with specs of type S. They report a problem if a chosen
 // policy distinguishes callers but the mesh has no certificates that identify them.
 func Facts[S any](sources func(*S) []mesh.Selector) func(policy.World, []*view.Policy) any {
+	return FactsOf(func(spec any) bool {
+		s, ok := spec.(*S)
+		return ok && !everybody(sources(s))
+	})
+}
+
+// FactsOf are the facts of a policy of which some specs distinguish callers.
+func FactsOf(distinguishes func(spec any) bool) func(policy.World, []*view.Policy) any {
 	return func(w policy.World, chosen []*view.Policy) any {
 		if w.Mesh != nil && w.Mesh.Authority() != nil {
 			return nil
 		}
 		for _, p := range chosen {
-			if s, ok := p.Spec.(*S); ok && !everybody(sources(s)) {
+			if distinguishes(p.Spec) {
 				return unknown{fmt.Sprintf("%s is not applied: callers are known by their certificates, and the mesh has no mutual TLS", p.Name)}
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/callers"
 	"github.com/meshgate/meshgate/xds/policy/target"
 )
 
@@ -70,23 +70,8 @@ var Kind = model.Describe(Resource{}, model.Kind{
 var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, Order: target.Order, Refuses: policy.RefusesAuthenticated,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
-	Facts:   facts,
+	Facts:   callers.FactsOf(func(any) bool { return true }),
 	Explain: explain, Rules: rules, Closed: closed, Admits: admits,
-}
-
-// without says that the mesh has no certificates to judge.
-type without struct{ policy string }
-
-// Problem implements [policy.Problematic].
-func (w without) Problem() string {
-	return w.policy + " is not applied: callers are known by their certificates, and the mesh has no mutual TLS"
-}
-
-func facts(w policy.World, chosen []*view.Policy) any {
-	if w.Mesh == nil || w.Mesh.Authority() != nil {
-		return nil
-	}
-	return without{chosen[0].Name}
 }
 
 // Target implements target.Targeted.
