@@ -1,6 +1,9 @@
 package accesslogs
 
 import (
+	"bytes"
+	"encoding/json"
+	"iter"
 	"net"
 	"strconv"
 	"strings"
@@ -22,25 +25,74 @@ const cutMark = "...[cut]"
 // another line: no format contains control characters, so all of them come from values, and are
 // escaped.
 func line(body *commonv1.AnyValue, address string) []byte {
+	if object := body.GetKvlistValue(); object != nil {
+		return jsonLine(object.GetValues(), address)
+	}
 	var b strings.Builder
-	switch v := body.GetValue().(type) {
-	case *commonv1.AnyValue_ArrayValue:
-		for _, part := range v.ArrayValue.GetValues() {
-			how := part.GetArrayValue().GetValues()
-			if len(how) == 0 {
-				escape(&b, part.GetStringValue())
-				continue
-			}
-			escape(&b, addressed(how[0].GetStringValue(), address))
-		}
-	default:
-		escape(&b, body.GetStringValue())
+	for part := range parts(body, address) {
+		escape(&b, part)
 	}
 	out := b.String()
 	if len(out) > maxLine {
 		out = strings.ToValidUTF8(out[:maxLine-len(cutMark)], "") + cutMark
 	}
 	return append([]byte(out), '\n')
+}
+
+// jsonLine returns an object as one line. An object that is too long has only its first members.
+func jsonLine(members []*commonv1.KeyValue, address string) []byte {
+	out := []byte{'{'}
+	for _, m := range members {
+		var value strings.Builder
+		for part := range parts(m.GetValue(), address) {
+			value.WriteString(part)
+		}
+		member := append(append(quoted(m.GetKey()), ':'), quoted(value.String())...)
+		if len(out)+len(member) > maxLine {
+			break
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, member...)
+	}
+	return append(out, '}', '\n')
+}
+
+// quoted returns a text as JSON without control characters, also those that JSON permits. What is
+// not UTF-8 is replaced.
+func quoted(text string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // a text always encodes
+	out := bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	if !bytes.ContainsFunc(out, unicode.IsControl) {
+		return out
+	}
+	var escaped strings.Builder
+	escape(&escaped, string(out))
+	return []byte(escaped.String())
+}
+
+// parts yields the texts that a value consists of.
+func parts(value *commonv1.AnyValue, address string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		list := value.GetArrayValue()
+		if list == nil {
+			yield(value.GetStringValue())
+			return
+		}
+		for _, part := range list.GetValues() {
+			said := part.GetStringValue()
+			if how := part.GetArrayValue().GetValues(); len(how) > 0 {
+				said = addressed(how[0].GetStringValue(), address)
+			}
+			if !yield(said) {
+				return
+			}
+		}
+	}
 }
 
 // addressed returns what stands for the address of the proxy.

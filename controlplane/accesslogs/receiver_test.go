@@ -407,6 +407,12 @@ func TestLine(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+	object := &commonv1.AnyValue{Value: &commonv1.AnyValue_KvlistValue{KvlistValue: &commonv1.KeyValueList{Values: []*commonv1.KeyValue{
+		{Key: "b", Value: value("x\n\"<\u2028\u0085")}, {Key: "a", Value: values(value("at "), sign(logsink.AddressAlone))}, {Key: "long", Value: value(strings.Repeat("x", maxLine))},
+	}}}}
+	if got := string(line(object, "192.0.2.1")); got != `{"b":"x\n\"<\u2028\u0085","a":"at 192.0.2.1"}`+"\n" {
+		t.Errorf("an object: %q", got)
+	}
 	if got := line(value(strings.Repeat("ü", maxLine)), ""); len(got) > maxLine+1 || !strings.HasSuffix(string(got), cutMark+"\n") {
 		t.Errorf("a long line has %d bytes", len(got))
 	}

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	logsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	"google.golang.org/grpc"
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
@@ -89,6 +92,47 @@ func (s *sinkServer) all() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
+}
+
+// records is a collector that keeps the attributes of what it is sent, as key=value.
+type records struct {
+	logsv1.UnimplementedLogsServiceServer
+	address string
+	mu      sync.Mutex
+	said    []string
+}
+
+// Export implements the LogsService of OTLP.
+func (r *records) Export(_ context.Context, in *logsv1.ExportLogsServiceRequest) (*logsv1.ExportLogsServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range in.GetResourceLogs() {
+		for _, scope := range of.GetScopeLogs() {
+			for _, record := range scope.GetLogRecords() {
+				for _, a := range record.GetAttributes() {
+					r.said = append(r.said, a.GetKey()+"="+a.GetValue().GetStringValue())
+				}
+			}
+		}
+	}
+	return &logsv1.ExportLogsServiceResponse{}, nil
+}
+
+func (r *records) all() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.said, " ")
+}
+
+func startRecords() *records {
+	GinkgoHelper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	r, g := &records{address: lis.Addr().String()}, grpc.NewServer()
+	logsv1.RegisterLogsServiceServer(g, r)
+	go func() { _ = g.Serve(lis) }()
+	DeferCleanup(g.Stop)
+	return r
 }
 
 var _ = Describe("access logs", Ordered, func() {
@@ -218,6 +262,34 @@ var _ = Describe("access logs", Ordered, func() {
 			}
 			return file("passed.log")()
 		}, patience, 50*time.Millisecond).Should(ContainSubstring("shop client pass_through 127.0.0.1:0 127.0.0.1 OUTBOUND\n"))
+	})
+
+	It("a MeshAccessLog logs what is sent and what is received, as JSON and to a collector", func() {
+		collector := startRecords()
+		w.Put("meshaccesslogs", framework.Document{"type": "MeshAccessLog", "mesh": shop, "name": "both", "spec": map[string]any{
+			"targetRef": map[string]any{"kind": "MeshService", "name": "web"},
+			"to": []any{map[string]any{"targetRef": map[string]any{"kind": "MeshService", "name": "backend"}, "default": map[string]any{"backends": []any{
+				map[string]any{"type": "File", "file": map[string]any{"path": "sent.log", "format": map[string]any{"type": "Json", "json": []any{
+					map[string]any{"key": "method", "value": "%REQ(:METHOD)%"}, map[string]any{"key": "from", "value": "%MESH_SOURCE_SERVICE% at %MESH_SOURCE_ADDRESS%"},
+				}}}},
+				map[string]any{"type": "OpenTelemetry", "openTelemetry": map[string]any{
+					"endpoint": collector.address, "attributes": []any{map[string]any{"key": "to", "value": "%MESH_DESTINATION_SERVICE%"}},
+				}},
+			}}}},
+			"from": []any{map[string]any{"targetRef": map[string]any{"kind": "Mesh"}, "default": map[string]any{"backends": []any{
+				map[string]any{"type": "File", "file": map[string]any{"path": "received.log", "format": map[string]any{"type": "Plain", "plain": everyPlaceholder + " %RESPONSE_CODE%"}}},
+			}}}},
+		}})
+		w.Converged()
+		logged(file("sent.log"), "backend", "/", `{"method":"GET","from":"web at 127.0.0.1:0"}`+"\n")
+		Eventually(func() string { _, _ = get("http://" + web.inbound()); return file("received.log")() + collector.all() }, patience, 50*time.Millisecond).
+			Should(ContainSubstring("to=backend"))
+		w.secure("PERMISSIVE")
+		Eventually(func() string { _, _ = get("http://" + web.inbound()); return file("received.log")() }, patience, 50*time.Millisecond).
+			Should(MatchRegexp(`shop unknown web 127\.0\.0\.1:\d+ 127\.0\.0\.1 INBOUND \d+\n`))
+		r := w.Mesh(http.MethodGet, "/meshes/"+shop+"/dataplanes/web-1/rules", nil)
+		Expect(r.Body).To(And(ContainSubstring("destinationSubset"), ContainSubstring("clientSubset"), ContainSubstring("sent.log")))
+		w.Delete(shop, "meshaccesslogs", "both")
 	})
 
 	It("inspection shows the services, and the one of what leaves the mesh", func() {

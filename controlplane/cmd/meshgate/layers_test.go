@@ -72,15 +72,16 @@ var layers = map[string]string{
 	"xds/policy/trafficpermission":     policyRow + " xds/policy/permit",
 	"xds/policy/trafficroute":          policyRow,
 	"xds/policy/tracing":               policyRow + " xds/collector",
-	"xds/policy/logging":               policyRow + " xds/logsink",
+	"xds/policy/logging":               policyRow + " xds/collector xds/logsink",
 	"xds/policy/trafficlog":            policyRow + " xds/policy/logging",
 	"xds/policy/traffictrace":          policyRow + " xds/policy/tracing",
 	"xds/policy/permit":                policyRow,
 	"xds/policy/target":                policyRow,
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
+	"xds/policy/meshaccesslog":         policyRow + " xds/logsink xds/policy/logging xds/policy/target",
 	"xds/policy/meshtrace":             policyRow + " xds/policy/target xds/policy/tracing",
 	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/callers xds/policy/permit xds/policy/target",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshaccesslog xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficlog xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 

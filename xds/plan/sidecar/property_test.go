@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/meshaccesslog"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/retry"
@@ -370,6 +371,17 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 			spec := logTo(pick(d, "file", "file", "missing"))
 			spec.Connection = d.connection()
 			d.policy(trafficlog.Kind, spec)
+		},
+		"mesh log": func() {
+			conf := &meshaccesslog.Conf{Backends: []meshaccesslog.Backend{{Type: "File", File: &meshaccesslog.File{Path: pick(d, "c.log", "d.log")}}}}
+			spec := &meshaccesslog.Spec{TargetRef: d.ref()}
+			if d.yes() {
+				spec.From = []target.Item[meshaccesslog.Conf]{{TargetRef: &target.Ref{Kind: target.Mesh}, Default: conf}}
+			}
+			if d.yes() || spec.From == nil {
+				spec.To = []target.Item[meshaccesslog.Conf]{{TargetRef: pick(d, &target.Ref{Kind: target.Mesh}, &target.Ref{Kind: target.Service, Name: "a"}), Default: conf}}
+			}
+			d.policy(meshaccesslog.Kind, &meshaccesslog.Resource{Spec: spec})
 		},
 		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
 		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },

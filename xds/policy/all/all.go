@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
+	"github.com/meshgate/meshgate/xds/policy/meshaccesslog"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrace"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
@@ -29,6 +30,7 @@ func Policies() []*policy.Policy {
 		circuitbreaker.Policy,
 		faultinjection.Policy,
 		healthcheck.Policy,
+		meshaccesslog.Policy,
 		meshtokenauth.Policy,
 		meshtrace.Policy,
 		meshtrafficpermission.Policy,

@@ -1,8 +1,10 @@
 package logging
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -34,7 +36,12 @@ const (
 	bufferSize    = 8 << 10
 	// sendTimeout bounds how long lines that an agent does not take stay in Envoy's memory.
 	sendTimeout = 2 * time.Second
+	// collectorTimeout is the same for a collector, which may be far away.
+	collectorTimeout = 5 * time.Second
 )
+
+// loggerName is the name of Envoy's logger.
+const loggerName = "envoy.access_loggers.open_telemetry"
 
 // nobody is the service of a proxy that has none.
 const nobody = "unknown"
@@ -55,18 +62,44 @@ func (l *Lines) Logged() bool { return l.Sink != logsink.Sink{} }
 
 // Outbound makes the listener of an outbound log its requests or connections.
 func (l *Lines) Outbound(d *draft.Outbound) error {
-	log, err := l.logger(place{
-		mesh: d.Mesh, source: cmp.Or(d.Source, nobody), destination: d.Service, direction: "OUTBOUND", http: d.HTTP != nil,
-	})
-	switch {
-	case err != nil:
+	log, err := AtOutbound(d).ToSink(l.Sink, l.Format, nil)
+	if err != nil {
 		return err
-	case d.HTTP != nil:
-		d.HTTP.AccessLog = append(d.HTTP.AccessLog, log)
-	case d.TCP != nil:
-		d.TCP.AccessLog = append(d.TCP.AccessLog, log)
 	}
+	Outbound(d, log)
 	return nil
+}
+
+// Outbound adds loggers to the listener of an outbound.
+func Outbound(d *draft.Outbound, logs ...*accesslogv3.AccessLog) {
+	if d.HTTP != nil {
+		d.HTTP.AccessLog = with(d.HTTP.GetAccessLog(), logs)
+	} else if d.TCP != nil {
+		d.TCP.AccessLog = with(d.TCP.GetAccessLog(), logs)
+	}
+}
+
+// Inbound adds loggers to the chains of an inbound.
+func Inbound(d *draft.Inbound, logs ...*accesslogv3.AccessLog) {
+	if d.HTTP != nil {
+		d.HTTP.AccessLog = with(d.HTTP.GetAccessLog(), logs)
+	} else if d.TCP != nil {
+		d.TCP.AccessLog = with(d.TCP.GetAccessLog(), logs)
+	}
+}
+
+// with returns loggers with some more. Those of policies are in one order, whichever policy was
+// first.
+func with(all, more []*accesslogv3.AccessLog) []*accesslogv3.AccessLog {
+	all = slices.Concat(all, more)
+	first := slices.IndexFunc(all, func(l *accesslogv3.AccessLog) bool { return l.GetName() == loggerName })
+	if first < 0 {
+		return all
+	}
+	slices.SortStableFunc(all[first:], func(a, b *accesslogv3.AccessLog) int {
+		return bytes.Compare(a.GetTypedConfig().GetValue(), b.GetTypedConfig().GetValue())
+	})
+	return all
 }
 
 // Contribute tells the agent of the sink.
@@ -75,45 +108,101 @@ func (l *Lines) Contribute(d *draft.Contribution) error {
 	return nil
 }
 
-// place is what the placeholders of the mesh stand for at a listener.
-type place struct {
-	mesh, source, destination, direction string
-	http                                 bool
+// Place is a listener, with what the placeholders of the mesh stand for there.
+type Place struct {
+	mesh, source, destination string
+	inbound, http             bool
 }
 
-func (l *Lines) logger(p place) (*accesslogv3.AccessLog, error) {
-	format := l.Format
-	if format == "" && p.http {
-		format = DefaultHTTP
-	} else if format == "" {
-		format = DefaultTCP
+// AtOutbound returns the place of an outbound.
+func AtOutbound(d *draft.Outbound) Place {
+	return Place{mesh: d.Mesh, source: cmp.Or(d.Source, nobody), destination: d.Service, http: d.HTTP != nil}
+}
+
+// AtInbound returns the place of an inbound. Nobody knows the service of a caller beforehand.
+func AtInbound(d *draft.Inbound) Place {
+	return Place{mesh: d.Mesh, source: nobody, destination: d.Service, inbound: true, http: d.HTTP != nil}
+}
+
+// Field is a member of a line of JSON.
+type Field struct{ Key, Format string }
+
+// ToSink returns the logger that sends lines to a sink. With fields they are objects of JSON.
+// Otherwise they have a format that [mesh.ParseLogFormat] accepts, or the default one if it is
+// empty.
+func (p Place) ToSink(sink logsink.Sink, format string, fields []Field) (*accesslogv3.AccessLog, error) {
+	var body *otlpv1.AnyValue
+	var err error
+	if len(fields) > 0 {
+		body, err = p.object(fields)
+	} else {
+		body, err = p.line(cmp.Or(format, p.standard()))
 	}
-	pieces, wrong := mesh.ParseLogFormat(format)
-	if wrong != "" {
-		return nil, errors.New("the format of the access log " + wrong)
+	if err != nil {
+		return nil, err
 	}
-	packed, err := draft.Pack(&otelv3.OpenTelemetryAccessLogConfig{
+	return logger(&otelv3.OpenTelemetryAccessLogConfig{
 		GrpcService: &corev3.GrpcService{
 			TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: logsink.Cluster}},
 			Timeout:         durationpb.New(sendTimeout),
 		},
 		LogName: logsink.LogName, DisableBuiltinLabels: true, ResourceAttributes: &otlpv1.KeyValueList{Values: []*otlpv1.KeyValue{
-			{Key: logsink.Attribute, Value: text(l.Sink.Name())},
+			{Key: logsink.Attribute, Value: text(sink.Name())},
 		}},
-		Body:                p.body(pieces),
+		Body:                body,
 		BufferFlushInterval: durationpb.New(flushInterval), BufferSizeBytes: wrapperspb.UInt32(bufferSize),
 	})
+}
+
+func logger(config *otelv3.OpenTelemetryAccessLogConfig) (*accesslogv3.AccessLog, error) {
+	packed, err := draft.Pack(config)
 	if err != nil {
 		return nil, err
 	}
 	return &accesslogv3.AccessLog{
-		Name: "envoy.access_loggers.open_telemetry", ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: packed},
+		Name: loggerName, ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: packed},
 	}, nil
+}
+
+// standard is the format of those who give none.
+func (p Place) standard() string {
+	if p.http {
+		return DefaultHTTP
+	}
+	return DefaultTCP
+}
+
+func (p Place) object(fields []Field) (*otlpv1.AnyValue, error) {
+	out := &otlpv1.KeyValueList{}
+	for _, f := range fields {
+		value, err := p.line(f.Format)
+		if err != nil {
+			return nil, err
+		}
+		out.Values = append(out.Values, &otlpv1.KeyValue{Key: f.Key, Value: value})
+	}
+	return &otlpv1.AnyValue{Value: &otlpv1.AnyValue_KvlistValue{KvlistValue: out}}, nil
+}
+
+func (p Place) line(format string) (*otlpv1.AnyValue, error) {
+	pieces, wrong := mesh.ParseLogFormat(format)
+	if wrong != "" {
+		return nil, errors.New("the format of the access log " + wrong)
+	}
+	return p.body(pieces), nil
+}
+
+// direction is as Envoy calls it.
+func (p Place) direction() string {
+	if p.inbound {
+		return "INBOUND"
+	}
+	return "OUTBOUND"
 }
 
 // body is a line for Envoy to format: its parts between the places where the agent puts the
 // address of its proxy, which is in no listener ([logsink.Source]).
-func (p place) body(pieces []mesh.LogPiece) *otlpv1.AnyValue {
+func (p Place) body(pieces []mesh.LogPiece) *otlpv1.AnyValue {
 	var parts []*otlpv1.AnyValue
 	said := ""
 	address := func(how string) {
@@ -131,14 +220,22 @@ func (p place) body(pieces []mesh.LogPiece) *otlpv1.AnyValue {
 		case mesh.LogDestination:
 			said += draft.Literal(p.destination)
 		case mesh.LogTrafficDirection:
-			said += p.direction
+			said += p.direction()
 		case mesh.LogSourceAddress:
-			address(logsink.AddressWithPort)
+			if p.inbound { // the caller's, which Envoy knows
+				said += "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS%"
+			} else {
+				address(logsink.AddressWithPort)
+			}
 		case mesh.LogSourceHost:
-			address(logsink.AddressAlone)
+			if p.inbound {
+				said += "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
+			} else {
+				address(logsink.AddressAlone)
+			}
 		}
 	}
-	if said != "" {
+	if said != "" || len(parts) == 0 {
 		parts = append(parts, text(said))
 	}
 	if len(parts) == 1 {
