@@ -254,8 +254,17 @@ func TestRotationThatFails(t *testing.T) {
 		reason, text := r.Trouble()
 		return reason == ReasonFailing && strings.Contains(text, "put the file aside")
 	})
-	if n := len(content(s.File)); n > 100 {
-		t.Errorf("it has grown to %d", n)
+	until(t, "it is twice its size", func() bool {
+		send(t, c, batch(s.Name(), "1234567"))
+		return len(content(s.File)) > 20
+	})
+	grown := len(content(s.File))
+	for range 100 {
+		send(t, c, batch(s.Name(), "1234567"))
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := len(content(s.File)); n > grown+maxWrite/1000 {
+		t.Errorf("it has grown from %d to %d", grown, n)
 	}
 	if err := os.RemoveAll(filepath.Dir(in)); err != nil {
 		t.Fatal(err)
@@ -385,6 +394,24 @@ func TestLastLines(t *testing.T) {
 	})
 	if content(a.File) != "one\n" || content(b.File) != "one\n" {
 		t.Errorf("files are %q, %q", content(a.File), content(b.File))
+	}
+}
+
+// TestSinkThatEnds writes its queue, whichever it hears of first.
+func TestSinkThatEnds(t *testing.T) {
+	for range 50 {
+		dir := t.TempDir()
+		out, err := newFile("a.log", &Options{Directories: []string{dir}, MaxSize: 1 << 20, Keep: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSink(logsink.Sink{File: "a.log"}, out, &Options{Log: slog.New(slog.DiscardHandler), Changed: func() {}})
+		s.put([]byte("line\n"))
+		s.end()
+		s.run()
+		if got := content(filepath.Join(dir, "a.log")); got != "line\n" {
+			t.Fatalf("it wrote %q", got)
+		}
 	}
 }
 

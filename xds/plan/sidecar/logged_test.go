@@ -61,6 +61,10 @@ func TestPassedConnectionsAreLogged(t *testing.T) {
 	check("no backend", 0)
 	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{Logging: &mesh.Logging{Backends: []mesh.LoggingBackend{logFile("/logs/a.log")}}})
 	check("a backend", 1)
+	other := logTo("missing")
+	other.Destinations = spec.Destinations
+	w.put(trafficlog.Kind, meshName, "passed", other)
+	check("a missing backend", 0)
 	w.put(trafficlog.Kind, meshName, "passed", logTo("missing"))
 	check("another backend", 0)
 	if f := w.planner.Failures("web-1"); len(f) != 1 {
