@@ -44,6 +44,8 @@ type DumpOptions struct {
 	Unlinked func(error) bool
 	// Last returns what a node was sent, and what it has answered of that.
 	Last func(node string) (set, answered *resource.Set)
+	// Desired returns what a node should have, connected or not.
+	Desired func(ctx context.Context, node string) (*resource.Set, error)
 	// Node returns what is known of a node, or an error for an unknown one.
 	Node func(name string) (nodes.Node, error)
 }

@@ -34,7 +34,7 @@ func (p *Policies) Nowhere(ctx context.Context, kind *model.Kind, meshName strin
 	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
 	defer cancel()
 	// The write has succeeded, and this is only advice: without it, users can ask later.
-	_ = p.choose(ctx, meshName, func(m *view.Mesh) error {
+	_ = p.With(ctx, meshName, func(m *view.Mesh) error {
 		out = take(m).judge(pol, spec)
 		return nil
 	})

@@ -193,7 +193,7 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 	if pol == nil {
 		return show(out)
 	}
-	return p.choose(ctx, meshName, func(m *view.Mesh) error {
+	return p.With(ctx, meshName, func(m *view.Mesh) error {
 		for _, d := range inOrder(m) {
 			if err := ctx.Err(); err != nil {
 				return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
@@ -218,7 +218,7 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 // places calls whole with a dataplane, then visit for each of its places in order, and then
 // show.
 func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole func(*view.Mesh, *view.Dataplane), visit func(*selection.Place), show func() error) error {
-	return p.choose(ctx, meshName, func(m *view.Mesh) error {
+	return p.With(ctx, meshName, func(m *view.Mesh) error {
 		d, ok := m.Dataplane(dataplane)
 		if !ok {
 			return fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist", dataplane, meshName)
@@ -232,9 +232,9 @@ func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole
 	})
 }
 
-// choose calls with when it is its turn, with a mesh that includes all earlier writes. Waiting
+// With calls with when it is its turn, with a mesh that includes all earlier writes. Waiting
 // for the mesh takes no turn, so it does not hold up others.
-func (p *Policies) choose(ctx context.Context, meshName string, with func(*view.Mesh) error) error {
+func (p *Policies) With(ctx context.Context, meshName string, with func(*view.Mesh) error) error {
 	m, release, err := p.mesh(ctx, meshName)
 	if err != nil {
 		return err

@@ -101,6 +101,22 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestRulesByType: the same rules by the types of their policies, for the field that clients
+// of other systems know.
+func TestRulesByType(t *testing.T) {
+	got := shown(t, func(show func(any) error) error { return chosen(t).RulesOf(t.Context(), "demo", "web-1", show) })
+	want := parsed(t, `{"httpMatches":[],"resource":{"type":"Dataplane","mesh":"demo","name":"web-1"},"rules":[{"type":"MeshTokenAuth","fromRules":[{
+		"inbound":{"name":"10.0.0.1:8080","tags":{"mesh.io/service":"web"}},
+		"rules":[{"conf":{"config":{"global_credentials":true,"auth_header_name":"authorization"}},"origin":[{"type":"MeshTokenAuth","mesh":"demo","name":"tokens"}]}]}]}]}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	matchers := matchersOf(map[string]string{"version": "!1,!2", "team": "a"})
+	if diff := cmp.Diff([]Matcher{{"team", "a", false}, {"version", "1", true}, {"version", "2", true}}, matchers); diff != "" {
+		t.Errorf("matchers (-want +got):\n%s", diff)
+	}
+}
+
 // TestServices: policies on services are chosen for the services that routes lead to. What is
 // shown as in force includes the defaults.
 func TestServices(t *testing.T) {
@@ -137,8 +153,9 @@ func TestChosen(t *testing.T) {
 func TestTurns(t *testing.T) {
 	p := chosen(t)
 	asks := map[string]func(show func(any) error) error{
-		"of":    func(show func(any) error) error { return p.Of(t.Context(), "demo", "web-1", true, show) },
-		"rules": func(show func(any) error) error { return p.Rules(t.Context(), "demo", "web-1", show) },
+		"of":            func(show func(any) error) error { return p.Of(t.Context(), "demo", "web-1", true, show) },
+		"rules":         func(show func(any) error) error { return p.Rules(t.Context(), "demo", "web-1", show) },
+		"rules by type": func(show func(any) error) error { return p.RulesOf(t.Context(), "demo", "web-1", show) },
 		"chosen": func(show func(any) error) error {
 			return p.Chosen(t.Context(), trafficroute.Kind, "demo", "elsewhere", show)
 		},

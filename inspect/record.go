@@ -37,6 +37,9 @@ const (
 	// Rejected means that the proxy refused it, perhaps together with others. The error is the
 	// proxy's.
 	Rejected = "rejected"
+	// Due means that the proxy was not sent the resource as it should be. Only a comparison
+	// has this state.
+	Due = "due"
 )
 
 // Known is what the control plane knows about the configuration of a node.

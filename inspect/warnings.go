@@ -39,7 +39,7 @@ type WarnedList struct {
 // reports at a write, in its current state, and which inbounds refuse everybody because no
 // policy admits anybody. Errors are those of Of.
 func (p *Policies) Warnings(ctx context.Context, meshName string, show func(any) error) error {
-	return p.choose(ctx, meshName, func(m *view.Mesh) error {
+	return p.With(ctx, meshName, func(m *view.Mesh) error {
 		out := WarnedList{Items: []Warned{}}
 		add := func(w Warned) {
 			if w.Warnings = append(w.Warnings, w.Refusing...); len(w.Warnings) == 0 {

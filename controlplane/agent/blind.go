@@ -2,10 +2,15 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -14,6 +19,8 @@ import (
 const (
 	statusBlind      = "no token can be decided: the control plane has been away since the start, and nothing on disk says what to believe in Redis. Start the control plane"
 	statusBlindRedis = "no token can be decided: the control plane has been away since the start, and the Redis that stands in for it cannot be read (the embedded one ends with the control plane). Start the control plane"
+	// statusService is completed with an error.
+	statusService = "no request can be decided: the authorization service of filter.authz does not answer (%v). Start it as the user of this gateway"
 )
 
 // blind returns why a gateway can decide no token, or "". This is so if the agent has not
@@ -21,16 +28,44 @@ const (
 // the Redis to believe is gone. A load balancer that sent requests to such a gateway would
 // have every token refused. A gateway that has reached the control plane once stays ready
 // when the control plane goes away, because it still serves requests that need no token.
-// Sidecars are never blind, because they may have no filter; nor are gateways that ask a service
-// of somebody else, which decides by what it knows itself.
+// Sidecars are never blind, because they may have no filter. A gateway that asks a service of
+// somebody else is blind while that does not answer: it then refuses every request that has a
+// chain. What the service knows is no concern of the agent.
 func (a *Agent) blind(ctx context.Context) string {
 	switch {
-	case a.Sidecar != nil || a.reached.Load() || a.AuthzAddress != "":
+	case a.AuthzAddress != "":
+		return unanswered(ctx, a.AuthzAddress)
+	case a.Sidecar != nil || a.reached.Load():
 		return ""
 	case !believes(filepath.Join(a.dir.path, contract.TrustFile), a.dir.controlPlane(), time.Now()):
 		return statusBlind
 	case !a.standsIn(ctx):
 		return statusBlindRedis
+	}
+	return ""
+}
+
+// unanswered returns why the authorization service at a path is of no use, or "". It opens a
+// connection as Envoy does, and wants the settings of the service within askTime.
+func unanswered(ctx context.Context, socket string) string {
+	c, err := (&net.Dialer{Timeout: askTime}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fmt.Sprintf(statusService, err)
+	}
+	defer func() { _ = c.Close() }()
+	framer := http2.NewFramer(c, c)
+	err = c.SetDeadline(time.Now().Add(askTime))
+	if err == nil {
+		_, err = io.WriteString(c, http2.ClientPreface)
+	}
+	if err == nil {
+		err = framer.WriteSettings()
+	}
+	if err == nil {
+		_, err = framer.ReadFrame()
+	}
+	if err != nil {
+		return fmt.Sprintf(statusService, err)
 	}
 	return ""
 }

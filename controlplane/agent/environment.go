@@ -10,7 +10,8 @@ import (
 
 // ownPrefixes are prefixes, in any case, of environment variables that may hold settings of
 // this program or of its tracing. OTEL_EXPORTER_OTLP_HEADERS, for example, is a credential.
-var ownPrefixes = []string{"MESHGATE_", "OTEL_"}
+// Envoy's tracer for Datadog prefers the variables DD_ to its configuration.
+var ownPrefixes = []string{"MESHGATE_", "OTEL_", "DD_"}
 
 // environment returns the environment for Envoy. Envoy handles untrusted traffic, so an
 // attacker who takes it over must not find the passwords and keys of this process. In a

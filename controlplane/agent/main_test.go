@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // settingsOf returns the names of the variables of Meshgate and of its tracing.
 func settingsOf(environment []string) (names []string) {
 	for _, v := range environment {
-		if name, _, _ := strings.Cut(strings.ToUpper(v), "="); strings.HasPrefix(name, "MESHGATE_") || strings.HasPrefix(name, "OTEL_") {
+		if name, _, _ := strings.Cut(strings.ToUpper(v), "="); strings.HasPrefix(name, "MESHGATE_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "DD_") {
 			names = append(names, name)
 		}
 	}

@@ -75,6 +75,7 @@ func TestProcessKnowsNoSettings(t *testing.T) {
 	t.Setenv("MESHGATE_REDIS_URL", "redis://:canary@127.0.0.1")
 	t.Setenv("Meshgate_admin_token", "canary")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary")
+	t.Setenv("DD_SERVICE", "canary")
 	t.Setenv("GOMEMLIMIT", "1GiB") // the filter uses it, too
 	t.Setenv(contract.RememberEnv, "false")
 	t.Setenv(contract.RememberEnv+"_PASSWORD", "canary")

@@ -13,6 +13,6 @@ func (cp *ControlPlane) openDumps() {
 	cp.dumps = inspect.NewDumps(inspect.DumpOptions{
 		Ask:      cp.mesh.admin.Ask,
 		Unlinked: func(err error) bool { return errors.Is(err, adminlink.ErrNotConnected) },
-		Last:     cp.loop.Last, Node: cp.nodes.Get,
+		Last:     cp.loop.Last, Desired: cp.loop.Desired, Node: cp.nodes.Get,
 	})
 }

@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -47,13 +46,14 @@ func FindFilter(ctx context.Context, c *config.Config, envoy string) (f Filter, 
 	return f, runsGo(ctx, envoy)
 }
 
-// safe returns an error if others could pose as the authorization service of somebody else. Its
-// folder may be missing: the service may start later.
+// safe returns an error if others could pose as the authorization service of somebody else. The
+// service may start later, but its folder must be there. What this finds stays so: nobody but
+// this user and root can change a folder on the way.
 func (f Filter) safe() error {
 	if f.asked == "" {
 		return nil
 	}
-	if err := extauthz.CheckFolder(filepath.Dir(f.asked)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := extauthz.CheckFolder(filepath.Dir(f.asked)); err != nil {
 		return fault.NotBegun(fmt.Errorf("filter.authz: %w", err))
 	}
 	return nil

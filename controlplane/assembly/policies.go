@@ -1,13 +1,48 @@
 package assembly
 
 import (
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/inspect/explain"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // chosenPolicies returns a source that tells which policies are chosen for which proxies. It
 // reads the same views as the planner.
 func (cp *ControlPlane) chosenPolicies() *inspect.Policies {
 	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: turns.New(inspect.Waiting)}
+}
+
+// explainedRequests returns a source that explains imagined requests by what proxies were sent.
+func (cp *ControlPlane) explainedRequests() *explain.Meshes {
+	return &explain.Meshes{
+		Policies: cp.chosenPolicies(), Settled: cp.loop.Settled, Record: cp.tokenSource().Record, Last: cp.lastSet,
+	}
+}
+
+// explainedGateways returns a source that explains imagined requests at the gateways of the
+// default control plane.
+func (cp *ControlPlane) explainedGateways() *explain.Gateways {
+	return &explain.Gateways{
+		Scope: model.DefaultControlPlane, Last: cp.lastSet, Latest: cp.store.Revision, Settled: cp.loop.Settled,
+		Record: cp.tokenSource().Record, Turns: turns.New(inspect.Waiting),
+		Nodes: func() (out []string) {
+			for _, n := range cp.nodes.List(nodes.Query{}).Nodes {
+				if n.Type == insight.Gateway && n.ControlPlane == model.DefaultControlPlane {
+					out = append(out, n.Name)
+				}
+			}
+			return out
+		},
+	}
+}
+
+// lastSet returns what was last published for a node.
+func (cp *ControlPlane) lastSet(node string) *resource.Set {
+	set, _ := cp.loop.Last(node)
+	return set
 }

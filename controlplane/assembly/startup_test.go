@@ -106,9 +106,10 @@ func TestFilterThatEnvoyCannotHave(t *testing.T) {
 }
 
 // TestNobodyPosesAsTheAuthorizationService: an agent does not send requests to a socket in whose
-// place others could put one of their own. The folder may be made later.
+// place others could put one of their own, be it by making its folder.
 func TestNobodyPosesAsTheAuthorizationService(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
+	wants := map[os.FileMode]string{0: "mkdir -p -m 700 " + dir, 0o777: "filter.authz: others may write to folder " + dir, 0o700: ""}
 	c := &config.Config{Filter: config.Filter{Mode: "extauthz", Authz: contract.UnixPrefix + dir + "/authz.sock"}}
 	for _, mode := range []os.FileMode{0, 0o777, 0o700} {
 		if mode != 0 {
@@ -117,7 +118,7 @@ func TestNobodyPosesAsTheAuthorizationService(t *testing.T) {
 			}
 		}
 		f, err := FindFilter(t.Context(), c, "")
-		if refused := mode == 0o777; refused != (err != nil) || refused && !strings.Contains(err.Error(), "filter.authz: others may write to folder "+dir) {
+		if want := wants[mode]; (want != "") != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", mode, err)
 		}
 		if err == nil && f.asked != dir+"/authz.sock" {

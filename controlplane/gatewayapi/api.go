@@ -101,6 +101,8 @@ type Options struct {
 	Conditions http.HandlerFunc
 	// Dumps shows the configuration that nodes hold. Without it, the endpoint does not exist.
 	Dumps Dumps
+	// Explain explains imagined requests. Without it, the endpoint does not exist.
+	Explain Explain
 	// ReadOnly, if set, says why nothing can be written. Writes are answered with it and 405.
 	ReadOnly string
 }

@@ -42,6 +42,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 		list = append(list, e)
 	}
 	list = append(list, a.nodeEndpoints()...)
+	list = append(list, a.explanations()...)
 	return append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
 }
 

@@ -33,6 +33,9 @@ type Dumps interface {
 	// XDS calls show with the dump of a node, a JSON object with the key configs. from is the
 	// source in the query, or empty. An Invalid fault is about from.
 	XDS(ctx context.Context, node, from string, show func(dump []byte)) error
+	// Compare calls show with a JSON object: for each resource of a node the versions that it
+	// should have, was sent and has acknowledged; with diff, also their difference.
+	Compare(ctx context.Context, node string, diff bool, show func(doc []byte)) error
 }
 
 // pathNode is the name of a node in a path.
@@ -72,7 +75,9 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		Name: "source", Type: "string",
 		Summary: "proxy (if not given): what its Envoy says, or what it was sent if it cannot be asked; control-plane: what it was sent, and what became of it",
 	}}
-	return append(out, answering(dump, schemaDump, http.StatusNotFound).Closed())
+	compared := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", "What a node should have, was sent and has acknowledged, without secrets", a.compareNode)
+	compared.Contract.Query = []httpkit.Parameter{{Name: nodes.ParamInclude, Type: "string", Summary: "diff: also the JSON patch from what is acknowledged"}}
+	return append(out, answering(dump, schemaDump, http.StatusNotFound).Closed(), answering(compared, schemaCompared, http.StatusNotFound).Closed())
 }
 
 func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
@@ -145,6 +150,23 @@ func (a *API) dumpNode(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = a.Dumps.XDS(r.Context(), name, r.URL.Query().Get("source"), func(dump []byte) {
 			_ = httpkit.WriteBody(w, http.StatusOK, "application/json; charset=utf-8", dump)
+		})
+	}
+	if err != nil {
+		a.fail(w, r, named(err), call{})
+	}
+}
+
+// compareNode shows what a node should have, was sent and has acknowledged.
+func (a *API) compareNode(w http.ResponseWriter, r *http.Request) {
+	name, diff := r.PathValue(pathNode), false
+	_, err := a.Nodes.Get(name)
+	if err == nil {
+		diff, err = nodes.WantsDiff(r.URL.Query()[nodes.ParamInclude])
+	}
+	if err == nil {
+		err = a.Dumps.Compare(r.Context(), name, diff, func(doc []byte) {
+			_ = httpkit.WriteBody(w, http.StatusOK, "application/json; charset=utf-8", doc)
 		})
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/openapi"
+	"github.com/meshgate/meshgate/inspect/explain"
 )
 
 // The names of the schemas in the OpenAPI document. The schema of an entity in answers has
@@ -33,7 +34,9 @@ const (
 	schemaNode       = "node"
 	schemaNodes      = "node_page"
 	schemaDump       = "dump"
+	schemaCompared   = "node_config"
 	schemaConditions = "conditions"
+	schemaExplained  = "explanation"
 )
 
 func (a *API) openAPI(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +145,7 @@ func (a *API) components() schemas {
 		},
 		schemaDocument: openapi.Of(openapi.Object),
 		schemaHealth:   pageOfHealth(), schemaTags: pageOfTags(), schemaChanges: pageOfChanges(),
-		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOfNodes(), schemaDump: describeDump(),
+		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOfNodes(), schemaDump: describeDump(), schemaCompared: openapi.For[nodes.Comparison](), schemaExplained: openapi.For[explain.Explanation](),
 		schemaConditions: describeConditions(),
 	}
 	for _, c := range a.Collections {

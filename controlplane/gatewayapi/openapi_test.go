@@ -55,7 +55,7 @@ func openAPI(t testing.TB, api *gatewayapi.API) []byte {
 
 func TestOpenAPIDocument(t *testing.T) {
 	f := setupWith(t, func(o *gatewayapi.Options) {
-		o.Nodes, o.Dumps, o.Conditions = nodestest.New(), nodestest.Dumps{}, conditions
+		o.Nodes, o.Dumps, o.Conditions, o.Explain = nodestest.New(), nodestest.Dumps{}, conditions, noGateways(o)
 	})
 	raw := openAPI(t, f.api)
 	var indented bytes.Buffer

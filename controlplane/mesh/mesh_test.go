@@ -42,6 +42,10 @@ func TestMeshValidation(t *testing.T) {
 			"tracing.backends[0].name: cannot be empty", "tracing.backends[0].sampling: has to be in [0.0 - 100.0] range",
 			`tracing.backends[0].type: unknown backend type. Available backends: "zipkin", "datadog", "opentelemetry"`, "tracing.defaultBackend: has to be set to one of the tracing backend in mesh",
 		}},
+		{"name of a tracing backend", `{"tracing":{"backends":[{"name":"%ENVIRONMENT","type":"zipkin","conf":{"url":"http://z:1/"}},{"name":"@authz","type":"zipkin","conf":{"url":"http://z:1/"}}]}}`, []string{
+			"tracing.backends[0].name: must not contain %ENVIRONMENT, with which proxies read their environment",
+			"tracing.backends[1].name: must not be @authz, which is a cluster of the proxy's own",
+		}},
 		{"zipkin", tracing(`"type":"zipkin","conf":{"apiVersion":"x"}`), []string{
 			"tracing.backends[0].config.apiVersion: has invalid value. Allowed values: httpJsonV1, httpJson, httpProto", "tracing.backends[0].config.url: cannot be empty",
 		}},

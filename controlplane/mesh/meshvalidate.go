@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/reserved"
 )
 
 const (
@@ -121,6 +122,9 @@ func (vs *violations) tracing(t *Tracing) {
 		path := indexed("tracing.backends", i)
 		if b.Name == "" {
 			vs.add(path+".name", textEmpty)
+		}
+		if wrong := reserved.Wrong(b.Name); wrong != "" {
+			vs.add(path+".name", wrong)
 		}
 		if s := b.Sampling; s != nil && (*s < 0 || *s > 100) {
 			vs.add(path+".sampling", textPercent)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
 // The names of the schemas in the OpenAPI document. The schema of a kind's document has the
@@ -31,11 +32,15 @@ const (
 	schemaNode       = "node"
 	schemaNodes      = schemaNode + suffixList
 	schemaDump       = "dump"
+	schemaConfig     = "dataplane_config"
+	schemaCompared   = "node_config"
 	schemaPage       = "page" // plain text, or JSON where that was asked for
 	schemaMatched    = "matched_policies"
 	schemaRules      = "rules"
+	schemaTypeRules  = "rules_by_type"
 	schemaChosen     = "chosen_dataplanes"
 	schemaWarned     = "mesh_warnings"
+	schemaExplained  = "explanation"
 	schemaKeys       = "key" + suffixList
 	schemaRotation   = "key_rotation"
 	schemaRevocation = "token_revocation"
@@ -91,6 +96,11 @@ var (
 		Name: "source", Type: "string",
 		Summary: "proxy (if not given): what its Envoy says, or what it was sent if it cannot be asked; control-plane: what it was sent, and what became of it",
 	}
+	paramShadow = httpkit.Parameter{
+		Name: queryShadow, Type: "boolean",
+		Summary: "false (if not given): what the proxy has acknowledged; true: what is made of what is stored now",
+	}
+	paramInclude    = httpkit.Parameter{Name: nodes.ParamInclude, Type: "string", Summary: "diff: also the JSON patch from what is acknowledged"}
 	paramJSON       = httpkit.Parameter{Name: "format", Type: "string", Summary: "text (if not given), or json"}
 	paramUsed       = httpkit.Parameter{Name: "usedonly", Type: "string", Summary: "Only figures that were ever used (if not given); false: all"}
 	paramValidation = httpkit.Parameter{

@@ -30,6 +30,9 @@ func (a *API) dumps() []httpkit.Endpoint {
 		about("stats",
 			does(endpoint(http.MethodGet, item+"stats", httpkit.Administrator, "Show the figures of a dataplane", mediaText, named(c.asked(a.showStats))),
 				shows(schemaPage, paramJSON, paramUsed), http.StatusNotFound)).About(c.kind.Name),
+		about("configuration",
+			does(endpoint(http.MethodGet, item+"_config", httpkit.Administrator, "Show the configuration that a dataplane has, or should have", mediaJSON, named(c.asked(a.showConfig))),
+				shows(schemaConfig, paramShadow, paramInclude), http.StatusNotFound)).About(c.kind.Name),
 		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
 			httpkit.Contract{}, http.StatusNotFound),
 	}

@@ -29,7 +29,9 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/inspect/explain"
 	policies "github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
@@ -244,6 +246,7 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 		},
 		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
 		Policies:        &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
+		Explain:         explanations(views, s),
 		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
 		DataplaneTokens: a.mint,
 		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
@@ -280,5 +283,14 @@ func (a *api) put(t testing.TB, path, body string) {
 	rec := request(a.handler, http.MethodPut, path, body, "Content-Type", mediaJSON)
 	if rec.Code != http.StatusCreated && rec.Code != http.StatusOK {
 		t.Fatalf("PUT %s: %d %s", path, rec.Code, rec.Body)
+	}
+}
+
+// explanations explains requests of proxies that are not connected.
+func explanations(views *view.Views, s store.Store) *explain.Meshes {
+	return &explain.Meshes{
+		Policies: &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
+		Last:     func(string) *resource.Set { return nil },
+		Settled:  func(context.Context, uint64) error { return nil },
 	}
 }

@@ -55,6 +55,13 @@ type Dumps interface {
 	// Ask calls show with what the Envoy of a node has at a path of its administration
 	// interface. The fault is Unavailable if it does not answer.
 	Ask(ctx context.Context, node, path string, show func(page []byte)) error
+	// Configuration calls show with a JSON object: the configuration that a node has
+	// acknowledged or, with shadow, the one that it should have; with diff, also their
+	// difference.
+	Configuration(ctx context.Context, node string, shadow, diff bool, show func(doc []byte)) error
+	// Compare calls show with a JSON object: for each resource of a node the versions that it
+	// should have, was sent and has acknowledged; with diff, also their difference.
+	Compare(ctx context.Context, node string, diff bool, show func(doc []byte)) error
 }
 
 // DataplaneTokens issues the tokens with which dataplanes authenticate. Its faults are
@@ -98,6 +105,7 @@ type Options struct {
 	Problems        Problems
 	Dumps           Dumps
 	Policies        Policies
+	Explain         Explain
 	DataplaneTokens DataplaneTokens
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
@@ -158,6 +166,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.selections()...)
+	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)
 	list = append(list, a.revocations()...)

@@ -40,7 +40,9 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator, "Dump the configuration of a node", mediaJSON, a.ofNode(a.showDump))
 		clusters := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/clusters", httpkit.Administrator, "Show the endpoints that a node knows", mediaText, a.ofNode(a.showClusters))
 		stats := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/stats", httpkit.Administrator, "Show the figures of a node", mediaText, a.ofNode(a.showStats))
+		compared := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", httpkit.Administrator, "Show what a node should have, was sent and has acknowledged", mediaJSON, a.ofNode(a.showCompared))
 		list = append(list,
+			about("configuration", does(compared, shows(schemaCompared, paramInclude), http.StatusNotFound)).Closed(),
 			about("configuration dumps", does(dump, shows(schemaDump, paramSource), http.StatusNotFound)).Closed(),
 			about("clusters", does(clusters, shows(schemaPage, paramJSON), http.StatusNotFound)).Closed(),
 			about("stats", does(stats, shows(schemaPage, paramJSON, paramUsed), http.StatusNotFound)).Closed())

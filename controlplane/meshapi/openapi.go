@@ -131,6 +131,7 @@ func (a *API) components() schemas {
 		schemaToken:      optional(openapi.For[dataplaneTokenRequest]()), schemaGateway: optional(openapi.For[gatewayTokenRequest](), "name"),
 	}
 	describeSelections(out)
+	describeConfigurations(out)
 	for _, k := range a.Kinds {
 		if k.Document != nil {
 			describeKind(k, out)

@@ -1,6 +1,9 @@
 package meshapi
 
-import "github.com/meshgate/meshgate/controlplane/openapi"
+import (
+	"github.com/meshgate/meshgate/controlplane/openapi"
+	"github.com/meshgate/meshgate/inspect/explain"
+)
 
 // describeSelections adds the schemas for the answers of [Policies].
 func describeSelections(out schemas) {
@@ -36,8 +39,28 @@ func describeSelections(out schemas) {
 	}, "type", "name", "service", "policyType", "subset", "conf", "origins")
 	out[schemaRules] = openapi.Closed(list(rule), "total", "items")
 
+	named := func() *openapi.Schema {
+		return openapi.Closed(schemas{"type": text(), "mesh": text(), "name": text()}, "type", "mesh", "name")
+	}
+	matcher := func() *openapi.Schema {
+		return openapi.Closed(schemas{"key": text(), "value": text(), "not": openapi.Of(openapi.Boolean)}, "key", "value", "not")
+	}
+	conf := func() *openapi.Schema {
+		return openapi.Closed(schemas{"matchers": openapi.List(matcher()), "conf": {}, "origin": openapi.List(named())}, "conf", "origin")
+	}
+	from := openapi.Closed(schemas{
+		"inbound": openapi.Closed(schemas{"name": text(), "tags": texts()}, "name", "tags"), "rules": openapi.List(conf()),
+	}, "inbound", "rules")
+	byType := openapi.Closed(schemas{
+		"type": text(), "proxyRule": conf(), "toRules": openapi.List(conf()), "fromRules": openapi.List(from),
+	}, "type")
+	out[schemaTypeRules] = openapi.Closed(schemas{
+		"httpMatches": openapi.List(&openapi.Schema{}), "resource": named(), "rules": openapi.List(byType),
+	}, "httpMatches", "resource", "rules")
+
 	proxy := openapi.Closed(schemas{
 		"kind": text(), "dataplane": origin(), "attachments": openapi.List(openapi.Closed(place(), "type")),
 	}, "kind", "dataplane", "attachments")
 	out[schemaChosen] = openapi.Closed(list(proxy), "total", "items")
+	out[schemaExplained] = openapi.For[explain.Explanation]()
 }

@@ -21,6 +21,8 @@ type Policies interface {
 	Of(ctx context.Context, mesh, dataplane string, explain bool, show func(doc any) error) error
 	// Rules shows the rules for a dataplane that result from policies with a target.
 	Rules(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
+	// RulesOf shows the same rules by the types of their policies.
+	RulesOf(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
 	// Warnings shows what is valid in a mesh but most likely a mistake.
@@ -44,6 +46,7 @@ func (a *API) selections() []httpkit.Endpoint {
 	list := []httpkit.Endpoint{
 		get(c.kind, "policies", "List which policies are chosen for a dataplane", c.policies, shows(schemaMatched, explain)),
 		get(c.kind, "rules", "List what rules come to on a dataplane", c.rules, shows(schemaRules)),
+		get(c.kind, "_rules", "List what rules come to on a dataplane, by the types of their policies", c.rulesByType, shows(schemaTypeRules)),
 	}
 	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", httpkit.Open, "List policies of a mesh that select nobody, and inbounds that refuse everybody because no policy admits anybody", mediaJSON, a.warnings)
 	list = append(list, does(warnings, shows(schemaWarned), http.StatusNotFound))
@@ -79,6 +82,10 @@ func (c collection) policies(w http.ResponseWriter, r *http.Request) {
 
 func (c collection) rules(w http.ResponseWriter, r *http.Request) {
 	c.inspect(w, r, c.api.Policies.Rules)
+}
+
+func (c collection) rulesByType(w http.ResponseWriter, r *http.Request) {
+	c.inspect(w, r, c.api.Policies.RulesOf)
 }
 
 func (c collection) chosen(w http.ResponseWriter, r *http.Request) {

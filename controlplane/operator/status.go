@@ -21,8 +21,7 @@ and do not change the exit code. Only the mesh API knows them.
 With the NAME of a node: what it has. For each resource the version that it was sent,
 whether its Envoy holds the same, and whether it acknowledged or rejected it.
 
-Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said. With
---watch the last answer counts.`
+Exit codes: 0 if nothing is wrong, 2 if something is, 1 if it cannot be said (--watch: at last).`
 
 // ExitUneven says that something is wrong: a condition of the control plane, or a node that
 // is away, rejects or is behind.
@@ -41,17 +40,22 @@ func cannotSay(err error) error {
 func StatusCommand() *cobra.Command {
 	var output *string
 	var api *apiFlags
-	var watch bool
+	var watch, diff bool
 	c := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Say what is wrong, and which nodes are connected, away, refused or behind",
 		Long:  statusHelp,
 		Example: `  meshgate status
-  meshgate status cp/default/edge
+  meshgate status cp/default/edge --diff
   meshgate status --address https://cp.example:8444 --ca-cert-file ca.pem --token-file token`,
 		Args: func(c *cobra.Command, args []string) error { return cannotSay(cli.Wants(c, args)) },
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
+			switch {
+			case diff && (watch || len(args) == 0):
+				return cannotSay(errors.New("--diff is for one node: give its name, and leave out --watch"))
+			case diff:
+				return cannotSay(showDifference(c, api, args[0], *output))
+			case len(args) == 1:
 				return cannotSay(showNode(c, api, args[0], *output, watch))
 			}
 			return cannotSay(showStatus(c, api, *output, watch))
@@ -59,6 +63,7 @@ func StatusCommand() *cobra.Command {
 	}
 	output, api = addOutputFlag(c), addAPIFlags(c)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print the state anew when it changes")
+	c.Flags().BoolVar(&diff, "diff", false, "compare what a node should have, was sent and has acknowledged")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return cannotSay(cli.BadFlag(c, err)) })
 	return c
 }

@@ -60,6 +60,8 @@ type machine struct {
 	away map[string]*proxyClient
 	// bareSecrets reports that an Envoy without an agent was seen with a secret.
 	bareSecrets bool
+	// permissive says that callers may come with certificates, or without.
+	permissive bool
 }
 
 // proxyClient is one connected proxy.
@@ -301,13 +303,38 @@ func TestMachine(t *testing.T) {
 		clear(m.clients)
 		m.put(circuitbreaker.Kind, meshName, "last", breaker(mesh.AnyValue, mesh.AnyValue, 78))
 		for _, name := range []string{"a-1", "a-2", "b-1", "c-1"} {
-			m.connect(name)
+			m.connectAsDesired(name)
 		}
 		m.put(mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "three", Roots: ids.roots})
 		m.settle()
 	})
 	if !bareSecrets {
 		t.Error("no Envoy without an agent ever had a secret")
+	}
+}
+
+// connectAsDesired connects a proxy, which must get the set that was desired for it while it
+// was away. Nobody can know before that a proxy has no filter, nor in a PERMISSIVE mesh whether
+// others may call it with certificates from now on.
+func (m *machine) connectAsDesired(name string) {
+	m.t.Helper()
+	m.settle()
+	if !m.exists(name) {
+		return
+	}
+	want, err := m.loop.Desired(context.Background(), mesh.NodeID(meshName, name))
+	m.must(err)
+	m.connect(name)
+	m.settle()
+	if got := m.snaps.Get(mesh.NodeID(meshName, name)); !m.clients[name].bare && !m.permissive && !got.Equal(want) {
+		for _, t := range resource.Types {
+			m.t.Errorf("%s of %s: %+v", t, name, got.Diff(want, t))
+		}
+		m.t.Fatalf("%s got something else than what it should have", name)
+	}
+	again, err := m.loop.Desired(context.Background(), mesh.NodeID(meshName, name))
+	if m.must(err); !m.snaps.Get(mesh.NodeID(meshName, name)).Equal(again) {
+		m.t.Fatalf("%s has something else than what it should have", name)
 	}
 }
 
@@ -345,6 +372,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			if rapid.Bool().Draw(rt, "on") {
 				spec.MTLS.EnabledBackend = "ca"
 			}
+			m.permissive = spec.MTLS.EnabledBackend != "" && spec.MTLS.Backends[0].Mode == mesh.ModePermissive
 			m.put(mesh.Meshes, "", meshName, spec)
 		},
 		"issuer": func(rt *rapid.T) {

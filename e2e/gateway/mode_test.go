@@ -83,7 +83,7 @@ var _ = Describe("a gateway with filter.mode extauthz", Ordered, func() {
 		}
 		token := f.MustMint(c.HTTPS)
 		const form = "application/x-www-form-urlencoded"
-		for size, want := range map[int]int{100: 200, 64 << 10: 200, 64<<10 + 2: 401, 512 << 10: 401} {
+		for size, want := range map[int]int{100: 200, 64 << 10: 200, 64<<10 + 1: 401, 64<<10 + 2: 401, 512 << 10: 401} {
 			text := "access_token=" + token + "&a="
 			Expect(send(http.Header{"Content-Type": {form}}, text+strings.Repeat("x", size-len(text))).Status).To(Equal(want), "a form of %d bytes", size)
 		}

@@ -118,6 +118,10 @@ var _ = Describe("traces", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Status).To(Equal(200))
 		Expect(r.Body).To(ContainSubstring("00-1"+trace[1:]), "the service is part of the trace")
+		rpc, err := framework.Do(f.HTTP, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d%s/%s?access_token=%s", g.HTTP, framework.RoutePath, marker, token),
+			http.Header{"Content-Type": {"application/grpc"}, "Traceparent": {"00-3" + trace[1:] + "-" + parent + "-01"}}, "")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rpc.Status).To(Equal(200))
 		unsampled, err := framework.Do(f.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s/x?access_token=%s", g.HTTP, framework.RoutePath, token),
 			http.Header{"Traceparent": {"00-2" + trace[1:] + "-" + parent + "-00"}}, "")
 		Expect(err).NotTo(HaveOccurred())
@@ -125,6 +129,7 @@ var _ = Describe("traces", func() {
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
 		Eventually(c.received, 30*time.Second, 50*time.Millisecond).Should(And(ContainSubstring("DELETE /oauth2_tokens/{key}"), ContainSubstring("api_")))
 		Eventually(func() map[string]span { return c.of("1" + trace[1:]) }, 30*time.Second, 50*time.Millisecond).Should(HaveKey("meshgate-gateway"))
+		Eventually(func() map[string]span { return c.of("3" + trace[1:]) }, 30*time.Second, 50*time.Millisecond).Should(HaveKey("meshgate-gateway"))
 		Expect(c.of("2"+trace[1:])).To(BeEmpty(), "the client said not to")
 		for _, secret := range []string{marker, token, framework.ClientSecret} {
 			Expect(c.received()).NotTo(ContainSubstring(secret))

@@ -29,8 +29,9 @@ curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }
 		Expect(first.Exit(patience)).To(Equal(0), first.Output())
 		statuses := regexp.MustCompile(`status (\d+)`).FindAllString(first.Output(), -1)
 		n := strings.Count(script, "curl ")
-		Expect(statuses[:n-2]).To(HaveEach("status 201"), first.Output())
-		Expect(statuses[n-2:]).To(HaveEach("status 200"), first.Output())
+		Expect(statuses[:n-3]).To(HaveEach("status 201"), first.Output())
+		Expect(statuses[n-3:]).To(HaveEach("status 200"), first.Output())
+		Expect(first.Output()).To(ContainSubstring("no gateway has connected"))
 		jti := `[0-9a-f]{8}-[0-9a-f-]{27}`
 		Expect(first.Output()).To(MatchRegexp(`(?m)^` + jti + `$`))
 
@@ -39,6 +40,20 @@ curl() { command curl -w '%{stderr}status %{http_code}\n' "$@"; }
 		second := framework.Start([]string{"DIR=" + dir}, "bash", "-c", preamble+tokens)
 		Expect(second.Exit(patience)).To(Equal(0), second.Output())
 		Expect(second.Output()).To(MatchRegexp(`(?m)^`+jti+`,`+jti+`$`), "the one of before is still revoked")
+	})
+})
+
+var _ = Describe("an explained request", func() {
+	It("names the route and the target that a gateway has", func() {
+		c := framework.NewControlPlane("standalone", "--store-type", "memory").Start()
+		api := framework.NewFixture(c).API
+		api.Must(201, "POST", "/services", map[string]any{"name": "shop", "url": "http://127.0.0.1:9"})
+		api.Must(201, "POST", "/routes", map[string]any{"name": "invoices", "paths": []string{"/invoices"}, "service": map[string]any{"name": "shop"}})
+		Eventually(func() string {
+			p := framework.Start(nil, "curl", "-sS", "http://127.0.0.1:"+strconv.Itoa(c.Admin)+"/gateway-explain?host=a.test&path=/invoices/1")
+			Expect(p.Exit(patience)).To(Equal(0), p.Output())
+			return p.Output()
+		}, patience).Should(And(ContainSubstring(`"verdict":"allowed"`), ContainSubstring(`"name":"invoices"`), ContainSubstring(`"address":"127.0.0.1:9"`)))
 	})
 })
 

@@ -83,7 +83,8 @@ var _ = Describe("docs/mesh.md", func() {
 			ContainSubstring("Empty reply from server"), ContainSubstring("cluster.backend.ssl.handshake: ")))
 		Expect(out["Who may call whom"]).To(And(
 			MatchRegexp(`"proxies":\{"acknowledged":\d,"waiting":\[\],"rejected":\[\],"away":\{"count":0,"names":\[\]\}\}`),
-			ContainSubstring("RBAC: access denied 403\n"), MatchRegexp(`201\nbackend v[12]\n 200`)))
+			ContainSubstring("RBAC: access denied 403\n"), ContainSubstring("\"verdict\": \"refused\",\n  \"status\": 403,"),
+			ContainSubstring("the caller may not call this service: no permission is chosen for this inbound"), MatchRegexp(`201\nbackend v[12]\n 200`)))
 		Expect(out["A split"]).To(And(MatchRegexp(`1[5-9]\d backend v1`), MatchRegexp(`\d+ backend v2`)))
 		Expect(out["Bearer tokens on a service"]).To(And(
 			ContainSubstring(`"The access token is missing"} 401`), MatchRegexp(`backend v\d\n 200`),

@@ -190,6 +190,8 @@ func zipkinProto(body []byte) (out []span, err error) {
 						s.service = string(value)
 					}
 				}))
+			case 11:
+				err = errors.Join(err, tag(s.tags, value))
 			case 13:
 				s.shared = number != 0
 			}
@@ -197,6 +199,18 @@ func zipkinProto(body []byte) (out []span, err error) {
 		out = append(out, s)
 	})
 	return out, err
+}
+
+// tag reads an entry of zipkin.proto3.Span.tags.
+func tag(into map[string]string, entry []byte) error {
+	var text [2]string
+	err := fields(entry, func(n protowire.Number, value []byte, _ uint64) {
+		if n == 1 || n == 2 {
+			text[n-1] = string(value)
+		}
+	})
+	into[text[0]] = text[1]
+	return err
 }
 
 // otlp is the service of a receiver that takes OTLP over gRPC.

@@ -8,8 +8,9 @@
 // The ext_authz filter must fail closed (failure_mode_allow false), send all headers raw
 // (encode_raw_headers), and validate mutations. The context extensions of each route say
 // what applies to it: [contract.AuthzChain] is its chain, and [contract.AuthzBody] is "true"
-// if Envoy sends bodies (with_request_body with max_request_bytes [contract.AuthzMaxBody], or
-// more up to a byte beyond [contract.MaxBody], allow_partial_message and pack_as_bytes).
+// if Envoy sends bodies (with_request_body with allow_partial_message and pack_as_bytes, and with
+// max_request_bytes [contract.AuthzMaxBody] or a byte beyond [contract.MaxBody]: of any other
+// limit the service would not see that a body was cut just there).
 // [contract.AuthzIssue] is "true" if there is a route to the OAuth server that Envoy finds when
 // it chooses a route again. clear_route_cache makes it do so after every accepted request, so no
 // route may then match on something that a chain hides; package chain (xds/chain) has it done

@@ -98,7 +98,9 @@ func (m *message) Headers(names []string) (values [][]byte, repeated uint32) {
 }
 
 // Body implements [engine.Reader]. A chain that reads bodies is refused if the route sends
-// none, so an empty body here means that the client has sent none.
+// none, so an empty body here means that the client has sent none. Envoy calls
+// a body of which it holds exactly max_request_bytes whole, ended or not, so a body of that length
+// counts as cut. With a limit of a byte beyond [contract.MaxBody] the engine refuses that length.
 func (m *message) Body() (engine.BodyState, []byte) {
 	if string(m.first(partialHeader)) == "true" {
 		return engine.BodyTooLarge, nil
@@ -106,6 +108,9 @@ func (m *message) Body() (engine.BodyState, []byte) {
 	body := m.http.GetRawBody()
 	if len(body) == 0 {
 		body = []byte(m.http.GetBody())
+	}
+	if len(body) == contract.AuthzMaxBody {
+		return engine.BodyTooLarge, nil
 	}
 	return engine.BodyRead, body
 }

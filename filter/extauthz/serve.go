@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -21,6 +23,10 @@ const (
 	maxStreams = 4096
 	// connectionWindow is what Envoy may send on a connection before it is read.
 	connectionWindow = 1 << 20
+	// pingTime is how often the peer may send a PING. An Envoy sends one every 5 s on each
+	// connection, even when nobody asks; gRPC's own limit is one in two hours, beyond which it
+	// would close the connection, with all questions that come just then.
+	pingTime = time.Second
 )
 
 // service is the authorization service. Its one call reads a question only when there is room
@@ -39,6 +45,7 @@ var service = grpc.ServiceDesc{
 // Serve answers Envoys until ctx ends. It answers the calls in progress before it returns.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingTime, PermitWithoutStream: true}),
 		grpc.InitialWindowSize(unread), grpc.InitialConnWindowSize(connectionWindow)) // fixed, or they would grow to 16 MiB
 	g.RegisterService(&service, s)
 	stop := context.AfterFunc(ctx, g.GracefulStop)

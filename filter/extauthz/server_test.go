@@ -292,6 +292,24 @@ func TestPartsOfBodies(t *testing.T) {
 	}
 }
 
+// TestBodiesAtTheLimit: Envoy says of a body that it has cut exactly at max_request_bytes that it is
+// whole. Nobody knows whether it is, so it has no credential in it.
+func TestBodiesAtTheLimit(t *testing.T) {
+	s := newServer(t, &hosttest.Log{}, hosttest.NewTokens("good"))
+	chain := strings.Replace(plain, `"authorization"`, `"authorization","in_body":true`, 1)
+	for size, want := range map[int]int{
+		contract.AuthzMaxBody - 1: 0, contract.AuthzMaxBody: 401, contract.AuthzMaxBody + 1: 0, contract.MaxBody: 0, contract.MaxBody + 1: 401,
+	} {
+		q := request(chain, ":path", "/", ":method", "POST", "content-type", "application/x-www-form-urlencoded", partialHeader, "false")
+		q.Attributes.ContextExtensions[contract.AuthzBody] = "true"
+		const form = "access_token=good&a="
+		q.Attributes.Request.Http.RawBody = []byte(form + strings.Repeat("x", size-len(form)))
+		if got := statusOf(t, s, q); got != want {
+			t.Errorf("%d bytes: status %d, want %d", size, got, want)
+		}
+	}
+}
+
 // TestCallsAreGivenUp: a call that Envoy has given up leaves no look-up behind.
 func TestCallsAreGivenUp(t *testing.T) {
 	tokens := hosttest.NewTokens("good")

@@ -21,9 +21,8 @@ const (
 )
 
 // Listen opens the Unix socket of an address for [Server.Serve], see [contract.SocketPath]. Only
-// the user of this process may connect to it, and nobody else may put another one in its place:
-// the folder must be this user's or root's, and nobody else's to write to. A socket that a
-// process has left behind is replaced, one that answers is not.
+// the user of this process may connect to it, and nobody else may put another one in its place,
+// see [CheckFolder]. A socket that a process has left behind is replaced, one that answers is not.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	path, err := contract.SocketPath(address)
 	if err != nil {
@@ -36,26 +35,6 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, err
 	}
 	return open(ctx, path)
-}
-
-// CheckFolder returns an error for the folder of a socket in which somebody else than this user
-// and root could put a socket of his own while nobody listens. Whoever connects to that one
-// shows it every credential and believes what it answers.
-func CheckFolder(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("folder of the socket: %w", err)
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir() || !ok:
-		return fmt.Errorf("%s is no folder", dir)
-	case int(owner.Uid) != os.Geteuid() && owner.Uid != 0:
-		return fmt.Errorf("folder %s belongs to another user, who could put a socket of his own there: choose one of this user", dir)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to folder %s, and could put a socket of their own there: choose another one, or run 'chmod go-w %s'", dir, dir)
-	}
-	return nil
 }
 
 // vacant returns an error unless the path is free or holds a socket on which nobody listens.
@@ -102,6 +81,9 @@ func open(ctx context.Context, path string) (net.Listener, error) {
 	s.SetUnlinkOnClose(false) // it knows the name inside only
 	err = os.Chmod(inside, 0o600)
 	if err == nil {
+		s.made, err = os.Lstat(inside)
+	}
+	if err == nil {
 		err = os.Rename(inside, path)
 	}
 	if err != nil {
@@ -115,14 +97,20 @@ func open(ctx context.Context, path string) (net.Listener, error) {
 type socket struct {
 	*net.UnixListener
 	path string
+	made os.FileInfo // the socket itself, which keeps its inode when it is moved
 	once sync.Once
 }
 
 // Addr returns the path.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
-// Close removes the socket, too. It does so while it still listens, so nobody has replaced it.
+// Close removes the socket, too, unless another service has replaced it: of two that start at the
+// same time each may have found the path free.
 func (s *socket) Close() error {
-	s.once.Do(func() { _ = os.Remove(s.path) })
+	s.once.Do(func() {
+		if now, err := os.Lstat(s.path); err == nil && os.SameFile(s.made, now) {
+			_ = os.Remove(s.path)
+		}
+	})
 	return s.UnixListener.Close()
 }

@@ -76,7 +76,9 @@ func late(next dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
 		if err != nil {
-			return &noConn{err: err}, nil
+			// The library returns what lies below the first error of a new connection. That
+			// must still say that nothing was sent.
+			return &noConn{err: fmt.Errorf("connect: %w", err)}, nil
 		}
 		return conn, nil
 	}
@@ -86,6 +88,11 @@ func late(next dial) dial {
 type noConn struct {
 	err error
 }
+
+// SyscallConn implements [syscall.Conn], by which the library judges connections that it has
+// kept. If the caller that wanted a connection has gone before the dial failed, this one is
+// kept, and the failure would be told to somebody who comes when the server is well again.
+func (n *noConn) SyscallConn() (syscall.RawConn, error) { return nil, n.err }
 
 // Read implements [net.Conn].
 func (n *noConn) Read([]byte) (int, error) { return 0, n.err }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,6 +107,64 @@ func TestCloseEndsDials(t *testing.T) {
 	case <-ended:
 	default:
 		t.Fatal("the dial goes on")
+	}
+}
+
+// TestLateFailuresAreForgotten: a dial that fails when its caller has gone is nothing that a later
+// caller hears of.
+func TestLateFailuresAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	away, failed := make(chan struct{}), make(chan struct{}, 4)
+	var back atomic.Bool
+	c := opened(t, Options{Settings: settings(server.Address()), PoolSize: 4, DialTimeout: time.Minute, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !back.Load() {
+			<-away
+			defer func() { failed <- struct{}{} }()
+			return nil, errors.New("away")
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
+	var gone sync.WaitGroup
+	for range cap(failed) {
+		gone.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_ = c.Get(ctx, "x").Err()
+		})
+	}
+	gone.Wait()
+	close(away)
+	for range cap(failed) {
+		<-failed
+	}
+	kept := func() bool { return c.PoolStats().TotalConns >= uint32(cap(failed)) }
+	for deadline := time.Now().Add(10 * time.Second); !kept() && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if !kept() {
+		t.Skip("the library has not kept the failed connections")
+	}
+	back.Store(true)
+	for range 2 * cap(failed) {
+		if err := c.Get(t.Context(), "x").Err(); !errors.Is(err, redis.Nil) {
+			t.Fatalf("a caller hears of another one's failure: %v", err)
+		}
+	}
+}
+
+// TestNothingWasSent: the error of a server that refuses connections says that nothing was sent.
+func TestNothingWasSent(t *testing.T) {
+	t.Parallel()
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = lis.Close()
+	c := opened(t, Options{Settings: settings(lis.Addr().String())})
+	err = c.Set(t.Context(), "x", "y", 0).Err()
+	if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
+		t.Errorf("the error is %v", err)
 	}
 }
 

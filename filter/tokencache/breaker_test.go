@@ -197,3 +197,37 @@ func TestLookUpsThatSayNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestProbesAreWaitedForInTheLastLease: a lease, or grace after it, answers only for tokens that L1
+// has. Look-ups of others wait for the probe as without a lease.
+func TestProbesAreWaitedForInTheLastLease(t *testing.T) {
+	inWorld(t, worldConfig{cache: contract.CacheSettings{Grace: 10_000}}, func(w *world) {
+		const tokens = 8
+		for i := range tokens {
+			w.store.putRecord(t, i, testRecord(i, 5))
+		}
+		w.store.putClock(0)
+		l := w.live()
+		w.control.introspect = func(*contract.Introspect) *contract.Result { return &contract.Result{Answer: contract.Unavailable} }
+		w.store.fail = errUnreachable
+		for range breakerFailures {
+			w.want("silence", w.resolve(1), contract.Unavailable)
+		}
+		w.store.fail = nil
+		w.store.reading = func(string) { time.Sleep(10 * time.Millisecond) }
+		w.advance(breakerProbe)
+		w.control.down.Store(true)
+		_ = l.conn.Close()
+		synctest.Wait()
+		if s := w.cache.Stats(); !s.Leased || s.Linked || !s.BreakerOpen {
+			t.Fatalf("%+v", s)
+		}
+		got := make(chan contract.Answer, tokens)
+		for i := range tokens {
+			w.cache.Resolve(hashOf(i), testPlugin, func(a contract.Answer, _ []byte) { got <- a })
+		}
+		for range tokens {
+			w.want("it is well again", <-got, contract.Found)
+		}
+	})
+}

@@ -104,7 +104,7 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		return c.readNodes(ctx, cfg, began, hash)
 	}
 	allow := l2.breaker.allow
-	if c.onlyRedis(cfg) {
+	if c.onlyRedis(cfg, &hash) {
 		allow = func() (time.Duration, bool) { return l2.breaker.allowAfterProbe(ctx) }
 	}
 	since, ok := allow()
@@ -191,9 +191,18 @@ func (c *Cache) patience() time.Duration {
 	return c.opts.RedisTimeout
 }
 
-// onlyRedis reports whether nothing but Redis can answer a look-up.
-func (c *Cache) onlyRedis(cfg *config) bool {
-	return c.session.Load() == nil && !c.inGrace(cfg, c.clock.Now())
+// onlyRedis reports whether nothing but Redis can answer a look-up: there is no link, and no grace
+// in which L1 answers.
+func (c *Cache) onlyRedis(cfg *config, hash *contract.Hash) bool {
+	if c.session.Load() != nil {
+		return false
+	}
+	now := c.clock.Now()
+	if !c.inGrace(cfg, now) {
+		return true
+	}
+	_, known := c.readL1(hash, now)
+	return !known
 }
 
 // alone reports whether a revocation may be confirmed now without this filter.

@@ -16,7 +16,7 @@ func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, has
 		if alone == nil {
 			return r, outcome
 		}
-		if alone.probe == nil || !c.onlyRedis(cfg) {
+		if alone.probe == nil || !c.onlyRedis(cfg, &hash) {
 			c.counters.l2Skipped.Add(1)
 			return nil, outcome
 		}

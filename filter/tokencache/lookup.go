@@ -27,7 +27,7 @@ var unavailable = outcome{answer: contract.Unavailable}
 // there at once.
 func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, linked func(context.Context) *session) outcome {
 	for attempt := 1; ; attempt++ {
-		last := attempt == maxAttempts
+		last, linkedBefore := attempt == maxAttempts, c.session.Load() != nil
 		began, cfg := c.begin()
 		if cfg.static() {
 			return c.lookUpStatic(ctx, cfg, hash)
@@ -45,7 +45,9 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, l
 			continue
 		}
 		out := c.introspect(ctx, cfg, &hash, plugin, l2, linked)
-		if last || out.answer != contract.Unavailable || !c.overtaken(began, l2) {
+		// Redis may have been left alone because there was a link.
+		lost := linkedBefore && l2 == l2Failed && c.session.Load() == nil
+		if last || out.answer != contract.Unavailable || !lost && !c.overtaken(began, l2) {
 			return out
 		}
 	}

@@ -23,12 +23,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"sigs.k8s.io/yaml"
+
+	"github.com/meshgate/meshgate/xds/reserved"
 )
 
 // ADSCluster is the static cluster that leads to the relay or the control plane. No tag value
 // can be its name, so no service can have it; otherwise requests for that service would go to
 // the relay.
-const ADSCluster = "@ads_cluster"
+const ADSCluster = reserved.ADSCluster
 
 // adsStat is the name of that cluster in statistics.
 const adsStat = "ads_cluster"

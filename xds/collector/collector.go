@@ -145,7 +145,8 @@ func (s Server) verified(host string) (*anypb.Any, error) {
 		return nil, errors.New("the collector cannot be verified: the machine of the proxy has no bundle of authorities")
 	}
 	name := &tlsv3.SubjectAltNameMatcher{SanType: tlsv3.SubjectAltNameMatcher_DNS}
-	sni, exact, alpn := host, host, "http/1.1"
+	dns := strings.TrimSuffix(host, ".") // neither SNI nor certificates have the dot of the root
+	sni, exact, alpn := dns, dns, "http/1.1"
 	if ip, err := netip.ParseAddr(host); err == nil { // SNI is never an address (RFC 6066 section 3)
 		name.SanType, sni, exact = tlsv3.SubjectAltNameMatcher_IP_ADDRESS, "", ip.String()
 	}

@@ -50,6 +50,7 @@ func TestServersAreVerified(t *testing.T) {
 		alpn             string
 	}{
 		{"otel.example", "otel.example", "otel.example", tlsv3.SubjectAltNameMatcher_DNS, true, "h2"},
+		{"otel.example.", "otel.example", "otel.example", tlsv3.SubjectAltNameMatcher_DNS, true, "h2"},
 		{"[::1]", "", "::1", tlsv3.SubjectAltNameMatcher_IP_ADDRESS, false, "http/1.1"},
 	} {
 		s := Server{Host: c.host, Port: 1, TLS: true, GRPC: c.grpc}

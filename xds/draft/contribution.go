@@ -47,4 +47,7 @@ type Finished struct {
 	Proto proto.Message
 	// Removed makes the planner omit the resource.
 	Removed bool
+	// Left says what of the patch was left out. The resource is used without it, and the proxy
+	// shows why.
+	Left []error
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
-	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/reserved"
 )
 
 // These are the names of the fields that configure the filter.
@@ -19,9 +18,6 @@ const (
 	ofListener protoreflect.FullName = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter.filter_config"
 	ofRoute    protoreflect.FullName = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute.filter_config"
 )
-
-// variable begins the command with which a format reads the environment.
-const variable = "%ENVIRONMENT"
 
 // text checks a field that may name something.
 func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error {
@@ -39,7 +35,7 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 		return unnamed("a library", field)
 	case is:
 		return unnamed(what, field)
-	case string(value) == bootstrap.ADSCluster && !compared(field):
+	case string(value) == reserved.ADSCluster && !compared(field):
 		return fmt.Errorf("it names %q, which leads to the proxy's agent (%s)", value, field)
 	case w.decides(field, value) && !compared(field):
 		return fmt.Errorf("it names %q, which leads to the proxy's authorization service (%s)", value, field)
@@ -49,7 +45,7 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 		return choosesCluster(field)
 	case field == stateKey && string(value) == chosenAddress:
 		return chosen(field)
-	case readsVariable(value) && !compared(field):
+	case reserved.ReadsVariable(value) && !compared(field):
 		return unnamed("a variable of the environment", protoreflect.FullName(joined(w.path)))
 	}
 	return nil
@@ -65,26 +61,6 @@ func joined(path []protoreflect.Name) string {
 		b.WriteString(string(name))
 	}
 	return b.String()
-}
-
-// readsVariable reports whether a text, used as a format, could read the environment. Nobody
-// lists which texts are formats, so all count. A doubled percent sign stands for itself: a
-// literal text is not a command and must not cause a refusal. After a single percent sign,
-// nothing is known to be literal.
-func readsVariable(text []byte) bool {
-	if !bytes.Contains(text, []byte(variable)) {
-		return false
-	}
-	for i := bytes.IndexByte(text, '%'); i < len(text); i++ {
-		if text[i] != '%' {
-			continue
-		}
-		if i+1 == len(text) || text[i+1] != '%' {
-			return bytes.Contains(text[i:], []byte(variable))
-		}
-		i++
-	}
-	return false
 }
 
 // compared reports whether a text is only compared with others. The pattern of a route is such

@@ -6,6 +6,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/reserved"
 )
 
 // These are texts of violations that several policies share (mesh API, validation).
@@ -51,6 +52,23 @@ func (v *Violations) Header(path, key, value string) {
 		v.Add(path+".key", "must be a header name")
 	case !Visible(value):
 		v.Add(path+".value", TextVisible)
+	default:
+		v.Sent(path+".key", key)
+		v.SentLiteral(path+".value", value)
+	}
+}
+
+// Sent requires that agents accept a text that reaches proxies as it is.
+func (v *Violations) Sent(path, text string) {
+	if wrong := reserved.Wrong(text); wrong != "" {
+		v.Add(path, "%s", wrong)
+	}
+}
+
+// SentLiteral is [Violations.Sent] for a text that reaches proxies through draft.Literal.
+func (v *Violations) SentLiteral(path, text string) {
+	if wrong := reserved.WrongLiteral(text); wrong != "" {
+		v.Add(path, "%s", wrong)
 	}
 }
 

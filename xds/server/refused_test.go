@@ -87,3 +87,20 @@ func acknowledged(t *testing.T, r *rig) {
 	t.Helper()
 	r.waitFor(t, func(p snapshot.Progress) bool { return len(p.Acknowledged) == 1 && len(p.Rejected) == 0 })
 }
+
+// A refusal ends when what was refused leaves the set, although the proxy never had it.
+func TestRefusalEndsWithWhatWasRefused(t *testing.T) {
+	for name, relay := range map[string]bool{"an Envoy": false, "an agent": true} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, nil)
+			r.publish(clusterA, endA, listener, routesA)
+			r.dial(t, xdstest.Options{Relay: relay, Refuse: refuseB})
+			acknowledged(t, r)
+			r.settle(t, r.publish(clusterA, clusterB, endA, endB, listener, routesA))
+			r.settle(t, r.publish(clusterA, endA, listener, routesA))
+			if got := r.snaps.Rejections(nodeID); len(got) != 0 {
+				t.Errorf("still refused: %+v", got)
+			}
+		})
+	}
+}

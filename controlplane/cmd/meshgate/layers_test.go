@@ -42,12 +42,13 @@ var layers = map[string]string{
 	"xds/rejudge":       "",
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink",
+	"xds/reserved":      "filter/contract",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved",
 	"xds/naming":        "",
 	"xds/logsink":       "",
 	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
-	"xds/bootstrap":     "filter/contract xds/logsink",
+	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
@@ -61,11 +62,12 @@ var layers = map[string]string{
 	"xds/selection": "controlplane/mesh controlplane/model controlplane/view xds/draft xds/policy",
 
 	// A policy sees drafts and its own kind of resources, never another policy.
-	"xds/policy":                       "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
+	"xds/policy":                       "xds/reserved controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/draft",
 	"xds/policy/circuitbreaker":        policyRow,
 	"xds/policy/callers":               policyRow,
 	"xds/policy/faultinjection":        policyRow + " xds/policy/callers",
 	"xds/policy/healthcheck":           policyRow,
+	"xds/policy/proxytemplate":         policyRow + " controlplane/yamldoc filter/contract xds/reserved",
 	"xds/policy/ratelimit":             policyRow + " xds/policy/callers",
 	"xds/policy/retry":                 policyRow,
 	"xds/policy/timeout":               policyRow,
@@ -79,14 +81,17 @@ var layers = map[string]string{
 	"xds/policy/target":                policyRow,
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
 	"xds/policy/meshaccesslog":         policyRow + " xds/logsink xds/policy/logging xds/policy/target",
-	"xds/policy/meshtrace":             policyRow + " xds/policy/target xds/policy/tracing",
+	"xds/policy/meshtrace":             policyRow + " xds/collector xds/policy/target xds/policy/tracing",
 	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/callers xds/policy/permit xds/policy/target",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshaccesslog xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshaccesslog xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/proxytemplate xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
 		"xds/policy/trafficlog xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 
 	// Read-only answers.
 	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
+	// What Envoys do with a request is the same for meshes and gateways.
+	"inspect/interpret": "filter/contract filter/engine xds/resource",
+	"inspect/explain":   "controlplane/fault controlplane/mesh controlplane/model controlplane/turns controlplane/view filter/contract filter/engine inspect inspect/interpret xds/draft xds/naming xds/policy xds/policy/faultinjection xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/resource xds/selection",
 
 	// What everything stands on.
 	"xds/durable":                      "",
@@ -106,7 +111,7 @@ var layers = map[string]string{
 	"controlplane/steady/steadytest": "controlplane/steady",
 
 	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
-	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model",
+	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/reserved",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",
@@ -148,8 +153,8 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
-	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc",
+	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store inspect/explain",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The authorization service is the filter in a process of meshgate.
@@ -173,7 +178,7 @@ var layers = map[string]string{
 	"controlplane/transparent":  "controlplane/cli controlplane/fault e2e/golden e2e/netns",
 	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
 	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
-	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect xds/machine xds/alarm",
+	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect inspect/explain xds/machine xds/alarm",
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",

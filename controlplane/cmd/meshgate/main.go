@@ -23,7 +23,6 @@ import (
 )
 
 const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
-
 Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun. status: see there.`
 
 // begun marks a root command after its arguments were understood.
@@ -44,7 +43,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 

@@ -36,3 +36,29 @@ func (d Dumps) Ask(_ context.Context, node, path string, show func(page []byte))
 	show([]byte(text))
 	return nil
 }
+
+// Configuration shows no resources, and what was asked for.
+func (d Dumps) Configuration(_ context.Context, node string, shadow, diff bool, show func(doc []byte)) error {
+	if err := d[node]; err != nil {
+		return err
+	}
+	text := `{"xds":{"` + node + `":{"shadow ` + strconv.FormatBool(shadow) + `":{}}}`
+	if diff {
+		text += `,"diff":[]`
+	}
+	show([]byte(text + "}"))
+	return nil
+}
+
+// Compare shows one resource, with a difference if that was asked for.
+func (d Dumps) Compare(_ context.Context, node string, diff bool, show func(doc []byte)) error {
+	if err := d[node]; err != nil {
+		return err
+	}
+	text := `{"node":"` + node + `","state":"connected","acknowledged":false,"resources":[{"type":"a.Cluster","name":"c","desired":"2","sent":"2","acknowledged":"1","state":"sent"`
+	if diff {
+		text += `,"diff":[{"op":"replace","path":"/x","value":1}]`
+	}
+	show([]byte(text + "}]}"))
+	return nil
+}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 const (
@@ -39,6 +40,7 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 	b := bare(t)
 	ports := freePorts(t, 2*routerTables)
 	var tables []drawn
+	var sets []*resource.Set
 	for i := range routerTables {
 		mine := [2]int{ports[2*i], ports[2*i+1]}
 		d := rapid.Custom(func(rt *rapid.T) drawn { return draw(rt, mine) }).Example(routerSeed + i)
@@ -58,7 +60,8 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 		params := Params{Address: "127.0.0.1", HTTPPort: uint32(mine[0]), HTTPSPort: uint32(mine[1]), Filter: onEnvoy[i/4%2]}
 		p := NewPlanner(params)
 		p.copies = []int{1, mostCopies}[i%2] // virtual hosts merged, and not
-		add(t, b, p.Plan(w.state()).Set)
+		sets = append(sets, p.Plan(w.state()).Set)
+		add(t, b, sets[i])
 	}
 	asking(t, b.StaticResources.Clusters)
 	plantest.Run(t, write(t, b))
@@ -71,6 +74,11 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 			if want := oracle(d.routes, req); got != want {
 				t.Errorf("table %d: %+v\n got %s\nwant %s", i, req, got, want)
 			}
+			if said, known := explained(t, sets[i], req); known && !agrees(said, got) {
+				t.Errorf("table %d: %+v\n      got %s\nexplained %s", i, req, got, said)
+			} else if known {
+				seen["explained"]++
+			}
 		}
 		if t.Failed() {
 			for _, r := range d.routes {
@@ -80,7 +88,7 @@ func TestEnvoyDecidesByTheRules(t *testing.T) {
 		}
 	}
 	// Decisions that never happen would prove nothing.
-	for _, kind := range []string{"to ", "404", "426", "503"} {
+	for _, kind := range []string{"to ", "404", "426", "503", "explained"} {
 		if seen[kind] < routerTables {
 			t.Errorf("%s: only %d of %v", kind, seen[kind], seen)
 		}

@@ -3,7 +3,6 @@ package edge
 import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/xds/collector"
 )
@@ -43,8 +42,7 @@ func (t Tracing) server() collector.Server {
 	return collector.Server{Host: t.Collector.Host, Port: t.Collector.Port, TLS: t.TLS}
 }
 
-// traced returns the tracing of a listener, or nil. Spans omit paths, because a path may
-// contain tokens and keys, especially in its query.
+// traced returns the tracing of a listener, or nil. Spans omit paths.
 func (t Tracing) traced() (*hcmv3.HttpConnectionManager_Tracing, error) {
 	if !t.on() {
 		return nil, nil
@@ -53,9 +51,10 @@ func (t Tracing) traced() (*hcmv3.HttpConnectionManager_Tracing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hcmv3.HttpConnectionManager_Tracing{
+	tracing := &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling: &typev3.Percent{}, RandomSampling: &typev3.Percent{Value: t.Sample}, OverallSampling: &typev3.Percent{Value: 100},
-		MaxPathTagLength: wrapperspb.UInt32(0),
-		Provider:         provider,
-	}, nil
+		Provider: provider,
+	}
+	collector.WithoutPaths(tracing)
+	return tracing, nil
 }

@@ -20,14 +20,12 @@ import (
 // Envoy's verdict.
 func Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
+	root := moduleRoot(t)
 	envoy := os.Getenv("ENVOY_PATH")
 	if envoy == "" {
-		envoy = filepath.Join("..", "..", "..", ".tools", "envoy")
+		envoy = filepath.Join(root, ".tools", "envoy")
 	}
-	modules, err := filepath.Abs(filepath.Join("..", "..", "..", "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	modules := filepath.Join(root, "bin")
 	for _, file := range []string{envoy, filepath.Join(modules, "lib"+contract.FilterName+".so")} {
 		if _, err := os.Stat(file); err != nil {
 			t.Fatalf("run 'make build' first: %v", err)
@@ -40,6 +38,24 @@ func Command(t testing.TB, args ...string) *exec.Cmd {
 	c := exec.CommandContext(context.Background(), envoy, args...)
 	c.Env = append(os.Environ(), "ENVOY_DYNAMIC_MODULES_SEARCH_PATH="+modules, contract.SettingsEnv+"="+settings)
 	return c
+}
+
+// moduleRoot returns the folder with go.mod, above that of the test.
+func moduleRoot(t testing.TB) string {
+	t.Helper()
+	at, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			t.Fatal("there is no go.mod above the test")
+		}
+		at = filepath.Dir(at)
+	}
 }
 
 // Validate requires that Envoy accepts a configuration without a deprecation warning.

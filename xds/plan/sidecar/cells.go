@@ -23,7 +23,7 @@ type cells struct {
 	redirects      *memo[passKey, *resource.Resource]
 	originals      *memo[redirectKey, *resource.Resource]
 	contributions  *memo[contributionKey, *contribution]
-	patches        *memo[patchKey, *resource.Resource]
+	patches        *memo[patchKey, patchedResource]
 
 	// all holds each of them, for sweeps.
 	all []sweeper

@@ -1,7 +1,9 @@
 package sidecar
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -41,6 +43,8 @@ type patchKey struct {
 	policy    *policy.Policy
 	selection *policy.Selection
 	resource  *resource.Resource
+	// added says that the policy itself has made the resource.
+	added bool
 }
 
 // finished is a table after the raw stage, with what it was made from.
@@ -60,7 +64,7 @@ func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) 
 		if f.base != tables[kind.t] || f.choices != x.class.proxy {
 			was := f.table
 			f = finished{base: tables[kind.t], choices: x.class.proxy}
-			f.table = was.Become(p.patchAll(x.class.proxy, kind.t, f.base, &f.failures))
+			f.table = was.Become(p.patchAll(x, x.class.proxy, kind.t, f.base, &f.failures))
 			x.finished[kind.t] = f
 		}
 		tables[kind.t] = f.table
@@ -73,13 +77,13 @@ func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) 
 func (p *Planner) repatch(x *proxy) {
 	for t, f := range x.finished {
 		var ignored []plan.Failure
-		p.patchAll(f.choices, t, f.base, &ignored)
+		p.patchAll(x, f.choices, t, f.base, &ignored)
 	}
 }
 
 // patchAll returns the resources of a table after all policies have patched it and added to
 // it.
-func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *resource.Table, failures *[]plan.Failure) []*resource.Resource {
+func (p *Planner) patchAll(x *proxy, chosen *policy.Choices, t resource.TypeURL, base *resource.Table, failures *[]plan.Failure) []*resource.Resource {
 	all := resource.Assemble(map[resource.TypeURL]*resource.Table{t: base}, nil).All(t)
 	for i, pol := range p.policies {
 		s := chosen.At(i)
@@ -89,12 +93,13 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 		fail := func(cell string, err error) {
 			*failures = append(*failures, plan.Failure{Cell: cell, Err: fmt.Errorf("%s %s: %w", pol.Kind.Document.Type, s.Policies[0].Name, err)})
 		}
+		added := map[*resource.Resource]bool{}
 		if pol.Add != nil {
-			added, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, callForContribution)
+			more, err := of(p.cells.contributions, p.round, contributionKey{p.facts.mesh, pol, s, true}, callForContribution)
 			if err != nil {
 				fail("additions", err)
 			} else {
-				all = over(all, added.of(t))
+				all = x.beyond(all, more, t, added, fail)
 			}
 		}
 		if pol.Patch == nil {
@@ -102,13 +107,16 @@ func (p *Planner) patchAll(chosen *policy.Choices, t resource.TypeURL, base *res
 		}
 		var kept []*resource.Resource
 		for _, r := range all {
-			out, err := of(p.cells.patches, p.round, patchKey{pol, s, r}, patched)
-			if err != nil {
+			out, err := of(p.cells.patches, p.round, patchKey{pol, s, r, added[r]}, patched)
+			switch {
+			case err != nil:
 				fail(r.Name, fmt.Errorf("nothing passes here: %w", err))
-				out = shut(r)
+				out.resource = shut(r)
+			case out.left != nil:
+				*failures = append(*failures, plan.Failure{Cell: r.Name, Err: out.left})
 			}
-			if out != nil {
-				kept = append(kept, out)
+			if out.resource != nil {
+				kept = append(kept, out.resource)
 			}
 		}
 		all = kept
@@ -126,47 +134,100 @@ func (c *contribution) of(t resource.TypeURL) []*resource.Resource {
 	return nil
 }
 
-// over adds resources, replacing those with the same names.
-func over(all, more []*resource.Resource) []*resource.Resource {
-	if len(more) == 0 {
-		return all
-	}
-	out := slices.Clone(more)
-	for _, r := range all {
-		if !slices.ContainsFunc(more, func(o *resource.Resource) bool { return o.Name == r.Name }) {
-			out = append(out, r)
+// beyond adds resources and notes them in added. What the mesh makes itself is not replaced, and
+// nothing listens in its place: it may be there to keep somebody out.
+func (x *proxy) beyond(all []*resource.Resource, more *contribution, t resource.TypeURL, added map[*resource.Resource]bool, fail func(cell string, err error)) []*resource.Resource {
+	out := slices.Clip(all)
+	for _, r := range more.of(t) {
+		switch at := more.sockets[r.Name]; {
+		case slices.ContainsFunc(all, func(o *resource.Resource) bool { return o.Name == r.Name }):
+			fail(r.Name, errors.New("it is not added: the mesh makes another one of this name"))
+			continue
+		case t == resource.Listener && x.listensAt(at):
+			fail(r.Name, fmt.Errorf("it is not added: the mesh listens on %s", at))
+			continue
 		}
+		added[r] = true
+		out = append(out, r)
 	}
 	return out
 }
 
-// patched returns a resource after a patch: the same resource if the patch changes nothing, or
-// nil if the patch removes it.
-func patched(k patchKey) (*resource.Resource, error) {
+// listensAt reports whether the mesh has a listener of the proxy where another one would be.
+func (x *proxy) listensAt(at netip.AddrPort) bool {
+	s := &x.class.shape
+	if s.Transparent && (uint32(at.Port()) == s.RedirectOutbound || uint32(at.Port()) == s.RedirectInbound) {
+		return true
+	}
+	taken := sockets{}
+	for i, in := range x.class.inbounds {
+		if i < len(x.listening) {
+			if here, err := addressOf(x.listening[i], in.shape.Port); err == nil {
+				taken[here] = true
+			}
+		}
+	}
+	return taken.has(at) || x.class.reach.taken(at)
+}
+
+// patchedResource is a resource after a patch, nil if the patch removes it, and what of the patch
+// was left out.
+type patchedResource struct {
+	resource *resource.Resource
+	left     error
+}
+
+// patched patches a resource. It returns the same one if the patch changes nothing.
+func patched(k patchKey) (out patchedResource, err error) {
 	d := &draft.Finished{Origin: originOf(k.resource)}
+	if k.added {
+		d.Origin = draft.OriginContributed
+	}
 	for _, kind := range raw {
 		if kind.t == k.resource.Type {
 			d.Proto = kind.proto()
 		}
 	}
 	if err := proto.Unmarshal(k.resource.Body, d.Proto); err != nil {
-		return nil, err
+		return out, err
 	}
-	if err := k.policy.Patch(d, k.selection); err != nil || d.Removed {
-		return nil, err
+	err = k.policy.Patch(d, k.selection)
+	out.left = k.says(d.Left)
+	if err != nil || d.Removed {
+		return out, err
 	}
 	if m, ok := d.Proto.(message); !ok || m.GetName() != k.resource.Name {
-		return nil, fmt.Errorf("a patch must not rename %s", k.resource.Name)
+		return out, fmt.Errorf("a patch must not rename %s", k.resource.Name)
 	}
+	out.resource = k.resource
 	r, err := plan.Freeze(k.resource.Type, k.resource.Name, d.Proto)
 	if err != nil {
-		return nil, err
+		// Envoy would refuse it. What the mesh makes is as good as ever.
+		out.left = k.says(append(d.Left, err))
+		return out, nil
 	}
-	if r.Version == k.resource.Version {
-		return k.resource, nil
+	if r.Version != k.resource.Version {
+		r.Plugins = k.resource.Plugins
+		out.resource = r
 	}
-	r.Plugins = k.resource.Plugins
-	return r, nil
+	return out, nil
+}
+
+// maxLeft is how many bytes are said about what one patch leaves out.
+const maxLeft = 512
+
+// says returns one short error for what a patch leaves out, or nil. It is the same value for all
+// proxies that have the resource: there may be a thousand of each.
+func (k patchKey) says(left []error) error {
+	err := errors.Join(left...)
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) > maxLeft {
+		text = strings.ToValidUTF8(text[:maxLeft], "") + "..."
+	}
+	return fmt.Errorf("%s %s: %s", k.policy.Kind.Document.Type, k.selection.Policies[0].Name, text)
 }
 
 // shut returns the replacement of a resource that cannot be patched, or nil. A cluster needs

@@ -14,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrace"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/proxytemplate"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
@@ -34,6 +35,7 @@ func Policies() []*policy.Policy {
 		meshtokenauth.Policy,
 		meshtrace.Policy,
 		meshtrafficpermission.Policy,
+		proxytemplate.Policy,
 		ratelimit.Policy,
 		retry.Policy,
 		timeout.Policy,

@@ -27,6 +27,10 @@ func TestValidate(t *testing.T) {
 			`conf.healthyPanicThreshold: must be in range [0.0 - 100.0]`, `conf.eventLogPath: is not supported: proxies write to no file that configuration names`,
 		}},
 		{`long`, who + `,"conf":{` + strings.Replace(good, `"timeout":"1s"`, `"timeout":"61s"`, 1) + `,"initialJitter":"2m"}`, []string{`conf.timeout: must not be longer than 1m`, `conf.initialJitter: must not be longer than 1m`}},
+		{`what agents refuse`, who + `,"conf":{` + good + `,"http":{"path":"%ENVIRONMENT","requestHeadersToAdd":[{"header":{"key":"a","value":"@ads_cluster"}}]}}`, []string{
+			`conf.http.path: must not contain %ENVIRONMENT, with which proxies read their environment`,
+			`conf.http.requestHeadersToAdd[0].header.value: must not be @ads_cluster, which is a cluster of the proxy's own`,
+		}},
 		{`http`, who + `,"conf":{` + good + `,"http":{"expectedStatuses":[99,600],"requestHeadersToAdd":[{},{"header":{}},{"header":{"key":"Host"}},{"header":{"key":"a b"}},{"header":{"key":"a","value":"\n"}}]}}`, []string{
 			`conf.http.path: has to be defined and cannot be empty`, `conf.http.expectedStatuses[0]: must be in range [100, 600)`, `conf.http.expectedStatuses[1]: must be in range [100, 600)`,
 			`conf.http.requestHeadersToAdd[0].header: has to be defined`, `conf.http.requestHeadersToAdd[1].header.key: cannot be empty`,

@@ -67,6 +67,8 @@ func (h *HTTP) validate(v *policy.Violations) {
 		v.Add("conf.http.path", textPath)
 	case !policy.Visible(h.Path):
 		v.Add("conf.http.path", policy.TextVisible)
+	default:
+		v.Sent("conf.http.path", h.Path)
 	}
 	for i, status := range h.ExpectedStatuses {
 		if status < 100 || status >= 600 {

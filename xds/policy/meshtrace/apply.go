@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/collector"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/target"
@@ -67,7 +68,7 @@ func (c *Conf) tags() (out []*tagv3.CustomTag) {
 	for _, t := range c.Tags {
 		switch {
 		case t.Literal != nil && *t.Literal != "":
-			out = append(out, tracing.Literal(t.Name, *t.Literal))
+			out = append(out, collector.Literal(t.Name, *t.Literal))
 			continue
 		case t.Header == nil:
 			continue

@@ -57,6 +57,15 @@ func TestValidate(t *testing.T) {
 			"spec.default.tags[6].header.name: this header may hold a credential, which would be in every span",
 			"spec.default.tags[7].header.name: this header may hold a credential, which would be in every span",
 		}},
+		{"the tag of paths", saying(`"tags":[{"name":"grpc.path","header":{"name":"x"}}]`), []string{"spec.default.tags[0].name: this tag is one that every proxy sets itself, so that spans have no path"}},
+		{"what agents refuse", saying(`"tags":[{"name":"%ENVIRONMENT(A)%","literal":"@ads_cluster"},{"name":"@authz","header":{"name":"%ENVIRONMENT","default":"%ENVIRONMENT"}},{"name":"a","literal":"100%"}]`), []string{
+			"spec.default.tags[0].name: must not contain %ENVIRONMENT, with which proxies read their environment",
+			"spec.default.tags[0].literal: must not be @ads_cluster, which is a cluster of the proxy's own",
+			"spec.default.tags[1].name: must not be @authz, which is a cluster of the proxy's own",
+			"spec.default.tags[1].header.default: must not contain %ENVIRONMENT, with which proxies read their environment",
+			"spec.default.tags[1].header.name: must not contain %ENVIRONMENT, with which proxies read their environment",
+		}},
+		{"subprotocols", saying(`"tags":[{"name":"a","header":{"name":"Sec-WebSocket-Protocol"}}]`), []string{"spec.default.tags[0].header.name: this header may hold a credential, which would be in every span"}},
 		{"many tags", saying(`"tags":[` + strings.Repeat(`{"name":"a","literal":"a"},`, maxTags) + `{"name":"a","literal":"a"}]`), []string{"spec.default.tags: must have at most 32 elements"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/collector"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/target"
 )
@@ -24,6 +25,7 @@ const (
 var secretive = []string{
 	"auth", "token", "key", "secret", "cookie", "password", "passwd", "credential", "session", "signature", "assertion", "jwt", "bearer", "otp", "dpop",
 	"csrf", "saml", "location", "referer", "referrer", "refresh", "redirect", "url", "uri", "path", "query", "x-meshgate", "client-cert",
+	"sec-websocket-protocol",
 }
 
 func validate(spec any) []fault.Violation {
@@ -74,11 +76,15 @@ func (t *Tag) validate(v *policy.Violations, path string) {
 		if len(s) > maxText || !policy.Visible(s) {
 			v.Add(path, "must be at most %d characters without control characters", maxText)
 		}
+		v.Sent(path, s)
 	}
 	if t.Name == "" {
 		v.Add(path+".name", textEmpty)
 	}
 	text(path+".name", t.Name)
+	if t.Name == collector.TagGRPCPath {
+		v.Add(path+".name", "this tag is one that every proxy sets itself, so that spans have no path")
+	}
 	switch {
 	case (t.Literal == nil) == (t.Header == nil):
 		v.Add(path, "tag must have only one type defined: header, literal")
@@ -101,6 +107,8 @@ func (h *Header) validate(v *policy.Violations, path string) {
 		v.Add(path, "must be a header name")
 	case slices.ContainsFunc(secretive, func(w string) bool { return strings.Contains(strings.ReplaceAll(name, "_", "-"), w) }) && name != ":authority":
 		v.Add(path, "this header may hold a credential, which would be in every span")
+	default:
+		v.Sent(path, h.Name)
 	}
 }
 

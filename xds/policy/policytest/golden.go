@@ -52,8 +52,12 @@ func Render(t *testing.T, p *policy.Policy, s *policy.Selection) []byte {
 		if err := errors.Join(d.Apply(p, s), d.Callers(p, s), d.Demand(p, s)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Freeze(); err != nil {
+		frozen, err := d.Freeze()
+		if err != nil {
 			t.Error(err)
+		}
+		if p.Patch != nil {
+			doc[protocol+" finished"] = finished(t, p, s, frozen)
 		}
 		before, after, changed := NewDrafts(protocol, true).parts(t), d.parts(t), map[string]json.RawMessage{}
 		for name, body := range after {

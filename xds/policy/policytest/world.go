@@ -45,12 +45,14 @@ func sinks() *mesh.Logging {
 func contributed(t *testing.T, p *policy.Policy, s *policy.Selection) map[string]json.RawMessage {
 	t.Helper()
 	out := map[string]json.RawMessage{}
-	if p.Contribute == nil {
-		return out
-	}
 	d := &draft.Contribution{Mesh: meshName}
-	if err := p.Contribute(d, s); err != nil {
-		t.Error(err)
+	for _, edit := range []func(*draft.Contribution, *policy.Selection) error{p.Contribute, p.Add} {
+		if edit == nil {
+			continue
+		}
+		if err := edit(d, s); err != nil {
+			t.Error(err)
+		}
 	}
 	add := func(what string, n named) {
 		if _, err := plan.Freeze(n.t, n.m.GetName(), n.m); err != nil {

@@ -39,6 +39,10 @@ func TestValidate(t *testing.T) {
 			`conf.http.onRateLimit.header["2"].key: host header and HTTP/2 pseudo-headers are not allowed to be modified`,
 			`conf.http.onRateLimit.header["3"].value: must not have control characters`,
 		}},
+		{`what agents refuse`, limit(`"headers":[{"key":"%ENVIRONMENT","value":"@authz"},{"key":"x","value":"%ENVIRONMENT"}]`), []string{
+			`conf.http.onRateLimit.header["0"].key: must not contain %ENVIRONMENT, with which proxies read their environment`,
+			`conf.http.onRateLimit.header["0"].value: must not be @authz, which is a cluster of the proxy's own`,
+		}},
 		{`ten headers`, limit(`"headers":[` + strings.Repeat(`{"key":"x","value":"y"},`, 9) + `{"key":"x","value":"y"}]`), nil},
 		{`eleven headers`, limit(`"headers":[` + strings.Repeat(`{"key":"x","value":"y"},`, 10) + `{"key":"x","value":"y"}]`), []string{`conf.http.onRateLimit.header: must have at most 10 elements`}},
 	} {

@@ -92,9 +92,9 @@ func (s *Spans) Inbound(d *draft.Inbound, more ...*tagv3.CustomTag) (err error) 
 }
 
 // traced returns the tracing of a listener. A request has one span in each proxy: that of its
-// client in the outbound, and that of its server in the inbound. Spans omit paths, because a
-// path may contain tokens and keys, especially in its query. split is the service in spans if
-// the collector wants directions apart. Of two tags of one name, the one in more counts.
+// client in the outbound, and that of its server in the inbound. Spans omit paths. split is the
+// service in spans if the collector wants directions apart. Of two tags of one name, the one in
+// more counts.
 func (s *Spans) traced(meshName, service, zone, split string, more []*tagv3.CustomTag) (*hcmv3.HttpConnectionManager_Tracing, error) {
 	provider, err := s.provider(service, split)
 	if err != nil {
@@ -103,19 +103,15 @@ func (s *Spans) traced(meshName, service, zone, split string, more []*tagv3.Cust
 	t := &hcmv3.HttpConnectionManager_Tracing{
 		OverallSampling: &typev3.Percent{Value: s.Sampling.Overall}, ClientSampling: &typev3.Percent{Value: s.Sampling.Client},
 		RandomSampling: &typev3.Percent{Value: s.Sampling.Random}, SpawnUpstreamSpan: wrapperspb.Bool(false),
-		MaxPathTagLength: wrapperspb.UInt32(0), Provider: provider, CustomTags: slices.Clone(more),
+		Provider: provider, CustomTags: slices.Clone(more),
 	}
-	for _, own := range []*tagv3.CustomTag{Literal(tagMesh, meshName), Literal(tagService, service), Literal(tagZone, zone)} {
+	for _, own := range []*tagv3.CustomTag{collector.Literal(tagMesh, meshName), collector.Literal(tagService, service), collector.Literal(tagZone, zone)} {
 		if own.GetLiteral().GetValue() != "" && !slices.ContainsFunc(more, func(o *tagv3.CustomTag) bool { return o.GetTag() == own.GetTag() }) {
 			t.CustomTags = append(t.CustomTags, own)
 		}
 	}
+	collector.WithoutPaths(t)
 	return t, nil
-}
-
-// Literal is a tag with a fixed value, which must not be empty.
-func Literal(tag, value string) *tagv3.CustomTag {
-	return &tagv3.CustomTag{Tag: tag, Type: &tagv3.CustomTag_Literal_{Literal: &tagv3.CustomTag_Literal{Value: value}}}
 }
 
 // provider returns the tracer for the type of the collector. That of Zipkin calls the service

@@ -91,6 +91,7 @@ func checkMatch(v *policy.Violations, path string, m *Match) {
 		} else if !httpguts.ValidHeaderFieldName(strings.TrimPrefix(name, ":")) {
 			v.Add(at, textHeader)
 		}
+		v.Sent(at, name)
 		checkText(v, at, m.Headers[name])
 	}
 }
@@ -126,6 +127,8 @@ func checkModify(v *policy.Violations, path string, m *Modify, match *Match) {
 			v.Add(at+".rewritePrefix", textEmpty)
 		case match == nil || match.Path == nil || match.Path.Prefix == nil || *match.Path.Prefix == "":
 			v.Add(at+".rewritePrefix", "can only be set when .http.match.path.prefix is not empty")
+		default:
+			v.Sent(at+".rewritePrefix", *p.RewritePrefix)
 		}
 	}
 	if h := m.Host; h != nil {
@@ -139,6 +142,8 @@ func checkModify(v *policy.Violations, path string, m *Modify, match *Match) {
 			v.Add(at+".value", textEmpty)
 		case !httpguts.ValidHeaderFieldValue(*h.Value):
 			v.Add(at+".value", textValue)
+		default:
+			v.Sent(at+".value", *h.Value)
 		}
 	}
 	checkHeaders(v, path+".requestHeaders", m.RequestHeaders)
@@ -164,6 +169,7 @@ func checkHeaders(v *policy.Violations, path string, h *Headers) {
 		} else if !httpguts.ValidHeaderFieldValue(a.Value) {
 			v.Add(at+".value", textValue)
 		}
+		v.SentLiteral(at+".value", a.Value)
 	}
 	for i, r := range h.Remove {
 		checkHeaderName(v, fmt.Sprintf("%s.remove[%d].name", path, i), r.Name)
@@ -178,6 +184,8 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 		v.Add(path, "host header and HTTP/2 pseudo-headers are not allowed to be modified")
 	case !httpguts.ValidHeaderFieldName(name):
 		v.Add(path, textHeader)
+	default:
+		v.Sent(path, name)
 	}
 }
 

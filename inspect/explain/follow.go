@@ -1,0 +1,169 @@
+package explain
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/inspect/interpret"
+)
+
+// follow follows the request to every endpoint that may get it.
+func (w *walk) follow(out *Explanation, p *interpret.Passage, to netip.AddrPort) {
+	for i := range p.Shares {
+		s := &p.Shares[i]
+		part := 100 * float64(s.Weight) / float64(s.Total)
+		if s.Reply != nil {
+			steps := w.leading(s.Steps)
+			out.Endpoints = append(out.Endpoints, Endpoint{Cluster: s.Cluster, Share: part, Steps: steps, Outcome: refused(s.Reply, steps)})
+			continue
+		}
+		out.Steps = append(out.Steps, w.leading(s.Steps)...)
+		for _, end := range s.Ends {
+			if len(out.Endpoints) >= MaxEndpoints {
+				out.LeftOut++
+				continue
+			}
+			if end.Original {
+				end.Address, end.Port = to.Addr().String(), uint32(to.Port())
+			}
+			e := Endpoint{Address: net.JoinHostPort(end.Address, strconv.FormatUint(uint64(end.Port), 10)), Cluster: s.Cluster, Steps: []Step{}}
+			if end.Original && !to.IsValid() {
+				e.Address = w.q.Destination
+			}
+			if end.Total > 0 {
+				e.Share = part * float64(end.Weight) / float64(end.Total)
+			}
+			w.reach(&e, end, p)
+			out.Endpoints = append(out.Endpoints, e)
+		}
+	}
+}
+
+// reach says what becomes of the request at one endpoint.
+func (w *walk) reach(e *Endpoint, end interpret.End, p *interpret.Passage) {
+	d, at := w.serving(end)
+	if d == nil {
+		e.Outcome = Outcome{Verdict: Allowed, Text: "the request leaves the mesh for " + e.Address + ", which answers as it likes"}
+		return
+	}
+	e.Dataplane = d.ID
+	proxy := w.proxy(d)
+	if proxy == nil {
+		e.Outcome = cannotSay("the proxy of " + d.ID + " has not connected to this control plane, so nothing is planned for it")
+		return
+	}
+	l, err := proxy.Find(at)
+	if err == nil && l == nil {
+		l, err = proxy.Redirected(false)
+	}
+	switch {
+	case err != nil:
+		e.Outcome = cannotSay(err.Error())
+		return
+	case l == nil:
+		e.Steps = []Step{{Proxy: d.ID, Step: interpret.StepListener, Text: "the proxy does not listen there", Refused: true}}
+		e.Outcome = w.broken(p, e.Steps)
+		return
+	}
+	w.arrive(e, end, p, proxy, l, d)
+}
+
+// arrive says what the proxy of an endpoint does.
+func (w *walk) arrive(e *Endpoint, end interpret.End, p *interpret.Passage, proxy *interpret.Proxy, l *interpret.Listener, d *view.Dataplane) {
+	c := interpret.Connection{TLS: end.Secured, Protocols: end.Protocols}
+	if end.Secured && end.Identity {
+		c.Peer = w.certificate(w.source)
+	}
+	if end.Secured && !interpret.Fulfilled(end.Demands, proxy.Certificate) {
+		e.Steps = []Step{{Proxy: w.source.ID, Step: interpret.StepConnection, Text: "the certificate of the endpoint is for another service", Refused: true}}
+		e.Outcome = w.broken(p, e.Steps)
+		return
+	}
+	r := p.Request
+	if r == nil {
+		r = w.q.request(w.hostOf(), "http")
+	}
+	arrived, err := proxy.Arrive(l, c, r)
+	if err != nil {
+		e.Outcome = cannotSay(err.Error())
+		return
+	}
+	e.Steps = w.atDestination(arrived, d, l)
+	if arrived.Opaque && !p.Opaque && arrived.Reply == nil {
+		e.Outcome = cannotSay("the proxies disagree about the protocol")
+		return
+	}
+	if arrived.Reply != nil {
+		if e.Outcome = refused(arrived.Reply, e.Steps); arrived.Reply.Status == 0 {
+			e.Outcome = w.broken(p, e.Steps)
+		}
+		return
+	}
+	workload := ""
+	for _, s := range arrived.Shares {
+		for _, own := range s.Ends {
+			workload = net.JoinHostPort(own.Address, strconv.FormatUint(uint64(own.Port), 10))
+			if own.Original {
+				workload = e.Address
+			}
+		}
+	}
+	e.Outcome = Outcome{Verdict: Allowed, Text: "the request reaches the workload at " + workload}
+	e.Outcome.Text += chances(e.Steps)
+}
+
+func (w *walk) hostOf() string {
+	if w.q.Host != "" {
+		return w.q.Host
+	}
+	return w.q.Destination
+}
+
+// broken is the outcome of a connection between proxies that fails. Where the source's proxy
+// speaks HTTP, the workload sees 503.
+func (w *walk) broken(p *interpret.Passage, steps []Step) Outcome {
+	reply := &interpret.Reply{Text: "the connection to the endpoint fails"}
+	if !p.Opaque {
+		reply.Status = 503
+	}
+	out := refused(reply, steps)
+	return out
+}
+
+// serving returns the dataplane of an endpoint, and where its proxy listens; nil if the endpoint
+// is not of the mesh.
+func (w *walk) serving(end interpret.End) (*view.Dataplane, netip.AddrPort) {
+	for s := range w.mesh.Services() {
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if e.Address != end.Address || e.Port != end.Port {
+				continue
+			}
+			d, ok := w.mesh.Dataplane(e.Dataplane)
+			if !ok || d.Spec.Networking == nil {
+				continue
+			}
+			at, err := addrPort(end.Address, end.Port)
+			if n := d.Spec.Networking; err != nil || n.AdvertisedAddress != "" {
+				if at, err = addrPort(n.Address, end.Port); err != nil {
+					at = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(end.Port))
+				}
+			}
+			return d, at
+		}
+	}
+	return nil, netip.AddrPort{}
+}
+
+// chances says what may become of requests in spite of the verdict.
+func chances(steps []Step) (text string) {
+	for _, s := range steps {
+		if s.Chance != nil {
+			text += fmt.Sprintf("; but %s", s.Text)
+		}
+	}
+	return text
+}
