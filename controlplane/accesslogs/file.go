@@ -64,7 +64,7 @@ func (l *file) write(_ context.Context, lines []byte) (int, error) {
 		return 0, err
 	}
 	if l.stuck = nil; info.Size() > 0 && info.Size()+int64(len(lines)) > l.maxSize {
-		l.stuck = l.rotate()
+		l.stuck = l.rotate(info.Size() > 2*l.maxSize)
 		switch {
 		case l.stuck != nil && info.Size() > 2*l.maxSize:
 			return 0, l.stuck
@@ -126,14 +126,19 @@ func (l *file) open() (os.FileInfo, error) {
 
 // rotate puts the file aside. A lock on the directory keeps agents that share a file from doing
 // so twice; the one that comes too late finds another file at the path.
-func (l *file) rotate() error {
+// Whoever may read the directory can hold that lock, too, so it is waited for only as long as the
+// file is not far too large.
+func (l *file) rotate(overdue bool) error {
 	dir, err := l.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("put the file aside: %w", err)
 	}
 	defer func() { _ = dir.Close() }()
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil //nolint:nilerr // the other one does it, and the file is looked at again
+	switch err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK) && !overdue:
+		return nil // the other one does it, and the file is looked at again
+	case err != nil:
+		return fmt.Errorf("put the file aside: lock %s: %w", l.dir, err)
 	}
 	own, err := l.f.Stat()
 	if err != nil {

@@ -15,8 +15,12 @@ import (
 	"github.com/meshgate/meshgate/xds/logsink"
 )
 
-// maxLine bounds a line in bytes. What is longer is cut.
-const maxLine = 64 << 10
+// maxLine bounds a line in bytes, and maxPart what comes from one value, so that nobody can have
+// the rest of the line cut off by a long one.
+const (
+	maxLine = 256 << 10
+	maxPart = 16 << 10
+)
 
 // cutMark ends a line that was cut.
 const cutMark = "...[cut]"
@@ -39,7 +43,8 @@ func line(body *commonv1.AnyValue, address string) []byte {
 	return append([]byte(out), '\n')
 }
 
-// jsonLine returns an object as one line. An object that is too long has only its first members.
+// jsonLine returns an object as one line. A member that is too long is cut, or left out where the
+// line has no room for it.
 func jsonLine(members []*commonv1.KeyValue, address string) []byte {
 	out := []byte{'{'}
 	for _, m := range members {
@@ -47,9 +52,13 @@ func jsonLine(members []*commonv1.KeyValue, address string) []byte {
 		for part := range parts(m.GetValue(), address) {
 			value.WriteString(part)
 		}
-		member := append(append(quoted(m.GetKey()), ':'), quoted(value.String())...)
+		text := value.String()
+		if len(text) > maxPart {
+			text = strings.ToValidUTF8(text[:maxPart], "") + cutMark
+		}
+		member := append(append(quoted(m.GetKey()), ':'), quoted(text)...)
 		if len(out)+len(member) > maxLine {
-			break
+			continue
 		}
 		if len(out) > 1 {
 			out = append(out, ',')

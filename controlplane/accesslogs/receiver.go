@@ -190,7 +190,7 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 // returns when all goroutines have ended, and closes the listener.
 func (r *Receiver) Serve(ctx context.Context, lis net.Listener) error {
 	g := grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxBatch), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxBatch), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.WaitForHandlers(true), grpc.InitialWindowSize(64<<10), grpc.InitialConnWindowSize(256<<10),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)

@@ -435,10 +435,11 @@ func TestLine(t *testing.T) {
 		}
 	}
 	object := &commonv1.AnyValue{Value: &commonv1.AnyValue_KvlistValue{KvlistValue: &commonv1.KeyValueList{Values: []*commonv1.KeyValue{
-		{Key: "b", Value: value("x\n\"<\u2028\u0085")}, {Key: "a", Value: values(value("at "), sign(logsink.AddressAlone))}, {Key: "long", Value: value(strings.Repeat("x", maxLine))},
+		{Key: "b", Value: value("x\n\"<\u2028\u0085")}, {Key: "a", Value: values(value("at "), sign(logsink.AddressAlone))}, {Key: "long", Value: value(strings.Repeat("x", maxLine))}, {Key: "last", Value: value("z")},
 	}}}}
-	if got := string(line(object, "192.0.2.1")); got != `{"b":"x\n\"<\u2028\u0085","a":"at 192.0.2.1"}`+"\n" {
-		t.Errorf("an object: %q", got)
+	cut := strings.Repeat("x", maxPart) + cutMark
+	if got := string(line(object, "192.0.2.1")); got != `{"b":"x\n\"<\u2028\u0085","a":"at 192.0.2.1","long":"`+cut+`","last":"z"}`+"\n" {
+		t.Errorf("an object has %d bytes", len(got))
 	}
 	if got := line(value(strings.Repeat("ü", maxLine)), ""); len(got) > maxLine+1 || !strings.HasSuffix(string(got), cutMark+"\n") {
 		t.Errorf("a long line has %d bytes", len(got))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,15 +20,20 @@ const (
 	LogTrafficDirection = "MESH_TRAFFIC_DIRECTION"
 )
 
-// logAliases are other spellings of placeholders of the mesh, which users bring along.
-var logAliases = map[string]string{
-	"KUMA_MESH": LogMesh, "KUMA_SOURCE_SERVICE": LogSource, "KUMA_DESTINATION_SERVICE": LogDestination,
-	"KUMA_SOURCE_ADDRESS": LogSourceAddress, "KUMA_SOURCE_ADDRESS_WITHOUT_PORT": LogSourceHost,
-	"KUMA_TRAFFIC_DIRECTION": LogTrafficDirection,
-}
-
 // maxLogFormat bounds a format in bytes: every outbound of every proxy has its own copy.
 const maxLogFormat = 4 << 10
+
+// Headers come from strangers and may have 60 KiB each. So a line has at most maxLogHeaders of
+// them, and no more of each than logHeaderLength, unless the format says how much.
+const (
+	maxLogHeaders   = 32
+	maxLogHeader    = 4096
+	logHeaderLength = ":4096"
+)
+
+func isLogHeader(operator string) bool {
+	return operator == "REQ" || operator == "RESP" || operator == "TRAILER"
+}
 
 // logOperators are Envoy's command operators without arguments (Envoy, access log format
 // strings). An operator that is not here is refused, because Envoy refuses a listener with one
@@ -69,7 +75,7 @@ func ParseLogFormat(format string) (pieces []LogPiece, wrong string) {
 	case strings.ContainsFunc(format, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }):
 		return nil, "must have no control characters, such as line ends: each line gets its own"
 	}
-	done, text := 0, ""
+	done, text, headers := 0, "", 0
 	for _, at := range logOperator.FindAllStringSubmatchIndex(format, -1) {
 		before := format[done:at[0]]
 		if strings.Contains(before, "%") {
@@ -80,9 +86,6 @@ func ParseLogFormat(format string) (pieces []LogPiece, wrong string) {
 		op := format[at[0]:at[1]]
 		m := logOperator.FindStringSubmatch(op)
 		placeholder := m[1]
-		if own := logAliases[placeholder]; own != "" {
-			placeholder = own
-		}
 		if own := strings.HasPrefix(placeholder, "MESH_") && m[2] == "" && m[3] == ""; own && slices.Contains(logPlaceholders, placeholder) {
 			pieces = append(pieces, LogPiece{Text: text}, LogPiece{Placeholder: placeholder})
 			text = ""
@@ -90,6 +93,14 @@ func ParseLogFormat(format string) (pieces []LogPiece, wrong string) {
 		}
 		if wrong := logOperation(m[1], m[2], m[3], strings.Contains(op, "(")); op != "%%" && wrong != "" {
 			return nil, wrong
+		}
+		if isLogHeader(m[1]) {
+			if headers++; headers > maxLogHeaders {
+				return nil, fmt.Sprintf("must not have more than %d headers", maxLogHeaders)
+			}
+			if m[3] == "" {
+				op = strings.TrimSuffix(op, "%") + logHeaderLength + "%"
+			}
 		}
 		text += op
 	}
@@ -109,10 +120,13 @@ func lonely(text string) string {
 // logOperation says what is wrong with one operator of Envoy.
 func logOperation(name, argument, length string, called bool) string {
 	switch {
-	case name == "REQ" || name == "RESP" || name == "TRAILER":
+	case isLogHeader(name):
 		names := strings.Split(argument, "?")
 		if len(names) > 2 || slices.ContainsFunc(names, func(n string) bool { return !logHeader.MatchString(n) }) {
 			return fmt.Sprintf("%%%s(%s)%% must name a header, or two with a ? between them", name, argument)
+		}
+		if n, err := strconv.Atoi(strings.TrimPrefix(length, ":")); length != "" && (err != nil || n > maxLogHeader) {
+			return fmt.Sprintf("%%%s(%s)%s%% is longer than %d", name, argument, length, maxLogHeader)
 		}
 		return ""
 	case !slices.Contains(logOperators, name):

@@ -15,11 +15,11 @@ func TestParseLogFormat(t *testing.T) {
 		"":                       {},
 		"plain 100%%":            {text("plain 100%%")},
 		"%MESH_NAME%":            {{Placeholder: LogMesh}},
-		"%KUMA_MESH%":            {{Placeholder: LogMesh}},
 		"a%MESH_NAME%%PROTOCOL%": {text("a"), {Placeholder: LogMesh}, text("%PROTOCOL%")},
 		"%%MESH_NAME%%":          {text("%%MESH_NAME%%")},
-		"%START_TIME(%Y/%m/%d %H:%M:%S)% %REQ(X-A?:PATH):10% %RESP(b)% %TRAILER(grpc-status)%": {
-			text("%START_TIME(%Y/%m/%d %H:%M:%S)% %REQ(X-A?:PATH):10% %RESP(b)% %TRAILER(grpc-status)%"),
+		"%REQ(a)% %RESP(b)%":     {text("%REQ(a):4096% %RESP(b):4096%")},
+		"%START_TIME(%Y/%m/%d %H:%M:%S)% %REQ(X-A?:PATH):10% %RESP(b):7% %TRAILER(grpc-status):9%": {
+			text("%START_TIME(%Y/%m/%d %H:%M:%S)% %REQ(X-A?:PATH):10% %RESP(b):7% %TRAILER(grpc-status):9%"),
 		},
 		"%MESH_SOURCE_ADDRESS%|%MESH_SOURCE_ADDRESS_WITHOUT_PORT%|%MESH_TRAFFIC_DIRECTION%": {
 			{Placeholder: LogSourceAddress}, text("|"), {Placeholder: LogSourceHost}, text("|"), {Placeholder: LogTrafficDirection},

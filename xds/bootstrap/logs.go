@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// maxLogRequests bounds how many batches of lines are on their way to the agent, for each
-	// worker. With the timeout that loggers have, it bounds the memory that a stopped agent costs
-	// its Envoy; what is above it is lost.
-	maxLogRequests = 64
+	// maxLogRequests bounds how many batches of lines are on their way to the agent. Loggers of
+	// all outbounds and workers send at the same time. With the timeout that they have, it bounds
+	// the memory that a stopped agent costs its Envoy; what is above it is lost.
+	maxLogRequests = 512
 	// These are bytes that wait for the agent to read them.
 	logConnectionBuffer = 256 << 10
 	logWindow           = 64 << 10
