@@ -91,7 +91,7 @@ func apply(v any, path []string, e nodes.Edit) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:
 		child, there := v[name]
-		if last := len(path) == 1; !there && !(last && e.Op == "add") {
+		if last := len(path) == 1; !there && (!last || e.Op != "add") {
 			return nil, fmt.Errorf("%s: no member", e.Path)
 		} else if last && e.Op == "remove" {
 			delete(v, name)

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/meshgate/meshgate/controlplane/accesslogs"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
@@ -82,7 +83,11 @@ type Options struct {
 	// Access, which is this process's standard output.
 	AccessLog AccessLog
 	Access    io.Writer
-	Log       *slog.Logger
+	// LogDirectories are absolute paths of directories below which a sidecar's access logs may be.
+	// If there are none, it is a directory in the run directory. The files are rotated as
+	// AccessLog says.
+	LogDirectories []string
+	Log            *slog.Logger
 }
 
 // Authz is an authorization service.
@@ -140,6 +145,10 @@ type Agent struct {
 	held *held
 	// names answers questions of DNS.
 	names nameServer
+	// lines receives the access logs of a sidecar; it is nil for other proxies. lineTrouble has an
+	// entry when its trouble may have changed.
+	lines       *accesslogs.Receiver
+	lineTrouble chan struct{}
 	// relay is set once the relay exists.
 	relay atomic.Pointer[relay.Relay]
 }
@@ -199,6 +208,7 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.dir = dir
+	a.newLines()
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
@@ -262,8 +272,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	receive, err := a.openLines(ctx)
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve(relayCtx) })
+	g.Go(func() error { return receive(relayCtx) })
 	g.Go(func() error {
 		select {
 		case err := <-named:
@@ -353,7 +368,7 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set,
+		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set, Sinks: a.sinks,
 		Unknown: func(ctx context.Context) {
 			if leaving.Err() == nil {
 				a.registerAgain(ctx)

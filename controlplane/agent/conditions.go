@@ -26,6 +26,7 @@ const (
 	conditionToken        = "token"
 	conditionRedis        = "token_redis"
 	conditionTokenChecks  = "token_checks"
+	conditionAccessLogs   = "access_logs"
 )
 
 func newConditions(log *slog.Logger) *health.Board {
@@ -37,6 +38,7 @@ func newConditions(log *slog.Logger) *health.Board {
 		health.Kind{Name: conditionToken, Bad: "the node token ends and has no successor", Good: "the node token ends late enough"},
 		health.Kind{Name: conditionRedis, Bad: "the redis of tokens cannot be read", Good: "the redis of tokens can be read again"},
 		health.Kind{Name: conditionTokenChecks, Bad: "token checks have stopped", Good: "tokens are checked again"},
+		health.Kind{Name: conditionAccessLogs, Bad: "access logs cannot be written", Good: "access logs are written again"},
 	)
 }
 

@@ -25,7 +25,7 @@ func TestReadySaysWhatIsTheMatter(t *testing.T) {
 		r.RemoteAddr = from
 		s.handler().ServeHTTP(w, r)
 		var a health.Answer
-		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 7 {
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || a.Message != "ready" || len(a.Conditions) != 8 {
 			t.Fatalf("%d %s %v", w.Code, w.Body, err)
 		}
 		if c := a.Conditions[0]; c.Name != conditionControlPlane || c.Reason != "refused" || c.Text != want {

@@ -16,6 +16,7 @@ const (
 	relaySocket = "relay.sock"
 	adminSocket = "admin.sock"
 	authzSocket = "authz.sock"
+	logsSocket  = "logs.sock"
 	// socketSuffix is the length of the suffix that a program may append while it replaces
 	// a socket.
 	socketSuffix = len(".new")

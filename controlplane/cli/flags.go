@@ -47,7 +47,7 @@ func AllBut(settings ...string) uses {
 var (
 	envoySettings = []string{
 		"modulePath", "gateway.listen", "gateway.httpPort", "gateway.httpsPort", "envoy.", "filter.", "drain.", "status.", "workload.", "cache.",
-		"accessLog.path", "accessLog.maxSize", "accessLog.keep",
+		"accessLog.path", "accessLog.dir", "accessLog.maxSize", "accessLog.keep",
 	}
 	OwnGateway    = slices.Concat(envoySettings, []string{"gateway.name"})
 	ProxySettings = slices.Concat(envoySettings, []string{"stateDir", "log."})

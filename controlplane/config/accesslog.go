@@ -2,7 +2,9 @@ package config
 
 import (
 	"net/url"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -19,6 +21,7 @@ type AccessLog struct {
 	MaxSize int64   `koanf:"maxSize"`
 	Keep    int     `koanf:"keep"`
 	OTLP    OTLP    `koanf:"otlp"`
+	Dir     string  `koanf:"dir"`
 }
 
 // OTLP is a collector.
@@ -38,7 +41,22 @@ var accessLogKeys = []Key{
 	{"accessLog.sample", 1.0, "share of successful requests (2xx) that is logged, from 0 to 1; everything else always is", false},
 	{"accessLog.maxSize", 100 << 20, "bytes at which the file is put aside as path.1, path.2, ...", false},
 	{"accessLog.keep", 5, "how many of those files are kept", false},
+	{"accessLog.dir", "", "comma-separated directories of a sidecar's machine below which files of the mesh's access logs may be (docs/mesh.md); empty: access-logs in the proxy's run directory", false},
 	{"accessLog.otlp.endpoint", "", "http://host:port or https://host:port of a collector that gets the log over OTLP/gRPC, too; empty: none", false},
+}
+
+// Directories returns the absolute paths of accessLog.dir.
+func (a *AccessLog) Directories() (out []string, err error) {
+	for dir := range strings.SplitSeq(a.Dir, ",") {
+		if dir = strings.TrimSpace(dir); dir == "" {
+			continue
+		}
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
+		out = append(out, dir)
+	}
+	return out, nil
 }
 
 // check reports values of the access log that cannot work. The format is checked by the

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -111,39 +110,6 @@ func (vs *violations) names(path string, n int, name func(int) string) []string 
 		names = append(names, name(i))
 	}
 	return names
-}
-
-func (vs *violations) logging(l *Logging) {
-	if l == nil {
-		return
-	}
-	for i, b := range l.Backends {
-		path := indexed("logging.backends", i)
-		if b.Name == "" {
-			vs.add(path+".name", textEmpty)
-		}
-		switch b.Type {
-		case "file":
-			if text(b.Conf, "path") == "" {
-				vs.add(path+".config.path", textEmpty)
-			}
-		case "tcp":
-			address := text(b.Conf, "address")
-			host, port, err := net.SplitHostPort(address)
-			switch {
-			case address == "":
-				vs.add(path+".config.address", textEmpty)
-			case err != nil || host == "" || port == "":
-				vs.add(path+".config.address", "has to be in format of HOST:PORT")
-			}
-		default:
-			vs.add(path+".type", `unknown backend type. Available backends: "tcp", "file"`)
-		}
-	}
-	names := vs.names("logging.backends", len(l.Backends), func(i int) string { return l.Backends[i].Name })
-	if l.DefaultBackend != "" && !slices.Contains(names, l.DefaultBackend) {
-		vs.add("logging.defaultBackend", "has to be set to one of the logging backend in mesh")
-	}
 }
 
 func text(conf map[string]any, key string) string { s, _ := conf[key].(string); return s }

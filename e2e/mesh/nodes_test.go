@@ -26,6 +26,7 @@ type node struct {
 	CertificateExpires        time.Time
 	TokenExpires              time.Time
 	Filters                   struct{ Known, Linked int }
+	Conditions                []struct{ Name, Reason, Text string }
 }
 
 // nodes waits until those that are listed are as they should be, woken by the answers.

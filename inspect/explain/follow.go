@@ -149,7 +149,7 @@ func (w *walk) serving(end interpret.End) (*view.Dataplane, netip.AddrPort) {
 			at, err := addrPort(end.Address, end.Port)
 			if n := d.Spec.Networking; err != nil || n.AdvertisedAddress != "" {
 				if at, err = addrPort(n.Address, end.Port); err != nil {
-					at = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(end.Port))
+					at = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(end.Port)) //nolint:gosec // ports were validated
 				}
 			}
 			return d, at

@@ -172,7 +172,7 @@ func (w *walk) leaveTo(p *interpret.Proxy, outbounds []selection.Outbound, host 
 		addr, err = w.resolve(p, host)
 	}
 	if err == nil {
-		to = netip.AddrPortFrom(addr, uint16(port))
+		to = netip.AddrPortFrom(addr, uint16(port)) //nolint:gosec // it was parsed as a port
 		for i := range outbounds {
 			if at, e := addrPort(outbounds[i].Address, outbounds[i].Port); e == nil && at == to {
 				w.outbound = &outbounds[i]

@@ -180,10 +180,10 @@ func describeRoute(c choice) string {
 		what += "paths like " + p.SafeRegex.GetRegex()
 	}
 	for _, h := range m.GetHeaders() {
-		switch name := h.GetName(); {
-		case name == headerPeer:
+		switch name := h.GetName(); name {
+		case headerPeer:
 			what += ", of some callers only"
-		case name == ":method":
+		case ":method":
 			what += ", with a condition on the method"
 		default:
 			what += ", with a condition on " + name

@@ -19,6 +19,7 @@ type Check func(hash contract.Hash, plugin string) engine.Found
 // nothing is a first level of the token cache that knows nothing.
 type nothing struct{}
 
+// Lookup implements [engine.Tokens].
 func (nothing) Lookup(contract.Hash, []byte) (int, contract.Answer) { return 0, contract.Miss }
 
 // reader gives the filter the request.
@@ -29,6 +30,7 @@ type reader struct {
 	answers []contract.Answer
 }
 
+// Headers implements [engine.Reader].
 func (d *reader) Headers(names []string) (values [][]byte, repeated uint32) {
 	for i, name := range names {
 		value, n := d.r.first(name)
@@ -44,8 +46,10 @@ func (d *reader) Headers(names []string) (values [][]byte, repeated uint32) {
 	return values, repeated
 }
 
+// Body implements [engine.Reader].
 func (*reader) Body() (engine.BodyState, []byte) { return engine.BodyRead, nil }
 
+// Resolve implements [engine.Reader].
 func (d *reader) Resolve(hash contract.Hash, plugin string) engine.Found {
 	found := engine.Found{Hash: hash, Answer: contract.Unavailable}
 	if d.check != nil {
@@ -149,7 +153,7 @@ func (p *Proxy) runChain(out *Passage, name string, chain *contract.Chain, r *Re
 		out.refuse(StepToken, name, 0, "the request is for the OAuth server, which answers it")
 		return nil
 	case engine.Refuse:
-		out.refuse(StepToken, name, uint32(v.Refusal.Status), refusals(v.Refusal, d.answers))
+		out.refuse(StepToken, name, uint32(v.Refusal.Status), refusals(v.Refusal, d.answers)) //nolint:gosec // an HTTP status
 		return nil
 	}
 	return unsaid("what the token filter decides")

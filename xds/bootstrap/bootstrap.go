@@ -80,6 +80,9 @@ type Config struct {
 	// Authz is the path of the Unix socket of the authorization service that Envoy asks about
 	// requests. Empty means that there is none.
 	Authz string
+	// Logs is the path of the Unix socket of the agent's receiver of access logs. Empty means that
+	// there is none.
+	Logs string
 	// MaxHeap is the heap size in bytes that the overload manager enforces; 0 means
 	// [DefaultMaxHeap].
 	MaxHeap uint64
@@ -116,7 +119,7 @@ func (c Config) check() error {
 		return errors.New("one of the relay's socket and the control plane's address is needed")
 	case c.Password != "" && c.Relay == "":
 		return errors.New("a password is for the relay")
-	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath || len(c.Authz) > maxSocketPath:
+	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath || len(c.Authz) > maxSocketPath || len(c.Logs) > maxSocketPath:
 		return fmt.Errorf("the path of a socket is longer than %d bytes", maxSocketPath)
 	case c.AdminSocket == "" && c.AdminPort == 0:
 		return errors.New("the admin interface has neither socket nor port")
@@ -147,6 +150,13 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 			return nil, err
 		}
 		clusters = append(clusters, authz)
+	}
+	if c.Logs != "" {
+		logs, err := logCluster(c.Logs)
+		if err != nil {
+			return nil, err
+		}
+		clusters = append(clusters, logs)
 	}
 	overload, err := overloadManager(c)
 	if err != nil {

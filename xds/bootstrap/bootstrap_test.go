@@ -37,6 +37,9 @@ func allConfigs() map[string]bootstrap.Config {
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock", Password: "0123%",
 		AdminSocket: "/run/meshgate/admin.sock",
 	}
+	configs["logs.yaml"] = bootstrap.Config{
+		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock", AdminSocket: "/run/meshgate/admin.sock", Logs: "/run/meshgate/logs.sock",
+	}
 	for file, host := range map[string]string{"direct-name.yaml": "cp.example.com", "direct-ip.yaml": "10.0.0.1", "direct-ip6.yaml": "::1"} {
 		configs[file] = bootstrap.Config{
 			NodeID: "default.web-1", Cluster: "web", AdminPort: 9901, Metadata: sidecar,

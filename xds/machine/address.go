@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/logsink"
 )
 
 // These are the names of messages and fields that determine where Envoy connects to.
@@ -91,7 +92,7 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 	case endpoint:
 		return w.probed(md, body)
 	case cluster:
-		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster || string(name) == contract.AuthzCluster {
+		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster || string(name) == contract.AuthzCluster || string(name) == logsink.Cluster {
 			return errors.Join(err, fmt.Errorf("it has the name %q, which is the bootstrap's", name))
 		}
 		return w.workload(md, body)
@@ -171,6 +172,12 @@ func (b Bounds) isWorkload(text string) error {
 		}
 	}
 	return fmt.Errorf("its workload is at %q, which is neither this machine nor an address that its agent was started with (--workload-address)", text)
+}
+
+// Reaches returns an error for an address that a proxy must not lead to, neither in Envoy nor in
+// its agent. host is an IP address or a name; a name has to be checked again once it is resolved.
+func (b Bounds) Reaches(host string, port uint16) error {
+	return b.reaches(&corev3.SocketAddress{Address: host}, uint32(port))
 }
 
 // reaches returns an error for an address that Envoy must not connect to.

@@ -119,8 +119,10 @@ type walk struct {
 	path []protoreflect.Name
 	// from counts the fields in path that say where Envoy listens or connects from.
 	from int
-	// asking is the length of path where it says whom a filter asks about requests, or 0.
-	asking int
+	// caller is the field that says whom an extension of Envoy calls, such as [asking], and depth
+	// is the length of path there. caller is empty elsewhere.
+	caller protoreflect.FullName
+	depth  int
 }
 
 // any inspects the content of an Any, or a whole resource.
@@ -190,9 +192,9 @@ func (w *walk) message(md protoreflect.MessageDescriptor, body []byte, roots boo
 				w.from++
 				defer func() { w.from-- }()
 			}
-			if name == asking {
-				w.asking = len(w.path)
-				defer func() { w.asking = 0 }()
+			if name == asking || name == logging {
+				w.caller, w.depth = name, len(w.path)
+				defer func() { w.caller = "" }()
 			}
 			return w.message(fd.Message(), value, name == trustedCA, depth+1)
 		case protoreflect.StringKind, protoreflect.BytesKind:

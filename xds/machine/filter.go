@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/logsink"
 )
 
 // ways are the modes of the filter by the packages whose messages tell Envoy of it, in listeners
@@ -30,6 +31,8 @@ func (b Bounds) otherWay(md protoreflect.MessageDescriptor) error {
 const (
 	// asking is where Envoy's filter names whom it asks about each request.
 	asking protoreflect.FullName = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz.grpc_service"
+	// logging is where Envoy's logger names whom it sends lines to.
+	logging protoreflect.FullName = "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig.grpc_service"
 	// asked is the name of a cluster there, two fields below.
 	asked protoreflect.FullName = "envoy.config.core.v3.GrpcService.EnvoyGrpc.cluster_name"
 )
@@ -38,7 +41,18 @@ const (
 // that would lead somebody else there than the filter that asks it. Whoever is led there has it
 // decide by chains of his own choice, and learns from the answers which credentials are good.
 func (w *walk) decides(field protoreflect.FullName, value []byte) bool {
-	return string(value) == contract.AuthzCluster && (field != asked || w.asking == 0 || len(w.path) != w.asking+2)
+	return string(value) == contract.AuthzCluster && !w.calls(field, asking)
+}
+
+// logs reports whether a text is the name of the cluster of the agent's receiver in a place that
+// would lead somebody else there than Envoy's logger. Whoever is led there could forge lines.
+func (w *walk) logs(field protoreflect.FullName, value []byte) bool {
+	return string(value) == logsink.Cluster && !w.calls(field, logging)
+}
+
+// calls reports whether a field names the cluster that a caller calls.
+func (w *walk) calls(field, caller protoreflect.FullName) bool {
+	return field == asked && w.caller == caller && len(w.path) == w.depth+2
 }
 
 // byHeader are fields with which each request names the cluster that it is led to, in a header.

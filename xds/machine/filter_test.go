@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"encoding/json"
+	otelv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/open_telemetry/v3"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/machine"
 	_ "github.com/meshgate/meshgate/xds/plan/edge" // links the messages of its golden files
 )
@@ -88,6 +90,37 @@ func TestClusterOfTheAuthorizationService(t *testing.T) {
 	} {
 		if got := refusal(t, c.got); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestClusterOfTheAccessLogs: only Envoy's logger is led to the agent's receiver, which believes
+// what it is told.
+func TestClusterOfTheAccessLogs(t *testing.T) {
+	const refused = "which leads to the access logs of the proxy's agent"
+	at := logsink.Cluster
+	logger := func(cluster string) *otelv3.OpenTelemetryAccessLogConfig {
+		return &otelv3.OpenTelemetryAccessLogConfig{GrpcService: serviceAt(cluster), LogName: "x"}
+	}
+	authority, name := logger("other"), logger("other")
+	authority.GetGrpcService().GetEnvoyGrpc().Authority = at
+	name.LogName = at
+	for what, c := range map[string]struct {
+		got  proto.Message
+		want string // empty: it is accepted
+	}{
+		"a cluster of its name":   {&clusterv3.Cluster{Name: at}, "which is the bootstrap's"},
+		"endpoints for it":        {&endpointv3.ClusterLoadAssignment{ClusterName: at}, refused},
+		"a logger":                {logging(t, logger(at)), ""},
+		"its authority":           {logging(t, authority), refused},
+		"its name":                {logging(t, name), refused},
+		"the filter that asks":    {listening(t, asks(at)), refused},
+		"a logger asks for leave": {logging(t, logger(contract.AuthzCluster)), "authorization service"},
+		"a route":                 {ledBy(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: at}}), refused},
+		"a connection":            {through(t, &tcpv3.TcpProxy{ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: at}}), refused},
+	} {
+		if got := refusal(t, c.got); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
 	}
 }

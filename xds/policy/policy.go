@@ -51,14 +51,22 @@ const (
 	ByProxy
 	// AllByProxy chooses every policy that matches one of the tag sets of a proxy.
 	AllByProxy
+	// ByService does what ByOutbound does, and chooses one policy for mesh.PassThrough, too: for
+	// the connections that leave the mesh, or for all requests to a gateway. It is shown as
+	// chosen for the service, because outbounds of one service have the same policy.
+	ByService
+	// AllByService does what ByService does, for every policy that matches.
+	AllByService
 
-	// AtInbound, AtOutbound, AtDestination and AtProxy are the places, for one policy or all.
+	// AtInbound, AtOutbound, AtDestination, AtProxy and AtService are the places, for one policy
+	// or all.
 	AtInbound     = ByInbound | AllByInbound
 	AtOutbound    = ByOutbound | AllByOutbound
 	AtDestination = ByDestination | AllByDestination
 	AtProxy       = ByProxy | AllByProxy
+	AtService     = ByService | AllByService
 	// All is every place for all policies that match.
-	All = AllByInbound | AllByOutbound | AllByDestination | AllByProxy
+	All = AllByInbound | AllByOutbound | AllByDestination | AllByProxy | AllByService
 )
 
 // Has reports whether a policy is chosen for one of some sorts of places.

@@ -16,9 +16,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/naming"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -72,6 +74,9 @@ type Config struct {
 	// Names is called with the host names of the mesh whenever Envoy has confirmed other ones,
 	// and with nil when it has none any more.
 	Names func(naming.Table)
+	// Sinks is called with what Envoy is served about access logs, and with what it has confirmed,
+	// whenever that has changed: a logger that is about to end still writes.
+	Sinks func(logsink.Table)
 	Log   *slog.Logger
 }
 
@@ -113,8 +118,9 @@ type Relay struct {
 	// attempt.
 	unsaved bool
 	saving  chan struct{}
-	// named are the host names that were told last.
+	// named are the host names that were told last, and sinks the clusters that describe sinks.
 	named *resource.Resource
+	sinks []*resource.Resource
 }
 
 // SaveAgain makes the relay try again to write a cache that could not be written.
@@ -161,6 +167,29 @@ func (r *Relay) tellNames() {
 	r.cfg.Names(table)
 }
 
+// tellSinks tells where lines of access logs may go. Envoy logs to what it is served as soon as it
+// has it, and to what it had until the listeners that it replaces have drained.
+func (r *Relay) tellSinks() {
+	if r.cfg.Sinks == nil {
+		return
+	}
+	var now []*resource.Resource
+	for _, of := range []table{r.good, r.current} { // the last one counts
+		now = append(now, of.named(resource.Cluster, logsink.Concerns)...)
+	}
+	if slices.Equal(now, r.sinks) {
+		return
+	}
+	r.sinks = now
+	var t logsink.Table
+	for _, c := range now {
+		if err := t.Add(c.Body); err != nil {
+			r.cfg.Log.Error("sink_not_read", "error", err)
+		}
+	}
+	r.cfg.Sinks(t)
+}
+
 // New checks the configuration and reads the cache. A cache that is missing, damaged or of
 // another node is no error: the control plane fills it again.
 func New(cfg Config) (*Relay, error) {
@@ -195,6 +224,7 @@ func New(cfg Config) (*Relay, error) {
 		r.serveable()
 		r.tellSecrets()
 		r.tellNames()
+		r.tellSinks()
 	}
 	return r, nil
 }

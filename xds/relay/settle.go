@@ -129,6 +129,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 		r.save(changes...)
 	}
 	r.tellNames()
+	r.tellSinks()
 	for _, m := range answers {
 		if failed := stream.Send(m); failed != nil {
 			return open, fmt.Errorf("answer the control plane: %w", failed)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -35,6 +36,18 @@ func (t table) of(url resource.TypeURL) []*resource.Resource {
 	for _, name := range slices.Sorted(maps.Keys(t[url])) {
 		out = append(out, t[url][name])
 	}
+	return out
+}
+
+// named lists the resources of a type of which the names are wanted, by name.
+func (t table) named(url resource.TypeURL, wanted func(name string) bool) []*resource.Resource {
+	var out []*resource.Resource
+	for name, r := range t[url] {
+		if wanted(name) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *resource.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 

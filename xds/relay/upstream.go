@@ -207,6 +207,9 @@ func (r *Relay) apply(m *discovery.DeltaDiscoveryResponse) pending {
 			r.refuse(name, "")
 		}
 	}
+	if p.typ == resource.Cluster {
+		r.tellSinks() // before Envoy logs to them
+	}
 	r.publish()
 	p.revision = r.revision
 	if p.typ == resource.Secret {

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -64,14 +65,16 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 	if all, reachable := Everything(n); all {
 		outbounds = Virtual(m, reachable)
 	}
-	seen := map[string]bool{}
+	// A service may be where an outbound leads, or whose outbound it is, or both.
+	services := map[string]policy.Attachment{mesh.PassThrough: policy.AtService}
 	for i := range outbounds {
+		services[outbounds[i].Tags.Service()] |= policy.AtService
 		for _, service := range w.outbound(&outbounds[i]) {
-			if !seen[service] {
-				seen[service] = true
-				w.connection(Place{Sort: PlaceService, Name: service, Service: service}, policy.AtDestination)
-			}
+			services[service] |= policy.AtDestination
 		}
+	}
+	for _, service := range slices.Sorted(maps.Keys(services)) {
+		w.connection(Place{Sort: PlaceService, Name: service, Service: service}, services[service])
 	}
 	slices.SortStableFunc(w.places, func(a, b Place) int {
 		return cmp.Or(cmp.Compare(a.Sort, b.Sort), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service))

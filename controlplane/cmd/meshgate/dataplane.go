@@ -117,6 +117,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if o.AccessLog, err = assembly.AccessLogFile(&cfg.AccessLog); err != nil {
 		return nil, fault.NotBegun(err)
 	}
+	if o.LogDirectories, err = cfg.AccessLog.Directories(); err != nil {
+		return nil, fault.NotBegun(err)
+	}
 	if o.DNS, err = f.dns(); err != nil {
 		return nil, fault.NotBegun(err)
 	}

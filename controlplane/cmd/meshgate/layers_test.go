@@ -43,17 +43,18 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/reserved":      "filter/contract",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/reserved",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved",
 	"xds/naming":        "",
-	"xds/relay":         "xds/bootstrap xds/durable xds/machine xds/naming xds/resource xds/snapshot xds/server",
+	"xds/logsink":       "",
+	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/resource xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
-	"xds/bootstrap":     "filter/contract xds/reserved",
+	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/naming xds/plan xds/policy xds/resource xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -73,14 +74,17 @@ var layers = map[string]string{
 	"xds/policy/trafficpermission":     policyRow + " xds/policy/permit",
 	"xds/policy/trafficroute":          policyRow,
 	"xds/policy/tracing":               policyRow + " xds/collector",
+	"xds/policy/logging":               policyRow + " xds/collector xds/logsink",
+	"xds/policy/trafficlog":            policyRow + " xds/policy/logging",
 	"xds/policy/traffictrace":          policyRow + " xds/policy/tracing",
 	"xds/policy/permit":                policyRow,
 	"xds/policy/target":                policyRow,
 	"xds/policy/meshtokenauth":         policyRow + " controlplane/gateway filter/contract xds/chain xds/policy/target",
+	"xds/policy/meshaccesslog":         policyRow + " xds/logsink xds/policy/logging xds/policy/target",
 	"xds/policy/meshtrace":             policyRow + " xds/collector xds/policy/target xds/policy/tracing",
 	"xds/policy/meshtrafficpermission": policyRow + " xds/policy/callers xds/policy/permit xds/policy/target",
-	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/proxytemplate xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
-		"xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
+	"xds/policy/all": policyRow + " xds/policy/circuitbreaker xds/policy/faultinjection xds/policy/healthcheck xds/policy/meshaccesslog xds/policy/meshtokenauth xds/policy/meshtrace xds/policy/meshtrafficpermission xds/policy/proxytemplate xds/policy/ratelimit xds/policy/retry xds/policy/timeout " +
+		"xds/policy/trafficlog xds/policy/trafficpermission xds/policy/trafficroute xds/policy/traffictrace",
 	"xds/policy/policytest": policyRow + " e2e/golden xds/plan xds/resource",
 
 	// Read-only answers.
@@ -158,8 +162,9 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":    "xds/durable controlplane/adminlink controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/machine xds/naming xds/relay xds/resource xds/pemtext",
-	"controlplane/resolver": "xds/naming",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/relay xds/resource xds/pemtext",
+	"controlplane/resolver":   "xds/naming",
+	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",

@@ -20,7 +20,7 @@ type cells struct {
 	chains         *memo[inboundKey, *chains]
 	inboundRoutes  *memo[inboundRoutesKey, *resource.Resource]
 	listeners      *memo[listenerKey, *resource.Resource]
-	redirects      *memo[redirectKey, *resource.Resource]
+	redirects      *memo[passKey, *resource.Resource]
 	originals      *memo[redirectKey, *resource.Resource]
 	contributions  *memo[contributionKey, *contribution]
 	patches        *memo[patchKey, patchedResource]

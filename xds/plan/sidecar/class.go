@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -29,8 +30,9 @@ type class struct {
 	members map[*proxy]struct{}
 	// staleIn says that the next Plan must build the inbounds.
 	staleIn bool
-	// learned holds what policies on whole proxies found.
-	learned []learned
+	// learned holds what policies on whole proxies found, and passed what those on connections
+	// that leave the mesh did.
+	learned, passed []learned
 
 	// The members share these: the tables of the reach, with the class's own resources.
 	clusters, listeners, routes mixed
@@ -133,7 +135,19 @@ func (p *Planner) gather(c *class) {
 	c.clusters.with(&p.compare, r.clusters, beside(r.clusters, first.clusters, rest.clusters), nil)
 	c.listeners.with(&p.compare, r.listeners, beside(r.listeners, first.listeners, c.contributed.listeners), nil)
 	c.routes.with(&p.compare, r.routes, beside(r.routes, nil, rest.routes), nil)
-	c.failures = slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures, p.problemsOf(c))
+	c.failures = once(slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures, p.problemsOf(c)))
+}
+
+// once leaves failures out that were there before: the same policy may be chosen for many places.
+func once(all []plan.Failure) (out []plan.Failure) {
+	seen := map[[2]string]bool{}
+	for _, f := range all {
+		if key := [2]string{f.Cell, f.Err.Error()}; !seen[key] {
+			seen[key] = true
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // beside returns what to put over a table: first, and the resources of rest whose names are in
@@ -270,6 +284,18 @@ func (p *Planner) buildOwn(x *proxy) {
 		x.own.keep(&x.own.clusters, old.clusters, lk.name, cl, err)
 	}
 	x.hide(taken)
+	x.tellSource()
+}
+
+// tellSource tells the agent of a proxy with access logs the address of the proxy. It is in no
+// format, so that proxies of one shape share their listeners.
+func (x *proxy) tellSource() {
+	if !slices.ContainsFunc(x.class.contributed.clusters, func(r *resource.Resource) bool { return logsink.Is(r.Name) }) {
+		return
+	}
+	c := logsink.Source(x.address)
+	r, err := plan.Freeze(resource.Cluster, c.GetName(), c)
+	x.own.keep(&x.own.clusters, nil, c.GetName(), r, err)
 }
 
 // hide removes outbounds, and listeners of policies, that would listen where an inbound does.

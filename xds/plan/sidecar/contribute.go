@@ -113,7 +113,7 @@ func listensOn(a *corev3.Address) (netip.AddrPort, error) {
 
 // collectContributions collects the contributions of the outbounds of a reach, each once.
 func (r *reach) collectContributions() {
-	r.contributions = nil
+	r.contributions = distinctly(nil, r.front.contributions)
 	for _, o := range r.outbounds {
 		r.contributions = distinctly(r.contributions, o.part.contributions)
 	}

@@ -113,10 +113,14 @@ func (p *Planner) makeFront(r *reach) {
 	if !r.front.keep(&r.front.routes, old.routes, rk.name, table, err) {
 		return // a listener would wait for its routes, and all others with it
 	}
+	chosen := p.spread(r.key.proxy, aboutOutbounds)
+	p.forService(r.sources, mesh.PassThrough, chosen, &r.front)
+	r.front.learned = p.learnAll(nil, chosen)
+	p.contributed(chosen, &r.front)
 	k := outboundKey{
 		mesh: p.facts.mesh, address: address, port: port, tags: r.shape.Gateway.String(), protocol: mesh.ProtocolHTTP, routes: rk.name, front: true,
 		source:     r.shape.Source,
-		selections: p.only(p.spread(r.key.proxy, nil), func(pol *policy.Policy) bool { return pol.Outbound != nil }),
+		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil }),
 	}
 	l, err := of(p.cells.outbounds, p.round, k, p.outbound)
 	r.front.keep(&r.front.listeners, old.listeners, k.name(), l, err)

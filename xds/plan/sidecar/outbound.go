@@ -76,6 +76,9 @@ func (p *Planner) makeOutbound(o *outbound) {
 	chosen := p.spread(o.reach.key.proxy, aboutOutbounds)
 	service := o.shape.Tags.Service()
 	p.forConnection(o.reach.sources, service, policy.AtOutbound, 0, chosen)
+	if o.reach.shape.Gateway == nil { // a front has one of them for all outbounds behind it
+		p.forService(o.reach.sources, service, chosen, &o.part)
+	}
 	split, err := p.split(o, chosen)
 	if err != nil {
 		// Requests still go where they went before, so those endpoints must stay up to date.

@@ -17,11 +17,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/meshaccesslog"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/target"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/policy/trafficlog"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/policy/traffictrace"
@@ -90,6 +92,8 @@ type aspects struct {
 	withdrawn                uint64
 	// traced is the host of a tracing backend; none if it is empty.
 	traced string
+	// logged is the file of a logging backend; none if it is empty.
+	logged string
 }
 
 var (
@@ -278,7 +282,7 @@ func (d *driver) erase(k *model.Kind, name string) {
 // mesh changes one aspect of the mesh: a change of another would hide that it is
 // missed.
 func (d *driver) mesh() {
-	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5) {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5, 6) {
 	case 0:
 		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
 	case 1:
@@ -289,6 +293,8 @@ func (d *driver) mesh() {
 		a.near = !a.near
 	case 4:
 		a.traced = pick(d, "", "x.example", "127.0.0.1")
+	case 5:
+		a.logged = pick(d, "", "/logs/a.log", "/logs/b.log")
 	default:
 		a.passthrough = !a.passthrough
 	}
@@ -304,6 +310,9 @@ func (d *driver) mesh() {
 	}{new(d.aspects.passthrough)}
 	if d.aspects.traced != "" {
 		m.Tracing = &mesh.Tracing{Backends: []mesh.TracingBackend{agent(d.aspects.traced)}}
+	}
+	if d.aspects.logged != "" {
+		m.Logging = &mesh.Logging{Backends: []mesh.LoggingBackend{logFile(d.aspects.logged)}}
 	}
 	d.put(mesh.Meshes, "", meshName, m)
 }
@@ -369,6 +378,22 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 		},
 		"trace": func() {
 			d.policy(traffictrace.Kind, traced(pick(d, anyService...), pick(d, "agent", "agent", "missing")))
+		},
+		"log": func() {
+			spec := logTo(pick(d, "file", "file", "missing"))
+			spec.Connection = d.connection()
+			d.policy(trafficlog.Kind, spec)
+		},
+		"mesh log": func() {
+			conf := &meshaccesslog.Conf{Backends: []meshaccesslog.Backend{{Type: "File", File: &meshaccesslog.File{Path: pick(d, "c.log", "d.log")}}}}
+			spec := &meshaccesslog.Spec{TargetRef: d.ref()}
+			if d.yes() {
+				spec.From = []target.Item[meshaccesslog.Conf]{{TargetRef: &target.Ref{Kind: target.Mesh}, Default: conf}}
+			}
+			if d.yes() || spec.From == nil {
+				spec.To = []target.Item[meshaccesslog.Conf]{{TargetRef: pick(d, &target.Ref{Kind: target.Mesh}, &target.Ref{Kind: target.Service, Name: "a"}), Default: conf}}
+			}
+			d.policy(meshaccesslog.Kind, &meshaccesslog.Resource{Spec: spec})
 		},
 		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
 		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },

@@ -87,6 +87,8 @@ func sourceOf(sets []mesh.Tags) source {
 type selector struct {
 	canonical string
 	tags      mesh.Tags
+	// sourced is set for sources of policies that look at whose outbounds they edit.
+	sourced bool
 }
 
 // survey lists the sources by which policies on connections distinguish proxies, and those by
@@ -100,7 +102,13 @@ func (p *Planner) survey() bool {
 		}
 		for x := range p.state.Policies(pol.Kind) {
 			for _, tags := range x.Clients() {
-				found = append(found, selector{tags.String(), tags})
+				found = append(found, selector{canonical: tags.String(), tags: tags})
+				if pol.Sourced {
+					found = append(found, selector{canonical: "sourced " + tags.String(), tags: tags, sourced: true})
+				}
+			}
+			if pol.Sourced && len(x.Clients()) == 0 {
+				found = append(found, selector{canonical: "sourced", sourced: true})
 			}
 		}
 	}
@@ -135,6 +143,9 @@ func (p *Planner) reachOf(c *class) reachShape {
 	for _, selector := range p.selectors {
 		if slices.ContainsFunc(c.sources, func(tags mesh.Tags) bool { return mesh.Matches(selector.tags, tags) }) {
 			s.Selectors = append(s.Selectors, selector.canonical)
+			if selector.sourced {
+				s.Source = sourceOf(c.sources)
+			}
 		}
 	}
 	return s

@@ -6,6 +6,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/trafficlog"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/policy/traffictrace"
@@ -240,6 +241,14 @@ conf:
 			Name: "otlp", Type: mesh.TracingOpenTelemetry, Conf: map[string]any{"endpoint": "otel.example:4317"},
 		}}}})
 		w.put(traffictrace.Kind, meshName, "all", traced("*", ""))
+	}},
+	{"logged", both[1:], func(w *world) {
+		pair("http")(w)
+		web := dataplane("127.0.0.3", "web", "http", "backend")
+		web.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: 15001}
+		w.put(mesh.Dataplanes, meshName, "web-1", web)
+		w.put(mesh.Meshes, "", meshName, &mesh.Mesh{Logging: &mesh.Logging{Backends: []mesh.LoggingBackend{logFile("/logs/a.log")}}})
+		w.put(trafficlog.Kind, meshName, "all", logTo("file"))
 	}},
 	{"faults", both[:1], func(w *world) {
 		pair("http")(w)

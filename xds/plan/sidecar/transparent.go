@@ -12,7 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -47,6 +50,16 @@ type redirectKey struct {
 	guarded string
 }
 
+// passKey is everything that the listener of a side is made from.
+type passKey struct {
+	redirectKey
+	mesh string
+	// from is whose connections it takes, if a policy looks at that.
+	from source
+	// selections are for connections that leave the mesh.
+	selections *policy.Choices
+}
+
 // redirected makes the listeners for connections that the operating system redirects. They
 // hand a connection to the listener of its original address. Connections without such a
 // listener are forwarded, or closed where that is not permitted.
@@ -55,13 +68,37 @@ func (p *Planner) redirected(c *class) part {
 	if !c.shape.Transparent {
 		return out
 	}
+	c.passed = nil
+	var passing passKey
 	for _, k := range p.redirections(c) {
-		l, err := of(p.cells.redirects, p.round, k, redirect)
+		pk := passKey{redirectKey: k, mesh: p.facts.mesh}
+		switch k.name {
+		case outboundPassthrough:
+			p.passing(c, &pk, &out)
+			passing = pk
+		case outboundPassthrough6:
+			pk.from, pk.selections = passing.from, passing.selections
+		}
+		l, err := of(p.cells.redirects, p.round, pk, p.redirect)
 		out.keep(&out.listeners, nil, k.name, l, err)
 		cl, err := of(p.cells.originals, p.round, k.forwarding(), original)
 		out.keep(&out.clusters, nil, k.name, cl, err)
 	}
 	return out
+}
+
+// passing chooses the policies on the connections of a class that leave the mesh.
+func (p *Planner) passing(c *class, k *passKey, into *part) {
+	chosen := p.blank(atPiece)
+	p.forService(c.sources, mesh.PassThrough, chosen, into)
+	c.passed = p.learnAll(nil, chosen)
+	p.contributed(chosen, into)
+	for i, pol := range p.policies {
+		if pol.Sourced && chosen[i] != nil {
+			k.from = sourceOf(c.sources)
+		}
+	}
+	k.selections = p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil })
 }
 
 // redirections lists the sides that are redirected.
@@ -105,8 +142,9 @@ func guarded(of []*inbound) string {
 // forwarding is the part of a key that the cluster is made from.
 func (k redirectKey) forwarding() redirectKey { return redirectKey{name: k.name, source: k.source} }
 
-func redirect(k redirectKey) (*resource.Resource, error) {
-	end, err := k.leadTo(nowhere)
+// redirect builds the listener of a side.
+func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
+	end, err := packFilter(tcpFilter, k.leadTo(nowhere))
 	if err != nil {
 		return nil, err
 	}
@@ -121,26 +159,35 @@ func redirect(k redirectKey) (*resource.Resource, error) {
 			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(uint32(n))},
 		})
 	}
-	other := end
+	cluster := nowhere
 	if !k.closed {
-		if other, err = k.leadTo(apart + k.name); err != nil {
-			return nil, err
-		}
+		cluster = apart + k.name
 	}
 	direction := corev3.TrafficDirection_OUTBOUND
 	if strings.HasPrefix(k.name, inboundPrefix) {
 		direction = corev3.TrafficDirection_INBOUND
 	}
-	return plan.Freeze(resource.Listener, k.name, &listenerv3.Listener{
-		Name: k.name, Address: socket(k.address, k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
-		EnableReusePort: alone(),
-		FilterChains:    append(chains, &listenerv3.FilterChain{Filters: []*listenerv3.Filter{other}}),
-	})
+	d := &draft.Outbound{
+		Mesh: k.mesh, Service: mesh.PassThrough, Protocol: mesh.ProtocolTCP, Source: k.from.Service, Zone: k.from.Zone, TCP: k.leadTo(cluster),
+		Proto: &listenerv3.Listener{
+			Name: k.name, Address: socket(k.address, k.port), TrafficDirection: direction, UseOriginalDst: wrapperspb.Bool(true),
+			EnableReusePort: alone(),
+		},
+	}
+	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
+		return nil, err
+	}
+	other, err := packFilter(tcpFilter, d.TCP)
+	if err != nil {
+		return nil, err
+	}
+	d.Proto.FilterChains = append(chains, &listenerv3.FilterChain{Filters: []*listenerv3.Filter{other}})
+	return plan.Freeze(resource.Listener, k.name, d.Proto)
 }
 
-// leadTo returns the filter that forwards connections to a cluster.
-func (k redirectKey) leadTo(cluster string) (*listenerv3.Filter, error) {
-	return packFilter(tcpFilter, &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}})
+// leadTo returns what forwards connections to a cluster.
+func (k redirectKey) leadTo(cluster string) *tcpv3.TcpProxy {
+	return &tcpv3.TcpProxy{StatPrefix: statName(k.name), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 }
 
 // original forwards connections to their original destination.

@@ -195,6 +195,9 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 		p.chosenByService(x.Destinations)
 	}
 	for _, c := range p.classes {
+		if pol.Attachment.Has(policy.AtService) {
+			p.mark(c)
+		}
 		if aboutInbounds(pol.Attachment) && c.serves(x.Selectors()) {
 			c.staleIn = true
 			p.mark(c)

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"errors"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/selection"
@@ -35,16 +36,32 @@ func (p *Planner) forProxy(c *class) (outbounds *policy.Choices) {
 
 // problemsOf lists the policies on the whole proxies of a class that cannot take effect.
 func (p *Planner) problemsOf(c *class) (out []plan.Failure) {
-	for i, pol := range p.policies {
-		s := c.proxy.At(i)
-		if s == nil {
-			continue
-		}
-		if f, ok := s.Facts.(policy.Problematic); ok && f.Problem() != "" {
-			out = append(out, plan.Failure{Cell: pol.Kind.Document.Type + " " + s.Policies[0].Name, Err: errors.New(f.Problem())})
-		}
+	for i := range p.policies {
+		out = p.problem(out, i, c.proxy.At(i))
 	}
 	return out
+}
+
+// problem appends what is wrong with what one policy chose, if anything is.
+func (p *Planner) problem(to []plan.Failure, i int, s *policy.Selection) []plan.Failure {
+	if s == nil {
+		return to
+	}
+	if f, ok := s.Facts.(policy.Problematic); ok && f.Problem() != "" {
+		return append(to, plan.Failure{Cell: p.policies[i].Kind.Document.Type + " " + s.Policies[0].Name, Err: errors.New(f.Problem())})
+	}
+	return to
+}
+
+// forService chooses the policies on a service of a proxy, and notes what they found and what is
+// wrong with it.
+func (p *Planner) forService(sources []mesh.Tags, service string, into picks, of *part) {
+	for i, pol := range p.policies {
+		if pol.Attachment.Has(policy.AtService) {
+			into[i] = p.choose(pol, selection.OnConnection(p.room[:0], p.state, pol, policy.AtService, sources, service)...)
+			of.failures = p.problem(of.failures, i, into[i])
+		}
+	}
 }
 
 // picks returns the selections for the proxies of a class as a whole.
@@ -67,7 +84,9 @@ func (p *Planner) spread(whole *policy.Choices, narrower func(policy.Attachment)
 
 func aboutInbounds(a policy.Attachment) bool { return a.Has(policy.AtInbound) }
 
-func aboutOutbounds(a policy.Attachment) bool { return a.Has(policy.AtOutbound | policy.AtDestination) }
+func aboutOutbounds(a policy.Attachment) bool {
+	return a.Has(policy.AtOutbound | policy.AtDestination | policy.AtService)
+}
 
 // learned is a selection whose facts a policy may find differently later.
 type learned struct {
@@ -131,6 +150,9 @@ func (p *Planner) relearn() {
 		if differs(c.learned) {
 			p.place(c)
 		}
+		if differs(c.passed) {
+			p.mark(c)
+		}
 		for _, in := range c.inbounds {
 			if differs(in.part.learned) {
 				c.staleIn = true
@@ -143,6 +165,9 @@ func (p *Planner) relearn() {
 			if differs(o.part.learned) {
 				p.touch(o)
 			}
+		}
+		if differs(r.front.learned) {
+			p.moved[r] = struct{}{}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
+	"github.com/meshgate/meshgate/xds/policy/meshaccesslog"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrace"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
@@ -17,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
+	"github.com/meshgate/meshgate/xds/policy/trafficlog"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/policy/traffictrace"
@@ -29,6 +31,7 @@ func Policies() []*policy.Policy {
 		circuitbreaker.Policy,
 		faultinjection.Policy,
 		healthcheck.Policy,
+		meshaccesslog.Policy,
 		meshtokenauth.Policy,
 		meshtrace.Policy,
 		meshtrafficpermission.Policy,
@@ -36,6 +39,7 @@ func Policies() []*policy.Policy {
 		ratelimit.Policy,
 		retry.Policy,
 		timeout.Policy,
+		trafficlog.Policy,
 		trafficpermission.Policy,
 		trafficroute.Policy,
 		traffictrace.Policy,

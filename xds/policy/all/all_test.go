@@ -18,7 +18,7 @@ import (
 )
 
 // helpers are the folders that are not policies.
-var helpers = []string{"all", "callers", "permit", "policytest", "target", "tracing"}
+var helpers = []string{"all", "callers", "logging", "permit", "policytest", "target", "tracing"}
 
 func folder(p *policy.Policy) string {
 	return filepath.Join("..", strings.ToLower(p.Kind.Document.Type))

@@ -104,7 +104,7 @@ func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
 
 // Mesh returns the mesh of golden files, in which policies find what they name.
 func Mesh() *mesh.Mesh {
-	return &mesh.Mesh{Tracing: backends()}
+	return &mesh.Mesh{Tracing: backends(), Logging: sinks()}
 }
 
 // Select returns the selection of one resource, which must be valid, in [Mesh] and in a world

@@ -1,7 +1,6 @@
 package policytest
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -50,7 +49,7 @@ func finished(t *testing.T, p *policy.Policy, s *policy.Selection, all []*resour
 		case d.Removed:
 			changed["removed"] = true
 		case !proto.Equal(m, d.Proto):
-			changed["is"] = json.RawMessage(body(t, d.Proto))
+			changed["is"] = body(t, d.Proto)
 		}
 		if len(changed) > 0 {
 			out[r.Name] = changed

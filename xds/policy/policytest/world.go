@@ -29,6 +29,18 @@ func backends() *mesh.Tracing {
 	}}
 }
 
+// sinks are logging backends of each type.
+func sinks() *mesh.Logging {
+	return &mesh.Logging{DefaultBackend: "file", Backends: []mesh.LoggingBackend{
+		{Name: "file", Type: mesh.LoggingFile, Conf: map[string]any{"path": "/logs/mesh.log"}},
+		{
+			Name: "tcp", Type: mesh.LoggingTCP, Conf: map[string]any{"address": "192.0.2.1:5000"},
+			Format: `100%% %REQ(x-user?user-agent):32% %MESH_NAME% %MESH_SOURCE_SERVICE%->%MESH_DESTINATION_SERVICE% ` +
+				`%MESH_SOURCE_ADDRESS% %MESH_SOURCE_ADDRESS_WITHOUT_PORT% %MESH_TRAFFIC_DIRECTION%`,
+		},
+	}}
+}
+
 // contributed returns what a policy adds to a proxy, by type and name.
 func contributed(t *testing.T, p *policy.Policy, s *policy.Selection) map[string]json.RawMessage {
 	t.Helper()
