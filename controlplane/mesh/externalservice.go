@@ -117,7 +117,7 @@ func (vs *violations) external(path, address string) {
 	ip, noIP := netip.ParseAddr(host)
 	switch {
 	case noIP == nil && ip.Zone() == "":
-		if outside := ip.Unmap(); outside.IsLoopback() || outside.IsUnspecified() || outside.IsLinkLocalUnicast() || outside.IsMulticast() {
+		if !hostname.IsElsewhere(ip) {
 			vs.add(path, textOwnHost)
 		}
 	case len(host) > maxHost || !dnsName.MatchString(host) || hostname.EndsInNumber(host):

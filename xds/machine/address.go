@@ -49,17 +49,6 @@ var from = map[protoreflect.FullName]bool{
 	"envoy.config.core.v3.ExtraSourceAddress.address":             true,
 }
 
-// metadata are addresses at which clouds give machines their credentials, as they do at
-// link-local addresses, but which are not link-local themselves.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), // EC2, and the pods of EKS
-	netip.MustParseAddr("fd20:ce::254"),    // Google
-	netip.MustParseAddr("168.63.129.16"),   // Azure
-	netip.MustParseAddr("100.100.100.200"), // Alibaba
-	netip.MustParseAddr("192.0.0.192"),     // Oracle
-	netip.MustParseAddr("fd00:42::42"),     // Scaleway
-}
-
 // These are the numbers of fields that are rarely present.
 const (
 	fieldAssignment = 33 // of a cluster
@@ -195,7 +184,7 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 		return b.named(text, port, at)
 	}
 	ip = ip.Unmap().WithZone("")
-	if (ip.IsLinkLocalUnicast() || slices.Contains(metadata, ip)) && !b.allows(ip) {
+	if (ip.IsLinkLocalUnicast() || hostname.IsMetadata(ip)) && !b.allows(ip) {
 		return fmt.Errorf("it leads to %s, where machines are told secrets, and which its agent was not started with (--workload-address)", ip)
 	}
 	if !b.operators(port) {

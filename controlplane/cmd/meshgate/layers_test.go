@@ -67,7 +67,7 @@ var layers = map[string]string{
 	"xds/policy/callers":               policyRow,
 	"xds/policy/faultinjection":        policyRow + " xds/policy/callers",
 	"xds/policy/healthcheck":           policyRow,
-	"xds/policy/proxytemplate":         policyRow + " controlplane/yamldoc filter/contract xds/reserved",
+	"xds/policy/proxytemplate":         policyRow + " controlplane/hostname controlplane/yamldoc filter/contract xds/reserved",
 	"xds/policy/ratelimit":             policyRow + " xds/policy/callers",
 	"xds/policy/retry":                 policyRow,
 	"xds/policy/timeout":               policyRow,

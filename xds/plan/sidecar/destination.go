@@ -14,7 +14,7 @@ import (
 )
 
 // DestinationKinds are the kinds of destinations that a planner knows, one line each. If several
-// kinds have a service, it belongs to the first of them. A service that none has is a
+// kinds have a service, it belongs to the first of them, those without proxies before others. A service that none has is a
 // destination of the first kind without endpoints.
 func DestinationKinds() []DestinationKind {
 	return []DestinationKind{
@@ -124,8 +124,15 @@ func (p *Planner) leads(destinations []mesh.Tags) (all any) {
 }
 
 // destination returns the kind that has a service, by its place in the list of kinds, and the
-// destination; nil if nobody serves the service.
+// destination; nil if nobody serves the service. A kind without proxies comes before others:
+// somebody who may register a proxy would otherwise take its service, and with it whatever is
+// demanded of callers and of the other end.
 func (p *Planner) destination(service string) (kind int, d view.Destination) {
+	for i, k := range p.kinds {
+		if d := k.Find(p.state, service); d != nil && p.isProxyless(i) {
+			return i, d
+		}
+	}
 	for i, k := range p.kinds {
 		if d := k.Find(p.state, service); d != nil {
 			return i, d

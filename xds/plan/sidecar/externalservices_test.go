@@ -78,3 +78,75 @@ func TestExternalServiceNeedsAPermission(t *testing.T) {
 	w.settle()
 	calls("no more", "jobs-1", false)
 }
+
+// TestExternalServiceByTargets: a MeshTrafficPermission names callers in its items, and what is called
+// by its target. Proxies of different callers do not share what they reach, whichever comes first.
+func TestExternalServiceByTargets(t *testing.T) {
+	for _, order := range [][]string{{"web-1", "jobs-1"}, {"jobs-1", "web-1"}} {
+		w := newWorldOf(t, all.Policies())
+		w.put(mesh.ExternalServices, meshName, "mail", external("mail.example:80", "mail", ""))
+		w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "mail"))
+		w.put(mesh.Dataplanes, meshName, "jobs-1", dataplane("127.0.0.31", "jobs", "http", "mail"))
+		permit := func(target, items string) {
+			w.raw("type: MeshTrafficPermission\nmesh: demo\nname: p\nspec:\n  targetRef: " + target + "\n  from: " + items)
+			w.settle()
+		}
+		reached := func() (who []string) {
+			for _, proxy := range []string{"jobs-1", "web-1"} {
+				for c := range w.planner.Set(proxy).Each(resource.Cluster) {
+					if strings.HasPrefix(c.Name, "mail@by-name") {
+						who = append(who, proxy)
+					}
+				}
+			}
+			return who
+		}
+		const web = "{targetRef: {kind: MeshService, name: web}, default: {action: Allow}}"
+		permit("{kind: Mesh}", "["+web+"]")
+		w.joined(order...)
+		for _, step := range []struct {
+			target, items string
+			want          []string
+		}{
+			{"{kind: Mesh}", "[" + web + "]", []string{"web-1"}},
+			{"{kind: MeshService, name: mail}", "[" + web + "]", []string{"web-1"}},
+			{"{kind: MeshService, name: mail}", "[{targetRef: {kind: Mesh}, default: {action: Allow}}, {targetRef: {kind: MeshService, name: web}, default: {action: Deny}}]", []string{"jobs-1"}},
+			{"{kind: Mesh}", "[{targetRef: {kind: Mesh}, default: {action: Allow}}]", []string{"jobs-1", "web-1"}},
+			{"{kind: Mesh}", "[{targetRef: {kind: Mesh}, default: {action: Deny}}]", nil},
+		} {
+			permit(step.target, step.items)
+			if got := reached(); !slices.Equal(got, step.want) {
+				t.Errorf("%v first, %s %s: %v reach it, want %v", order[0], step.target, step.items, got, step.want)
+			}
+		}
+	}
+}
+
+// TestExternalServiceIsNotTaken: a proxy that is registered for the service of an ExternalService
+// does not get its requests.
+func TestExternalServiceIsNotTaken(t *testing.T) {
+	w := newWorldOf(t, all.Policies())
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "mail"))
+	w.put(mesh.Dataplanes, meshName, "thief-1", dataplane("127.0.0.31", "mail", "http"))
+	w.put(mesh.ExternalServices, meshName, "mail", external("mail.example:443", "mail", rootCA))
+	w.put(trafficpermission.Kind, meshName, "p", &trafficpermission.Spec{Connection: connection("web", "mail")})
+	w.joined("web-1")
+	led := func() (to []string) {
+		for c := range w.planner.Set("web-1").Each(resource.Cluster) {
+			if strings.HasPrefix(c.Name, "mail") {
+				to = append(to, c.Name)
+			}
+		}
+		return to
+	}
+	if to := led(); len(to) != 1 || !strings.HasPrefix(to[0], "mail@by-name") {
+		t.Errorf("requests are led to %v", to)
+	}
+	w.drop(mesh.Dataplanes, "thief-1")
+	w.settle()
+	w.put(mesh.Dataplanes, meshName, "thief-1", dataplane("127.0.0.31", "mail", "http"))
+	w.settle()
+	if to := led(); len(to) != 1 || !strings.HasPrefix(to[0], "mail@by-name") {
+		t.Errorf("after a thief has come, requests are led to %v", to)
+	}
+}

@@ -68,7 +68,7 @@ func (p *Planner) admitted(sources []mesh.Tags, tags mesh.Tags) bool {
 			if !pol.Admits(chosen, is) {
 				return false
 			}
-		} else if !slices.ContainsFunc(chosen, func(x *view.Policy) bool { return slices.ContainsFunc(x.Clients(), is) }) {
+		} else if !slices.ContainsFunc(chosen, func(x *view.Policy) bool { return slices.ContainsFunc(x.Sources, is) }) {
 			return false
 		}
 	}
@@ -118,7 +118,7 @@ func (p *Planner) permittedSources() iter.Seq[mesh.Tags] {
 			for _, e := range l.Members() {
 				for _, chosen := range p.permissions(e.Tags) {
 					for _, x := range chosen {
-						for _, tags := range x.Clients() {
+						for _, tags := range x.Sources { // not its targets, which are what is called
 							if !yield(tags) {
 								return
 							}

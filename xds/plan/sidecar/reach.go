@@ -113,7 +113,7 @@ func (p *Planner) survey() bool {
 		}
 	}
 	for tags := range p.permittedSources() {
-		found = append(found, selector{tags.String(), tags})
+		found = append(found, selector{canonical: tags.String(), tags: tags})
 	}
 	slices.SortFunc(found, func(a, b selector) int { return cmp.Compare(a.canonical, b.canonical) })
 	same := func(a, b selector) bool { return a.canonical == b.canonical }

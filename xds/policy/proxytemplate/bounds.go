@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -149,8 +150,7 @@ func socketOf(v protoreflect.Value) (*corev3.SocketAddress, error) {
 
 // reachable permits an address to connect to, and no name: only a resolver knows where that leads,
 // and it may lead to the machine of the proxy, past everything by which an inbound checks callers.
-// The machine, and what is link-local, are not for templates; agents also refuse the addresses at
-// which clouds tell credentials.
+// Names of the mesh are not led through templates either.
 func reachable(v protoreflect.Value) error {
 	s, err := socketOf(v)
 	if err != nil {
@@ -163,8 +163,8 @@ func reachable(v protoreflect.Value) error {
 	case ip.Zone() != "":
 		return errors.New("socket_address.address: must have no zone")
 	}
-	if ip = ip.Unmap(); ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return errors.New("socket_address.address: must not be of this machine, link-local or multicast")
+	if !hostname.IsElsewhere(ip) {
+		return errors.New("socket_address.address: must not be of this machine, link-local, multicast, or where clouds tell credentials")
 	}
 	return nil
 }
