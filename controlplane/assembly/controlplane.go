@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,6 +40,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
+	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/version"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -75,10 +77,13 @@ type ControlPlane struct {
 	views     *view.Views
 	loop      *publish.Loop
 	snapshots *snapshot.Store
-	xds       *xds.Server
-	mesh      meshParts
-	nodes     *nodes.Registry
-	dumps     *inspect.Dumps
+	// asked makes turns once.
+	asked sync.Once
+	turns *turns.Queue
+	xds   *xds.Server
+	mesh  meshParts
+	nodes *nodes.Registry
+	dumps *inspect.Dumps
 	// AdminToken is what callers of the administration API must show, or empty.
 	AdminToken string
 	// encryption changes the key of the store; nil if there is none.

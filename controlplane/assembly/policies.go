@@ -14,7 +14,14 @@ import (
 // chosenPolicies returns a source that tells which policies are chosen for which proxies. It
 // reads the same views as the planner.
 func (cp *ControlPlane) chosenPolicies() *inspect.Policies {
-	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: turns.New(inspect.Waiting)}
+	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: cp.questions()}
+}
+
+// questions limits how many answers about selections and requests are worked out at the same time,
+// of all kinds together: they share the processors with the planner.
+func (cp *ControlPlane) questions() *turns.Queue {
+	cp.asked.Do(func() { cp.turns = turns.New(inspect.Waiting) })
+	return cp.turns
 }
 
 // explainedRequests returns a source that explains imagined requests by what proxies were sent.
@@ -29,7 +36,7 @@ func (cp *ControlPlane) explainedRequests() *explain.Meshes {
 func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 	return &explain.Gateways{
 		Scope: model.DefaultControlPlane, Last: cp.lastSet, Latest: cp.store.Revision, Settled: cp.loop.Settled,
-		Record: cp.tokenSource().Record, Turns: turns.New(inspect.Waiting),
+		Record: cp.tokenSource().Record, Turns: cp.questions(),
 		Nodes: func() (out []string) {
 			for _, n := range cp.nodes.List(nodes.Query{}).Nodes {
 				if n.Type == insight.Gateway && n.ControlPlane == model.DefaultControlPlane {
@@ -41,8 +48,12 @@ func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 	}
 }
 
-// lastSet returns what was last published for a node.
+// lastSet returns what was last published for a node, nil if the node refuses a part of it: its
+// Envoy then has something earlier.
 func (cp *ControlPlane) lastSet(node string) *resource.Set {
+	if len(cp.snapshots.Rejections(node)) > 0 {
+		return nil
+	}
 	set, _ := cp.loop.Last(node)
 	return set
 }

@@ -19,13 +19,13 @@ type Explain interface {
 	Explain(ctx context.Context, mesh string, q explain.Question, show func(doc any) error) error
 }
 
-// explanations returns the endpoint that explains a request. It needs the permission to read
-// dataplanes.
+// explanations returns the endpoint that explains a request. It is for administrators: it tells
+// whether a token is good, and what proxies were sent.
 func (a *API) explanations() []httpkit.Endpoint {
 	if a.Explain == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
 	}
-	e := endpoint(http.MethodGet, prefixMesh+"explain", httpkit.Open, "Explain what becomes of an imagined request, and which resources decide", mediaJSON, a.explain)
+	e := endpoint(http.MethodGet, prefixMesh+"explain", httpkit.Administrator, "Explain what becomes of an imagined request, and which resources decide", mediaJSON, a.explain)
 	return []httpkit.Endpoint{does(e.About(mesh.Dataplanes.Name), shows(schemaExplained, explanationParams...), http.StatusNotFound)}
 }
 

@@ -52,7 +52,7 @@ func (w *walk) reach(e *Endpoint, end interpret.End, p *interpret.Passage) {
 	e.Dataplane = d.ID
 	proxy := w.proxy(d)
 	if proxy == nil {
-		e.Outcome = cannotSay("the proxy of " + d.ID + " has not connected to this control plane, so nothing is planned for it")
+		e.Outcome = cannotSay("the proxy of " + d.ID + " has not connected to this control plane, or refuses what it was sent last, so nobody knows what it has")
 		return
 	}
 	l, err := proxy.Find(at)

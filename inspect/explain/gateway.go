@@ -23,7 +23,7 @@ type Gateways struct {
 	// Nodes lists the gateways of the control plane that are known, in their order.
 	Nodes func() []string
 	// Last returns the set that was last published for a node, nil for a node that this control
-	// plane has not planned.
+	// plane has not planned, or that refuses a part of it.
 	Last func(node string) *resource.Set
 	// Latest returns the newest revision, and Settled waits until everything up to it is
 	// published.
@@ -56,7 +56,7 @@ func (e *Gateways) Explain(ctx context.Context, q Question) (*Explanation, error
 	case err != nil:
 		return nil, err
 	case set == nil:
-		out.Outcome = cannotSay("no gateway has connected to this control plane, so nothing is planned")
+		out.Outcome = cannotSay("no gateway has connected to this control plane, or each refuses what it was sent last, so nobody knows what they have")
 		return out, nil
 	}
 	e.follow(ctx, out, set, q)

@@ -21,7 +21,7 @@ type Meshes struct {
 	// Policies choose as the planner does.
 	Policies *inspect.Policies
 	// Last returns the set that was last published for a node, nil for a node that this control
-	// plane has not planned.
+	// plane has not planned, or that refuses a part of it.
 	Last func(node string) *resource.Set
 	// Settled waits until everything up to a revision is published.
 	Settled func(ctx context.Context, revision uint64) error
@@ -88,7 +88,7 @@ func (w *walk) explain() *Explanation {
 	}
 	proxy := w.proxy(w.source)
 	if proxy == nil {
-		out.Outcome = cannotSay("the proxy of " + w.source.ID + " has not connected to this control plane, so nothing is planned for it")
+		out.Outcome = cannotSay("the proxy of " + w.source.ID + " has not connected to this control plane, or refuses what it was sent last, so nobody knows what it has")
 		return out
 	}
 	l, to, ended, err := w.leave(proxy)

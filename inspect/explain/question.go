@@ -35,6 +35,8 @@ const (
 	maxPath    = 4 << 10
 	maxHeaders = 32
 	maxHeader  = 4 << 10
+	// maxAllHeaders is well below what proxies take at the least.
+	maxAllHeaders = 32 << 10
 )
 
 // Question is a request to imagine.
@@ -117,7 +119,7 @@ func (r *reading) text(param, otherwise string, most int) string {
 }
 
 func (r *reading) headers() (out []interpret.Header) {
-	values := r.query[ParamHeader]
+	values, sum := r.query[ParamHeader], 0
 	if len(values) > maxHeaders {
 		r.violate(ParamHeader, "is given too often")
 		return nil
@@ -132,18 +134,26 @@ func (r *reading) headers() (out []interpret.Header) {
 			r.violate(ParamHeader, "must be name:value")
 		case slices.Contains(own, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }):
 			r.violate(ParamHeader, "must not be "+name+", which proxies treat specially")
+		case name == "content-type" && strings.HasPrefix(strings.ToLower(value), "application/grpc"):
+			r.violate(ParamHeader, "must not say that the request is gRPC, whose refusals have a status of their own")
 		default:
 			out = append(out, interpret.Header{Name: name, Value: value})
+			sum += len(name) + len(value)
 		}
+	}
+	if sum > maxAllHeaders {
+		r.violate(ParamHeader, "have more together than proxies take")
 	}
 	return out
 }
 
+// methods are those that every proxy takes.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
+
 // check checks what can be imagined, and fills in the token.
 func (r *reading) check(q *Question) {
-	method := func(c rune) bool { return (c < 'A' || c > 'Z') && c != '-' }
-	if strings.ContainsFunc(q.Method, method) || q.Method == "CONNECT" {
-		r.violate(ParamMethod, "must be a method in capital letters, and not CONNECT")
+	if !slices.Contains(methods, q.Method) {
+		r.violate(ParamMethod, "must be one of "+strings.Join(methods, ", "))
 	}
 	if q.Scheme != "http" && q.Scheme != "https" {
 		r.violate(ParamScheme, "must be http or https")

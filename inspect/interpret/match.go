@@ -122,7 +122,7 @@ func pathMatches(m *routev3.RouteMatch, r *Request, normalised bool) (bool, erro
 	if m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue() {
 		fold = strings.ToLower
 	}
-	if p, ok := m.GetPathSpecifier().(*routev3.RouteMatch_Prefix); ok && p.Prefix == "/" {
+	if p, ok := m.GetPathSpecifier().(*routev3.RouteMatch_Prefix); ok && p.Prefix == "/" && (!normalised || !strings.Contains(path, "%00")) {
 		return true, nil
 	}
 	if normalised && !plain(path) {
