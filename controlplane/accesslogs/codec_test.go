@@ -62,7 +62,7 @@ func TestLocksOfOthers(t *testing.T) {
 	defer l.close()
 	written := 0
 	for err == nil && written < 1000 {
-		n := 0
+		var n int
 		n, err = l.write(t.Context(), bytes.Repeat([]byte("x"), 50))
 		written += n
 	}

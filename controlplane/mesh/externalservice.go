@@ -241,8 +241,8 @@ func (s *ExternalService) Protection() *ExternalProtection {
 	if s.Networking == nil || s.Networking.TLS == nil || !s.Networking.TLS.Enabled {
 		return nil
 	}
-	t, host := s.Networking.TLS, ""
-	host, _, _ = s.Location()
+	t := s.Networking.TLS
+	host, _, _ := s.Location()
 	out := &ExternalProtection{Name: strings.TrimSuffix(host, "."), AnyName: t.SkipHostnameVerification, Renegotiate: t.AllowRenegotiation}
 	if t.ServerName != nil {
 		out.Name = *t.ServerName

@@ -127,7 +127,7 @@ func limitRate(out *Passage, f *hcmv3.HttpFilter, own *anypb.Any, c choice) erro
 	}
 	status := uint32(429)
 	if s := limit.GetStatus(); s != nil {
-		status = uint32(max(s.GetCode(), 400)) //nolint:gosec // not negative; Envoy raises what is no error
+		status = uint32(max(s.GetCode(), 400)) // Envoy raises what is no error
 	}
 	chance := &Chance{Requests: bucket.GetMaxTokens(), Interval: bucket.GetFillInterval().AsDuration(), Status: status, Key: key}
 	if n := bucket.GetTokensPerFill(); n.GetValue() != bucket.GetMaxTokens() {
