@@ -208,7 +208,17 @@ func (c *Cache) onlyRedis(cfg *config, hash *contract.Hash) bool {
 // alone reports whether a revocation may be confirmed now without this filter.
 func (c *Cache) alone() bool { return !c.leased(c.clock.Now()) }
 
+// queryL2 asks Redis. What cannot be used because something was written between two reads is read
+// once more if nobody else can answer.
 func (c *Cache) queryL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
+	r, outcome, err := c.queryOnce(ctx, cfg, began, hash)
+	if outcome == l2Untrusted && err == nil && c.session.Load() == nil {
+		return c.queryOnce(ctx, cfg, began, hash)
+	}
+	return r, outcome, err
+}
+
+func (c *Cache) queryOnce(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome, error) {
 	of := cfg.scopes(began)
 	first, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
