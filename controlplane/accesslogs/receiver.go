@@ -201,7 +201,7 @@ func (r *Receiver) Serve(ctx context.Context, lis net.Listener) error {
 	select {
 	case <-ctx.Done():
 		g.Stop()
-		<-failed // it was told to end
+		<-failed //nolint:errcheck // it was told to end
 	case err = <-failed:
 		g.Stop()
 	}
