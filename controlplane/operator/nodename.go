@@ -2,7 +2,9 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -47,4 +49,15 @@ func lastPart(name string) string {
 	}
 	_, end, _ := strings.Cut(name, ".")
 	return end
+}
+
+// ofNode asks about a node by its name or a short form of it, and returns the whole name.
+func ofNode[T any](ctx context.Context, api *client.Client, name string, ask func(context.Context, *client.Client, string) (T, error)) (T, string, error) {
+	out, err := ask(ctx, api, name)
+	if r, refused := errors.AsType[*client.Refusal](err); refused && r.Status == http.StatusNotFound {
+		if name, err = wholeName(ctx, api, name, err); err == nil {
+			out, err = ask(ctx, api, name)
+		}
+	}
+	return out, name, err
 }

@@ -3,10 +3,8 @@ package operator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"text/tabwriter"
@@ -30,12 +28,7 @@ func showDifference(c *cobra.Command, f *apiFlags, name, output string) error {
 		return err
 	}
 	defer api.Close()
-	doc, err := compared(c.Context(), api, name)
-	if r, refused := errors.AsType[*client.Refusal](err); refused && r.Status == http.StatusNotFound {
-		if name, err = wholeName(c.Context(), api, name, err); err == nil {
-			doc, err = compared(c.Context(), api, name)
-		}
-	}
+	doc, _, err := ofNode(c.Context(), api, name, compared)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -45,12 +44,7 @@ func showNode(c *cobra.Command, f *apiFlags, name, output string, watch bool) er
 		return err
 	}
 	defer api.Close()
-	n, err := dump(c.Context(), api, name)
-	if r, refused := errors.AsType[*client.Refusal](err); refused && r.Status == http.StatusNotFound {
-		if name, err = wholeName(c.Context(), api, name, err); err == nil {
-			n, err = dump(c.Context(), api, name)
-		}
-	}
+	n, name, err := ofNode(c.Context(), api, name, dump)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func TestLateFailuresAreForgotten(t *testing.T) {
 		runtime.Gosched()
 	}
 	if !kept() {
-		t.Skip("the library has not kept the failed connections")
+		t.Fatal("the library keeps no failed connection any more: this test says nothing")
 	}
 	back.Store(true)
 	for range 2 * cap(failed) {
