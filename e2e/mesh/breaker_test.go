@@ -80,7 +80,7 @@ var _ = Describe("circuit breaker", Ordered, core, func() {
 	} {
 		It("an endpoint is left out and returns: "+detector.name, func() {
 			bad.always(http.StatusOK)
-			breaks("pool", map[string]any{"interval": "500ms", "baseEjectionTime": "1s", "maxEjectionPercent": 50, "detectors": detector.conf})
+			breaks("pool", map[string]any{"interval": "500ms", "baseEjectionTime": "1s", "detectors": detector.conf})
 			bad.always(detector.answer)
 			out := func() int { return web.Stat("cluster.pool.outlier_detection.ejections_active") }
 			failed := 0
