@@ -85,10 +85,15 @@ func (w workload) dataplane(mesh string, i, port int, svc string) object {
 }
 
 func meshDocument(name string) object {
-	return object{"type": "Mesh", "name": name, "mtls": object{
-		"enabledBackend": backendName,
-		"backends":       []object{{"name": backendName, "type": "builtin", "mode": "STRICT"}},
-	}}
+	return object{
+		"type": "Mesh", "name": name,
+		"mtls": object{
+			"enabledBackend": backendName,
+			"backends":       []object{{"name": backendName, "type": "builtin", "mode": "STRICT"}},
+		},
+		"logging": object{"backends": []object{{"name": "log", "type": "file", "conf": object{"path": "bench.log"}}}},
+		"tracing": object{"backends": []object{{"name": "trace", "type": "zipkin", "conf": object{"url": "http://127.0.0.1:9411/api/v2/spans"}}}},
+	}
 }
 
 // selector is sources or destinations with one service.
@@ -114,6 +119,9 @@ func (b *bench) setUp(ctx context.Context) error {
 		if _, err := b.plane.call(ctx, http.MethodPut, "/meshes/"+m, meshDocument(m)); err != nil {
 			return err
 		}
+	}
+	if err := b.install(ctx); err != nil {
+		return err
 	}
 	if err := b.unrelated(ctx, basePort); err != nil {
 		return err
