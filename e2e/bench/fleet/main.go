@@ -55,6 +55,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.IntVar(&o.work.Services, "services", 50, "number of services; with -tproxy as many as proxies unless given")
 	f.IntVar(&o.work.Outbounds, "outbounds", 10, "services that each proxy consumes")
 	f.BoolVar(&o.work.Transparent, "tproxy", false, "transparent proxying without explicit outbounds: every proxy reaches every service")
+	f.BoolVar(&o.work.Alike, "alike", false, "the instances of a service consume the same services")
 	f.IntVar(&o.rounds, "rounds", 8, "how often each scenario runs")
 	f.DurationVar(&o.timeout, "timeout", time.Minute, "for one round")
 	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long to watch the idle control plane")

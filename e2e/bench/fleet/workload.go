@@ -24,6 +24,9 @@ type workload struct {
 	Services    int  `json:"services"`
 	Outbounds   int  `json:"outbounds"`
 	Transparent bool `json:"transparent_proxying"`
+	// Alike says that the instances of a service consume the same services, as instances of
+	// one program do.
+	Alike bool `json:"alike"`
 }
 
 type object = map[string]any
@@ -53,6 +56,9 @@ func (w workload) narrow() int { return w.Services - 1 }
 // consumes lists the services of a proxy: the first for everybody, the narrow
 // one for one proxy in a hundred, others in turn.
 func (w workload) consumes(i int) []int {
+	if w.Alike {
+		i %= w.Services
+	}
 	out := []int{0}
 	if i%100 == 0 && w.Outbounds > 1 {
 		out = append(out, w.narrow())
