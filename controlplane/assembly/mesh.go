@@ -136,6 +136,7 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	}
 	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
 	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
+	cp.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
 	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
 		// There is one that cannot be read. It keeps nobody else from starting.

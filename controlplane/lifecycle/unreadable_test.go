@@ -31,7 +31,7 @@ func TestMeshWithUnreadableRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, permissions, timeouts}
+	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, mesh.ExternalServices, permissions, timeouts}
 	all := append([]*model.Kind{mesh.Meshes}, scoped...)
 	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: path, Kinds: all, Sealer: keys, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/collector"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 )
@@ -72,9 +73,9 @@ func (externalServices) Transport(_ Around, d view.Destination) Transport {
 	var all []protected
 	sealed := false
 	for _, s := range d.(*view.Located).Specs {
-		spec := s.(*mesh.ExternalService)
-		host, port, _ := spec.Location()
-		tls := spec.Protection()
+		e := s.(*mesh.External)
+		host, port := e.Location()
+		tls := e.Protection()
 		sealed = sealed || tls != nil
 		all = append(all, protected{host, port, tls})
 	}
@@ -101,6 +102,33 @@ func (externalServices) Mark(t Transport) string {
 	return apart + "tls-" + hex.EncodeToString(sum[:8])
 }
 
+// confiding is a kind of destinations for which proxies have secrets of their own.
+type confiding interface {
+	DestinationKind
+	// Confides returns the names of the secrets that a cluster asks for.
+	Confides(t Transport) []string
+}
+
+// Confides implements [confiding].
+func (externalServices) Confides(t Transport) (names []string) {
+	all, _ := protectionsOf(t)
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Client != "" {
+			names = append(names, x.TLS.Client)
+		}
+	}
+	return names
+}
+
+// protectionsOf returns the endpoints of a service and how each is protected, none if all are
+// called in clear.
+func protectionsOf(t Transport) (all []protected, err error) {
+	if text, _ := t.Own.(protections); text != "" {
+		err = json.Unmarshal([]byte(text), &all)
+	}
+	return all, err
+}
+
 // Keeps implements [DestinationKind].
 func (externalServices) Keeps(_ Around, was, due Transport) bool { return was == due }
 
@@ -113,13 +141,14 @@ func (externalServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 	if !isHTTP2(d.Protocol) {
 		d.HTTP = http1()
 	}
-	text, _ := in.Transport.Own.(protections)
-	if text == "" {
-		return nil
-	}
-	var all []protected
-	if err := json.Unmarshal([]byte(text), &all); err != nil {
+	all, err := protectionsOf(in.Transport)
+	if err != nil || len(all) == 0 {
 		return err
+	}
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Wrong != "" {
+			return fmt.Errorf("the ExternalService at %s: %s", hostPort(x.Address, x.Port), x.TLS.Wrong)
+		}
 	}
 	return protect(d, in.Members, all)
 }
@@ -187,12 +216,14 @@ func socketOf(t *mesh.ExternalProtection, http2 bool) (*corev3.TransportSocket, 
 }
 
 // externalTLS demands a certificate that the authorities signed and that has the name. Without
-// authorities Envoy would verify nothing. A write without them is refused, and an empty text
-// makes Envoy refuse the cluster.
+// authorities Envoy would verify nothing. So agents put the file of their machine in the place of
+// the one that is named here, and refuse the cluster if there is none.
 func externalTLS(t *mesh.ExternalProtection, http2 bool) *tlsv3.UpstreamTlsContext {
-	demand := &tlsv3.CertificateValidationContext{
-		TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: t.Roots}},
+	roots := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: t.Roots}}
+	if t.System {
+		roots.Specifier = &corev3.DataSource_Filename{Filename: collector.Roots}
 	}
+	demand := &tlsv3.CertificateValidationContext{TrustedCa: roots}
 	ip, err := netip.ParseAddr(t.Name)
 	if !t.AnyName {
 		kind, name := tlsv3.SubjectAltNameMatcher_DNS, t.Name
@@ -209,6 +240,9 @@ func externalTLS(t *mesh.ExternalProtection, http2 bool) *tlsv3.UpstreamTlsConte
 			TlsParams:             plan.TLSVersions(),
 			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: demand},
 		},
+	}
+	if t.Client != "" {
+		out.CommonTlsContext.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: t.Client, SdsConfig: plan.ADS()}}
 	}
 	if http2 { // over TLS it is agreed on (RFC 9113 section 3.2)
 		out.CommonTlsContext.AlpnProtocols = []string{"h2"}

@@ -179,7 +179,7 @@ func coherent(s *resource.Set, broken bool) error {
 			}
 			for _, c := range m.clusters {
 				there := s.Get(resource.Cluster, c) != nil
-				if strings.HasPrefix(c, "@refused:") { // what must not be called must not exist
+				if strings.HasPrefix(c, "@refused:") || strings.HasPrefix(c, "@unmade:") { // what must not be called must not exist
 					if there {
 						return fmt.Errorf("%s leads to cluster %s, which must not exist", r.Name, c)
 					}
