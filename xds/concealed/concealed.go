@@ -1,17 +1,13 @@
-// Package concealed knows which parts of a proxy's configuration are shown to nobody: private
-// keys, what health checks send and expect, and the values of the headers of health checks and of
-// Envoy's own calls. An operator may have put a password there, which Envoy does not treat as
-// secret. From its dumps it omits private keys by itself, and not from what it says of a secret
-// that it refuses.
+// Package concealed knows which parts of a proxy's configuration are shown to nobody: what
+// health checks send and expect, and the values of the headers of health checks and of Envoy's
+// own calls. An operator may have put a password there. Envoy does not treat these parts as
+// secret. It omits from its dumps what it knows to be secret, such as private keys.
 package concealed
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -60,28 +56,11 @@ func (f *finder) any(a *anypb.Any, under bool) {
 	f.message(m.ProtoReflect(), under)
 }
 
-// shortestLine is the length of a line of a key from which on it is searched for by itself.
-const shortestLine = 16
-
-// key takes a private key, of which a text may quote the whole or single lines.
-func (f *finder) key(d *corev3.DataSource) {
-	text := string(d.GetInlineBytes()) + d.GetInlineString()
-	f.values = append(f.values, text)
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); len(line) >= shortestLine && !strings.HasPrefix(line, "-----") {
-			f.values = append(f.values, line)
-		}
-	}
-}
-
 // message searches the fields of a message.
 func (f *finder) message(m protoreflect.Message, under bool) {
 	if a, is := m.Interface().(*anypb.Any); is {
 		f.any(a, under)
 		return
-	}
-	if c, is := m.Interface().(*tlsv3.TlsCertificate); is {
-		f.key(c.GetPrivateKey())
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		name := string(fd.Name())
