@@ -134,13 +134,13 @@ func (i identities) Certificate(ctx context.Context, controlPlane, id string, al
 
 // External implements publish.Identities. The key of an authority is handed out to nobody, however
 // it came there.
-func (i identities) External(ctx context.Context, meshName, service string) (p *mesh.ClientPair, err error) {
+func (i identities) External(ctx context.Context, meshName, service string) (p *mesh.Presented, err error) {
 	err = i.cp.store.View(ctx, func(r store.Reader) error {
 		res, err := r.Get(mesh.ExternalServices, meshName, service)
 		if err != nil {
 			return err
 		}
-		if p, err = res.Spec.(*mesh.ExternalService).Client(r, meshName); err != nil || p == nil {
+		if p, err = res.Spec.(*mesh.ExternalService).Presented(r, meshName, service); err != nil || p == nil {
 			return err
 		}
 		of, err := lifecycle.AuthorityWith(r, p.Leaf)

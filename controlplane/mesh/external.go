@@ -3,6 +3,7 @@ package mesh
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,9 +35,12 @@ type ExternalProtection struct {
 	Name        string
 	AnyName     bool
 	Renegotiate bool
-	// Client is the name of the secret that proxies present, empty for none. Other content is
-	// another name.
+	// Client is the name of the secret that proxies present, empty for none. It differs for
+	// everything else that may differ here, and for another place: what is presented to one
+	// service must never be presented to another one, not even until that has its own.
 	Client string `json:",omitempty"`
+	// Version differs for other content of the secret. A cluster is not another one for that.
+	Version string `json:"-"`
 	// Wrong says why nobody can be protected so. Nobody may then call the service.
 	Wrong string `json:",omitempty"`
 }
@@ -98,10 +102,38 @@ func (s *ExternalService) Resolved(r model.Getter, meshName, name string) (any, 
 		}
 	}
 	pair, err := s.Client(r, meshName)
-	if pair != nil {
-		p.Client = ExternalClient(name, pair)
+	if pair != nil && p.Wrong == "" {
+		if p.Client, err = clientName(name, e); err != nil {
+			return nil, err
+		}
+		p.Version = hashOf(pair.Chain) // a certificate has one key
 	}
 	return e, p.blame("clientCert", err)
+}
+
+// Presented is a secret that proxies present to a service outside the mesh.
+type Presented struct {
+	// Name and Version are those in the protection of the service.
+	Name, Version string
+	*ClientPair
+}
+
+// Presented returns what proxies present to the service of that name, nil if that is nothing. Its
+// errors are those of [ExternalService.Resolved].
+func (s *ExternalService) Presented(r model.Getter, meshName, name string) (*Presented, error) {
+	e, err := s.Resolved(r, meshName, name)
+	if err != nil {
+		return nil, err
+	}
+	p := e.(*External).protection
+	if p == nil || p.Client == "" || p.Wrong != "" {
+		return nil, nil
+	}
+	pair, err := s.Client(r, meshName)
+	if err != nil {
+		return nil, err
+	}
+	return &Presented{p.Client, p.Version, pair}, nil
 }
 
 // blame notes what is wrong with a source. An error that says nothing about the source is
@@ -136,14 +168,27 @@ func (s *ExternalService) Client(r model.Getter, meshName string) (*ClientPair, 
 	return clientPair(chain, key)
 }
 
-// ExternalClient returns the name of the secret with what proxies present to the ExternalService
-// of a name. A certificate has one key, so the chain tells all of the content.
-func ExternalClient(name string, p *ClientPair) string {
-	sum := sha256.Sum256(p.Chain)
-	return fmt.Sprintf("%s%s:%s", reserved.Fleeting, name, hex.EncodeToString(sum[:16]))
+// clientName returns the name of the secret with what proxies present to the ExternalService of a
+// name, of which nothing else is missing.
+func clientName(name string, e *External) (string, error) {
+	text, err := json.Marshal(struct {
+		Host       string
+		Port       uint32
+		Protection *ExternalProtection
+	}{e.host, e.port, e.protection})
+	if err != nil {
+		return "", fmt.Errorf("encode the protection of ExternalService %s: %w", name, err)
+	}
+	return fmt.Sprintf("%s%s:%s", reserved.Fleeting, name, hashOf(text)), nil
 }
 
-// ParseExternalClient returns the name of the ExternalService in a name of [ExternalClient].
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// ParseExternalClient returns the name of the ExternalService in the name of what proxies present
+// to it.
 func ParseExternalClient(secret string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(secret, reserved.Fleeting)
 	if !ok {

@@ -67,8 +67,9 @@ func TestResolvedProtection(t *testing.T) {
 	secrets := kept{
 		"ca": append(append([]byte{}, key...), roots...), "none": []byte("x"), "away": nil, "both": append(append([]byte{}, key...), chain...), "other": other,
 	}
-	client := ExternalClient("mail", &ClientPair{Chain: chain})
+	version := hashOf(chain)
 	from := func(name string) *DataSource { return &DataSource{Secret: name} }
+	names := map[string]bool{}
 	for name, c := range map[string]struct {
 		tls  *ExternalTLS
 		want *ExternalProtection
@@ -81,10 +82,10 @@ func TestResolvedProtection(t *testing.T) {
 		}},
 		"no CA": {&ExternalTLS{Enabled: true, CACert: from("none")}, &ExternalProtection{Name: "mail.example", Wrong: "networking.tls.caCert: must hold certificates in PEM"}},
 		"a client": {&ExternalTLS{Enabled: true, ClientCert: from("both"), ClientKey: from("both")}, &ExternalProtection{
-			Name: "mail.example", System: true, Client: client,
+			Name: "mail.example", System: true, Version: version,
 		}},
 		"a client in two sources": {&ExternalTLS{Enabled: true, ClientCert: from("both"), ClientKey: &DataSource{Inline: key}}, &ExternalProtection{
-			Name: "mail.example", System: true, Client: client,
+			Name: "mail.example", System: true, Version: version,
 		}},
 		"no pair": {&ExternalTLS{Enabled: true, ClientCert: from("both"), ClientKey: from("other")}, &ExternalProtection{
 			Name: "mail.example", System: true, Wrong: "networking.tls.clientCert: certificate and key do not belong together",
@@ -95,9 +96,18 @@ func TestResolvedProtection(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(c.want, got.(*External).Protection()); diff != "" {
+		p := got.(*External).Protection()
+		if p != nil && (p.Client != "") != (p.Version != "") {
+			t.Errorf("%s: the secret %q has version %q", name, p.Client, p.Version)
+		} else if p != nil && p.Client != "" {
+			names[p.Client], p.Client = true, ""
+		}
+		if diff := cmp.Diff(c.want, p); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	if len(names) != 1 {
+		t.Errorf("one content in other sources has the names %v", names)
 	}
 	away := &ExternalService{Networking: &ExternalNetworking{Address: "mail.example:443", TLS: &ExternalTLS{Enabled: true, CACert: from("away")}}}
 	if _, err := away.Resolved(secrets, "demo", "mail"); !errors.Is(err, errDisk) {
@@ -118,14 +128,39 @@ func TestClientKeysAreNormal(t *testing.T) {
 	}
 }
 
-// TestExternalClientNames: names say which service and which content they are of.
+// TestExternalClientNames: a secret has another name at another place or with other demands on the
+// server, and another version with other content.
 func TestExternalClientNames(t *testing.T) {
-	one := ExternalClient("a.b", &ClientPair{Chain: []byte("1")})
-	if one == ExternalClient("a.b", &ClientPair{Chain: []byte("2")}) || one == ExternalClient("a", &ClientPair{Chain: []byte("1")}) {
-		t.Errorf("%s has two meanings", one)
+	first, firstKey := clientOf(t, elliptic.P256())
+	second, secondKey := clientOf(t, elliptic.P256())
+	of := func(service, address string, cert, key []byte, change func(*ExternalTLS)) *Presented {
+		tls := &ExternalTLS{Enabled: true, ClientCert: &DataSource{Inline: cert}, ClientKey: &DataSource{Inline: key}}
+		change(tls)
+		s := &ExternalService{Networking: &ExternalNetworking{Address: address, TLS: tls}, Tags: Tags{TagService: "mail"}}
+		p, err := s.Presented(kept{}, "demo", service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
-	if name, ok := ParseExternalClient(one); name != "a.b" || !ok {
-		t.Errorf("%s is of %q, %v", one, name, ok)
+	same := func(*ExternalTLS) {}
+	one := of("a.b", "x.example:443", first, firstKey, same)
+	if two := of("a.b", "x.example:443", second, secondKey, same); two.Name != one.Name || two.Version == one.Version || string(two.Key) != string(secondKey) {
+		t.Errorf("other content is %s %s, was %s %s", two.Name, two.Version, one.Name, one.Version)
+	}
+	for what, p := range map[string]*Presented{
+		"another service": of("a", "x.example:443", first, firstKey, same), "another host": of("a.b", "y.example:443", first, firstKey, same),
+		"another port": of("a.b", "x.example:444", first, firstKey, same), "any name": of("a.b", "x.example:443", first, firstKey, func(t *ExternalTLS) { t.SkipHostnameVerification = true }),
+	} {
+		if p.Name == one.Name {
+			t.Errorf("%s has the same name %s", what, p.Name)
+		}
+	}
+	if p := of("a.b", "x.example:443", first, firstKey, func(t *ExternalTLS) { t.Enabled = false }); p != nil {
+		t.Errorf("without TLS %s is presented", p.Name)
+	}
+	if name, ok := ParseExternalClient(one.Name); name != "a.b" || !ok {
+		t.Errorf("%s is of %q, %v", one.Name, name, ok)
 	}
 	for _, no := range []string{"", "identity_cert:secret:demo", "external_client:secret:", "external_client:secret:x", "external_client:secret::x"} {
 		if name, ok := ParseExternalClient(no); ok {

@@ -26,7 +26,7 @@ import (
 func TestKeysForServicesOutside(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	mine, newer := pair(t, false, later), pair(t, false, later)
-	ids := &identities{external: map[string]*mesh.ClientPair{}}
+	ids := &identities{external: map[string]*mesh.Presented{}}
 	db := memstore.New()
 	out := &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}
 	views := view.New(db, append(all.Kinds(), sidecar.LocatingKinds()...), slog.New(slog.DiscardHandler))
@@ -62,15 +62,20 @@ func TestKeysForServicesOutside(t *testing.T) {
 		}
 		defer release()
 	}
-	name := mesh.ExternalClient("mail", &mesh.ClientPair{Chain: mine.Certificate})
-	if names := out.set("m.web").Secrets(); len(names) != 1 || names[0] != name {
-		t.Fatalf("who may call may have %v, want %s", names, name)
+	names := out.set("m.web").Secrets()
+	if len(names) != 1 {
+		t.Fatalf("who may call may have %v", names)
 	}
+	name := names[0]
+	generation, _ := out.set("m.web").Generation(name)
 	if names := out.set("m.jobs").Secrets(); len(names) > 0 {
 		t.Errorf("who may not call may have %v", names)
 	}
-	ids.external["m mail"] = &mesh.ClientPair{Chain: mine.Certificate, Key: mine.Key}
-	res, err := loop.Secret(t.Context(), "m.web", name, "")
+	presented := func(name, version string, p publish.Pair) *mesh.Presented {
+		return &mesh.Presented{Name: name, Version: version, ClientPair: &mesh.ClientPair{Chain: p.Certificate, Key: p.Key}}
+	}
+	ids.external["m mail"] = presented(name, generation, mine)
+	res, err := loop.Secret(t.Context(), "m.web", name, generation)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,15 +86,15 @@ func TestKeysForServicesOutside(t *testing.T) {
 	if got := s.GetTlsCertificate(); s.GetName() != name || !bytes.Equal(got.GetCertificateChain().GetInlineBytes(), mine.Certificate) || !bytes.Equal(got.GetPrivateKey().GetInlineBytes(), mine.Key) {
 		t.Errorf("the secret is %s with other content", s.GetName())
 	}
-	if _, err := loop.Secret(t.Context(), "m.jobs", name, ""); !fault.Is(err, fault.Forbidden) {
+	if _, err := loop.Secret(t.Context(), "m.jobs", name, generation); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("who may not call: %v", err)
 	}
-	if _, err := loop.Secret(t.Context(), "m.web", mesh.ExternalClient("other", &mesh.ClientPair{Chain: mine.Certificate}), ""); !fault.Is(err, fault.Forbidden) {
+	if _, err := loop.Secret(t.Context(), "m.web", "external_client:secret:other:1", generation); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("of another service: %v", err)
 	}
-	for what, p := range map[string]*mesh.ClientPair{"newer": {Chain: newer.Certificate, Key: newer.Key}, "gone": nil} {
+	for what, p := range map[string]*mesh.Presented{"newer": presented(name, "newer", newer), "elsewhere": presented(name+"1", generation, newer), "gone": nil} {
 		ids.external["m mail"] = p
-		if res, err := loop.Secret(t.Context(), "m.web", name, ""); !fault.Is(err, fault.Unavailable) || res != nil || strings.Contains(err.Error(), "PRIVATE") {
+		if res, err := loop.Secret(t.Context(), "m.web", name, generation); !fault.Is(err, fault.Unavailable) || res != nil || strings.Contains(err.Error(), "PRIVATE") {
 			t.Errorf("%s content: %v", what, err)
 		}
 	}

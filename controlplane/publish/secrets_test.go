@@ -31,7 +31,7 @@ type identities struct {
 	// stored holds the certificates of users by control plane, id and alternative.
 	stored map[string]publish.Pair
 	// external holds what proxies present, by mesh and ExternalService.
-	external map[string]*mesh.ClientPair
+	external map[string]*mesh.Presented
 }
 
 func (i *identities) Certificate(_ context.Context, controlPlane, id string, alternative bool) (publish.Pair, error) {
@@ -47,7 +47,7 @@ func (i *identities) Node(context.Context, string) (publish.Pair, error) { retur
 func (i *identities) Workload(context.Context, string, string) (publish.Workload, error) {
 	return publish.Workload{Pair: i.node}, nil
 }
-func (i *identities) External(_ context.Context, meshName, service string) (*mesh.ClientPair, error) {
+func (i *identities) External(_ context.Context, meshName, service string) (*mesh.Presented, error) {
 	return i.external[meshName+" "+service], nil
 }
 func (i *identities) Roots(context.Context) ([]byte, error) { return i.roots, nil }

@@ -30,9 +30,9 @@ import (
 // dataplaneFlags are the flags that only this command has.
 type dataplaneFlags struct {
 	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile, systemCAFile string
-	variables                                                                        []string
-	adminPort, dnsPort                                                               int
-	dnsUpstreams                                                                     []string
+	variables                                                                                      []string
+	adminPort, dnsPort                                                                             int
+	dnsUpstreams                                                                                   []string
 }
 
 const (

@@ -56,9 +56,14 @@ func (externalServices) Find(m *view.Mesh, service string) view.Destination {
 // endpoint is, too.
 func (externalServices) Inline(mesh.Tags, view.Destination) bool { return true }
 
-// protections say, in JSON, how the endpoints of a service are protected. The text is empty if
-// all are called in clear.
-type protections string
+// protections say how the endpoints of a service are protected. They are empty if all are called in
+// clear.
+type protections struct {
+	// text is JSON, from which alone the cluster is made.
+	text string
+	// versions are those of the secrets that the cluster names, in JSON by name.
+	versions string
+}
 
 // protected is one endpoint in protections.
 type protected struct {
@@ -71,66 +76,77 @@ type protected struct {
 // Transport implements [DestinationKind].
 func (externalServices) Transport(_ Around, d view.Destination) Transport {
 	var all []protected
-	sealed := false
+	sealed, versions := false, map[string]string{}
 	for _, s := range d.(*view.Located).Specs {
 		e := s.(*mesh.External)
 		host, port := e.Location()
 		tls := e.Protection()
 		sealed = sealed || tls != nil
+		if tls != nil && tls.Client != "" {
+			versions[tls.Client] = tls.Version
+		}
 		all = append(all, protected{host, port, tls})
 	}
 	if !sealed {
-		return Transport{Own: protections("")}
+		return Transport{Own: protections{}}
 	}
 	slices.SortStableFunc(all, func(a, b protected) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
-	text, err := json.Marshal(all)
-	if err != nil { // texts, numbers and truth values always encode
+	return Transport{Own: protections{encoded(all), encoded(versions)}}
+}
+
+// encoded returns JSON of texts, numbers and truth values, which always encode.
+func encoded(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
 		panic(err)
 	}
-	return Transport{Own: protections(text)}
+	return string(text)
 }
 
 // Mark implements [marking].
 func (externalServices) Mark(t Transport) string {
-	text, _ := t.Own.(protections)
-	if text == "" {
+	own, _ := t.Own.(protections)
+	if own.text == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(own.text))
 	return apart + "tls-" + hex.EncodeToString(sum[:8])
 }
 
 // confiding is a kind of destinations for which proxies have secrets of their own.
 type confiding interface {
 	DestinationKind
-	// Confides returns the names of the secrets that a cluster asks for.
-	Confides(t Transport) []string
+	// Confides returns the secrets that a cluster asks for, with the generation of each.
+	Confides(t Transport) map[string]string
 }
 
 // Confides implements [confiding].
-func (externalServices) Confides(t Transport) (names []string) {
-	all, _ := protectionsOf(t)
-	for _, x := range all {
-		if x.TLS != nil && x.TLS.Client != "" {
-			names = append(names, x.TLS.Client)
+func (externalServices) Confides(t Transport) (secrets map[string]string) {
+	if own, _ := t.Own.(protections); own.versions != "" {
+		if err := json.Unmarshal([]byte(own.versions), &secrets); err != nil { // what was encoded here
+			panic(err)
 		}
 	}
-	return names
+	return secrets
 }
 
 // protectionsOf returns the endpoints of a service and how each is protected, none if all are
 // called in clear.
 func protectionsOf(t Transport) (all []protected, err error) {
-	if text, _ := t.Own.(protections); text != "" {
-		err = json.Unmarshal([]byte(text), &all)
+	if own, _ := t.Own.(protections); own.text != "" {
+		err = json.Unmarshal([]byte(own.text), &all)
 	}
 	return all, err
 }
 
 // Keeps implements [DestinationKind].
-func (externalServices) Keeps(_ Around, was, due Transport) bool { return was == due }
+func (externalServices) Keeps(_ Around, was, due Transport) bool {
+	a, _ := was.Own.(protections)
+	b, _ := due.Own.(protections)
+	return a.text == b.text
+}
 
 // Cluster implements [DestinationKind]. Envoy resolves the endpoints also if all are addresses:
 // in the eyes of agents, a cluster with fixed addresses leads to a workload of the machine.

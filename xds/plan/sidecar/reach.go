@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -40,8 +41,8 @@ type reach struct {
 
 	clusters, endpoints, listeners, routes *resource.Table
 	failures                               []plan.Failure
-	// confided are the secrets for which its clusters ask.
-	confided []string
+	// confided are the secrets for which its clusters ask, with the generation of each.
+	confided map[string]string
 	// contributions come from the policies of the outbounds.
 	contributions []*contribution
 	// distinct says that no two outbounds contribute a resource of the same name.
@@ -267,21 +268,18 @@ func (p *Planner) follow(r *reach) {
 	}
 	clear(r.stale)
 	r.relist = false
-	if r.clusters != was.clusters {
-		p.confide(r)
-	}
+	p.confide(r)
 	if p.has.contribute {
 		r.collectContributions()
 	}
-	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !slices.Equal(r.contributions, was.contributions) {
+	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !maps.Equal(r.confided, was.confided) || !slices.Equal(r.contributions, was.contributions) {
 		for c := range r.classes {
 			p.mark(c)
 		}
 	}
 }
 
-// confide lists the secrets for which the clusters of a reach ask. Their names are in those
-// clusters.
+// confide lists the secrets for which the clusters of a reach ask.
 func (p *Planner) confide(r *reach) {
 	r.confided = nil
 	for i, k := range p.kinds {
@@ -293,7 +291,10 @@ func (p *Planner) confide(r *reach) {
 			for j := range o.part.made {
 				m := &o.part.made[j]
 				if m.kind == i && slices.ContainsFunc(o.part.clusters, func(c *resource.Resource) bool { return c.Name == m.cluster }) {
-					r.confided = append(r.confided, asks.Confides(m.transport)...)
+					if r.confided == nil {
+						r.confided = map[string]string{}
+					}
+					maps.Copy(r.confided, asks.Confides(m.transport))
 				}
 			}
 		}
