@@ -35,12 +35,10 @@ type ExternalProtection struct {
 	Name        string
 	AnyName     bool
 	Renegotiate bool
-	// Client is the name of the secret that proxies present, empty for none. It differs for
-	// everything else that may differ here, and for another place: what is presented to one
-	// service must never be presented to another one, not even until that has its own.
+	// Client is the name of the secret that proxies present, empty for none. It is another one for
+	// other content, for everything else that may differ here, and for another place: what is
+	// presented to one service must never be presented to another one, not even for a moment.
 	Client string `json:",omitempty"`
-	// Version differs for other content of the secret. A cluster is not another one for that.
-	Version string `json:"-"`
 	// Wrong says why nobody can be protected so. Nobody may then call the service.
 	Wrong string `json:",omitempty"`
 }
@@ -103,18 +101,17 @@ func (s *ExternalService) Resolved(r model.Getter, meshName, name string) (any, 
 	}
 	pair, err := s.Client(r, meshName)
 	if pair != nil && p.Wrong == "" {
-		if p.Client, err = clientName(name, e); err != nil {
+		if p.Client, err = clientName(name, e, pair); err != nil {
 			return nil, err
 		}
-		p.Version = hashOf(pair.Chain) // a certificate has one key
 	}
 	return e, p.blame("clientCert", err)
 }
 
 // Presented is a secret that proxies present to a service outside the mesh.
 type Presented struct {
-	// Name and Version are those in the protection of the service.
-	Name, Version string
+	// Name is the one in the protection of the service.
+	Name string
 	*ClientPair
 }
 
@@ -133,7 +130,7 @@ func (s *ExternalService) Presented(r model.Getter, meshName, name string) (*Pre
 	if err != nil {
 		return nil, err
 	}
-	return &Presented{p.Client, p.Version, pair}, nil
+	return &Presented{p.Client, pair}, nil
 }
 
 // blame notes what is wrong with a source. An error that says nothing about the source is
@@ -169,22 +166,20 @@ func (s *ExternalService) Client(r model.Getter, meshName string) (*ClientPair, 
 }
 
 // clientName returns the name of the secret with what proxies present to the ExternalService of a
-// name, of which nothing else is missing.
-func clientName(name string, e *External) (string, error) {
+// name, of which nothing else is missing. A certificate has one key, so the chain tells all of the
+// content.
+func clientName(name string, e *External, pair *ClientPair) (string, error) {
 	text, err := json.Marshal(struct {
 		Host       string
 		Port       uint32
 		Protection *ExternalProtection
-	}{e.host, e.port, e.protection})
+		Chain      []byte
+	}{e.host, e.port, e.protection, pair.Chain})
 	if err != nil {
 		return "", fmt.Errorf("encode the protection of ExternalService %s: %w", name, err)
 	}
-	return fmt.Sprintf("%s%s:%s", reserved.Fleeting, name, hashOf(text)), nil
-}
-
-func hashOf(text []byte) string {
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
+	return fmt.Sprintf("%s%s:%s", reserved.Fleeting, name, hex.EncodeToString(sum[:16])), nil
 }
 
 // ParseExternalClient returns the name of the ExternalService in the name of what proxies present

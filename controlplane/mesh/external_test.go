@@ -67,7 +67,6 @@ func TestResolvedProtection(t *testing.T) {
 	secrets := kept{
 		"ca": append(append([]byte{}, key...), roots...), "none": []byte("x"), "away": nil, "both": append(append([]byte{}, key...), chain...), "other": other,
 	}
-	version := hashOf(chain)
 	from := func(name string) *DataSource { return &DataSource{Secret: name} }
 	names := map[string]bool{}
 	for name, c := range map[string]struct {
@@ -82,10 +81,10 @@ func TestResolvedProtection(t *testing.T) {
 		}},
 		"no CA": {&ExternalTLS{Enabled: true, CACert: from("none")}, &ExternalProtection{Name: "mail.example", Wrong: "networking.tls.caCert: must hold certificates in PEM"}},
 		"a client": {&ExternalTLS{Enabled: true, ClientCert: from("both"), ClientKey: from("both")}, &ExternalProtection{
-			Name: "mail.example", System: true, Version: version,
+			Name: "mail.example", System: true,
 		}},
 		"a client in two sources": {&ExternalTLS{Enabled: true, ClientCert: from("both"), ClientKey: &DataSource{Inline: key}}, &ExternalProtection{
-			Name: "mail.example", System: true, Version: version,
+			Name: "mail.example", System: true,
 		}},
 		"no pair": {&ExternalTLS{Enabled: true, ClientCert: from("both"), ClientKey: from("other")}, &ExternalProtection{
 			Name: "mail.example", System: true, Wrong: "networking.tls.clientCert: certificate and key do not belong together",
@@ -97,9 +96,7 @@ func TestResolvedProtection(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		p := got.(*External).Protection()
-		if p != nil && (p.Client != "") != (p.Version != "") {
-			t.Errorf("%s: the secret %q has version %q", name, p.Client, p.Version)
-		} else if p != nil && p.Client != "" {
+		if p != nil && p.Client != "" {
 			names[p.Client], p.Client = true, ""
 		}
 		if diff := cmp.Diff(c.want, p); diff != "" {
@@ -128,8 +125,8 @@ func TestClientKeysAreNormal(t *testing.T) {
 	}
 }
 
-// TestExternalClientNames: a secret has another name at another place or with other demands on the
-// server, and another version with other content.
+// TestExternalClientNames: a secret has another name at another place, with other demands on the
+// server, and with other content.
 func TestExternalClientNames(t *testing.T) {
 	first, firstKey := clientOf(t, elliptic.P256())
 	second, secondKey := clientOf(t, elliptic.P256())
@@ -145,12 +142,12 @@ func TestExternalClientNames(t *testing.T) {
 	}
 	same := func(*ExternalTLS) {}
 	one := of("a.b", "x.example:443", first, firstKey, same)
-	if two := of("a.b", "x.example:443", second, secondKey, same); two.Name != one.Name || two.Version == one.Version || string(two.Key) != string(secondKey) {
-		t.Errorf("other content is %s %s, was %s %s", two.Name, two.Version, one.Name, one.Version)
+	if string(one.Key) != string(firstKey) {
+		t.Error("what is presented has another key")
 	}
 	for what, p := range map[string]*Presented{
 		"another service": of("a", "x.example:443", first, firstKey, same), "another host": of("a.b", "y.example:443", first, firstKey, same),
-		"another port": of("a.b", "x.example:444", first, firstKey, same), "any name": of("a.b", "x.example:443", first, firstKey, func(t *ExternalTLS) { t.SkipHostnameVerification = true }),
+		"other content": of("a.b", "x.example:443", second, secondKey, same), "another port": of("a.b", "x.example:444", first, firstKey, same), "any name": of("a.b", "x.example:443", first, firstKey, func(t *ExternalTLS) { t.SkipHostnameVerification = true }),
 	} {
 		if p.Name == one.Name {
 			t.Errorf("%s has the same name %s", what, p.Name)

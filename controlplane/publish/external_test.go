@@ -67,15 +67,14 @@ func TestKeysForServicesOutside(t *testing.T) {
 		t.Fatalf("who may call may have %v", names)
 	}
 	name := names[0]
-	generation, _ := out.set("m.web").Generation(name)
 	if names := out.set("m.jobs").Secrets(); len(names) > 0 {
 		t.Errorf("who may not call may have %v", names)
 	}
-	presented := func(name, version string, p publish.Pair) *mesh.Presented {
-		return &mesh.Presented{Name: name, Version: version, ClientPair: &mesh.ClientPair{Chain: p.Certificate, Key: p.Key}}
+	presented := func(name string, p publish.Pair) *mesh.Presented {
+		return &mesh.Presented{Name: name, ClientPair: &mesh.ClientPair{Chain: p.Certificate, Key: p.Key}}
 	}
-	ids.external["m mail"] = presented(name, generation, mine)
-	res, err := loop.Secret(t.Context(), "m.web", name, generation)
+	ids.external["m mail"] = presented(name, mine)
+	res, err := loop.Secret(t.Context(), "m.web", name, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,15 +85,15 @@ func TestKeysForServicesOutside(t *testing.T) {
 	if got := s.GetTlsCertificate(); s.GetName() != name || !bytes.Equal(got.GetCertificateChain().GetInlineBytes(), mine.Certificate) || !bytes.Equal(got.GetPrivateKey().GetInlineBytes(), mine.Key) {
 		t.Errorf("the secret is %s with other content", s.GetName())
 	}
-	if _, err := loop.Secret(t.Context(), "m.jobs", name, generation); !fault.Is(err, fault.Forbidden) {
+	if _, err := loop.Secret(t.Context(), "m.jobs", name, ""); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("who may not call: %v", err)
 	}
-	if _, err := loop.Secret(t.Context(), "m.web", "external_client:secret:other:1", generation); !fault.Is(err, fault.Forbidden) {
+	if _, err := loop.Secret(t.Context(), "m.web", "external_client:secret:other:1", ""); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("of another service: %v", err)
 	}
-	for what, p := range map[string]*mesh.Presented{"newer": presented(name, "newer", newer), "elsewhere": presented(name+"1", generation, newer), "gone": nil} {
+	for what, p := range map[string]*mesh.Presented{"newer": presented(name+"1", newer), "gone": nil} {
 		ids.external["m mail"] = p
-		if res, err := loop.Secret(t.Context(), "m.web", name, generation); !fault.Is(err, fault.Unavailable) || res != nil || strings.Contains(err.Error(), "PRIVATE") {
+		if res, err := loop.Secret(t.Context(), "m.web", name, ""); !fault.Is(err, fault.Unavailable) || res != nil || strings.Contains(err.Error(), "PRIVATE") {
 			t.Errorf("%s content: %v", what, err)
 		}
 	}

@@ -99,7 +99,7 @@ func (l *Loop) secret(ctx context.Context, id, name, generation string) (*tlsv3.
 	}
 	meshName, dataplane, err := ParseProxy(id)
 	if service, ok := mesh.ParseExternalClient(name); ok && err == nil {
-		return l.external(ctx, meshName, service, name, generation)
+		return l.external(ctx, meshName, service, name)
 	}
 	if err != nil || name != mesh.SecretIdentity(meshName) {
 		return nil, fault.New(fault.NotFound, "no such secret")
@@ -173,14 +173,15 @@ func (l *Loop) stored(ctx context.Context, node, name, id string, alternative bo
 	return pairSecret(name, p), nil
 }
 
-// external returns what a proxy presents to a service outside the mesh. The set of the proxy says
-// which content it means. If there is newer content, another set is about to mean that.
-func (l *Loop) external(ctx context.Context, meshName, service, name, generation string) (*tlsv3.Secret, error) {
+// external returns what a proxy presents to a service outside the mesh. The name of the secret says
+// which content the set of the proxy means. If there is newer content, its set is about to name
+// that.
+func (l *Loop) external(ctx context.Context, meshName, service, name string) (*tlsv3.Secret, error) {
 	p, err := l.Identities.External(ctx, meshName, service)
 	if err != nil {
 		return nil, err
 	}
-	if p == nil || p.Name != name || p.Version != generation {
+	if p == nil || p.Name != name {
 		return nil, fault.New(fault.Unavailable, "ExternalService %s of mesh %s has another certificate by now", service, meshName)
 	}
 	return pairSecret(name, Pair{Certificate: p.Chain, Key: p.Key}), nil

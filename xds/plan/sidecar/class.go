@@ -198,11 +198,11 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 		tables[resource.Secret] = x.secrets.with(&p.compare, tables[resource.Secret], put, nil)
 		secrets = allowed(secrets, put)
 	}
-	if confided := c.reach.confided; len(confided) > 0 {
-		if secrets = maps.Clone(secrets); secrets == nil {
+	for _, name := range c.reach.confided {
+		if secrets == nil {
 			secrets = map[string]string{}
 		}
-		maps.Copy(secrets, confided)
+		secrets[name] = "" // another content has another name
 	}
 	x.failures = x.own.failures
 	if c.proxy != nil && p.has.patch {

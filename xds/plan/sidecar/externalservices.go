@@ -59,10 +59,12 @@ func (externalServices) Inline(mesh.Tags, view.Destination) bool { return true }
 // protections say how the endpoints of a service are protected. They are empty if all are called in
 // clear.
 type protections struct {
-	// text is JSON, from which alone the cluster is made.
+	// text is JSON, from which the cluster is made.
 	text string
-	// versions are those of the secrets that the cluster names, in JSON by name.
-	versions string
+	// demands is the same without the names of secrets. With another key the cluster is the same
+	// one, so that Envoy goes on with the earlier key until it has the other one. An earlier key
+	// is no weaker protection, and what is demanded of the server is in demands.
+	demands string
 }
 
 // protected is one endpoint in protections.
@@ -76,15 +78,13 @@ type protected struct {
 // Transport implements [DestinationKind].
 func (externalServices) Transport(_ Around, d view.Destination) Transport {
 	var all []protected
-	sealed, versions := false, map[string]string{}
+	var demands []protected
+	sealed := false
 	for _, s := range d.(*view.Located).Specs {
 		e := s.(*mesh.External)
 		host, port := e.Location()
 		tls := e.Protection()
 		sealed = sealed || tls != nil
-		if tls != nil && tls.Client != "" {
-			versions[tls.Client] = tls.Version
-		}
 		all = append(all, protected{host, port, tls})
 	}
 	if !sealed {
@@ -93,8 +93,19 @@ func (externalServices) Transport(_ Around, d view.Destination) Transport {
 	slices.SortStableFunc(all, func(a, b protected) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
-	return Transport{Own: protections{encoded(all), encoded(versions)}}
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Client != "" {
+			own := *x.TLS
+			own.Client = presents
+			x.TLS = &own
+		}
+		demands = append(demands, x)
+	}
+	return Transport{Own: protections{encoded(all), encoded(demands)}}
 }
+
+// presents stands for the name of any secret.
+const presents = "presents"
 
 // encoded returns JSON of texts, numbers and truth values, which always encode.
 func encoded(v any) string {
@@ -111,25 +122,26 @@ func (externalServices) Mark(t Transport) string {
 	if own.text == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(own.text))
+	sum := sha256.Sum256([]byte(own.demands))
 	return apart + "tls-" + hex.EncodeToString(sum[:8])
 }
 
 // confiding is a kind of destinations for which proxies have secrets of their own.
 type confiding interface {
 	DestinationKind
-	// Confides returns the secrets that a cluster asks for, with the generation of each.
-	Confides(t Transport) map[string]string
+	// Confides returns the names of the secrets that a cluster asks for.
+	Confides(t Transport) []string
 }
 
 // Confides implements [confiding].
-func (externalServices) Confides(t Transport) (secrets map[string]string) {
-	if own, _ := t.Own.(protections); own.versions != "" {
-		if err := json.Unmarshal([]byte(own.versions), &secrets); err != nil { // what was encoded here
-			panic(err)
+func (externalServices) Confides(t Transport) (names []string) {
+	all, _ := protectionsOf(t)
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Client != "" {
+			names = append(names, x.TLS.Client)
 		}
 	}
-	return secrets
+	return names
 }
 
 // protectionsOf returns the endpoints of a service and how each is protected, none if all are
@@ -145,7 +157,7 @@ func protectionsOf(t Transport) (all []protected, err error) {
 func (externalServices) Keeps(_ Around, was, due Transport) bool {
 	a, _ := was.Own.(protections)
 	b, _ := due.Own.(protections)
-	return a.text == b.text
+	return a.demands == b.demands
 }
 
 // Cluster implements [DestinationKind]. Envoy resolves the endpoints also if all are addresses:

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -41,8 +40,8 @@ type reach struct {
 
 	clusters, endpoints, listeners, routes *resource.Table
 	failures                               []plan.Failure
-	// confided are the secrets for which its clusters ask, with the generation of each.
-	confided map[string]string
+	// confided are the secrets for which its clusters ask.
+	confided []string
 	// contributions come from the policies of the outbounds.
 	contributions []*contribution
 	// distinct says that no two outbounds contribute a resource of the same name.
@@ -268,18 +267,21 @@ func (p *Planner) follow(r *reach) {
 	}
 	clear(r.stale)
 	r.relist = false
-	p.confide(r)
+	if r.clusters != was.clusters {
+		p.confide(r)
+	}
 	if p.has.contribute {
 		r.collectContributions()
 	}
-	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !maps.Equal(r.confided, was.confided) || !slices.Equal(r.contributions, was.contributions) {
+	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !slices.Equal(r.contributions, was.contributions) {
 		for c := range r.classes {
 			p.mark(c)
 		}
 	}
 }
 
-// confide lists the secrets for which the clusters of a reach ask.
+// confide lists the secrets for which the clusters of a reach ask. Their names are in those
+// clusters.
 func (p *Planner) confide(r *reach) {
 	r.confided = nil
 	for i, k := range p.kinds {
@@ -291,10 +293,7 @@ func (p *Planner) confide(r *reach) {
 			for j := range o.part.made {
 				m := &o.part.made[j]
 				if m.kind == i && slices.ContainsFunc(o.part.clusters, func(c *resource.Resource) bool { return c.Name == m.cluster }) {
-					if r.confided == nil {
-						r.confided = map[string]string{}
-					}
-					maps.Copy(r.confided, asks.Confides(m.transport))
+					r.confided = append(r.confided, asks.Confides(m.transport)...)
 				}
 			}
 		}
