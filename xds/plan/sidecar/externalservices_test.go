@@ -129,6 +129,65 @@ func otherClient(t *testing.T) []byte {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})...)
 }
 
+// TestExternalServiceLimits: a RateLimit is one bucket in the proxy of a caller, whatever the number
+// of routes. Outbounds to services of the mesh have none, whose own proxies count.
+func TestExternalServiceLimits(t *testing.T) {
+	w := newWorldOf(t, all.Policies())
+	w.put(mesh.ExternalServices, meshName, "mail", external("mail.example:80", "mail", ""))
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http"))
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "mail", "backend"))
+	w.put(mesh.Dataplanes, meshName, "jobs-1", dataplane("127.0.0.31", "jobs", "http", "mail", "backend"))
+	w.raw("type: TrafficRoute\nmesh: demo\nname: two\nsources: [{match: {mesh.io/service: '*'}}]\ndestinations: [{match: {mesh.io/service: mail}}]\n" +
+		"conf: {http: [{match: {path: {prefix: /a}}, destination: {mesh.io/service: mail}}, {match: {path: {prefix: /b}}, destination: {mesh.io/service: mail}}], destination: {mesh.io/service: mail}}")
+	limit := func(source string) {
+		w.raw("type: RateLimit\nmesh: demo\nname: l\nsources: [{match: {mesh.io/service: " + source + "}}]\ndestinations: [{match: {mesh.io/service: '*'}}]\nconf: {http: {requests: 5, interval: 10s}}")
+		w.settle()
+	}
+	const filter = "envoy.filters.http.local_ratelimit"
+	buckets := func(proxy, service string) (n int) {
+		set := w.planner.Set(proxy)
+		validate(t, set)
+		host := load(t, set.Get(resource.Route, "outbound:"+service), new(routev3.RouteConfiguration)).GetVirtualHosts()[0]
+		for _, r := range host.GetRoutes() {
+			if r.GetTypedPerFilterConfig()[filter] != nil {
+				n++
+			}
+		}
+		if host.GetTypedPerFilterConfig()[filter] != nil {
+			n++
+		}
+		filters := 0
+		for l := range set.Each(resource.Listener) {
+			if strings.HasPrefix(l.Name, "outbound:") && slices.Contains(l.Routes, "outbound:"+service) && strings.Contains(string(l.Body), filter) {
+				filters++
+			}
+		}
+		if filters != n {
+			t.Errorf("%s has %d buckets for %s and %d filters", proxy, n, service, filters)
+		}
+		return n
+	}
+	w.joined("web-1", "jobs-1")
+	for _, c := range []struct {
+		source    string
+		web, jobs int
+	}{{"web", 1, 0}, {"jobs", 0, 1}, {"'*'", 1, 1}, {"nobody", 0, 0}} {
+		limit(c.source)
+		if web, jobs := buckets("web-1", "mail"), buckets("jobs-1", "mail"); web != c.web || jobs != c.jobs {
+			t.Errorf("limits of %s: %d and %d buckets, want %d and %d", c.source, web, jobs, c.web, c.jobs)
+		}
+		if n := buckets("web-1", "backend") + buckets("jobs-1", "backend"); n > 0 {
+			t.Errorf("limits of %s: %d buckets for a service of the mesh", c.source, n)
+		}
+	}
+	limit("web")
+	w.drop(mesh.ExternalServices, "mail")
+	w.settle()
+	if n := buckets("web-1", "backend"); n > 0 {
+		t.Errorf("without the service outside: %d buckets", n)
+	}
+}
+
 // TestExternalServiceNeedsAPermission: proxies have the cluster exactly while a permission for the
 // service's tags admits them. settle holds each step against a plan from nothing.
 func TestExternalServiceNeedsAPermission(t *testing.T) {

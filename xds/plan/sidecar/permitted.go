@@ -137,6 +137,14 @@ func (p *Planner) permittedSources() iter.Seq[mesh.Tags] {
 	}
 }
 
+// reachesOutside reports whether there is any destination without proxies.
+func (p *Planner) reachesOutside() bool {
+	for range p.withoutProxies() {
+		return true
+	}
+	return false
+}
+
 // proxylessKind reports whether resources of a kind make destinations without proxies.
 func (p *Planner) proxylessKind(name string) bool {
 	for i, k := range p.kinds {

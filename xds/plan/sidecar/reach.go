@@ -99,7 +99,7 @@ type selector struct {
 func (p *Planner) survey() bool {
 	var found []selector
 	for _, pol := range p.policies {
-		if !aboutConnections(pol) {
+		if !aboutConnections(pol) || pol.Proxyless && !p.reachesOutside() {
 			continue
 		}
 		for x := range p.state.Policies(pol.Kind) {
