@@ -145,6 +145,8 @@ type demanding struct {
 	ca string
 	// accepts holds the certificates of the clients that are let in.
 	accepts atomic.Pointer[x509.CertPool]
+	// served counts the requests.
+	served atomic.Int64
 }
 
 // accept replaces the clients that are let in.
@@ -168,6 +170,7 @@ func startDemanding() *demanding {
 	Expect(err).NotTo(HaveOccurred())
 	d.Server = &httptest.Server{Listener: ln, Config: &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			d.served.Add(1)
 			_, _ = fmt.Fprintf(rw, "{\"client\":%q}", r.TLS.PeerCertificates[0].Subject.CommonName)
 		}),
 		ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0),
@@ -317,6 +320,30 @@ var _ = Describe("services outside the mesh that demand a certificate", Ordered,
 		becomes(jobs, "503")
 		w.Delete(shop, "traffic-permissions", "jobs")
 		becomes(jobs, "403")
+	})
+
+	It("a limit counts the requests of all routes, and what is over it does not arrive", func() {
+		becomes(web, "one")
+		bankOnly := tags{service: "bank"}
+		rule := func(prefix string) map[string]any {
+			return map[string]any{"match": map[string]any{"path": map[string]any{"prefix": prefix}}, "destination": bankOnly}
+		}
+		w.Put("traffic-routes", policy("TrafficRoute", "to-bank", tags{service: "*"}, bankOnly, map[string]any{
+			"http": []any{rule("/a"), rule("/b")}, "destination": bankOnly,
+		}))
+		w.Put("rate-limits", policy("RateLimit", "bank", tags{service: "web"}, bankOnly, map[string]any{
+			"http": map[string]any{"requests": 5, "interval": "1h", "onRateLimit": map[string]any{"status": 423}},
+		}))
+		w.Converged()
+		before, statuses := bank.served.Load(), map[int]int{}
+		for i := range 18 {
+			statuses[called(web.to("bank")+[]string{"/a", "/b", "/c"}[i%3])]++
+		}
+		Expect(statuses).To(Equal(map[int]int{200: 5, 423: 13}))
+		Expect(bank.served.Load()-before).To(Equal(int64(5)), "requests that arrived")
+		w.Delete(shop, "rate-limits", "bank")
+		w.Delete(shop, "traffic-routes", "to-bank")
+		becomes(web, "one")
 	})
 
 	It("the keys are in no log, no dump and no file of those who may call or not", func() {

@@ -78,7 +78,8 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.dnsUpstreams, "dns-upstream", nil, "resolver for other names; repeatable; else the machine's")
 	c.Flags().StringVar(&f.systemCAFile, "system-ca-file", "", "public authorities, in PEM; empty: the system's")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
-	c.Flags().Lookup("dns-upstream").Hidden = true         // few need it, and docs/mesh.md has it
+	c.Flags().Lookup("dns-upstream").Hidden = true         // few need these, and docs/mesh.md has them
+	c.Flags().Lookup("system-ca-file").Hidden = true
 	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
 	return c
 }
