@@ -8,9 +8,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"io/fs"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -173,7 +172,7 @@ func startDemanding() *demanding {
 			d.served.Add(1)
 			_, _ = fmt.Fprintf(rw, "{\"client\":%q}", r.TLS.PeerCertificates[0].Subject.CommonName)
 		}),
-		ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0),
+		ReadHeaderTimeout: patience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}}
 	d.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: d.accepts.Load()}, nil
