@@ -131,7 +131,7 @@ func TestExternalClientNames(t *testing.T) {
 	first, firstKey := clientOf(t, elliptic.P256())
 	second, secondKey := clientOf(t, elliptic.P256())
 	of := func(service, address string, cert, key []byte, change func(*ExternalTLS)) *Presented {
-		tls := &ExternalTLS{Enabled: true, ClientCert: &DataSource{Inline: cert}, ClientKey: &DataSource{Inline: key}}
+		tls := &ExternalTLS{Enabled: true, ServerName: said("s.example"), ClientCert: &DataSource{Inline: cert}, ClientKey: &DataSource{Inline: key}}
 		change(tls)
 		s := &ExternalService{Networking: &ExternalNetworking{Address: address, TLS: tls}, Tags: Tags{TagService: "mail"}}
 		p, err := s.Presented(kept{}, "demo", service)
