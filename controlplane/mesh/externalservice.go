@@ -58,7 +58,12 @@ type ExternalTLS struct {
 // a client.
 var ExternalServices = model.Describe(ExternalService{}, model.Kind{
 	Name: "external_service", Path: "external-services", Scoping: model.Mesh, Class: model.Config, Sealed: true,
-	Secrets: []string{"/networking/tls/clientKey/inline", "/networking/tls/clientKey/inlineString"},
+	// A key may stand beside certificates.
+	Secrets: []string{
+		"/networking/tls/clientKey/inline", "/networking/tls/clientKey/inlineString",
+		"/networking/tls/clientCert/inline", "/networking/tls/clientCert/inlineString",
+		"/networking/tls/caCert/inline", "/networking/tls/caCert/inlineString",
+	},
 	Document: &model.Document{
 		Type: "ExternalService", Singular: "External Service", Plural: "External Services",
 		Validate: func(spec any) []fault.Violation { return spec.(*ExternalService).validate() },
