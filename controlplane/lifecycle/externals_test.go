@@ -117,3 +117,33 @@ func TestTrustedRootsAreAuthorities(t *testing.T) {
 		return err
 	}))
 }
+
+// TestPartsOfExternalServicesHaveNoLimits: a limit that could not be counted is refused, whichever
+// comes first.
+func TestPartsOfExternalServicesHaveNoLimits(t *testing.T) {
+	w := setup(t)
+	w.gate.Hook(permissions, lifecycle.Limits(permissions)) // any kind with destinations
+	w.gate.Hook(mesh.ExternalServices, lifecycle.LimitedExternals(permissions))
+	w.must(w.put(mesh.Meshes, "", "m", &mesh.Mesh{SkipCreatingInitialPolicies: []string{"*"}}))
+	limit := func(name string, tags ...mesh.Tags) error {
+		p := &permission{}
+		for _, m := range tags {
+			p.Destinations = append(p.Destinations, mesh.Selector{Match: m})
+		}
+		return w.put(permissions, "m", name, p)
+	}
+	external := func(service string) error {
+		s := presenting(nil, nil)
+		s.Networking.TLS, s.Tags = nil, mesh.Tags{mesh.TagService: service}
+		return w.put(mesh.ExternalServices, "m", service, s)
+	}
+	of := func(service string) mesh.Tags { return mesh.Tags{mesh.TagService: service} }
+	part := func(service string) mesh.Tags { return mesh.Tags{mesh.TagService: service, "version": "v1"} }
+	w.must(external("mail"))
+	const refused = "ratelimit: RateLimit applied to external service only supports mesh.io/service as destination match"
+	w.same([]string{refused}, violations(limit("l", of("mail"), part("mail"))))
+	w.same([]string{refused}, violations(limit("l", part("*"))))
+	w.must(limit("l", of("mail"), of("*"), part("news")))
+	w.same([]string{"externalservice: ExternalService would match RateLimit 'l' which includes incompatible destination matches"}, violations(external("news")))
+	w.must(external("other"))
+}
