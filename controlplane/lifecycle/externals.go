@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,8 +89,12 @@ func exposed(r store.Reader, meshName, path string, s *mesh.ExternalService) ([]
 	return []fault.Violation{{Path: path, Message: fmt.Sprintf("the key is that of an authority of mesh %q, which no proxy may hold", of)}}, nil
 }
 
-// unlessFault returns errors of reading, and not those about what was read.
+// unlessFault returns errors of reading, and not those about what was read. A row that cannot be
+// decoded is nobody's key.
 func unlessFault(err error) error {
+	if errors.Is(err, store.ErrUnreadable) {
+		return nil
+	}
 	switch fault.CodeOf(err) {
 	case fault.Invalid, fault.NotFound, fault.TooLarge:
 		return nil
@@ -107,7 +112,7 @@ func AuthorityWith(r store.Reader, c *x509.Certificate) (meshName string, err er
 	for _, res := range all {
 		m, ok := res.Spec.(*mesh.Mesh)
 		if !ok {
-			continue // it cannot be decoded, and so does not sign
+			m = &mesh.Mesh{} // it cannot be decoded, and yet trusts what it did
 		}
 		roots, err := authoritiesOf(r, res.Name, m)
 		if err != nil {
@@ -142,13 +147,13 @@ func authoritiesOf(r store.Reader, name string, m *mesh.Mesh) ([]*x509.Certifica
 		}
 	}
 	res, err := r.Get(mesh.Trusts, name, name)
-	if err := unlessFault(err); err != nil {
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return out, nil
+	case err != nil:
 		return nil, err
 	}
-	if res != nil {
-		out = append(out, mesh.Certificates(res.Spec.(*mesh.Trust).Roots)...)
-	}
-	return out, nil
+	return append(out, mesh.Certificates(res.Spec.(*mesh.Trust).Roots)...), nil
 }
 
 // sameKey reports whether two certificates have one key, however it is encoded.
