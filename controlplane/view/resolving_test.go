@@ -1,6 +1,8 @@
 package view_test
 
 import (
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -8,6 +10,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/controlplane/view"
 )
 
 // TestSecretsThatAreReferredTo: a change of a secret is one of the resources that refer to it, and
@@ -52,5 +58,47 @@ func TestSecretsThatAreReferredTo(t *testing.T) {
 	}
 	if got := wrong(f.loaded(t).Located(mesh.ExternalServices, "a").Specs[0].(*mesh.External)); got != missing {
 		t.Errorf("loaded: %q", got)
+	}
+}
+
+// TestSecretsThatCannotBeDecoded: a secret that cannot be decoded is wrong with the one who refers to
+// it, and does not keep the mesh from being read.
+func TestSecretsThatCannotBeDecoded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	keys, err := seal.New(make([]byte, seal.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := append(mesh.Kinds(), policies...)
+	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: path, Kinds: kinds, Sealer: keys, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for _, fn := range []func(store.Tx) error{
+		set(mesh.Secrets, mesh.Default, "ca", &mesh.Secret{Data: []byte("x")}),
+		set(mesh.ExternalServices, mesh.Default, "a", &mesh.ExternalService{
+			Networking: &mesh.ExternalNetworking{Address: "a.example:443", TLS: &mesh.ExternalTLS{Enabled: true, CACert: &mesh.DataSource{Secret: "ca"}}},
+			Tags:       mesh.Tags{mesh.TagService: "a"},
+		}),
+	} {
+		if _, err := s.Update(t.Context(), model.Config, fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Spoil(t, path, mesh.Secrets.Name, "ca")
+	err = s.View(t.Context(), func(r store.Reader) error {
+		m, err := view.LoadMesh(mesh.Default, []*model.Kind{mesh.ExternalServices}, r)
+		if err != nil {
+			return err
+		}
+		const want = `networking.tls.caCert: secret "ca" cannot be read`
+		if got := m.Located(mesh.ExternalServices, "a").Specs[0].(*mesh.External).Protection().Wrong; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
