@@ -71,6 +71,9 @@ type Options struct {
 	// may be. They also are the link-local addresses that configuration of any proxy may
 	// lead to.
 	WorkloadAddresses []netip.Prefix
+	// SystemCAFile is the PEM bundle of this machine's public authorities; if it is empty, the
+	// agent looks for it.
+	SystemCAFile string
 	// DNS, unless nil, makes the agent of a sidecar answer for the host names of the mesh.
 	DNS *DNS
 	// Metrics serves the metrics of the node. It may be nil.
@@ -378,8 +381,11 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 }
 
 // systemRoots returns this machine's bundle of public authorities, by which Envoy verifies
-// upstream servers.
-func systemRoots() string {
+// upstream servers; empty if there is none.
+func (a *Agent) systemRoots() string {
+	if a.SystemCAFile != "" {
+		return a.SystemCAFile
+	}
 	for _, f := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"} {
 		if _, err := os.Stat(f); err == nil {
 			return f

@@ -50,7 +50,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
-	self.ControlPlane, self.RootsFile, self.Filter = g.host, systemRoots(), g.Filter
+	self.ControlPlane, self.RootsFile, self.Filter = g.host, g.systemRoots(), g.Filter
 	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.running, self)
 }
 

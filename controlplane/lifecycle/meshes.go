@@ -2,7 +2,9 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -133,6 +135,9 @@ func (m *meshes) Stored(tx store.Tx, old, stored *model.Resource, prepared any) 
 			return err
 		}
 	}
+	if err := apart(tx, stored.Name, s); err != nil {
+		return err
+	}
 	if old != nil {
 		return nil
 	}
@@ -143,6 +148,30 @@ func (m *meshes) Stored(tx store.Tx, old, stored *model.Resource, prepared any) 
 		return err
 	}
 	return m.begin(tx, stored.Name, s.SkipCreatingInitialPolicies)
+}
+
+// apart refuses authorities whose secrets or keys proxies present to services outside the mesh.
+func apart(tx store.Tx, name string, m *mesh.Mesh) error {
+	if m.MTLS == nil {
+		return nil
+	}
+	var vs []fault.Violation
+	for i := range m.MTLS.Backends {
+		presented, err := referrers(tx, name, uses(name, &m.MTLS.Backends[i])...)
+		if err != nil {
+			return err
+		}
+		for _, res := range presented {
+			vs = append(vs, fault.Violation{
+				Path: "mtls.backends[" + strconv.Itoa(i) + "].conf", Message: fmt.Sprintf("ExternalService %q refers to a secret of the authority", res.Name),
+			})
+		}
+	}
+	more, err := held(tx, name, "mtls.backends", m)
+	if err != nil {
+		return err
+	}
+	return fault.Violated(append(vs, more...))
 }
 
 func putSecret(tx store.Tx, scope, name string, data []byte) error {

@@ -209,6 +209,10 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Log.Warn("xds_cache_ignored", "path", cfg.Cache, "error", err)
 	default:
 		for _, x := range stored.all() {
+			if isFleeting(x) || asksForFleeting(x) {
+				r.cache.whole = false // the next write leaves it out
+				continue
+			}
 			// The bounds of the machine may have changed since the file was written.
 			own, err := r.admit(x.Type, x.Name, x.Version, x.Body)
 			if err != nil {

@@ -198,6 +198,12 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 		tables[resource.Secret] = x.secrets.with(&p.compare, tables[resource.Secret], put, nil)
 		secrets = allowed(secrets, put)
 	}
+	for _, name := range c.reach.confided {
+		if secrets == nil {
+			secrets = map[string]string{}
+		}
+		secrets[name] = "" // another content has another name
+	}
 	x.failures = x.own.failures
 	if c.proxy != nil && p.has.patch {
 		x.failures = slices.Concat(x.failures, p.finish(x, tables))

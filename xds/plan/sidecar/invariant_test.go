@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
@@ -168,6 +169,7 @@ func (m *mentions) note(msg proto.Message) error {
 // lacks listeners, there may be more than is named.
 func coherent(s *resource.Set, broken bool) error {
 	tables, eds, addresses := map[string]bool{}, map[string]bool{}, map[string]string{}
+	asked := map[string]bool{}
 	for _, t := range resource.Types {
 		for _, r := range s.All(t) {
 			m := mentionsOf(r)
@@ -179,7 +181,7 @@ func coherent(s *resource.Set, broken bool) error {
 			}
 			for _, c := range m.clusters {
 				there := s.Get(resource.Cluster, c) != nil
-				if strings.HasPrefix(c, "@refused:") { // what must not be called must not exist
+				if strings.HasPrefix(c, "@refused:") || strings.HasPrefix(c, "@unmade:") { // what must not be called must not exist
 					if there {
 						return fmt.Errorf("%s leads to cluster %s, which must not exist", r.Name, c)
 					}
@@ -190,6 +192,7 @@ func coherent(s *resource.Set, broken bool) error {
 				}
 			}
 			for _, name := range m.secrets {
+				asked[name] = true
 				if !s.AllowsSecret(name) {
 					return fmt.Errorf("%s needs secret %s, which is not there", r.Name, name)
 				}
@@ -206,6 +209,11 @@ func coherent(s *resource.Set, broken bool) error {
 				}
 				addresses[m.address] = r.Name
 			}
+		}
+	}
+	for _, name := range s.Secrets() {
+		if _, is := mesh.ParseExternalClient(name); is && !asked[name] {
+			return fmt.Errorf("the proxy may have secret %s, for which nothing asks", name)
 		}
 	}
 	if err := equalNames(s, resource.Route, tables, broken); err != nil {

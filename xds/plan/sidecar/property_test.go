@@ -191,6 +191,13 @@ func (d *driver) external() {
 		return
 	}
 	spec := external(pick(d, "192.0.2.1:80", "[2001:db8::1]:80", "x.example:80", "y.example:81"), pick(d, fewServices...), pick(d, "", rootCA))
+	if t := spec.Networking.TLS; t != nil && d.yes() {
+		source := pick(d, &mesh.DataSource{InlineString: &clientPEM}, &mesh.DataSource{Secret: "client"})
+		t.ClientCert, t.ClientKey = source, source
+		if t.CACert = pick(d, t.CACert, nil, &mesh.DataSource{Secret: "ca"}); d.yes() {
+			d.put(mesh.Secrets, meshName, pick(d, "client", "ca"), &mesh.Secret{Data: []byte(pick(d, "", clientPEM, rootCA))})
+		}
+	}
 	spec.Tags[mesh.TagProtocol], spec.Tags["version"] = pick(d, "http", "tcp", "grpc"), pick(d, "v1", "v2")
 	d.put(mesh.ExternalServices, meshName, name, spec)
 }
