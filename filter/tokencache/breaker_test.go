@@ -231,3 +231,39 @@ func TestProbesAreWaitedForInTheLastLease(t *testing.T) {
 		}
 	})
 }
+
+// TestProbesEndWithTheirOwner: a look-up that was allowed before the breaker opened says nothing
+// about the probe of another one, whether its time is over or it fails late. What it hears does.
+func TestProbesEndWithTheirOwner(t *testing.T) {
+	clock := &fakeClock{}
+	b := &breaker{clock: clock}
+	before, _ := b.allow()
+	for range breakerFailures {
+		p, _ := b.allow()
+		b.report(p, false)
+	}
+	clock.add(breakerProbe)
+	own, ok := b.allow()
+	if !ok || own.probe == nil {
+		t.Fatal("no probe")
+	}
+	b.cancel(before)
+	b.report(before, false)
+	if _, another := b.allow(); another || b.underWay() != own.probe {
+		t.Fatal("another look-up has ended the probe")
+	}
+	b.cancel(own)
+	if b.underWay() != nil {
+		t.Error("its owner has not ended the probe")
+	}
+	next, _ := b.allow()
+	b.report(before, true)
+	if b.isOpen() || b.underWay() != nil {
+		t.Error("nobody heard what an older look-up was answered")
+	}
+	b.cancel(next)
+	b.report(next, false)
+	if b.isOpen() {
+		t.Error("one failure opens it")
+	}
+}
