@@ -1,7 +1,6 @@
 package tokencache
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -54,7 +53,8 @@ func (b *breaker) allow() (p permit, ok bool) {
 
 // allowAfterProbe is allow for a look-up that nothing but Redis can answer. Without it, the
 // first look-ups together would be refused but for the one that finds Redis well again.
-func (b *breaker) allowAfterProbe(ctx context.Context) (p permit, ok bool) {
+// wait waits for the end of a probe; it returns false if the look-up may not go on.
+func (b *breaker) allowAfterProbe(wait func(<-chan struct{}) bool) (p permit, ok bool) {
 	for {
 		if p, ok = b.allow(); ok {
 			return p, true
@@ -63,9 +63,7 @@ func (b *breaker) allowAfterProbe(ctx context.Context) (p permit, ok bool) {
 		if probe == nil {
 			return b.allow()
 		}
-		select {
-		case <-probe:
-		case <-ctx.Done():
+		if !wait(probe) {
 			return p, false
 		}
 	}

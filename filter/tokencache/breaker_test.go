@@ -188,7 +188,7 @@ func TestLookUpsThatSayNothing(t *testing.T) {
 		w.store.reading = func(string) { gone() }
 		w.store.fail = errUnreachable
 		for range breakerFailures {
-			if _, outcome := w.cache.readL2(ctx, w.cache.config.Load(), &standing{}, hashOf(1)); outcome != l2Failed {
+			if _, outcome := w.cache.readL2(ctx, w.cache.config.Load(), &standing{}, hashOf(1), unhurried{w.cache}); outcome != l2Failed {
 				t.Errorf("a look-up that nobody waits for came to %d", outcome)
 			}
 		}

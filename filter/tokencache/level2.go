@@ -91,7 +91,7 @@ const (
 
 // readL2 looks a token up in Redis by the rules of "Trust" in
 // docs/adr/0003-freshness.md, on behalf of a look-up that began at a standing.
-func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
+func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash, by pauses) (*contract.Record, l2Outcome) {
 	l2 := cfg.l2
 	if l2 == nil {
 		return nil, l2Failed
@@ -101,11 +101,13 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		return nil, l2Failed
 	}
 	if l2.nodes != nil {
-		return c.readNodes(ctx, cfg, began, hash)
+		return c.readNodes(ctx, cfg, began, hash, by)
 	}
 	allow := l2.breaker.allow
 	if c.onlyRedis(cfg, &hash) {
-		allow = func() (permit, bool) { return l2.breaker.allowAfterProbe(ctx) }
+		allow = func() (permit, bool) {
+			return l2.breaker.allowAfterProbe(func(probe <-chan struct{}) bool { return by.pause(ctx, probe) })
+		}
 	}
 	leave, ok := allow()
 	if !ok {
