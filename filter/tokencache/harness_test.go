@@ -265,6 +265,7 @@ type fakeStore struct {
 	slow    time.Duration // what each key takes
 	reads   int
 	closed  int
+	closing func()           // called before it closes
 	reading func(key string) // called before each read of a key
 	node    string           // the server of a cluster where everything is; empty if there is no cluster
 	alone   []bool           // what the last readers of a record and of floors said
@@ -352,6 +353,9 @@ func (s *fakeStore) floors(ctx context.Context, r *contract.Record, alone bool) 
 }
 
 func (s *fakeStore) close() error {
+	if s.closing != nil {
+		s.closing()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed++
