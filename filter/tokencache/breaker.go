@@ -114,6 +114,13 @@ func (b *breaker) cancel(p permit) {
 	}
 }
 
+// release lets nobody wait for a probe any more. Its outcome counts nowhere.
+func (b *breaker) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endProbe()
+}
+
 // mayEnd says whether no probe but that of a permit is under way. A look-up may have been
 // allowed before the breaker opened, and end during the probe of another one. The caller
 // holds mu.

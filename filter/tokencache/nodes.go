@@ -141,8 +141,8 @@ func (n *nodes) hasFailed(address string, p permit, err error) nodeChange {
 	return nodeAsBefore
 }
 
-// makeRoom forgets the server that failed longest ago if there are too many. The caller
-// holds mu.
+// makeRoom forgets the server that failed longest ago if there are too many. Whoever waits for
+// its probe need not: it may be asked like any server that has not failed. The caller holds mu.
 func (n *nodes) makeRoom() {
 	if len(n.failed) < maxNodes {
 		return
@@ -153,6 +153,7 @@ func (n *nodes) makeRoom() {
 			oldest = address
 		}
 	}
+	n.failed[oldest].release()
 	delete(n.failed, oldest)
 }
 

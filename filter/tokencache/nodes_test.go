@@ -209,3 +209,36 @@ func TestNodesAreBounded(t *testing.T) {
 		t.Error("one is left alone that nobody has asked for long")
 	}
 }
+
+// TestForgottenNodesKeepNobody: when a server is forgotten, those that wait for its probe go on.
+func TestForgottenNodesKeepNobody(t *testing.T) {
+	clock := &fakeClock{}
+	n := newNodes(clock, 0)
+	for i := range maxNodes {
+		for range breakerFailures {
+			n.meet(fmt.Sprint(i), errUnreachable)
+		}
+		clock.add(1)
+	}
+	clock.add(breakerProbe)
+	probe := n.visit()
+	if err := probe.enter("0"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.allow("0")
+	var alone *leftAlone
+	if !errors.As(err, &alone) || alone.probe == nil {
+		t.Fatalf("no probe to wait for: %v", err)
+	}
+	n.meet("another", errUnreachable)
+	select {
+	case <-alone.probe:
+	default:
+		t.Error("who waits for the probe of a forgotten server goes on waiting")
+	}
+	probe.leave("0", errUnreachable)
+	probe.end(false, func(nodeChange, *met) {})
+	if n.probes != 0 || !n.meet("0", nil) {
+		t.Errorf("%d probes are not given back, or one failure counts as three", n.probes)
+	}
+}
