@@ -9,8 +9,10 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
+	"github.com/meshgate/meshgate/xds/policy/target"
 )
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
@@ -122,5 +124,22 @@ func TestStrongestDecides(t *testing.T) {
 	}
 	if got := rules(s, policy.Site{Side: policy.Proxy}); got != nil {
 		t.Errorf("rules for the proxy are %+v", got)
+	}
+}
+
+// TestContributionsShareSpecs: what several plans read at the same time is not written, also not
+// behind the end of a slice.
+func TestContributionsShareSpecs(t *testing.T) {
+	item := func(path string) target.Item[Conf] {
+		return target.Item[Conf]{Default: &Conf{Backends: []Backend{{Type: typeFile, File: &File{Path: path}}}}}
+	}
+	from := append(make([]target.Item[Conf], 0, 2), item("a.log"))
+	r := &Resource{Spec: &Spec{From: from, To: []target.Item[Conf]{item("b.log")}}}
+	var d draft.Contribution
+	if err := contribute(&d, &policy.Selection{Policies: []*view.Policy{{Spec: r}}}); err != nil || len(d.Clusters) != 2 {
+		t.Errorf("%d sinks, %v", len(d.Clusters), err)
+	}
+	if from[:2][1].Default != nil {
+		t.Error("a shared spec was written")
 	}
 }
