@@ -167,13 +167,68 @@ func TestRefused(t *testing.T) {
 	if reason, text := r.Trouble(); reason != "" {
 		t.Errorf("a good sink: %s, %s", reason, text)
 	}
+}
+
+// TestIdleSinksTakeNoPlace: a proxy is told of more sinks than it writes to. Only those with lines
+// are bounded, and one that is taken away makes room.
+func TestIdleSinksTakeNoPlace(t *testing.T) {
+	dir := t.TempDir()
+	r, c := serving(t, Options{Directories: []string{dir}})
 	var many []logsink.Sink
-	for i := range maxSinks + 3 {
-		many = append(many, logsink.Sink{File: fmt.Sprintf("%d.log", i)})
+	for i := range 3 * maxSinks {
+		many = append(many, logsink.Sink{File: filepath.Join(dir, fmt.Sprintf("%d.log", i))})
 	}
 	set(r, many...)
-	if reason, text := r.Trouble(); reason != ReasonRefused || strings.Count(text, "at most 64 sinks") != 3 {
-		t.Errorf("too many: %s, %s", reason, text)
+	used := many[2*maxSinks:]
+	for _, s := range used {
+		send(t, c, batch(s.Name(), "line"))
+	}
+	for _, s := range used {
+		until(t, s.File, func() bool { return content(s.File) == "line\n" })
+	}
+	if reason, text := r.Trouble(); reason != "" {
+		t.Errorf("%s: %s", reason, text)
+	}
+	send(t, c, batch(many[0].Name(), "too many"))
+	if reason, text := r.Trouble(); reason != ReasonRefused || text != "file "+many[0].File+": a proxy writes to at most 64 sinks" {
+		t.Errorf("%s: %s", reason, text)
+	}
+	set(r, append(used[1:], many[0])...)
+	until(t, "there is room", func() bool {
+		send(t, c, batch(many[0].Name(), "room"))
+		return strings.HasPrefix(content(many[0].File), "room\n")
+	})
+	if reason, text := r.Trouble(); reason != "" {
+		t.Errorf("%s: %s", reason, text)
+	}
+}
+
+// TestEveryWorkerHasAConnection: no worker of a machine with many is kept out.
+func TestEveryWorkerHasAConnection(t *testing.T) {
+	const workers = 80
+	path := filepath.Join(t.TempDir(), "l.sock")
+	lis, err := Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Workers: workers, Log: slog.New(slog.DiscardHandler), Changed: func() {}})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, lis) }()
+	defer func() { stop(); <-done }()
+	for n := range 2 * workers { // those of an Envoy that drains, and of the next one
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			t.Fatalf("connection %d is not served: %v", n, err)
+		}
 	}
 }
 
