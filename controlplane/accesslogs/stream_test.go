@@ -1,0 +1,47 @@
+package accesslogs
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestVanishedServer: the kernel gives the connection to a server up that confirms nothing, for
+// example after a loss of power, as soon as one that takes nothing, and asks an idle one whether it
+// is there.
+func TestVanishedServer(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	s, err := newStream(lis.Addr().String(), func(string, uint16) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.write(t.Context(), []byte("line\n")); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := lis.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	defer func() { _ = conn.Close() }()
+	raw, err := s.conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ level, option, want int }{
+		"unconfirmed, in ms":   {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 5000},
+		"asked":                {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		"asked after, in s":    {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
+		"asked again after, s": {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1},
+	} {
+		got, failed := 0, error(nil)
+		if err := raw.Control(func(fd uintptr) { got, failed = unix.GetsockoptInt(int(fd), c.level, c.option) }); err != nil || failed != nil || got != c.want {
+			t.Errorf("%s: %d, want %d (%v, %v)", name, got, c.want, err, failed)
+		}
+	}
+}
