@@ -3,6 +3,7 @@ package accesslogs
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -467,6 +468,27 @@ func TestSinkThatEnds(t *testing.T) {
 		if got := content(filepath.Join(dir, "a.log")); got != "line\n" {
 			t.Fatalf("it wrote %q", got)
 		}
+	}
+}
+
+// TestLongValuesLeaveNothingOut: however long the values of a caller are, and whatever they consist
+// of, each member of an object is there, and the line is bounded.
+func TestLongValuesLeaveNothingOut(t *testing.T) {
+	const many = 64
+	for name, text := range map[string]string{"long": "x", "not UTF-8": "\xff", "control characters": "\x7f", "quotes": `"`} {
+		var members []*commonv1.KeyValue
+		for i := range many {
+			members = append(members, &commonv1.KeyValue{Key: fmt.Sprintf("%0256d", i), Value: value(strings.Repeat(text, maxPart))})
+		}
+		members = append(members, &commonv1.KeyValue{Key: "last", Value: value("own")})
+		got := line(&commonv1.AnyValue{Value: &commonv1.AnyValue_KvlistValue{KvlistValue: &commonv1.KeyValueList{Values: members}}}, "")
+		var read map[string]string
+		if err := json.Unmarshal(got, &read); err != nil || len(read) != len(members) || read["last"] != "own" || len(got) > maxLine {
+			t.Errorf("%s: %d members in %d bytes, %v", name, len(read), len(got), err)
+		}
+	}
+	if got := within(strings.Repeat("\xff", maxPart), maxPart); len(got) != maxPart/6+len(cutMark) {
+		t.Errorf("%d bytes are shown of what is not UTF-8", len(got))
 	}
 }
 
