@@ -61,6 +61,13 @@ func TestValidate(t *testing.T) {
 			at + ".file.format.json[0].value: %X% is no operator that access logs may use", at + ".file.format.json[1].key: there is another element with this key",
 			at + ".file.format.json[2].key: must be 1 to 256 characters without control characters", at + ".file.format.json[3].value: must not be empty",
 		}},
+		{"headers of a line", format(`"type":"Json","json":[{"key":"a","value":"` + strings.Repeat("%REQ(a)%", 20) + `"},{"key":"b","value":"` + strings.Repeat("%RESP(a)%", 13) + `"}]`), []string{
+			at + ".file.format.json: must not have more than 32 headers in all",
+		}},
+		{"headers of a body", otel(`"body":{"arrayValue":{"values":[{"stringValue":"` + strings.Repeat("%REQ(a)%", 20) + `"},{"stringValue":"` + strings.Repeat("%TRAILER(a)%", 13) + `"}]}}`), []string{
+			at + ".openTelemetry.body: must not have more than 32 headers in all",
+		}},
+		{"as many headers as can be", format(`"type":"Json","json":[{"key":"a","value":"` + strings.Repeat("%REQ(a)%", 20) + `"},{"key":"b","value":"` + strings.Repeat("%RESP(a)%", 12) + `"}]`), nil},
 		{"endpoint", backend(`{"type":"OpenTelemetry","openTelemetry":{"endpoint":"http://otel:4318"}}`), []string{at + ".openTelemetry.endpoint: must be host:port, or a URL with the scheme grpc or grpcs"}},
 		{"address", otel(`"attributes":[{"key":"a","value":"%MESH_SOURCE_ADDRESS%"}]`), []string{
 			at + ".openTelemetry.attributes[0].value: must not have %MESH_SOURCE_ADDRESS%, which only lines have; %UPSTREAM_LOCAL_ADDRESS% is the address from which a proxy calls",
