@@ -18,6 +18,7 @@ import (
 type fakeOutput struct {
 	lines       bytes.Buffer
 	fail, stuck error
+	tried       int
 	// hold, if set, blocks writes, whatever their context says.
 	hold chan struct{}
 }
@@ -26,6 +27,7 @@ func (o *fakeOutput) write(_ context.Context, lines []byte) (int, error) {
 	if o.hold != nil {
 		<-o.hold
 	}
+	o.tried++
 	if o.fail != nil {
 		return 0, o.fail
 	}
