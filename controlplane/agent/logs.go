@@ -43,7 +43,7 @@ func (p *Process) pipeLogs(cmd *exec.Cmd) (*logPipe, error) {
 	if p.Access == nil {
 		return l, nil
 	}
-	if l.access, err = newAccessPipe(p.Access, p.Log); err != nil {
+	if l.access, err = newAccessPipe(p.accessWriter()); err != nil {
 		l.abandon()
 		return nil, err
 	}
