@@ -30,6 +30,8 @@ type cell struct {
 	value []byte
 	// expires is when the key may be removed, in milliseconds of Unix time; 0 is never.
 	expires int64
+	// of is what it says of a scope, of isMembers.
+	of *contract.Scopes
 }
 
 // guards reports whether a cell is a tombstone or a floor. A full cache evicts records
@@ -141,7 +143,7 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	}
 	// If a record could not be read in time, only its tombstone is written. That is
 	// correct, but the tombstone may replace a good record, so the record is written later.
-	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, set.addRecord)
+	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, func(_ refill, own []cell) { set.addRecord(own) })
 	k.owe(slices.Concat(late, failed)...)
 	return set.cells, nil
 }
@@ -157,9 +159,9 @@ func (k *keeper) cellOf(e *entry, epoch contract.Epoch, floors map[string]uint64
 	}
 	if key, owner := e.floorKey(); owner {
 		// Records that were written after the entry need the floor for longer than it.
-		return cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)}, true
+		return cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0), nil}, true
 	}
-	return cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires}, true
+	return cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires, nil}, true
 }
 
 // newest reads how far the owners among entries are revoked in the store, which of
@@ -286,7 +288,7 @@ func (k *keeper) signed(token contract.Hash, own *contract.Record, floors []cell
 	if own.Expires != 0 {
 		expires = min(expires, own.Expires)
 	}
-	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, token), data, expires}), nil
+	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, token), data, expires, nil}), nil
 }
 
 // floorCells reads the floors of the owners of a record, 0 if nothing was revoked
@@ -305,7 +307,7 @@ func (k *keeper) floorCells(tx store.Reader, scope string, rec *contract.Record)
 	// is written later renews it.
 	expires := rec.Until + expiryMargin.Milliseconds()
 	add := func(key string, revision uint64) {
-		out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires})
+		out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires, nil})
 	}
 	add(contract.RedisCredentialKey(rec.Plane, rec.Credential.ID), credential)
 	if rec.Consumer == nil {

@@ -111,7 +111,7 @@ var errFull = fmt.Errorf("%w: there is no room for a key", errRefused)
 func (s *reached) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	if s.tracker != nil {
 		before := s.tracker.Value(contract.RedisClockKey)
-		return before, s.put([]cell{{isTombstone, contract.RedisClockKey, clock, 0}})
+		return before, s.put([]cell{{isTombstone, contract.RedisClockKey, clock, 0, nil}})
 	}
 	pipe := s.client.Pipeline()
 	get, set := pipe.Get(ctx, contract.RedisClockKey), pipe.Set(ctx, contract.RedisClockKey, clock, 0)

@@ -173,12 +173,12 @@ func (s *scripted) carryOut(cells []cell) {
 
 func (s *scripted) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	before := s.get(contract.RedisClockKey)
-	return before, s.write(ctx, []cell{{isTombstone, contract.RedisClockKey, clock, 0}})
+	return before, s.write(ctx, []cell{{isTombstone, contract.RedisClockKey, clock, 0, nil}})
 }
 
 // put writes as another client would.
 func (s *scripted) put(key string, value []byte) {
-	s.carryOut([]cell{{isTombstone, key, value, 0}})
+	s.carryOut([]cell{{isTombstone, key, value, 0, nil}})
 }
 
 // open releases writes that wait, and makes the next ones wait again.
