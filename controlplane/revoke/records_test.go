@@ -384,21 +384,23 @@ func TestRefillUndoesNoRevocation(t *testing.T) {
 
 // Of what was read under another epoch nothing is written.
 func TestRefillOfAnotherEpochIsRepeated(t *testing.T) {
-	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+	slowly(t, func(t *testing.T, w *world, redis *scripted, slow *slowStore) {
 		w.mint("a", false)
-		read, release := make(chan struct{}), make(chan struct{})
-		w.source.mu.Lock()
-		w.source.hook = func() { close(read); <-release }
-		w.source.mu.Unlock()
+		const took = 3 * time.Second
+		slow.take(took)
 		w.r.Refill(scope, contract.HashToken([]byte("a")))
-		<-read
+		time.Sleep(took + took/6) // the record is made, and its floors are being read
+		slow.take(0)
+		before := w.trust().Epoch
 		redis.restore(map[string][]byte{})
 		w.settles(t)
+		if w.trust().Epoch == before {
+			t.Fatal("no new epoch")
+		}
 		redis.mu.Lock()
 		from := len(redis.order)
 		redis.mu.Unlock()
-		close(release)
-		time.Sleep(2 * inUseRetry)
+		time.Sleep(2 * took)
 		redis.mu.Lock()
 		writes := slices.Clone(redis.order[from:])
 		redis.mu.Unlock()
