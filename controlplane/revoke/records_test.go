@@ -386,7 +386,7 @@ func TestRefillUndoesNoRevocation(t *testing.T) {
 func TestRefillOfAnotherEpochIsRepeated(t *testing.T) {
 	slowly(t, func(t *testing.T, w *world, redis *scripted, slow *slowStore) {
 		w.mint("a", false)
-		const took = 3 * time.Second
+		const took = 1500 * time.Millisecond
 		slow.take(took)
 		w.r.Refill(scope, contract.HashToken([]byte("a")))
 		time.Sleep(took + took/6) // the record is made, and its floors are being read
