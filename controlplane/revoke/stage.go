@@ -272,14 +272,9 @@ type minted struct {
 // published returns what a commit has to publish, whether a revocation is promised, and the
 // tokens that it created.
 func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made []minted) {
+	entries = r.staged(c)
 	for _, ch := range c.Changes {
 		if ch.New == nil {
-			continue
-		}
-		if t, ok := ch.New.Spec.(*Tombstone); ok && ch.New.Kind == tombstones {
-			if e, ok := t.entry(c.Revision); ok && (t.Subject != subjectScope || r.hasReaders(t.ID)) {
-				entries = append(entries, e)
-			}
 			continue
 		}
 		if s, ok := r.o.Subjects[ch.New.Kind]; ok && s.Is == contract.SubjectToken && ch.Op == store.Created {
@@ -292,6 +287,20 @@ func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made
 	onlyCreated(made, c.Changes)
 	entries = r.addReshaped(entries, c)
 	return entries, r.promises(c.Changes) || slices.ContainsFunc(entries, func(e entry) bool { return e.inv.Subject == subjectScope }), made
+}
+
+// staged returns the entries of the rows that Stage wrote.
+func (r *Revoker) staged(c store.Commit) (entries []entry) {
+	for _, ch := range c.Changes {
+		if ch.New == nil || ch.New.Kind != tombstones {
+			continue
+		}
+		t := ch.New.Spec.(*Tombstone)
+		if e, ok := t.entry(c.Revision); ok && (t.Subject != subjectScope || r.hasReaders(t.ID)) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 // onlyCreated forgets the rows of tokens that the same commit has changed or deleted again.
