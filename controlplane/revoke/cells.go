@@ -45,6 +45,10 @@ func (c *cell) guards() bool { return c.is != isRecord }
 // and for connected filters.
 const storeTimeout = 2 * time.Second
 
+// batchTimeout bounds the writes of one batch to Redis, however many they are. Connected filters
+// hear of the batch only afterwards, and callers have [patience].
+const batchTimeout = 2 * time.Second
+
 // publish writes a batch, and then the clock with the position that the batch will get. It
 // reports whether Redis holds everything up to that position. The caller holds turn.
 func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
@@ -55,12 +59,10 @@ func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 		return false
 	}
 	cells, err := k.cellsOf(k.r.ctx, entries)
-	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(k.r.ctx, batchTimeout)
 	defer cancel()
-	for part := range slices.Chunk(cells, pipelineSize) {
-		if err == nil {
-			err = k.write(ctx, part)
-		}
+	if err == nil {
+		err = k.writeAll(ctx, cells)
 	}
 	if err == nil {
 		err = k.writeClock(ctx, at)
@@ -79,9 +81,24 @@ func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 	if err != nil {
 		return err
 	}
+	return k.writeAll(ctx, cells)
+}
+
+// writeAll writes any number of cells. Each pipeline has the time of one exchange, because many
+// cells of a Redis that answers are no failure of it.
+func (k *keeper) writeAll(ctx context.Context, cells []cell) error {
+	for part := range slices.Chunk(cells, pipelineSize) {
+		if err := k.writePart(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *keeper) writePart(ctx context.Context, part []cell) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	return k.write(ctx, cells)
+	return k.write(ctx, part)
 }
 
 // cellSet is an ordered list of cells to write. Of several cells with one key the last one

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// redisTimeout bounds one exchange with Redis, and the writes of one batch.
+	// redisTimeout bounds one exchange with Redis.
 	redisTimeout = 500 * time.Millisecond
 	pipelineSize = 500
 )

@@ -316,7 +316,5 @@ func (k *keeper) writeMembersOf(ctx context.Context, scopes []string) error {
 	if err != nil {
 		return err
 	}
-	write, cancel := context.WithTimeout(ctx, redisTimeout)
-	defer cancel()
-	return k.write(write, cells)
+	return k.writePart(ctx, cells)
 }
