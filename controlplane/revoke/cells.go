@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -226,7 +227,7 @@ func (e *entry) renew(tx store.Reader) error {
 		e.again = row.Spec.(*Tombstone).Again
 		return nil
 	}
-	if fault.Is(err, fault.NotFound) {
+	if fault.Is(err, fault.NotFound) || errors.Is(err, store.ErrUnreadable) { // it stays revoked
 		return nil
 	}
 	return err
@@ -336,7 +337,7 @@ func (k *keeper) floorCells(tx store.Reader, scope string, rec *contract.Record)
 }
 
 func floorOf(tx store.Reader, row string) (uint64, error) {
-	res, err := tx.Get(tombstones, "", row)
+	res, err := readable(tx.Get(tombstones, "", row))
 	switch {
 	case err == nil:
 		return res.Revision, nil

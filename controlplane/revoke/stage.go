@@ -231,6 +231,9 @@ func (r *Revoker) lasting(expires int64) int64 {
 // write stores a tombstone or renews an existing one. It never shortens its life.
 func write(tx store.Tx, t *Tombstone) error {
 	old, err := tx.Get(tombstones, "", t.name())
+	if bare := store.UnreadIn(err); bare != nil {
+		t.Expires, t.Members = max(t.Expires, bare.Spec.(*store.Unread).Expires), nil
+	}
 	if err == nil {
 		before := old.Spec.(*Tombstone)
 		t.Expires = max(t.Expires, before.Expires)
@@ -243,10 +246,15 @@ func write(tx store.Tx, t *Tombstone) error {
 	return put(tx, &model.Resource{Kind: tombstones, Name: t.name(), Spec: t}, err)
 }
 
-// put creates or updates a resource, depending on the error got of an earlier Get.
+// put creates or updates a resource, depending on the error got of an earlier Get. It replaces
+// one that cannot be decoded.
 func put(tx store.Tx, res *model.Resource, got error) error {
 	var err error
 	switch {
+	case store.UnreadIn(got) != nil:
+		if err = tx.Delete(res.Kind, res.Scope, res.Name, 0); err == nil {
+			_, err = tx.Create(res)
+		}
 	case got == nil:
 		_, err = tx.Update(res, 0)
 	case fault.Is(got, fault.NotFound):
