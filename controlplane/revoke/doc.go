@@ -15,7 +15,7 @@
 //   - trust.go: what filters are told to believe, and which of them have confirmed it.
 //     audience.go: whose credentials they may take from Redis, and so who waits for them.
 //   - link.go, linkio.go: one connection per filter. known.go, ended.go: which
-//     filters count although they are not connected.
+//     filters count although they are not connected. readers.go: of which scopes.
 //
 // # Invariants
 //
