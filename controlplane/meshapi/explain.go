@@ -55,16 +55,9 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := explain.Read(query, r.Header.Get(explain.HeaderToken),
 		explain.ParamSource, explain.ParamDestination, explain.ParamMethod, explain.ParamHost, explain.ParamPath, explain.ParamHeader, explain.ParamToken)
-	var body []byte
-	if err == nil {
-		err = a.Explain.Explain(r.Context(), name, q, func(doc any) (err error) {
-			body, err = encode(doc)
-			return err
-		})
-	}
 	if err != nil {
 		fail(w, r, opGet, err)
 		return
 	}
-	write(w, http.StatusOK, mediaJSON, body)
+	present(w, r, func(show func(any) error) error { return a.Explain.Explain(r.Context(), name, q, show) })
 }
