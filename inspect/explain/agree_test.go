@@ -71,8 +71,56 @@ type shownPlace struct {
 			Conf struct{ Abort struct{ HTTPStatus uint32 } }
 		}
 		TrafficPermission *struct{ Sources []mesh.Selector }
+		TrafficRoute      *struct {
+			shownLeads
+			HTTP []shownLeads
+		}
 	}
 	Policies map[string][]struct{ Name string } `json:"matchedPolicies"`
+}
+
+// shownLeads is where a route leads as the API shows it.
+type shownLeads struct {
+	Destination mesh.Tags
+	Split       []struct {
+		Weight      uint32
+		Destination mesh.Tags
+	}
+}
+
+// principal is the service whose retries an outbound has: its own if a route
+// leads there at all, else the first; none if this test cannot tell which that is.
+func (p *shownPlace) principal() string {
+	r := p.Effective.TrafficRoute
+	if r == nil {
+		return p.Service
+	}
+	var services []string
+	add := func(tags mesh.Tags) {
+		switch service := tags.Service(); service {
+		case "":
+		case mesh.AnyValue:
+			services = append(services, p.Service)
+		default:
+			services = append(services, service)
+		}
+	}
+	for _, l := range append(r.HTTP, r.shownLeads) {
+		add(l.Destination)
+		for _, s := range l.Split {
+			if s.Weight > 0 {
+				add(s.Destination)
+			}
+		}
+	}
+	services = slices.Compact(slices.Sorted(slices.Values(services)))
+	switch {
+	case slices.Contains(services, p.Service) || len(services) == 0:
+		return p.Service
+	case len(services) == 1:
+		return services[0]
+	}
+	return ""
 }
 
 // shownRule is a rule as the API shows it.
@@ -259,12 +307,9 @@ func (a *agreement) outbounds() {
 			continue // it leads nowhere
 		}
 		var retries, attempts, requests []string
-		services := map[string]bool{}
-		for _, name := range l.clusters() {
-			services[serviceOf(name)] = true
-		}
+		leads := p.principal()
 		for j := range a.places { // retries are chosen for where an outbound leads
-			if of := &a.places[j]; of.Type == "service" && services[of.Service] && of.Effective.Retry != nil {
+			if of := &a.places[j]; of.Type == "service" && of.Service == leads && of.Effective.Retry != nil {
 				retries = append(retries, fmt.Sprint(of.Effective.Retry.HTTP.NumRetries))
 				attempts = append(attempts, fmt.Sprint(of.Effective.Retry.TCP.MaxConnectAttempts))
 			}
@@ -280,11 +325,11 @@ func (a *agreement) outbounds() {
 			}
 		}
 		switch {
-		case l.routes == nil && len(services) == 1:
+		case l.routes == nil && leads != "":
 			a.same("attempts", p.Name, attempts, l.attempts())
 		case l.routes != nil:
 			a.same("request timeouts", p.Name, requests, l.timeouts())
-			if len(services) == 1 { // of several, one is for all
+			if leads != "" {
 				a.same("retries", p.Name, retries, l.retries())
 			}
 		}
@@ -361,7 +406,7 @@ func (a *agreement) permissions(at string, place *shownPlace) {
 		refused := out.Reply != nil && (last == interpret.StepPermission || last == interpret.StepConnection)
 		says, may := a.says(at, place, caller.Networking.Inbound[0].Tags)
 		if may == refused {
-			a.t.Errorf("%s calls %s: %s %t, and the proxy refuses it: %t; rules %+v, steps %+v", name, at, says, may, refused, a.rules, out.Steps)
+			a.t.Errorf("%s calls %s: %s %t, and the proxy refuses it: %t", name, at, says, may, refused)
 		}
 		a.seen[says]++
 	}
@@ -393,7 +438,7 @@ func (a *agreement) says(at string, place *shownPlace, tags mesh.Tags) (says str
 	return "refused", false
 }
 
-// inSubset reports whether tags are in a subset, as docs/mesh.md describes it.
+// inSubset reports whether tags are in a subset: all of its values, with ! none of them.
 func inSubset(subset map[string]string, tags mesh.Tags) bool {
 	for key, want := range subset {
 		for value := range strings.SplitSeq(want, ",") {
