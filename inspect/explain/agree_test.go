@@ -54,9 +54,11 @@ func (d *drawing) tune() {
 type shownPlace struct {
 	Type, Name, Service string
 	Effective           struct {
-		CircuitBreaker *struct{ Thresholds struct{ MaxConnections uint32 } }
-		HealthCheck    *struct{ UnhealthyThreshold uint32 }
-		Timeout        *struct {
+		CircuitBreaker *struct {
+			Thresholds struct{ MaxConnections uint32 }
+		}
+		HealthCheck *struct{ UnhealthyThreshold uint32 }
+		Timeout     *struct {
 			ConnectTimeout string
 			HTTP           struct{ RequestTimeout string }
 		}
