@@ -110,7 +110,7 @@ var layers = map[string]string{
 	// A wall clock that tests set.
 	"controlplane/steady/steadytest": "controlplane/steady",
 
-	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext xds/reserved",
 	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/reserved",
 
 	// Only the backends see inside the store.
