@@ -79,7 +79,7 @@ func TestLastWordsOfEnvoy(t *testing.T) {
 func TestEnvoyForgesNoLevel(t *testing.T) {
 	config := `{"static_resources":{"clusters":[{"name":"x","typed_extension_protocol_options":{"a\ninfo\tmain\tforged":
 		{"@type":"type.googleapis.com/google.protobuf.Struct"}}}]}}`
-	out, err := exec.CommandContext(t.Context(), envoyBinary(t), "--mode", "validate", "--config-yaml", config, "--log-format", logFormat).CombinedOutput() //nolint:gosec // Envoy
+	out, err := exec.CommandContext(t.Context(), envoyBinary(t), "--mode", "validate", "--config-yaml", config, "--log-format", logFormat).CombinedOutput()
 	if _, refused := errors.AsType[*exec.ExitError](err); !refused {
 		t.Fatalf("%v: %s", err, out)
 	}
