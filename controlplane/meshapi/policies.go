@@ -94,16 +94,21 @@ func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// inspect answers about an existing resource. The document is encoded during the turn and
-// sent afterwards, because the client decides how long the sending takes.
+// inspect answers about an existing resource.
 func (c collection) inspect(w http.ResponseWriter, r *http.Request, about func(ctx context.Context, mesh, name string, show func(any) error) error) {
 	res, err := c.read(r)
 	if err != nil {
 		answer(w, r, opGet, err)
 		return
 	}
+	present(w, r, func(show func(any) error) error { return about(r.Context(), res.Scope, res.Name, show) })
+}
+
+// present answers with the document that is shown during a turn. It is encoded then and sent
+// afterwards, because the client decides how long the sending takes.
+func present(w http.ResponseWriter, r *http.Request, about func(show func(doc any) error) error) {
 	var body []byte
-	err = about(r.Context(), res.Scope, res.Name, func(doc any) (err error) {
+	err := about(func(doc any) (err error) {
 		body, err = encode(doc)
 		return err
 	})
@@ -122,13 +127,5 @@ func (a *API) warnings(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, opMesh, err)
 		return
 	}
-	var body []byte
-	if err = a.Policies.Warnings(r.Context(), name, func(doc any) (err error) {
-		body, err = encode(doc)
-		return err
-	}); err != nil {
-		fail(w, r, opGet, err)
-		return
-	}
-	write(w, http.StatusOK, mediaJSON, body)
+	present(w, r, func(show func(any) error) error { return a.Policies.Warnings(r.Context(), name, show) })
 }

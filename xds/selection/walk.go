@@ -53,14 +53,7 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		}
 		return OnProxy(nil, m, p, w.sources)
 	})
-	for _, in := range Inbounds(n) {
-		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
-			if Decided(m, policies, p, in.Tags) {
-				return nil
-			}
-			return OnInbound(nil, m, p, in.Tags)
-		})
-	}
+	w.inbounds(n)
 	outbounds := Declared(n)
 	if all, reachable := Everything(n); all {
 		outbounds = Virtual(m, reachable)
@@ -80,6 +73,27 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		return cmp.Or(cmp.Compare(a.Sort, b.Sort), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service))
 	})
 	return w.places
+}
+
+// OfInbounds lists the inbounds among these places. It does not
+// look at outbounds, of which a transparent proxy has as many as its mesh has services.
+func OfInbounds(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
+	w := walk{mesh: m, policies: policies}
+	if n := d.Spec.Networking; n != nil {
+		w.inbounds(n)
+	}
+	return w.places
+}
+
+func (w *walk) inbounds(n *mesh.Networking) {
+	for _, in := range Inbounds(n) {
+		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
+			if Decided(w.mesh, w.policies, p, in.Tags) {
+				return nil
+			}
+			return OnInbound(nil, w.mesh, p, in.Tags)
+		})
+	}
 }
 
 // walk visits the places of one dataplane.

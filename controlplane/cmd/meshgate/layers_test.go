@@ -112,6 +112,8 @@ var layers = map[string]string{
 
 	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
 	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/pemtext xds/reserved",
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext xds/reserved",
+	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/reserved",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",

@@ -22,7 +22,7 @@ import (
 var writers = map[string]string{
 	"controlplane/admit":    "Gate.update",
 	"controlplane/identity": "ensure",
-	"controlplane/revoke":   "Revoker.noteReader Revoker.noteTimes Revoker.writeKnown signer.renew writeEpoch",
+	"controlplane/revoke":   "Revoker.forgetReaders Revoker.noteReader Revoker.noteTimes Revoker.writeKnown signer.renew writeEpoch",
 }
 
 // TestWriters finds every call of Update with the three arguments of a store in
