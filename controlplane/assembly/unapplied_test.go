@@ -16,6 +16,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
 // between is a connection from one service to another.
@@ -106,5 +108,42 @@ func TestWhatCannotTakeEffectIsSaid(t *testing.T) {
 	}))
 	if got := strings.Join(errors(1), "\n"); strings.Contains(got, "not applied") {
 		t.Errorf("with mutual TLS: %s", got)
+	}
+}
+
+// TestWhatAProxyRefusesIsSaid: what the overview of a proxy says is said with the policies of the
+// proxy, too, and with each of its policies what is about that one, or may be.
+func TestWhatAProxyRefusesIsSaid(t *testing.T) {
+	f := startFleet(t, 2)
+	f.speaksTCP(t)
+	f.create(t,
+		&model.Resource{Kind: faultinjection.Kind, Name: "all", Spec: aborts(mesh.AnyValue, "web")},
+		&model.Resource{Kind: trafficpermission.Kind, Name: "anybody", Spec: &trafficpermission.Spec{Connection: between(mesh.AnyValue, mesh.AnyValue)}},
+	)
+	f.proxy[0].Reject([]snapshot.Rejection{{Type: resource.Listener, Error: "no such filter", Revision: f.cp.store.Revision()}})
+	const tcp = "FaultInjection all on @localhost:8080: not applied: the inbound speaks tcp"
+	refused := "the proxy refused " + string(resource.Listener) + ": no such filter"
+	for path, want := range map[string][]any{
+		"dataplanes/" + name(0) + "/_overview": {tcp, refused},
+		"dataplanes/" + name(0) + "/policies":  {tcp, refused},
+		"dataplanes/" + name(0) + "/rules":     {tcp, refused},
+		"dataplanes/" + name(1) + "/policies":  nil,
+	} {
+		got, _ := f.ask(t, path)["errors"].([]any)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", path, d)
+		}
+	}
+	for path, want := range map[string][]any{
+		"fault-injections/all/dataplanes":        {tcp, refused},
+		"traffic-permissions/anybody/dataplanes": {refused},
+	} {
+		items := f.ask(t, path)["items"].([]any)
+		for i, want := range [][]any{want, nil} {
+			got, _ := items[i].(map[string]any)["errors"].([]any)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s, dataplane %d (-want +got):\n%s", path, i, d)
+			}
+		}
 	}
 }
