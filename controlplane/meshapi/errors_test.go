@@ -186,6 +186,32 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestConstraints: a dataplane that the constraints of its mesh refuse is answered with the
+// sentence that names its tags, at its creation and at an update, and is not stored.
+func TestConstraints(t *testing.T) {
+	a := newAPI(t)
+	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m","constraints":{"dataplaneProxy":{"requirements":[{"tags":{"team":"a"}},{"tags":{"team":"b"}}],"restrictions":[{"tags":{"legacy":"*"}}]}}}`)
+	of := func(tags string) string {
+		return strings.Replace(dataplane("m", "web-1", "web"), `"web"}`, `"web"`+tags+`}`, 1)
+	}
+	put := func(tags string) *httptest.ResponseRecorder {
+		return request(a.handler, "PUT", "/meshes/m/dataplanes/web-1", of(tags), "Content-Type", mediaJSON)
+	}
+	const member = `dataplane cannot be a member of mesh "m" because its tags `
+	refused := func(title, text string) map[string]any {
+		return expected(400, title, "Resource is not valid", "networking", member+text)
+	}
+	check(t, put(`,"team":"c"`), refused("Could not create a resource", `"mesh.io/service=web,team=c" does not fulfill any requirements defined on the Mesh`))
+	check(t, put(`,"team":"a","legacy":"1"`), refused("Could not create a resource", `"legacy=1,mesh.io/service=web,team=a" matches restricted tags`))
+	if rec := put(`,"team":"b"`); rec.Code != http.StatusCreated {
+		t.Fatalf("a member: %d %s", rec.Code, rec.Body)
+	}
+	check(t, put(""), refused("Could not update a resource", `"mesh.io/service=web" does not fulfill any requirements defined on the Mesh`))
+	if rec := request(a.handler, "GET", "/meshes/m/dataplanes/web-1", ""); !strings.Contains(rec.Body.String(), `"team": "b"`) {
+		t.Errorf("what is stored: %s", rec.Body)
+	}
+}
+
 // TestMeshGoesMeanwhile deletes the mesh between its look-up and the write.
 func TestMeshGoesMeanwhile(t *testing.T) {
 	a := newAPI(t)
