@@ -220,12 +220,12 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 		return show(out)
 	}
 	return p.With(ctx, meshName, func(m *view.Mesh) error {
-		excluded, c := exclusion{}, find(m, pol, name)
+		excluded, c, asked := exclusion{}, find(m, pol, name), p.deciding(pol)
 		for _, d := range inOrder(m) {
 			if err := ctx.Err(); err != nil {
 				return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
 			}
-			places := selection.Of(m, p.Policies, d)
+			places := selection.Of(m, asked, d)
 			if at := attachments(m, places, pol, name); len(at) > 0 {
 				one := Proxy{Kind: KindSidecar, Dataplane: Origin{meshName, d.ID}, Attachments: at}
 				if p.Problems != nil {

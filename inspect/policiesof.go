@@ -20,6 +20,14 @@ func (p *Policies) find(kind *model.Kind) *policy.Policy {
 	return nil
 }
 
+// deciding are the policies that have a say in where one is chosen: itself, the one that decides
+// instead of it and, if it is about destinations, those that lead traffic elsewhere. Choosing all
+// others for every proxy of a mesh would take many times as long.
+func (p *Policies) deciding(pol *policy.Policy) []*policy.Policy {
+	decider, led := pol.Decider(p.Policies), pol.Attachment.Has(policy.AtDestination)
+	return slices.DeleteFunc(slices.Clone(p.Policies), func(o *policy.Policy) bool { return o != pol && o != decider && (!led || o.Split == nil) })
+}
+
 // find returns the resource of a policy by its name, nil if there is none.
 func find(m *view.Mesh, pol *policy.Policy, name string) *view.Policy {
 	for c := range m.Policies(pol.Kind) {

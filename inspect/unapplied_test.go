@@ -19,7 +19,7 @@ import (
 )
 
 // stored are the policies of the program over a mesh with dataplanes and policies.
-func stored(t *testing.T, m *mesh.Mesh, dataplanes map[string]*mesh.Networking, texts ...string) *Policies {
+func stored(t testing.TB, m *mesh.Mesh, dataplanes map[string]*mesh.Networking, texts ...string) *Policies {
 	t.Helper()
 	db := memstore.New()
 	t.Cleanup(func() { _ = db.Close() })
