@@ -11,7 +11,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"github.com/meshgate/meshgate/inspect"
 )
 
 // Policies tells which policies are chosen for which proxies; [inspect.Policies] implements
@@ -106,7 +105,10 @@ type inspection struct {
 var (
 	ofPolicies = inspection{opContext, opMatched, nil}
 	// A policy that does not exist is chosen nowhere.
-	ofDataplanes = inspection{opChosen, opChosen, inspect.ProxyList{Items: []inspect.Proxy{}}}
+	ofDataplanes = inspection{opChosen, opChosen, struct {
+		Total int   `json:"total"`
+		Items []any `json:"items"`
+	}{Items: []any{}}}
 )
 
 // inspect answers about a resource. The document is encoded during the turn and sent
