@@ -61,7 +61,7 @@ func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
 }
 
 // over are the policies of the program over what is in a store.
-func over(t *testing.T, db store.Store, kinds []*model.Kind) *Policies {
+func over(t testing.TB, db store.Store, kinds []*model.Kind) *Policies {
 	t.Helper()
 	views := view.New(db, kinds, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)

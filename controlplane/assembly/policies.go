@@ -14,7 +14,7 @@ import (
 // chosenPolicies returns a source that tells which policies are chosen for which proxies. It
 // reads the same views as the planner.
 func (cp *ControlPlane) chosenPolicies() *inspect.Policies {
-	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: cp.questions()}
+	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: cp.questions(), Problems: problems{cp}}
 }
 
 // questions limits how many answers about selections and requests are worked out at the same time,

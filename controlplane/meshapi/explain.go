@@ -59,5 +59,5 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, opGet, err)
 		return
 	}
-	present(w, r, func(show func(any) error) error { return a.Explain.Explain(r.Context(), name, q, show) })
+	present(w, r, opGet, func(show func(any) error) error { return a.Explain.Explain(r.Context(), name, q, show) })
 }

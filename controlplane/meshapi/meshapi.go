@@ -166,6 +166,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.selections()...)
+	list = append(list, a.strangers()...)
 	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)

@@ -239,8 +239,12 @@ func toService(outbounds []selection.Outbound, service string) *selection.Outbou
 // unreached is the outcome for a service without an outbound.
 func (w *walk) unreached() *Outcome {
 	text := w.source.ID + " has no outbound for the service " + w.q.Destination
-	if !w.mesh.Has(w.q.Destination) {
+	all, reachable := selection.Everything(w.source.Spec.Networking)
+	switch {
+	case !w.mesh.Has(w.q.Destination):
 		text += ", which nobody in the mesh serves"
+	case all && !selection.Reachable(reachable, w.q.Destination):
+		text += ", which its reachableServices leave out"
 	}
 	by := &Step{Proxy: w.source.ID, Step: interpret.StepListener, Text: text, Refused: true, Decided: []Resource{w.dataplane(w.source)}}
 	return &Outcome{Verdict: Refused, By: by, Text: text}

@@ -28,6 +28,8 @@ type Place struct {
 	Name, Service string
 	// Socket is where an inbound or an outbound listens.
 	Socket string
+	// Protocol is what an inbound speaks.
+	Protocol string
 	// Matches are in the order of the given policies.
 	Matches []Match
 }
@@ -87,7 +89,8 @@ func OfInbounds(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Pl
 
 func (w *walk) inbounds(n *mesh.Networking) {
 	for _, in := range Inbounds(n) {
-		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
+		at := Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in), Protocol: in.Tags.Protocol()}
+		w.add(at, func(p *policy.Policy) []*view.Policy {
 			if Decided(w.mesh, w.policies, p, in.Tags) {
 				return nil
 			}

@@ -71,7 +71,7 @@ var layers = map[string]string{
 	"xds/policy/ratelimit":             policyRow + " xds/policy/callers",
 	"xds/policy/retry":                 policyRow,
 	"xds/policy/timeout":               policyRow,
-	"xds/policy/trafficpermission":     policyRow + " xds/policy/permit",
+	"xds/policy/trafficpermission":     policyRow + " xds/policy/callers xds/policy/permit",
 	"xds/policy/trafficroute":          policyRow,
 	"xds/policy/tracing":               policyRow + " xds/collector",
 	"xds/policy/logging":               policyRow + " xds/collector xds/logsink",

@@ -84,13 +84,18 @@ func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.
 		if chosen[i] == nil {
 			continue
 		}
-		cell := pol.Kind.Document.Type + " " + chosen[i].Policies[0].Name + " on " + s.Cluster
-		if pol.HTTPOnly && !mesh.IsHTTP(s.Tags.Protocol()) {
-			out = append(out, plan.Failure{Cell: cell, Err: fmt.Errorf("not applied: the inbound speaks %s", s.Tags.Protocol())})
-		} else if pol.NeedsFilter && c.shape.Bare {
-			out = append(out, plan.Failure{Cell: cell, Err: errors.New("the proxy lacks the filter: every request is refused")})
-		} else if f, ok := chosen[i].Facts.(policy.Problematic); ok && f.Problem() != "" && chosen[i] != c.proxy.At(i) {
-			out = append(out, plan.Failure{Cell: cell, Err: errors.New(f.Problem())})
+		text := pol.IdleAt(s.Tags.Protocol())
+		switch {
+		case text != "":
+		case pol.NeedsFilter && c.shape.Bare:
+			text = "the proxy lacks the filter: every request is refused"
+		case chosen[i] != c.proxy.At(i):
+			text = policy.Problem(chosen[i].Facts)
+		}
+		if text != "" {
+			out = append(out, plan.Failure{
+				Cell: pol.Named(chosen[i].Policies[0].Name) + " on " + s.Cluster, Err: errors.New(text), By: pol.Names(chosen[i]),
+			})
 		}
 	}
 	return out
