@@ -111,7 +111,7 @@ var numbers = map[string]func(seen string){
 		Expect(counted(seen, "backend-v2 200")).To(BeNumerically("<", 10))
 	},
 	"traffic-route.md": func(seen string) {
-		Expect(counted(seen, "backend-v2 200")).To(BeNumerically("~", 20, 20), "a tenth")
+		Expect(counted(seen, "backend-v2 200")).To(BeNumerically("~", 20, 18), "a tenth")
 	},
 }
 
