@@ -24,7 +24,7 @@ var meshPorts = []struct{ port, setting string }{
 }
 
 // onFreePorts is the script of a guide on ports of this test, and the environment it
-// needs. The guide of meshes writes 910$v and 920$v for the ports of its two backends.
+// needs. Guides of meshes write 910$v and 920$v for the ports of its two backends.
 func onFreePorts(guide string) (script string, env []string) {
 	var pairs []string
 	ports := map[string]string{}
