@@ -20,10 +20,11 @@ var meshPorts = []struct{ port, setting string }{
 	{"8001", "ADMIN_PORT"}, {"8443", "GATEWAY_HTTPS_PORT"}, {"8000", "GATEWAY_HTTP_PORT"},
 	{"8444", "ADMIN_TLS_PORT"}, {"6390", "REDIS_EMBEDDED_PORT"},
 	{"9101", ""}, {"9102", ""}, {"8002", ""}, {"9000", ""}, {"9443", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""},
+	{"9103", ""}, {"9203", ""}, {"9301", ""}, {"9411", ""}, {"9500", ""}, {"15001", ""}, {"15053", ""},
 }
 
 // onFreePorts is the script of a guide on ports of this test, and the environment it
-// needs. The guide of meshes writes 910$v and 920$v for the ports of its two backends.
+// needs. Guides of meshes write 910$v and 920$v for the ports of its two backends.
 func onFreePorts(guide string) (script string, env []string) {
 	var pairs []string
 	ports := map[string]string{}
