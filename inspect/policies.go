@@ -76,7 +76,7 @@ type MatchedList struct {
 func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain bool, show func(any) error) error {
 	out := MatchedList{Kind: KindSidecar, Items: []Matched{}}
 	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane) {
-		out.Warnings = lackingOf(m, p.Policies, d.Spec.Networking)
+		out.Warnings = lackingOf(m, p.Policies, d.Spec)
 	}, func(at *selection.Place) {
 		m := Matched{Attachment: attachment(at), Policies: map[string][]Meta{}}
 		for _, match := range at.Matches {

@@ -19,8 +19,7 @@ const (
 	textNoProbes = "is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used"
 	textProbe    = "should be a valid URL Path"
 	// Prometheus is the only type of metrics backend.
-	Prometheus  = "prometheus"
-	textMetrics = `unknown backend type. Available backends: "prometheus"`
+	Prometheus = "prometheus"
 )
 
 // protocols is in the order in which messages list them.
@@ -68,9 +67,7 @@ func (d *Dataplane) validate() []fault.Violation {
 	if n.Gateway == nil || n.Gateway.Type != GatewayBuiltin {
 		vs.probes(d.Probes)
 	}
-	if d.Metrics != nil && d.Metrics.Type != Prometheus {
-		vs.add("metrics.type", textMetrics)
-	}
+	vs.ownMetrics(d.Metrics)
 	return vs
 }
 

@@ -28,6 +28,8 @@ type Place struct {
 	Name, Service string
 	// Socket is where an inbound or an outbound listens.
 	Socket string
+	// Metrics says that the inbound is the one at which the proxy is scraped.
+	Metrics bool
 	// Matches are in the order of the given policies.
 	Matches []Match
 }
@@ -54,12 +56,13 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		return OnProxy(nil, m, p, w.sources)
 	})
 	for _, in := range Inbounds(n) {
-		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
-			if Decided(m, policies, p, in.Tags) {
-				return nil
-			}
-			return OnInbound(nil, m, p, in.Tags)
-		})
+		w.inbound(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, in.Tags)
+	}
+	// What cannot be read has no listener, which the planner says.
+	if s, err := Scraped(m, d.Spec); err == nil && s != nil {
+		at := hostPort(n.Address, s.Port)
+		name := at + ":" + strconv.FormatUint(uint64(s.Port), 10)
+		w.inbound(Place{Sort: PlaceInbound, Name: name, Service: s.Tags.Service(), Socket: at, Metrics: true}, s.Tags)
 	}
 	outbounds := Declared(n)
 	if all, reachable := Everything(n); all {
@@ -101,6 +104,15 @@ func (w *walk) add(at Place, choose func(*policy.Policy) []*view.Policy) []Match
 		w.places = append(w.places, at)
 	}
 	return at.Matches
+}
+
+func (w *walk) inbound(at Place, tags mesh.Tags) {
+	w.add(at, func(p *policy.Policy) []*view.Policy {
+		if Decided(w.mesh, w.policies, p, tags) {
+			return nil
+		}
+		return OnInbound(nil, w.mesh, p, tags)
+	})
 }
 
 func (w *walk) connection(at Place, place policy.Attachment) []Match {
