@@ -26,6 +26,7 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // mentions is what one resource says of others, and what is wrong with it alone.
@@ -178,6 +179,9 @@ func coherent(s *resource.Set, broken bool) error {
 				return err
 			}
 			for _, c := range m.clusters {
+				if c == scraping.Cluster && r.Name == scraping.Listener && t == resource.Route {
+					continue // the bootstrap has it
+				}
 				there := s.Get(resource.Cluster, c) != nil
 				if strings.HasPrefix(c, "@refused:") { // what must not be called must not exist
 					if there {
