@@ -229,7 +229,7 @@ var _ = Describe("metrics", Ordered, core, func() {
 		}
 		Expect(own.page()).To(And(ContainSubstring("\ngood 1\n"), ContainSubstring(`reason="malformed"} 2`), ContainSubstring(`reason="conflict"} 1`), Not(ContainSubstring("app_orders_total 1"))))
 		metrics(applications())
-		eventually(own.page).ShouldNot(ContainSubstring("away"))
+		eventually(own.page).ShouldNot(ContainSubstring(`application="away"`))
 	})
 
 	It("where the machine answers operators, nobody is asked", func() {
@@ -238,8 +238,8 @@ var _ = Describe("metrics", Ordered, core, func() {
 		}}}})
 		Expect(r.Status).To(Equal(400), r.Body)
 		metrics(applications(map[string]any{"name": "far", "port": 80, "address": "192.0.2.1"}))
-		eventually(web.Output).Should(ContainSubstring("--workload-address"))
-		Expect(own.page()).To(ContainSubstring(`up{application="far"} 0`))
+		eventually(own.page).Should(ContainSubstring(`up{application="far"} 0`))
+		Expect(web.Output()).To(ContainSubstring("--workload-address"))
 		metrics(applications())
 	})
 
