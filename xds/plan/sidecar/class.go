@@ -81,7 +81,7 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 	if n := d.Spec.Networking; n != nil {
 		x.address = n.Address
 		if n.Admin != nil {
-			x.admin = uint16(min(n.Admin.Port, math.MaxUint16)) //nolint:gosec // bounded
+			x.admin = uint16(min(n.Admin.Port, math.MaxUint16))
 		}
 	}
 	p.loose[x] = struct{}{}
