@@ -81,7 +81,7 @@ func (m *Mesh) Scraping(d *Dataplane) (*Scraping, error) {
 		conf = overridden(conf, d.Metrics.Conf)
 	}
 	var vs violations
-	s := vs.scraping("conf", conf, true)
+	s := vs.scraping("conf", conf, merged)
 	if len(vs) > 0 {
 		return nil, fmt.Errorf("the metrics of the mesh and of the dataplane: %s: %s", vs[0].Path, vs[0].Message)
 	}
@@ -144,9 +144,9 @@ func byName(base, over any) []any {
 			continue
 		}
 		was, _ := out[i].(map[string]any)
-		merged := maps.Clone(was)
-		maps.Copy(merged, object)
-		out[i] = merged
+		both := maps.Clone(was)
+		maps.Copy(both, object)
+		out[i] = both
 	}
 	return out
 }
@@ -163,7 +163,7 @@ func (vs *violations) metrics(m *Metrics) {
 			vs.add(path+".type", textMetrics)
 			continue
 		}
-		vs.scraping(path+".conf", b.Conf, true)
+		vs.scraping(path+".conf", b.Conf, ofMesh)
 	}
 	if m.EnabledBackend != "" && !slices.Contains(names, m.EnabledBackend) {
 		vs.add("metrics.enabledBackend", textEnabled)
@@ -178,13 +178,24 @@ func (vs *violations) ownMetrics(b *MetricsBackend) {
 	case b.Type != Prometheus:
 		vs.add("metrics.type", textMetrics)
 	default:
-		vs.scraping("metrics.conf", b.Conf, false)
+		vs.scraping("metrics.conf", b.Conf, ofDataplane)
 	}
 }
 
-// scraping reads a configuration. If it is the whole one, it must have what a mesh completes.
-func (vs *violations) scraping(path string, conf map[string]any, whole bool) *Scraping {
-	s := &Scraping{Plain: vs.plain(path, conf)}
+// whose is whose configuration is read.
+type whose int
+
+const (
+	ofMesh whose = iota
+	// ofDataplane may lack anything.
+	ofDataplane
+	// merged is one of both, whose parts were validated when they were written.
+	merged
+)
+
+// scraping reads a configuration.
+func (vs *violations) scraping(path string, conf map[string]any, of whose) *Scraping {
+	s, whole := &Scraping{Plain: vs.plain(path, conf)}, of != ofDataplane
 	if v, is := conf["port"]; is || whole {
 		s.Port = vs.portIn(path+".port", v)
 	}
@@ -199,8 +210,10 @@ func (vs *violations) scraping(path string, conf map[string]any, whole bool) *Sc
 	}
 	envoy := vs.object(path+".envoy", conf["envoy"])
 	s.Filter, s.UsedOnly = text(envoy, "filterRegex"), vs.yesNo(path+".envoy.usedOnly", envoy["usedOnly"], false)
-	if _, err := regexp.Compile(s.Filter); err != nil {
-		vs.add(path+".envoy.filterRegex", "provided regexp isn't correct: "+err.Error())
+	if of != merged { // it is read for each proxy
+		if _, err := regexp.Compile(s.Filter); err != nil {
+			vs.add(path+".envoy.filterRegex", "provided regexp isn't correct: "+err.Error())
+		}
 	}
 	vs.metricsText(path+".envoy.filterRegex", s.Filter)
 	vs.applications(path+".aggregate", conf["aggregate"], s)

@@ -83,7 +83,7 @@ func (p *Page) Set(s *scraping.Settings) {
 
 // Serve serves the page until ctx ends, and closes the listener.
 func (p *Page) Serve(ctx context.Context, lis net.Listener) error {
-	return httpkit.NewServer("metrics", p, p.o.Log, limits).Serve(ctx, netutil.LimitListener(lis, maxConnections))
+	return httpkit.NewServer("metrics", httpkit.Named("/metrics", p), p.o.Log, limits).Serve(ctx, netutil.LimitListener(lis, maxConnections))
 }
 
 // ServeHTTP implements [http.Handler]. It tells the page at any path: the listener of the proxy has
