@@ -85,7 +85,7 @@ func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain b
 	var in *view.Mesh
 	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane, places []selection.Place) {
 		in = m
-		out.Warnings = append(lackingOf(m, p.Policies, d.Spec.Networking), p.leftOutOf(m, d, places)...)
+		out.Warnings = append(lackingOf(m, p.Policies, d.Spec), p.leftOutOf(m, d, places)...)
 		out.Errors = p.problems(meshName, dataplane)
 	}, func(at *selection.Place) {
 		m := Matched{Attachment: attachment(at), Policies: map[string][]Meta{}}

@@ -60,7 +60,11 @@ func has(s *policy.Selection, name string) bool {
 	return slices.ContainsFunc(s.Policies, func(c *view.Policy) bool { return c.Name == name })
 }
 
+// attachment shows a place. The listener of metrics is no service.
 func attachment(at *selection.Place) Attachment {
+	if at.Metrics {
+		return Attachment{Type: at.Sort, Name: at.Name}
+	}
 	return Attachment{Type: at.Sort, Name: at.Name, Service: at.Service}
 }
 

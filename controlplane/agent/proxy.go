@@ -146,7 +146,7 @@ func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	}
 	return bootstrap.Render(bootstrap.Config{
 		NodeID: s.node(), Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, Password: s.password, AdminSocket: s.Agent.dir.admin,
-		Logs:      s.Agent.dir.logs,
+		Logs: s.Agent.dir.logs, Metrics: s.Agent.dir.metrics,
 		AdminPort: uint32(s.AdminPort), //nolint:gosec // checked by Render
 	})
 }

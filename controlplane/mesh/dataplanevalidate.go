@@ -23,8 +23,7 @@ const (
 	textNoBackends      = "is not supported: there are no such resources. Use reachableServices"
 	textNoBackendRef    = "is not supported: there are no such resources. Name the service by tags"
 	// Prometheus is the only type of metrics backend.
-	Prometheus  = "prometheus"
-	textMetrics = `unknown backend type. Available backends: "prometheus"`
+	Prometheus = "prometheus"
 )
 
 // protocols is in the order in which messages list them.
@@ -73,9 +72,7 @@ func (d *Dataplane) validate() []fault.Violation {
 	if d.Probes != nil && (n.Gateway == nil || n.Gateway.Type != GatewayBuiltin) {
 		vs.add("probes", textNoVirtualProbes)
 	}
-	if d.Metrics != nil && d.Metrics.Type != Prometheus {
-		vs.add("metrics.type", textMetrics)
-	}
+	vs.ownMetrics(d.Metrics)
 	return vs
 }
 

@@ -46,6 +46,8 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 		return fmt.Errorf("it names %q, which leads to the proxy's authorization service (%s)", value, field)
 	case w.logs(field, value) && !compared(field):
 		return fmt.Errorf("it names %q, which leads to the access logs of the proxy's agent (%s)", value, field)
+	case w.shows(value) && !compared(field):
+		return fmt.Errorf("it names %q, which leads to the metrics of the proxy's agent (%s)", value, field)
 	case byHeader[field], field == stateKey && string(value) == chosenCluster:
 		return choosesCluster(field)
 	case field == stateKey && string(value) == chosenAddress:

@@ -30,6 +30,8 @@ type Place struct {
 	Socket string
 	// Protocol is what an inbound speaks.
 	Protocol string
+	// Metrics says that the inbound is the one at which the proxy is scraped.
+	Metrics bool
 	// Matches are in the order of the given policies.
 	Matches []Match
 }
@@ -55,7 +57,7 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		}
 		return OnProxy(nil, m, p, w.sources)
 	})
-	w.inbounds(n)
+	w.inbounds(d)
 	outbounds := Declared(n)
 	if all, reachable := Everything(n); all {
 		outbounds = Virtual(m, reachable)
@@ -81,21 +83,23 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 // look at outbounds, of which a transparent proxy has as many as its mesh has services.
 func OfInbounds(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 	w := walk{mesh: m, policies: policies}
-	if n := d.Spec.Networking; n != nil {
-		w.inbounds(n)
+	if d.Spec.Networking != nil {
+		w.inbounds(d)
 	}
 	return w.places
 }
 
-func (w *walk) inbounds(n *mesh.Networking) {
+// inbounds adds the inbounds, and the one at which the proxy is scraped.
+func (w *walk) inbounds(d *view.Dataplane) {
+	n := d.Spec.Networking
 	for _, in := range Inbounds(n) {
-		at := Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in), Protocol: in.Tags.Protocol()}
-		w.add(at, func(p *policy.Policy) []*view.Policy {
-			if Decided(w.mesh, w.policies, p, in.Tags) {
-				return nil
-			}
-			return OnInbound(nil, w.mesh, p, in.Tags)
-		})
+		w.inbound(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in), Protocol: in.Tags.Protocol()}, in.Tags)
+	}
+	// What cannot be read has no listener, which the planner says.
+	if s, err := Scraped(w.mesh, d.Spec); err == nil && s != nil {
+		at := hostPort(n.Address, s.Port)
+		name := at + ":" + strconv.FormatUint(uint64(s.Port), 10)
+		w.inbound(Place{Sort: PlaceInbound, Name: name, Service: s.Tags.Service(), Socket: at, Metrics: true}, s.Tags)
 	}
 }
 
@@ -118,6 +122,15 @@ func (w *walk) add(at Place, choose func(*policy.Policy) []*view.Policy) []Match
 		w.places = append(w.places, at)
 	}
 	return at.Matches
+}
+
+func (w *walk) inbound(at Place, tags mesh.Tags) {
+	w.add(at, func(p *policy.Policy) []*view.Policy {
+		if Decided(w.mesh, w.policies, p, tags) {
+			return nil
+		}
+		return OnInbound(nil, w.mesh, p, tags)
+	})
 }
 
 func (w *walk) connection(at Place, place policy.Attachment) []Match {

@@ -43,18 +43,21 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/reserved":      "filter/contract",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved xds/scraping",
 	"xds/naming":        "",
 	"xds/logsink":       "",
 	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/snapshot xds/server",
+	"xds/scraping":      "",
+	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/resource xds/scraping xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
-	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved",
+	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved xds/scraping",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
 	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -164,12 +167,14 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/relay xds/resource xds/pemtext",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/relay xds/resource xds/scraping xds/pemtext",
 	"controlplane/resolver":   "xds/naming",
 	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
+	"controlplane/scrape":     "controlplane/httpkit controlplane/recent xds/scraping",
+	"controlplane/recent":     "",
 
 	// It implements what the parts that it measures declare.
-	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
+	"controlplane/telemetry":               "controlplane/httpkit controlplane/recent controlplane/store/metered xds/resource xds/server",
 	"controlplane/telemetry/telemetrytest": "",
 
 	// It is on the other side of the APIs, and knows nothing of what is behind them.

@@ -27,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // mentions is what one resource says of others, and what is wrong with it alone.
@@ -180,6 +181,9 @@ func coherent(s *resource.Set, broken bool) error {
 				return err
 			}
 			for _, c := range m.clusters {
+				if c == scraping.Cluster && r.Name == scraping.Listener && t == resource.Route {
+					continue // the bootstrap has it
+				}
 				there := s.Get(resource.Cluster, c) != nil
 				if strings.HasPrefix(c, "@refused:") || strings.HasPrefix(c, "@unmade:") { // what must not be called must not exist
 					if there {

@@ -161,7 +161,7 @@ func (x *proxy) listensAt(at netip.AddrPort) bool {
 	}
 	taken := sockets{}
 	for i, in := range x.class.inbounds {
-		if i < len(x.listening) {
+		if i < len(x.listening) && in.shape.Scraping == nil {
 			if here, err := addressOf(x.listening[i], in.shape.Port); err == nil {
 				taken[here] = true
 			}
@@ -271,6 +271,8 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 func originOf(r *resource.Resource) string {
 	name, marked := strings.CutPrefix(r.Name, apart)
 	switch {
+	case aboutMetrics(r):
+		return draft.OriginTransparent
 	case marked == (r.Type == resource.Cluster) && isPassthrough(name):
 		return draft.OriginTransparent
 	case r.Type == resource.Cluster && strings.HasPrefix(r.Name, localPrefix):

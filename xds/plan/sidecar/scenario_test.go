@@ -270,6 +270,19 @@ conf:
 		}}}})
 		w.put(traffictrace.Kind, meshName, "all", traced("*", ""))
 	}},
+	{"metrics", both, func(w *world) {
+		pair("http")(w)
+		w.put(mesh.Trusts, meshName, meshName, trust("root"))
+		w.put(mesh.Meshes, "", meshName, scraped(mtls(mesh.ModeStrict), map[string]any{
+			"path": "/stats", "envoy": map[string]any{"filterRegex": "http.*", "usedOnly": true}, "aggregate": []any{
+				map[string]any{"name": "app", "port": 9081.0, "path": "/metrics?format=prometheus"}, map[string]any{"name": "other"},
+			},
+		}))
+		backend := dataplane("127.0.0.2", "backend", "http")
+		backend.Metrics = &mesh.MetricsBackend{Type: mesh.Prometheus, Conf: map[string]any{"port": 8080.0}}
+		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
+		w.put(trafficpermission.Kind, meshName, "metrics", permission("web", "dataplane-metrics"))
+	}},
 	{"logged", both[1:], func(w *world) {
 		pair("http")(w)
 		web := dataplane("127.0.0.3", "web", "http", "backend")
