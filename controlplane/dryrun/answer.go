@@ -93,9 +93,9 @@ type Problem struct {
 	Error    string `json:"error"`
 	// Kept says that nodes would keep the last good version. Otherwise the part is left out,
 	// or refuses everything where its absence would open something.
-	Kept bool `json:"kept"`
+	Kept bool `json:"kept,omitempty"`
 	// Already says that it is so without the write, too.
-	Already bool `json:"already"`
+	Already bool `json:"already,omitempty"`
 	// Awaited says that everything is made as configured, but leads nowhere at present.
 	Awaited bool `json:"awaited,omitempty"`
 	// Nodes is how many of the compared nodes have the problem; 0 if it is one of the whole.
