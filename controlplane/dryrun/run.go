@@ -35,6 +35,9 @@ type Runner struct {
 	Turns *turns.Queue
 	// MaxNodes bounds the nodes that are compared; [MaxNodes] if it is 0.
 	MaxNodes int
+
+	// planning, if set, is called when the write is undone, before anything is planned.
+	planning func()
 }
 
 // Run calls write with a context under which nothing is committed, possibly more than once. An
@@ -51,6 +54,9 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	t, err := r.rehearse(ctx, write)
 	if err != nil {
 		return nil, err
+	}
+	if r.planning != nil {
+		r.planning()
 	}
 	limit := r.MaxNodes
 	if limit == 0 {
