@@ -61,6 +61,7 @@ func (e *Endpoint) undry(r *http.Request) error {
 	if err != nil || !dry {
 		return err
 	}
+	EntryOf(r.Context()).DryRun = true
 	if !slices.ContainsFunc(e.Contract.Query, func(p Parameter) bool { return p.Name == ArgDryRun }) {
 		return fault.Violated([]fault.Violation{{Path: ArgDryRun, Message: textNoRun}})
 	}
