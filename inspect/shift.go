@@ -26,7 +26,9 @@ type Shift struct {
 
 // Shifts finds what differs between sets of many nodes. It remembers pairs of tables that it has
 // compared, because nodes share them. One goroutine uses it; the zero value is ready to use.
-type Shifts struct{ names map[[2]*resource.Table][]string }
+type Shifts struct {
+	names map[[2]*resource.Table][]string
+}
 
 // Between returns what becomes of the resources of a set, ordered by type, as types are sent, and
 // by name. Before and after were planned; held, which may be nil, is what the node really has.

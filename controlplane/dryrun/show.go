@@ -181,7 +181,7 @@ func (s *shower) group(seen []publish.Foreseen) (out []*group) {
 			s.answer.Nodes.Changed++
 			h := sha256.New()
 			for _, x := range shifts {
-				fmt.Fprintf(h, "%q %q %q %q %q\n", kindOf(f.Node), x.Type, x.Name, x.Before, x.After)
+				_, _ = fmt.Fprintf(h, "%q %q %q %q %q\n", kindOf(f.Node), x.Type, x.Name, x.Before, x.After)
 			}
 			key := [sha256.Size]byte(h.Sum(nil))
 			g := byContent[key]

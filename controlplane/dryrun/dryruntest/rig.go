@@ -57,7 +57,9 @@ func (r *Rig) Connect(t testing.TB, node string) {
 		go func() { ran <- r.Loop.Run(ctx) }()
 		t.Cleanup(func() {
 			stop()
-			<-ran
+			if err := <-ran; err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
 		})
 	})
 	release, err := r.Loop.Connect(t.Context(), node, false)
