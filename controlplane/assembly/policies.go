@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
@@ -46,6 +47,11 @@ func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 			return out
 		},
 	}
+}
+
+// dryRuns returns what says what writes would do.
+func (cp *ControlPlane) dryRuns() *dryrun.Runner {
+	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions()}
 }
 
 // lastSet returns what was last published for a node, nil if the node refuses a part of it: its

@@ -106,6 +106,7 @@ type Options struct {
 	Dumps           Dumps
 	Policies        Policies
 	Explain         Explain
+	DryRun          DryRun
 	DataplaneTokens DataplaneTokens
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens

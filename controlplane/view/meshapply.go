@@ -15,8 +15,9 @@ import (
 // kinds do not belong to the view, and of secrets only what others refer to.
 func meshSource(name string, policies []*model.Kind) source[*Mesh] {
 	kinds := kindsByName(policies)
+	load := func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) }
 	return source[*Mesh]{
-		load: func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) },
+		load: load, read: load,
 		mine: func(key model.Key) bool {
 			switch key.Kind {
 			case mesh.Meshes.Name:

@@ -150,6 +150,10 @@ var layers = map[string]string{
 	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
+	// What writes would do: it stands above both that which writes and that which plans.
+	"controlplane/dryrun": "controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
+	"controlplane/dryrun/dryruntest": "controlplane/dryrun controlplane/model controlplane/publish controlplane/store controlplane/turns controlplane/view xds/plan/edge xds/policy/all xds/snapshot",
+
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/store/recall controlplane/turns filter/contract",
 	// What both APIs are held against.
@@ -158,8 +162,8 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
-	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store inspect/explain",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
+	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The authorization service is the filter in a process of meshgate.

@@ -20,7 +20,7 @@ import (
 // takes the gate instead, or says in docs/architecture.md what its transaction
 // makes sure of.
 var writers = map[string]string{
-	"controlplane/admit":    "Gate.update",
+	"controlplane/admit":    "Gate.rehearse Gate.update",
 	"controlplane/identity": "ensure",
 	"controlplane/revoke":   "Revoker.forgetReaders Revoker.noteReader Revoker.noteTimes Revoker.writeKnown signer.renew writeEpoch",
 }
