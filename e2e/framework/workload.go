@@ -28,6 +28,7 @@ type Workload struct {
 // Received is the answer of a [Workload].
 type Received struct {
 	Name    string      `json:"name"`
+	Host    string      `json:"host"`
 	Path    string      `json:"path"`
 	Headers http.Header `json:"headers"`
 }
@@ -40,7 +41,7 @@ func StartWorkload(name string) *Workload {
 			Hold(r, w.Held, w.Release)
 		}
 		rw.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(rw).Encode(Received{name, r.URL.RequestURI(), r.Header})
+		_ = json.NewEncoder(rw).Encode(Received{name, r.Host, r.URL.RequestURI(), r.Header})
 	}))
 	ginkgo.DeferCleanup(func() { EndServer(w.Server) })
 	w.Port = w.Listener.Addr().(*net.TCPAddr).Port

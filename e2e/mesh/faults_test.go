@@ -54,7 +54,44 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		Expect(backend.Stat("listener_manager.total_filter_chains_draining")+backend.Stat("listener_manager.listener_modified")).To(Equal(drained), "a listener was changed")
 	})
 
+	It("aborts are for their share of the requests", func() {
+		inject("web", tags{service: "web"}, map[string]any{"abort": map[string]any{"percentage": 30, "httpStatus": 418}})
+		aborted := 0
+		for range 400 {
+			if called(web.to("backend")) == 418 {
+				aborted++
+			}
+		}
+		AddReportEntry("aborted of 400, expected 120", aborted)
+		// 120 are expected, and 9.2 is the standard deviation: one run in a billion is outside.
+		Expect(aborted).To(And(BeNumerically(">", 64), BeNumerically("<", 176)))
+	})
+
+	It("answers are as slow as their bandwidth", func() {
+		work := startScripted()
+		files := w.serving("files-1", tags{service: "files", protocol: "http"}, work)
+		reader := w.start("reader-1", tags{service: "reader"}, "files")
+		w.ready(files, reader)
+		answers(reader.to("files"), 200)
+		load := func(of string) time.Duration {
+			w.Put("fault-injections", policy("FaultInjection", "files", tags{service: "reader"}, tags{service: "files", protocol: "http"},
+				map[string]any{"responseBandwidth": map[string]any{"percentage": 100, "limit": of}}))
+			w.Converged()
+			since := time.Now()
+			r, err := get(reader.to("files") + "/bytes/250000")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.Body).To(HaveLen(250000))
+			return time.Since(since)
+		}
+		// Connections of before the first fault have no filter.
+		Eventually(func() time.Duration { return load("1 mbps") }, patience).Should(BeNumerically(">=", 1500*time.Millisecond), "2 s by the bandwidth")
+		Expect(load("1 mbps")).To(And(BeNumerically(">=", 1500*time.Millisecond), BeNumerically("<", 10*time.Second)))
+		Expect(load("1 gbps")).To(BeNumerically("<", 1500*time.Millisecond))
+		w.Delete(shop, "fault-injections", "files")
+	})
+
 	It("every policy that matches takes effect", func() {
+		inject("web", tags{service: "web"}, abort(451))
 		inject("slow", tags{service: "*"}, map[string]any{"delay": map[string]any{"percentage": 100, "value": "300ms"}})
 		Eventually(func() time.Duration {
 			since := time.Now()

@@ -57,7 +57,7 @@ var _ = Describe("what passes two sidecars", Ordered, ContinueOnFailure, core, f
 
 	// Of 90 requests, 30 are expected at each of three endpoints and 4.5 is the
 	// standard deviation; fewer than 5 happen once in ten million runs.
-	for _, balancer := range []string{"ringHash", "maglev"} {
+	for _, balancer := range []string{"roundRobin", "leastRequest", "random", "ringHash", "maglev"} {
 		It(balancer+" spreads requests and connections over all endpoints", func() {
 			conf := map[string]any{}
 			if balancer == "ringHash" {

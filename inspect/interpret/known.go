@@ -170,6 +170,7 @@ var fields = map[protoreflect.FullName]names{
 	"envoy.extensions.filters.common.fault.v3.FaultRateLimit":                {"fixed_limit", "percentage"},
 	"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit": {
 		"stat_prefix", "token_bucket", "filter_enabled", "filter_enforced", "status", "response_headers_to_add",
+		"rate_limited_as_resource_exhausted", // the code of gRPC alone, beside the status
 	},
 	"envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter": {
 		"dynamic_module_config", "filter_name", "filter_config",

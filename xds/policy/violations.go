@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -16,6 +17,7 @@ const (
 	TextPositiveIf   = "has to be greater than 0 when defined"
 	TextPercentRange = "has to be in [0.0 - 100.0] range"
 	TextVisible      = "must not have control characters"
+	TextWhole        = "must be at least 1ms"
 
 	textReserved = "host header and HTTP/2 pseudo-headers are not allowed to be modified"
 )
@@ -28,10 +30,19 @@ func (v *Violations) Add(path, format string, args ...any) {
 	*v = append(*v, fault.Violation{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// Positive requires that a duration, if given, is greater than zero.
+// Positive requires that a duration, if given, is greater than zero, and [Violations.Whole].
 func (v *Violations) Positive(path string, d *mesh.Duration) {
 	if d != nil && *d <= 0 {
 		v.Add(path, TextPositiveIf)
+	}
+	v.Whole(path, d)
+}
+
+// Whole requires that a duration, if given and greater than zero, is at least a millisecond.
+// Envoy counts whole milliseconds, and of most durations 0 means that there is no limit.
+func (v *Violations) Whole(path string, d *mesh.Duration) {
+	if d != nil && *d > 0 && time.Duration(*d) < time.Millisecond {
+		v.Add(path, TextWhole)
 	}
 }
 

@@ -40,15 +40,17 @@ type result struct {
 
 // bench is a run of the program.
 type bench struct {
-	plane   *plane
-	fleet   *fleet
-	work    workload
-	rounds  int
-	timeout time.Duration
-	idle    time.Duration
-	profile string
-	length  time.Duration // of a profile
-	out     io.Writer
+	plane *plane
+	fleet *fleet
+	work  workload
+	// policies are written beside those that every mesh has.
+	policies []installed
+	rounds   int
+	timeout  time.Duration
+	idle     time.Duration
+	profile  string
+	length   time.Duration // of a profile
+	out      io.Writer
 }
 
 // scenario is what is done and measured several times.

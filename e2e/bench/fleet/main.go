@@ -43,6 +43,7 @@ func main() {
 type options struct {
 	bench
 	binary, file, dir, only string
+	kinds                   string
 	args                    []string
 }
 
@@ -54,11 +55,13 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.IntVar(&o.work.Services, "services", 50, "number of services; with -tproxy as many as proxies unless given")
 	f.IntVar(&o.work.Outbounds, "outbounds", 10, "services that each proxy consumes")
 	f.BoolVar(&o.work.Transparent, "tproxy", false, "transparent proxying without explicit outbounds: every proxy reaches every service")
+	f.BoolVar(&o.work.Alike, "alike", false, "the instances of a service consume the same services")
 	f.IntVar(&o.rounds, "rounds", 8, "how often each scenario runs")
 	f.DurationVar(&o.timeout, "timeout", time.Minute, "for one round")
 	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long to watch the idle control plane")
 	f.StringVar(&o.file, "out", "", "file for the figures as JSON")
 	f.StringVar(&o.only, "only", "", "scenarios to run, with commas between; connect always runs")
+	f.StringVar(&o.kinds, "policies", "", "kinds of which one is installed for everybody: all, all-but=KIND,..., or KIND,...")
 	f.StringVar(&o.binary, "binary", "", "the program to measure (default bin/meshgate of this checkout)")
 	f.StringVar(&o.dir, "dir", "", "keep state and log of the control plane in this directory")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the control plane and of this program during each scenario")
@@ -77,6 +80,10 @@ func parse(args []string, out io.Writer) (*options, error) {
 	}
 	if o.rounds < 1 {
 		return nil, fmt.Errorf("-rounds is %d; it must be at least 1", o.rounds)
+	}
+	var err error
+	if o.policies, err = kindsOf(o.kinds); err != nil {
+		return nil, err
 	}
 	return o, o.work.check()
 }

@@ -24,6 +24,9 @@ type workload struct {
 	Services    int  `json:"services"`
 	Outbounds   int  `json:"outbounds"`
 	Transparent bool `json:"transparent_proxying"`
+	// Alike says that the instances of a service consume the same services, as instances of
+	// one program do.
+	Alike bool `json:"alike"`
 }
 
 type object = map[string]any
@@ -53,6 +56,9 @@ func (w workload) narrow() int { return w.Services - 1 }
 // consumes lists the services of a proxy: the first for everybody, the narrow
 // one for one proxy in a hundred, others in turn.
 func (w workload) consumes(i int) []int {
+	if w.Alike {
+		i %= w.Services
+	}
 	out := []int{0}
 	if i%100 == 0 && w.Outbounds > 1 {
 		out = append(out, w.narrow())
@@ -85,10 +91,15 @@ func (w workload) dataplane(mesh string, i, port int, svc string) object {
 }
 
 func meshDocument(name string) object {
-	return object{"type": "Mesh", "name": name, "mtls": object{
-		"enabledBackend": backendName,
-		"backends":       []object{{"name": backendName, "type": "builtin", "mode": "STRICT"}},
-	}}
+	return object{
+		"type": "Mesh", "name": name,
+		"mtls": object{
+			"enabledBackend": backendName,
+			"backends":       []object{{"name": backendName, "type": "builtin", "mode": "STRICT"}},
+		},
+		"logging": object{"backends": []object{{"name": "log", "type": "file", "conf": object{"path": "bench.log"}}}},
+		"tracing": object{"backends": []object{{"name": "trace", "type": "zipkin", "conf": object{"url": "http://127.0.0.1:9411/api/v2/spans"}}}},
+	}
 }
 
 // selector is sources or destinations with one service.
@@ -114,6 +125,9 @@ func (b *bench) setUp(ctx context.Context) error {
 		if _, err := b.plane.call(ctx, http.MethodPut, "/meshes/"+m, meshDocument(m)); err != nil {
 			return err
 		}
+	}
+	if err := b.install(ctx); err != nil {
+		return err
 	}
 	if err := b.unrelated(ctx, basePort); err != nil {
 		return err

@@ -113,6 +113,7 @@ func (externalServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 	if !isHTTP2(d.Protocol) {
 		d.HTTP = http1()
 	}
+	checkByName(in.Members)
 	text, _ := in.Transport.Own.(protections)
 	if text == "" {
 		return nil
@@ -122,6 +123,19 @@ func (externalServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 		return err
 	}
 	return protect(d, in.Members, all)
+}
+
+// checkByName has health checks ask each endpoint by its own host name, as requests do. A server
+// with several names answers others with an error.
+func checkByName(members *endpointv3.ClusterLoadAssignment) {
+	for _, l := range members.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			name := e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
+			if _, err := netip.ParseAddr(name); err != nil {
+				e.GetEndpoint().HealthCheckConfig = &endpointv3.Endpoint_HealthCheckConfig{Hostname: name}
+			}
+		}
+	}
 }
 
 // ownSocket is the key in the metadata of endpoints by which Envoy chooses their socket.

@@ -53,6 +53,7 @@ func outliers(c *Conf) *clusterv3.OutlierDetection {
 	o := &clusterv3.OutlierDetection{
 		Interval: span(c.Interval), BaseEjectionTime: span(c.BaseEjectionTime),
 		MaxEjectionPercent:             number(c.MaxEjectionPercent),
+		AlwaysEjectOneHost:             oneAtLeast(c.MaxEjectionPercent),
 		SplitExternalLocalOriginErrors: c.SplitExternalAndLocalErrors,
 
 		EnforcingConsecutive_5Xx:               enforced(d.TotalErrors != nil),
@@ -81,6 +82,12 @@ func outliers(c *Conf) *clusterv3.OutlierDetection {
 		o.FailurePercentageThreshold = number(e.Threshold)
 	}
 	return o
+}
+
+// oneAtLeast lets a service of few endpoints lose one of them, of which a percentage would leave
+// less than a whole one. Who allows no percentage at all wants none ejected.
+func oneAtLeast(percent *uint32) *wrapperspb.BoolValue {
+	return wrapperspb.Bool(percent == nil || *percent > 0)
 }
 
 // enforced returns a percentage: always or never.

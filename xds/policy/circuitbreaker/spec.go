@@ -22,7 +22,8 @@ type Conf struct {
 	Interval *mesh.Duration `json:"interval,omitempty"`
 	// BaseEjectionTime is how long an endpoint is ejected the first time.
 	BaseEjectionTime *mesh.Duration `json:"baseEjectionTime,omitempty"`
-	// MaxEjectionPercent is the percentage of endpoints that may be ejected at once.
+	// MaxEjectionPercent is the percentage of endpoints that may be ejected at once, 10 if it is
+	// absent. One endpoint may be ejected in any case, unless it is 0.
 	MaxEjectionPercent *uint32 `json:"maxEjectionPercent,omitempty"`
 	// SplitExternalAndLocalErrors counts network errors separately from error responses.
 	SplitExternalAndLocalErrors bool        `json:"splitExternalAndLocalErrors,omitempty"`
@@ -104,6 +105,8 @@ func validate(spec any) []fault.Violation {
 	if c.Detectors != nil && !c.detects() {
 		v.Add("conf.detectors", "can't be empty")
 	}
+	v.Whole("conf.interval", c.Interval)
+	v.Whole("conf.baseEjectionTime", c.BaseEjectionTime)
 	v.Percent("conf.maxEjectionPercent", c.MaxEjectionPercent)
 	if c.detects() && c.Detectors.Failure != nil {
 		v.Percent("conf.detectors.failure.threshold", c.Detectors.Failure.Threshold)

@@ -31,6 +31,7 @@ func TestValidate(t *testing.T) {
 			`conf.abort.httpStatus: http status code is incorrect`, `conf.responseBandwidth.limit: has to be in kbps/mbps/gbps units`,
 		}},
 		{`valid`, who + `,"conf":{"delay":{"percentage":0,"value":"1s"},"abort":{"percentage":100,"httpStatus":418},"responseBandwidth":{"percentage":1,"limit":"50mbps"}}`, nil},
+		{`less than a millisecond`, who + `,"conf":{"delay":{"percentage":1,"value":"900us"}}`, []string{`conf.delay.value: must be at least 1ms`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := `{"type":"FaultInjection","mesh":"demo","name":"x"`

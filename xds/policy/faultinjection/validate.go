@@ -39,6 +39,7 @@ func validate(spec any) []fault.Violation {
 		case *d.Value < 0:
 			v.Add("conf.delay.value", "must not be negative")
 		}
+		v.Whole("conf.delay.value", d.Value)
 	}
 	if a := c.Abort; a != nil {
 		share(&v, "conf.abort", a.Percentage)

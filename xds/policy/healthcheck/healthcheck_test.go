@@ -38,6 +38,10 @@ func TestValidate(t *testing.T) {
 			`conf.http.requestHeadersToAdd[3].header.key: must be a header name`, `conf.http.requestHeadersToAdd[4].header.value: must not have control characters`,
 		}},
 		{`both`, who + `,"conf":{` + good + `,"http":{"path":"/"},"tcp":{}}`, []string{`conf: http and tcp cannot be defined at the same time`}},
+		{`less than proxies count`, who + `,"conf":{"interval":"1ms","timeout":"1us","unhealthyThreshold":1,"healthyThreshold":1,"noTrafficInterval":"9ms","initialJitter":"1us","intervalJitter":"1us"}`, []string{
+			`conf.timeout: must be at least 1ms`, `conf.initialJitter: must be at least 1ms`, `conf.intervalJitter: must be at least 1ms`,
+			`conf.interval: must not be shorter than 10ms`, `conf.noTrafficInterval: must not be shorter than 10ms`,
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"HealthCheck","mesh":"demo","name":"x",`+c.fields+`}`))

@@ -14,6 +14,10 @@ import (
 // long.
 const maxWait = time.Minute
 
+// minInterval is the least time between two checks of an endpoint. Every proxy that calls a
+// service checks all of its endpoints.
+const minInterval = 10 * time.Millisecond
+
 const (
 	textPositive = "must have a positive value"
 	textPath     = "has to be defined and cannot be empty"
@@ -37,6 +41,16 @@ func validate(spec any) []fault.Violation {
 	positive("unhealthyThreshold", c.UnhealthyThreshold > 0)
 	positive("healthyThreshold", c.HealthyThreshold > 0)
 	positive("initialJitter", c.InitialJitter.Or(1) > 0)
+	v.Whole("conf.timeout", c.Timeout)
+	v.Whole("conf.initialJitter", c.InitialJitter)
+	v.Whole("conf.intervalJitter", c.IntervalJitter)
+	rare := func(name string, d *mesh.Duration) {
+		if d.Or(minInterval) > 0 && d.Or(minInterval) < minInterval {
+			v.Add("conf."+name, "must not be shorter than 10ms")
+		}
+	}
+	rare("interval", c.Interval)
+	rare("noTrafficInterval", c.NoTrafficInterval)
 	short := func(name string, d *mesh.Duration) {
 		if d.Or(0) > maxWait {
 			v.Add("conf."+name, "must not be longer than 1m")

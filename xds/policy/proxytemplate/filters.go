@@ -82,6 +82,11 @@ func filters[F filter](s *step, origin string, all []F, last func(F) bool) ([]F,
 	if !ok {
 		return nil, fmt.Errorf("it is a %T", s.value)
 	}
+	// Envoy looks up what routes say to a filter by its name, so a second one of a name would
+	// obey, and use up, what is meant for the first.
+	if slices.ContainsFunc(all, func(f F) bool { return f.GetName() == added.GetName() }) {
+		return all, fmt.Errorf("there is a filter %s already", added.GetName())
+	}
 	end := len(all)
 	if i := slices.IndexFunc(all, last); i >= 0 {
 		end = i

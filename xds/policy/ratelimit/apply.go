@@ -90,6 +90,8 @@ func (h *HTTP) bucket() *localratelimitv3.LocalRateLimit {
 			FillInterval: durationpb.New(h.Interval.Or(0)),
 		},
 		FilterEnabled: all, FilterEnforced: all,
+		// Calls of gRPC are told that there were too many, and not that the server is away.
+		RateLimitedAsResourceExhausted: true,
 	}
 	if on := h.OnRateLimit; on != nil {
 		if on.Status != nil {

@@ -76,6 +76,9 @@ func checkTries(v *policy.Violations, path string, tries *uint32, perTry *mesh.D
 		v.Add(path+".numRetries", policy.TextPositiveIf)
 	}
 	v.Positive(path+".perTryTimeout", perTry)
+	if b != nil {
+		v.Whole(path+".backOff.baseInterval", b.BaseInterval)
+	}
 	switch {
 	case b == nil:
 	case b.BaseInterval == nil:

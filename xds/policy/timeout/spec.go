@@ -74,7 +74,9 @@ func validate(spec any) []fault.Violation {
 		v.Add("conf", policy.TextDefined)
 		return v
 	}
+	v.Whole("conf.connectTimeout", s.Conf.ConnectTimeout)
 	if t := s.Conf.TCP; t != nil {
+		v.Whole("conf.tcp.idleTimeout", t.IdleTimeout)
 		switch {
 		case t.IdleTimeout == nil:
 			v.Add("conf.tcp", textSection)

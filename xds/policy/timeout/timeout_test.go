@@ -22,6 +22,7 @@ func TestValidate(t *testing.T) {
 		{`empty conf`, sources + `,` + destinations + `,"conf":{}`, nil},
 		{`empty sections`, sources + `,` + destinations + `,"conf":{"tcp":{},"http":{"streamIdleTimeout":"1s"},"grpc":{}}`, []string{`conf.tcp: at least one timeout in section has to be defined`, `conf.http: at least one timeout in section has to be defined`, `conf.grpc: at least one timeout in section has to be defined`}},
 		{`zeros`, sources + `,` + destinations + `,"conf":{"connectTimeout":"0s","tcp":{"idleTimeout":"0s"},"http":{"requestTimeout":"0s","idleTimeout":"-1s"},"grpc":{"streamIdleTimeout":"0s","maxStreamDuration":"0s"}}`, []string{`conf.tcp.idleTimeout: has to be greater than 0`, `conf.http.requestTimeout: has to be greater than 0 when defined`, `conf.http.idleTimeout: has to be greater than 0 when defined`, `conf.grpc.streamIdleTimeout: has to be greater than 0 when defined`, `conf.grpc.maxStreamDuration: has to be greater than 0 when defined`}},
+		{`less than a millisecond`, sources + `,` + destinations + `,"conf":{"connectTimeout":"500us","tcp":{"idleTimeout":"1ns"},"http":{"requestTimeout":"999us","idleTimeout":"1ms"}}`, []string{`conf.connectTimeout: must be at least 1ms`, `conf.tcp.idleTimeout: must be at least 1ms`, `conf.http.requestTimeout: must be at least 1ms`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"Timeout","mesh":"demo","name":"x",`+c.fields+`}`))
