@@ -2,6 +2,7 @@ package meshapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestTooManyDryRuns(t *testing.T) {
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
 			a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
 			w := request(a.handler, method, "/meshes/m?dryRun=true", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON)
-			if w.Code != http.StatusServiceUnavailable || (w.Header().Get("Retry-After") == "1") != (err == turns.ErrFull) || !strings.Contains(w.Body.String(), err.(*fault.Error).Detail) {
+			if w.Code != http.StatusServiceUnavailable || (w.Header().Get("Retry-After") == "1") != errors.Is(err, turns.ErrFull) || !strings.Contains(w.Body.String(), err.Error()) {
 				t.Errorf("%s: %d %v %s", method, w.Code, w.Header(), w.Body)
 			}
 		}
