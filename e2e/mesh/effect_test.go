@@ -65,7 +65,6 @@ var _ = Describe("time to effect", Ordered, func() {
 	AfterAll(func() {
 		AddReportEntry("time to effect", table.String(), ReportEntryVisibilityNever)
 		if os.Getenv(roundsVariable) != "" {
-			fmt.Fprintln(GinkgoWriter, table)
 			fmt.Println(table)
 		}
 	})

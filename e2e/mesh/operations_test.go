@@ -111,7 +111,7 @@ var _ = Describe("operations of a proxy template", Ordered, core, func() {
 	}
 
 	It("cluster and listener: add, patch and remove", func() {
-		cluster := fmt.Sprintf(`{name: direct, type: STRICT_DNS, connect_timeout: 1s, load_assignment: {cluster_name: direct, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %s, port_value: 9}}}}]}]}}`, "192.0.2.7")
+		const cluster = `{name: direct, type: STRICT_DNS, connect_timeout: 1s, load_assignment: {cluster_name: direct, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 192.0.2.7, port_value: 9}}}}]}]}}`
 		listener := fmt.Sprintf(`{name: door, address: {socket_address: {address: 127.0.0.1, port_value: %d}}, filter_chains: [{filters: [{name: http, typed_config: {
  "@type": %snetwork.http_connection_manager.v3.HttpConnectionManager, stat_prefix: door,
  route_config: {virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {path: /hello}, direct_response: {status: 200}}, {match: {prefix: /}, route: {cluster: direct, timeout: 0.2s}}]}]},

@@ -36,7 +36,7 @@ var _ = Describe("retry", Ordered, core, func() {
 	var (
 		w    *world
 		web  *member
-		work = &scripted{}
+		work *scripted
 		rpc  = &unready{}
 	)
 

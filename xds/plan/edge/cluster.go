@@ -28,9 +28,6 @@ const (
 	// defaultConnectTimeout is the connect timeout of a service that sets none.
 	defaultConnectTimeout = 60 * time.Second
 	oauthConnectTimeout   = 5 * time.Second
-	// Envoy's own limits of 1,024 requests and 3 retries would refuse requests
-	// that the upstream could serve; the gateway leaves limiting to listeners.
-	breaker = 1 << 20
 )
 
 // clusterKey is all that the cluster of a service reads.
@@ -215,10 +212,8 @@ func cluster(kind clusterv3.Cluster_DiscoveryType, connect time.Duration) *clust
 		ConnectTimeout:                durationpb.New(connect),
 		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
 		DnsLookupFamily:               clusterv3.Cluster_V4_PREFERRED,
-		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-			MaxConnections: wrapperspb.UInt32(breaker), MaxPendingRequests: wrapperspb.UInt32(breaker),
-			MaxRequests: wrapperspb.UInt32(breaker), MaxRetries: wrapperspb.UInt32(breaker),
-		}}},
+		// The gateway leaves limiting to listeners.
+		CircuitBreakers: plan.Unlimited(),
 	}
 }
 

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
@@ -129,7 +127,7 @@ func local(k localKey) (*resource.Resource, error) {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(localConnectTimeout),
 		LoadAssignment:       &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(k.address, k.port)}}}},
-		CircuitBreakers:      unlimited(),
+		CircuitBreakers:      plan.Unlimited(),
 	}
 	if k.transparent {
 		source := inboundSource
@@ -151,16 +149,6 @@ func local(k localKey) (*resource.Resource, error) {
 	}
 	options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(inboundIdle)}
 	return freezeCluster(&draft.Cluster{Proto: c, HTTP: options})
-}
-
-// unlimited replaces Envoy's thresholds, which are 1024 if there are none. On the way to a
-// workload and out of the mesh no policy can raise them: there a few callers with slow requests
-// would keep out all others.
-func unlimited() *clusterv3.CircuitBreakers {
-	most := func() *wrapperspb.UInt32Value { return wrapperspb.UInt32(math.MaxUint32) }
-	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections: most(), MaxPendingRequests: most(), MaxRequests: most(), MaxRetries: most(),
-	}}}
 }
 
 func lbEndpoint(address string, port uint32) *endpointv3.LbEndpoint {

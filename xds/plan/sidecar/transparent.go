@@ -196,7 +196,7 @@ func original(k redirectKey) (*resource.Resource, error) {
 		Name: apart + k.name, AltStatName: statName(k.name), ConnectTimeout: durationpb.New(connectTimeout),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
-		CircuitBreakers:      unlimited(),
+		CircuitBreakers:      plan.Unlimited(),
 	}
 	if k.source != "" {
 		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
