@@ -46,9 +46,8 @@ var layers = map[string]string{
 	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved xds/scraping",
 	"xds/naming":        "",
 	"xds/logsink":       "",
-	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/snapshot xds/server",
+	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
 	"xds/scraping":      "",
-	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/resource xds/scraping xds/snapshot xds/server",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved xds/scraping",
 	"xds/plan":          "xds/resource",
@@ -56,8 +55,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/selection",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -113,10 +111,8 @@ var layers = map[string]string{
 	// A wall clock that tests set.
 	"controlplane/steady/steadytest": "controlplane/steady",
 
-	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
-	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/pemtext xds/reserved",
 	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext xds/reserved",
-	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/reserved",
+	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/pemtext xds/reserved",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",
