@@ -37,6 +37,9 @@ func take(m *view.Mesh) *census {
 		if d.Spec.Networking != nil {
 			c.add(d.Spec.Networking)
 		}
+		if s, err := selection.Scraped(m, d.Spec); err == nil && s != nil {
+			c.inbound(s.Tags)
+		}
 	}
 	for _, l := range m.Beyond() {
 		for _, e := range l.Members() {
@@ -56,11 +59,15 @@ func servicesOf(sets map[string]mesh.Tags) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+func (c *census) inbound(tags mesh.Tags) {
+	text := tags.String()
+	c.inbounds[text] = tags
+	c.counts[text]++
+}
+
 func (c *census) add(n *mesh.Networking) {
 	for _, in := range selection.Inbounds(n) {
-		text := in.Tags.String()
-		c.inbounds[text] = in.Tags
-		c.counts[text]++
+		c.inbound(in.Tags)
 	}
 	var texts []string
 	sets := selection.Sources(n)

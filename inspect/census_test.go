@@ -31,7 +31,7 @@ func (s *outsideSpec) Locates() []view.Endpoint {
 }
 
 // kindOf returns the kind of a document of a policy.
-func kindOf(t *testing.T, text string) *model.Kind {
+func kindOf(t testing.TB, text string) *model.Kind {
 	t.Helper()
 	var head struct{ Type string }
 	if err := json.Unmarshal([]byte(text), &head); err != nil {

@@ -119,12 +119,17 @@ func entriesOf(s *resource.Set, t resource.TypeURL) map[string]entry {
 	if t == resource.Secret {
 		for _, name := range s.Secrets() {
 			if _, own := out[name]; !own {
-				generation, _ := s.Generation(name)
-				out[name] = entry{typ: t, name: name, version: cmp.Or(generation, "-")}
+				out[name] = secretOf(s, name)
 			}
 		}
 	}
 	return out
+}
+
+// secretOf returns a secret that a node may ask for.
+func secretOf(s *resource.Set, name string) entry {
+	generation, _ := s.Generation(name)
+	return entry{typ: resource.Secret, name: name, version: cmp.Or(generation, "-")}
 }
 
 // acknowledged returns the resources of a type that the node has answered and does not refuse.

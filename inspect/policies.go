@@ -28,6 +28,8 @@ type Policies struct {
 	Latest func() uint64
 	// Turns limits concurrent answers, because one answer may choose all policies of a mesh.
 	Turns *turns.Queue
+	// Problems tells what planning and proxies say; nil if nobody knows.
+	Problems Problems
 }
 
 // Waiting is how many requests may wait for their turn. In large meshes the last of them waits
@@ -49,6 +51,8 @@ type Attachment struct {
 	Type    string `json:"type"`
 	Name    string `json:"name,omitempty"`
 	Service string `json:"service,omitempty"`
+	// Errors say which policies have no effect at the place, and why, as far as the mesh tells.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // Matched is a place with the policies chosen for it, by their type.
@@ -65,9 +69,12 @@ type MatchedList struct {
 	Kind  string    `json:"kind"`
 	Total int       `json:"total"`
 	Items []Matched `json:"items"`
-	// Warnings say which inbounds lack a policy without which they refuse. The items do not
-	// show this, because they include only places with policies.
+	// Warnings say which inbounds lack a policy without which they refuse, and which services the
+	// dataplane does not reach although policies name them. The items do not show this, because
+	// they include only places with policies.
 	Warnings []string `json:"warnings,omitempty"`
+	// Errors are those of the dataplane's overview.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // Of shows the places of a dataplane with what was chosen for them and, with explain, what is
@@ -75,8 +82,11 @@ type MatchedList struct {
 // many ask.
 func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain bool, show func(any) error) error {
 	out := MatchedList{Kind: KindSidecar, Items: []Matched{}}
-	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane) {
-		out.Warnings = lackingOf(m, p.Policies, d.Spec.Networking)
+	var in *view.Mesh
+	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane, places []selection.Place) {
+		in = m
+		out.Warnings = append(lackingOf(m, p.Policies, d.Spec), p.leftOutOf(m, d, places)...)
+		out.Errors = p.problems(meshName, dataplane)
 	}, func(at *selection.Place) {
 		m := Matched{Attachment: attachment(at), Policies: map[string][]Meta{}}
 		for _, match := range at.Matches {
@@ -87,6 +97,7 @@ func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain b
 			for _, c := range match.Chosen.Policies {
 				m.Policies[kind] = append(m.Policies[kind], meta(meshName, c))
 			}
+			m.Errors = append(m.Errors, unapplied(in, at, match, "")...)
 			if explain {
 				if m.Effective == nil {
 					m.Effective = map[string]any{}
@@ -113,6 +124,8 @@ type Rule struct {
 	Subset     map[string]string `json:"subset"`
 	Conf       any               `json:"conf"`
 	Origins    []Origin          `json:"origins"`
+	// Errors say which of the policies have no effect at the place; see [Attachment].
+	Errors []string `json:"errors,omitempty"`
 }
 
 // Origin says where a rule comes from.
@@ -125,6 +138,8 @@ type Origin struct {
 type RuleList struct {
 	Total int    `json:"total"`
 	Items []Rule `json:"items"`
+	// Errors are those of the dataplane's overview.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // ruleTypes maps the sides of a proxy to the types of rules.
@@ -158,11 +173,17 @@ func rulesAt(meshName string, at *selection.Place, match selection.Match) (out [
 // Rules shows the results of the policies that are rules, on a dataplane. Errors are those of
 // Of.
 func (p *Policies) Rules(ctx context.Context, meshName, dataplane string, show func(any) error) error {
-	out := RuleList{Items: []Rule{}}
-	return p.places(ctx, meshName, dataplane, func(*view.Mesh, *view.Dataplane) {}, func(at *selection.Place) {
+	out := RuleList{Items: []Rule{}, Errors: p.problems(meshName, dataplane)}
+	var in *view.Mesh
+	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, _ *view.Dataplane, _ []selection.Place) { in = m }, func(at *selection.Place) {
 		for _, match := range at.Matches {
-			if match.Policy.Rules != nil {
-				out.Items = append(out.Items, rulesAt(meshName, at, match)...)
+			if match.Policy.Rules == nil {
+				continue
+			}
+			wrong := unapplied(in, at, match, "")
+			for _, r := range rulesAt(meshName, at, match) {
+				r.Errors = wrong
+				out.Items = append(out.Items, r)
 			}
 		}
 	}, func() error {
@@ -177,12 +198,17 @@ type Proxy struct {
 	Kind        string       `json:"kind"`
 	Dataplane   Origin       `json:"dataplane"`
 	Attachments []Attachment `json:"attachments"`
+	// Errors are those of the dataplane's overview that are about the policy, or may be.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // ProxyList contains the proxies for which a policy was chosen.
 type ProxyList struct {
 	Total int     `json:"total"`
 	Items []Proxy `json:"items"`
+	// Warnings say at which dataplanes the policy is not in force because they do not reach a
+	// service that it names.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Chosen shows, by name, the dataplanes for which a policy of a kind was chosen, and for which
@@ -194,37 +220,48 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 		return show(out)
 	}
 	return p.With(ctx, meshName, func(m *view.Mesh) error {
+		excluded, c, asked := exclusion{}, find(m, pol, name), p.deciding(pol)
 		for _, d := range inOrder(m) {
 			if err := ctx.Err(); err != nil {
 				return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
 			}
-			var at []Attachment
-			for _, place := range selection.Of(m, p.Policies, d) {
-				for _, match := range place.Matches {
-					if match.Policy == pol && has(match.Chosen, name) {
-						at = append(at, attachment(&place))
-					}
+			places := selection.Of(m, asked, d)
+			if at := attachments(m, places, pol, name); len(at) > 0 {
+				one := Proxy{Kind: KindSidecar, Dataplane: Origin{meshName, d.ID}, Attachments: at}
+				if p.Problems != nil {
+					one.Errors = p.Problems.About(meshName, d.ID, pol, name)
+				}
+				out.Items = append(out.Items, one)
+			}
+			if c != nil && bounded(d) {
+				for _, s := range leftOut(m, d, pol, c, reached(places)) {
+					excluded[s] = append(excluded[s], d.ID)
 				}
 			}
-			if len(at) > 0 {
-				out.Items = append(out.Items, Proxy{KindSidecar, Origin{meshName, d.ID}, at})
-			}
 		}
-		out.Total = len(out.Items)
+		out.Total, out.Warnings = len(out.Items), excluded.sentences()
 		return show(out)
 	})
 }
 
-// places calls whole with a dataplane, then visit for each of its places in order, and then
-// show.
-func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole func(*view.Mesh, *view.Dataplane), visit func(*selection.Place), show func() error) error {
+// problems returns the errors of a dataplane's overview.
+func (p *Policies) problems(meshName, dataplane string) []string {
+	if p.Problems == nil {
+		return nil
+	}
+	return p.Problems.Of(meshName, dataplane)
+}
+
+// places calls whole with a dataplane and its places, then visit for each of these in order, and
+// then show.
+func (p *Policies) places(ctx context.Context, meshName, dataplane string, whole func(*view.Mesh, *view.Dataplane, []selection.Place), visit func(*selection.Place), show func() error) error {
 	return p.With(ctx, meshName, func(m *view.Mesh) error {
 		d, ok := m.Dataplane(dataplane)
 		if !ok {
 			return fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist", dataplane, meshName)
 		}
-		whole(m, d)
 		places := selection.Of(m, p.Policies, d)
+		whole(m, d, places)
 		for i := range places {
 			visit(&places[i])
 		}

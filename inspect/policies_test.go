@@ -3,7 +3,9 @@ package inspect
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,7 +63,7 @@ func chosenIn(t *testing.T, m *mesh.Mesh) *Policies {
 }
 
 // over are the policies of the program over what is in a store.
-func over(t *testing.T, db store.Store, kinds []*model.Kind) *Policies {
+func over(t testing.TB, db store.Store, kinds []*model.Kind) *Policies {
 	t.Helper()
 	views := view.New(db, kinds, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
@@ -88,6 +90,34 @@ func parsed(t *testing.T, text string) (out any) {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestMetricsOfAProxy: the port at which a proxy is scraped needs a permission as any inbound does.
+func TestMetricsOfAProxy(t *testing.T) {
+	m := &mesh.Mesh{
+		MTLS:    &mesh.MTLS{EnabledBackend: "a", Backends: []mesh.Authority{{Name: "a", Type: mesh.AuthorityBuiltin}}},
+		Metrics: &mesh.Metrics{EnabledBackend: "p", Backends: []mesh.MetricsBackend{{Name: "p", Type: mesh.Prometheus}}},
+	}
+	mesh.Meshes.Document.Default(m)
+	p := chosenIn(t, m)
+	var got MatchedList
+	if err := p.Of(t.Context(), "demo", "web-1", false, func(doc any) error { got = doc.(MatchedList); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"inbound 8080 of web: no TrafficPermission is chosen, so everybody is refused",
+		"inbound 5670 of dataplane-metrics: no TrafficPermission is chosen, so everybody is refused",
+	}
+	if diff := cmp.Diff(want, got.Warnings); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var list WarnedList
+	if err := p.Warnings(t.Context(), "demo", func(doc any) error { list = doc.(WarnedList); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(list); !strings.Contains(text, "mesh.io/service=dataplane-metrics (1 inbounds): no TrafficPermission is chosen") {
+		t.Error(text)
+	}
 }
 
 // TestRules: a policy that itself says whom it is about is shown as a rule, with its defaults,

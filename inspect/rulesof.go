@@ -72,7 +72,7 @@ type Matcher struct {
 func (p *Policies) RulesOf(ctx context.Context, meshName, dataplane string, show func(any) error) error {
 	doc := DataplaneRules{HTTPMatches: []any{}, Resource: Named{mesh.Dataplanes.Document.Type, meshName, dataplane}, Rules: []TypeRules{}}
 	byType := map[string]*TypeRules{}
-	return p.places(ctx, meshName, dataplane, func(*view.Mesh, *view.Dataplane) {}, func(at *selection.Place) {
+	return p.places(ctx, meshName, dataplane, func(*view.Mesh, *view.Dataplane, []selection.Place) {}, func(at *selection.Place) {
 		for _, match := range at.Matches {
 			if match.Policy.Rules == nil {
 				continue

@@ -143,16 +143,20 @@ func decidesFor(policies []*policy.Policy, pol *policy.Policy) bool {
 }
 
 // lackingOf says, for each inbound of a proxy, which policies it needs but lacks.
-func lackingOf(m *view.Mesh, policies []*policy.Policy, n *mesh.Networking) (out []string) {
-	if n == nil {
+func lackingOf(m *view.Mesh, policies []*policy.Policy, d *mesh.Dataplane) (out []string) {
+	if d.Networking == nil {
 		return nil
+	}
+	inbounds := selection.Inbounds(d.Networking)
+	if s, err := selection.Scraped(m, d); err == nil && s != nil {
+		inbounds = append(inbounds, &mesh.Inbound{Port: s.Port, Tags: s.Tags})
 	}
 	for _, pol := range policies {
 		text := closedText(m, pol)
 		if text == "" || decidesFor(policies, pol) {
 			continue
 		}
-		for _, in := range selection.Inbounds(n) {
+		for _, in := range inbounds {
 			if !selection.Decided(m, policies, pol, in.Tags) && len(selection.OnInbound(nil, m, pol, in.Tags)) == 0 {
 				out = append(out, fmt.Sprintf("inbound %d of %s: %s, so %s", in.Port, in.Tags.Service(), noneChosen(pol), text))
 			}

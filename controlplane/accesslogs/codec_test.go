@@ -63,7 +63,7 @@ func TestLocksOfOthers(t *testing.T) {
 	written := 0
 	for err == nil && written < 1000 {
 		var n int
-		n, err = l.write(t.Context(), bytes.Repeat([]byte("x"), 50))
+		n, err = l.write(t.Context(), append(bytes.Repeat([]byte("x"), 49), '\n'))
 		written += n
 	}
 	if err == nil || written > 300 || l.standing() == nil {

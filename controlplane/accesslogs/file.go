@@ -26,6 +26,9 @@ type file struct {
 	// stuck is why the file could not be put aside. It then grows to twice its size at most, and
 	// putting it aside is tried again with each write.
 	stuck error
+	// torn says that a line was begun and not ended, as where the disk was full. The file is not
+	// put aside before its end.
+	torn bool
 }
 
 // newFile finds the directory of a path.
@@ -63,7 +66,7 @@ func (l *file) write(_ context.Context, lines []byte) (int, error) {
 		l.close()
 		return 0, err
 	}
-	if l.stuck = nil; info.Size() > 0 && info.Size()+int64(len(lines)) > l.maxSize {
+	if l.stuck = nil; !l.torn && info.Size() > 0 && info.Size()+int64(len(lines)) > l.maxSize {
 		l.stuck = l.rotate(info.Size() > 2*l.maxSize)
 		switch {
 		case l.stuck != nil && info.Size() > 2*l.maxSize:
@@ -75,7 +78,11 @@ func (l *file) write(_ context.Context, lines []byte) (int, error) {
 			}
 		}
 	}
-	return l.f.Write(lines)
+	n, err := l.f.Write(lines)
+	if n > 0 {
+		l.torn = lines[n-1] != '\n'
+	}
+	return n, err
 }
 
 func (l *file) standing() error { return l.stuck }

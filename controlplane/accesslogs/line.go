@@ -20,6 +20,10 @@ import (
 const (
 	maxLine = 256 << 10
 	maxPart = 16 << 10
+	// maxKey is how much of the share of a member, in bytes, is for its key and the marks around
+	// it. minPart is the least of a value that is shown, whatever the number of members.
+	maxKey  = 2 << 10
+	minPart = 256
 )
 
 // cutMark ends a line that was cut.
@@ -43,29 +47,53 @@ func line(body *commonv1.AnyValue, address string) []byte {
 	return append([]byte(out), '\n')
 }
 
-// jsonLine returns an object as one line. A member that is too long is cut, or left out where the
-// line has no room for it.
+// jsonLine returns an object as one line. Where a line is too long, all members are cut to their
+// share of it, so that nobody can have other members left out.
 func jsonLine(members []*commonv1.KeyValue, address string) []byte {
+	out := object(members, address, maxPart)
+	if len(out) > maxLine {
+		out = object(members, address, max(minPart, maxLine/len(members)-maxKey))
+	}
+	return append(out, '\n')
+}
+
+// object returns an object whose values have at most limit bytes each.
+func object(members []*commonv1.KeyValue, address string, limit int) []byte {
 	out := []byte{'{'}
 	for _, m := range members {
 		var value strings.Builder
 		for part := range parts(m.GetValue(), address) {
 			value.WriteString(part)
 		}
-		text := value.String()
-		if len(text) > maxPart {
-			text = strings.ToValidUTF8(text[:maxPart], "") + cutMark
-		}
-		member := append(append(quoted(m.GetKey()), ':'), quoted(text)...)
-		if len(out)+len(member) > maxLine {
-			continue
-		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(out, member...)
+		out = append(append(out, quoted(m.GetKey())...), ':')
+		out = append(out, quoted(within(value.String(), limit))...)
 	}
-	return append(out, '}', '\n')
+	return append(out, '}')
+}
+
+// within returns a text, or as much of it as has at most limit bytes when it is quoted, with a mark.
+// What is not UTF-8 and control characters have six bytes then.
+func within(text string, limit int) string {
+	size := 0
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && n == 1, unicode.IsControl(r), r == '\u2028', r == '\u2029':
+			size += len(`\u0000`)
+		case r == '"', r == '\\':
+			size += 2
+		default:
+			size += n
+		}
+		if size > limit {
+			return text[:i] + cutMark
+		}
+		i += n
+	}
+	return text
 }
 
 // quoted returns a text as JSON without control characters, also those that JSON permits. What is

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -23,16 +24,24 @@ import (
 
 // Bounds of what the receiver holds.
 const (
-	// maxConnections and maxStreams bound what Envoy has open: each of its workers has a
+	// minConnections and maxStreams bound what Envoy has open: each of its workers has a
 	// connection of its own.
-	maxConnections = 128
+	minConnections = 128
 	maxStreams     = 32
 	// maxBatch is the largest accepted call in bytes. Envoy sends some 8 KiB, and at least a line.
 	// A larger one is lost.
 	maxBatch = 512 << 10
-	// maxSinks bounds sinks, and with them open files, connections and goroutines.
+	// maxSinks bounds the sinks with lines, and with them open files, connections and goroutines.
+	// One that nobody writes to takes no place.
 	maxSinks = 64
+	// leaveTimeout bounds how long the receiver waits for sinks when it ends: a file of a file
+	// system that does not answer keeps its goroutine for ever.
+	leaveTimeout = lastWrites + time.Second
 )
+
+// maxConnections is how many connections there may be at the same time: those of all workers of
+// two Envoys, because one may drain while the next one works, and some more.
+func maxConnections(workers int) int { return max(minConnections, 4*max(workers, runtime.NumCPU())) }
 
 // Options configure a receiver.
 type Options struct {
@@ -46,6 +55,8 @@ type Options struct {
 	// Reaches returns an error for an address that this machine must not lead to. host is a name
 	// or an IP address. Addresses of names are checked as well.
 	Reaches func(host string, port uint16) error
+	// Workers is how many workers Envoy has; 0 means one for each CPU.
+	Workers int
 	// Changed is called when [Receiver.Trouble] may have changed. It must not block.
 	Changed func()
 	Log     *slog.Logger
@@ -60,6 +71,8 @@ type Receiver struct {
 	// address is that of the proxy.
 	address string
 	sinks   map[string]*sink
+	// running counts the goroutines of sinks, also of those that were taken away and still write.
+	running int
 	// refused are the sinks that may not be written, with the reasons.
 	refused map[string]refusal
 	// unknown counts lines without a sink.
@@ -99,9 +112,6 @@ func (r *Receiver) Set(t logsink.Table) {
 			continue
 		}
 		out, err := r.open(t.Sinks[name])
-		if err == nil && len(r.sinks) >= maxSinks {
-			err = fmt.Errorf("a proxy has at most %d sinks", maxSinks)
-		}
 		if err != nil {
 			r.refused[name] = refusal{t.Sinks[name], err}
 			continue
@@ -130,7 +140,9 @@ func (r *Receiver) Export(_ context.Context, in *logsv1.ExportLogsServiceRequest
 				continue
 			}
 			for _, record := range scope.GetLogRecords() {
-				s.put(line(record.GetBody(), address))
+				if !s.put(line(record.GetBody(), address)) {
+					r.lose(1)
+				}
 			}
 		}
 	}
@@ -138,14 +150,33 @@ func (r *Receiver) Export(_ context.Context, in *logsv1.ExportLogsServiceRequest
 }
 
 // sink returns a sink, whose goroutine runs from its first line on, and the address of the proxy.
+// Where too many run, there is none.
 func (r *Receiver) sink(name string) (*sink, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sinks[name]
-	if s != nil && !s.running {
-		s.running = true
-		r.writing.Go(s.run)
+	if s == nil || s.running {
+		return s, r.address
 	}
+	if r.running >= maxSinks {
+		if !s.crowded {
+			s.crowded = true
+			r.o.Changed()
+		}
+		return nil, r.address
+	}
+	if s.crowded {
+		s.crowded = false
+		r.o.Changed()
+	}
+	s.running = true
+	r.running++
+	r.writing.Go(func() {
+		s.run()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.running--
+	})
 	return s, r.address
 }
 
@@ -186,8 +217,8 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return lis, nil
 }
 
-// Serve receives lines until ctx ends, then writes what is queued, for a few seconds at most. It
-// returns when all goroutines have ended, and closes the listener.
+// Serve receives lines until ctx ends, then writes what is queued. It returns when all goroutines
+// have ended, or after leaveTimeout if file systems keep some of them, and closes the listener.
 func (r *Receiver) Serve(ctx context.Context, lis net.Listener) error {
 	g := grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxBatch), grpc.MaxConcurrentStreams(maxStreams),
@@ -196,7 +227,7 @@ func (r *Receiver) Serve(ctx context.Context, lis net.Listener) error {
 	)
 	logsv1.RegisterLogsServiceServer(g, r)
 	failed := make(chan error, 1)
-	go func() { failed <- g.Serve(netutil.LimitListener(lis, maxConnections)) }()
+	go func() { failed <- g.Serve(netutil.LimitListener(lis, maxConnections(r.o.Workers))) }()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -211,9 +242,25 @@ func (r *Receiver) Serve(ctx context.Context, lis net.Listener) error {
 		s.end()
 	}
 	r.mu.Unlock()
-	r.writing.Wait()
+	r.leave()
 	if err != nil {
 		return fmt.Errorf("serve the socket for access logs: %w", err)
 	}
 	return nil
+}
+
+// leave waits for the goroutines of the sinks, which were told to end.
+func (r *Receiver) leave() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.writing.Wait()
+	}()
+	t := time.NewTimer(leaveTimeout)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+		r.o.Log.Warn("the last lines of access logs may be lost: what they are written to does not answer")
+	}
 }

@@ -43,6 +43,8 @@ type sink struct {
 	changed func()
 	// running says that its goroutine was started; the receiver guards it.
 	running bool
+	// crowded says that it has lines and too many others run; the receiver guards it.
+	crowded bool
 	// wake has an entry when there is something to do.
 	wake chan struct{}
 	// ended is done when the sink has to end.
@@ -51,6 +53,8 @@ type sink struct {
 
 	mu    sync.Mutex
 	queue []byte
+	// over says that nothing is written any more.
+	over bool
 	// lost counts dropped lines since the trouble began.
 	lost uint64
 	// problem is why the last write failed, nil if it did not.
@@ -63,9 +67,13 @@ func newSink(what logsink.Sink, out output, o *Options) *sink {
 	return s
 }
 
-// put queues a line, or drops it if the queue is full.
-func (s *sink) put(line []byte) {
+// put queues a line, or drops it if the queue is full. It returns false if the sink has ended.
+func (s *sink) put(line []byte) bool {
 	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return false
+	}
 	full := len(s.queue)+len(line) > maxQueue
 	first := full && s.lost == 0
 	if full {
@@ -81,6 +89,7 @@ func (s *sink) put(line []byte) {
 	case s.wake <- struct{}{}:
 	default: // it is awake
 	}
+	return true
 }
 
 // run writes until the sink ends.
@@ -91,7 +100,7 @@ func (s *sink) run() {
 		select {
 		case <-s.wake:
 		case <-s.ended.Done():
-			s.last()
+			s.last(true)
 			return
 		}
 		for s.flush(s.ended) != nil {
@@ -106,21 +115,28 @@ func (s *sink) run() {
 			case <-t.C:
 			case <-s.ended.Done():
 				t.Stop()
-				s.last()
+				s.last(false)
 				return
 			}
 		}
 	}
 }
 
-// last writes what is left, if the sink works.
-func (s *sink) last() {
-	if _, failed := s.state(); failed != nil {
-		return
+// last writes what is left, if the last write did not fail, and says what was dropped.
+func (s *sink) last(works bool) {
+	if works {
+		ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
+		defer cancel()
+		_ = s.flush(ctx) // what it leaves is counted
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
-	defer cancel()
-	_ = s.flush(ctx) // there is nobody left to tell
+	s.mu.Lock()
+	s.over = true
+	lost := s.lost + uint64(bytes.Count(s.queue, []byte{'\n'})) //nolint:gosec // not negative
+	s.queue, s.lost = nil, 0
+	s.mu.Unlock()
+	if lost > 0 {
+		s.log.Warn("lines of an access log were dropped, because its sink has ended", "sink", s.what.String(), "lines", lost)
+	}
 }
 
 // flush writes the whole queue.

@@ -9,12 +9,17 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	dialTimeout = 5 * time.Second
-	// writeTimeout is how long a server may take no line before its connection is given up.
+	// writeTimeout is how long a server may take no line, or confirm nothing that was sent, before
+	// its connection is given up.
 	writeTimeout = 5 * time.Second
+	// aliveEvery is how long a connection is idle before the server is asked whether it is there.
+	aliveEvery = 5 * time.Second
 )
 
 // stream is a server that takes lines over TCP.
@@ -42,14 +47,29 @@ func newStream(address string, reaches func(host string, port uint16) error) (*s
 		return nil, err
 	}
 	s := &stream{address: address}
-	s.dialer = net.Dialer{Timeout: dialTimeout, Control: func(_, at string, _ syscall.RawConn) error {
+	s.dialer = net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: aliveEvery, Interval: time.Second, Count: 3}}
+	s.dialer.Control = func(_, at string, c syscall.RawConn) error {
 		host, port, err := split(at)
+		if err == nil {
+			err = reaches(host, port)
+		}
 		if err != nil {
 			return err
 		}
-		return reaches(host, port)
-	}}
+		return impatient(c)
+	}
 	return s, nil
+}
+
+// impatient makes a connection fail when nothing that was sent is confirmed for writeTimeout. The
+// machine of a server that loses its power ends no connection, and the kernel would take lines for
+// it, and send them again, for a quarter of an hour. Source: tcp(7), TCP_USER_TIMEOUT.
+func impatient(c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(writeTimeout.Milliseconds()))
+	})
+	return errors.Join(err, failed)
 }
 
 func split(address string) (host string, port uint16, err error) {

@@ -32,6 +32,12 @@ func (r *Receiver) Trouble() (reason, text string) {
 		told = append(told, fmt.Sprintf("%s: %v", r.refused[name].what, r.refused[name].why))
 		worst(ReasonRefused)
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.sinks)) {
+		if s := r.sinks[name]; s.crowded {
+			told = append(told, fmt.Sprintf("%s: a proxy writes to at most %d sinks", s.what, maxSinks))
+			worst(ReasonRefused)
+		}
+	}
 	var losing []string
 	for _, name := range slices.Sorted(maps.Keys(r.sinks)) {
 		s := r.sinks[name]

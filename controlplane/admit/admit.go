@@ -107,7 +107,8 @@ var errStricter = errors.New("the transaction revokes and needs a stricter durab
 // If the returned commit has changes although there is an error, the commit stands, and only
 // its publication has failed.
 //
-// Changes for administrators are recorded in the same transaction; see package changes.
+// Changes for administrators are recorded in the same transaction; see package changes. Under
+// a context of [Rehearse], nothing is committed.
 func (g *Gate) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	return g.write(ctx, class, func(tx store.Tx) (subject model.Key, err error) { return subject, fn(tx) })
 }
@@ -120,6 +121,9 @@ func (g *Gate) write(ctx context.Context, class model.Class, fn work) (store.Com
 	ctx, err := g.by(ctx)
 	if err != nil {
 		return store.Commit{}, err
+	}
+	if r := rehearsalOf(ctx); r != nil {
+		return g.rehearse(ctx, r, fn)
 	}
 	publish, abandon := g.revoker.Begin()
 	abandoned := true // unless it turns out otherwise; a panic commits nothing
@@ -152,24 +156,29 @@ func (g *Gate) Settle(ctx context.Context, scopes ...string) error {
 
 func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Commit, error) {
 	return g.store.Update(ctx, class, func(tx store.Tx) error {
-		subject, err := fn(tx)
-		if err != nil {
-			return err
-		}
-		if err := g.writable(tx); err != nil {
-			return err
-		}
-		if err := g.vacant(tx); err != nil {
-			return err
-		}
-		if class != model.Config && revokes(tx.Changes()) {
-			return errStricter
-		}
-		if err := g.revoker.Stage(tx); err != nil {
-			return err
-		}
-		return record(ctx, tx, subject)
+		_, err := g.enact(ctx, tx, class, fn)
+		return err
 	})
+}
+
+// enact makes everything of a write that is in its transaction.
+func (g *Gate) enact(ctx context.Context, tx store.Tx, class model.Class, fn work) (subject model.Key, err error) {
+	if subject, err = fn(tx); err != nil {
+		return subject, err
+	}
+	if err := g.writable(tx); err != nil {
+		return subject, err
+	}
+	if err := g.vacant(tx); err != nil {
+		return subject, err
+	}
+	if class != model.Config && revokes(tx.Changes()) {
+		return subject, errStricter
+	}
+	if err := g.revoker.Stage(tx); err != nil {
+		return subject, err
+	}
+	return subject, record(ctx, tx, subject)
 }
 
 // writable refuses a transaction that writes into a scope which consists of others.

@@ -233,10 +233,11 @@ func (g *Gate) merge(tx store.Tx, a Address, w *model.Write, stored *model.Resou
 // Delete removes the resource at an address, and its dependents by cascade. One that
 // cannot be decoded goes, too, unless it is addressed through others: whether it belongs
 // to them cannot be seen. That something which gateways accept is not there is said only after it is true for
-// them, too: Unavailable comes before NotFound.
+// them, too: Unavailable comes before NotFound. A rehearsal says nothing of that kind, and
+// waits for nobody.
 func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
 	commit, err := g.delete(ctx, a)
-	if fault.Is(err, fault.NotFound) && g.takesCredentials(a.Kind) {
+	if fault.Is(err, fault.NotFound) && g.takesCredentials(a.Kind) && !Rehearsed(ctx) {
 		if unsettled := g.Settle(ctx, scopesOf(a)...); unsettled != nil {
 			return commit, unsettled
 		}

@@ -3,9 +3,7 @@ package agent
 import (
 	"bytes"
 	"io"
-	"log/slog"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -23,18 +21,17 @@ const (
 // accessPipe copies Envoy's standard output, which is the access log, to this process's
 // standard output, line by line and unchanged.
 type accessPipe struct {
-	log  *slog.Logger
-	to   io.Writer
+	to   *accessWriter
 	r, w *os.File
 	done chan struct{}
 }
 
-func newAccessPipe(to io.Writer, log *slog.Logger) (*accessPipe, error) {
+func newAccessPipe(to *accessWriter) (*accessPipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	return &accessPipe{log: log, to: to, r: r, w: w, done: make(chan struct{})}, nil
+	return &accessPipe{to: to, r: r, w: w, done: make(chan struct{})}, nil
 }
 
 func (a *accessPipe) abandon() {
@@ -48,57 +45,39 @@ func (a *accessPipe) follow() {
 	go func() {
 		defer close(a.done)
 		defer func() { _ = a.r.Close() }()
-		copyLines(a.r, a.to, a.log)
+		copyLines(a.r, a.to)
 	}()
 }
 
-// wait returns when everything is written, or when accessPatience is over.
+// wait returns when everything is written, or when accessPatience is over, for Envoy's lines and
+// for their reader.
 func (a *accessPipe) wait() {
 	t := time.NewTimer(accessPatience)
 	defer t.Stop()
 	select {
 	case <-a.done:
 	case <-t.C:
-		a.log.Warn("nobody reads the access log, its last lines are lost")
+		a.to.log.Warn("the access log has no end yet, its last lines may be lost")
+	}
+	if !a.to.flush(accessPatience) {
+		a.to.log.Warn("nobody reads the access log, its last lines may be lost")
 	}
 }
 
-// copyLines copies whole lines. It reads as fast as it can, even if to blocks.
-func copyLines(r io.Reader, to io.Writer, log *slog.Logger) {
-	chunks := make(chan []byte, accessChunks)
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		for c := range chunks {
-			if _, err := to.Write(c); err != nil {
-				log.Warn("the access log cannot be written", "error", err)
-				for range chunks { // reading must go on
-				}
-				return
-			}
-		}
-	})
+// copyLines copies whole lines. It reads as fast as it can, even if nobody takes them.
+func copyLines(r io.Reader, to *accessWriter) {
 	var s splitter
-	lost := 0
 	for {
 		lines, err := s.next(r)
 		if len(lines) > 0 {
-			select {
-			case chunks <- lines:
-			default:
-				if lost == 0 {
-					log.Warn("lines of the access log are left out, because its reader is too slow")
-				}
-				lost += bytes.Count(lines, []byte{'\n'})
-			}
+			to.put(lines)
 		}
 		if err != nil {
 			break
 		}
 	}
-	close(chunks)
-	writing.Wait()
-	if lost+s.dropped > 0 {
-		log.Warn("lines of the access log were left out", "slow_reader", lost, "too_long", s.dropped)
+	if s.dropped > 0 {
+		to.log.Warn("lines of the access log were left out, because they were too long", "lines", s.dropped)
 	}
 }
 

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 // TestCopyLines: lines come out as they went in, however reads cut them.
@@ -26,7 +28,11 @@ func TestCopyLines(t *testing.T) {
 				continue
 			}
 			var out bytes.Buffer
-			copyLines(r, &out, slog.New(slog.DiscardHandler))
+			to := &accessWriter{log: slog.New(slog.DiscardHandler), to: &out}
+			copyLines(r, to)
+			if !to.flush(accessPatience) {
+				t.Fatal("it is not written")
+			}
 			if out.String() != test.want {
 				t.Errorf("%s, %s: %.60q, want %.60q", name, way, out.String(), test.want)
 			}
@@ -36,44 +42,80 @@ func TestCopyLines(t *testing.T) {
 
 // stuck blocks all writes until it is released.
 type stuck struct {
-	free  chan struct{}
-	lines bytes.Buffer
+	free <-chan struct{}
+	to   io.Writer
 }
 
 func (s *stuck) Write(p []byte) (int, error) {
 	<-s.free
-	return s.lines.Write(p)
+	return s.to.Write(p)
 }
 
-// A reader that takes nothing does not block the copying: Envoy's output is always read.
+// A reader that takes nothing does not block the copying: Envoy's output is always read. However
+// many Envoys come and go meanwhile, they share one queue.
 func TestCopyLinesNeverWaits(t *testing.T) {
-	r, w := io.Pipe()
-	to := &stuck{free: make(chan struct{})}
-	records := newRecorder()
-	done := make(chan struct{})
-	go func() { copyLines(r, to, slog.New(records)); close(done) }()
-	for range 4 * accessChunks { // each is one read
-		if _, err := w.Write([]byte("a\n")); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		free, records := make(chan struct{}), newRecorder()
+		var out bytes.Buffer
+		to := &accessWriter{log: slog.New(records), to: &stuck{free, &out}}
+		const envoys = 5
+		began := time.Now()
+		for range envoys {
+			copyLines(iotest.OneByteReader(strings.NewReader(strings.Repeat("a\n", accessChunks))), to)
+			if to.flush(accessPatience) {
+				t.Error("it is written")
+			}
 		}
-	}
-	records.wait(t, "left out, because its reader is too slow")
-	close(to.free)
-	_ = w.Close()
-	<-done
-	records.wait(t, "left out slow_reader=")
-	if n := strings.Count(to.lines.String(), "a\n"); n < accessChunks || n >= 4*accessChunks {
-		t.Errorf("%d lines came through", n)
-	}
+		if took := time.Since(began); took != envoys*accessPatience {
+			t.Errorf("waited %v", took)
+		}
+		if len(to.queue) != accessChunks {
+			t.Errorf("%d chunks wait", len(to.queue))
+		}
+		records.wait(t, "left out, because its reader is too slow")
+		records.wait(t, "were left out slow_reader=")
+		close(free)
+		synctest.Wait()
+		if n := strings.Count(out.String(), "a\n"); n != accessChunks+1 { // one was being written
+			t.Errorf("%d lines came through", n)
+		}
+	})
 }
 
-// A reader that has gone does not stop it either.
-func TestCopyLinesWithoutReader(t *testing.T) {
-	records := newRecorder()
-	copyLines(strings.NewReader("a\nb\n"), iotestErr{}, slog.New(records))
-	records.wait(t, "cannot be written")
+// TestFailedWriteIsNoEnd: lines that cannot be written are left out and counted, and the next ones
+// are written when they can. A line that was begun spoils none after it.
+func TestFailedWriteIsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := newRecorder()
+		disk := &fullDisk{room: len("first\nsec")}
+		to := &accessWriter{log: slog.New(records), to: disk}
+		for _, lines := range []string{"first\n", "second\nthird\n", "fourth\n"} {
+			to.put([]byte(lines))
+			synctest.Wait()
+		}
+		disk.room = 1000
+		to.put([]byte("fifth\n"))
+		synctest.Wait()
+		if got := disk.lines.String(); got != "first\nsec\nfifth\n" {
+			t.Errorf("written: %q", got)
+		}
+		records.wait(t, "cannot be written, its lines are left out")
+		records.wait(t, "were left out slow_reader=0 cannot_be_written=3")
+	})
 }
 
-type iotestErr struct{}
+// fullDisk takes some bytes, and nothing after them.
+type fullDisk struct {
+	room  int
+	lines bytes.Buffer
+}
 
-func (iotestErr) Write([]byte) (int, error) { return 0, errors.New("gone") }
+func (d *fullDisk) Write(p []byte) (int, error) {
+	n := min(len(p), d.room)
+	d.room -= n
+	d.lines.Write(p[:n])
+	if n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}

@@ -27,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/scrape"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/relay"
 )
@@ -71,6 +72,9 @@ type Options struct {
 	// may be. They also are the link-local addresses that configuration of any proxy may
 	// lead to.
 	WorkloadAddresses []netip.Prefix
+	// SystemCAFile is the PEM bundle of this machine's public authorities; if it is empty, the
+	// agent looks for it.
+	SystemCAFile string
 	// DNS, unless nil, makes the agent of a sidecar answer for the host names of the mesh.
 	DNS *DNS
 	// Metrics serves the metrics of the node. It may be nil.
@@ -149,6 +153,8 @@ type Agent struct {
 	// entry when its trouble may have changed.
 	lines       *accesslogs.Receiver
 	lineTrouble chan struct{}
+	// page is what a sidecar shows of its metrics; it is nil for other proxies.
+	page *scrape.Page
 	// relay is set once the relay exists.
 	relay atomic.Pointer[relay.Relay]
 }
@@ -214,6 +220,7 @@ func New(o Options) (*Agent, error) {
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
 		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz,
 	}
+	a.newPage()
 	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Report: a.tells, Log: a.Log}
 	return a, nil
 }
@@ -276,8 +283,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	show, err := a.openPage(ctx)
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve(relayCtx) })
+	g.Go(func() error { return show(relayCtx) })
 	g.Go(func() error { return receive(relayCtx) })
 	g.Go(func() error {
 		select {
@@ -368,7 +380,7 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set, Sinks: a.sinks,
+		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set, Sinks: a.sinks, Metrics: a.showing,
 		Unknown: func(ctx context.Context) {
 			if leaving.Err() == nil {
 				a.registerAgain(ctx)
@@ -378,8 +390,11 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 }
 
 // systemRoots returns this machine's bundle of public authorities, by which Envoy verifies
-// upstream servers.
-func systemRoots() string {
+// upstream servers; empty if there is none.
+func (a *Agent) systemRoots() string {
+	if a.SystemCAFile != "" {
+		return a.SystemCAFile
+	}
 	for _, f := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"} {
 		if _, err := os.Stat(f); err == nil {
 			return f

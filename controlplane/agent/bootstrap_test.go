@@ -18,7 +18,7 @@ func TestBootstrapIsTheAgents(t *testing.T) {
 	a := newAgent(t, o)
 	own := bootstrap.Config{
 		NodeID: "default.web-1", Cluster: "web", Metadata: map[string]any{"version": map[string]any{"n": 1.5}, "features": []any{"a"}},
-		Relay: a.dir.relay, Password: a.password, AdminSocket: a.dir.admin, Logs: a.dir.logs,
+		Relay: a.dir.relay, Password: a.password, AdminSocket: a.dir.admin, Logs: a.dir.logs, Metrics: a.dir.metrics,
 	}
 	render := func(c bootstrap.Config) []byte {
 		t.Helper()
@@ -30,6 +30,7 @@ func TestBootstrapIsTheAgents(t *testing.T) {
 	}
 	other := own
 	other.NodeID, other.Relay, other.Password, other.AdminSocket, other.AdminPort, other.Logs = "default.db-1", "/tmp/thief.sock", "the thief's", "", 9901, "/tmp/thief-logs.sock"
+	other.Metrics = "/tmp/thief-metrics.sock"
 	hostile := strings.Replace(string(render(other)), "admin:\n", "flags_path: /etc/x\nadmin:\n  access_log_path: /etc/cron.d/x\n", 1)
 	for name, told := range map[string][]byte{"what it asked for": render(own), "something else": []byte(hostile)} {
 		got, err := a.proxy().bootstrap(&enrol.Answer{Node: "default.web-1", Bootstrap: told})

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/pemtext"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -33,12 +34,16 @@ func (h *held) set(secrets []*resource.Resource) {
 		if proto.Unmarshal(r.Body, &s) != nil {
 			continue
 		}
-		if c, err := pemtext.Leaf(s.GetTlsCertificate().GetCertificateChain().GetInlineBytes()); err == nil {
-			list = append(list, health.Certificate{
-				What: "the certificate " + r.Name + " of this proxy", NotBefore: c.NotBefore, NotAfter: c.NotAfter,
-				Do: "the control plane renews its own in time while it is in reach; one that came through the administration API (/certificates) has to be replaced there",
-			})
+		c, err := pemtext.Leaf(s.GetTlsCertificate().GetCertificateChain().GetInlineBytes())
+		if err != nil {
+			continue
 		}
+		what := "the certificate " + r.Name + " of this proxy"
+		do := "the control plane renews its own in time while it is in reach; one that came through the administration API (/certificates) has to be replaced there"
+		if service, is := mesh.ParseExternalClient(r.Name); is {
+			what, do = "the certificate that this proxy presents to ExternalService "+service, "replace clientCert and clientKey there, or the secrets that they name"
+		}
+		list = append(list, health.Certificate{What: what, NotBefore: c.NotBefore, NotAfter: c.NotAfter, Do: do})
 	}
 	h.mu.Lock()
 	h.list = list

@@ -58,6 +58,10 @@ func TestCertificates(t *testing.T) {
 	}
 	a.held.set([]*resource.Resource{secretUntil(t, "fresh", time.Now().Add(20*time.Hour))})
 	r.wait(t, "no certificate ends soon")
+	a.held.set([]*resource.Resource{secretUntil(t, "external_client:secret:bank:1", time.Now().Add(time.Hour))})
+	if list := a.held.all(); len(list) != 1 || list[0].What != "the certificate that this proxy presents to ExternalService bank" || !strings.HasPrefix(list[0].Do, "replace clientCert") {
+		t.Errorf("%+v", list)
+	}
 	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(5*time.Second))})
 	r.wait(t, "reason=ends_soon")
 	r.wait(t, "reason=expired") // without a further event

@@ -30,7 +30,7 @@ func (a *Agent) newLines() {
 	}
 	a.lineTrouble = make(chan struct{}, 1)
 	o := accesslogs.Options{
-		Directories: a.LogDirectories, MaxSize: a.AccessLog.MaxSize, Keep: a.AccessLog.Keep, Log: a.Log,
+		Directories: a.LogDirectories, MaxSize: a.AccessLog.MaxSize, Keep: a.AccessLog.Keep, Workers: a.Concurrency, Log: a.Log,
 		Reaches: func(host string, port uint16) error { return a.machine().Reaches(host, port) },
 		Changed: func() {
 			select {

@@ -12,8 +12,13 @@ import (
 	"sync"
 )
 
-// logFormat makes Envoy's lines easy to parse: level, logger, message.
-const logFormat = "%l\t%n\t%v"
+// logFormat makes Envoy's lines easy to parse: level, logger, message. Line breaks in the message
+// are escaped: it may quote what a client or a tenant wrote, which must not pass for a line with a
+// level and a logger of its own.
+const logFormat = "%l\t%n\t%_"
+
+// lineBreak is how Envoy escapes a line break, which %_ does and nothing else.
+const lineBreak = `\n`
 
 const maxLogLine = 16 << 10
 
@@ -43,7 +48,7 @@ func (p *Process) pipeLogs(cmd *exec.Cmd) (*logPipe, error) {
 	if p.Access == nil {
 		return l, nil
 	}
-	if l.access, err = newAccessPipe(p.Access, p.Log); err != nil {
+	if l.access, err = newAccessPipe(p.accessWriter()); err != nil {
 		l.abandon()
 		return nil, err
 	}
@@ -92,8 +97,8 @@ func levelOf(level slog.Level, text string, ending func() bool) slog.Level {
 	return level
 }
 
-// copyLog logs each line of r at the level that it states, with credentials masked.
-// Overlong lines are cut.
+// copyLog logs each line of r at the level that it states, with credentials masked, and those of
+// a message with line breaks at the level of that message. Overlong lines are cut.
 func copyLog(r io.Reader, log *slog.Logger, ending func() bool) {
 	b := bufio.NewReaderSize(r, maxLogLine)
 	level, source := slog.LevelInfo, "envoy"
@@ -109,8 +114,12 @@ func copyLog(r io.Reader, log *slog.Logger, ending func() bool) {
 					level, source, text = levelOf(lv, f[2], ending), f[1], f[2]
 				}
 			}
-			// A line without a level continues the line before it.
-			log.Log(context.Background(), level, "envoy: "+mask(text), "logger", source)
+			// A line without a level continues the line before it: Envoy's logger did not write it.
+			for part := range strings.SplitSeq(text, lineBreak) {
+				if part != "" {
+					log.Log(context.Background(), level, "envoy: "+mask(part), "logger", source)
+				}
+			}
 		}
 		if err != nil {
 			return

@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"bytes"
+	"errors"
 	"log/slog"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +27,9 @@ func TestCopyLog(t *testing.T) {
 		{"a level that is none", "fatal\ta\tb\n", []string{"INFO envoy: fatal\ta\tb logger=envoy"}},
 		{"continued", "error\tconfig\tfirst\nsecond\n\nthird\ninfo\tmain\tnext\n", []string{
 			"ERROR envoy: first logger=config", "ERROR envoy: second logger=config", "ERROR envoy: third logger=config", "INFO envoy: next logger=main",
+		}},
+		{"breaks in the message", "info\tmain\tfirst\\ncritical\tmain\tsecond\\n\\n[critical] third\nwarning\tmain\tnext\n", []string{
+			"INFO envoy: first logger=main", "INFO envoy: critical\tmain\tsecond logger=main", "INFO envoy: [critical] third logger=main", "WARN envoy: next logger=main",
 		}},
 		{"tabs in the message", "info\tmain\ta\tb\n", []string{"INFO envoy: a\tb logger=main"}},
 		{"no newline at the end", "info\tmain\tlast", []string{"INFO envoy: last logger=main"}},
@@ -65,5 +72,26 @@ func TestLastWordsOfEnvoy(t *testing.T) {
 		if diff := cmp.Diff(want, r.all()); diff != "" {
 			t.Errorf("ending %v: %s", ending, diff)
 		}
+	}
+}
+
+// TestEnvoyForgesNoLevel: what Envoy quotes gets no level of its own, whatever it looks like.
+func TestEnvoyForgesNoLevel(t *testing.T) {
+	config := `{"static_resources":{"clusters":[{"name":"x","typed_extension_protocol_options":{"a\ninfo\tmain\tforged":
+		{"@type":"type.googleapis.com/google.protobuf.Struct"}}}]}}`
+	out, err := exec.CommandContext(t.Context(), envoyBinary(t), "--mode", "validate", "--config-yaml", config, "--log-format", logFormat).CombinedOutput()
+	if _, refused := errors.AsType[*exec.ExitError](err); !refused {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r := newRecorder()
+	copyLog(bytes.NewReader(out), slog.New(r), func() bool { return false })
+	lines := r.all()
+	for _, line := range lines {
+		if strings.Contains(line, "forged") && !strings.HasPrefix(line, "ERROR ") {
+			t.Error(line)
+		}
+	}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "forged") }) {
+		t.Errorf("Envoy does not quote it: %s", out)
 	}
 }

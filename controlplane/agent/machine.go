@@ -16,7 +16,7 @@ func (a *Agent) machine() machine.Bounds {
 	}
 	return machine.Bounds{
 		Library: library, Mode: &mode,
-		AccessLog: a.AccessLog.Path, Roots: systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render
+		AccessLog: a.AccessLog.Path, Roots: a.systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render
 		Workloads: a.Sidecar != nil, Allowed: a.WorkloadAddresses,
 	}
 }

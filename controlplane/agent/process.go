@@ -73,6 +73,15 @@ type Process struct {
 	leaving  atomic.Bool
 	// ending is set before Envoy is told to end.
 	ending atomic.Bool
+	// access writes to Access, for all Envoys. Only Run uses it.
+	access *accessWriter
+}
+
+func (p *Process) accessWriter() *accessWriter {
+	if p.access == nil {
+		p.access = &accessWriter{log: p.Log, to: p.Access}
+	}
+	return p.access
 }
 
 // Restarts counts how often Envoy ended unexpectedly.

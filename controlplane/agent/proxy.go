@@ -50,7 +50,7 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
-	self.ControlPlane, self.RootsFile, self.Filter = g.host, systemRoots(), g.Filter
+	self.ControlPlane, self.RootsFile, self.Filter = g.host, g.systemRoots(), g.Filter
 	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.running, self)
 }
 
@@ -146,7 +146,7 @@ func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	}
 	return bootstrap.Render(bootstrap.Config{
 		NodeID: s.node(), Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, Password: s.password, AdminSocket: s.Agent.dir.admin,
-		Logs:      s.Agent.dir.logs,
+		Logs: s.Agent.dir.logs, Metrics: s.Agent.dir.metrics,
 		AdminPort: uint32(s.AdminPort), //nolint:gosec // checked by Render
 	})
 }

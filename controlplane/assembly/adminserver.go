@@ -40,7 +40,7 @@ func (cp *ControlPlane) adminAPI() *gatewayapi.API {
 	o := gatewayapi.Options{
 		Store: cp.store, Gate: cp.gate, Collections: gatewayapi.Collections(), Progress: progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}, Log: cp.Log,
 		Now: time.Now, Version: version.Program, Token: cp.AdminToken, Revocations: &oauth.Revocations{Store: cp.store, Resolver: cp.resolver, Writer: cp.gate},
-		Proxies: gatewayProxies{cp}, Nodes: cp.nodes, Dumps: cp.dumps, Explain: cp.explainedGateways(), Conditions: cp.conditions,
+		Proxies: gatewayProxies{cp, make(chan struct{}, clustersAtOnce)}, Nodes: cp.nodes, Dumps: cp.dumps, Explain: cp.explainedGateways(), DryRun: cp.dryRuns(), Conditions: cp.conditions,
 		Guard: &httpkit.BrowserGuard{AnyHost: cp.AdminToken != "", Proxied: cp.AdminToken != ""},
 	}
 	if cp.cfg.Gateway.Declarative != "" {

@@ -54,7 +54,7 @@ func withStatus(ctx context.Context, ln net.Listener, s *authz.Service, log *slo
 }
 
 // authzStatus answers /ready, /live and /metrics, as the status of an agent does. A service
-// that answers there answers Envoy.
+// that says there that it is ready answers Envoy.
 func authzStatus(s *authz.Service) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(s, telemetry.BuildInfo("authz", version.Program),
@@ -66,7 +66,13 @@ func authzStatus(s *authz.Service) http.Handler {
 		return func(w http.ResponseWriter, _ *http.Request) { httpkit.WriteMessage(w, http.StatusOK, text) }
 	}
 	return httpkit.NewRouter([]httpkit.Endpoint{
-		get("/ready", "The service decides requests", says("ready")),
+		get("/ready", "The service decides requests", func(w http.ResponseWriter, _ *http.Request) {
+			if err := s.Ready(); err != nil {
+				httpkit.WriteMessage(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+				return
+			}
+			httpkit.WriteMessage(w, http.StatusOK, "ready")
+		}),
 		get("/live", "The process lives", says("live")),
 		get("/metrics", "Metrics of the service", promhttp.HandlerFor(telemetry.Gathered(r), promhttp.HandlerOpts{}).ServeHTTP),
 	}, httpkit.RefuseMessage)

@@ -45,6 +45,8 @@ var withSecrets = []struct {
 	{gateway.Upstreams, `{"name":"shown","healthchecks":{"active":{"headers":{"Authorization":["$S","$S"]}}}}`},
 	{mesh.Meshes, `{"mtls":{"backends":[{"name":"shown","conf":{"cert":{"inline":"$B","inlineString":"$S"},"key":{"inline":"$B","inlineString":"$S"}}}]},
 		"tracing":{"backends":[{"conf":{"url":"$S"}}]},"logging":{"backends":[{"conf":{"x":{"y":["$S"]}}}]},"metrics":{"backends":[{"conf":{"token":"$S"}}]}}`},
+	{mesh.ExternalServices, `{"tags":{"mesh.io/service":"shown"},"networking":{"tls":{"caCert":{"inline":"$B","inlineString":"$S"},
+		"clientCert":{"inline":"$B","inlineString":"$S"},"clientKey":{"inline":"$B","inlineString":"$S"}}}}`},
 	{mesh.Secrets, `{"data":"$B"}`},
 	{mesh.GlobalSecrets, `{"data":"$B"}`},
 	{identity.Keys, `{"key":"$B","certificate":"$B","id":"shown"}`},

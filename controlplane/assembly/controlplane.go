@@ -306,14 +306,18 @@ func (cp *ControlPlane) gateways() []string {
 
 // meshAPI serves the mesh API.
 func (cp *ControlPlane) meshAPI(revisions http.HandlerFunc) http.Handler {
+	return meshapi.Handler(cp.meshOptions(revisions))
+}
+
+func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options {
 	host, _ := os.Hostname() // empty where the system does not say
-	return meshapi.Handler(meshapi.Options{
+	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
-		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DataplaneTokens: cp.mesh.tokens,
+		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
 		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
-	})
+	}
 }
 
 // dataPlane serves the HTTP half of the data-plane server.

@@ -5,41 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestGatewaysAreAskedFewAtATime: a reader of the health of upstreams asks a bounded number
-// of gateways at a time, and still asks all of them.
+// TestGatewaysAreAskedFewAtATime: two readers of the health of upstreams together ask a bounded
+// number of gateways at a time, and each still asks all of them. No answer is kept once it was
+// read.
 func TestGatewaysAreAskedFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var names []string
 		for i := range 100 {
 			names = append(names, fmt.Sprintf("gw-%02d", i))
 		}
-		open := make(chan struct{}, len(names))
-		most := make(chan int, len(names))
-		out := askGateways(t.Context(), names, func(_ context.Context, name string) ([]byte, error) {
-			open <- struct{}{}
-			most <- len(open)
-			time.Sleep(time.Millisecond) // virtual time
-			<-open
-			if name == "gw-07" {
-				return nil, errors.New("it is away")
-			}
-			return []byte(name), nil
-		})
-		close(most)
-		highest := 0
-		for n := range most {
-			highest = max(highest, n)
+		asking := make(chan struct{}, clustersAtOnce)
+		var held, highest atomic.Int64
+		var readers sync.WaitGroup
+		for range 2 {
+			readers.Go(func() {
+				out := map[string]bool{}
+				askGateways(t.Context(), asking, names, func(_ context.Context, name string) ([]byte, error) {
+					n := held.Add(1)
+					for old := highest.Load(); n > old && !highest.CompareAndSwap(old, n); old = highest.Load() {
+					}
+					time.Sleep(time.Millisecond) // virtual time
+					if name == "gw-07" {
+						held.Add(-1)
+						return nil, errors.New("it is away")
+					}
+					return []byte(name), nil
+				}, func(name string, text []byte) {
+					out[name] = string(text) == name
+					held.Add(-1)
+				})
+				if len(out) != len(names)-1 || out["gw-07"] || !out["gw-99"] {
+					t.Errorf("%d answers", len(out))
+				}
+			})
 		}
-		if highest != clustersAtOnce {
-			t.Errorf("%d were asked at once, not %d", highest, clustersAtOnce)
-		}
-		if len(out) != len(names)-1 || out["gw-07"] != nil || string(out["gw-99"]) != "gw-99" {
-			t.Errorf("%d answers", len(out))
+		readers.Wait()
+		if n := highest.Load(); n != clustersAtOnce {
+			t.Errorf("%d were asked or held at once, not %d", n, clustersAtOnce)
 		}
 	})
 }
@@ -58,15 +67,16 @@ func TestGatewaysThatHang(t *testing.T) {
 			}
 			slices.Sort(names)
 			began := time.Now()
-			out := askGateways(t.Context(), names, func(ctx context.Context, name string) ([]byte, error) {
+			out := 0
+			askGateways(t.Context(), make(chan struct{}, clustersAtOnce), names, func(ctx context.Context, name string) ([]byte, error) {
 				if name[0] == 'b' {
 					return []byte(name), ctx.Err()
 				}
 				<-ctx.Done()
 				return nil, ctx.Err()
-			})
-			if took := time.Since(began); len(out) != answers || took > clustersTimeout {
-				t.Errorf("%d of %d that hang: %d answers after %s", hang, len(names), len(out), took)
+			}, func(string, []byte) { out++ })
+			if took := time.Since(began); out != answers || took > clustersTimeout {
+				t.Errorf("%d of %d that hang: %d answers after %s", hang, len(names), out, took)
 			}
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -136,6 +137,9 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	}
 	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
 	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
+	cp.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
+	cp.gate.Hook(mesh.ExternalServices, lifecycle.LimitedExternals(ratelimit.Kind))
+	cp.gate.Hook(ratelimit.Kind, lifecycle.Limits(ratelimit.Kind))
 	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
 		// There is one that cannot be read. It keeps nobody else from starting.

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
@@ -14,7 +15,7 @@ import (
 // chosenPolicies returns a source that tells which policies are chosen for which proxies. It
 // reads the same views as the planner.
 func (cp *ControlPlane) chosenPolicies() *inspect.Policies {
-	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: cp.questions()}
+	return &inspect.Policies{Views: cp.views, Policies: all.Policies(), Latest: cp.store.Revision, Turns: cp.questions(), Problems: problems{cp}}
 }
 
 // questions limits how many answers about selections and requests are worked out at the same time,
@@ -46,6 +47,11 @@ func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 			return out
 		},
 	}
+}
+
+// dryRuns returns what says what writes would do.
+func (cp *ControlPlane) dryRuns() *dryrun.Runner {
+	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions()}
 }
 
 // lastSet returns what was last published for a node, nil if the node refuses a part of it: its

@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
 	xds "github.com/meshgate/meshgate/xds/server"
 )
 
@@ -104,6 +105,21 @@ func (p problems) Of(meshName, dataplane string) []string {
 	for _, f := range p.cp.loop.FailuresOf(publish.MeshScope(meshName), dataplane) {
 		out = append(out, sentence(f))
 	}
+	return append(out, p.refused(meshName, dataplane)...)
+}
+
+// About implements inspect.Problems.
+func (p problems) About(meshName, dataplane string, pol *policy.Policy, name string) (out []string) {
+	for _, f := range p.cp.loop.FailuresOf(publish.MeshScope(meshName), dataplane) {
+		if slices.Contains(f.By, pol.Named(name)) {
+			out = append(out, sentence(f))
+		}
+	}
+	return append(out, p.refused(meshName, dataplane)...)
+}
+
+// refused says whether a proxy is turned away, and what it refuses.
+func (p problems) refused(meshName, dataplane string) (out []string) {
 	if n, _ := p.cp.mesh.insights.Node(mesh.NodeID(meshName, dataplane)); n.State == insight.Refused {
 		// The reason is for administrators only: see GET /nodes.
 		out = append(out, "the proxy is away and refused since "+n.Refusal.Since.Format(time.RFC3339)+": GET /nodes says why")

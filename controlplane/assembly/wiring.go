@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -129,6 +130,29 @@ func (i identities) Certificate(ctx context.Context, controlPlane, id string, al
 		return err
 	})
 	return p, err
+}
+
+// External implements publish.Identities. The key of an authority is handed out to nobody, however
+// it came there.
+func (i identities) External(ctx context.Context, meshName, service string) (p *mesh.Presented, err error) {
+	err = i.cp.store.View(ctx, func(r store.Reader) error {
+		res, err := r.Get(mesh.ExternalServices, meshName, service)
+		if err != nil {
+			return err
+		}
+		if p, err = res.Spec.(*mesh.ExternalService).Presented(r, meshName, service); err != nil || p == nil {
+			return err
+		}
+		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		if err == nil && of != "" {
+			err = fault.New(fault.Forbidden, "the key for ExternalService %s of mesh %s is that of an authority of mesh %s", service, meshName, of)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Roots implements publish.Identities.

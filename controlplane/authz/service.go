@@ -2,6 +2,7 @@ package authz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,6 +39,16 @@ func (s *Service) Open(ctx context.Context, listen, settings, process string) er
 	s.server.Store(server)
 	return nil
 }
+
+// Ready returns an error unless Envoys reach the service.
+func (s *Service) Ready() error {
+	if s.server.Load() == nil {
+		return errClosed
+	}
+	return extauthz.InPlace(s.lis)
+}
+
+var errClosed = errors.New("it is not open")
 
 // Serve answers until ctx ends, then closes the service.
 func (s *Service) Serve(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/reserved"
 )
 
 // Limits, in bytes, of values that a filter puts into headers. The tags of their fields have
@@ -29,6 +30,18 @@ func headerText(v any) string {
 		return "must not contain control characters"
 	case strings.TrimSpace(s) != s:
 		return "must not start or end with a blank"
+	}
+	return ""
+}
+
+// probeText checks a value of a header that probes have. Proxies refuse a cluster with a text
+// that is the name of what only their own agent may name.
+func probeText(v any) string {
+	if text := headerText(v); text != "" {
+		return text
+	}
+	if s := v.(string); reserved.Named(s) {
+		return "must not be " + s + ", which proxies refuse"
 	}
 	return ""
 }

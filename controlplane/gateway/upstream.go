@@ -145,7 +145,7 @@ func (ProbeHeaders) JSONSchemaExtend(s *jsonschema.Schema) {
 	longest := uint64(1024)
 	values := s.AdditionalProperties
 	values.Items.MaxLength = &longest
-	values.Extras = map[string]any{"x-each-check": "header"}
+	values.Extras = map[string]any{"x-each-check": "probe"}
 }
 
 // Upstreams is the kind of upstreams.
@@ -158,6 +158,7 @@ var Upstreams = rules.With(model.Rules{
 		"interval":      longText,
 		"no-srv":        noServiceNames,
 		"positive":      positiveText,
+		"probe":         probeText,
 		"query-arg":     queryArgText,
 		"upstream-name": upstreamNameText,
 	},

@@ -304,3 +304,21 @@ func TestAuthoritiesAndNames(t *testing.T) {
 		}
 	}
 }
+
+// TestProbesNameNoOwnCluster: proxies refuse a cluster whose probes have a header with the name of
+// what only an agent may name, so the upstream is refused.
+func TestProbesNameNoOwnCluster(t *testing.T) {
+	for value, want := range map[string]string{
+		"@authz": "must not be @authz, which proxies refuse", "@ads_cluster": "must not be @ads_cluster, which proxies refuse",
+		"a @authz": "", "authz": "",
+	} {
+		_, err := Upstreams.Schema.Process(model.OpCreate, decode(t, `{"name":"a.example","healthchecks":{"active":{"headers":{"x-a":["`+value+`"]}}}}`), nil)
+		expected := map[string]string{}
+		if want != "" {
+			expected["healthchecks.active.headers.x-a.1"] = want
+		}
+		if diff := cmp.Diff(expected, violations(t, err)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", value, diff)
+		}
+	}
+}

@@ -74,7 +74,7 @@ var peculiar = map[*model.Kind]Collection{
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
 // Options configure an API. Guard, Token, Revocations, Proxies, Nodes, Conditions, Dumps,
-// ReadOnly and Scope are optional.
+// Explain, DryRun, ReadOnly and Scope are optional.
 type Options struct {
 	Store       store.Store
 	Gate        *admit.Gate
@@ -103,6 +103,8 @@ type Options struct {
 	Dumps Dumps
 	// Explain explains imagined requests. Without it, the endpoint does not exist.
 	Explain Explain
+	// DryRun says what writes would do. Without it, dry runs are refused.
+	DryRun DryRun
 	// ReadOnly, if set, says why nothing can be written. Writes are answered with it and 405.
 	ReadOnly string
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/dryrun/dryruntest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/gatewayapi"
@@ -72,6 +73,8 @@ type fixture struct {
 	handler http.Handler
 	revoker *revoker
 	store   store.Store
+	// rig is there where dry runs are.
+	rig *dryruntest.Rig
 }
 
 var epoch = time.Unix(1700000000, 0)
@@ -99,7 +102,8 @@ func setupWith(t testing.TB, adjust func(*gatewayapi.Options)) *fixture {
 	adjust(&o)
 	api := gatewayapi.New(o)
 	h := httpkit.Observe(http.MaxBytesHandler(api.Handler(), 1<<20), slog.New(slog.DiscardHandler))
-	return &fixture{t: t, api: api, handler: h, revoker: r, store: s}
+	rig, _ := o.DryRun.(*dryruntest.Rig)
+	return &fixture{t: t, api: api, handler: h, revoker: r, store: s, rig: rig}
 }
 
 // do sends a request; body is JSON if it starts with a brace, and a form otherwise. The
@@ -143,6 +147,7 @@ var (
 var scriptOptions = map[string]func(*gatewayapi.Options){
 	"changes.script":   func(*gatewayapi.Options) {},
 	"consumers.script": func(*gatewayapi.Options) {},
+	"dryrun.script":    func(*gatewayapi.Options) {},
 	"explain.script":   func(o *gatewayapi.Options) { o.Explain = noGateways(o) },
 	"keys.script":      func(*gatewayapi.Options) {},
 	"nodes.script": func(o *gatewayapi.Options) {
@@ -161,7 +166,8 @@ var scriptOptions = map[string]func(*gatewayapi.Options){
 
 // TestTranscripts runs the scripts in testdata. They consist of lines "METHOD path [body]";
 // the golden file has the answer after each. {name} is replaced by the id in the answer to
-// the last line that began with "name=", <cert> and <key> by a certificate and its key.
+// the last line that began with "name=", <cert> and <key> by a certificate and its key. A line
+// "connect node" connects a gateway.
 func TestTranscripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(scripts) == 0 {
@@ -173,7 +179,10 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := transcript(t, setupWith(t, scriptOptions[filepath.Base(script)]), string(lines))
+			got := transcript(t, setupWith(t, func(o *gatewayapi.Options) {
+				o.DryRun = dryruntest.New(t, o.Store)
+				scriptOptions[filepath.Base(script)](o)
+			}), string(lines))
 			golden.Compare(t, strings.TrimSuffix(script, ".script")+".golden", []byte(got))
 		})
 	}
@@ -200,6 +209,11 @@ func transcript(t *testing.T, f *fixture, script string) string {
 		}
 		for n, id := range ids {
 			rest = strings.ReplaceAll(rest, "<"+n+">", id)
+		}
+		if node, ok := strings.CutPrefix(line, "connect "); ok {
+			f.rig.Connect(t, node)
+			f.rig.Settle(t)
+			continue
 		}
 		parts := append(strings.SplitN(rest, " ", 3), "", "")
 		w := f.do(parts[0], parts[1], parts[2])

@@ -81,6 +81,7 @@ func (a *API) foreign(c, target Collection, ref model.Ref) []httpkit.Endpoint {
 	}}
 	pattern := "/" + c.Kind.Path + "/{" + pathKey + "}/" + ref.Name
 	refused := endpoint(http.MethodDelete, pattern, "Refused: a target is not deleted through its reference", p.refuseDelete)
+	refused.Contract.Query = p.api.tries()
 	refused.Contract.Answers = answers(http.StatusNotFound, http.StatusMethodNotAllowed)
 	return p.about(
 		p.reads(endpoint(http.MethodGet, pattern, "Read the "+ref.Name, p.get)),
@@ -114,6 +115,7 @@ func (p place) endpoints(path string) []httpkit.Endpoint {
 	removed := endpoint(http.MethodDelete, item, "Delete a "+kind.Name, p.delete)
 	removed.Contract.Answers = answers(http.StatusNotFound)
 	removed.Contract.Answers[http.StatusNoContent] = ""
+	removed = p.tried(removed, http.StatusNoContent)
 	return p.about(append(list,
 		p.writes(endpoint(http.MethodPost, path, "Create a "+kind.Name, p.create), http.StatusCreated),
 		p.writes(endpoint(http.MethodPatch, item, "Change a "+kind.Name, p.patch), http.StatusOK),
@@ -169,7 +171,7 @@ func (p place) writes(e httpkit.Endpoint, status int) httpkit.Endpoint {
 	e.Contract.Answers = answers(http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge)
 	e.Contract.Answers[http.StatusUnsupportedMediaType] = ""
 	e.Contract.Answers[status] = p.collection.Kind.Name
-	return e
+	return p.tried(e, status)
 }
 
 // always lists the answers that every endpoint may give: the query cannot be read, the guard

@@ -18,7 +18,7 @@ type Explain interface {
 // explanationParams are the parameters of an explanation.
 var explanationParams = []httpkit.Parameter{
 	{Name: explain.ParamHost, Type: "string", Summary: "Required: the host of the request, with a port if the client sends one"},
-	{Name: explain.ParamPath, Type: "string", Summary: "The path, with a query if it has one; / if not given"},
+	{Name: explain.ParamPath, Type: "string", Summary: "The path, with a query if it has one; / if not given. The answer does not repeat the query"},
 	{Name: explain.ParamMethod, Type: "string", Summary: "The method; GET if not given"},
 	{Name: explain.ParamScheme, Type: "string", Summary: "http (if not given) or https"},
 	{Name: explain.ParamHeader, Type: "string", Summary: "A header as name:value; may be given more than once"},

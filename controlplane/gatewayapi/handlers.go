@@ -46,7 +46,15 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 	}
 	address := p.address(r)
 	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
-	out, err := op(r.Context(), address, admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict})
+	in := admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict}
+	if dry, err := httpkit.WantsDryRun(r); err != nil || dry {
+		p.tryWrite(w, r, c, how, err, func(ctx context.Context) ([]fault.Violation, error) {
+			out, err := op(ctx, address, in)
+			return append(body.Repeated, out.Dropped...), err
+		})
+		return
+	}
+	out, err := op(r.Context(), address, in)
 	if out.Resource != nil {
 		httpkit.EntryOf(r.Context()).Name = out.Resource.Name
 		revision(w, r, out.Commit)
@@ -151,6 +159,10 @@ func (p place) read(r *http.Request) (res *model.Resource, err error) {
 
 // delete answers 204 for a resource that does not exist, except below an owner.
 func (p place) delete(w http.ResponseWriter, r *http.Request) {
+	if dry, err := httpkit.WantsDryRun(r); err != nil || dry {
+		p.tryDelete(w, r, err)
+		return
+	}
 	commit, err := p.api.Gate.Delete(r.Context(), p.address(r))
 	if fault.Is(err, fault.NotFound) && !p.nested {
 		commit, err = store.Commit{Revision: p.api.Store.Revision()}, nil

@@ -15,9 +15,10 @@ import (
 
 // Proxies reads what the gateways' Envoys report.
 type Proxies interface {
-	// Clusters returns the answer of each connected gateway to GET /clusters?format=json, by
-	// node. Gateways that are away are left out.
-	Clusters(ctx context.Context, scope string) map[string][]byte
+	// Clusters calls read with the answer of each connected gateway to GET /clusters?format=json,
+	// one at a time, in any order. read must not keep the text. Gateways that are away are left
+	// out.
+	Clusters(ctx context.Context, scope string, read func(node string, text []byte))
 }
 
 // The states of a target, in the words that tools know.
@@ -77,7 +78,7 @@ func (p place) health(w http.ResponseWriter, r *http.Request) {
 	checked := up.Spec.(*gateway.Upstream).Checked()
 	var seen sightings
 	if p.api.Proxies != nil && len(services) > 0 && (checked || slices.ContainsFunc(got.resources, namedTarget)) {
-		seen = readSightings(p.api.Proxies.Clusters(r.Context(), p.api.Scope), services)
+		p.api.Proxies.Clusters(r.Context(), p.api.Scope, func(node string, text []byte) { seen.read(node, text, services) })
 	}
 	p.writePage(w, r, got, query, func(res *model.Resource, entity map[string]any) {
 		t := res.Spec.(*gateway.UpstreamTarget)

@@ -16,12 +16,10 @@ import (
 type proxies map[string]string
 
 // Clusters implements gatewayapi.Proxies.
-func (p proxies) Clusters(context.Context, string) map[string][]byte {
-	out := map[string][]byte{}
+func (p proxies) Clusters(_ context.Context, _ string, read func(string, []byte)) {
 	for node, text := range p {
-		out[node] = []byte(text)
+		read(node, []byte(text))
 	}
-	return out
 }
 
 // host returns a host of a cluster in Envoy's format.

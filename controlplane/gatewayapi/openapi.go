@@ -21,6 +21,7 @@ const (
 	suffixPage  = "_page"
 	suffixWrite = "_write"
 	suffixPatch = "_patch"
+	suffixTried = "_or_dry_run"
 
 	schemaError      = "error"
 	schemaMessage    = "message"
@@ -37,6 +38,7 @@ const (
 	schemaCompared   = "node_config"
 	schemaConditions = "conditions"
 	schemaExplained  = "explanation"
+	schemaDryRun     = "dry_run"
 )
 
 func (a *API) openAPI(w http.ResponseWriter, r *http.Request) {
@@ -158,6 +160,7 @@ func (a *API) components() schemas {
 		out[kind.Name+suffixWrite] = givenEntity(kind.Schema, false)
 		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
 	}
+	a.describeDryRuns(out)
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
 		out[configName(name)] = shownEntity(config)

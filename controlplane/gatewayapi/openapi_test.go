@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/dryrun/dryruntest"
 	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -23,7 +24,7 @@ var contracts sync.Map
 
 func contractOf(t testing.TB, api *gatewayapi.API) *openapitest.Contract {
 	t.Helper()
-	key := fmt.Sprint(api.Token != "", api.ReadOnly != "", api.Revocations != nil, api.Nodes != nil, api.Conditions != nil, len(api.Collections))
+	key := fmt.Sprint(api.Token != "", api.ReadOnly != "", api.Revocations != nil, api.Nodes != nil, api.Conditions != nil, api.DryRun != nil, len(api.Collections))
 	if c, ok := contracts.Load(key); ok {
 		return c.(*openapitest.Contract)
 	}
@@ -56,6 +57,7 @@ func openAPI(t testing.TB, api *gatewayapi.API) []byte {
 func TestOpenAPIDocument(t *testing.T) {
 	f := setupWith(t, func(o *gatewayapi.Options) {
 		o.Nodes, o.Dumps, o.Conditions, o.Explain = nodestest.New(), nodestest.Dumps{}, conditions, noGateways(o)
+		o.DryRun = dryruntest.New(t, o.Store)
 	})
 	raw := openAPI(t, f.api)
 	var indented bytes.Buffer

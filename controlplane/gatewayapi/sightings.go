@@ -48,38 +48,34 @@ type clusterStatuses struct {
 	} `json:"cluster_statuses"`
 }
 
-// readSightings reads the hosts of the clusters of services. A gateway whose answer cannot be
-// read counts as away.
-func readSightings(answers map[string][]byte, services map[string]bool) sightings {
-	var out sightings
-	for node, raw := range answers {
-		var doc clusterStatuses
-		if json.Unmarshal(raw, &doc) != nil {
+// read reads the hosts of the clusters of services from the answer of a gateway. A gateway whose
+// answer cannot be read counts as away.
+func (s *sightings) read(node string, text []byte, services map[string]bool) {
+	var doc clusterStatuses
+	if json.Unmarshal(text, &doc) != nil {
+		return
+	}
+	for i := range doc.Clusters {
+		c := &doc.Clusters[i]
+		id, isService := strings.CutPrefix(c.Name, "service:")
+		if id, _, _ = strings.Cut(id, ":"); !isService || !services[id] {
 			continue
 		}
-		for i := range doc.Clusters {
-			c := &doc.Clusters[i]
-			id, isService := strings.CutPrefix(c.Name, "service:")
-			if id, _, _ = strings.Cut(id, ":"); !isService || !services[id] {
-				continue
+		if *s == nil {
+			*s = sightings{}
+		}
+		for j := range c.Hosts {
+			h := &c.Hosts[j]
+			one := sighting{Node: node, IP: h.Address.Socket.Address, Port: h.Address.Socket.Port, Weight: h.Weight, Health: healthy}
+			if h.Health.Active || h.Health.Outlier || h.Health.Pending || h.Health.Timeout || h.Health.EDS != "" && h.Health.EDS != healthy {
+				one.Health = unhealthy
 			}
-			if out == nil {
-				out = sightings{}
-			}
-			for j := range c.Hosts {
-				h := &c.Hosts[j]
-				s := sighting{Node: node, IP: h.Address.Socket.Address, Port: h.Address.Socket.Port, Weight: h.Weight, Health: healthy}
-				if h.Health.Active || h.Health.Outlier || h.Health.Pending || h.Health.Timeout || h.Health.EDS != "" && h.Health.EDS != healthy {
-					s.Health = unhealthy
-				}
-				out.add(s, s.IP)
-				if name := nameOf(h.Hostname); name != "" && name != s.IP {
-					out.add(s, name)
-				}
+			s.add(one, one.IP)
+			if name := nameOf(h.Hostname); name != "" && name != one.IP {
+				s.add(one, name)
 			}
 		}
 	}
-	return out
 }
 
 // nameOf returns the name of a host. If requests get its name as their Host, the name

@@ -55,6 +55,10 @@ func Enforce(e Endpoint, refuse Refuse) http.Handler {
 			refuse(w, r, fault.New(fault.Forbidden, "user %q cannot access %s", who, what))
 			return
 		}
+		if err := e.undry(r); err != nil {
+			refuse(w, r, err)
+			return
+		}
 		if err := e.Contract.unknown(r); err != nil {
 			refuse(w, r, err)
 			return

@@ -29,6 +29,8 @@ type Entry struct {
 	// under which it is stored, which is never a secret. It is not taken from the path.
 	Kind, Name string
 	Revision   uint64
+	// DryRun says that the request asked what a write would do.
+	DryRun bool
 	// Trace is the id of the trace that the request is part of, or "".
 	Trace string
 	// Code is the domain code of the answer, such as a fault code.
@@ -112,6 +114,9 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 		if a.value != "" {
 			attrs = append(attrs, slog.String(a.key, a.value))
 		}
+	}
+	if e.DryRun {
+		attrs = append(attrs, slog.Bool("dry_run", true))
 	}
 	if e.Revision != 0 {
 		attrs = append(attrs, slog.Uint64("revision", e.Revision))

@@ -25,6 +25,9 @@ func (c *Contract) unknown(r *http.Request) error {
 	}
 	var wrong []fault.Violation
 	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if name == ArgDryRun && !reads(r.Method) {
+			continue // a write that is to be a write; see undry
+		}
 		if !slices.Contains(known, name) {
 			wrong = append(wrong, fault.Violation{Path: name, Message: "unknown parameter" + fault.Meant(name, known)})
 		}

@@ -67,7 +67,7 @@ func setup(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, permissions, timeouts}
+	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, mesh.ExternalServices, permissions, timeouts}
 	w.gate = admit.New(w.store, &admittest.Revoker{}, append([]*model.Kind{mesh.Meshes}, scoped...), time.Now).As(model.System("test"))
 	w.gate.Hook(mesh.Meshes, lifecycle.New(lifecycle.Options{
 		Kinds: scoped,
@@ -82,6 +82,7 @@ func setup(t *testing.T) *world {
 		GenerateSigningKey: func() ([]byte, error) { w.between(); return []byte("signing"), nil },
 	}))
 	w.gate.Hook(mesh.Secrets, lifecycle.Secrets())
+	w.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
 	return w
 }
 

@@ -2,7 +2,9 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -47,8 +49,9 @@ type material struct {
 
 type keyPair struct{ cert, key []byte }
 
-// Prepare implements admit.Hook. It validates the authorities and makes the missing keys.
-func (m *meshes) Prepare(_ context.Context, r store.Reader, name string, spec any) (any, error) {
+// Prepare implements admit.Hook. It validates the authorities and makes the missing keys. For a
+// rehearsal it makes none: nobody would ever see them.
+func (m *meshes) Prepare(ctx context.Context, r store.Reader, name string, spec any) (any, error) {
 	s := spec.(*mesh.Mesh)
 	vs, err := validateAuthorities(r, name, s)
 	if err != nil {
@@ -66,7 +69,11 @@ func (m *meshes) Prepare(_ context.Context, r store.Reader, name string, spec an
 		if complete {
 			continue
 		}
-		cert, key, err := m.GenerateCA(name, b.Name, b.Conf)
+		generate := m.GenerateCA
+		if admit.Rehearsed(ctx) {
+			generate = imagineCA
+		}
+		cert, key, err := generate(name, b.Name, b.Conf)
 		if err != nil {
 			return nil, fault.Wrap(fault.Internal, err, "the authority of mesh %q cannot be made", name)
 		}
@@ -76,10 +83,25 @@ func (m *meshes) Prepare(_ context.Context, r store.Reader, name string, spec an
 	if err != nil || known {
 		return made, err
 	}
+	if admit.Rehearsed(ctx) {
+		made.signingKey = imagined
+		return made, nil
+	}
 	if made.signingKey, err = m.GenerateSigningKey(); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the signing key of mesh %q cannot be made", name)
 	}
 	return made, nil
+}
+
+// imagined stands for keys and certificates in writes that are undone.
+var imagined = []byte("imagined")
+
+// imagineCA stands for GenerateCA in a rehearsal. It fails where GenerateCA would.
+func imagineCA(_, _ string, conf *mesh.AuthorityConf) (certPEM, keyPEM []byte, err error) {
+	if conf != nil && conf.CACert != nil && conf.CACert.Expiration != "" {
+		_, err = mesh.Lifetime(conf.CACert.Expiration)
+	}
+	return imagined, imagined, err
 }
 
 // builtin returns the backends whose authority the control plane makes.
@@ -133,6 +155,9 @@ func (m *meshes) Stored(tx store.Tx, old, stored *model.Resource, prepared any) 
 			return err
 		}
 	}
+	if err := apart(tx, stored.Name, s); err != nil {
+		return err
+	}
 	if old != nil {
 		return nil
 	}
@@ -143,6 +168,30 @@ func (m *meshes) Stored(tx store.Tx, old, stored *model.Resource, prepared any) 
 		return err
 	}
 	return m.begin(tx, stored.Name, s.SkipCreatingInitialPolicies)
+}
+
+// apart refuses authorities whose secrets or keys proxies present to services outside the mesh.
+func apart(tx store.Tx, name string, m *mesh.Mesh) error {
+	if m.MTLS == nil {
+		return nil
+	}
+	var vs []fault.Violation
+	for i := range m.MTLS.Backends {
+		presented, err := referrers(tx, name, uses(name, &m.MTLS.Backends[i])...)
+		if err != nil {
+			return err
+		}
+		for _, res := range presented {
+			vs = append(vs, fault.Violation{
+				Path: "mtls.backends[" + strconv.Itoa(i) + "].conf", Message: fmt.Sprintf("ExternalService %q refers to a secret of the authority", res.Name),
+			})
+		}
+	}
+	more, err := held(tx, name, "mtls.backends", m)
+	if err != nil {
+		return err
+	}
+	return fault.Violated(append(vs, more...))
 }
 
 func putSecret(tx store.Tx, scope, name string, data []byte) error {

@@ -13,7 +13,8 @@ import (
 )
 
 // Secrets returns the hook for [mesh.Secrets]. It refuses to delete a secret that an
-// authority of the mesh needs, whether its backend is enabled or not.
+// authority of the mesh needs, whether its backend is enabled or not, and keeps keys of authorities
+// apart from those that proxies hold.
 func Secrets() admit.Hook { return secrets{} }
 
 type secrets struct{}
@@ -21,8 +22,35 @@ type secrets struct{}
 // Prepare implements admit.Hook.
 func (secrets) Prepare(context.Context, store.Reader, string, any) (any, error) { return nil, nil }
 
-// Stored implements admit.Hook.
-func (secrets) Stored(store.Tx, *model.Resource, *model.Resource, any) error { return nil }
+// Stored implements admit.Hook. No key of an authority becomes one that proxies present to
+// services outside the mesh, and none of these becomes one of an authority.
+func (secrets) Stored(tx store.Tx, _, stored *model.Resource, _ any) error {
+	presented, err := referrers(tx, stored.Scope, stored.Name)
+	if err != nil {
+		return err
+	}
+	var vs []fault.Violation
+	for _, res := range presented {
+		more, err := exposed(tx, stored.Scope, "data", res.Spec.(*mesh.ExternalService))
+		if err != nil {
+			return err
+		}
+		vs = append(vs, more...)
+	}
+	res, err := tx.Get(mesh.Meshes, "", stored.Scope)
+	if err != nil {
+		return err
+	}
+	m := res.Spec.(*mesh.Mesh)
+	if m.MTLS != nil && slices.ContainsFunc(m.MTLS.Backends, func(b mesh.Authority) bool { return slices.Contains(uses(stored.Scope, &b), stored.Name) }) {
+		more, err := held(tx, stored.Scope, "data", m)
+		if err != nil {
+			return err
+		}
+		vs = append(vs, more...)
+	}
+	return fault.Violated(vs)
+}
 
 // Deleting implements admit.Hook.
 func (secrets) Deleting(tx store.Tx, r *model.Resource) error {

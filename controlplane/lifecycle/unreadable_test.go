@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -31,7 +32,7 @@ func TestMeshWithUnreadableRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, permissions, timeouts}
+	scoped := []*model.Kind{mesh.Dataplanes, mesh.Secrets, mesh.Trusts, mesh.ExternalServices, permissions, timeouts}
 	all := append([]*model.Kind{mesh.Meshes}, scoped...)
 	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: path, Kinds: all, Sealer: keys, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -77,4 +78,39 @@ func TestMeshWithUnreadableRows(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// TestKeysBesideUnreadableRows: a mesh that cannot be decoded still trusts its roots, whose keys
+// proxies may not hold. A secret that cannot be decoded is nobody's key, and keeps nobody from
+// writing.
+func TestKeysBesideUnreadableRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meshgate.db")
+	keys, err := seal.New(make([]byte, seal.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []*model.Kind{mesh.Meshes, mesh.Dataplanes, mesh.Secrets, mesh.Trusts, mesh.ExternalServices}
+	s, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: path, Kinds: all, Sealer: keys, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	w := &world{T: t, store: s}
+	w.gate = admit.New(s, &admittest.Revoker{}, all, time.Now).As(model.System("test"))
+	cert, key := pair(t, true, x509.KeyUsageCertSign)
+	for _, name := range []string{"m", "n"} {
+		w.must(w.put(mesh.Meshes, "", name, &mesh.Mesh{}))
+		w.must(w.put(mesh.Secrets, name, "s-"+name, &mesh.Secret{Data: []byte("x")}))
+	}
+	_, err = w.gate.Write(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: mesh.Trusts, Scope: "n", Name: "n", Spec: &mesh.Trust{Roots: cert}})
+		return err
+	})
+	w.must(err)
+	storetest.Spoil(t, path, mesh.Meshes.Name, "n")
+	storetest.Spoil(t, path, mesh.Secrets.Name, "s-m")
+	w.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
+	w.same([]string{`networking.tls.clientCert: the key is that of an authority of mesh "n", which no proxy may hold`},
+		violations(w.put(mesh.ExternalServices, "m", "x", presenting(content(cert), content(key)))))
+	w.must(w.put(mesh.ExternalServices, "m", "x", presenting(from("s-m"), from("s-m"))))
 }

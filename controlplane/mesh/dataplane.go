@@ -7,7 +7,8 @@ type Dataplane struct {
 	model.Labelled
 	Networking *Networking     `json:"networking,omitempty"`
 	Metrics    *MetricsBackend `json:"metrics,omitempty"`
-	Probes     *Probes         `json:"probes,omitempty"`
+	// Probes is always refused.
+	Probes *Probes `json:"probes,omitempty"`
 }
 
 // Networking says where a proxy listens and which services it uses.
@@ -69,8 +70,9 @@ type Outbound struct {
 	Address string `json:"address,omitempty"`
 	Port    uint32 `json:"port,omitempty"`
 	// Service is the older form of Tags with only the service tag.
-	Service    string      `json:"service,omitempty"`
-	Tags       Tags        `json:"tags,omitempty"`
+	Service string `json:"service,omitempty"`
+	Tags    Tags   `json:"tags,omitempty"`
+	// BackendRef is always refused.
 	BackendRef *BackendRef `json:"backendRef,omitempty"`
 }
 
@@ -91,12 +93,14 @@ const (
 
 // TransparentProxying is set if the operating system redirects traffic.
 type TransparentProxying struct {
-	RedirectPortInbound  uint32   `json:"redirectPortInbound,omitempty"`
-	RedirectPortOutbound uint32   `json:"redirectPortOutbound,omitempty"`
+	RedirectPortInbound  uint32 `json:"redirectPortInbound,omitempty"`
+	RedirectPortOutbound uint32 `json:"redirectPortOutbound,omitempty"`
+	// DirectAccessServices is refused, unless it is empty.
 	DirectAccessServices []string `json:"directAccessServices,omitempty"`
 	ReachableServices    []string `json:"reachableServices,omitempty"`
 	IPFamilyMode         string   `json:"ipFamilyMode,omitempty" jsonschema:"enum=UnSpecified,enum=DualStack,enum=IPv4,enum=IPv6"`
-	ReachableBackends    *struct {
+	// ReachableBackends is always refused.
+	ReachableBackends *struct {
 		Refs []BackendRef `json:"refs,omitempty"`
 	} `json:"reachableBackends,omitempty"`
 }

@@ -66,8 +66,16 @@ func TestDataplaneValidation(t *testing.T) {
 	runDocuments(t, mesh.Dataplanes, []documentCase{
 		{"accepted", `{"networking":{"address":"192.168.0.1","advertisedAddress":"web.example.com","inbound":[{"port":11011,"servicePort":11012,
 			"tags":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],"outbound":[{"port":33033,"tags":{"mesh.io/service":"database"}},
-			{"port":44044,"service":"redis"},{"port":1,"backendRef":{"kind":"MeshService","name":"x","port":80}}],"admin":{"port":9901}},
-			"metrics":{"type":"prometheus"},"probes":{"port":9000,"endpoints":[{"inboundPort":8080,"inboundPath":"/x","path":"/8080/x"}]}}`, nil},
+			{"port":44044,"service":"redis"}],"transparentProxying":{"redirectPortInbound":15006,"redirectPortOutbound":15001,"directAccessServices":[],
+			"reachableServices":["database"],"ipFamilyMode":"IPv4"},"admin":{"port":9901}},"metrics":{"type":"prometheus"}}`, nil},
+		{"what no proxy does", `{"networking":{"address":"192.168.0.1",` + in + `,"outbound":[{"port":1,"backendRef":{"kind":"MeshService","name":"x","port":80}}],
+			"transparentProxying":{"redirectPortOutbound":15001,"directAccessServices":["*"],"reachableBackends":{"refs":[{"kind":"MeshService","name":"x"}]}}},
+			"probes":{"port":9000,"endpoints":[{"inboundPort":8080,"inboundPath":"/x","path":"/8080/x"}]}}`, []string{
+			"networking.outbound[0].backendRef: is not supported: there are no such resources. Name the service by tags",
+			"networking.transparentProxying.directAccessServices: is not supported: proxies have no listeners for single endpoints. Leave it out, and call services by their names",
+			"networking.transparentProxying.reachableBackends: is not supported: there are no such resources. Use reachableServices",
+			"probes: is not supported: no listener would answer them. Leave it out, and have the workload probed at its own port",
+		}},
 		{"nothing", `{}`, []string{"networking: must be defined"}},
 		{"neither inbound nor gateway", `{"networking":{"address":"1.1.1.1"}}`, []string{"networking: has to contain at least one inbound interface or gateway"}},
 		{"no address", `{"networking":{` + in + `}}`, []string{"networking.address: address can't be empty"}},
@@ -124,7 +132,7 @@ func TestDataplaneValidation(t *testing.T) {
 			`networking.outbound[0].tags: mandatory tag "mesh.io/service" is missing`,
 			`networking.outbound[0].tags["version"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
 		}},
-		{"delegated gateway", gateway("", `,"outbound":[{"port":1,"service":"a"}]},"probes":{"port":1}`), nil},
+		{"delegated gateway", gateway("", `,"outbound":[{"port":1,"service":"a"}]}`), nil},
 		{"delegated gateway with inbound", gateway(`"type":"DELEGATED",`, `,`+in+`}`), []string{"networking.inbound: inbound cannot be defined for delegated gateways"}},
 		{"builtin gateway", gateway(`"type":"BUILTIN",`, `,"outbound":[{"port":1,"service":"a"}],`+in+`},"probes":{}`), []string{
 			"networking.inbound: inbound cannot be defined for builtin gateways", "networking.outbound: outbound cannot be defined for builtin gateways",
@@ -141,10 +149,6 @@ func TestDataplaneValidation(t *testing.T) {
 		{"admin beside the inbound", `{"networking":{"address":"1.1.1.1","admin":{"port":80},"inbound":[{"port":80,"servicePort":81,"tags":{"mesh.io/service":"a"}}]}}`, nil},
 		{"admin at an outbound", `{"networking":{"address":"1.1.1.1","admin":{"port":90},"outbound":[{"port":90,"service":"a"}],` + in + `}}`, []string{
 			"networking.admin.port: must differ from outbound",
-		}},
-		{"probes", `{"networking":{"address":"1.1.1.1",` + in + `},"probes":{"endpoints":[{"inboundPath":"x","path":""}]}}`, []string{
-			"probes.port: " + port, "probes.endpoints[0].inboundPort: " + port,
-			"probes.endpoints[0].inboundPath: should be a valid URL Path", "probes.endpoints[0].path: should be a valid URL Path",
 		}},
 		{"metrics", `{"networking":{"address":"1.1.1.1",` + in + `},"metrics":{"type":"x"}}`, []string{`metrics.type: unknown backend type. Available backends: "prometheus"`}},
 	})

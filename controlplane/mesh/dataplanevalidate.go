@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/hostname"
@@ -18,9 +17,13 @@ const (
 	textDiffer   = "serviceAddress and servicePort has to differ from address and port"
 	textNoProbes = "is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used"
 	textProbe    = "should be a valid URL Path"
+	// What nothing would do is refused: a proxy that silently lacks it looks as if it had it.
+	textNoVirtualProbes = "is not supported: no listener would answer them. Leave it out, and have the workload probed at its own port"
+	textNoDirectAccess  = "is not supported: proxies have no listeners for single endpoints. Leave it out, and call services by their names"
+	textNoBackends      = "is not supported: there are no such resources. Use reachableServices"
+	textNoBackendRef    = "is not supported: there are no such resources. Name the service by tags"
 	// Prometheus is the only type of metrics backend.
-	Prometheus  = "prometheus"
-	textMetrics = `unknown backend type. Available backends: "prometheus"`
+	Prometheus = "prometheus"
 )
 
 // protocols is in the order in which messages list them.
@@ -65,12 +68,11 @@ func (d *Dataplane) validate() []fault.Violation {
 	for i := range n.Outbound {
 		vs.outbound(indexed("networking.outbound", i), &n.Outbound[i])
 	}
-	if n.Gateway == nil || n.Gateway.Type != GatewayBuiltin {
-		vs.probes(d.Probes)
+	vs.transparent("networking.transparentProxying", n.TransparentProxying)
+	if d.Probes != nil && (n.Gateway == nil || n.Gateway.Type != GatewayBuiltin) {
+		vs.add("probes", textNoVirtualProbes)
 	}
-	if d.Metrics != nil && d.Metrics.Type != Prometheus {
-		vs.add("metrics.type", textMetrics)
-	}
+	vs.ownMetrics(d.Metrics)
 	return vs
 }
 
@@ -222,6 +224,7 @@ func (vs *violations) outbound(path string, o *Outbound) {
 		vs.add(path+".address", "address has to be valid IP address")
 	}
 	if o.BackendRef != nil {
+		vs.add(path+".backendRef", textNoBackendRef)
 		return
 	}
 	tags := o.EffectiveTags()
@@ -231,20 +234,16 @@ func (vs *violations) outbound(path string, o *Outbound) {
 	vs.join(ValidateTags(path+".tags", tags))
 }
 
-func (vs *violations) probes(p *Probes) {
-	if p == nil {
+// transparent refuses what no proxy does. Empty lists ask for nothing.
+func (vs *violations) transparent(path string, tp *TransparentProxying) {
+	if tp == nil {
 		return
 	}
-	vs.port("probes.port", p.Port)
-	for i := range p.Endpoints {
-		path, e := indexed("probes.endpoints", i), &p.Endpoints[i]
-		vs.port(path+".inboundPort", e.InboundPort)
-		if !strings.HasPrefix(e.InboundPath, "/") {
-			vs.add(path+".inboundPath", textProbe)
-		}
-		if !strings.HasPrefix(e.Path, "/") {
-			vs.add(path+".path", textProbe)
-		}
+	if len(tp.DirectAccessServices) > 0 {
+		vs.add(path+".directAccessServices", textNoDirectAccess)
+	}
+	if tp.ReachableBackends != nil {
+		vs.add(path+".reachableBackends", textNoBackends)
 	}
 }
 

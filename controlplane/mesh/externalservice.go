@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -39,10 +38,10 @@ type ExternalNetworking struct {
 type ExternalTLS struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// CACert holds the certificates of the authorities that may have signed the service's
-	// certificate, in PEM. Only inline sources are supported.
+	// certificate, in PEM. Those of the caller's machine may have if it is absent.
 	CACert *DataSource `json:"caCert,omitempty"`
-	// ClientCert and ClientKey are refused: proxies present no certificates to services outside
-	// the mesh.
+	// ClientCert is the certificate chain that proxies present to the service, and ClientKey
+	// its key, both in PEM. A secret may hold both.
 	ClientCert *DataSource `json:"clientCert,omitempty"`
 	ClientKey  *DataSource `json:"clientKey,omitempty"`
 	// ServerName is the name that is asked for (SNI) and that the certificate must have; the
@@ -55,10 +54,16 @@ type ExternalTLS struct {
 	SkipHostnameVerification bool `json:"skipHostnameVerification,omitempty"`
 }
 
-// ExternalServices describes the resources. No field of one that is stored holds a secret,
-// because client keys are refused.
+// ExternalServices describes the resources. They are sealed because they may contain the key of
+// a client.
 var ExternalServices = model.Describe(ExternalService{}, model.Kind{
-	Name: "external_service", Path: "external-services", Scoping: model.Mesh, Class: model.Config,
+	Name: "external_service", Path: "external-services", Scoping: model.Mesh, Class: model.Config, Sealed: true,
+	// A key may stand beside certificates.
+	Secrets: []string{
+		"/networking/tls/clientKey/inline", "/networking/tls/clientKey/inlineString",
+		"/networking/tls/clientCert/inline", "/networking/tls/clientCert/inlineString",
+		"/networking/tls/caCert/inline", "/networking/tls/caCert/inlineString",
+	},
 	Document: &model.Document{
 		Type: "ExternalService", Singular: "External Service", Plural: "External Services",
 		Validate: func(spec any) []fault.Violation { return spec.(*ExternalService).validate() },
@@ -66,22 +71,14 @@ var ExternalServices = model.Describe(ExternalService{}, model.Kind{
 })
 
 const (
-	textNoNetworking  = "should have networking"
-	textNoAddress     = "address can't be empty"
-	textUnparsed      = "unable to parse address"
-	textNoHost        = "address has to be a valid IP address or a domain name"
-	textUnparsedPort  = "unable to parse port in address"
-	textOwnHost       = "must not be an address of each machine itself, of links or of groups, because it would mean something else at each proxy"
-	textEmptySource   = "data source cannot be empty"
-	textOneSource     = "exactly one data source has to be chosen"
-	textInlineOnly    = "is not supported here: use inline or inlineString"
-	textNoClient      = "is not supported: proxies present no certificates to services outside the mesh"
-	textNoRoots       = "has to be defined: without it nothing could be verified"
-	textNoCertificate = "must hold certificates in PEM"
-	textSameAddress   = "cannot be the same as networking.address"
-	textLocalhost     = "must not be localhost, because it would mean something else at each proxy"
-	// maxRoots bounds the certificates of authorities, in bytes. They are in every cluster.
-	maxRoots = 256 << 10
+	textNoNetworking = "should have networking"
+	textNoAddress    = "address can't be empty"
+	textUnparsed     = "unable to parse address"
+	textNoHost       = "address has to be a valid IP address or a domain name"
+	textUnparsedPort = "unable to parse port in address"
+	textOwnHost      = "must not be an address of each machine itself, of links or of groups, because it would mean something else at each proxy"
+	textSameAddress  = "cannot be the same as networking.address"
+	textLocalhost    = "must not be localhost, because it would mean something else at each proxy"
 )
 
 func (s *ExternalService) validate() []fault.Violation {
@@ -138,64 +135,6 @@ func isLocalhost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-func (vs *violations) externalTLS(path string, t *ExternalTLS) {
-	if t == nil {
-		return
-	}
-	if t.ClientCert != nil {
-		vs.add(path+".clientCert", textNoClient)
-	}
-	if t.ClientKey != nil {
-		vs.add(path+".clientKey", textNoClient)
-	}
-	switch name := t.ServerName; {
-	case name == nil:
-	case *name == "":
-		vs.add(path+".serverName", "cannot be empty")
-	case len(*name) > maxHost || !dnsName.MatchString(*name):
-		vs.add(path+".serverName", "must be a domain name or an IP address of version 4")
-	}
-	switch {
-	case t.CACert != nil:
-		vs.roots(path+".caCert", t.CACert)
-	case t.Enabled:
-		vs.add(path+".caCert", textNoRoots)
-	}
-}
-
-// roots checks the certificates of authorities.
-func (vs *violations) roots(path string, d *DataSource) {
-	chosen := 0
-	for _, is := range []bool{d.Secret != "", d.File != "", len(d.Inline) > 0, d.InlineString != nil} {
-		if is {
-			chosen++
-		}
-	}
-	pem := d.inline()
-	switch {
-	case chosen == 0:
-		vs.add(path, textEmptySource)
-	case chosen > 1:
-		vs.add(path, textOneSource)
-	case d.Secret != "":
-		vs.add(path+".secret", textInlineOnly)
-	case d.File != "":
-		vs.add(path+".file", textInlineOnly)
-	case len(pem) > maxRoots:
-		vs.add(path, fmt.Sprintf("must not have more than %d bytes", maxRoots))
-	case !x509.NewCertPool().AppendCertsFromPEM(pem):
-		vs.add(path, textNoCertificate)
-	}
-}
-
-// inline returns the content that a source holds itself.
-func (d *DataSource) inline() []byte {
-	if d.InlineString != nil {
-		return []byte(*d.InlineString)
-	}
-	return d.Inline
-}
-
 // protocol checks the protocol tag.
 func (vs *violations) protocol(path string, tags Tags) {
 	if p, ok := tags[TagProtocol]; ok && !slices.Contains(protocols, p) {
@@ -234,31 +173,4 @@ func (s *ExternalService) Hosts() []Name {
 		return nil
 	}
 	return []Name{{Host: host, Port: port, Tags: Tags{TagService: s.Tags.Service()}}}
-}
-
-// Protection returns how connections to the service are protected, nil if they are in clear.
-func (s *ExternalService) Protection() *ExternalProtection {
-	if s.Networking == nil || s.Networking.TLS == nil || !s.Networking.TLS.Enabled {
-		return nil
-	}
-	t := s.Networking.TLS
-	host, _, _ := s.Location()
-	out := &ExternalProtection{Name: strings.TrimSuffix(host, "."), AnyName: t.SkipHostnameVerification, Renegotiate: t.AllowRenegotiation}
-	if t.ServerName != nil {
-		out.Name = *t.ServerName
-	}
-	if t.CACert != nil {
-		out.Roots = string(t.CACert.inline())
-	}
-	return out
-}
-
-// ExternalProtection is what a service outside the mesh has to prove.
-type ExternalProtection struct {
-	// Roots are the certificates of authorities in PEM. Nothing is proved without any.
-	Roots string
-	// Name is the host name or IP address that the certificate must have, unless AnyName.
-	Name        string
-	AnyName     bool
-	Renegotiate bool
 }

@@ -1,7 +1,9 @@
 package mesh
 
 import (
+	"crypto/elliptic"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,7 +24,13 @@ func TestExternalServiceViolations(t *testing.T) {
 	}
 	const host = "networking.address: address has to be a valid IP address or a domain name"
 	const own = "networking.address: " + textOwnHost
-	const noClient = "is not supported: proxies present no certificates to services outside the mesh"
+	chain, key := clientOf(t, elliptic.P256())
+	weak, weakKey := clientOf(t, elliptic.P224())
+	_, other := clientOf(t, elliptic.P256())
+	client := func(cert, key *DataSource) *ExternalService {
+		return at("mail.example:443", &ExternalTLS{Enabled: true, CACert: roots, ClientCert: cert, ClientKey: key})
+	}
+	inline := func(b []byte) *DataSource { return &DataSource{Inline: b} }
 	for name, c := range map[string]struct {
 		spec *ExternalService
 		want []string
@@ -51,16 +59,26 @@ func TestExternalServiceViolations(t *testing.T) {
 		"unspecified":    {at("0.0.0.0:80", nil), []string{own}},
 		"multicast":      {at("224.0.0.1:80", nil), []string{own}},
 		"localhost":      {at("x.localhost.:80", nil), []string{"networking.address: " + textLocalhost}},
-		"no CA":          {at("mail.example:443", &ExternalTLS{Enabled: true}), []string{"networking.tls.caCert: has to be defined: without it nothing could be verified"}},
+		"no CA":          {at("mail.example:443", &ExternalTLS{Enabled: true}), nil},
 		"empty source":   {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{}}), []string{"networking.tls.caCert: data source cannot be empty"}},
-		"a secret":       {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{Secret: "x"}}), []string{"networking.tls.caCert.secret: is not supported here: use inline or inlineString"}},
-		"a file":         {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{File: "/x"}}), []string{"networking.tls.caCert.file: is not supported here: use inline or inlineString"}},
+		"a secret":       {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{Secret: "x"}}), nil},
+		"a file":         {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{File: "/x"}}), []string{"networking.tls.caCert.file: is not supported here: use secret, inline or inlineString"}},
 		"two sources":    {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{Secret: "x", Inline: pem}}), []string{"networking.tls.caCert: exactly one data source has to be chosen"}},
 		"no PEM":         {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{InlineString: said("x")}}), []string{"networking.tls.caCert: must hold certificates in PEM"}},
 		"too long":       {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: &DataSource{Inline: make([]byte, maxRoots+1)}}), []string{"networking.tls.caCert: must not have more than 262144 bytes"}},
-		"client certificate": {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: roots, ClientCert: roots, ClientKey: roots}), []string{
-			"networking.tls.clientCert: " + noClient, "networking.tls.clientKey: " + noClient,
+		"half a CA":      {at("mail.example:443", &ExternalTLS{Enabled: true, CACert: inline(append(slices.Clip(pem), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))}), []string{"networking.tls.caCert: must hold certificates in PEM"}},
+		"a client":       {client(inline(chain), inline(key)), nil},
+		"in one secret":  {client(&DataSource{Secret: "x"}, &DataSource{Secret: "x"}), nil},
+		"in two sources": {client(inline(chain), &DataSource{Secret: "x"}), nil},
+		"no key":         {client(inline(chain), nil), []string{"networking.tls.clientKey: has to be defined, because clientCert and clientKey belong together"}},
+		"no certificate": {client(nil, inline(key)), []string{"networking.tls.clientCert: has to be defined, because clientCert and clientKey belong together"}},
+		"no pair":        {client(inline(chain), inline(other)), []string{"networking.tls.clientKey: certificate and key do not belong together"}},
+		"no key at all":  {client(inline(chain), inline(chain)), []string{"networking.tls.clientKey: certificate and key do not belong together"}},
+		"a weak key": {client(inline(weak), inline(weakKey)), []string{
+			"networking.tls.clientCert: only RSA keys of at least 2048 bits and ECDSA keys of at least 256 are supported",
 		}},
+		"a file of a key":   {client(inline(chain), &DataSource{File: "/key"}), []string{"networking.tls.clientKey.file: is not supported here: use secret, inline or inlineString"}},
+		"a long chain":      {client(inline(make([]byte, maxClient+1)), inline(key)), []string{"networking.tls.clientCert: must not have more than 65536 bytes"}},
 		"empty server name": {at("mail.example:443", &ExternalTLS{ServerName: said("")}), []string{"networking.tls.serverName: cannot be empty"}},
 		"bad protocol": {&ExternalService{Networking: at("mail.example:1", nil).Networking, Tags: Tags{TagService: "mail", TagProtocol: "xx"}}, []string{
 			`tags["mesh.io/protocol"]: tag "mesh.io/protocol" has an invalid value "xx". Allowed values: grpc, http, http2, kafka, tcp`,

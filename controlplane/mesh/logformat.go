@@ -23,10 +23,10 @@ const (
 // maxLogFormat bounds a format in bytes: every outbound of every proxy has its own copy.
 const maxLogFormat = 4 << 10
 
-// Headers come from strangers and may have 60 KiB each. So a line has at most maxLogHeaders of
-// them, and no more of each than logHeaderLength, unless the format says how much.
+// Headers come from strangers and may have 60 KiB each. So a line has at most MaxLogHeaders of
+// them in all, and no more of each than logHeaderLength, unless the format says how much.
 const (
-	maxLogHeaders   = 32
+	MaxLogHeaders   = 32
 	maxLogHeader    = 4096
 	logHeaderLength = ":4096"
 )
@@ -95,8 +95,8 @@ func ParseLogFormat(format string) (pieces []LogPiece, wrong string) {
 			return nil, wrong
 		}
 		if isLogHeader(m[1]) {
-			if headers++; headers > maxLogHeaders {
-				return nil, fmt.Sprintf("must not have more than %d headers", maxLogHeaders)
+			if headers++; headers > MaxLogHeaders {
+				return nil, fmt.Sprintf("must not have more than %d headers", MaxLogHeaders)
 			}
 			if m[3] == "" {
 				op = strings.TrimSuffix(op, "%") + logHeaderLength + "%"
@@ -109,6 +109,16 @@ func ParseLogFormat(format string) (pieces []LogPiece, wrong string) {
 	}
 	pieces = append(pieces, LogPiece{Text: text + format[done:]})
 	return slices.DeleteFunc(pieces, func(p LogPiece) bool { return p == LogPiece{} }), ""
+}
+
+// LogHeaders counts the headers in a format that [ParseLogFormat] accepts.
+func LogHeaders(format string) (n int) {
+	for _, m := range logOperator.FindAllStringSubmatch(format, -1) {
+		if isLogHeader(m[1]) {
+			n++
+		}
+	}
+	return n
 }
 
 var logPlaceholders = []string{LogMesh, LogSource, LogDestination, LogSourceAddress, LogSourceHost, LogTrafficDirection}

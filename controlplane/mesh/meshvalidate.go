@@ -152,52 +152,6 @@ func number(v any) (int64, bool) {
 	return 0, false
 }
 
-func (vs *violations) metrics(m *Metrics) {
-	if m == nil {
-		return
-	}
-	names := vs.names("metrics.backends", len(m.Backends), func(i int) string { return m.Backends[i].Name })
-	for i, b := range m.Backends {
-		path := indexed("metrics.backends", i)
-		if b.Type != Prometheus {
-			vs.add(path+".type", textMetrics)
-			continue
-		}
-		vs.prometheus(path+".conf", b.Conf)
-	}
-	if m.EnabledBackend != "" && !slices.Contains(names, m.EnabledBackend) {
-		vs.add("metrics.enabledBackend", textEnabled)
-	}
-}
-
-func (vs *violations) prometheus(path string, conf map[string]any) {
-	_, skip := conf["skipMTLS"]
-	if tls, _ := conf["tls"].(map[string]any); skip && len(tls) > 0 {
-		vs.add(path, "skipMTLS and tls configuration cannot be defined together")
-	}
-	if port, ok := number(conf["port"]); !ok || port < 1 || port > 65535 {
-		vs.add(path+".port", textPort)
-	}
-	if p := text(conf, "path"); !strings.HasPrefix(p, "/") {
-		vs.add(path+".path", textProbe)
-	}
-	if envoy, _ := conf["envoy"].(map[string]any); envoy != nil {
-		if _, err := regexp.Compile(text(envoy, "filterRegex")); err != nil {
-			vs.add(path+".envoy.filterRegex", "provided regexp isn't correct: "+err.Error())
-		}
-	}
-	aggregate, _ := conf["aggregate"].([]any)
-	var names []string
-	for i, a := range aggregate {
-		entry, _ := a.(map[string]any)
-		name := text(entry, "name")
-		if slices.Contains(names, name) {
-			vs.add(indexed(path+".aggregate", i)+".name", "duplicate entry: "+name+", values have to be unique")
-		}
-		names = append(names, name)
-	}
-}
-
 func (vs *violations) constraints(c *Constraints) {
 	if c == nil || c.DataplaneProxy == nil {
 		return

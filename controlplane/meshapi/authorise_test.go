@@ -64,3 +64,30 @@ func TestWritesHaveActors(t *testing.T) {
 		t.Errorf("writes of %v", seen)
 	}
 }
+
+// TestSecretsAreReferredToByAdministrators: whoever may not read secrets cannot have others use
+// them either.
+func TestSecretsAreReferredToByAdministrators(t *testing.T) {
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	h := Handler(Options{
+		Kinds: mesh.Kinds(), Store: s, Identify: identify,
+		Writer: admit.New(s, &admittest.Revoker{}, mesh.Kinds(), func() time.Time { return start }),
+	})
+	put := func(user, tls string) int {
+		return request(h, "PUT", "/meshes/m/external-services/x", `{"type":"ExternalService","mesh":"m","name":"x","tags":{"mesh.io/service":"x"},
+			"networking":{"address":"x.example:443","tls":{"enabled":true`+tls+`}}}`, "Content-Type", mediaJSON, "X-User", user).Code
+	}
+	request(h, "PUT", "/meshes/m", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON)
+	const client = `,"clientCert":{"secret":"s"},"clientKey":{"secret":"s"}`
+	for _, c := range []struct {
+		user, tls string
+		want      int
+	}{
+		{"bob", client, 403}, {"anonymous", `,"caCert":{"secret":"s"}`, 403}, {"bob", ``, 201}, {"bob", client, 403}, {"", client, 200},
+	} {
+		if got := put(c.user, c.tls); got != c.want {
+			t.Errorf("%q with %q: %d, want %d", c.user, c.tls, got, c.want)
+		}
+	}
+}

@@ -53,10 +53,10 @@ func (c collection) endpoints() []httpkit.Endpoint {
 	return append(list,
 		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat), http.StatusNotFound),
 		does(route(http.MethodPut, item, "Create or replace a "+d.Singular, put), httpkit.Contract{
-			Query: []httpkit.Parameter{paramValidation, paramForce}, Body: d.Type + suffixWrite,
-			Answers: map[int]string{http.StatusOK: schemaStored, http.StatusCreated: schemaStored},
+			Query: append([]httpkit.Parameter{paramValidation, paramForce}, c.tries()...), Body: d.Type + suffixWrite,
+			Answers: map[int]string{http.StatusOK: c.tried(schemaWritten, schemaStored), http.StatusCreated: schemaStored},
 		}, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
-		does(route(http.MethodDelete, item, "Delete a "+d.Singular, remove), shows("", paramForce),
+		does(route(http.MethodDelete, item, "Delete a "+d.Singular, remove), shows(c.tried(schemaDryRun, ""), append(c.tries(), paramForce)...),
 			http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 	)
 }
@@ -165,6 +165,10 @@ func (c collection) delete(w http.ResponseWriter, r *http.Request) {
 	allowed, err := c.allowed(r, nil)
 	if err != nil {
 		fail(w, r, opDelete, err)
+		return
+	}
+	if dry, err := httpkit.WantsDryRun(r); err != nil || dry {
+		c.tryDelete(w, r, allowed, err)
 		return
 	}
 	commit, err := c.api.Writer.DeleteDocumentIf(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName), allowed)

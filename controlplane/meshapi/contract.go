@@ -20,6 +20,8 @@ const (
 	schemaMessage    = "message"
 	schemaFailure    = "failure" // an error of this API, or a message of a part behind it
 	schemaStored     = "stored"
+	schemaDryRun     = "dry_run"
+	schemaWritten    = "written" // stored, or what would be
 	schemaObject     = "object"
 	schemaDocument   = "document"
 	schemaIndex      = "index"

@@ -100,6 +100,17 @@ func TestErrors(t *testing.T) {
 		{"dump of unknown dataplane", "GET", "/meshes/m/dataplanes/none/xds", "", expected(404, "Could not get dataplane resource", missing)},
 		{"dump in unknown mesh", "GET", "/meshes/none/dataplanes/web-1/xds", "", expected(404, "Could not get dataplane resource", missing)},
 		{"another operation", "GET", "/meshes/m/dataplanes/web-1/reboot", "", expected(404, "Could not execute admin operation", missing)},
+		{"policies of unknown dataplane", "GET", "/meshes/m/dataplanes/none/policies", "", expected(404, "Could not get MatchedPolicies", missing)},
+		{"policies in unknown mesh", "GET", "/meshes/none/dataplanes/web-1/policies", "", expected(404, "Could not build MeshContext", missing)},
+		{"rules of unknown dataplane", "GET", "/meshes/m/dataplanes/none/rules", "", expected(404, "Could not get MatchedPolicies", missing)},
+		{"rules in unknown mesh", "GET", "/meshes/none/dataplanes/web-1/rules", "", expected(404, "Could not build MeshContext", missing)},
+		{"dataplanes of a policy in unknown mesh", "GET", "/meshes/none/tickets/t/dataplanes", "", expected(404, "Could not list Dataplanes", missing)},
+		{"dataplanes of a gateway", "GET", "/meshes/m/meshgateways/none/dataplanes", "", expected(404, "Could not find MeshGateway", missing)},
+		{"dataplanes of a gateway's route", "GET", "/meshes/m/meshgatewayroutes/none/dataplanes", "", expected(404, "Could not find MeshGatewayRoute", missing)},
+		{"dump of an ingress", "GET", "/zoneingresses/none/xds", "", expected(404, "Could not get zone ingress resource", missing)},
+		{"clusters of an ingress", "GET", "/zoneingresses/none/clusters", "", expected(404, "Could not get zone ingress resource", missing)},
+		{"figures of an egress", "GET", "/zoneegresses/none/stats", "", expected(404, "Could not get zone ingress resource", missing)},
+		{"another operation of an egress", "GET", "/zoneegresses/none/reboot", "", expected(404, "Could not execute admin operation", missing)},
 		{"empty body", "PUT", path, "", expected(400, "Bad Request", `invalid Ticket object: "unexpected end of JSON input"`)},
 		{"malformed JSON", "PUT", path, `{"type":"Ticket",}`, expected(400, "Bad Request", `invalid Ticket object: "invalid character '}' looking for beginning of object key string"`)},
 		{"wrong JSON type", "PUT", path, `{"type":"Ticket","mesh":"m","name":"t","conf":[]}`, expected(400, "Bad Request", `invalid Ticket object: "conf: expected object, got array"`)},
@@ -172,6 +183,32 @@ func TestFaults(t *testing.T) {
 			test.put["title"] = strings.Replace(test.put["title"].(string), "update", "create", 1)
 			check(t, request(a.handler, "PUT", "/meshes/m/tickets/new", goodTicket("new"), "Content-Type", mediaJSON), test.put)
 		})
+	}
+}
+
+// TestConstraints: a dataplane that the constraints of its mesh refuse is answered with the
+// sentence that names its tags, at its creation and at an update, and is not stored.
+func TestConstraints(t *testing.T) {
+	a := newAPI(t)
+	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m","constraints":{"dataplaneProxy":{"requirements":[{"tags":{"team":"a"}},{"tags":{"team":"b"}}],"restrictions":[{"tags":{"legacy":"*"}}]}}}`)
+	of := func(tags string) string {
+		return strings.Replace(dataplane("m", "web-1", "web"), `"web"}`, `"web"`+tags+`}`, 1)
+	}
+	put := func(tags string) *httptest.ResponseRecorder {
+		return request(a.handler, "PUT", "/meshes/m/dataplanes/web-1", of(tags), "Content-Type", mediaJSON)
+	}
+	const member = `dataplane cannot be a member of mesh "m" because its tags `
+	refused := func(title, text string) map[string]any {
+		return expected(400, title, "Resource is not valid", "networking", member+text)
+	}
+	check(t, put(`,"team":"c"`), refused("Could not create a resource", `"mesh.io/service=web,team=c" does not fulfill any requirements defined on the Mesh`))
+	check(t, put(`,"team":"a","legacy":"1"`), refused("Could not create a resource", `"legacy=1,mesh.io/service=web,team=a" matches restricted tags`))
+	if rec := put(`,"team":"b"`); rec.Code != http.StatusCreated {
+		t.Fatalf("a member: %d %s", rec.Code, rec.Body)
+	}
+	check(t, put(""), refused("Could not update a resource", `"mesh.io/service=web" does not fulfill any requirements defined on the Mesh`))
+	if rec := request(a.handler, "GET", "/meshes/m/dataplanes/web-1", ""); !strings.Contains(rec.Body.String(), `"team": "b"`) {
+		t.Errorf("what is stored: %s", rec.Body)
 	}
 }
 

@@ -35,7 +35,7 @@ var explanationParams = []httpkit.Parameter{
 	{Name: explain.ParamDestination, Type: "string", Summary: "Required: a service, or host:port as the workload connects to it"},
 	{Name: explain.ParamMethod, Type: "string", Summary: "The method; GET if not given"},
 	{Name: explain.ParamHost, Type: "string", Summary: "The host of the request; the destination if not given"},
-	{Name: explain.ParamPath, Type: "string", Summary: "The path, with a query if it has one; / if not given"},
+	{Name: explain.ParamPath, Type: "string", Summary: "The path, with a query if it has one; / if not given. The answer does not repeat the query"},
 	{Name: explain.ParamHeader, Type: "string", Summary: "A header as name:value; may be given more than once"},
 	{Name: explain.ParamToken, Type: "string", Summary: "A bearer token. The header " + explain.HeaderToken + " keeps it out of logs on the way"},
 }
@@ -55,16 +55,9 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := explain.Read(query, r.Header.Get(explain.HeaderToken),
 		explain.ParamSource, explain.ParamDestination, explain.ParamMethod, explain.ParamHost, explain.ParamPath, explain.ParamHeader, explain.ParamToken)
-	var body []byte
-	if err == nil {
-		err = a.Explain.Explain(r.Context(), name, q, func(doc any) (err error) {
-			body, err = encode(doc)
-			return err
-		})
-	}
 	if err != nil {
 		fail(w, r, opGet, err)
 		return
 	}
-	write(w, http.StatusOK, mediaJSON, body)
+	present(w, r, opGet, func(show func(any) error) error { return a.Explain.Explain(r.Context(), name, q, show) })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/dryrun/dryruntest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -162,6 +163,7 @@ type api struct {
 	tokens  *identity.Tokens
 	writer  *writer
 	mint    *mint
+	rig     *dryruntest.Rig
 	options Options
 }
 
@@ -233,7 +235,7 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 	gate := admit.New(s, &admittest.Revoker{}, kinds, c.read).As(model.System("test"))
 	views := view.New(s, []*model.Kind{tickets}, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
-	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: gate}, mint: &mint{}}
+	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: gate}, mint: &mint{}, rig: dryruntest.New(t, s)}
 	a.options = Options{
 		Revoke: func(ctx context.Context, mesh string, ids []string) (int, error) {
 			return identity.RevokeTokens(ctx, gate, mesh, ids)
@@ -248,6 +250,7 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 		Policies:        &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Explain:         explanations(views, s),
 		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
+		DryRun:          a.rig,
 		DataplaneTokens: a.mint,
 		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
 		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},

@@ -162,11 +162,15 @@ func forced(r *http.Request) (bool, error) {
 }
 
 // allowed returns a check that protects needed keys from being deleted or replaced by
-// mistake.
+// mistake. A document that refers to secrets is for those who may read them: its author decides
+// where they are used.
 func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 	force, err := forced(r)
 	if err != nil {
 		return nil, err
+	}
+	if s, refers := spec.(interface{ SecretNames() []string }); refers && len(s.SecretNames()) > 0 && !httpkit.CallerOf(r).Administrates() {
+		return nil, fault.New(fault.Forbidden, "user %q cannot refer to secrets", httpkit.CallerOf(r))
 	}
 	return func(reader store.Reader, stored *model.Resource) error {
 		if force || stored == nil || c.kind != mesh.Secrets || c.api.Keys == nil {

@@ -106,6 +106,7 @@ type Options struct {
 	Dumps           Dumps
 	Policies        Policies
 	Explain         Explain
+	DryRun          DryRun
 	DataplaneTokens DataplaneTokens
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
@@ -166,6 +167,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.overviews()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.selections()...)
+	list = append(list, a.strangers()...)
 	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)

@@ -132,6 +132,7 @@ func (a *API) components() schemas {
 	}
 	describeSelections(out)
 	describeConfigurations(out)
+	a.describeDryRuns(out)
 	for _, k := range a.Kinds {
 		if k.Document != nil {
 			describeKind(k, out)

@@ -13,7 +13,10 @@ func describeSelections(out schemas) {
 	list := func(item *openapi.Schema) schemas {
 		return schemas{"total": openapi.Count(), "items": openapi.List(item)}
 	}
-	place := func() schemas { return schemas{"type": text(), "name": text(), "service": text()} }
+	errors := func() *openapi.Schema {
+		return openapi.List(text()).Says("What is not as configured: policies without effect, and what the proxy refuses; only where there is something")
+	}
+	place := func() schemas { return schemas{"type": text(), "name": text(), "service": text(), "errors": errors()} }
 	policy := openapi.Closed(schemas{
 		"type": text(), "mesh": text(), "name": text(), "creationTime": openapi.Moment(), "modificationTime": openapi.Moment(), "labels": texts(),
 	}, "type", "mesh", "name", "creationTime", "modificationTime")
@@ -22,7 +25,8 @@ func describeSelections(out schemas) {
 	matched["effective"] = openapi.Of(openapi.Object)
 	places := list(openapi.Closed(matched, "type", "matchedPolicies"))
 	places["kind"] = text()
-	places["warnings"] = openapi.List(text()).Says("Inbounds that refuse for want of a policy; only where there are some")
+	places["warnings"] = openapi.List(text()).Says("Inbounds that refuse for want of a policy, and services that the dataplane leaves out; only where there are some")
+	places["errors"] = errors()
 	out[schemaMatched] = openapi.Closed(places, "kind", "total", "items")
 
 	warned := openapi.Closed(schemas{
@@ -36,8 +40,11 @@ func describeSelections(out schemas) {
 	}
 	rule := openapi.Closed(schemas{
 		"type": text(), "name": text(), "service": text(), "policyType": text(), "subset": texts().OrNull(), "conf": {}, "origins": openapi.List(origin()),
+		"errors": errors(),
 	}, "type", "name", "service", "policyType", "subset", "conf", "origins")
-	out[schemaRules] = openapi.Closed(list(rule), "total", "items")
+	rules := list(rule)
+	rules["errors"] = errors()
+	out[schemaRules] = openapi.Closed(rules, "total", "items")
 
 	named := func() *openapi.Schema {
 		return openapi.Closed(schemas{"type": text(), "mesh": text(), "name": text()}, "type", "mesh", "name")
@@ -59,8 +66,10 @@ func describeSelections(out schemas) {
 	}, "httpMatches", "resource", "rules")
 
 	proxy := openapi.Closed(schemas{
-		"kind": text(), "dataplane": origin(), "attachments": openapi.List(openapi.Closed(place(), "type")),
+		"kind": text(), "dataplane": origin(), "attachments": openapi.List(openapi.Closed(place(), "type")), "errors": errors(),
 	}, "kind", "dataplane", "attachments")
-	out[schemaChosen] = openapi.Closed(list(proxy), "total", "items")
+	chosen := list(proxy)
+	chosen["warnings"] = openapi.List(text()).Says("Services that dataplanes leave out, where the policy would be chosen; only where there are some")
+	out[schemaChosen] = openapi.Closed(chosen, "total", "items")
 	out[schemaExplained] = openapi.For[explain.Explanation]()
 }

@@ -2,6 +2,7 @@ package meshapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -75,40 +76,69 @@ func (c collection) policies(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, opGet, fault.Violated([]fault.Violation{{Path: queryExplain, Message: "must be true or false"}}))
 		return
 	}
-	c.inspect(w, r, func(ctx context.Context, mesh, name string, show func(any) error) error {
+	c.inspect(w, r, ofPolicies, func(ctx context.Context, mesh, name string, show func(any) error) error {
 		return c.api.Policies.Of(ctx, mesh, name, explain, show)
 	})
 }
 
 func (c collection) rules(w http.ResponseWriter, r *http.Request) {
-	c.inspect(w, r, c.api.Policies.Rules)
+	c.inspect(w, r, ofPolicies, c.api.Policies.Rules)
 }
 
 func (c collection) rulesByType(w http.ResponseWriter, r *http.Request) {
-	c.inspect(w, r, c.api.Policies.RulesOf)
+	c.inspect(w, r, inspection{opMesh, opGet, nil}, c.api.Policies.RulesOf)
 }
 
 func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
-	c.inspect(w, r, func(ctx context.Context, mesh, name string, show func(any) error) error {
+	c.inspect(w, r, ofDataplanes, func(ctx context.Context, mesh, name string, show func(any) error) error {
 		return c.api.Policies.Chosen(ctx, c.kind, mesh, name, show)
 	})
 }
 
-// inspect answers about an existing resource. The document is encoded during the turn and
-// sent afterwards, because the client decides how long the sending takes.
-func (c collection) inspect(w http.ResponseWriter, r *http.Request, about func(ctx context.Context, mesh, name string, show func(any) error) error) {
+// inspection says how an answer fails: in the mesh, or about the resource. absent is the answer where
+// the mesh has no such resource; it is nil if that is a failure.
+type inspection struct {
+	mesh, resource operation
+	absent         any
+}
+
+var (
+	ofPolicies = inspection{opContext, opMatched, nil}
+	// A policy that does not exist is chosen nowhere.
+	ofDataplanes = inspection{opChosen, opChosen, struct {
+		Total int   `json:"total"`
+		Items []any `json:"items"`
+	}{Items: []any{}}}
+)
+
+// inspect answers about a resource.
+func (c collection) inspect(w http.ResponseWriter, r *http.Request, a inspection, ask func(ctx context.Context, mesh, name string, show func(any) error) error) {
 	res, err := c.read(r)
 	if err != nil {
-		answer(w, r, opGet, err)
+		_, unmeshed := errors.AsType[*failure](err)
+		switch {
+		case unmeshed:
+			fail(w, r, a.mesh, err)
+		case a.absent != nil && fault.Is(err, fault.NotFound):
+			reply(w, r, http.StatusOK, a.absent)
+		default:
+			fail(w, r, a.resource, err)
+		}
 		return
 	}
+	present(w, r, a.resource, func(show func(any) error) error { return ask(r.Context(), res.Scope, res.Name, show) })
+}
+
+// present answers with the document that is shown during a turn. It is encoded then and sent
+// afterwards, because the client decides how long the sending takes.
+func present(w http.ResponseWriter, r *http.Request, op operation, about func(show func(doc any) error) error) {
 	var body []byte
-	err = about(r.Context(), res.Scope, res.Name, func(doc any) (err error) {
+	err := about(func(doc any) (err error) {
 		body, err = encode(doc)
 		return err
 	})
 	if err != nil {
-		fail(w, r, opGet, err)
+		fail(w, r, op, err)
 		return
 	}
 	write(w, http.StatusOK, mediaJSON, body)
@@ -122,13 +152,5 @@ func (a *API) warnings(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, opMesh, err)
 		return
 	}
-	var body []byte
-	if err = a.Policies.Warnings(r.Context(), name, func(doc any) (err error) {
-		body, err = encode(doc)
-		return err
-	}); err != nil {
-		fail(w, r, opGet, err)
-		return
-	}
-	write(w, http.StatusOK, mediaJSON, body)
+	present(w, r, opGet, func(show func(any) error) error { return a.Policies.Warnings(r.Context(), name, show) })
 }

@@ -33,13 +33,23 @@ func TestWhoAsksTooMuchIsToldWhen(t *testing.T) {
 			t.Errorf("%s: %d, Retry-After %q, %s", path, rec.Code, rec.Header().Get("Retry-After"), rec.Body)
 		}
 	}
-	if rec := request(h, http.MethodGet, "/meshes/m/tickets/gone/dataplanes", ""); rec.Code != http.StatusNotFound {
-		t.Errorf("what does not exist: %d", rec.Code)
+	for path, want := range map[string]int{"/meshes/m/tickets/gone/dataplanes": http.StatusOK, "/meshes/m/dataplanes/gone/policies": http.StatusNotFound} {
+		if rec := request(h, http.MethodGet, path, ""); rec.Code != want {
+			t.Errorf("%s, which does not exist: %d", path, rec.Code)
+		}
 	}
 	queue.Leave()
 	for _, path := range asks {
 		if rec := request(h, http.MethodGet, path, ""); rec.Code != http.StatusOK || rec.Header().Get("Retry-After") != "" {
 			t.Errorf("%s afterwards: %d, Retry-After %q", path, rec.Code, rec.Header().Get("Retry-After"))
 		}
+	}
+}
+
+// TestChosenByNobody: a policy that does not exist is chosen for no dataplane.
+func TestChosenByNobody(t *testing.T) {
+	rec := request(seeded(t).handler, http.MethodGet, "/meshes/m/tickets/gone/dataplanes", "")
+	if want := "{\n \"total\": 0,\n \"items\": []\n}\n"; rec.Code != http.StatusOK || rec.Body.String() != want {
+		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }

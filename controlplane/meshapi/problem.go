@@ -65,6 +65,9 @@ var (
 	opDelete       = operation{title: "Could not delete a resource"}
 	opDump         = operation{title: "Could not execute admin operation"}
 	opDumpTarget   = operation{title: "Could not get dataplane resource"}
+	opContext      = operation{title: "Could not build MeshContext"}
+	opMatched      = operation{title: "Could not get MatchedPolicies"}
+	opChosen       = operation{title: "Could not list Dataplanes"}
 	opToken        = operation{"Could not issue a token", map[fault.Code]row{
 		fault.Invalid:  {status: http.StatusBadRequest, title: "Invalid request"},
 		fault.NotFound: {status: http.StatusNotFound, title: "Signing Key not found"},

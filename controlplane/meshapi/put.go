@@ -42,6 +42,10 @@ func (c collection) put(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, s.operation(), err)
 		return
 	}
+	if dry, err := httpkit.WantsDryRun(r); err != nil || dry {
+		c.tryPut(w, r, s, allowed, err)
+		return
+	}
 	out, created, err := c.api.Writer.PutDocumentIf(r.Context(), c.kind, r.PathValue(pathMesh), r.PathValue(pathName), s.spec, allowed)
 	if err == nil || len(out.Commit.Changes) > 0 {
 		announce(w, r, out.Commit)

@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/e2e/golden"
+	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 
 // TestTranscripts replays the conversations in testdata. Each file consists of exchanges: a
 // line "> METHOD target", headers of the request, and an empty line and a body if there is
-// one; then "< status", headers and body of the response. Lines with # are remarks. Headers
-// that every response has are left out.
+// one; then "< status", headers and body of the response. Lines with # are remarks, and
+// "! connect" connects a node. Headers that every response has are left out.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -29,21 +31,28 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := replay(t, newAPI(t).handler, string(raw))
+			var change []func(*Options)
+			if filepath.Base(file) == "dryrun.txt" {
+				change = append(change, planned)
+			}
+			got := replay(t, newAPI(t, change...), string(raw))
 			golden.Compare(t, file, []byte(got))
 		})
 	}
 }
 
+// planned adds kinds of policies that are planned.
+func planned(o *Options) { o.Kinds = append(o.Kinds, trafficroute.Kind, trafficpermission.Kind) }
+
 // replay sends the requests of a transcript, and returns it with the actual responses.
-func replay(t *testing.T, h http.Handler, script string) string {
+func replay(t *testing.T, a *api, script string) string {
 	var out strings.Builder
 	var asked []string
 	inRequest := false
 	flush := func() {
 		if len(asked) > 0 {
 			text := strings.TrimSpace(strings.Join(asked, "\n"))
-			fmt.Fprintf(&out, "%s\n%s\n", text, exchange(t, h, strings.TrimPrefix(text, "> ")))
+			fmt.Fprintf(&out, "%s\n%s\n", text, exchange(t, a.handler, strings.TrimPrefix(text, "> ")))
 		}
 		asked, inRequest = nil, false
 	}
@@ -52,6 +61,11 @@ func replay(t *testing.T, h http.Handler, script string) string {
 		case strings.HasPrefix(line, "#"):
 			flush()
 			out.WriteString(line + "\n")
+		case strings.HasPrefix(line, "! connect "):
+			flush()
+			out.WriteString(line + "\n")
+			a.rig.Connect(t, strings.TrimPrefix(line, "! connect "))
+			a.rig.Settle(t)
 		case strings.HasPrefix(line, "> "):
 			flush()
 			asked, inRequest = append(asked, line), true

@@ -62,6 +62,10 @@ type machine struct {
 	bareSecrets bool
 	// permissive says that callers may come with certificates, or without.
 	permissive bool
+	// wasPermissive is permissive at the last write that was foretold.
+	wasPermissive bool
+	// foretold, if set, is called with each write in place of the store.
+	foretold func(func(store.Tx) error)
 }
 
 // proxyClient is one connected proxy.
@@ -129,9 +133,20 @@ func (m *machine) must(err error) {
 	}
 }
 
+// write makes a write.
+func (m *machine) write(fn func(store.Tx) error) {
+	m.t.Helper()
+	if m.foretold != nil {
+		m.foretold(fn)
+		return
+	}
+	_, err := m.db.Update(context.Background(), model.Config, fn)
+	m.must(err)
+}
+
 func (m *machine) put(k *model.Kind, scope, name string, spec any) {
 	m.t.Helper()
-	_, err := m.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
+	m.write(func(tx store.Tx) error {
 		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
 		if _, err := tx.Get(k, scope, name); err == nil {
 			_, err = tx.Update(r, 0)
@@ -140,18 +155,16 @@ func (m *machine) put(k *model.Kind, scope, name string, spec any) {
 		_, err := tx.Create(r)
 		return err
 	})
-	m.must(err)
 }
 
 func (m *machine) drop(k *model.Kind, name string) {
 	m.t.Helper()
-	_, err := m.db.Update(context.Background(), model.Config, func(tx store.Tx) error {
+	m.write(func(tx store.Tx) error {
 		if _, err := tx.Get(k, meshName, name); err != nil {
 			return nil //nolint:nilerr // there is nothing to delete
 		}
 		return tx.Delete(k, meshName, name, 0)
 	})
-	m.must(err)
 }
 
 func (m *machine) exists(dataplane string) (ok bool) {

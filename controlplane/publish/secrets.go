@@ -43,6 +43,9 @@ type Identities interface {
 	Workload(ctx context.Context, mesh, dataplane string) (Workload, error)
 	// Certificate returns a stored certificate of a control plane, or its alternative pair.
 	Certificate(ctx context.Context, controlPlane, id string, alternative bool) (Pair, error)
+	// External returns what proxies of a mesh present to the ExternalService of a name, nil if
+	// that is nothing.
+	External(ctx context.Context, meshName, service string) (*mesh.Presented, error)
 	// Roots returns the PEM bundle that validates the control plane.
 	Roots(ctx context.Context) ([]byte, error)
 }
@@ -95,6 +98,9 @@ func (l *Loop) secret(ctx context.Context, id, name, generation string) (*tlsv3.
 		return l.stored(ctx, id, name, certificate, alternative)
 	}
 	meshName, dataplane, err := ParseProxy(id)
+	if service, ok := mesh.ParseExternalClient(name); ok && err == nil {
+		return l.external(ctx, meshName, service, name)
+	}
 	if err != nil || name != mesh.SecretIdentity(meshName) {
 		return nil, fault.New(fault.NotFound, "no such secret")
 	}
@@ -165,6 +171,20 @@ func (l *Loop) stored(ctx context.Context, node, name, id string, alternative bo
 		return nil, errNoPair
 	}
 	return pairSecret(name, p), nil
+}
+
+// external returns what a proxy presents to a service outside the mesh. The name of the secret says
+// which content the set of the proxy means. If there is newer content, its set is about to name
+// that.
+func (l *Loop) external(ctx context.Context, meshName, service, name string) (*tlsv3.Secret, error) {
+	p, err := l.Identities.External(ctx, meshName, service)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil || p.Name != name {
+		return nil, fault.New(fault.Unavailable, "ExternalService %s of mesh %s has another certificate by now", service, meshName)
+	}
+	return pairSecret(name, Pair{Certificate: p.Chain, Key: p.Key}), nil
 }
 
 // errNoPair hides its cause, which may quote the key.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	plan "github.com/meshgate/meshgate/xds/plan/edge"
 )
@@ -29,6 +30,8 @@ type identities struct {
 	roots        []byte
 	// stored holds the certificates of users by control plane, id and alternative.
 	stored map[string]publish.Pair
+	// external holds what proxies present, by mesh and ExternalService.
+	external map[string]*mesh.Presented
 }
 
 func (i *identities) Certificate(_ context.Context, controlPlane, id string, alternative bool) (publish.Pair, error) {
@@ -43,6 +46,9 @@ func (i *identities) Server(context.Context) (publish.Pair, error)       { retur
 func (i *identities) Node(context.Context, string) (publish.Pair, error) { return i.node, nil }
 func (i *identities) Workload(context.Context, string, string) (publish.Workload, error) {
 	return publish.Workload{Pair: i.node}, nil
+}
+func (i *identities) External(_ context.Context, meshName, service string) (*mesh.Presented, error) {
+	return i.external[meshName+" "+service], nil
 }
 func (i *identities) Roots(context.Context) ([]byte, error) { return i.roots, nil }
 

@@ -199,6 +199,28 @@ func matterIn(scopes []string) (m matter) {
 	return m
 }
 
+// within is that of a commit, for those who find its effect: what it publishes, and wherever
+// it took something away. A token goes with a service of another control plane, and whoever
+// finds that the service is gone has to wait for the token.
+func within(c store.Commit, entries []entry) matter {
+	m := matterOf(entries)
+	for _, ch := range c.Changes {
+		if ch.Old != nil && ch.Old.Scope != "" {
+			m.scopes = with(m.scopes, ch.Old.Scope)
+		}
+	}
+	return m
+}
+
+// meets reports whether what one matter is about may be what another one looks for.
+func (m *matter) meets(other *matter) bool {
+	if m.all || other.all {
+		return true
+	}
+	theirs := slices.Concat(other.scopes, other.groups)
+	return slices.ContainsFunc(slices.Concat(m.scopes, m.groups), func(scope string) bool { return slices.Contains(theirs, scope) })
+}
+
 // with adds to a list in order what it lacks.
 func with(list []string, one string) []string {
 	at, found := slices.BinarySearch(list, one)

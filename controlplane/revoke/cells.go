@@ -3,6 +3,7 @@ package revoke
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,6 +31,8 @@ type cell struct {
 	value []byte
 	// expires is when the key may be removed, in milliseconds of Unix time; 0 is never.
 	expires int64
+	// of is what it says of a scope, of isMembers.
+	of *contract.Scopes
 }
 
 // guards reports whether a cell is a tombstone or a floor. A full cache evicts records
@@ -43,6 +46,10 @@ func (c *cell) guards() bool { return c.is != isRecord }
 // and for connected filters.
 const storeTimeout = 2 * time.Second
 
+// batchTimeout bounds the writes of one batch to Redis, however many they are. Connected filters
+// hear of the batch only afterwards, and callers have [patience].
+const batchTimeout = 2 * time.Second
+
 // publish writes a batch, and then the clock with the position that the batch will get. It
 // reports whether Redis holds everything up to that position. The caller holds turn.
 func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
@@ -53,12 +60,10 @@ func (k *keeper) publish(entries []entry, at contract.Position) (written bool) {
 		return false
 	}
 	cells, err := k.cellsOf(k.r.ctx, entries)
-	ctx, cancel := context.WithTimeout(k.r.ctx, redisTimeout)
+	ctx, cancel := context.WithTimeout(k.r.ctx, batchTimeout)
 	defer cancel()
-	for part := range slices.Chunk(cells, pipelineSize) {
-		if err == nil {
-			err = k.write(ctx, part)
-		}
+	if err == nil {
+		err = k.writeAll(ctx, cells)
 	}
 	if err == nil {
 		err = k.writeClock(ctx, at)
@@ -77,9 +82,24 @@ func (k *keeper) writeEntries(ctx context.Context, entries []entry) error {
 	if err != nil {
 		return err
 	}
+	return k.writeAll(ctx, cells)
+}
+
+// writeAll writes any number of cells. Each pipeline has the time of one exchange, because many
+// cells of a Redis that answers are no failure of it.
+func (k *keeper) writeAll(ctx context.Context, cells []cell) error {
+	for part := range slices.Chunk(cells, pipelineSize) {
+		if err := k.writePart(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *keeper) writePart(ctx context.Context, part []cell) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	return k.write(ctx, cells)
+	return k.write(ctx, part)
 }
 
 // cellSet is an ordered list of cells to write. Of several cells with one key the last one
@@ -141,7 +161,7 @@ func (k *keeper) cellsOf(ctx context.Context, entries []entry) ([]cell, error) {
 	}
 	// If a record could not be read in time, only its tombstone is written. That is
 	// correct, but the tombstone may replace a good record, so the record is written later.
-	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, set.addRecord)
+	late, failed := k.readRecords(there, func(int) context.Context { return ctx }, func(_ refill, own []cell) { set.addRecord(own) })
 	k.owe(slices.Concat(late, failed)...)
 	return set.cells, nil
 }
@@ -157,9 +177,9 @@ func (k *keeper) cellOf(e *entry, epoch contract.Epoch, floors map[string]uint64
 	}
 	if key, owner := e.floorKey(); owner {
 		// Records that were written after the entry need the floor for longer than it.
-		return cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0)}, true
+		return cell{isFloor, key, contract.Floor{Revision: max(e.inv.Revision, floors[key]), Epoch: epoch}.Marshal(), k.r.lasting(0), nil}, true
 	}
-	return cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires}, true
+	return cell{isTombstone, contract.RedisRecordKey(e.scope, e.inv.Token), contract.MarshalTombstone(e.inv.Revision), e.expires, nil}, true
 }
 
 // newest reads how far the owners among entries are revoked in the store, which of
@@ -207,7 +227,7 @@ func (e *entry) renew(tx store.Reader) error {
 		e.again = row.Spec.(*Tombstone).Again
 		return nil
 	}
-	if fault.Is(err, fault.NotFound) {
+	if fault.Is(err, fault.NotFound) || errors.Is(err, store.ErrUnreadable) { // it stays revoked
 		return nil
 	}
 	return err
@@ -286,7 +306,7 @@ func (k *keeper) signed(token contract.Hash, own *contract.Record, floors []cell
 	if own.Expires != 0 {
 		expires = min(expires, own.Expires)
 	}
-	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, token), data, expires}), nil
+	return append(floors, cell{isRecord, contract.RedisRecordKey(own.Plane, token), data, expires, nil}), nil
 }
 
 // floorCells reads the floors of the owners of a record, 0 if nothing was revoked
@@ -305,7 +325,7 @@ func (k *keeper) floorCells(tx store.Reader, scope string, rec *contract.Record)
 	// is written later renews it.
 	expires := rec.Until + expiryMargin.Milliseconds()
 	add := func(key string, revision uint64) {
-		out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires})
+		out = append(out, cell{isFloor, key, contract.Floor{Revision: revision, Epoch: rec.Epoch}.Marshal(), expires, nil})
 	}
 	add(contract.RedisCredentialKey(rec.Plane, rec.Credential.ID), credential)
 	if rec.Consumer == nil {
@@ -317,7 +337,7 @@ func (k *keeper) floorCells(tx store.Reader, scope string, rec *contract.Record)
 }
 
 func floorOf(tx store.Reader, row string) (uint64, error) {
-	res, err := tx.Get(tombstones, "", row)
+	res, err := readable(tx.Get(tombstones, "", row))
 	switch {
 	case err == nil:
 		return res.Revision, nil

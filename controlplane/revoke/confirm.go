@@ -24,8 +24,18 @@ const (
 )
 
 // pending is a write that has begun. done is closed when it has a position in the log, or
-// will not get one.
-type pending struct{ done chan struct{} }
+// will not get one. within are the scopes that it concerns, set before known is closed. They
+// are known once it is committed.
+type pending struct {
+	done, known chan struct{}
+	within      matter
+}
+
+// know notes what a write concerns.
+func (w *pending) know(within matter) {
+	w.within = within
+	close(w.known)
+}
 
 // Begin is called before a transaction that may revoke. A client that finds the effect of
 // the transaction before it is published then knows that there is something to wait for;
@@ -38,7 +48,7 @@ type pending struct{ done chan struct{} }
 // be confirmed, it fails with a fault of code Unavailable. The commit is valid all the
 // same, and publication continues. A commit that revokes nothing never fails.
 func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, abandon func()) {
-	w := &pending{done: make(chan struct{})}
+	w := &pending{done: make(chan struct{}), known: make(chan struct{})}
 	r.mu.Lock()
 	r.writes[w] = struct{}{}
 	r.mu.Unlock()
@@ -55,7 +65,7 @@ func (r *Revoker) Begin() (publish func(context.Context, store.Commit) error, ab
 			return r.stopped(c, abandon)
 		}
 		defer r.calls.end()
-		return r.publish(ctx, c, abandon)
+		return r.publish(ctx, c, w, abandon)
 	}, abandon
 }
 
@@ -73,19 +83,28 @@ func (r *Revoker) stopped(c store.Commit, over func()) error {
 
 const stopping = "the control plane is stopping"
 
-func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) error {
+func (r *Revoker) publish(ctx context.Context, c store.Commit, w *pending, over func()) error {
+	handedOn := false
+	defer func() {
+		if !handedOn {
+			r.salvage(c, over)
+		}
+	}()
 	entries, revokes, made := r.published(c)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	written := r.keeper.refillNow(made)
 	defer written(ctx)
 	if len(entries) == 0 {
+		handedOn = true
 		over()
 		return nil
 	}
-	p := &publication{entries: entries, revokes: revokes, queued: make(chan struct{})}
+	p := &publication{entries: entries, within: within(c, entries), revokes: revokes, queued: make(chan struct{})}
+	w.know(p.within)
 	begun := time.Now()
-	if !r.enqueue(p) {
+	queued := r.enqueue(p)
+	if handedOn = true; !queued {
 		return r.stopped(c, over)
 	}
 	err := r.await(ctx, p, over)
@@ -96,6 +115,21 @@ func (r *Revoker) publish(ctx context.Context, c store.Commit, over func()) erro
 	r.count(err)
 	r.o.Meter.Revoked(time.Since(begun), err == nil)
 	return err
+}
+
+// salvage publishes a commit although publish has panicked: what it revoked is in the rows
+// that Stage wrote. Without this, nobody would tell the filters before the next process, and
+// whoever waits for the write would wait in vain.
+func (r *Revoker) salvage(c store.Commit, over func()) {
+	entries := r.staged(c)
+	if len(entries) == 0 {
+		over()
+		return
+	}
+	p := &publication{entries: entries, within: matter{all: true}, revokes: true, queued: make(chan struct{})}
+	if r.enqueue(p) {
+		r.calls.after(p.queued, over)
+	}
 }
 
 func (r *Revoker) count(err error) {

@@ -11,11 +11,11 @@
 //   - publisher.go: one goroutine, which gives batches their positions (log.go).
 //   - keeper.go: one goroutine, which puts Redis in order and watches it. cells.go
 //     builds what is written there, records.go and inuse.go decide which records are
-//     written.
+//     written, outdated.go which of those that were read may be.
 //   - trust.go: what filters are told to believe, and which of them have confirmed it.
 //     audience.go: whose credentials they may take from Redis, and so who waits for them.
 //   - link.go, linkio.go: one connection per filter. known.go, ended.go: which
-//     filters count although they are not connected.
+//     filters count although they are not connected. readers.go: of which scopes.
 //
 // # Invariants
 //
@@ -25,8 +25,9 @@
 //   - A Granted frame follows every earlier Invalidate on the same ordered queue, so
 //     a lease given after an invalidation cannot outlive it.
 //   - While Redis is in order it holds every entry of the log up to redisAt, and
-//     writing there requires turn. A record is read and written within one turn, so
-//     a revocation is either seen by the read or written after the record.
+//     writing there requires turn. A record that was read earlier is written only if
+//     nothing was published since about any of its keys (outdated.go), so a revocation
+//     is either seen by the read or written after the record.
 //   - If a write to Redis failed and filters are told to believe Redis, the next
 //     position withdraws that trust. A publication is confirmed by Redis, for filters
 //     that have heard of its servers, or by every known filter that it concerns.

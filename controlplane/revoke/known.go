@@ -195,6 +195,9 @@ func (r *Revoker) remember() {
 	failing := false // a failure is logged once
 	for all, timely := false, true; ; {
 		err := r.persistKnown(r.ctx, all)
+		if err == nil && all {
+			err = r.forgetReaders(r.ctx)
+		}
 		if err == nil && timely { // the filters go first: noting them too late is safe, see load
 			err = r.noteTimes(r.ctx)
 		}

@@ -14,6 +14,11 @@ import (
 
 // write does all writes to Redis of this package, except those of the clock.
 func (k *keeper) write(ctx context.Context, cells []cell) error {
+	for i := range cells {
+		if cells[i].is == isMembers {
+			k.r.isWritten(cells[i].of)
+		}
+	}
 	err := k.remote.write(ctx, k.kept(cells))
 	if err == nil || errors.Is(err, errRefused) {
 		return err

@@ -2,12 +2,15 @@ package revoke
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -128,6 +131,118 @@ func TestSettleAfterAbandoning(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// hostedElsewhere makes a service of another control plane.
+func (w *world) hostedElsewhere(tx store.Tx) error {
+	_, err := tx.Create(&model.Resource{Kind: gateway.Services, Scope: "also", Name: "s", Spec: &gateway.Service{}})
+	return err
+}
+
+// removeWithElsewhere removes that service with a token.
+func (w *world) removeWithElsewhere(name string) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		return errors.Join(w.remove(name)(tx), tx.Delete(gateway.Services, "also", "s", 0))
+	}
+}
+
+// Whoever looks for something in one control plane waits for no write in another one, once it
+// is known that it is one. A write that took away something of both is waited for by both.
+func TestSettleWaitsForNoOtherWrite(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+		name := w.mint("a", false)
+		w.must(w.hostedElsewhere)
+		publish, _ := w.r.Begin()
+		c, err := w.commit(w.removeWithElsewhere(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle := func(scope string) <-chan error {
+			return async(func() error { return w.r.Settle(t.Context(), scope) })
+		}
+		uncertain := settle("other")
+		stillWaits(t, "before it is known whom it concerns", uncertain)
+		redis.be(waiting)
+		done := async(func() error { return publish(t.Context(), c) })
+		if d, err := took(t, uncertain); err != nil || d != 0 {
+			t.Errorf("another control plane waits %v: %v", d, err)
+		}
+		own, also := settle(scope), settle("also")
+		stillWaits(t, "the same control plane", own)
+		stillWaits(t, "what went with it", also)
+		redis.be(fine)
+		redis.open()
+		for _, c := range []<-chan error{done, own, also} {
+			if d, err := took(t, c); err != nil || d != 0 {
+				t.Errorf("%v after %v", err, d)
+			}
+		}
+	})
+}
+
+// A service that is gone took with it a token of another control plane. Whoever finds that it
+// is gone waits until a filter that may remember the token has acknowledged that.
+func TestSettleWhereSomethingElseWent(t *testing.T) {
+	virtually(t, nil, func(t *testing.T, w *world, _ *scripted) {
+		name := w.mint("a", false)
+		w.must(w.hostedElsewhere)
+		if err := w.write(w.removeWithElsewhere(name)); err != nil {
+			t.Fatal(err)
+		}
+		about := matterIn([]string{"also"})
+		if latest, _ := w.r.revocations(&about); len(latest) != 1 {
+			t.Errorf("%+v", latest)
+		}
+	})
+}
+
+// A panic between the commit and its publication costs its caller an answer, and no filter the
+// revocation. Nobody waits for the write afterwards.
+func TestPanicBeforePublication(t *testing.T) {
+	var trouble atomic.Bool
+	virtually(t, func(o *Options) {
+		o.Resolver = breaking{scopes.Each{}, &trouble}
+	}, func(t *testing.T, w *world, redis *scripted) {
+		f, _ := w.pipe("node", contract.Hello{Instance: "i"}) // it is asked whether its scope changes
+		f.cut()
+		name := w.mint("a", false)
+		w.must(w.hostedElsewhere)
+		publish, _ := w.r.Begin()
+		c, err := w.commit(w.removeWithElsewhere(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("it did not panic")
+				}
+			}()
+			trouble.Store(true)
+			_ = publish(t.Context(), c)
+		}()
+		trouble.Store(false)
+		if d, err := took(t, async(func() error { return w.r.Settle(t.Context(), scope) })); err != nil || d != 0 {
+			t.Errorf("%v after %v", err, d)
+		}
+		if e := redis.entry(t, "a"); e.Revoked != c.Revision {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// breaking is a resolver that panics while there is trouble.
+type breaking struct {
+	scopes.Resolver
+	trouble *atomic.Bool
+}
+
+// Shapes implements [scopes.Resolver].
+func (b breaking) Shapes(scope string, key model.Key) bool {
+	if b.trouble.Load() {
+		panic("trouble")
+	}
+	return b.Resolver.Shapes(scope, key)
 }
 
 // A revocation that was answered 503 stays unconfirmed for a caller that repeats it, until

@@ -21,6 +21,9 @@ type publication struct {
 	entries []entry
 	// about is whom the entries concern.
 	about matter
+	// within are the scopes in which somebody may find the effect of the commit. Something of
+	// one may have gone with something of another: see [within].
+	within matter
 	// revokes says that a revocation is promised. A creation promises nothing.
 	revokes bool
 	// queued is closed when the publication has a position and is on its way. The fields
@@ -149,7 +152,7 @@ func (r *Revoker) publishAll() {
 	}
 	for _, p := range batch {
 		if p.revokes {
-			r.latest.note(&p.about, at)
+			r.latest.note(&p.within, at)
 			r.pend(at, p.about)
 		}
 		p.at = at

@@ -83,7 +83,7 @@ func (s *signer) renew(ctx context.Context) (changed bool, err error) {
 	var got *RecordKeys
 	read := func(r store.Reader) error {
 		row, err := r.Get(recordKeys, "", singleton)
-		if fault.Is(err, fault.NotFound) {
+		if fault.Is(err, fault.NotFound) || errors.Is(err, store.ErrUnreadable) { // records of lost keys are absent for filters
 			got = &RecordKeys{}
 			return nil
 		}

@@ -174,22 +174,29 @@ func (k *keeper) refiller() {
 	}
 }
 
-// refillBatch reads the store and writes Redis while turn is held, so that a revocation is
-// either seen by the read or written over the record. It returns the records that Redis may
-// lack but that could be written later, and those that the store failed to return.
+// refillBatch reads the store, and writes Redis while turn is held. What was published since
+// the reads began is not written over: a revocation is either seen by the read, or its keys
+// are left alone, or it is written over the record. The store is read without turn, because
+// no revocation may wait for a slow one. It returns the records that Redis may lack but that
+// could be written later, and those that the store failed to return.
 func (k *keeper) refillBatch(batch []refill) (left, failed []refill) {
 	defer func() {
 		for i := range batch {
 			batch[i].dealtWith()
 		}
 	}()
-	k.r.turn.Lock()
-	defer k.r.turn.Unlock()
 	if !k.isReady() {
 		return batch, nil
 	}
-	cells, left, failed := k.readBatch(batch)
-	if len(cells) == 0 || k.r.ctx.Err() != nil {
+	began := k.moment()
+	read, left, failed := k.readBatch(batch)
+	if len(read) == 0 || k.r.ctx.Err() != nil {
+		return left, failed
+	}
+	k.r.turn.Lock()
+	defer k.r.turn.Unlock()
+	cells, outdated := k.current(read, began)
+	if left = slices.Concat(outdated, left); len(cells) == 0 {
 		return left, failed
 	}
 	// The write is not cancelled on an orderly end: a cancelled write might be carried out
@@ -208,7 +215,7 @@ func (k *keeper) refillBatch(batch []refill) (left, failed []refill) {
 }
 
 // readBatch calls readRecords for records that are written at once.
-func (k *keeper) readBatch(batch []refill) (cells []cell, late, failed []refill) {
+func (k *keeper) readBatch(batch []refill) (all []readCells, late, failed []refill) {
 	first, cancel := context.WithTimeout(k.r.ctx, storeTimeout)
 	defer cancel()
 	others, cancel := context.WithTimeout(k.r.ctx, refillReads)
@@ -219,8 +226,8 @@ func (k *keeper) readBatch(batch []refill) (cells []cell, late, failed []refill)
 		}
 		return others
 	}
-	late, failed = k.readRecords(batch, within, func(own []cell) { cells = append(cells, own...) })
-	return cells, late, failed
+	late, failed = k.readRecords(batch, within, func(q refill, own []cell) { all = append(all, readCells{q, own}) })
+	return all, late, failed
 }
 
 // readRecords reads tokens from the store, each within its context, and passes the cells of
@@ -228,13 +235,13 @@ func (k *keeper) readBatch(batch []refill) (cells []cell, late, failed []refill)
 // failed to return. A read that ends after its deadline but succeeds counts. A record that
 // cannot be made from its row is given up, because it could not be made the next time
 // either.
-func (k *keeper) readRecords(batch []refill, within func(int) context.Context, take func([]cell)) (late, failed []refill) {
+func (k *keeper) readRecords(batch []refill, within func(int) context.Context, take func(refill, []cell)) (late, failed []refill) {
 	var last error
 	for i, q := range batch {
 		ctx := within(i)
 		own, err := k.recordCells(ctx, q)
 		if err == nil {
-			take(own)
+			take(q, own)
 			continue
 		}
 		last = err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -337,29 +338,80 @@ func TestServeEnded(t *testing.T) {
 	}
 }
 
-// A record of the old state that was read before a revocation, and is written slowly, does
-// not replace the tombstone.
-func TestRefillCannotOverwriteTombstone(t *testing.T) {
-	virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
-		name := w.mint("a", false)
-		read, release := make(chan struct{}), make(chan struct{})
-		w.source.mu.Lock()
-		w.source.hook = func() { close(read); <-release }
-		w.source.mu.Unlock()
+// A record of the old state that was read before a revocation, and is written after it, does
+// not replace the tombstone, nor lower the floor. The revocation does not wait for the read.
+func TestRefillUndoesNoRevocation(t *testing.T) {
+	for what, revoke := range map[string]func(w *world, token string) error{
+		"a token": func(w *world, token string) error { return w.delete(token) },
+		"an application": func(w *world, _ string) error {
+			return w.write(w.touch(gateway.Applications, w.app))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+				name := w.mint("a", false)
+				read, release := make(chan struct{}), make(chan struct{})
+				w.source.mu.Lock()
+				w.source.hook = func() { close(read); <-release }
+				w.source.mu.Unlock()
+				w.r.Refill(scope, contract.HashToken([]byte("a")))
+				<-read // the old state
+				took, err := took(t, async(func() error { return revoke(w, name) }))
+				if err != nil || took != 0 {
+					t.Fatalf("after %v: %v", took, err)
+				}
+				revoked := w.store.Revision()
+				gone := redis.entry(t, "a").Revoked != 0
+				close(release)
+				synctest.Wait()
+				if gone && (redis.entry(t, "a").Revoked != revoked || redis.entry(t, "a").Record != nil) {
+					t.Errorf("the tombstone of %d is %+v", revoked, redis.entry(t, "a"))
+				}
+				if f := redis.floor(t, contract.RedisCredentialKey(scope, w.app)); !gone && f != int(revoked) {
+					t.Errorf("the floor of %d is %d", revoked, f)
+				}
+				time.Sleep(2 * inUseRetry) // what could not be written then is written
+				if rec := redis.entry(t, "a").Record; !gone && (rec == nil || rec.Revision < revoked) {
+					t.Errorf("the record is %+v", rec)
+				}
+				if c := redis.clockNow(t); c.Revision != revoked || c.Position != w.r.history.at {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
+	}
+}
+
+// Of what was read under another epoch nothing is written.
+func TestRefillOfAnotherEpochIsRepeated(t *testing.T) {
+	slowly(t, func(t *testing.T, w *world, redis *scripted, slow *slowStore) {
+		w.mint("a", false)
+		const took = 1500 * time.Millisecond
+		slow.take(took)
 		w.r.Refill(scope, contract.HashToken([]byte("a")))
-		<-read // the old state
-		done := async(func() error { return w.delete(name) })
-		synctest.Wait()
-		close(release)
-		if _, err := took(t, done); err != nil {
-			t.Fatal(err)
+		time.Sleep(took + took/6) // the record is made, and its floors are being read
+		slow.take(0)
+		before := w.trust().Epoch
+		redis.restore(map[string][]byte{})
+		w.settles(t)
+		if w.trust().Epoch == before {
+			t.Fatal("no new epoch")
 		}
-		synctest.Wait()
-		if e := redis.entry(t, "a"); e.Revoked != w.store.Revision() || e.Record != nil {
-			t.Errorf("%+v", e)
+		redis.mu.Lock()
+		from := len(redis.order)
+		redis.mu.Unlock()
+		time.Sleep(2 * took)
+		redis.mu.Lock()
+		writes := slices.Clone(redis.order[from:])
+		redis.mu.Unlock()
+		n := 0
+		for _, key := range writes {
+			if key == contract.RedisRecordKey(scope, contract.HashToken([]byte("a"))) {
+				n++
+			}
 		}
-		if c := redis.clockNow(t); c.Revision != w.store.Revision() || c.Position != w.r.history.at {
-			t.Errorf("%+v", c)
+		if rec := redis.entry(t, "a").Record; n != 1 || rec == nil || rec.Epoch != w.trust().Epoch {
+			t.Errorf("written %d times, at last %+v", n, rec)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// redisTimeout bounds one exchange with Redis, and the writes of one batch.
+	// redisTimeout bounds one exchange with Redis.
 	redisTimeout = 500 * time.Millisecond
 	pipelineSize = 500
 )
@@ -111,7 +111,7 @@ var errFull = fmt.Errorf("%w: there is no room for a key", errRefused)
 func (s *reached) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	if s.tracker != nil {
 		before := s.tracker.Value(contract.RedisClockKey)
-		return before, s.put([]cell{{isTombstone, contract.RedisClockKey, clock, 0}})
+		return before, s.put([]cell{{isTombstone, contract.RedisClockKey, clock, 0, nil}})
 	}
 	pipe := s.client.Pipeline()
 	get, set := pipe.Get(ctx, contract.RedisClockKey), pipe.Set(ctx, contract.RedisClockKey, clock, 0)

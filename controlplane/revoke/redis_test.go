@@ -10,6 +10,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn/redistest"
 )
@@ -217,4 +220,59 @@ func (w *world) trust() contract.Trust {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
 	return w.r.trust
+}
+
+// A batch of many revocations is no failure of a Redis that carries out each part of it in
+// time: it stays in order and is believed. One that takes too long for the whole batch is
+// done without, so that connected filters hear of the revocations.
+func TestBatchOfManyIsNoFailureOfRedis(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pause time.Duration
+		fails bool
+	}{"each part is in time": {redisTimeout * 3 / 5, false}, "the whole takes too long": {redisTimeout * 9 / 10, true}} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, nil, func(t *testing.T, w *world, redis *scripted) {
+				const many = 5 * pipelineSize
+				names := make([]string, many)
+				w.must(func(tx store.Tx) error {
+					for i := range names {
+						names[i] = fmt.Sprint("app", i)
+						if _, err := tx.Create(&model.Resource{Kind: gateway.Applications, Scope: scope, Name: names[i], Spec: &gateway.Application{
+							Consumer: w.owner, ClientID: names[i], ClientSecret: names[i]}}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				w.settles(t)
+				before := w.trust()
+				redis.mu.Lock()
+				redis.pause = tc.pause
+				redis.mu.Unlock()
+				err := w.write(func(tx store.Tx) error {
+					for _, name := range names {
+						if err := tx.Delete(gateway.Applications, scope, name, 0); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil { // no filter is known
+					t.Error(err)
+				}
+				redis.mu.Lock()
+				redis.pause = 0
+				redis.mu.Unlock()
+				if failed := w.trust().Epoch != before.Epoch; failed != tc.fails {
+					t.Errorf("believed before: %+v, and then %+v", before, w.trust())
+				}
+				w.settles(t)
+				for _, name := range names {
+					if f := redis.floor(t, contract.RedisCredentialKey(scope, name)); f != int(w.store.Revision()) {
+						t.Fatalf("the floor of %s is %d at revision %d", name, f, w.store.Revision())
+					}
+				}
+			})
+		})
+	}
 }

@@ -302,44 +302,18 @@ func (r *Revoker) load(tx store.Reader) error {
 	}
 	r.hidden = r.gap > 0 || r.last.Unmended
 	r.noteAt = r.last.Earliest
-	rows, err := tx.List(tombstones, store.Query{})
+	entries, err := r.loadEntries(tx)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(rows, func(a, b *model.Resource) int { return cmp.Compare(a.Revision, b.Revision) })
-	entries, now := make([]entry, 0, len(rows)), r.o.Clock.Earliest()
-	for _, row := range rows {
-		e, ok := row.Spec.(*Tombstone).entry(row.Revision)
-		if e.expires == 0 { // a row of an older release, which never expires
-			e.expires = row.Modified.Add(contract.RecordLife + expiryMargin).UnixMilli()
-		}
-		if ok && e.live(now) {
-			entries = append(entries, e)
-		}
-	}
-	r.history = newHistory(now, entries)
 	if r.before, err = storedEpoch(tx); err != nil {
 		return err
 	}
 	if r.hidden || r.before.Forgotten || !r.before.Told {
 		r.unsure = r.history.at
 	}
-	filterRows, err := tx.List(filters, store.Query{})
-	if err != nil {
+	if err := r.loadFilters(tx); err != nil {
 		return err
-	}
-	for _, row := range filterRows {
-		f := row.Spec.(*Filter)
-		// The unmeasured time may not have passed for the filter, so the gap is added.
-		r.enter(row.Name, &known{seen: time.UnixMilli(f.Seen).Add(r.gap), welcomed: true, of: r.audienceOf(row.Name)})
-		r.written[row.Name] = f.Seen
-	}
-	readerRows, err := tx.List(readers, store.Query{})
-	if err != nil {
-		return err
-	}
-	for _, row := range readerRows {
-		r.readers[row.Name] = true
 	}
 	r.forgetOld()
 	r.loadAudiences(tx, entries)
@@ -354,6 +328,47 @@ func (r *Revoker) load(tx store.Reader) error {
 		r.keeper.load()
 	}
 	return nil
+}
+
+// loadEntries starts the log with the tombstones of the store.
+func (r *Revoker) loadEntries(tx store.Reader) (entries []entry, err error) {
+	rows, err := store.ListAll(tx, tombstones, store.Query{})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rows, func(a, b *model.Resource) int { return cmp.Compare(a.Revision, b.Revision) })
+	now := r.o.Clock.Earliest()
+	entries = make([]entry, 0, len(rows))
+	for _, row := range rows {
+		e, ok := r.entryOf(row)
+		if e.expires == 0 { // a row of an older release, which never expires
+			e.expires = row.Modified.Add(contract.RecordLife + expiryMargin).UnixMilli()
+		}
+		if ok && e.live(now) {
+			entries = append(entries, e)
+		}
+	}
+	r.history = newHistory(now, entries)
+	return entries, nil
+}
+
+// loadFilters reads which filters a predecessor knew, and of which scopes.
+func (r *Revoker) loadFilters(tx store.Reader) error {
+	rows, err := store.ListAll(tx, filters, store.Query{})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		seen, written := seenIn(row)
+		// The unmeasured time may not have passed for the filter, so the gap is added.
+		r.enter(row.Name, &known{seen: time.UnixMilli(seen).Add(r.gap), welcomed: true, of: r.audienceOf(row.Name)})
+		r.written[row.Name] = written
+	}
+	rows, err = store.ListAll(tx, readers, store.Query{})
+	for _, row := range rows {
+		r.readers[row.Name] = true // the name says all
+	}
+	return err
 }
 
 // endTime is how long the end of a Revoker may take although its context has ended, because

@@ -265,9 +265,8 @@ func (k *keeper) membersCell(tx store.Reader, scope string) (cell, error) {
 	if unread {
 		of = &members{scopes: &contract.Scopes{Of: scope}}
 	}
-	k.r.isWritten(of.scopes)
 	m := contract.Members{Epoch: k.epoch(), Members: of.scopes.Members, Since: of.scopes.Since}
-	return cell{isMembers, contract.RedisMembersKey(scope), m.Marshal(), 0}, nil
+	return cell{isMembers, contract.RedisMembersKey(scope), m.Marshal(), 0, of.scopes}, nil
 }
 
 // noteUnread notes whether a scope can be read, and reports whether it cannot any more.
@@ -317,7 +316,5 @@ func (k *keeper) writeMembersOf(ctx context.Context, scopes []string) error {
 	if err != nil {
 		return err
 	}
-	write, cancel := context.WithTimeout(ctx, redisTimeout)
-	defer cancel()
-	return k.write(write, cells)
+	return k.writePart(ctx, cells)
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // Settle is for a client that wants to revoke something that is already gone, or that has
-// nothing to change. It returns once every write that had begun before is published and no
-// revocation in some scopes, or in any if none is given, is unconfirmed by a filter that accepts
-// their credentials. What was revoked in other scopes is the concern of others. If this takes
-// too long, it fails with a fault of code Unavailable that says what it waited for. The caller's
+// nothing to change. It returns once every write that had begun before is published, unless it
+// turns out to concern other scopes, and no revocation in some scopes, or in any if none is
+// given, is unconfirmed by a filter that accepts their credentials. What was revoked in other
+// scopes is the concern of others. If this takes too long, it fails with a fault of code Unavailable that says what it waited for. The caller's
 // own write must be over.
 func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -24,16 +24,12 @@ func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 		begun = append(begun, w)
 	}
 	r.mu.Unlock()
+	about := matterIn(scopes)
 	for _, w := range begun {
-		select {
-		case <-w.done:
-		case <-ctx.Done():
-			return notYet("another write that may concern it is not yet published")
-		case <-r.ctx.Done():
-			return notYet(stopping)
+		if err := r.over(ctx, w, &about); err != nil {
+			return err
 		}
 	}
-	about := matterIn(scopes)
 	latest, rounds := r.revocations(&about)
 	for _, d := range rounds {
 		if err := r.applied(ctx, d, &about); err != nil {
@@ -52,6 +48,28 @@ func (r *Revoker) Settle(ctx context.Context, scopes ...string) error {
 		}
 	}
 	return nil
+}
+
+// over returns when a write has ended that may have done what a caller looks for. Until it is
+// committed, nobody knows what it concerns. What it waits for after that, for example for
+// Redis, is no business of those whom it does not concern.
+func (r *Revoker) over(ctx context.Context, w *pending, about *matter) error {
+	known := w.known
+	for {
+		select {
+		case <-known:
+			if !w.within.meets(about) {
+				return nil
+			}
+			known = nil
+		case <-w.done:
+			return nil
+		case <-ctx.Done():
+			return notYet("another write that may concern it is not yet published")
+		case <-r.ctx.Done():
+			return notYet(stopping)
+		}
+	}
 }
 
 // revocation is the latest one that is about a matter.

@@ -231,6 +231,9 @@ func (r *Revoker) lasting(expires int64) int64 {
 // write stores a tombstone or renews an existing one. It never shortens its life.
 func write(tx store.Tx, t *Tombstone) error {
 	old, err := tx.Get(tombstones, "", t.name())
+	if bare := store.UnreadIn(err); bare != nil {
+		t.Expires, t.Members = max(t.Expires, bare.Spec.(*store.Unread).Expires), nil
+	}
 	if err == nil {
 		before := old.Spec.(*Tombstone)
 		t.Expires = max(t.Expires, before.Expires)
@@ -243,10 +246,15 @@ func write(tx store.Tx, t *Tombstone) error {
 	return put(tx, &model.Resource{Kind: tombstones, Name: t.name(), Spec: t}, err)
 }
 
-// put creates or updates a resource, depending on the error got of an earlier Get.
+// put creates or updates a resource, depending on the error got of an earlier Get. It replaces
+// one that cannot be decoded.
 func put(tx store.Tx, res *model.Resource, got error) error {
 	var err error
 	switch {
+	case store.UnreadIn(got) != nil:
+		if err = tx.Delete(res.Kind, res.Scope, res.Name, 0); err == nil {
+			_, err = tx.Create(res)
+		}
 	case got == nil:
 		_, err = tx.Update(res, 0)
 	case fault.Is(got, fault.NotFound):
@@ -272,14 +280,9 @@ type minted struct {
 // published returns what a commit has to publish, whether a revocation is promised, and the
 // tokens that it created.
 func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made []minted) {
+	entries = r.staged(c)
 	for _, ch := range c.Changes {
 		if ch.New == nil {
-			continue
-		}
-		if t, ok := ch.New.Spec.(*Tombstone); ok && ch.New.Kind == tombstones {
-			if e, ok := t.entry(c.Revision); ok && (t.Subject != subjectScope || r.hasReaders(t.ID)) {
-				entries = append(entries, e)
-			}
 			continue
 		}
 		if s, ok := r.o.Subjects[ch.New.Kind]; ok && s.Is == contract.SubjectToken && ch.Op == store.Created {
@@ -292,6 +295,20 @@ func (r *Revoker) published(c store.Commit) (entries []entry, revokes bool, made
 	onlyCreated(made, c.Changes)
 	entries = r.addReshaped(entries, c)
 	return entries, r.promises(c.Changes) || slices.ContainsFunc(entries, func(e entry) bool { return e.inv.Subject == subjectScope }), made
+}
+
+// staged returns the entries of the rows that Stage wrote.
+func (r *Revoker) staged(c store.Commit) (entries []entry) {
+	for _, ch := range c.Changes {
+		if ch.New == nil || ch.New.Kind != tombstones {
+			continue
+		}
+		t := ch.New.Spec.(*Tombstone)
+		if e, ok := t.entry(c.Revision); ok && (t.Subject != subjectScope || r.hasReaders(t.ID)) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 // onlyCreated forgets the rows of tokens that the same commit has changed or deleted again.

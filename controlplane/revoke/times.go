@@ -85,14 +85,14 @@ func NoteTime(tx store.Tx, clock Clock) error {
 // since by the wall clock alone. A short time counts as no gap; such times of several
 // restarts add up.
 func resumeTime(tx store.Reader, clock Clock) (last Times, gap time.Duration, err error) {
-	row, err := tx.Get(times, "", singleton)
+	row, err := readable(tx.Get(times, "", singleton))
 	if fault.Is(err, fault.NotFound) {
 		return last, 0, nil
 	}
 	if err != nil {
 		return last, 0, err
 	}
-	last = *row.Spec.(*Times)
+	last = timesIn(row)
 	at := time.UnixMilli(last.Earliest)
 	if gap = max(0, clock.Earliest().Sub(at)); gap <= unmeasured {
 		gap = 0

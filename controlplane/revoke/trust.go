@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -323,22 +324,24 @@ func Restored(ctx context.Context, s store.Store) error {
 // long after the backup. The next process adds what has passed since by its own clock
 // (resumeTime), so the clock of the host that restores does not matter.
 func stillSeen(tx store.Tx) error {
-	rows, err := tx.List(filters, store.Query{})
+	rows, err := store.ListAll(tx, filters, store.Query{})
 	if err != nil {
 		return err
 	}
 	var at int64
-	row, err := tx.Get(times, "", singleton)
+	row, err := readable(tx.Get(times, "", singleton))
 	if err == nil {
-		at = row.Spec.(*Times).Earliest
+		at = timesIn(row).Earliest
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
 	for _, f := range rows {
-		at = max(at, f.Spec.(*Filter).Seen)
+		seen, _ := seenIn(f)
+		at = max(at, seen)
 	}
 	for _, f := range rows {
-		if err := put(tx, &model.Resource{Kind: filters, Name: f.Name, Spec: &Filter{Seen: at}}, nil); err != nil {
+		_, err := tx.Get(filters, "", f.Name)
+		if err := put(tx, &model.Resource{Kind: filters, Name: f.Name, Spec: &Filter{Seen: at}}, err); err != nil {
 			return err
 		}
 	}
@@ -356,6 +359,8 @@ func stillSeen(tx store.Tx) error {
 func storedEpoch(tx store.Reader) (Epoch, error) {
 	row, err := tx.Get(epochs, "", singleton)
 	switch {
+	case errors.Is(err, store.ErrUnreadable): // what was told before is not known any more
+		return Epoch{Forgotten: true}, nil
 	case err == nil:
 		e := *row.Spec.(*Epoch)
 		e.Forgotten = e.Forgotten || e.Epoch != 0 && e.Log == "" // restored by an older release

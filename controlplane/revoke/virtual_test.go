@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/redisconn"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // mood is how a Redis behaves.
@@ -48,6 +49,8 @@ type scripted struct {
 	late  []cell
 	// most is how many keys were written at once.
 	most int
+	// pause is how long each write takes.
+	pause time.Duration
 }
 
 func newScripted(id string) *scripted {
@@ -145,6 +148,9 @@ func (s *scripted) write(ctx context.Context, cells []cell) error {
 		return nil
 	case fine, gone:
 	}
+	if err := s.rest(ctx); err != nil {
+		return err
+	}
 	if err := s.reach(ctx); err != nil {
 		return err
 	}
@@ -153,6 +159,14 @@ func (s *scripted) write(ctx context.Context, cells []cell) error {
 	}
 	s.carryOut(cells)
 	return nil
+}
+
+// rest lets the time of a write pass.
+func (s *scripted) rest(ctx context.Context) error {
+	s.mu.Lock()
+	pause := s.pause
+	s.mu.Unlock()
+	return alarm.Rest(ctx, pause)
 }
 
 func (s *scripted) shut() <-chan struct{} {
@@ -173,12 +187,12 @@ func (s *scripted) carryOut(cells []cell) {
 
 func (s *scripted) setClock(ctx context.Context, clock []byte) ([]byte, error) {
 	before := s.get(contract.RedisClockKey)
-	return before, s.write(ctx, []cell{{isTombstone, contract.RedisClockKey, clock, 0}})
+	return before, s.write(ctx, []cell{{isTombstone, contract.RedisClockKey, clock, 0, nil}})
 }
 
 // put writes as another client would.
 func (s *scripted) put(key string, value []byte) {
-	s.carryOut([]cell{{isTombstone, key, value, 0}})
+	s.carryOut([]cell{{isTombstone, key, value, 0, nil}})
 }
 
 // open releases writes that wait, and makes the next ones wait again.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/meshgate/meshgate/controlplane/recent"
 )
 
 // Bounds of one scrape. Statistics of Envoy that are larger or slower are left out, and a
@@ -28,7 +30,7 @@ type Scrape struct {
 	own   *prometheus.Registry
 	envoy func(context.Context) (io.ReadCloser, error)
 	log   *slog.Logger
-	whole *recent[[]byte]
+	whole *recent.Value[[]byte]
 	// left says that Envoy's statistics were left out of the last page. Only the beginning
 	// and the end are logged, because anybody may ask, at any rate.
 	left atomic.Bool
@@ -52,7 +54,7 @@ func NewScrape(own *prometheus.Registry, envoy func(context.Context) (io.ReadClo
 		dropped: g("envoy_scrape_dropped_lines", "Lines of them that were left out, because the page would not have been in order."),
 	}
 	own.MustRegister(s.Collectors()...)
-	s.whole = newRecent(s.page)
+	s.whole = recent.New(pageAge, s.page)
 	return s
 }
 
@@ -64,7 +66,7 @@ func (s *Scrape) Collectors() []prometheus.Collector {
 // ServeHTTP implements http.Handler. It asks Envoy at most once a second, and only one
 // question at a time, no matter how many clients there are.
 func (s *Scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, err := s.whole.get(r.Context())
+	text, err := s.whole.Get(r.Context())
 	if r.Context().Err() != nil {
 		return
 	}

@@ -101,6 +101,13 @@ func gatewaySource(scope string, resolver scopes.Resolver) source[*Gateway] {
 	reshapes := func(key model.Key) bool { return resolver.Shapes(scope, key) }
 	_, each := resolver.(scopes.Each)
 	return source[*Gateway]{
+		read: func(r store.Reader) (*Gateway, error) {
+			src, err := resolver.Resolve(r, scope)
+			if err != nil {
+				return nil, err
+			}
+			return LoadSource(scope, src)
+		},
 		load: func(r store.Reader) (*Gateway, error) {
 			src, err := resolver.Resolve(r, scope)
 			if err != nil {

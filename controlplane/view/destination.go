@@ -25,6 +25,24 @@ type Locating interface {
 	Locates() []Endpoint
 }
 
+// Resolving is a spec that refers to secrets of its mesh. A view holds what it resolves to, and
+// not the spec, which may hold keys.
+type Resolving interface {
+	Locating
+	// SecretNames are the secrets that the spec refers to.
+	SecretNames() []string
+	// Resolved returns a [Referring] for the resource of a name. An error means that nothing
+	// can be said now.
+	Resolved(r model.Getter, mesh, name string) (any, error)
+}
+
+// Referring is what a [Resolving] resolves to. It holds no private key.
+type Referring interface {
+	Locating
+	// SecretNames are those of the [Resolving].
+	SecretNames() []string
+}
+
 // Members implements [Destination].
 func (s *MeshService) Members() []Endpoint { return s.Endpoints }
 

@@ -268,7 +268,7 @@ func TestMeshFilter(t *testing.T) {
 		return nil
 	}).State
 	for name, fn := range map[string]func(store.Tx) error{
-		"secret":                set(mesh.Secrets, mesh.Default, "s", &mesh.Secret{}),
+		"secret elsewhere":      set(mesh.Secrets, "other", "s", &mesh.Secret{}),
 		"gateway service":       set(gateway.Services, mesh.Default, alice, service()),
 		"another mesh":          set(mesh.Meshes, "", "other", &mesh.Mesh{}),
 		"dataplane elsewhere":   set(mesh.Dataplanes, "other", "d", dataplane("10.0.0.9", inbound("a", 80))),

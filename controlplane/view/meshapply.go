@@ -11,19 +11,20 @@ import (
 )
 
 // meshSource reads and follows a mesh. The Mesh resource is in the global scope, all else in
-// the scope of the mesh, whose name may also be that of a control plane. Secrets, insights
-// and gateway kinds do not belong to the view.
+// the scope of the mesh, whose name may also be that of a control plane. Insights and gateway
+// kinds do not belong to the view, and of secrets only what others refer to.
 func meshSource(name string, policies []*model.Kind) source[*Mesh] {
 	kinds := kindsByName(policies)
+	load := func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) }
 	return source[*Mesh]{
-		load: func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) },
+		load: load, read: load,
 		mine: func(key model.Key) bool {
 			switch key.Kind {
 			case mesh.Meshes.Name:
 				return key.Scope == "" && key.Name == name
 			case mesh.Trusts.Name:
 				return key.Scope == name && key.Name == name
-			case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name:
+			case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name, mesh.Secrets.Name:
 				return key.Scope == name
 			}
 			return key.Scope == name && kinds[key.Kind] != nil
@@ -102,7 +103,7 @@ func (m *Mesh) at(revision uint64) *Mesh {
 // apply implements [State]. Keys of other kinds are ignored.
 func (m *Mesh) apply(r store.Reader, keys []model.Key) (next *Mesh, relevant []model.Key, err error) {
 	d := draftOfMesh(m, r)
-	for _, key := range keys {
+	for _, key := range m.withReferrers(keys) {
 		k := m.kindOf(key)
 		if k == nil {
 			continue
@@ -165,6 +166,9 @@ func (d *meshDraft) put(res *model.Resource) error {
 	case mesh.Addresses:
 		d.addresses[res.Name] = entryOf[mesh.Address](res)
 	default:
+		if spec, ok := res.Spec.(Resolving); ok {
+			return d.resolve(res, spec)
+		}
 		if spec, ok := res.Spec.(Locating); ok {
 			put(d.located, res.Kind, res.Name, spec)
 			return nil

@@ -40,8 +40,8 @@ type State[S any] interface {
 
 // source is where the state of a scope comes from.
 type source[S State[S]] struct {
-	// load reads the whole state.
-	load func(store.Reader) (S, error)
+	// load reads the whole state, of which the scope goes on. read does so for others.
+	load, read func(store.Reader) (S, error)
 	// mine reports whether a key may be part of the state. Events of others move
 	// the revision and cost nothing more.
 	mine func(model.Key) bool

@@ -25,7 +25,8 @@
  * for more of the rest. NO_FAILOVER, NO_ENDS (of the filter), NO_SLEEP and
  * NO_BACKUP (of the store) leave out what their names say.
  * ANONYMOUS is a Redis that does not tell which server it is.
- * REPEATS lets a worker answer from verdicts that it has proven (ADR 25). */
+ * REPEATS lets a worker answer from verdicts that it has proven (ADR 25).
+ * READS lets time pass between reading a record and its turn to be written. */
 
 /* The store, and a copy of it from which it may be restored. known: the filter of
  * the run directory; o_known: those that ran there before. */
@@ -71,6 +72,15 @@ byte o_epoch, o_log, o_pos, o_cell[K], o_rev[K], o_cell_epoch[K], o_at[K], o_flo
  * token 0, 2 the floor of the owner, 3 the clock. */
 byte late, late_a, late_epoch, late_at;
 bit late_former;		/* its server is the former one */
+
+#ifdef READS
+/* A record of token 0 that was read and is not written yet: when, under which epoch, and
+ * whether something was published about the token since. */
+byte read_rev, read_at, read_epoch;
+bit read_old;
+
+inline unread() { read_rev = 0; read_at = 0; read_epoch = 0; read_old = 0 }
+#endif
 
 /* The link: both ends, and what is on the way to the filter. Frames of a process
  * that was killed still arrive. */
@@ -223,6 +233,9 @@ inline publish(sent) {
 #ifdef BUG_ORDER
 		fi;
 #endif
+#ifdef READS
+		if :: waits[0] && read_rev > 0 -> read_old = 1 :: else fi;
+#endif
 		if :: waits[0] -> unended[0] = live; waits[0] = 0 :: else fi;
 		if :: waits[1] -> unended[1] = live; waits[1] = 0 :: else fi;
 		if
@@ -315,6 +328,9 @@ inline stop() {
 	up = 0; c_link = 0; pos = 0; acked = 0; heard = 0; synced = 0; servers_at = 0; inorder = 0; withdrawn = 1;
 	covered = 0; o_covered = 0; none_at = 0; some_at = 0; its_pos = 0; may_pos = 0; uncertain = 0; unheard = 0;
 	ordering = 0; replayed = 0; waits[0] = 0; waits[1] = 0; placed[0] = 0; placed[1] = 0; unended[0] = 0; unended[1] = 0
+#ifdef READS
+	; unread()
+#endif
 }
 
 /* start is a new process of the control plane on the store. */
@@ -586,8 +602,21 @@ active proctype world() {
 	:: up && inorder && (server != its_server || clock_epoch != its_epoch || clock_log != its_log || clock_pos != its_pos) -> inorder = 0	/* it watches */
 	:: up && inorder && token[0] > 0 && cell[0] != 1 -> d_step { write(0) }
 	:: up && inorder && token[1] > 0 && (cell[1] != 1 || cell_epoch[1] != epoch || floor == 0 || floor_epoch != epoch) -> d_step { write(1) }
-#ifdef BUG_TURN	/* a record is read before its turn to be written */
-	:: up && inorder && late == 0 && token[0] > 0 -> d_step { lose(1, rev) }
+#ifdef READS
+	:: up && inorder && read_rev == 0 && token[0] > 0 -> d_step { read_rev = rev; read_at = now; read_epoch = epoch }
+	:: read_rev > 0 ->
+		d_step {
+			if
+#ifdef BUG_TURN	/* what was published since a record was read is not asked for */
+			:: up && inorder && read_epoch == epoch ->
+#else
+			:: up && inorder && read_epoch == epoch && !read_old ->
+#endif
+				cell[0] = 1; cell_rev[0] = read_rev; cell_epoch[0] = read_epoch; cell_at[0] = read_at
+			:: else
+			fi;
+			unread()
+		}
 #endif
 	/* A write without an answer: it is carried out, or not, at any time. */
 	:: up && inorder && late == 0 && token[0] > 0 && fault ->

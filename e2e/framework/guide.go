@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/onsi/gomega"
@@ -23,17 +24,16 @@ func blocks(kind string, path []string) string {
 	data, err := os.ReadFile(filepath.Join(append([]string{Root()}, path...)...))
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	var out strings.Builder
-	inside, lines := false, 0
+	inside, wanted, lines := false, false, 0
 	for line := range strings.Lines(string(data)) {
 		switch {
-		case line == "```"+kind+"\n":
-			inside = true
 		case strings.HasPrefix(line, "```"):
-			inside = false
-		case inside:
+			inside = !inside
+			wanted = inside && line == "```"+kind+"\n"
+		case wanted:
 			out.WriteString(line)
 			lines++
-		case strings.HasPrefix(line, "## "):
+		case !inside && strings.HasPrefix(line, "## "):
 			fmt.Fprintf(&out, "echo %q\n", strings.TrimSpace(line))
 		}
 	}
@@ -50,3 +50,13 @@ func Chapters(output string) map[string]string {
 	}
 	return chapters
 }
+
+// Transcript is the blocks of a page that are of no kind, by their headings: what it shows
+// of the answers to its commands.
+func Transcript(path ...string) map[string]string {
+	script := blocks("", path)
+	return Chapters(heading.ReplaceAllString(script, "$1"))
+}
+
+// heading is a line of a script that prints a heading.
+var heading = regexp.MustCompile(`(?m)^echo "(## .*)"$`)

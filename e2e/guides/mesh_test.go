@@ -19,11 +19,12 @@ var meshPorts = []struct{ port, setting string }{
 	{"5678", "DATA_PLANE_PORT"}, {"5680", "DIAGNOSTICS_PORT"}, {"5681", "MESH_PORT"},
 	{"8001", "ADMIN_PORT"}, {"8443", "GATEWAY_HTTPS_PORT"}, {"8000", "GATEWAY_HTTP_PORT"},
 	{"8444", "ADMIN_TLS_PORT"}, {"6390", "REDIS_EMBEDDED_PORT"},
-	{"9101", ""}, {"9102", ""}, {"8002", ""}, {"9000", ""}, {"9443", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""},
+	{"9101", ""}, {"9102", ""}, {"8002", ""}, {"9000", ""}, {"9443", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""}, {"9400", ""}, {"9401", ""},
+	{"9103", ""}, {"9203", ""}, {"9301", ""}, {"9411", ""}, {"9500", ""}, {"15001", ""}, {"15053", ""},
 }
 
 // onFreePorts is the script of a guide on ports of this test, and the environment it
-// needs. The guide of meshes writes 910$v and 920$v for the ports of its two backends.
+// needs. Guides of meshes write 910$v and 920$v for the ports of its two backends.
 func onFreePorts(guide string) (script string, env []string) {
 	var pairs []string
 	ports := map[string]string{}
@@ -75,7 +76,8 @@ var _ = Describe("docs/mesh.md", func() {
 			"52 /",         // without a certificate
 			"22 /",         // without a permission
 			"22 /", "22 /", // without a token, and with a revoked one
-			"52 /", // STRICT again
+			"52 /",        // STRICT again
+			"22 /metrics", // without a permission
 		}), "nothing else is refused")
 		out := framework.Chapters(p.Output())
 
@@ -96,6 +98,7 @@ var _ = Describe("docs/mesh.md", func() {
 		Expect(out["Tokens of proxies"]).To(And(ContainSubstring("the dataplane token was revoked"), HaveSuffix("Key 1 of dataplane-tokens is deleted.")))
 		Expect(strings.Count(out["Without the control plane"], "200\n")).To(BeNumerically(">=", 2), out["Without the control plane"])
 		Expect(out["Without the control plane"]).To(ContainSubstring("nothing listens at --cp-address"))
+		Expect(out["Metrics"]).To(And(ContainSubstring("envoy_server_live 1\nshop_orders_total 3\nmeshgate_scrape_up{application=\"orders\"} 1\n"), MatchRegexp(`(?m)^403$`), HaveSuffix("\n200")))
 		Expect(out["What is going on"]).To(And(ContainSubstring(`"connectTime"`), ContainSubstring(`"certificateExpirationTime"`)))
 	})
 })

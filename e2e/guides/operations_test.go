@@ -31,15 +31,23 @@ func checkout() string {
 	return dir
 }
 
-// session runs the commands of a guide in a directory, on ports of its own. It ends what
-// they leave behind if they break off, and returns what was printed under each heading.
+// session is what a guide printed under each heading, see [perform].
 func session(dir, guide string, more ...string) map[string]string {
+	GinkgoHelper()
+	return framework.Chapters(perform(dir, guide, more...))
+}
+
+// perform runs the commands of a guide in a directory, on ports of its own, and returns what
+// they printed. It ends what they leave behind if they break off.
+func perform(dir, guide string, more ...string) string {
 	GinkgoHelper()
 	script, env := onFreePorts(guide)
 	p := framework.Start(append(append(env, "DIR="+dir), more...), "bash", "-c",
 		"set -eu\ncd \"$DIR\"\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"+script)
 	Expect(p.Exit(patience)).To(Equal(0), func() string {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+		inside, _ := filepath.Glob(filepath.Join(dir, ".state-*", "*.log"))
+		logs = append(logs, inside...)
 		all := p.Output()
 		for _, l := range logs {
 			text, _ := os.ReadFile(l)
@@ -47,7 +55,7 @@ func session(dir, guide string, more ...string) map[string]string {
 		}
 		return all
 	})
-	return framework.Chapters(p.Output())
+	return p.Output()
 }
 
 var _ = Describe("docs/operations/install.md", func() {

@@ -2,12 +2,22 @@ package mesh_test
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -125,6 +135,263 @@ var _ = Describe("services outside the mesh", Ordered, core, func() {
 		forbid("files")
 		measured("new TCP connections to a service outside refused after", since, func() bool { return says() == "" })
 		measured("open TCP connection to a service outside ended after", since, func() bool { return conn.say(lines, "still") == "" })
+	})
+})
+
+// demanding is a server outside the mesh that demands a certificate of its clients.
+type demanding struct {
+	*httptest.Server
+	ca string
+	// accepts holds the certificates of the clients that are let in.
+	accepts atomic.Pointer[x509.CertPool]
+	// served counts the requests.
+	served atomic.Int64
+}
+
+// accept replaces the clients that are let in.
+func (d *demanding) accept(certificates ...string) {
+	pool := x509.NewCertPool()
+	for _, c := range certificates {
+		Expect(pool.AppendCertsFromPEM([]byte(c))).To(BeTrue())
+	}
+	d.accepts.Store(pool)
+}
+
+// startDemanding starts a server that vouches for itself as example.com, and answers with the name
+// of its client.
+func startDemanding() *demanding {
+	certificate, key := framework.Certificate("example.com")
+	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+	Expect(err).NotTo(HaveOccurred())
+	d := &demanding{ca: certificate}
+	d.accept()
+	ln, err := net.Listen("tcp", net.JoinHostPort(outward(), "0"))
+	Expect(err).NotTo(HaveOccurred())
+	d.Server = &httptest.Server{Listener: ln, Config: &http.Server{
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			d.served.Add(1)
+			_, _ = fmt.Fprintf(rw, "{\"client\":%q}", r.TLS.PeerCertificates[0].Subject.CommonName)
+		}),
+		ReadHeaderTimeout: patience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}}
+	d.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: d.accepts.Load()}, nil
+	}}
+	d.StartTLS()
+	DeferCleanup(d.Close)
+	return d
+}
+
+var _ = Describe("services outside the mesh that demand a certificate", Ordered, core, func() {
+	var (
+		w               *world
+		web, jobs       *member
+		bank            *demanding
+		one, two, other [2]string // certificate and key
+		system, foreign string
+	)
+	secret := func(name, data string) {
+		GinkgoHelper()
+		r := w.Mesh(http.MethodPut, "/meshes/"+shop+"/secrets/"+name, map[string]any{
+			"type": "Secret", "mesh": shop, "name": name, "data": base64.StdEncoding.EncodeToString([]byte(data)),
+		})
+		Expect(r.Status).To(BeNumerically("<", 300), r.Body)
+	}
+	external := func(name string, at net.Addr, protection map[string]any) {
+		GinkgoHelper()
+		n := map[string]any{"address": at.String()}
+		if protection != nil {
+			n["tls"] = protection
+		}
+		w.Put("external-services", framework.Document{
+			"type": "ExternalService", "mesh": shop, "name": name, "tags": tags{service: name, protocol: "http"}, "networking": n,
+		})
+	}
+	inline := func(text string) map[string]any { return map[string]any{"inlineString": text} }
+	from := func(name string) map[string]any { return map[string]any{"secret": name} }
+	presenting := func(ca, cert, key map[string]any) map[string]any {
+		t := map[string]any{"enabled": true, "serverName": "example.com", "clientCert": cert, "clientKey": key}
+		if ca != nil {
+			t["caCert"] = ca
+		}
+		return t
+	}
+	// client is the name by which the server knows who called, or the status of another answer.
+	client := func(m *member) func() string {
+		return func() string {
+			r, err := get(m.to("bank"))
+			switch {
+			case err != nil:
+				return err.Error()
+			case r.Status != 200:
+				return fmt.Sprint(r.Status)
+			}
+			var said struct{ Client string }
+			_ = json.Unmarshal([]byte(r.Body), &said)
+			return said.Client
+		}
+	}
+	becomes := func(m *member, want string) {
+		GinkgoHelper()
+		Eventually(client(m), patience, 10*time.Millisecond).Should(Equal(want))
+	}
+
+	BeforeAll(func() {
+		for name, pair := range map[string]*[2]string{"one": &one, "two": &two, "other": &other} {
+			pair[0], pair[1] = framework.Certificate(name)
+		}
+		bank = startDemanding()
+		bank.accept(one[0], two[0])
+		plain := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("{}")) }))
+		_ = plain.Listener.Close()
+		ln, err := net.Listen("tcp", net.JoinHostPort(outward(), "0"))
+		Expect(err).NotTo(HaveOccurred())
+		plain.Listener = ln
+		plain.Start()
+		DeferCleanup(plain.Close)
+		system = filepath.Join(GinkgoT().TempDir(), "system.pem")
+		writeFile(system, []byte(other[0]+bank.ca))
+		foreign = filepath.Join(GinkgoT().TempDir(), "others.pem")
+		writeFile(foreign, []byte(other[0]))
+
+		w = newWorld("", "--log-level", "debug")
+		w.Delete(shop, "traffic-permissions", allowAll)
+		w.Put("traffic-permissions", policy("TrafficPermission", "web", tags{service: "web"}, tags{service: "*"}, nil))
+		external("bank", bank.Listener.Addr(), presenting(inline(bank.ca), inline(one[0]), inline(one[1])))
+		external("plain", ln.Addr(), nil)
+		sidecar := func(name, of, file string) *member {
+			m := w.describe(name, tags{service: of}, "bank", "plain")
+			w.Put("dataplanes", m.doc)
+			m.Sidecar = framework.NewSidecar(w.cp, shop, name, "", "--system-ca-file", file).Start()
+			return m
+		}
+		web, jobs = sidecar("web-1", "web", system), sidecar("jobs-1", "jobs", foreign)
+		w.ready(web, jobs)
+	})
+
+	It("a certificate that the server accepts is presented, and one that it does not accept is refused", func() {
+		becomes(web, "one")
+		becomes(jobs, "403")
+		external("bank", bank.Listener.Addr(), presenting(inline(bank.ca), inline(other[0]), inline(other[1])))
+		becomes(web, "503")
+		external("bank", bank.Listener.Addr(), presenting(inline(bank.ca), inline(one[0]), inline(one[1])))
+		becomes(web, "one")
+	})
+
+	It("another key reaches proxies while requests run, from a secret and inline, and no other connection ends", func() {
+		secret("client", one[0]+one[1])
+		external("bank", bank.Listener.Addr(), presenting(inline(bank.ca), from("client"), from("client")))
+		becomes(web, "one")
+		elsewhere := keepAlive(strings.TrimPrefix(web.to("plain"), "http://"))
+		Expect(elsewhere.get()).To(Equal(200))
+		load := framework.StartTraffic(web.to("bank"), http.Header{}, 2)
+		load.Served(200)
+		since := time.Now()
+		secret("client", two[0]+two[1])
+		measured("another certificate from a secret is presented after", since, func() bool { return client(web)() == "two" })
+		// The certificate stays in the secret, and the key comes inline, with those of another.
+		secret("cert", one[0])
+		external("bank", bank.Listener.Addr(), presenting(inline(bank.ca), from("cert"), inline(one[1])))
+		becomes(web, "one")
+		load.Served(200)
+		none(load)
+		Expect(elsewhere.get()).To(Equal(200))
+		Expect(elsewhere.dialled.Load()).To(Equal(int64(1)), "connections to another service")
+	})
+
+	It("certificate and key that do not belong together leave no way, and the proxy says why", func() {
+		secret("cert", two[0])
+		becomes(web, "503")
+		Eventually(func() []string { return w.overview("web-1").Errors }, patience).Should(ContainElement(ContainSubstring("networking.tls.clientCert: certificate and key do not belong together")))
+		external("bank", bank.Listener.Addr(), presenting(inline(bank.ca), from("cert"), inline(two[1])))
+		becomes(web, "two")
+	})
+
+	It("authorities come from a secret, without what else is in it, and from the machine", func() {
+		secret("ca", other[1]+bank.ca)
+		external("bank", bank.Listener.Addr(), presenting(from("ca"), inline(one[0]), inline(one[1])))
+		becomes(web, "one")
+		secret("ca", other[0])
+		becomes(web, "503")
+		external("bank", bank.Listener.Addr(), presenting(nil, inline(one[0]), inline(one[1])))
+		becomes(web, "one")
+		w.Put("traffic-permissions", policy("TrafficPermission", "jobs", tags{service: "jobs"}, tags{service: "*"}, nil))
+		becomes(jobs, "503")
+		w.Delete(shop, "traffic-permissions", "jobs")
+		becomes(jobs, "403")
+	})
+
+	It("a limit counts the requests of all routes, and what is over it does not arrive", func() {
+		becomes(web, "one")
+		bankOnly := tags{service: "bank"}
+		rule := func(prefix string) map[string]any {
+			return map[string]any{"match": map[string]any{"path": map[string]any{"prefix": prefix}}, "destination": bankOnly}
+		}
+		w.Put("traffic-routes", policy("TrafficRoute", "to-bank", tags{service: "*"}, bankOnly, map[string]any{
+			"http": []any{rule("/a"), rule("/b")}, "destination": bankOnly,
+		}))
+		w.Put("rate-limits", policy("RateLimit", "bank", tags{service: "web"}, bankOnly, map[string]any{
+			"http": map[string]any{"requests": 5, "interval": "1h", "onRateLimit": map[string]any{"status": 423}},
+		}))
+		w.Converged()
+		before, statuses := bank.served.Load(), map[int]int{}
+		for i := range 18 {
+			statuses[called(web.to("bank")+[]string{"/a", "/b", "/c"}[i%3])]++
+		}
+		Expect(statuses).To(Equal(map[int]int{200: 5, 423: 13}))
+		Expect(bank.served.Load()-before).To(Equal(int64(5)), "requests that arrived")
+		w.Delete(shop, "rate-limits", "bank")
+		w.Delete(shop, "traffic-routes", "to-bank")
+		becomes(web, "one")
+	})
+
+	It("the keys are in no log, no dump and no file of those who may call or not", func() {
+		var canaries []string
+		for _, key := range []string{one[1], two[1], other[1]} {
+			canaries = append(canaries, strings.Split(key, "\n")[1])
+		}
+		nowhere := func(where, text string) {
+			GinkgoHelper()
+			Expect(text).NotTo(BeEmpty(), where)
+			for _, canary := range canaries {
+				for _, form := range framework.PlainForms(canary) {
+					Expect(strings.Contains(text, form)).To(BeFalse(), where)
+				}
+			}
+		}
+		nowhere("the log of the control plane", w.cp.Output())
+		for _, m := range []*member{web, jobs} {
+			nowhere("the log of "+m.Name, m.Output())
+			dump, err := m.Admin("/config_dump?include_eds")
+			Expect(err).NotTo(HaveOccurred())
+			nowhere("the dump of "+m.Name, dump)
+			Expect(strings.Contains(dump, "external_client:secret:bank:")).To(Equal(m == web), m.Name)
+			nowhere(m.Name, w.Mesh(http.MethodGet, "/meshes/"+shop+"/dataplanes/"+m.Name+"/xds", nil).Body)
+			files := 0
+			Expect(filepath.WalkDir(m.StateDir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || !d.Type().IsRegular() {
+					return err
+				}
+				raw, err := os.ReadFile(path)
+				if files++; err == nil && len(raw) > 0 {
+					nowhere(path, string(raw))
+				}
+				return err
+			})).To(Succeed())
+			Expect(files).To(BeNumerically(">", 0))
+		}
+	})
+
+	It("a proxy that starts without the control plane serves the rest, and fails closed until that is back", func() {
+		becomes(web, "one")
+		w.cp.Kill()
+		web.Stop()
+		web.Start()
+		web.WaitReady()
+		answers(web.to("plain"), 200)
+		Expect(called(web.to("bank"))).To(Equal(503))
+		w.cp.Start()
+		becomes(web, "one")
 	})
 })
 

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/engine"
 	"github.com/meshgate/meshgate/filter/host"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // partialHeader says, with the value true, that Envoy has sent only a part of the body.
@@ -26,8 +27,10 @@ type message struct {
 	tls bool
 	// headers are the headers of the request by lower-case name, including pseudo headers.
 	headers map[string][][]byte
-	source  string           // address of the client, with its port
-	route   *corev3.Metadata // of the route, with route_metadata_context_namespaces
+	source  string // address of the client, with its port
+	// extensions say what applies to the route.
+	extensions map[string]string
+	route      *corev3.Metadata // of the route, with route_metadata_context_namespaces
 }
 
 func newMessage(ctx context.Context, s *Server, attributes *authv3.AttributeContext) *message {
@@ -38,7 +41,7 @@ func newMessage(ctx context.Context, s *Server, attributes *authv3.AttributeCont
 		name := strings.ToLower(h.GetKey())
 		m.headers[name] = append(m.headers[name], valueOf(h))
 	}
-	m.route = attributes.GetRouteMetadataContext()
+	m.route, m.extensions = attributes.GetRouteMetadataContext(), attributes.GetContextExtensions()
 	m.source = m.client(addressOf(attributes.GetSource().GetAddress()))
 	return m
 }
@@ -117,8 +120,11 @@ func (m *message) Body() (engine.BodyState, []byte) {
 
 // Resolve implements [engine.Reader].
 func (m *message) Resolve(hash contract.Hash, plugin string) engine.Found {
-	return m.server.host.Ask(m.ctx, m.server.source, host.AskerOf([]byte(m.source)), hash, plugin)
+	return m.server.host.Ask(m.ctx, m.server.source, m.asker(), hash, plugin)
 }
+
+// asker is the client on whose behalf Envoy asks.
+func (m *message) asker() tokencache.Asker { return host.AskerOf([]byte(m.source)) }
 
 // scheme returns the scheme of the client's connection, no matter what the request claims.
 func (m *message) scheme() string {

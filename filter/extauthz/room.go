@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/filter/engine"
+	"github.com/meshgate/meshgate/filter/tokencache"
 )
 
 // Bounds of the questions in progress in a process. An agent is in that process, too, and the
@@ -25,10 +26,16 @@ const (
 	maxReading = 32
 )
 
-// room is what the questions in progress share.
+// addresses share counters if there are more of them, which only makes those fill sooner.
+const addresses = 4096
+
+// room is what the questions in progress share. An address may hold as much as is free beside
+// it: half of the room if it is alone, a third if there are two. So there is always room for
+// one that comes anew, whatever the others do.
 type room struct {
 	most    int64 // maxHeld, but in tests
 	held    atomic.Int64
+	by      [addresses]atomic.Int64
 	reading chan struct{} // has an element for each question that is being read
 }
 
@@ -38,23 +45,33 @@ func newRoom() *room { return &room{most: maxHeld, reading: make(chan struct{}, 
 type place struct {
 	room  *room
 	bytes int64
+	by    *atomic.Int64 // of its address, nil until it is read
 }
 
-// enter takes a place for a question that is not read yet. The caller must leave it.
+// enter takes a place for a question that is not read yet, so that nobody knows whose it is.
+// The caller must leave it.
 func (r *room) enter() (p *place, ok bool) {
-	p = &place{room: r}
-	return p, p.resize(unread)
+	p = &place{room: r, bytes: unread}
+	return p, r.held.Add(unread) <= r.most
 }
 
-// resize takes as many bytes as a question has. It is false if there is no room for them: the
-// question is to be refused, and they count until then.
-func (p *place) resize(bytes int) bool {
+// charge takes as many bytes as a question has, on behalf of a client. It is false if there is
+// no room for them, or the address of the client has its share already: the question is to be
+// refused, and they count until then.
+func (p *place) charge(bytes int, of tokencache.Asker) bool {
+	p.by = &p.room.by[of.Address%addresses]
 	more := int64(bytes) - p.bytes
 	p.bytes += more
-	return p.room.held.Add(more) <= p.room.most
+	own := p.by.Add(p.bytes)
+	return own <= p.room.most-p.room.held.Add(more)
 }
 
-func (p *place) leave() { p.resize(0) }
+func (p *place) leave() {
+	p.room.held.Add(-p.bytes)
+	if p.by != nil {
+		p.by.Add(-p.bytes)
+	}
+}
 
 // read reads a question when its turn has come. Envoy sends what it has, so turns are short.
 func (r *room) read(ctx context.Context, read func() error) error {
@@ -79,10 +96,11 @@ func (s *Server) ask(ctx context.Context, read func(any) error) (*authv3.CheckRe
 	if err := s.room.read(ctx, func() error { return read(q) }); err != nil {
 		return nil, err
 	}
-	if !p.resize(proto.Size(q)) {
+	m := newMessage(ctx, s, q.GetAttributes())
+	if !p.charge(proto.Size(q), m.asker()) {
 		return s.refuseUnread(), nil
 	}
-	return s.Check(ctx, q)
+	return s.decide(m), nil
 }
 
 // refuseUnread answers a question for which there is no room, with 503.

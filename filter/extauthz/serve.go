@@ -19,6 +19,9 @@ const (
 	// byte that tells a longer one from it, a chain, and headers. An Envoy that somebody else
 	// configures may send so much.
 	maxMessage = contract.MaxBody + 1 + contract.MaxChain + 512<<10
+	// maxHeaders bounds the headers of a call in bytes, as HTTP/2 counts them. What a client
+	// sends is in the question; Envoy adds a few lines of its own. gRPC's own limit is 16 MiB.
+	maxHeaders = 16 << 10
 	// maxStreams bounds the concurrent questions of one connection of Envoy.
 	maxStreams = 4096
 	// connectionWindow is what Envoy may send on a connection before it is read.
@@ -44,7 +47,7 @@ var service = grpc.ServiceDesc{
 
 // Serve answers Envoys until ctx ends. It answers the calls in progress before it returns.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
-	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingTime, PermitWithoutStream: true}),
 		grpc.InitialWindowSize(unread), grpc.InitialConnWindowSize(connectionWindow)) // fixed, or they would grow to 16 MiB
 	g.RegisterService(&service, s)

@@ -50,25 +50,28 @@ func (s *Server) Close() {
 // Check implements the authorization service. It refuses every request that it cannot
 // decide, and never returns an error.
 func (s *Server) Check(ctx context.Context, q *authv3.CheckRequest) (*authv3.CheckResponse, error) {
-	if r := s.check(ctx, q); r != nil {
-		return r, nil
-	}
-	m := &message{server: s}
-	return m.refuse(engine.Undecided, nil, nil), nil
+	return s.decide(newMessage(ctx, s, q.GetAttributes())), nil
 }
 
-// check is Check, but returns nil after a panic.
-func (s *Server) check(ctx context.Context, q *authv3.CheckRequest) *authv3.CheckResponse {
+// decide answers a question.
+func (s *Server) decide(m *message) *authv3.CheckResponse {
+	if r := s.check(m); r != nil {
+		return r
+	}
+	m = &message{server: s}
+	return m.refuse(engine.Undecided, nil, nil)
+}
+
+// check is decide, but returns nil after a panic.
+func (s *Server) check(m *message) *authv3.CheckResponse {
 	defer s.host.Recovered("check")
-	attributes := q.GetAttributes()
-	m := newMessage(ctx, s, attributes)
 	if m.http.GetHeaderMap() == nil {
 		s.bare.Do(func() {
 			s.host.Log().Error("requests are refused: Envoy does not send raw headers, set encode_raw_headers")
 		})
 		return m.refuse(engine.Undecided, nil, nil)
 	}
-	program := s.chains.get(attributes.GetContextExtensions())
+	program := s.chains.get(m.extensions)
 	request := &engine.Request{Path: m.first(":path"), HTTP2: m.http2()}
 	buf := make([]byte, engine.BufferSize)
 	v := s.host.Settle(s.source, program, request, m, buf)

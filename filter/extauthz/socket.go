@@ -104,11 +104,28 @@ type socket struct {
 // Addr returns the path.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
+// InPlace returns an error unless those who connect to the address of a listener of [Listen] reach
+// it: somebody may have removed its socket, or put another one in its place.
+func InPlace(lis net.Listener) error {
+	s, ok := lis.(*socket)
+	if !ok {
+		return fmt.Errorf("%s is no socket of Listen", lis.Addr())
+	}
+	now, err := os.Lstat(s.path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("its socket is gone: %w", err)
+	case !os.SameFile(s.made, now):
+		return fmt.Errorf("another socket is at %s", s.path)
+	}
+	return nil
+}
+
 // Close removes the socket, too, unless another service has replaced it: of two that start at the
 // same time each may have found the path free.
 func (s *socket) Close() error {
 	s.once.Do(func() {
-		if now, err := os.Lstat(s.path); err == nil && os.SameFile(s.made, now) {
+		if InPlace(s) == nil {
 			_ = os.Remove(s.path)
 		}
 	})

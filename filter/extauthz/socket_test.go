@@ -164,3 +164,38 @@ func TestLongPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestSocketThatIsGone: whoever listens learns that nobody reaches it any more.
+func TestSocketThatIsGone(t *testing.T) {
+	path := filepath.Join(folder(t), "s")
+	lis, err := Listen(t.Context(), contract.UnixPrefix+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	if err := InPlace(lis); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := InPlace(lis); err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Error(err)
+	}
+	other, err := Listen(t.Context(), contract.UnixPrefix+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := InPlace(lis); err == nil || !strings.Contains(err.Error(), "another socket") {
+		t.Error(err)
+	}
+	plain, err := new(net.ListenConfig).Listen(t.Context(), "unix", path+"2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if InPlace(plain) == nil {
+		t.Error("no socket of Listen")
+	}
+}

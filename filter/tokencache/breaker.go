@@ -1,7 +1,6 @@
 package tokencache
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -28,37 +27,44 @@ type breaker struct {
 	retry    time.Duration // monotonic time of the next probe
 }
 
-// allow says whether Redis may be asked. If so, the caller must call report or cancel, and
-// report needs the returned start time.
-func (b *breaker) allow() (began time.Duration, ok bool) {
+// permit is the leave to ask Redis once.
+type permit struct {
+	began time.Duration // monotonic
+	// probe is closed when the probe that this is ends; nil if it is none.
+	probe chan struct{}
+}
+
+// allow says whether Redis may be asked. If so, the caller must call report or cancel with
+// the permit.
+func (b *breaker) allow() (p permit, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	began = b.clock.Now().Mono
+	p.began = b.clock.Now().Mono
 	if b.failures < breakerFailures {
-		return began, true
+		return p, true
 	}
-	if b.probe != nil || began < b.retry {
-		return began, false
+	if b.probe != nil || p.began < b.retry {
+		return p, false
 	}
 	b.probe = make(chan struct{})
-	return began, true
+	p.probe = b.probe
+	return p, true
 }
 
 // allowAfterProbe is allow for a look-up that nothing but Redis can answer. Without it, the
 // first look-ups together would be refused but for the one that finds Redis well again.
-func (b *breaker) allowAfterProbe(ctx context.Context) (began time.Duration, ok bool) {
+// wait waits for the end of a probe; it returns false if the look-up may not go on.
+func (b *breaker) allowAfterProbe(wait func(<-chan struct{}) bool) (p permit, ok bool) {
 	for {
-		if began, ok = b.allow(); ok {
-			return began, true
+		if p, ok = b.allow(); ok {
+			return p, true
 		}
 		probe := b.underWay()
 		if probe == nil {
 			return b.allow()
 		}
-		select {
-		case <-probe:
-		case <-ctx.Done():
-			return 0, false
+		if !wait(probe) {
+			return p, false
 		}
 	}
 }
@@ -79,7 +85,7 @@ func (b *breaker) endProbe() {
 }
 
 // report records the outcome. changed says that the breaker opened or closed.
-func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
+func (b *breaker) report(p permit, ok bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := b.failures >= breakerFailures
@@ -88,7 +94,7 @@ func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 		b.endProbe()
 		return was
 	}
-	if began < b.failed {
+	if p.began < b.failed || !b.mayEnd(p) {
 		return false
 	}
 	b.failures = min(b.failures+1, breakerFailures)
@@ -98,12 +104,27 @@ func (b *breaker) report(began time.Duration, ok bool) (changed bool) {
 	return !was && b.failures >= breakerFailures
 }
 
-// cancel withdraws an allow whose outcome says nothing about Redis.
-func (b *breaker) cancel() {
+// cancel withdraws a permit whose outcome says nothing about Redis. The probe of another one
+// goes on.
+func (b *breaker) cancel(p permit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mayEnd(p) {
+		b.endProbe()
+	}
+}
+
+// release lets nobody wait for a probe any more. Its outcome counts nowhere.
+func (b *breaker) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.endProbe()
 }
+
+// mayEnd says whether no probe but that of a permit is under way. A look-up may have been
+// allowed before the breaker opened, and end during the probe of another one. The caller
+// holds mu.
+func (b *breaker) mayEnd(p permit) bool { return b.probe == nil || b.probe == p.probe }
 
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()

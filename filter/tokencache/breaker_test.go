@@ -188,7 +188,7 @@ func TestLookUpsThatSayNothing(t *testing.T) {
 		w.store.reading = func(string) { gone() }
 		w.store.fail = errUnreachable
 		for range breakerFailures {
-			if _, outcome := w.cache.readL2(ctx, w.cache.config.Load(), &standing{}, hashOf(1)); outcome != l2Failed {
+			if _, outcome := w.cache.readL2(ctx, w.cache.config.Load(), &standing{}, hashOf(1), unhurried{w.cache}); outcome != l2Failed {
 				t.Errorf("a look-up that nobody waits for came to %d", outcome)
 			}
 		}
@@ -230,4 +230,40 @@ func TestProbesAreWaitedForInTheLastLease(t *testing.T) {
 			w.want("it is well again", <-got, contract.Found)
 		}
 	})
+}
+
+// TestProbesEndWithTheirOwner: a look-up that was allowed before the breaker opened says nothing
+// about the probe of another one, whether its time is over or it fails late. What it hears does.
+func TestProbesEndWithTheirOwner(t *testing.T) {
+	clock := &fakeClock{}
+	b := &breaker{clock: clock}
+	before, _ := b.allow()
+	for range breakerFailures {
+		p, _ := b.allow()
+		b.report(p, false)
+	}
+	clock.add(breakerProbe)
+	own, ok := b.allow()
+	if !ok || own.probe == nil {
+		t.Fatal("no probe")
+	}
+	b.cancel(before)
+	b.report(before, false)
+	if _, another := b.allow(); another || b.underWay() != own.probe {
+		t.Fatal("another look-up has ended the probe")
+	}
+	b.cancel(own)
+	if b.underWay() != nil {
+		t.Error("its owner has not ended the probe")
+	}
+	next, _ := b.allow()
+	b.report(before, true)
+	if b.isOpen() || b.underWay() != nil {
+		t.Error("nobody heard what an older look-up was answered")
+	}
+	b.cancel(next)
+	b.report(next, false)
+	if b.isOpen() {
+		t.Error("one failure opens it")
+	}
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
+// retireTimeout bounds how long [Cache.Close] waits for the closing of clients of Redis.
+const retireTimeout = 5 * time.Second
+
 // Cache is the token cache of one filter process. It is safe for concurrent use
 // and shared by all filter configurations with the same settings; whoever
 // shares it closes it once.
@@ -69,8 +72,10 @@ type Cache struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	owned  sync.WaitGroup
-	once   sync.Once
-	left   sync.Once
+	// retiring are the clients of Redis that are being closed.
+	retiring sync.WaitGroup
+	once     sync.Once
+	left     sync.Once
 }
 
 // config is the settings in force with what was made of them.
@@ -286,7 +291,8 @@ func (c *Cache) Peek(hash contract.Hash, dst []byte) (n int, answer contract.Ans
 }
 
 // Close says goodbye to the control plane, answers every waiter and returns
-// when no goroutine of the cache is left. Look-ups are Miss and Unavailable
+// when no goroutine of the cache is left, but for one that closes a client of Redis and
+// that a disk keeps for longer than retireTimeout. Look-ups are Miss and Unavailable
 // from then on. It may be called more than once.
 func (c *Cache) Close() {
 	c.once.Do(func() {
@@ -298,8 +304,35 @@ func (c *Cache) Close() {
 		tenants.leave(c.opts.Dir)
 		c.setLease(nil)
 		c.witness.close()
+		c.retireRedis(c.config.Load().l2)
 	})
-	if l2 := c.config.Load().l2; l2 != nil {
-		l2.close(c.log)
+	c.waitRetired()
+}
+
+// retireRedis closes a client of Redis that nobody reads any more; nil is none. Closing waits for
+// dials, and a dial may wait for the disk that has the authorities of Redis. So nobody who
+// holds a lock may wait for it.
+func (c *Cache) retireRedis(l2 *level2) {
+	if l2 == nil {
+		return
+	}
+	c.retiring.Go(func() {
+		c.opts.Recover("closing redis", func() { l2.close(c.log) })
+	})
+}
+
+// waitRetired waits for the clients that are being closed, for retireTimeout at most.
+func (c *Cache) waitRetired() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.retiring.Wait()
+	}()
+	timer := time.NewTimer(retireTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		c.log.Warn("redis connections are not closed yet, and nobody waits for them any more")
 	}
 }

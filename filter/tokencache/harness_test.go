@@ -265,9 +265,12 @@ type fakeStore struct {
 	slow    time.Duration // what each key takes
 	reads   int
 	closed  int
+	closing func()           // called before it closes
 	reading func(key string) // called before each read of a key
 	node    string           // the server of a cluster where everything is; empty if there is no cluster
 	alone   []bool           // what the last readers of a record and of floors said
+	// hung says which keys are on another server of a cluster, one that does not answer.
+	hung func(key string) bool
 }
 
 func (s *fakeStore) set(key string, value []byte) {
@@ -281,11 +284,18 @@ func (s *fakeStore) get(ctx context.Context, key string) ([]byte, error) {
 	if v == nil {
 		return s.read(ctx, key)
 	}
-	if err := v.enter(s.node); err != nil {
+	node, read := s.node, s.read
+	if s.hung != nil && s.hung(key) {
+		node, read = "hung:1", func(ctx context.Context, _ string) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}
+	if err := v.enter(node); err != nil {
 		return nil, err
 	}
-	value, err := s.read(ctx, key)
-	v.leave(s.node, err)
+	value, err := read(ctx, key)
+	v.leave(node, err)
 	return value, err
 }
 
@@ -343,6 +353,9 @@ func (s *fakeStore) floors(ctx context.Context, r *contract.Record, alone bool) 
 }
 
 func (s *fakeStore) close() error {
+	if s.closing != nil {
+		s.closing()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed++
@@ -585,4 +598,18 @@ func testCertificate(t *testing.T, dir string) (tls.Certificate, string) {
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
+}
+
+// unhurried are pauses of a look-up that has no turn to give back.
+type unhurried struct{ cache *Cache }
+
+func (u unhurried) link(context.Context) *session { return u.cache.session.Load() }
+
+func (unhurried) pause(ctx context.Context, until <-chan struct{}) bool {
+	select {
+	case <-until:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -91,7 +91,7 @@ const (
 
 // readL2 looks a token up in Redis by the rules of "Trust" in
 // docs/adr/0003-freshness.md, on behalf of a look-up that began at a standing.
-func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
+func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash contract.Hash, by pauses) (*contract.Record, l2Outcome) {
 	l2 := cfg.l2
 	if l2 == nil {
 		return nil, l2Failed
@@ -101,13 +101,15 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		return nil, l2Failed
 	}
 	if l2.nodes != nil {
-		return c.readNodes(ctx, cfg, began, hash)
+		return c.readNodes(ctx, cfg, began, hash, by)
 	}
 	allow := l2.breaker.allow
 	if c.onlyRedis(cfg, &hash) {
-		allow = func() (time.Duration, bool) { return l2.breaker.allowAfterProbe(ctx) }
+		allow = func() (permit, bool) {
+			return l2.breaker.allowAfterProbe(func(probe <-chan struct{}) bool { return by.pause(ctx, probe) })
+		}
 	}
-	since, ok := allow()
+	leave, ok := allow()
 	if !ok {
 		c.counters.l2Skipped.Add(1)
 		return nil, l2.failure()
@@ -115,7 +117,7 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 	reported := false
 	defer func() {
 		if !reported { // the store panicked: the probe must not stay taken
-			l2.breaker.cancel()
+			l2.breaker.cancel(leave)
 		}
 	}()
 	r, outcome, err := c.queryL2(ctx, cfg, began, hash)
@@ -124,9 +126,9 @@ func (c *Cache) readL2(ctx context.Context, cfg *config, began *standing, hash c
 		outcome, err = l2Untrusted, nil
 	}
 	if err != nil {
-		return nil, c.countL2Failure(ctx, l2, since, err)
+		return nil, c.countL2Failure(ctx, l2, leave, err)
 	}
-	if l2.breaker.report(since, true) {
+	if l2.breaker.report(leave, true) {
 		l2.told.Store(false)
 		c.log.Info(saysBack)
 	}
@@ -161,14 +163,14 @@ func (l *level2) failure() l2Outcome {
 	return l2Failed
 }
 
-func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, since time.Duration, err error) l2Outcome {
+func (c *Cache) countL2Failure(ctx context.Context, l2 *level2, leave permit, err error) l2Outcome {
 	if ctx.Err() != nil { // the caller's time was up or the cache closes
-		l2.breaker.cancel()
+		l2.breaker.cancel(leave)
 		return l2Failed
 	}
 	stranger := errors.Is(err, redisconn.ErrNotVouched)
 	l2.stranger.Store(stranger)
-	opened := l2.breaker.report(since, false)
+	opened := l2.breaker.report(leave, false)
 	if !stranger {
 		c.counters.l2Errors.Add(1)
 		if opened {

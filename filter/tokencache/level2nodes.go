@@ -10,7 +10,7 @@ import (
 
 // readNodes looks a token up in a cluster, on behalf of [Cache.readL2]. A look-up that nothing
 // else can answer waits for the probe of a server that is left alone.
-func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, hash contract.Hash) (*contract.Record, l2Outcome) {
+func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, hash contract.Hash, by pauses) (*contract.Record, l2Outcome) {
 	for {
 		r, outcome, alone := c.visitNodes(ctx, cfg, began, hash)
 		if alone == nil {
@@ -20,10 +20,8 @@ func (c *Cache) readNodes(ctx context.Context, cfg *config, began *standing, has
 			c.counters.l2Skipped.Add(1)
 			return nil, outcome
 		}
-		select {
-		case <-alone.probe:
-		case <-ctx.Done():
-			return nil, l2Failed
+		if !by.pause(ctx, alone.probe) {
+			return nil, outcome
 		}
 	}
 }

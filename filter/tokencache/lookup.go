@@ -18,24 +18,31 @@ type outcome struct {
 	pluginOnly bool
 }
 
+// pauses are how a look-up waits for what others are finding out.
+type pauses interface {
+	// link returns the link, or nil if there is none. It waits for one that may be there at once.
+	link(ctx context.Context) *session
+	// pause waits until a channel is closed. It returns false if the look-up may not go on.
+	pause(ctx context.Context, until <-chan struct{}) bool
+}
+
 var unavailable = outcome{answer: contract.Unavailable}
 
 // lookUp goes through the levels by the table of states. Every read it uses
 // begins after it was called. What ends without an answer while the filter was told
 // to believe something else begins again: Redis may well answer now, and a control
-// plane that has just started may not be able to yet. linked waits for a link that may be
-// there at once.
-func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, linked func(context.Context) *session) outcome {
+// plane that has just started may not be able to yet.
+func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, by pauses) outcome {
 	for attempt := 1; ; attempt++ {
 		last, linkedBefore := attempt == maxAttempts, c.session.Load() != nil
 		began, cfg := c.begin()
 		if cfg.static() {
-			return c.lookUpStatic(ctx, cfg, hash)
+			return c.lookUpStatic(ctx, cfg, hash, by)
 		}
 		if out, ok := c.fromL1(&hash); ok {
 			return out
 		}
-		r, l2 := c.readL2(ctx, cfg, began, hash)
+		r, l2 := c.readL2(ctx, cfg, began, hash, by)
 		if l2 == l2Found {
 			if out, ok := c.accept(cfg, began, &hash, r, r.Until); ok {
 				return out
@@ -44,7 +51,7 @@ func (c *Cache) lookUp(ctx context.Context, hash contract.Hash, plugin string, l
 		if !last && c.overtaken(began, l2Absent) { // a publication alone is no reason not to ask
 			continue
 		}
-		out := c.introspect(ctx, cfg, &hash, plugin, l2, linked)
+		out := c.introspect(ctx, cfg, &hash, plugin, l2, by)
 		// Redis may have been left alone because there was a link.
 		lost := linkedBefore && l2 == l2Failed && c.session.Load() == nil
 		if last || out.answer != contract.Unavailable || !lost && !c.overtaken(began, l2) {
@@ -63,9 +70,9 @@ func (c *Cache) overtaken(began *standing, l2 l2Outcome) bool {
 }
 
 // introspect asks the control plane; l2 is what Redis had said.
-func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash, plugin string, l2 l2Outcome, linked func(context.Context) *session) outcome {
+func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash, plugin string, l2 l2Outcome, by pauses) outcome {
 	for range maxAttempts {
-		s := linked(ctx)
+		s := by.link(ctx)
 		if s == nil {
 			return c.withoutLink(cfg, hash, l2)
 		}
@@ -96,8 +103,8 @@ func (c *Cache) introspect(ctx context.Context, cfg *config, hash *contract.Hash
 }
 
 // lookUpStatic asks Redis alone: without a control plane it is the authority.
-func (c *Cache) lookUpStatic(ctx context.Context, cfg *config, hash contract.Hash) outcome {
-	r, l2 := c.readL2(ctx, cfg, c.standing.Load(), hash)
+func (c *Cache) lookUpStatic(ctx context.Context, cfg *config, hash contract.Hash, by pauses) outcome {
+	r, l2 := c.readL2(ctx, cfg, c.standing.Load(), hash, by)
 	switch {
 	case l2 == l2Absent:
 		return outcome{answer: contract.Unknown}

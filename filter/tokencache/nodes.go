@@ -63,34 +63,34 @@ func newNodes(clock Clock, share time.Duration) *nodes {
 
 // allow says whether a server may be asked, or fails with a [leftAlone]. A caller that makes
 // a probe must end it with endProbe.
-func (n *nodes) allow(address string) (began time.Duration, probe bool, err error) {
+func (n *nodes) allow(address string) (permit, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.failed[address]
 	if b == nil || !b.isOpen() {
-		return n.clock.Now().Mono, false, nil
+		return permit{began: n.clock.Now().Mono}, nil
 	}
 	if n.probes >= maxProbes {
-		return 0, false, b.refusal
+		return permit{}, b.refusal
 	}
-	began, ok := b.allow()
+	p, ok := b.allow()
 	if !ok {
 		refusal := *b.refusal
 		refusal.probe = b.underWay()
-		return 0, false, &refusal
+		return permit{}, &refusal
 	}
 	n.probes++
-	return began, true, nil
+	return p, nil
 }
 
 // endProbe returns a probe of allow. reported says that the outcome was reported; it is
 // false if the probe says nothing about the server.
-func (n *nodes) endProbe(address string, reported bool) {
+func (n *nodes) endProbe(address string, p permit, reported bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.probes--
 	if b := n.failed[address]; b != nil && !reported {
-		b.cancel()
+		b.cancel(p)
 	}
 }
 
@@ -107,12 +107,12 @@ const (
 	nodeBack
 )
 
-// hasAnswered reports that a server has answered a look-up that began at the given time.
-func (n *nodes) hasAnswered(address string, began time.Duration) nodeChange {
+// hasAnswered reports that a server has answered a look-up.
+func (n *nodes) hasAnswered(address string, p permit) nodeChange {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.failed[address]
-	if b == nil || !b.report(began, true) {
+	if b == nil || !b.report(p, true) {
 		return nodeAsBefore
 	}
 	b.told = false
@@ -120,7 +120,7 @@ func (n *nodes) hasAnswered(address string, began time.Duration) nodeChange {
 }
 
 // hasFailed reports why a server has not answered.
-func (n *nodes) hasFailed(address string, began time.Duration, err error) nodeChange {
+func (n *nodes) hasFailed(address string, p permit, err error) nodeChange {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	b := n.failed[address]
@@ -130,7 +130,7 @@ func (n *nodes) hasFailed(address string, began time.Duration, err error) nodeCh
 		n.failed[address] = b
 	}
 	b.refusal = &leftAlone{cause: err, stranger: errors.Is(err, redisconn.ErrNotVouched)}
-	opened := b.report(began, false)
+	opened := b.report(p, false)
 	switch {
 	case !b.refusal.stranger && opened:
 		return nodeSilent
@@ -141,8 +141,8 @@ func (n *nodes) hasFailed(address string, began time.Duration, err error) nodeCh
 	return nodeAsBefore
 }
 
-// makeRoom forgets the server that failed longest ago if there are too many. The caller
-// holds mu.
+// makeRoom forgets the server that failed longest ago if there are too many. Whoever waits for
+// its probe need not: it may be asked like any server that has not failed. The caller holds mu.
 func (n *nodes) makeRoom() {
 	if len(n.failed) < maxNodes {
 		return
@@ -153,6 +153,7 @@ func (n *nodes) makeRoom() {
 			oldest = address
 		}
 	}
+	n.failed[oldest].release()
 	delete(n.failed, oldest)
 }
 

@@ -32,8 +32,8 @@ func TestNodesAreBreakers(t *testing.T) {
 		alone := map[string]*breaker{}
 		type open struct {
 			*visit
-			asked map[string]bool
-			began map[string]time.Duration
+			asked   map[string]bool
+			permits map[string]permit
 		}
 		var visits []open
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -47,7 +47,7 @@ func TestNodesAreBreakers(t *testing.T) {
 			case 0:
 				clock.add(time.Duration(rapid.IntRange(1, 2*int(breakerProbe)).Draw(t, "pause")))
 			case 1:
-				visits = append(visits, open{n.visit(), map[string]bool{}, map[string]time.Duration{}})
+				visits = append(visits, open{n.visit(), map[string]bool{}, map[string]permit{}})
 			case 2, 3: // a look-up meets a server, for the first time or again
 				if len(visits) == 0 {
 					continue
@@ -55,7 +55,7 @@ func TestNodesAreBreakers(t *testing.T) {
 				v := visits[rapid.IntRange(0, len(visits)-1).Draw(t, "visit")]
 				want, met := v.asked[address]
 				if !met {
-					v.began[address], want = b.allow()
+					v.permits[address], want = b.allow()
 					v.asked[address] = want
 				}
 				if got := v.enter(address) == nil; got != want {
@@ -77,7 +77,7 @@ func TestNodesAreBreakers(t *testing.T) {
 						err = errUnreachable
 					}
 					v.leave(address, err)
-					alone[address].report(v.began[address], good)
+					alone[address].report(v.permits[address], good)
 				}
 				v.end(false, func(nodeChange, *met) {})
 			}
@@ -137,13 +137,13 @@ func TestNodesSayWhy(t *testing.T) {
 	fail := func(err error, want nodeChange) {
 		t.Helper()
 		clock.add(breakerProbe)
-		if got := n.hasFailed("a", clock.Now().Mono, err); got != want {
+		if got := n.hasFailed("a", permit{began: clock.Now().Mono}, err); got != want {
 			t.Errorf("%v: change %d, want %d", err, got, want)
 		}
 	}
 	refused := func(want l2Outcome) {
 		t.Helper()
-		_, _, err := n.allow("a")
+		_, err := n.allow("a")
 		var alone *leftAlone
 		if !errors.As(err, &alone) || failureOf(fmt.Errorf("read redis: %w", err)) != want {
 			t.Errorf("not asked: %v, want outcome %d", err, want)
@@ -159,7 +159,7 @@ func TestNodesSayWhy(t *testing.T) {
 	fail(errUnreachable, nodeAsBefore)
 	refused(l2Failed)
 	for _, want := range []nodeChange{nodeBack, nodeAsBefore} {
-		if got := n.hasAnswered("a", clock.Now().Mono); got != want {
+		if got := n.hasAnswered("a", permit{began: clock.Now().Mono}); got != want {
 			t.Errorf("answered: change %d, want %d", got, want)
 		}
 	}
@@ -207,5 +207,38 @@ func TestNodesAreBounded(t *testing.T) {
 	clock.add(nodeKept)
 	if n.isOpen() {
 		t.Error("one is left alone that nobody has asked for long")
+	}
+}
+
+// TestForgottenNodesKeepNobody: when a server is forgotten, those that wait for its probe go on.
+func TestForgottenNodesKeepNobody(t *testing.T) {
+	clock := &fakeClock{}
+	n := newNodes(clock, 0)
+	for i := range maxNodes {
+		for range breakerFailures {
+			n.meet(fmt.Sprint(i), errUnreachable)
+		}
+		clock.add(1)
+	}
+	clock.add(breakerProbe)
+	probe := n.visit()
+	if err := probe.enter("0"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.allow("0")
+	var alone *leftAlone
+	if !errors.As(err, &alone) || alone.probe == nil {
+		t.Fatalf("no probe to wait for: %v", err)
+	}
+	n.meet("another", errUnreachable)
+	select {
+	case <-alone.probe:
+	default:
+		t.Error("who waits for the probe of a forgotten server goes on waiting")
+	}
+	probe.leave("0", errUnreachable)
+	probe.end(false, func(nodeChange, *met) {})
+	if n.probes != 0 || !n.meet("0", nil) {
+		t.Errorf("%d probes are not given back, or one failure counts as three", n.probes)
 	}
 }

@@ -57,7 +57,8 @@ type flights struct {
 
 	mu    sync.Mutex
 	turns turns
-	// rests are the look-ups that wait for a Welcome and do not hold a turn meanwhile.
+	// rests are the look-ups that wait for a Welcome, or for the probe of a Redis, and do not
+	// hold a turn meanwhile.
 	rests   turns
 	byHash  map[contract.Hash]*flight
 	waiters share
@@ -176,7 +177,7 @@ func (f *flights) fly(hash contract.Hash, fl *flight) {
 		first := fl.serving[0]
 		left := min(first.deadline-f.cache.clock.Now().Mono, roundTimeout)
 		ctx, cancel := context.WithTimeout(f.cache.ctx, left)
-		out := f.cache.lookUp(ctx, hash, first.plugin, func(ctx context.Context) *session { return f.rest(ctx, fl, cancel) })
+		out := f.cache.lookUp(ctx, hash, first.plugin, &round{f, fl, cancel})
 		cancel()
 		f.endTurn(fl)
 		f.settle(fl, first.plugin, out)
@@ -246,60 +247,6 @@ func (f *flights) endTurn(fl *flight) {
 		f.turns.end(fl.from, fl.turn)
 		fl.turn = nil
 	}
-}
-
-// rest returns the link, or nil if there is none. If a link may come up at once, rest waits
-// for it without holding the turn: a control plane that starts can take most of a round to
-// send its Welcome, and look-ups of unknown tokens would block those that Redis can answer.
-// If the round does not get its turn back, it is over, and rest calls over.
-func (f *flights) rest(ctx context.Context, fl *flight, over context.CancelFunc) *session {
-	attempted := f.cache.attempted()
-	if s := f.cache.session.Load(); s != nil {
-		return s
-	}
-	select {
-	case <-attempted:
-		return f.cache.session.Load() // it may have come just now
-	default:
-	}
-	f.mu.Lock()
-	from := fl.from
-	if fl.turn == nil { // the round is already over
-		f.mu.Unlock()
-		return nil
-	}
-	f.turns.end(from, fl.turn)
-	fl.turn = nil
-	f.rests.resting = true
-	row := f.rests.ask(from)
-	f.mu.Unlock()
-	select {
-	case <-attempted:
-	case <-row.begin: // refused
-	case <-ctx.Done():
-	}
-	f.mu.Lock()
-	f.rests.end(from, row)
-	if row.refused || ctx.Err() != nil {
-		f.mu.Unlock()
-		over()
-		return nil
-	}
-	turn := f.turns.ask(from)
-	f.mu.Unlock()
-	select {
-	case <-turn.begin:
-	case <-ctx.Done():
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !turn.granted {
-		f.turns.end(from, turn)
-		over()
-		return nil
-	}
-	fl.turn = turn
-	return f.cache.session.Load()
 }
 
 // settle answers the waiters of a round. Unavailable also goes to those that came during the

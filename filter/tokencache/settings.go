@@ -183,8 +183,8 @@ func (c *Cache) apply(s *contract.Settings, told *contract.Level2, trust contrac
 		default: // the link's goroutine will look at the newest settings anyway
 		}
 	}
-	if last.l2 != nil && last.l2 != next.l2 {
-		last.l2.close(c.log)
+	if last.l2 != next.l2 {
+		c.retireRedis(last.l2)
 	}
 	return nil
 }

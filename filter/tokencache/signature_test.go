@@ -214,7 +214,7 @@ func BenchmarkFill(b *testing.B) {
 				if place >= 0 {
 					cfg.verifier.seen[place] = [32]byte{} // each fill is the first of its record
 				}
-				got, out := c.readL2(context.Background(), cfg, c.standing.Load(), hash)
+				got, out := c.readL2(context.Background(), cfg, c.standing.Load(), hash, unhurried{c})
 				if out != l2Found {
 					b.Fatal(out)
 				}

@@ -45,7 +45,7 @@ func (c *Cache) rescope(of *contract.Scopes) {
 	c.amend(func(st *standing) { st.generation, st.scopes = generation, of })
 }
 
-// entrust puts a trust in force. Clients of other servers are closed; meanwhile
+// entrust puts a trust in force. Clients of other servers are given up; meanwhile
 // nothing is believed. configuring is held.
 func (c *Cache) entrust(t contract.Trust) {
 	c.amend(func(st *standing) { st.trust = contract.Trust{} })

@@ -90,6 +90,7 @@ func TestOtherServersOtherClient(t *testing.T) {
 			l.trust(contract.Position(at+1), contract.Trust{Epoch: contract.Epoch(at + 9), Servers: servers})
 			l.expectAck(contract.Position(at + 1))
 		}
+		synctest.Wait()
 		if d := cmp.Diff([][]string{{testRunID}, {"a", "b"}, {"c"}}, w.opened); d != "" || w.store.closed != 2 {
 			t.Errorf("%d closed, clients (-want +got):\n%s", w.store.closed, d)
 		}

@@ -26,8 +26,7 @@ type visit struct {
 // met is one server in a visit.
 type met struct {
 	address string
-	began   time.Duration // monotonic time of the first meeting
-	probe   bool
+	leave   permit    // of the first meeting
 	refused error     // set if the server is left alone
 	entered time.Time // when the server was last asked
 	asked   metOutcome
@@ -60,7 +59,7 @@ func (v *visit) meets(address string) *met {
 	if i < 0 {
 		i = len(v.met)
 		v.met = append(v.met, met{address: address})
-		v.met[i].began, v.met[i].probe, v.met[i].refused = v.of.allow(address)
+		v.met[i].leave, v.met[i].refused = v.of.allow(address)
 	}
 	return &v.met[i]
 }
@@ -110,14 +109,14 @@ func (v *visit) end(over bool, changed func(nodeChange, *met)) {
 		m, what, reported := &v.met[i], nodeAsBefore, true
 		switch {
 		case m.asked == metAnswered:
-			what = v.of.hasAnswered(m.address, m.began)
+			what = v.of.hasAnswered(m.address, m.leave)
 		case m.asked == metFailed && !over:
-			what = v.of.hasFailed(m.address, m.began, m.err)
+			what = v.of.hasFailed(m.address, m.leave, m.err)
 		default:
 			reported = false
 		}
-		if m.probe {
-			v.of.endProbe(m.address, reported)
+		if m.leave.probe != nil {
+			v.of.endProbe(m.address, m.leave, reported)
 		}
 		changed(what, m)
 	}

@@ -102,6 +102,9 @@ func (s *session) giveUpLease() {
 // ask introspects a token and waits for the answer until the context ends. It never waits
 // for room in the queue.
 func (s *session) ask(ctx context.Context, hash contract.Hash, plugin string) (*contract.Result, error) {
+	if err := ctx.Err(); err != nil { // the round is over, perhaps without its turn
+		return nil, fmt.Errorf("introspection: %w", err)
+	}
 	reply := make(chan *contract.Result, 1)
 	s.mu.Lock()
 	if s.pending == nil {

@@ -106,19 +106,28 @@ func shown(proxy string, s interpret.Step) Step {
 	return out
 }
 
-// of returns the places of a dataplane with what was chosen for them.
-func (w *walk) of(d *view.Dataplane) []selection.Place {
+// inbounds returns the inbounds of a dataplane with what was chosen for them. What was chosen for
+// its outbounds would take far longer to say, and nobody asks.
+func (w *walk) inbounds(d *view.Dataplane) []selection.Place {
 	places, ok := w.places[d.ID]
 	if !ok {
-		places = selection.Of(w.mesh, w.all.Policies.Policies, d)
+		places = selection.OfInbounds(w.mesh, w.all.Policies.Policies, d)
 		w.places[d.ID] = places
 	}
 	return places
 }
 
+// ofSource returns all places of the source with what was chosen for them.
+func (w *walk) ofSource() []selection.Place {
+	if w.outward == nil && w.ctx.Err() == nil {
+		w.outward = selection.Of(w.mesh, w.all.Policies.Policies, w.source)
+	}
+	return w.outward
+}
+
 // inbound returns the place of the inbound that has a listener, nil if it has none.
 func (w *walk) inbound(d *view.Dataplane, l *interpret.Listener) *selection.Place {
-	places := w.of(d)
+	places := w.inbounds(d)
 	for i := range places {
 		p := &places[i]
 		if _, port, _ := split(p.Socket); p.Sort == selection.PlaceInbound &&
@@ -146,7 +155,7 @@ func (w *walk) matching(is func(*selection.Place, selection.Match) bool) []Resou
 	if w.outbound == nil {
 		return nil
 	}
-	places := w.of(w.source)
+	places := w.ofSource()
 	for i := range places {
 		p := &places[i]
 		if p.Sort == selection.PlaceOutbound && p.Name != w.outbound.Name() || p.Sort == selection.PlaceService && p.Service != w.outbound.Tags.Service() ||

@@ -185,4 +185,18 @@ func TestTransparentProxies(t *testing.T) {
 			t.Errorf("%s: %s", test.destination, dump(e))
 		}
 	}
+	w.put(mesh.Dataplanes, "demo", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{
+		Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http"}}},
+		TransparentProxying: &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, ReachableServices: []string{"web", "gone"}},
+	}})
+	w.plan()
+	for destination, want := range map[string]string{
+		"backend": "web-1 has no outbound for the service backend, which its reachableServices leave out",
+		"gone":    "web-1 has no outbound for the service gone, which nobody in the mesh serves",
+	} {
+		e := w.explain(explain.Question{Source: "web-1", Destination: destination, Path: "/", Method: "GET"})
+		if e.Outcome.Verdict != explain.Refused || e.Outcome.Text != want {
+			t.Errorf("%s, left out: %s", destination, dump(e))
+		}
+	}
 }

@@ -22,6 +22,9 @@ func (w *walk) follow(out *Explanation, p *interpret.Passage, to netip.AddrPort)
 		}
 		out.Steps = append(out.Steps, w.leading(s.Steps)...)
 		for _, end := range s.Ends {
+			if w.ctx.Err() != nil {
+				return
+			}
 			if len(out.Endpoints) >= MaxEndpoints {
 				out.LeftOut++
 				continue
@@ -55,9 +58,9 @@ func (w *walk) reach(e *Endpoint, end interpret.End, p *interpret.Passage) {
 		e.Outcome = cannotSay("the proxy of " + d.ID + " has not connected to this control plane, or refuses what it was sent last, so nobody knows what it has")
 		return
 	}
-	l, err := proxy.Find(at)
+	l, err := proxy.Find(w.ctx, at)
 	if err == nil && l == nil {
-		l, err = proxy.Redirected(false)
+		l, err = proxy.Redirected(w.ctx, false)
 	}
 	switch {
 	case err != nil:
@@ -136,26 +139,45 @@ func (w *walk) broken(p *interpret.Passage, steps []Step) Outcome {
 // serving returns the dataplane of an endpoint, and where its proxy listens; nil if the endpoint
 // is not of the mesh.
 func (w *walk) serving(end interpret.End) (*view.Dataplane, netip.AddrPort) {
-	for s := range w.mesh.Services() {
-		for i := range s.Endpoints {
-			e := &s.Endpoints[i]
-			if e.Address != end.Address || e.Port != end.Port {
-				continue
-			}
-			d, ok := w.mesh.Dataplane(e.Dataplane)
-			if !ok || d.Spec.Networking == nil {
-				continue
-			}
-			at, err := addrPort(end.Address, end.Port)
-			if n := d.Spec.Networking; err != nil || n.AdvertisedAddress != "" {
-				if at, err = addrPort(n.Address, end.Port); err != nil {
-					at = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(end.Port)) //nolint:gosec // ports were validated
-				}
-			}
-			return d, at
+	e := w.endpoint(end)
+	if e == nil {
+		return nil, netip.AddrPort{}
+	}
+	d, ok := w.mesh.Dataplane(e.Dataplane)
+	if !ok || d.Spec.Networking == nil {
+		return nil, netip.AddrPort{}
+	}
+	at, err := addrPort(end.Address, end.Port)
+	if n := d.Spec.Networking; err != nil || n.AdvertisedAddress != "" {
+		if at, err = addrPort(n.Address, end.Port); err != nil {
+			at = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(end.Port)) //nolint:gosec // ports were validated
 		}
 	}
-	return nil, netip.AddrPort{}
+	return d, at
+}
+
+// endpoint returns the endpoint of a dataplane at an address, nil if there is none. All of them
+// are gone through once for an explanation, and not for each address that it follows.
+func (w *walk) endpoint(end interpret.End) *view.Endpoint {
+	at := func(address string, port uint32) string {
+		return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
+	}
+	if w.ends == nil {
+		w.ends = map[string]*view.Endpoint{}
+		for s := range w.mesh.Services() {
+			if w.ctx.Err() != nil {
+				return nil
+			}
+			for i := range s.Endpoints {
+				e := &s.Endpoints[i]
+				key := at(e.Address, e.Port)
+				if d, ok := w.mesh.Dataplane(e.Dataplane); ok && d.Spec.Networking != nil && w.ends[key] == nil {
+					w.ends[key] = e
+				}
+			}
+		}
+	}
+	return w.ends[at(end.Address, end.Port)]
 }
 
 // chances says what may become of requests in spite of the verdict.

@@ -50,7 +50,7 @@ func (e *Gateways) Explain(ctx context.Context, q Question) (*Explanation, error
 		return nil, err
 	}
 	defer e.Turns.Leave()
-	out := &Explanation{Method: q.Method, Host: q.Host, Path: q.Path, Steps: []Step{}, Endpoints: []Endpoint{}}
+	out := &Explanation{Method: q.Method, Host: q.Host, Path: q.shownPath(), Steps: []Step{}, Endpoints: []Endpoint{}}
 	set, err := e.chosen(out, q)
 	switch {
 	case err != nil:

@@ -29,7 +29,8 @@ type Meshes struct {
 	Record Records
 }
 
-// patience is how long an explanation waits for the plan of what was written last.
+// patience is how long an explanation waits for the plan of what was written last, and then how
+// long it may take.
 const patience = 10 * time.Second
 
 // MaxEndpoints is how many endpoints an explanation follows.
@@ -58,8 +59,14 @@ func (e *Meshes) Explain(ctx context.Context, meshName string, q Question, show 
 		if !ok {
 			return fault.New(fault.NotFound, "dataplane %s of mesh %s does not exist", q.Source, meshName)
 		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
 		w := &walk{ctx: ctx, all: e, mesh: m, source: d, q: q, places: map[string][]selection.Place{}}
-		return show(w.explain())
+		doc := w.explain()
+		if err := ctx.Err(); err != nil { // the walk has ended where it was
+			return fault.Wrap(fault.Unavailable, err, "the explanation takes too long")
+		}
+		return show(doc)
 	})
 }
 
@@ -72,8 +79,12 @@ type walk struct {
 	q      Question
 	// outbound is the outbound of the source that takes the request, nil if none does.
 	outbound *selection.Outbound
-	// places are those of the dataplanes that were looked at.
-	places map[string][]selection.Place
+	// places are the inbounds of the dataplanes that were looked at, and outward all places of
+	// the source, once they were needed.
+	places  map[string][]selection.Place
+	outward []selection.Place
+	// ends are the endpoints of the mesh by their addresses, once one was looked for.
+	ends map[string]*view.Endpoint
 }
 
 // explain makes the answer.
@@ -83,7 +94,7 @@ func (w *walk) explain() *Explanation {
 		host = w.q.Destination
 	}
 	out := &Explanation{
-		Mesh: w.mesh.Name(), Source: w.q.Source, Destination: w.q.Destination, Method: w.q.Method, Host: host, Path: w.q.Path,
+		Mesh: w.mesh.Name(), Source: w.q.Source, Destination: w.q.Destination, Method: w.q.Method, Host: host, Path: w.q.shownPath(),
 		Steps: []Step{}, Endpoints: []Endpoint{},
 	}
 	proxy := w.proxy(w.source)
@@ -154,7 +165,7 @@ func (w *walk) leave(p *interpret.Proxy) (l *interpret.Listener, to netip.AddrPo
 		}
 		to, err = addrPort(w.outbound.Address, w.outbound.Port)
 		if err == nil {
-			l, err = p.Find(to)
+			l, err = p.Find(w.ctx, to)
 		}
 		if err == nil && l == nil {
 			err = &interpret.Unsaid{What: "the proxy has no listener for its outbound " + w.outbound.Name()}
@@ -178,11 +189,11 @@ func (w *walk) leaveTo(p *interpret.Proxy, outbounds []selection.Outbound, host 
 				w.outbound = &outbounds[i]
 			}
 		}
-		if l, err := p.Find(to); l != nil || err != nil {
+		if l, err := p.Find(w.ctx, to); l != nil || err != nil {
 			return l, to, nil, err
 		}
 	}
-	l, err := p.Redirected(true)
+	l, err := p.Redirected(w.ctx, true)
 	if l == nil && err == nil {
 		return nil, to, &Outcome{Verdict: Unknown, Text: "the connection does not go through the proxy, which has no outbound for " + w.q.Destination}, nil
 	}
@@ -228,8 +239,12 @@ func toService(outbounds []selection.Outbound, service string) *selection.Outbou
 // unreached is the outcome for a service without an outbound.
 func (w *walk) unreached() *Outcome {
 	text := w.source.ID + " has no outbound for the service " + w.q.Destination
-	if !w.mesh.Has(w.q.Destination) {
+	all, reachable := selection.Everything(w.source.Spec.Networking)
+	switch {
+	case !w.mesh.Has(w.q.Destination):
 		text += ", which nobody in the mesh serves"
+	case all && !selection.Reachable(reachable, w.q.Destination):
+		text += ", which its reachableServices leave out"
 	}
 	by := &Step{Proxy: w.source.ID, Step: interpret.StepListener, Text: text, Refused: true, Decided: []Resource{w.dataplane(w.source)}}
 	return &Outcome{Verdict: Refused, By: by, Text: text}

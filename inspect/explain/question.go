@@ -180,6 +180,16 @@ func (r *reading) check(q *Question) {
 	q.Headers = append(q.Headers, interpret.Header{Name: "authorization", Value: "Bearer " + q.Token})
 }
 
+// shownPath is the path in the answer. A query may have a credential, so of one it is only said
+// that there was one.
+func (q *Question) shownPath() string {
+	path, _, query := strings.Cut(q.Path, "?")
+	if query {
+		path += "?..."
+	}
+	return path
+}
+
 // request is the imagined request as it leaves the client.
 func (q *Question) request(host, scheme string) *interpret.Request {
 	return &interpret.Request{Method: q.Method, Scheme: scheme, Host: host, Path: q.Path, Headers: slices.Clone(q.Headers)}

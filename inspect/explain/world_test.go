@@ -32,6 +32,8 @@ type world struct {
 	// mutual TLS.
 	joined  []string
 	secured []string
+	// mode is that of mutual TLS, empty without.
+	mode string
 }
 
 func newWorld(t testing.TB, name string) *world {
@@ -125,6 +127,7 @@ func (w *world) explain(q explain.Question) *explain.Explanation {
 
 // under has the mesh use mutual TLS with a mode, and some roots.
 func (w *world) under(mode string, roots []byte) {
+	w.mode = mode
 	w.put(mesh.Trusts, w.name, w.name, &mesh.Trust{Backend: "ca-1", Issuer: "root", Roots: roots})
 	w.put(mesh.Meshes, "", w.name, &mesh.Mesh{MTLS: &mesh.MTLS{
 		EnabledBackend: "ca-1", Backends: []mesh.Authority{{Name: "ca-1", Type: mesh.AuthorityBuiltin, Mode: mode}},

@@ -109,7 +109,7 @@ func TestWhatIsNotUnderstoodIsSaid(t *testing.T) {
 		p.table = &routev3.RouteConfiguration{Name: "table", VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{p.route}}}}
 		edit(t, p)
 		proxy := p.proxy(t)
-		l, err := proxy.Find(netip.MustParseAddrPort("127.0.0.1:80"))
+		l, err := proxy.Find(t.Context(), netip.MustParseAddrPort("127.0.0.1:80"))
 		if err != nil || l == nil {
 			t.Fatalf("%s: no listener: %v", name, err)
 		}

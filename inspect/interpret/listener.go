@@ -1,6 +1,7 @@
 package interpret
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -38,10 +39,14 @@ type Listener struct {
 }
 
 // Find returns the listener that takes a connection to an address, nil if none does: the one at
-// the address itself, else the one at all addresses with that port.
-func (p *Proxy) Find(to netip.AddrPort) (*Listener, error) {
+// the address itself, else the one at all addresses with that port. A transparent proxy of a
+// large mesh has many; the error is that of ctx if it ends before.
+func (p *Proxy) Find(ctx context.Context, to netip.AddrPort) (*Listener, error) {
 	var wide *Listener
 	for _, r := range p.Set.All(resource.Listener) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		l, at, err := decoded(r)
 		if err != nil {
 			return nil, err
@@ -60,18 +65,24 @@ func (p *Proxy) Find(to netip.AddrPort) (*Listener, error) {
 }
 
 // Redirected returns the listener for connections of a workload that the operating system
-// redirects; nil if there is none.
-func (p *Proxy) Redirected(outbound bool) (*Listener, error) {
+// redirects; nil if there is none. The error is as with [Proxy.Find].
+func (p *Proxy) Redirected(ctx context.Context, outbound bool) (*Listener, error) {
 	prefix := "inbound:"
 	if outbound {
 		prefix = "outbound:"
 	}
 	for _, r := range p.Set.All(resource.Listener) {
+		if len(r.Name) <= len(prefix) || !strings.HasPrefix(r.Name, prefix) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		l, _, err := decoded(r)
 		if err != nil {
 			return nil, err
 		}
-		if l.Redirects && len(r.Name) > len(prefix) && r.Name[:len(prefix)] == prefix {
+		if l.Redirects {
 			return l, nil
 		}
 	}

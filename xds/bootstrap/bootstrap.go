@@ -83,6 +83,9 @@ type Config struct {
 	// Logs is the path of the Unix socket of the agent's receiver of access logs. Empty means that
 	// there is none.
 	Logs string
+	// Metrics is the path of the Unix socket of the agent's page of metrics. Empty means that there
+	// is none.
+	Metrics string
 	// MaxHeap is the heap size in bytes that the overload manager enforces; 0 means
 	// [DefaultMaxHeap].
 	MaxHeap uint64
@@ -119,7 +122,7 @@ func (c Config) check() error {
 		return errors.New("one of the relay's socket and the control plane's address is needed")
 	case c.Password != "" && c.Relay == "":
 		return errors.New("a password is for the relay")
-	case len(c.Relay) > maxSocketPath || len(c.AdminSocket) > maxSocketPath || len(c.Authz) > maxSocketPath || len(c.Logs) > maxSocketPath:
+	case max(len(c.Relay), len(c.AdminSocket), len(c.Authz), len(c.Logs), len(c.Metrics)) > maxSocketPath:
 		return fmt.Errorf("the path of a socket is longer than %d bytes", maxSocketPath)
 	case c.AdminSocket == "" && c.AdminPort == 0:
 		return errors.New("the admin interface has neither socket nor port")
@@ -157,6 +160,13 @@ func build(c Config) (*bootstrapv3.Bootstrap, error) {
 			return nil, err
 		}
 		clusters = append(clusters, logs)
+	}
+	if c.Metrics != "" {
+		metrics, err := metricsCluster(c.Metrics)
+		if err != nil {
+			return nil, err
+		}
+		clusters = append(clusters, metrics)
 	}
 	overload, err := overloadManager(c)
 	if err != nil {

@@ -40,6 +40,9 @@ func allConfigs() map[string]bootstrap.Config {
 	configs["logs.yaml"] = bootstrap.Config{
 		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock", AdminSocket: "/run/meshgate/admin.sock", Logs: "/run/meshgate/logs.sock",
 	}
+	configs["metrics.yaml"] = bootstrap.Config{
+		NodeID: "default.web-1", Cluster: "web", Relay: "/run/meshgate/ads.sock", AdminSocket: "/run/meshgate/admin.sock", Metrics: "/run/meshgate/metrics.sock",
+	}
 	for file, host := range map[string]string{"direct-name.yaml": "cp.example.com", "direct-ip.yaml": "10.0.0.1", "direct-ip6.yaml": "::1"} {
 		configs[file] = bootstrap.Config{
 			NodeID: "default.web-1", Cluster: "web", AdminPort: 9901, Metadata: sidecar,

@@ -30,6 +30,13 @@ const (
 	// proxy. What is above the limit is lost.
 	maxConnections = 128
 	maxRequests    = 1024
+	// A connection on which nothing is acknowledged for keepaliveTime is probed, and given up after
+	// keepaliveProbes of keepaliveInterval: reports would go into it until the system gives up, which
+	// takes a quarter of an hour. All in seconds. Pings of HTTP/2 would not do: servers of gRPC close
+	// a connection on which they come more often than every five minutes.
+	keepaliveTime     = 30
+	keepaliveInterval = 5
+	keepaliveProbes   = 3
 	// These are the buffers of all clusters of gateways, in bytes.
 	connectionBuffer = 32 << 10
 	streamWindow     = 64 << 10
@@ -76,6 +83,9 @@ func (s Server) Cluster(name string) (*clusterv3.Cluster, error) {
 	c := &clusterv3.Cluster{
 		Name: name, ConnectTimeout: durationpb.New(connectTimeout),
 		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
+		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+			KeepaliveProbes: wrapperspb.UInt32(keepaliveProbes), KeepaliveTime: wrapperspb.UInt32(keepaliveTime), KeepaliveInterval: wrapperspb.UInt32(keepaliveInterval),
+		}},
 		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 			MaxConnections: wrapperspb.UInt32(maxConnections), MaxPendingRequests: wrapperspb.UInt32(maxRequests), MaxRequests: wrapperspb.UInt32(maxRequests),
 		}}},

@@ -97,3 +97,19 @@ func TestOTLP(t *testing.T) {
 		t.Errorf("gRPC: %v", c)
 	}
 }
+
+// TestDeadConnectionsAreGivenUp: a collector whose machine is gone holds reports for no longer
+// than its connection is probed, and only so many of them.
+func TestDeadConnectionsAreGivenUp(t *testing.T) {
+	c, err := Server{Host: "192.0.2.1", Port: 4317, GRPC: true}.Cluster("traces")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := c.GetUpstreamConnectionOptions().GetTcpKeepalive()
+	if longest := alive.GetKeepaliveTime().GetValue() + alive.GetKeepaliveProbes().GetValue()*alive.GetKeepaliveInterval().GetValue(); longest == 0 || longest > 60 {
+		t.Errorf("a connection without answers lasts %d s", longest)
+	}
+	if th := c.GetCircuitBreakers().GetThresholds(); len(th) != 1 || th[0].GetMaxRequests().GetValue() == 0 || th[0].GetMaxPendingRequests().GetValue() == 0 {
+		t.Errorf("requests are not bounded: %v", th)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 	"github.com/meshgate/meshgate/xds/logsink"
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // These are the names of messages and fields that determine where Envoy connects to.
@@ -81,7 +82,7 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 	case endpoint:
 		return w.probed(md, body)
 	case cluster:
-		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster || string(name) == contract.AuthzCluster || string(name) == logsink.Cluster {
+		if name, err := last(md, body, 1); err != nil || string(name) == bootstrap.ADSCluster || string(name) == contract.AuthzCluster || string(name) == logsink.Cluster || string(name) == scraping.Cluster {
 			return errors.Join(err, fmt.Errorf("it has the name %q, which is the bootstrap's", name))
 		}
 		return w.workload(md, body)
@@ -161,6 +162,15 @@ func (b Bounds) isWorkload(text string) error {
 		}
 	}
 	return fmt.Errorf("its workload is at %q, which is neither this machine nor an address that its agent was started with (--workload-address)", text)
+}
+
+// Asks returns an error for an address at which this machine has no application that its agent may
+// ask for metrics: its workloads are there, and nobody answers operators.
+func (b Bounds) Asks(at netip.AddrPort) error {
+	if err := b.isWorkload(at.Addr().String()); err != nil {
+		return err
+	}
+	return b.Reaches(at.Addr().String(), at.Port())
 }
 
 // Reaches returns an error for an address that a proxy must not lead to, neither in Envoy nor in

@@ -80,6 +80,19 @@ func TestWorkloadsAreOfTheMachine(t *testing.T) {
 	holds(t, system, "of the interfaces", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("192.0.2.1", 80)}), elsewhere)
 }
 
+// TestApplicationsAreOfTheMachine: an agent asks for metrics where workloads are, and nowhere else.
+func TestApplicationsAreOfTheMachine(t *testing.T) {
+	for address, good := range map[string]bool{
+		"127.0.0.1:80": true, "[::1]:80": true, "10.0.0.7:80": true, "172.18.0.9:80": true, "169.254.7.7:80": true, "[::ffff:127.0.0.1]:80": true,
+		"10.0.0.8:80": false, "192.0.2.1:80": false, "169.254.169.254:80": false, "[fd00:ec2::254]:80": false,
+		"127.0.0.1:9901": false, "10.0.0.7:9902": false, "[::1]:9901": false, "172.18.0.9:9901": true,
+	} {
+		if err := here.Asks(netip.MustParseAddrPort(address)); (err == nil) != good {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // TestNothingLeadsToOperatorsPorts covers proxies of a mesh, gateways and health checks, whose
 // requests can have any method and path.
 func TestNothingLeadsToOperatorsPorts(t *testing.T) {

@@ -201,7 +201,7 @@ func TestNothingElseOfTheMachineIsNamed(t *testing.T) {
 		"a key":                     {secret(&tlsv3.TlsCertificate{PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "k"}}}), ""},
 		"a key's file":              {secret(&tlsv3.TlsCertificate{PrivateKey: file("/k")}), "a file"},
 		"a key's folder":            {secret(&tlsv3.TlsCertificate{WatchedDirectory: &corev3.WatchedDirectory{Path: "/"}}), "a directory"},
-		"roots, and there are none": {trusting(t, "/x"), "a file"},
+		"roots, and there are none": {trusting(t, "/x"), "it needs the certificate authorities of the proxy's machine, of which its agent has found no file: name one with --system-ca-file"},
 		"the module":                {module(t, &modulev3.DynamicModuleConfig{Name: contract.FilterName}), ""},
 		"another module":            {module(t, &modulev3.DynamicModuleConfig{Name: "../../tmp/x"}), "a library"},
 		"a module's file": {module(t, &modulev3.DynamicModuleConfig{Module: &corev3.AsyncDataSource{

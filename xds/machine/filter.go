@@ -2,11 +2,13 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/logsink"
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // ways are the modes of the filter by the packages whose messages tell Envoy of it, in listeners
@@ -48,6 +50,15 @@ func (w *walk) decides(field protoreflect.FullName, value []byte) bool {
 // would lead somebody else there than Envoy's logger. Whoever is led there could forge lines.
 func (w *walk) logs(field protoreflect.FullName, value []byte) bool {
 	return string(value) == logsink.Cluster && !w.calls(field, logging)
+}
+
+// toMetrics is where a route table names the cluster of a route.
+var toMetrics = []protoreflect.Name{"virtual_hosts", "routes", "route", "cluster"}
+
+// shows reports whether a text is the name of the cluster of the agent's page of metrics in any
+// other place. A listener that led there by itself would show the page to whoever may connect.
+func (w *walk) shows(value []byte) bool {
+	return string(value) == scraping.Cluster && !slices.Equal(w.path, toMetrics)
 }
 
 // calls reports whether a field names the cluster that a caller calls.

@@ -32,6 +32,7 @@ import (
 	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/machine"
 	_ "github.com/meshgate/meshgate/xds/plan/edge" // links the messages of its golden files
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // asks returns a filter that asks at a cluster.
@@ -118,6 +119,33 @@ func TestClusterOfTheAccessLogs(t *testing.T) {
 		"a logger asks for leave": {logging(t, logger(contract.AuthzCluster)), "authorization service"},
 		"a route":                 {ledBy(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: at}}), refused},
 		"a connection":            {through(t, &tcpv3.TcpProxy{ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: at}}), refused},
+	} {
+		if got := refusal(t, c.got); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+}
+
+// TestClusterOfTheMetrics: only a route of a route table leads to the agent's page. A listener that
+// did so by itself would show it to everybody.
+func TestClusterOfTheMetrics(t *testing.T) {
+	const refused = "which leads to the metrics of the proxy's agent"
+	at := scraping.Cluster
+	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: at}}
+	mirror := &routev3.RouteAction{RequestMirrorPolicies: []*routev3.RouteAction_RequestMirrorPolicy{{Cluster: at}}}
+	inline := &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: ledBy(action).(*routev3.RouteConfiguration)}}
+	for what, c := range map[string]struct {
+		got  proto.Message
+		want string // empty: it is accepted
+	}{
+		"a route":               {ledBy(action), ""},
+		"a copy of requests":    {ledBy(mirror), refused},
+		"a listener's own":      {through(t, inline), refused},
+		"a connection":          {through(t, &tcpv3.TcpProxy{ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: at}}), refused},
+		"a logger":              {logging(t, &otelv3.OpenTelemetryAccessLogConfig{GrpcService: serviceAt(at), LogName: "x"}), refused},
+		"the filter that asks":  {listening(t, asks(at)), refused},
+		"a cluster of its name": {&clusterv3.Cluster{Name: at}, "which is the bootstrap's"},
+		"endpoints for it":      {&endpointv3.ClusterLoadAssignment{ClusterName: at}, refused},
 	} {
 		if got := refusal(t, c.got); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", what, got, c.want)

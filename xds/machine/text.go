@@ -19,6 +19,9 @@ const (
 	ofRoute    protoreflect.FullName = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute.filter_config"
 )
 
+// errNoRoots refuses to verify a server by the authorities of a machine that has none.
+var errNoRoots = errors.New("it needs the certificate authorities of the proxy's machine, of which its agent has found no file: name one with --system-ca-file")
+
 // text checks a field that may name something.
 func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error {
 	what, is := refused[field]
@@ -26,6 +29,8 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 	case field == filename && roots && w.bounds.Roots != "":
 		w.foreign = w.foreign || string(value) != w.bounds.Roots
 		return nil
+	case field == filename && roots:
+		return errNoRoots
 	case field == golangLibrary && w.bounds.Library != "":
 		w.foreign = w.foreign || string(value) != w.bounds.Library
 		return nil
@@ -41,6 +46,8 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 		return fmt.Errorf("it names %q, which leads to the proxy's authorization service (%s)", value, field)
 	case w.logs(field, value) && !compared(field):
 		return fmt.Errorf("it names %q, which leads to the access logs of the proxy's agent (%s)", value, field)
+	case w.shows(value) && !compared(field):
+		return fmt.Errorf("it names %q, which leads to the metrics of the proxy's agent (%s)", value, field)
 	case byHeader[field], field == stateKey && string(value) == chosenCluster:
 		return choosesCluster(field)
 	case field == stateKey && string(value) == chosenAddress:

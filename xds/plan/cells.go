@@ -18,6 +18,9 @@ type Failure struct {
 	// Awaited says that everything was built as configured, but something else is missing,
 	// perhaps only for now.
 	Awaited bool
+	// By are the policies that it may be about; see policy.Policy.Named. It is empty if nobody
+	// knows.
+	By []string
 }
 
 // Cells memoises the cells of one plan by name. One goroutine uses it. Cells that a plan does

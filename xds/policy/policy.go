@@ -88,6 +88,9 @@ type Policy struct {
 	Sourced bool
 	// Refuses says whom the policy refuses at the inbounds that it is chosen for.
 	Refuses Refusal
+	// Proxyless policies are chosen only for those outbounds whose service has no proxies of the mesh
+	// that could do what the policy demands. Elsewhere it is done at inbounds.
+	Proxyless bool
 	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
 	// the rank of their first source, then by [Tie].
 	Order func(a, b *view.Policy) int

@@ -54,10 +54,14 @@ type cache struct {
 	whole bool
 }
 
-// record returns the form in which the file stores one response.
+// record returns the form in which the file stores one response. It leaves out what no disk may
+// hold.
 func record(typ resource.TypeURL, put []*resource.Resource, dropped []string) *discovery.DeltaDiscoveryResponse {
 	m := &discovery.DeltaDiscoveryResponse{TypeUrl: string(typ), RemovedResources: dropped}
 	for _, r := range put {
+		if isFleeting(r) {
+			continue
+		}
 		m.Resources = append(m.Resources, &discovery.Resource{Name: r.Name, Version: r.Version, Resource: &anypb.Any{Value: r.Body}})
 	}
 	return m
@@ -194,7 +198,7 @@ func (c *cache) append(more []byte) (err error) {
 }
 
 // rewrite writes a file next to the old one, syncs it and renames it, so that a crash leaves
-// the old one. The file contains private keys and is therefore readable by its owner only.
+// the old one. The file contains the proxy's own private key and is therefore readable by its owner only.
 func (c *cache) rewrite(good table) (err error) {
 	c.whole = false
 	var all []*discovery.DeltaDiscoveryResponse

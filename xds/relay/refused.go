@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/scraping"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -17,7 +18,8 @@ var errRefusedGood = errors.New("the proxy refused what an earlier one had confi
 
 // Refused returns the listeners that Envoy lacks because it refused them, with its reasons. It
 // omits a listener of which Envoy has an earlier version. Nobody can connect to a missing
-// listener, whatever else the proxy serves.
+// listener, whatever else the proxy serves. It also omits the one of the metrics, without which a
+// proxy serves its callers all the same; only the control plane hears of that.
 func (r *Relay) Refused() map[string]string {
 	settled := r.settled()
 	standing := r.local.Rejections(r.cfg.Node)
@@ -32,6 +34,7 @@ func (r *Relay) Refused() map[string]string {
 			}
 		}
 	}
+	delete(out, scraping.Listener)
 	return out
 }
 

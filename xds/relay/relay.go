@@ -24,6 +24,7 @@ import (
 	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/naming"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/scraping"
 	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	"google.golang.org/grpc"
@@ -77,7 +78,10 @@ type Config struct {
 	// Sinks is called with what Envoy is served about access logs, and with what it has confirmed,
 	// whenever that has changed: a logger that is about to end still writes.
 	Sinks func(logsink.Table)
-	Log   *slog.Logger
+	// Metrics is called with what a page of metrics consists of whenever Envoy has confirmed
+	// something else, and with nil when it has nothing of that any more.
+	Metrics func(*scraping.Settings)
+	Log     *slog.Logger
 }
 
 // Status is the state of the upstream half.
@@ -121,6 +125,8 @@ type Relay struct {
 	// named are the host names that were told last, and sinks the clusters that describe sinks.
 	named *resource.Resource
 	sinks []*resource.Resource
+	// scraped says what a page of metrics consists of, as it was told last.
+	scraped *resource.Resource
 }
 
 // SaveAgain makes the relay try again to write a cache that could not be written.
@@ -190,6 +196,25 @@ func (r *Relay) tellSinks() {
 	r.cfg.Sinks(t)
 }
 
+// tellMetrics tells what a page of metrics consists of.
+func (r *Relay) tellMetrics() {
+	now := r.good[resource.Cluster][scraping.Told]
+	if r.cfg.Metrics == nil || now == r.scraped {
+		return
+	}
+	r.scraped = now
+	if now == nil {
+		r.cfg.Metrics(nil)
+		return
+	}
+	s, err := scraping.Read(now.Body)
+	if err != nil {
+		r.cfg.Log.Error("metrics_not_read", "error", err)
+		return
+	}
+	r.cfg.Metrics(s)
+}
+
 // New checks the configuration and reads the cache. A cache that is missing, damaged or of
 // another node is no error: the control plane fills it again.
 func New(cfg Config) (*Relay, error) {
@@ -209,6 +234,10 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Log.Warn("xds_cache_ignored", "path", cfg.Cache, "error", err)
 	default:
 		for _, x := range stored.all() {
+			if isFleeting(x) || asksForFleeting(x) {
+				r.cache.whole = false // the next write leaves it out
+				continue
+			}
 			// The bounds of the machine may have changed since the file was written.
 			own, err := r.admit(x.Type, x.Name, x.Version, x.Body)
 			if err != nil {
@@ -225,6 +254,7 @@ func New(cfg Config) (*Relay, error) {
 		r.tellSecrets()
 		r.tellNames()
 		r.tellSinks()
+		r.tellMetrics()
 	}
 	return r, nil
 }

@@ -130,6 +130,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 	}
 	r.tellNames()
 	r.tellSinks()
+	r.tellMetrics()
 	for _, m := range answers {
 		if failed := stream.Send(m); failed != nil {
 			return open, fmt.Errorf("answer the control plane: %w", failed)

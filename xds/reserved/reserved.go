@@ -13,6 +13,10 @@ import (
 // ADSCluster is the static cluster that leads to the relay or the control plane.
 const ADSCluster = "@ads_cluster"
 
+// Fleeting begins the names of secrets that agents keep in memory alone, and on no disk: keys that
+// proxies present to services outside the mesh.
+const Fleeting = "external_client:secret:"
+
 // variable begins the command with which a format reads the environment.
 const variable = "%ENVIRONMENT"
 

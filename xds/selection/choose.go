@@ -23,7 +23,7 @@ type Candidates interface {
 // chooses nothing.
 func OnConnection(into []*view.Policy, m Candidates, p *policy.Policy, place policy.Attachment, sources []mesh.Tags, service string) []*view.Policy {
 	switch at := p.Attachment & place; {
-	case at == 0 || lacks(m, p):
+	case at == 0 || lacks(m, p) || p.Proxyless && !outside(m, service):
 	case at.Has(policy.All):
 		return append(into, allOutbound(m, p, sources, service)...)
 	default:
@@ -76,6 +76,12 @@ func decidedFor(m Candidates, list []*policy.Policy, p *policy.Policy, sets []me
 func lacks(m Candidates, p *policy.Policy) bool {
 	v, ok := m.(*view.Mesh)
 	return ok && v.Lacks(p.Kind)
+}
+
+// outside reports whether a service is outside the mesh.
+func outside(m Candidates, service string) bool {
+	v, ok := m.(*view.Mesh)
+	return ok && v.Located(mesh.ExternalServices, service) != nil
 }
 
 func appended(into []*view.Policy, one *view.Policy) []*view.Policy {

@@ -2,11 +2,13 @@ package selection
 
 import (
 	"cmp"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/draft"
 )
 
@@ -32,6 +34,23 @@ func Inbounds(n *mesh.Networking) (out []*mesh.Inbound) {
 		}
 	}
 	return out
+}
+
+// Scraped returns how the metrics of a dataplane are scraped, nil if they are not; see
+// [mesh.Mesh.Scraping]. The listener for that is an inbound for which policies are chosen by the
+// tags of the metrics.
+func Scraped(m *view.Mesh, d *mesh.Dataplane) (*mesh.Scraping, error) {
+	if m.Spec() == nil || d.Networking == nil {
+		return nil, nil //nolint:nilnil // no scraping is an answer
+	}
+	s, err := m.Spec().Spec.Scraping(d)
+	if s == nil {
+		return nil, err
+	}
+	tags := maps.Clone(s.Tags)
+	tags[mesh.TagProtocol] = mesh.ProtocolHTTP
+	s.Tags = tags
+	return s, nil
 }
 
 // Declared are the outbounds that a dataplane lists.

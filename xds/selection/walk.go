@@ -28,6 +28,10 @@ type Place struct {
 	Name, Service string
 	// Socket is where an inbound or an outbound listens.
 	Socket string
+	// Protocol is what an inbound speaks.
+	Protocol string
+	// Metrics says that the inbound is the one at which the proxy is scraped.
+	Metrics bool
 	// Matches are in the order of the given policies.
 	Matches []Match
 }
@@ -53,14 +57,7 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		}
 		return OnProxy(nil, m, p, w.sources)
 	})
-	for _, in := range Inbounds(n) {
-		w.add(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in)}, func(p *policy.Policy) []*view.Policy {
-			if Decided(m, policies, p, in.Tags) {
-				return nil
-			}
-			return OnInbound(nil, m, p, in.Tags)
-		})
-	}
+	w.inbounds(d)
 	outbounds := Declared(n)
 	if all, reachable := Everything(n); all {
 		outbounds = Virtual(m, reachable)
@@ -82,6 +79,30 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 	return w.places
 }
 
+// OfInbounds lists the inbounds among these places. It does not
+// look at outbounds, of which a transparent proxy has as many as its mesh has services.
+func OfInbounds(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
+	w := walk{mesh: m, policies: policies}
+	if d.Spec.Networking != nil {
+		w.inbounds(d)
+	}
+	return w.places
+}
+
+// inbounds adds the inbounds, and the one at which the proxy is scraped.
+func (w *walk) inbounds(d *view.Dataplane) {
+	n := d.Spec.Networking
+	for _, in := range Inbounds(n) {
+		w.inbound(Place{Sort: PlaceInbound, Name: inboundName(n, in), Service: in.Tags.Service(), Socket: socket(n, in), Protocol: in.Tags.Protocol()}, in.Tags)
+	}
+	// What cannot be read has no listener, which the planner says.
+	if s, err := Scraped(w.mesh, d.Spec); err == nil && s != nil {
+		at := hostPort(n.Address, s.Port)
+		name := at + ":" + strconv.FormatUint(uint64(s.Port), 10)
+		w.inbound(Place{Sort: PlaceInbound, Name: name, Service: s.Tags.Service(), Socket: at, Metrics: true}, s.Tags)
+	}
+}
+
 // walk visits the places of one dataplane.
 type walk struct {
 	mesh     *view.Mesh
@@ -101,6 +122,15 @@ func (w *walk) add(at Place, choose func(*policy.Policy) []*view.Policy) []Match
 		w.places = append(w.places, at)
 	}
 	return at.Matches
+}
+
+func (w *walk) inbound(at Place, tags mesh.Tags) {
+	w.add(at, func(p *policy.Policy) []*view.Policy {
+		if Decided(w.mesh, w.policies, p, tags) {
+			return nil
+		}
+		return OnInbound(nil, w.mesh, p, tags)
+	})
 }
 
 func (w *walk) connection(at Place, place policy.Attachment) []Match {

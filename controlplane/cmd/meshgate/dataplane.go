@@ -24,14 +24,15 @@ import (
 	"github.com/meshgate/meshgate/controlplane/resolver"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // dataplaneFlags are the flags that only this command has.
 type dataplaneFlags struct {
-	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile string
-	variables                                                                        []string
-	adminPort, dnsPort                                                               int
-	dnsUpstreams                                                                     []string
+	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile, systemCAFile string
+	variables                                                                                      []string
+	adminPort, dnsPort                                                                             int
+	dnsUpstreams                                                                                   []string
 }
 
 const (
@@ -75,8 +76,10 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
 	c.Flags().IntVar(&f.dnsPort, "dns-port", 0, "loopback port for DNS with the names of the mesh; 0: none")
 	c.Flags().StringArrayVar(&f.dnsUpstreams, "dns-upstream", nil, "resolver for other names; repeatable; else the machine's")
+	c.Flags().StringVar(&f.systemCAFile, "system-ca-file", "", "public authorities, in PEM; empty: the system's")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
-	c.Flags().Lookup("dns-upstream").Hidden = true         // few need it, and docs/mesh.md has it
+	c.Flags().Lookup("dns-upstream").Hidden = true         // few need these, and docs/mesh.md has them
+	c.Flags().Lookup("system-ca-file").Hidden = true
 	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
 	return c
 }
@@ -118,6 +121,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 		return nil, fault.NotBegun(err)
 	}
 	if o.LogDirectories, err = cfg.AccessLog.Directories(); err != nil {
+		return nil, fault.NotBegun(err)
+	}
+	if o.SystemCAFile, err = f.systemCA(); err != nil {
 		return nil, fault.NotBegun(err)
 	}
 	if o.DNS, err = f.dns(); err != nil {
@@ -166,6 +172,22 @@ func (f *dataplaneFlags) check() error {
 		return fmt.Errorf("--name %q: %w", f.name, err)
 	}
 	return nil
+}
+
+// systemCA returns the absolute path of the file with the public authorities, which must hold some;
+// empty if the agent looks for it.
+func (f *dataplaneFlags) systemCA() (string, error) {
+	if f.systemCAFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(f.systemCAFile)
+	if err != nil {
+		return "", fmt.Errorf("--system-ca-file: %w", err)
+	}
+	if _, n := pemtext.Certificates(text); n == 0 {
+		return "", fmt.Errorf("--system-ca-file %s holds no certificates in PEM", f.systemCAFile)
+	}
+	return filepath.Abs(f.systemCAFile)
 }
 
 // dns returns where a sidecar answers for host names, nil if it does not.

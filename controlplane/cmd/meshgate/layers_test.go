@@ -43,18 +43,19 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/reserved":      "filter/contract",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved xds/scraping",
 	"xds/naming":        "",
 	"xds/logsink":       "",
-	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/resource xds/snapshot xds/server",
+	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
+	"xds/scraping":      "",
 	"xds/xdstest":       "xds/resource",
-	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved",
+	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved xds/scraping",
 	"xds/plan":          "xds/resource",
 	"xds/chain":         "controlplane/gateway controlplane/view filter/contract xds/plan",
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -71,7 +72,7 @@ var layers = map[string]string{
 	"xds/policy/ratelimit":             policyRow + " xds/policy/callers",
 	"xds/policy/retry":                 policyRow,
 	"xds/policy/timeout":               policyRow,
-	"xds/policy/trafficpermission":     policyRow + " xds/policy/permit",
+	"xds/policy/trafficpermission":     policyRow + " xds/policy/callers xds/policy/permit",
 	"xds/policy/trafficroute":          policyRow,
 	"xds/policy/tracing":               policyRow + " xds/collector",
 	"xds/policy/logging":               policyRow + " xds/collector xds/logsink",
@@ -110,8 +111,8 @@ var layers = map[string]string{
 	// A wall clock that tests set.
 	"controlplane/steady/steadytest": "controlplane/steady",
 
-	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext",
-	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/reserved",
+	"controlplane/gateway": "controlplane/fault controlplane/hostname controlplane/model filter/contract xds/pemtext xds/reserved",
+	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/pemtext xds/reserved",
 
 	// Only the backends see inside the store.
 	"controlplane/store":                 "controlplane/fault controlplane/model",
@@ -145,6 +146,10 @@ var layers = map[string]string{
 	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
+	// What writes would do: it stands above both that which writes and that which plans.
+	"controlplane/dryrun":            "controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
+	"controlplane/dryrun/dryruntest": "controlplane/dryrun controlplane/model controlplane/publish controlplane/store controlplane/turns controlplane/view xds/plan/edge xds/policy/all xds/snapshot",
+
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/store/recall controlplane/turns filter/contract",
 	// What both APIs are held against.
@@ -153,8 +158,8 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
-	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store inspect/explain",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
+	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
+	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The authorization service is the filter in a process of meshgate.
@@ -162,12 +167,14 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/relay xds/resource xds/pemtext",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/relay xds/resource xds/scraping xds/pemtext",
 	"controlplane/resolver":   "xds/naming",
 	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
+	"controlplane/scrape":     "controlplane/httpkit controlplane/recent xds/scraping",
+	"controlplane/recent":     "",
 
 	// It implements what the parts that it measures declare.
-	"controlplane/telemetry":               "controlplane/httpkit controlplane/store/metered xds/resource xds/server",
+	"controlplane/telemetry":               "controlplane/httpkit controlplane/recent controlplane/store/metered xds/resource xds/server",
 	"controlplane/telemetry/telemetrytest": "",
 
 	// It is on the other side of the APIs, and knows nothing of what is behind them.

@@ -20,9 +20,9 @@ import (
 // takes the gate instead, or says in docs/architecture.md what its transaction
 // makes sure of.
 var writers = map[string]string{
-	"controlplane/admit":    "Gate.update",
+	"controlplane/admit":    "Gate.rehearse Gate.update",
 	"controlplane/identity": "ensure",
-	"controlplane/revoke":   "Revoker.noteReader Revoker.noteTimes Revoker.writeKnown signer.renew writeEpoch",
+	"controlplane/revoke":   "Revoker.forgetReaders Revoker.noteReader Revoker.noteTimes Revoker.writeKnown signer.renew writeEpoch",
 }
 
 // TestWriters finds every call of Update with the three arguments of a store in

@@ -18,7 +18,7 @@ import (
 func explained(t *testing.T, set *resource.Set, r request) (said string, known bool) {
 	t.Helper()
 	p := &interpret.Proxy{Set: set}
-	l, err := p.Find(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(r.port)))
+	l, err := p.Find(t.Context(), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(r.port)))
 	if err != nil || l == nil {
 		t.Fatalf("no listener for %+v: %v", r, err)
 	}

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -59,7 +60,7 @@ type part struct {
 
 // classify puts a proxy into the class of its shape. It makes the class for the first proxy.
 func (p *Planner) classify(x *proxy, d *view.Dataplane) {
-	s := shapeOf(d)
+	s := shapeOf(p.state, d)
 	s.Bare = p.bare[x.name]
 	key := s.key()
 	c := p.classes[key]
@@ -76,8 +77,12 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 		c.members[x] = struct{}{}
 	}
 	x.listening = listening(d)
+	x.admin = 0
 	if n := d.Spec.Networking; n != nil {
 		x.address = n.Address
+		if n.Admin != nil {
+			x.admin = uint16(min(n.Admin.Port, math.MaxUint16))
+		}
 	}
 	p.loose[x] = struct{}{}
 }
@@ -135,7 +140,7 @@ func (p *Planner) gather(c *class) {
 	c.clusters.with(&p.compare, r.clusters, beside(r.clusters, first.clusters, rest.clusters), nil)
 	c.listeners.with(&p.compare, r.listeners, beside(r.listeners, first.listeners, c.contributed.listeners), nil)
 	c.routes.with(&p.compare, r.routes, beside(r.routes, nil, rest.routes), nil)
-	c.failures = once(slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures, p.problemsOf(c)))
+	c.failures = once(slices.Concat(first.failures, r.failures, rest.failures, c.contributed.failures, p.problemsOf(c), c.problemsOfMetrics()))
 }
 
 // once leaves failures out that were there before: the same policy may be chosen for many places.
@@ -197,6 +202,12 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 	if put := c.contributed.secrets; len(put) > 0 || x.secrets.table != nil {
 		tables[resource.Secret] = x.secrets.with(&p.compare, tables[resource.Secret], put, nil)
 		secrets = allowed(secrets, put)
+	}
+	for _, name := range c.reach.confided {
+		if secrets == nil {
+			secrets = map[string]string{}
+		}
+		secrets[name] = "" // another content has another name
 	}
 	x.failures = x.own.failures
 	if c.proxy != nil && p.has.patch {
@@ -264,19 +275,25 @@ func (p *Planner) buildOwn(x *proxy) {
 		case err != nil:
 		case taken.has(at):
 			err = fmt.Errorf("another inbound listens on %s", at)
+		case in.shape.Scraping != nil:
+			err = p.givesWay(x, at)
 		case at.Addr().IsUnspecified() && in.shape.servedAt(at.Port()):
 			err = fmt.Errorf("%s is the workload's own port: give the inbound an address, or the workload another port", at)
+		}
+		if err != nil && in.shape.Scraping != nil {
+			x.own.failures = append(x.own.failures, unscraped(err))
+			continue
 		}
 		if err != nil {
 			x.own.failures = append(x.own.failures, plan.Failure{Cell: inboundName(x.listening[i], in.shape.Port), Err: err})
 			continue
 		}
 		taken[at] = true
-		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent}
+		k := listenerKey{chains: in.chains, address: x.listening[i], port: in.shape.Port, transparent: c.shape.Transparent, scraped: in.shape.Scraping != nil}
 		l, err := of(p.cells.listeners, p.round, k, inboundListener)
 		// An earlier listener may have had other chains, so it is not kept.
-		x.own.keep(&x.own.listeners, nil, inboundName(k.address, k.port), l, err)
-		if in.shape.WorkloadAddress != "" {
+		x.own.keep(&x.own.listeners, nil, k.name(), l, err)
+		if in.shape.WorkloadAddress != "" || in.shape.Scraping != nil {
 			continue
 		}
 		lk := localKey{name: in.shape.Cluster, address: x.address, port: in.shape.WorkloadPort, protocol: in.shape.Tags.Protocol(), transparent: true}

@@ -39,7 +39,7 @@ func closedChains(tags mesh.Tags, cluster string) (*chains, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &chains{&listenerv3.Listener{
+	return &chains{listener: &listenerv3.Listener{
 		TrafficDirection: corev3.TrafficDirection_INBOUND, Metadata: tagMetadata(tags), EnableReusePort: alone(),
 		FilterChains: []*listenerv3.FilterChain{{Name: "closed", Filters: []*listenerv3.Filter{end}}},
 	}}, nil

@@ -57,7 +57,7 @@ func (p *Planner) contributed(chosen picks, into *part) {
 		switch {
 		case into == nil:
 		case err != nil:
-			into.failures = append(into.failures, plan.Failure{Cell: pol.Kind.Document.Type + " " + chosen[i].Policies[0].Name, Err: err})
+			into.failures = append(into.failures, plan.Failure{Cell: pol.Named(chosen[i].Policies[0].Name), Err: err, By: pol.Names(chosen[i])})
 		default:
 			into.contributions = append(into.contributions, c)
 		}

@@ -54,6 +54,13 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 			b.StaticResources.Secrets = append(slices.Clone(b.StaticResources.Secrets), load(t, r, new(tlsv3.Secret)))
 		}
 	}
+	for _, name := range set.Secrets() {
+		if _, is := mesh.ParseExternalClient(name); is {
+			own := proto.CloneOf(secrets()[0])
+			own.Name = name
+			b.StaticResources.Secrets = append(slices.Clone(b.StaticResources.Secrets), own)
+		}
+	}
 	for _, r := range set.All(resource.Listener) {
 		l := load(t, r, new(listenerv3.Listener))
 		for _, chain := range l.GetFilterChains() {
@@ -71,6 +78,9 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 			c.LoadAssignment = load(t, set.Get(resource.Endpoint, c.GetName()), new(endpointv3.ClusterLoadAssignment))
 		}
 		edit(t, c.GetTransportSocket().GetTypedConfig(), func(u *tlsv3.UpstreamTlsContext) { local(u.GetCommonTlsContext()) })
+		for _, m := range c.GetTransportSocketMatches() {
+			edit(t, m.GetTransportSocket().GetTypedConfig(), func(u *tlsv3.UpstreamTlsContext) { local(u.GetCommonTlsContext()) })
+		}
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
 	}
 	return b

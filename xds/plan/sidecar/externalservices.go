@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/collector"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 )
@@ -55,9 +56,16 @@ func (externalServices) Find(m *view.Mesh, service string) view.Destination {
 // endpoint is, too.
 func (externalServices) Inline(mesh.Tags, view.Destination) bool { return true }
 
-// protections say, in JSON, how the endpoints of a service are protected. The text is empty if
-// all are called in clear.
-type protections string
+// protections say how the endpoints of a service are protected. They are empty if all are called in
+// clear.
+type protections struct {
+	// text is JSON, from which the cluster is made.
+	text string
+	// demands is the same without the names of secrets. With another key the cluster is the same
+	// one, so that Envoy goes on with the earlier key until it has the other one. An earlier key
+	// is no weaker protection, and what is demanded of the server is in demands.
+	demands string
+}
 
 // protected is one endpoint in protections.
 type protected struct {
@@ -70,39 +78,87 @@ type protected struct {
 // Transport implements [DestinationKind].
 func (externalServices) Transport(_ Around, d view.Destination) Transport {
 	var all []protected
+	var demands []protected
 	sealed := false
 	for _, s := range d.(*view.Located).Specs {
-		spec := s.(*mesh.ExternalService)
-		host, port, _ := spec.Location()
-		tls := spec.Protection()
+		e := s.(*mesh.External)
+		host, port := e.Location()
+		tls := e.Protection()
 		sealed = sealed || tls != nil
 		all = append(all, protected{host, port, tls})
 	}
 	if !sealed {
-		return Transport{Own: protections("")}
+		return Transport{Own: protections{}}
 	}
 	slices.SortStableFunc(all, func(a, b protected) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
-	text, err := json.Marshal(all)
-	if err != nil { // texts, numbers and truth values always encode
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Client != "" {
+			own := *x.TLS
+			own.Client = presents
+			x.TLS = &own
+		}
+		demands = append(demands, x)
+	}
+	return Transport{Own: protections{encoded(all), encoded(demands)}}
+}
+
+// presents stands for the name of any secret.
+const presents = "presents"
+
+// encoded returns JSON of texts, numbers and truth values, which always encode.
+func encoded(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
 		panic(err)
 	}
-	return Transport{Own: protections(text)}
+	return string(text)
 }
 
 // Mark implements [marking].
 func (externalServices) Mark(t Transport) string {
-	text, _ := t.Own.(protections)
-	if text == "" {
+	own, _ := t.Own.(protections)
+	if own.text == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(own.demands))
 	return apart + "tls-" + hex.EncodeToString(sum[:8])
 }
 
+// confiding is a kind of destinations for which proxies have secrets of their own.
+type confiding interface {
+	DestinationKind
+	// Confides returns the names of the secrets that a cluster asks for.
+	Confides(t Transport) []string
+}
+
+// Confides implements [confiding].
+func (externalServices) Confides(t Transport) (names []string) {
+	all, _ := protectionsOf(t)
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Client != "" {
+			names = append(names, x.TLS.Client)
+		}
+	}
+	return names
+}
+
+// protectionsOf returns the endpoints of a service and how each is protected, none if all are
+// called in clear.
+func protectionsOf(t Transport) (all []protected, err error) {
+	if own, _ := t.Own.(protections); own.text != "" {
+		err = json.Unmarshal([]byte(own.text), &all)
+	}
+	return all, err
+}
+
 // Keeps implements [DestinationKind].
-func (externalServices) Keeps(_ Around, was, due Transport) bool { return was == due }
+func (externalServices) Keeps(_ Around, was, due Transport) bool {
+	a, _ := was.Own.(protections)
+	b, _ := due.Own.(protections)
+	return a.demands == b.demands
+}
 
 // Cluster implements [DestinationKind]. Envoy resolves the endpoints also if all are addresses:
 // in the eyes of agents, a cluster with fixed addresses leads to a workload of the machine.
@@ -114,13 +170,14 @@ func (externalServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 		d.HTTP = http1()
 	}
 	checkByName(in.Members)
-	text, _ := in.Transport.Own.(protections)
-	if text == "" {
-		return nil
-	}
-	var all []protected
-	if err := json.Unmarshal([]byte(text), &all); err != nil {
+	all, err := protectionsOf(in.Transport)
+	if err != nil || len(all) == 0 {
 		return err
+	}
+	for _, x := range all {
+		if x.TLS != nil && x.TLS.Wrong != "" {
+			return fmt.Errorf("the ExternalService at %s: %s", hostPort(x.Address, x.Port), x.TLS.Wrong)
+		}
 	}
 	return protect(d, in.Members, all)
 }
@@ -201,12 +258,14 @@ func socketOf(t *mesh.ExternalProtection, http2 bool) (*corev3.TransportSocket, 
 }
 
 // externalTLS demands a certificate that the authorities signed and that has the name. Without
-// authorities Envoy would verify nothing. A write without them is refused, and an empty text
-// makes Envoy refuse the cluster.
+// authorities Envoy would verify nothing. So agents put the file of their machine in the place of
+// the one that is named here, and refuse the cluster if there is none.
 func externalTLS(t *mesh.ExternalProtection, http2 bool) *tlsv3.UpstreamTlsContext {
-	demand := &tlsv3.CertificateValidationContext{
-		TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: t.Roots}},
+	roots := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: t.Roots}}
+	if t.System {
+		roots.Specifier = &corev3.DataSource_Filename{Filename: collector.Roots}
 	}
+	demand := &tlsv3.CertificateValidationContext{TrustedCa: roots}
 	ip, err := netip.ParseAddr(t.Name)
 	if !t.AnyName {
 		kind, name := tlsv3.SubjectAltNameMatcher_DNS, t.Name
@@ -223,6 +282,9 @@ func externalTLS(t *mesh.ExternalProtection, http2 bool) *tlsv3.UpstreamTlsConte
 			TlsParams:             plan.TLSVersions(),
 			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: demand},
 		},
+	}
+	if t.Client != "" {
+		out.CommonTlsContext.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: t.Client, SdsConfig: plan.ADS()}}
 	}
 	if http2 { // over TLS it is agreed on (RFC 9113 section 3.2)
 		out.CommonTlsContext.AlpnProtocols = []string{"h2"}

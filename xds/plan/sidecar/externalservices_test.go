@@ -1,6 +1,9 @@
 package sidecar_test
 
 import (
+	"crypto/x509"
+	_ "embed"
+	"encoding/pem"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +23,169 @@ func external(address, service, ca string) *mesh.ExternalService {
 		n.TLS = &mesh.ExternalTLS{Enabled: true, CACert: &mesh.DataSource{InlineString: &ca}}
 	}
 	return &mesh.ExternalService{Networking: n, Tags: mesh.Tags{mesh.TagService: service, mesh.TagProtocol: "http"}}
+}
+
+// clientPEM is a certificate that proxies present, and its key.
+//
+//go:embed testdata/client.pem
+var clientPEM string
+
+// presenting is a service to which proxies present what a secret holds. Without a secret they
+// present clientPEM.
+func presenting(address, service, secret string) *mesh.ExternalService {
+	s := external(address, service, rootCA)
+	source := &mesh.DataSource{InlineString: &clientPEM}
+	if secret != "" {
+		source = &mesh.DataSource{Secret: secret}
+	}
+	s.Networking.TLS.ClientCert, s.Networking.TLS.ClientKey = source, source
+	return s
+}
+
+// TestExternalServiceClients: exactly the proxies that may call a service may ask for the secret
+// that its cluster names. Other content is another secret of the same cluster. What cannot be
+// presented leaves no cluster.
+func TestExternalServiceClients(t *testing.T) {
+	w := newWorldOf(t, all.Policies())
+	w.only("web", mesh.AnyValue)
+	permit := func(source string) {
+		w.put(trafficpermission.Kind, meshName, "only", permission(source, mesh.AnyValue))
+		w.settle()
+	}
+	w.put(mesh.ExternalServices, meshName, "mail", presenting("mail.example:443", "mail", "client"))
+	w.put(mesh.ExternalServices, meshName, "news", presenting("news.example:443", "news", ""))
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "mail", "news"))
+	w.put(mesh.Dataplanes, meshName, "jobs-1", dataplane("127.0.0.31", "jobs", "http", "mail", "news"))
+	w.joined("web-1", "jobs-1")
+	held := func(proxy, service string) (secret, cluster string) {
+		set := w.planner.Set(proxy)
+		if err := coherent(set, false); err != nil {
+			t.Error(err)
+		}
+		for _, name := range set.Secrets() {
+			if of, ok := mesh.ParseExternalClient(name); ok && of == service {
+				secret = name
+			}
+		}
+		for c := range set.Each(resource.Cluster) {
+			if strings.HasPrefix(c.Name, service+"@by-name") {
+				cluster = c.Name
+			}
+		}
+		return secret, cluster
+	}
+	none := func(step, proxy, service string) {
+		t.Helper()
+		if secret, cluster := held(proxy, service); secret+cluster != "" {
+			t.Errorf("%s: %s has %s for %s", step, proxy, secret, cluster)
+		}
+	}
+	const wrong = `the ExternalService at mail.example:443: networking.tls.clientCert: could not load data: Resource not found: type="Secret" name="client" mesh="demo"`
+	none("without a secret", "web-1", "mail")
+	if !slices.ContainsFunc(w.planner.Failures("web-1"), func(f plan.Failure) bool { return strings.HasSuffix(f.Err.Error(), wrong) }) {
+		t.Errorf("a missing secret is not told: %v", w.planner.Failures("web-1"))
+	}
+	news, toNews := held("web-1", "news")
+	if news == "" || toNews == "" {
+		t.Errorf("an inline client: %q for %q", news, toNews)
+	}
+	w.put(mesh.Secrets, meshName, "client", &mesh.Secret{Data: []byte(clientPEM)})
+	w.settle()
+	first, cluster := held("web-1", "mail")
+	if first == "" || cluster == "" {
+		t.Fatalf("with a secret: %q for %q", first, cluster)
+	}
+	none("not permitted", "jobs-1", "mail")
+	none("not permitted", "jobs-1", "news")
+	w.put(mesh.Secrets, meshName, "client", &mesh.Secret{Data: otherClient(t)})
+	w.settle()
+	second, next := held("web-1", "mail")
+	if second == "" || second == first || next != cluster {
+		t.Errorf("after a rotation: %q for %q, before %q for %q", second, next, first, cluster)
+	}
+	if same, to := held("web-1", "news"); same != news || to != toNews {
+		t.Errorf("the rotation concerns another service: %q for %q", same, to)
+	}
+	w.put(mesh.Secrets, meshName, "client", &mesh.Secret{Data: []byte("x")})
+	w.settle()
+	none("with a bad secret", "web-1", "mail")
+	w.put(mesh.Secrets, meshName, "client", &mesh.Secret{Data: []byte(clientPEM)})
+	w.settle()
+	permit("jobs")
+	none("no longer permitted", "web-1", "mail")
+	if secret, _ := held("jobs-1", "mail"); secret != first {
+		t.Errorf("who is permitted now has %q, want %q", secret, first)
+	}
+}
+
+// otherClient makes another certificate with its key.
+func otherClient(t *testing.T) []byte {
+	t.Helper()
+	c := newCertifier()
+	der, err := x509.MarshalPKCS8PrivateKey(c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})...)
+}
+
+// TestExternalServiceLimits: a RateLimit is one bucket in the proxy of a caller, whatever the number
+// of routes. Outbounds to services of the mesh have none, whose own proxies count.
+func TestExternalServiceLimits(t *testing.T) {
+	w := newWorldOf(t, all.Policies())
+	w.put(mesh.ExternalServices, meshName, "mail", external("mail.example:80", "mail", ""))
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http"))
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "mail", "backend"))
+	w.put(mesh.Dataplanes, meshName, "jobs-1", dataplane("127.0.0.31", "jobs", "http", "mail", "backend"))
+	w.raw("type: TrafficRoute\nmesh: demo\nname: two\nsources: [{match: {mesh.io/service: '*'}}]\ndestinations: [{match: {mesh.io/service: mail}}]\n" +
+		"conf: {http: [{match: {path: {prefix: /a}}, destination: {mesh.io/service: mail}}, {match: {path: {prefix: /b}}, destination: {mesh.io/service: mail}}], destination: {mesh.io/service: mail}}")
+	limit := func(source string) {
+		w.raw("type: RateLimit\nmesh: demo\nname: l\nsources: [{match: {mesh.io/service: " + source + "}}]\ndestinations: [{match: {mesh.io/service: '*'}}]\nconf: {http: {requests: 5, interval: 10s}}")
+		w.settle()
+	}
+	const filter = "envoy.filters.http.local_ratelimit"
+	buckets := func(proxy, service string) (n int) {
+		set := w.planner.Set(proxy)
+		validate(t, set)
+		host := load(t, set.Get(resource.Route, "outbound:"+service), new(routev3.RouteConfiguration)).GetVirtualHosts()[0]
+		for _, r := range host.GetRoutes() {
+			if r.GetTypedPerFilterConfig()[filter] != nil {
+				n++
+			}
+		}
+		if host.GetTypedPerFilterConfig()[filter] != nil {
+			n++
+		}
+		filters := 0
+		for l := range set.Each(resource.Listener) {
+			if strings.HasPrefix(l.Name, "outbound:") && slices.Contains(l.Routes, "outbound:"+service) && strings.Contains(string(l.Body), filter) {
+				filters++
+			}
+		}
+		if filters != n {
+			t.Errorf("%s has %d buckets for %s and %d filters", proxy, n, service, filters)
+		}
+		return n
+	}
+	w.joined("web-1", "jobs-1")
+	for _, c := range []struct {
+		source    string
+		web, jobs int
+	}{{"web", 1, 0}, {"jobs", 0, 1}, {"'*'", 1, 1}, {"nobody", 0, 0}} {
+		limit(c.source)
+		if web, jobs := buckets("web-1", "mail"), buckets("jobs-1", "mail"); web != c.web || jobs != c.jobs {
+			t.Errorf("limits of %s: %d and %d buckets, want %d and %d", c.source, web, jobs, c.web, c.jobs)
+		}
+		if n := buckets("web-1", "backend") + buckets("jobs-1", "backend"); n > 0 {
+			t.Errorf("limits of %s: %d buckets for a service of the mesh", c.source, n)
+		}
+	}
+	limit("web")
+	w.drop(mesh.ExternalServices, "mail")
+	w.settle()
+	if n := buckets("web-1", "backend"); n > 0 {
+		t.Errorf("without the service outside: %d buckets", n)
+	}
 }
 
 // TestExternalServiceNeedsAPermission: proxies have the cluster exactly while a permission for the

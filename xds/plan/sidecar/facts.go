@@ -3,6 +3,7 @@ package sidecar
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ type meshSettings struct {
 	// authenticated. withdrawn counts the removed roots.
 	life      time.Duration
 	withdrawn uint64
+	// metrics says, in JSON, how proxies are scraped; empty if they are not.
+	metrics string
 }
 
 // minLife is the minimum life of connections, for meshes with very short-lived certificates.
@@ -60,11 +63,23 @@ func meshSettingsOf(m *view.Mesh) meshSettings {
 		}
 	}
 	f.localityAware = spec.Spec.Routing != nil && spec.Spec.Routing.LocalityAwareLoadBalancing
+	f.metrics = metricsOf(spec.Spec)
 	f.passthrough = true
 	if n := spec.Spec.Networking; n != nil && n.Outbound != nil && n.Outbound.Passthrough != nil {
 		f.passthrough = *n.Outbound.Passthrough
 	}
 	return f
+}
+
+func metricsOf(m *mesh.Mesh) string {
+	if m.Metrics == nil || m.Metrics.EnabledBackend == "" {
+		return ""
+	}
+	text, err := json.Marshal(m.Metrics)
+	if err != nil { // it was decoded from JSON
+		panic(err)
+	}
+	return string(text)
 }
 
 // Generation distinguishes certificates that must not be confused. Another issuer, as

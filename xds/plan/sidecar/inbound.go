@@ -36,17 +36,20 @@ func (p *Planner) buildInbound(c *class, in *inbound) {
 func (p *Planner) makeInbound(c *class, in *inbound) {
 	old, s := c.formerly(in), in.shape
 	chosen := p.forInbound(c, s.Tags)
-	in.guarded = p.keepsOut(chosen, s.Tags.Protocol())
+	// Nobody comes past the listener of metrics: the agent has no port.
+	in.guarded = s.Scraping == nil && p.keepsOut(chosen, s.Tags.Protocol())
+	protection := p.securityOf(s)
 	if p.await(c, in, chosen) {
 		return
 	}
 	k := inboundKey{
-		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: p.facts.security, bare: c.shape.Bare,
+		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: protection, bare: c.shape.Bare, scraped: s.Scraping != nil,
 		life: p.facts.life, withdrawn: p.facts.withdrawn,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
 	in.part = part{failures: p.problems(c, chosen, s), learned: p.learnAll(nil, chosen)}
 	p.contributed(chosen, &in.part)
+	in.tell()
 	// The workload of a transparent proxy is at the proxy's own address.
 	if s.WorkloadAddress != "" {
 		lk := localKey{name: s.Cluster, address: s.WorkloadAddress, port: s.WorkloadPort, protocol: s.Tags.Protocol()}
@@ -58,8 +61,11 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	if mesh.IsHTTP(s.Tags.Protocol()) {
 		k.routes = s.Table
 		rk := inboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: p.facts.security != plain, bare: c.shape.Bare,
+			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: protection != plain, bare: c.shape.Bare,
 			selections: p.only(chosen, (*policy.Policy).EditsInboundRoutes),
+		}
+		if s.Scraping != nil {
+			rk.scraped = s.Scraping.Path
 		}
 		r, err := of(p.cells.inboundRoutes, p.round, rk, p.inboundRoutes)
 		if err != nil {
@@ -84,13 +90,18 @@ func (p *Planner) problems(c *class, chosen picks, s *inboundShape) (out []plan.
 		if chosen[i] == nil {
 			continue
 		}
-		cell := pol.Kind.Document.Type + " " + chosen[i].Policies[0].Name + " on " + s.Cluster
-		if pol.HTTPOnly && !mesh.IsHTTP(s.Tags.Protocol()) {
-			out = append(out, plan.Failure{Cell: cell, Err: fmt.Errorf("not applied: the inbound speaks %s", s.Tags.Protocol())})
-		} else if pol.NeedsFilter && c.shape.Bare {
-			out = append(out, plan.Failure{Cell: cell, Err: errors.New("the proxy lacks the filter: every request is refused")})
-		} else if f, ok := chosen[i].Facts.(policy.Problematic); ok && f.Problem() != "" && chosen[i] != c.proxy.At(i) {
-			out = append(out, plan.Failure{Cell: cell, Err: errors.New(f.Problem())})
+		text := pol.IdleAt(s.Tags.Protocol())
+		switch {
+		case text != "":
+		case pol.NeedsFilter && c.shape.Bare:
+			text = "the proxy lacks the filter: every request is refused"
+		case chosen[i] != c.proxy.At(i):
+			text = policy.Problem(chosen[i].Facts)
+		}
+		if text != "" {
+			out = append(out, plan.Failure{
+				Cell: pol.Named(chosen[i].Policies[0].Name) + " on " + s.Cluster, Err: errors.New(text), By: pol.Names(chosen[i]),
+			})
 		}
 	}
 	return out

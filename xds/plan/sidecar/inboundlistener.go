@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // inspectTimeout bounds how long a client may take to show whether it speaks TLS.
@@ -41,13 +42,18 @@ type inboundKey struct {
 	// routes is the name of the route table of HTTP inbounds.
 	routes string
 	// bare proxies lack the filter.
-	bare       bool
+	bare bool
+	// scraped says that the workload is the agent's page of metrics.
+	scraped    bool
 	selections *policy.Choices
 }
 
 // chains are the filter chains of an inbound, shared by its replicas.
 type chains struct {
 	listener *listenerv3.Listener
+	// own is for connections from the address of the proxy itself, nil if these are treated as
+	// all others.
+	own *listenerv3.FilterChain
 }
 
 // chains builds the chains of an inbound:
@@ -92,7 +98,7 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	}
 	if k.security == plain {
 		l.FilterChains = []*listenerv3.FilterChain{open}
-		return &chains{l}, nil
+		return &chains{listener: l}, nil
 	}
 	bound(d, k.life)
 	if err := p.awaitProof(d, place); err != nil {
@@ -113,10 +119,13 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	}
 	proved.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 	l.FilterChains = []*listenerv3.FilterChain{proved}
-	if k.security == strict {
-		return &chains{l}, nil
+	if k.scraped {
+		return &chains{listener: l, own: open}, nil
 	}
-	return &chains{l}, permit(l, proved, open, k.cluster, d.NoOpaque)
+	if k.security == strict {
+		return &chains{listener: l}, nil
+	}
+	return &chains{listener: l}, permit(l, proved, open, k.cluster, d.NoOpaque)
 }
 
 // bound ends connections that a certificate has proved, which is never asked for
@@ -211,16 +220,32 @@ type listenerKey struct {
 	address     string
 	port        uint32
 	transparent bool
+	// scraped says that it is the listener of the metrics.
+	scraped bool
+}
+
+func (k *listenerKey) name() string {
+	if k.scraped {
+		return scraping.Listener
+	}
+	return inboundName(k.address, k.port)
 }
 
 func inboundListener(k listenerKey) (*resource.Resource, error) {
 	shared := k.chains.listener
 	l := &listenerv3.Listener{
-		Name: inboundName(k.address, k.port), Address: socket(k.address, k.port),
+		Name: k.name(), Address: socket(k.address, k.port),
 		TrafficDirection: shared.TrafficDirection, Metadata: shared.Metadata, EnableReusePort: shared.EnableReusePort,
 		ListenerFilters: shared.ListenerFilters, ListenerFiltersTimeout: shared.ListenerFiltersTimeout,
 		ContinueOnListenerFiltersTimeout: shared.ContinueOnListenerFiltersTimeout, FilterChains: shared.FilterChains,
 		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
+	}
+	if k.chains.own != nil {
+		own, err := fromItself(k.address, k.chains.own)
+		if err != nil {
+			return nil, err
+		}
+		l.FilterChains = append([]*listenerv3.FilterChain{own}, l.FilterChains...)
 	}
 	if k.transparent {
 		l.BindToPort = wrapperspb.Bool(false)

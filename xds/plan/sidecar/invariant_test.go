@@ -22,10 +22,12 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/scraping"
 )
 
 // mentions is what one resource says of others, and what is wrong with it alone.
@@ -168,6 +170,7 @@ func (m *mentions) note(msg proto.Message) error {
 // lacks listeners, there may be more than is named.
 func coherent(s *resource.Set, broken bool) error {
 	tables, eds, addresses := map[string]bool{}, map[string]bool{}, map[string]string{}
+	asked := map[string]bool{}
 	for _, t := range resource.Types {
 		for _, r := range s.All(t) {
 			m := mentionsOf(r)
@@ -178,8 +181,11 @@ func coherent(s *resource.Set, broken bool) error {
 				return err
 			}
 			for _, c := range m.clusters {
+				if c == scraping.Cluster && r.Name == scraping.Listener && t == resource.Route {
+					continue // the bootstrap has it
+				}
 				there := s.Get(resource.Cluster, c) != nil
-				if strings.HasPrefix(c, "@refused:") { // what must not be called must not exist
+				if strings.HasPrefix(c, "@refused:") || strings.HasPrefix(c, "@unmade:") { // what must not be called must not exist
 					if there {
 						return fmt.Errorf("%s leads to cluster %s, which must not exist", r.Name, c)
 					}
@@ -190,6 +196,7 @@ func coherent(s *resource.Set, broken bool) error {
 				}
 			}
 			for _, name := range m.secrets {
+				asked[name] = true
 				if !s.AllowsSecret(name) {
 					return fmt.Errorf("%s needs secret %s, which is not there", r.Name, name)
 				}
@@ -206,6 +213,11 @@ func coherent(s *resource.Set, broken bool) error {
 				}
 				addresses[m.address] = r.Name
 			}
+		}
+	}
+	for _, name := range s.Secrets() {
+		if _, is := mesh.ParseExternalClient(name); is && !asked[name] {
+			return fmt.Errorf("the proxy may have secret %s, for which nothing asks", name)
 		}
 	}
 	if err := equalNames(s, resource.Route, tables, broken); err != nil {

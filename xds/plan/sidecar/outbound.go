@@ -188,6 +188,9 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
 	kept := p.keepCluster(&o.part, old, made{ck.name, service, kind, ck.transport}, cl, err)
+	if !kept && p.isProxyless(kind) {
+		return unmade(tags)
+	}
 	if inline || !kept { // without the cluster nobody asks for its assignment
 		return ck.name
 	}

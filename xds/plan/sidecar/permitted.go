@@ -31,6 +31,13 @@ const refusedPrefix = apart + "refused:"
 // refused returns the name that stands for a destination that must not be called.
 func refused(tags mesh.Tags) string { return refusedPrefix + ClusterName(tags) }
 
+// unmadePrefix begins the names of clusters that do not exist, because the destination cannot be
+// called as it demands. Envoy answers requests that are led to one with 503.
+const unmadePrefix = apart + "unmade:"
+
+// unmade returns the name that stands for a destination that cannot be called.
+func unmade(tags mesh.Tags) string { return unmadePrefix + ClusterName(tags) }
+
 // permits reports whether a policy says who may call whom.
 func permits(pol *policy.Policy) bool { return pol.Closed != nil }
 
@@ -128,6 +135,14 @@ func (p *Planner) permittedSources() iter.Seq[mesh.Tags] {
 			}
 		}
 	}
+}
+
+// reachesOutside reports whether there is any destination without proxies.
+func (p *Planner) reachesOutside() bool {
+	for range p.withoutProxies() {
+		return true
+	}
+	return false
 }
 
 // proxylessKind reports whether resources of a kind make destinations without proxies.

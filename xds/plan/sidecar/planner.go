@@ -76,7 +76,9 @@ type proxy struct {
 	// address of the proxy.
 	listening []string
 	address   string
-	set       *resource.Set
+	// admin is the port for the administration of the proxy, 0 if the dataplane names none.
+	admin uint16
+	set   *resource.Set
 	// begun says that the proxy has a set, possibly from an earlier planner.
 	begun    bool
 	failures []plan.Failure

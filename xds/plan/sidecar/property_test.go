@@ -94,6 +94,8 @@ type aspects struct {
 	traced string
 	// logged is the file of a logging backend; none if it is empty.
 	logged string
+	// scraped is the port at which proxies are scraped; none if it is 0.
+	scraped uint32
 }
 
 var (
@@ -147,8 +149,14 @@ func (d *driver) dataplane() {
 			spec.Networking.TransparentProxying.ReachableServices = []string{pick(d, fewServices...), "c"}
 		}
 	}
+	if pick(d, 0, 1, 2) == 0 {
+		spec.Networking.Outbound = append(spec.Networking.Outbound, mesh.Outbound{Address: spec.Networking.Address, Port: pick(d, uint32(5670), 1234), Tags: mesh.Tags{mesh.TagService: "a"}})
+	}
 	if pick(d, 0, 1, 2, 3) == 0 {
 		spec = entrance(pick(d, 18080, 18081), pick(d, fewServices...), pick(d, fewServices...))
+	}
+	if pick(d, 0, 1, 2) == 0 {
+		spec.Metrics = &mesh.MetricsBackend{Type: mesh.Prometheus, Conf: map[string]any{"port": pick(d, 1234.0, 8080, -1), "envoy": map[string]any{"usedOnly": d.yes()}}}
 	}
 	d.put(mesh.Dataplanes, meshName, pick(d, fewNames...), spec)
 }
@@ -191,6 +199,13 @@ func (d *driver) external() {
 		return
 	}
 	spec := external(pick(d, "192.0.2.1:80", "[2001:db8::1]:80", "x.example:80", "y.example:81"), pick(d, fewServices...), pick(d, "", rootCA))
+	if t := spec.Networking.TLS; t != nil && d.yes() {
+		source := pick(d, &mesh.DataSource{InlineString: &clientPEM}, &mesh.DataSource{Secret: "client"})
+		t.ClientCert, t.ClientKey = source, source
+		if t.CACert = pick(d, t.CACert, nil, &mesh.DataSource{Secret: "ca"}); d.yes() {
+			d.put(mesh.Secrets, meshName, pick(d, "client", "ca"), &mesh.Secret{Data: []byte(pick(d, "", clientPEM, rootCA))})
+		}
+	}
 	spec.Tags[mesh.TagProtocol], spec.Tags["version"] = pick(d, "http", "tcp", "grpc"), pick(d, "v1", "v2")
 	d.put(mesh.ExternalServices, meshName, name, spec)
 }
@@ -282,7 +297,7 @@ func (d *driver) erase(k *model.Kind, name string) {
 // mesh changes one aspect of the mesh: a change of another would hide that it is
 // missed.
 func (d *driver) mesh() {
-	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5, 6) {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5, 6, 7) {
 	case 0:
 		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
 	case 1:
@@ -295,6 +310,8 @@ func (d *driver) mesh() {
 		a.traced = pick(d, "", "x.example", "127.0.0.1")
 	case 5:
 		a.logged = pick(d, "", "/logs/a.log", "/logs/b.log")
+	case 6:
+		a.scraped = pick(d, uint32(0), 5670, 8080, 10001, 15001, 18080)
 	default:
 		a.passthrough = !a.passthrough
 	}
@@ -313,6 +330,9 @@ func (d *driver) mesh() {
 	}
 	if d.aspects.logged != "" {
 		m.Logging = &mesh.Logging{Backends: []mesh.LoggingBackend{logFile(d.aspects.logged)}}
+	}
+	if port := d.aspects.scraped; port != 0 {
+		scraped(m, map[string]any{"port": float64(port), "skipMTLS": d.yes()})
 	}
 	d.put(mesh.Meshes, "", meshName, m)
 }

@@ -91,7 +91,7 @@ func (p *Planner) patchAll(x *proxy, chosen *policy.Choices, t resource.TypeURL,
 			continue
 		}
 		fail := func(cell string, err error) {
-			*failures = append(*failures, plan.Failure{Cell: cell, Err: fmt.Errorf("%s %s: %w", pol.Kind.Document.Type, s.Policies[0].Name, err)})
+			*failures = append(*failures, plan.Failure{Cell: cell, Err: fmt.Errorf("%s: %w", pol.Named(s.Policies[0].Name), err), By: pol.Names(s)})
 		}
 		added := map[*resource.Resource]bool{}
 		if pol.Add != nil {
@@ -113,7 +113,7 @@ func (p *Planner) patchAll(x *proxy, chosen *policy.Choices, t resource.TypeURL,
 				fail(r.Name, fmt.Errorf("nothing passes here: %w", err))
 				out.resource = shut(r)
 			case out.left != nil:
-				*failures = append(*failures, plan.Failure{Cell: r.Name, Err: out.left})
+				*failures = append(*failures, plan.Failure{Cell: r.Name, Err: out.left, By: pol.Names(s)})
 			}
 			if out.resource != nil {
 				kept = append(kept, out.resource)
@@ -161,7 +161,7 @@ func (x *proxy) listensAt(at netip.AddrPort) bool {
 	}
 	taken := sockets{}
 	for i, in := range x.class.inbounds {
-		if i < len(x.listening) {
+		if i < len(x.listening) && in.shape.Scraping == nil {
 			if here, err := addressOf(x.listening[i], in.shape.Port); err == nil {
 				taken[here] = true
 			}
@@ -271,6 +271,8 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 func originOf(r *resource.Resource) string {
 	name, marked := strings.CutPrefix(r.Name, apart)
 	switch {
+	case aboutMetrics(r):
+		return draft.OriginTransparent
 	case marked == (r.Type == resource.Cluster) && isPassthrough(name):
 		return draft.OriginTransparent
 	case r.Type == resource.Cluster && strings.HasPrefix(r.Name, localPrefix):

@@ -40,6 +40,8 @@ type reach struct {
 
 	clusters, endpoints, listeners, routes *resource.Table
 	failures                               []plan.Failure
+	// confided are the secrets for which its clusters ask.
+	confided []string
 	// contributions come from the policies of the outbounds.
 	contributions []*contribution
 	// distinct says that no two outbounds contribute a resource of the same name.
@@ -97,7 +99,7 @@ type selector struct {
 func (p *Planner) survey() bool {
 	var found []selector
 	for _, pol := range p.policies {
-		if !aboutConnections(pol) {
+		if !aboutConnections(pol) || pol.Proxyless && !p.reachesOutside() {
 			continue
 		}
 		for x := range p.state.Policies(pol.Kind) {
@@ -223,7 +225,7 @@ func (r *reach) inherit(old *reach) {
 		r.outbounds = append(r.outbounds, &own)
 		r.stale[&own] = struct{}{}
 	}
-	r.contributions, r.front, r.known = old.contributions, old.front, old.known
+	r.contributions, r.confided, r.front, r.known = old.contributions, old.confided, old.front, old.known
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
 
@@ -265,6 +267,9 @@ func (p *Planner) follow(r *reach) {
 	}
 	clear(r.stale)
 	r.relist = false
+	if r.clusters != was.clusters {
+		p.confide(r)
+	}
 	if p.has.contribute {
 		r.collectContributions()
 	}
@@ -273,6 +278,34 @@ func (p *Planner) follow(r *reach) {
 			p.mark(c)
 		}
 	}
+}
+
+// confide lists the secrets for which the clusters of a reach ask. Their names are in those
+// clusters.
+func (p *Planner) confide(r *reach) {
+	r.confided = nil
+	for i, k := range p.kinds {
+		asks, is := k.(confiding)
+		if !is || !p.locates(k) {
+			continue
+		}
+		for _, o := range r.outbounds {
+			for j := range o.part.made {
+				m := &o.part.made[j]
+				if m.kind == i && slices.ContainsFunc(o.part.clusters, func(c *resource.Resource) bool { return c.Name == m.cluster }) {
+					r.confided = append(r.confided, asks.Confides(m.transport)...)
+				}
+			}
+		}
+	}
+}
+
+// locates reports whether there is any destination of a kind.
+func (p *Planner) locates(k DestinationKind) bool {
+	for range p.state.LocatedBy(k.Kind()) {
+		return true
+	}
+	return false
 }
 
 func (r *reach) sameTables(o *reach) bool {

@@ -201,9 +201,11 @@ func towards(a *routev3.RouteAction, targets []draft.Destination, names renames)
 type inboundRoutesKey struct {
 	mesh, name, tags string
 	// cluster leads to the workload.
-	cluster    string
-	mutualTLS  bool
-	bare       bool
+	cluster   string
+	mutualTLS bool
+	bare      bool
+	// scraped is the path at which metrics are shown, empty for workloads.
+	scraped    string
 	selections *policy.Choices
 }
 
@@ -221,6 +223,9 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: k.cluster}, Timeout: durationpb.New(0),
 		}},
 	}}
+	if k.scraped != "" {
+		scrapedAt(k.scraped, d.Host.Routes[0])
+	}
 	for _, turn := range []func(*edits, *chosen) error{
 		func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) },
 		func(e *edits, s *chosen) error { return e.callers(d, s) },

@@ -144,9 +144,37 @@ spec:
 		w.put(mesh.Dataplanes, meshName, "backend-1", d)
 	}},
 	{"external", both, func(w *world) {
-		w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http", "mail", "files", "six"))
-		w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http", "mail", "files", "six"))
+		w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.2", "backend", "http", "mail", "files", "six", "bank", "shop", "away"))
+		w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http", "mail", "files", "six", "bank", "shop", "away"))
 		w.only("web", mesh.AnyValue)
+		w.put(mesh.Secrets, meshName, "client", &mesh.Secret{Data: []byte(clientPEM + rootCA)})
+		bank := presenting("bank.example:443", "bank", "client")
+		bank.Networking.TLS.CACert = nil
+		w.put(mesh.ExternalServices, meshName, "bank", bank)
+		shop := presenting("shop.example:443", "shop", "")
+		shop.Networking.TLS.CACert = &mesh.DataSource{Secret: "client"}
+		w.put(mesh.ExternalServices, meshName, "shop", shop)
+		w.raw(`
+type: RateLimit
+mesh: demo
+name: bank
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: bank}}, {match: {mesh.io/service: backend}}]
+conf: {http: {requests: 5, interval: 10s, onRateLimit: {status: 423}}}
+`)
+		w.raw(`
+type: TrafficRoute
+mesh: demo
+name: bank
+sources: [{match: {mesh.io/service: "*"}}]
+destinations: [{match: {mesh.io/service: bank}}]
+conf:
+  http:
+  - {match: {path: {prefix: /a}}, destination: {mesh.io/service: bank}}
+  - {match: {path: {prefix: /b}}, destination: {mesh.io/service: bank}}
+  destination: {mesh.io/service: bank}
+`)
+		w.put(mesh.ExternalServices, meshName, "away", presenting("away.example:443", "away", "none"))
 		w.put(mesh.ExternalServices, meshName, "mail", external("mail.example:443", "mail", rootCA))
 		files := external("192.0.2.7:2049", "files", "")
 		files.Tags[mesh.TagProtocol] = mesh.ProtocolTCP
@@ -241,6 +269,19 @@ conf:
 			Name: "otlp", Type: mesh.TracingOpenTelemetry, Conf: map[string]any{"endpoint": "otel.example:4317"},
 		}}}})
 		w.put(traffictrace.Kind, meshName, "all", traced("*", ""))
+	}},
+	{"metrics", both, func(w *world) {
+		pair("http")(w)
+		w.put(mesh.Trusts, meshName, meshName, trust("root"))
+		w.put(mesh.Meshes, "", meshName, scraped(mtls(mesh.ModeStrict), map[string]any{
+			"path": "/stats", "envoy": map[string]any{"filterRegex": "http.*", "usedOnly": true}, "aggregate": []any{
+				map[string]any{"name": "app", "port": 9081.0, "path": "/metrics?format=prometheus"}, map[string]any{"name": "other"},
+			},
+		}))
+		backend := dataplane("127.0.0.2", "backend", "http")
+		backend.Metrics = &mesh.MetricsBackend{Type: mesh.Prometheus, Conf: map[string]any{"port": 8080.0}}
+		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
+		w.put(trafficpermission.Kind, meshName, "metrics", permission("web", "dataplane-metrics"))
 	}},
 	{"logged", both[1:], func(w *world) {
 		pair("http")(w)

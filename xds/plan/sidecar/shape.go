@@ -30,6 +30,8 @@ type shape struct {
 	IPv6 bool `json:",omitempty"`
 	// Bare proxies lack the filter.
 	Bare bool `json:",omitempty"`
+	// Unscraped says why the metrics of the mesh cannot be.
+	Unscraped string `json:",omitempty"`
 }
 
 type inboundShape struct {
@@ -38,13 +40,15 @@ type inboundShape struct {
 	Tags               mesh.Tags
 	// Cluster leads to the workload, Table is the route table of HTTP inbounds.
 	Cluster, Table string
+	// Scraping is set for the inbound of the metrics, whose workload is the agent.
+	Scraping *mesh.Scraping `json:",omitempty"`
 }
 
 const loopback = selection.Loopback
 
 // shapeOf reads a dataplane. Ignored inbounds and those without a service have no
 // listener; inbounds that are not ready have one, for their checks.
-func shapeOf(d *view.Dataplane) shape {
+func shapeOf(m *view.Mesh, d *view.Dataplane) shape {
 	n := d.Spec.Networking
 	if n == nil {
 		return shape{}
@@ -70,6 +74,7 @@ func shapeOf(d *view.Dataplane) shape {
 		s.Inbounds = append(s.Inbounds, is)
 	}
 	s.name()
+	s.scrape(m, d)
 	s.Outbounds = selection.Declared(n)
 	return s
 }
@@ -122,7 +127,8 @@ func zone(sources []mesh.Tags) string {
 	return ""
 }
 
-// listening returns the address that each inbound of the shape listens on.
+// listening returns the address that each inbound of the shape listens on. The last one is that
+// of the metrics, if there are any.
 func listening(d *view.Dataplane) []string {
 	n := d.Spec.Networking
 	if n == nil {
@@ -136,7 +142,7 @@ func listening(d *view.Dataplane) []string {
 		}
 		out = append(out, address)
 	}
-	return out
+	return append(out, atHome(n))
 }
 
 // everywhere is all IPv4 addresses of a host.

@@ -47,8 +47,8 @@ func (p *Planner) problem(to []plan.Failure, i int, s *policy.Selection) []plan.
 	if s == nil {
 		return to
 	}
-	if f, ok := s.Facts.(policy.Problematic); ok && f.Problem() != "" {
-		return append(to, plan.Failure{Cell: p.policies[i].Kind.Document.Type + " " + s.Policies[0].Name, Err: errors.New(f.Problem())})
+	if text, pol := policy.Problem(s.Facts), p.policies[i]; text != "" {
+		return append(to, plan.Failure{Cell: pol.Named(s.Policies[0].Name), Err: errors.New(text), By: pol.Names(s)})
 	}
 	return to
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
@@ -88,6 +89,37 @@ func TestReadmes(t *testing.T) {
 	for _, p := range Policies() {
 		for _, text := range policytest.Examples(t, filepath.Join(folder(p), "README.md")) {
 			policytest.Resource(t, p.Kind, text)
+		}
+	}
+}
+
+// TestEveryKindHasAPage: each policy, and each other kind that changes how a mesh is called, has
+// a page for operators with commands, which e2e/guides runs. Their table names it, and the page
+// leads to the README of the policy, which has the fields.
+func TestEveryKindHasAPage(t *testing.T) {
+	pages := filepath.Join("..", "..", "..", "docs", "policies")
+	table, err := os.ReadFile(filepath.Join(pages, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range append(Kinds(), mesh.ExternalServices, mesh.VirtualOutbounds) {
+		page := strings.ReplaceAll(k.Name, "_", "-") + ".md"
+		if !strings.Contains(string(table), "| ["+k.Document.Type+"]("+page+") |") {
+			t.Errorf("docs/policies/README.md does not lead to %s", page)
+		}
+		text, err := os.ReadFile(filepath.Join(pages, page))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		wanted := []string{"# " + k.Document.Type + "\n", "\n```sh\n", "put shop/" + k.Path + "/", "\nremove shop/" + k.Path + "/"}
+		if k.Document.Policy {
+			wanted = append(wanted, "](../../xds/policy/"+strings.ToLower(k.Document.Type)+"/README.md")
+		}
+		for _, w := range wanted {
+			if !strings.Contains(string(text), w) {
+				t.Errorf("%s does not have %q", page, w)
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@
 package callers
 
 import (
-	"fmt"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -38,18 +38,23 @@ func Facts[S any](sources func(*S) []mesh.Selector) func(policy.World, []*view.P
 	})
 }
 
-// FactsOf are the facts of a policy of which some specs distinguish callers.
+// FactsOf are the facts of a policy of which some specs distinguish callers. The problem names
+// all of those that are chosen.
 func FactsOf(distinguishes func(spec any) bool) func(policy.World, []*view.Policy) any {
 	return func(w policy.World, chosen []*view.Policy) any {
 		if w.Mesh != nil && w.Mesh.Authority() != nil {
 			return nil
 		}
+		var idle []string
 		for _, p := range chosen {
 			if distinguishes(p.Spec) {
-				return unknown{fmt.Sprintf("%s is not applied: callers are known by their certificates, and the mesh has no mutual TLS", p.Name)}
+				idle = append(idle, p.Name)
 			}
 		}
-		return nil
+		if len(idle) == 0 {
+			return nil
+		}
+		return unknown{strings.Join(idle, ", ") + " is not applied: callers are known by their certificates, and the mesh has no mutual TLS"}
 	}
 }
 

@@ -34,4 +34,9 @@ func TestCallersWithoutCertificates(t *testing.T) {
 			t.Errorf("%s: %v", name, f)
 		}
 	}
+	both := append(of(mesh.Tags{mesh.TagService: "web"}), all[0], &view.Policy{Name: "y", Spec: web[0].Spec})
+	const want = "x, y is not applied: callers are known by their certificates, and the mesh has no mutual TLS"
+	if got := policy.Problem(facts(policy.World{Mesh: &mesh.Mesh{}}, both)); got != want {
+		t.Errorf("several policies: %q", got)
+	}
 }

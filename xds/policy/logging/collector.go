@@ -83,6 +83,28 @@ func RecordBody(body []byte) (*otlpv1.AnyValue, error) {
 	return out, checkBody(out, 0)
 }
 
+// CheckRecordBody says what is wrong with a body that is written. [RecordBody] reads also one with
+// too many headers, which may have been stored before they were counted.
+func CheckRecordBody(body []byte) error {
+	v, err := RecordBody(body)
+	if err == nil && headersOf(v) > mesh.MaxLogHeaders {
+		err = fmt.Errorf("must not have more than %d headers in all", mesh.MaxLogHeaders)
+	}
+	return err
+}
+
+// headersOf counts the headers in a body.
+func headersOf(v *otlpv1.AnyValue) int {
+	n := mesh.LogHeaders(v.GetStringValue())
+	for _, m := range v.GetKvlistValue().GetValues() {
+		n += headersOf(m.GetValue())
+	}
+	for _, m := range v.GetArrayValue().GetValues() {
+		n += headersOf(m)
+	}
+	return n
+}
+
 // checkBody refuses what Envoy's logger does not format.
 func checkBody(v *otlpv1.AnyValue, depth int) error {
 	if depth > maxBodyDepth {

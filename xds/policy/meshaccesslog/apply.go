@@ -1,6 +1,8 @@
 package meshaccesslog
 
 import (
+	"slices"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -94,7 +96,7 @@ func (b *Backend) sink() (logsink.Sink, *Format) {
 func contribute(d *draft.Contribution, s *policy.Selection) error {
 	told := map[any]bool{}
 	for _, p := range s.Policies {
-		for _, item := range append(from(p.Spec), to(p.Spec)...) {
+		for _, item := range slices.Concat(from(p.Spec), to(p.Spec)) {
 			if item.Default == nil {
 				continue
 			}

@@ -9,8 +9,10 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
+	"github.com/meshgate/meshgate/xds/policy/target"
 )
 
 func TestGolden(t *testing.T) { policytest.Golden(t, Policy) }
@@ -59,6 +61,13 @@ func TestValidate(t *testing.T) {
 			at + ".file.format.json[0].value: %X% is no operator that access logs may use", at + ".file.format.json[1].key: there is another element with this key",
 			at + ".file.format.json[2].key: must be 1 to 256 characters without control characters", at + ".file.format.json[3].value: must not be empty",
 		}},
+		{"headers of a line", format(`"type":"Json","json":[{"key":"a","value":"` + strings.Repeat("%REQ(a)%", 20) + `"},{"key":"b","value":"` + strings.Repeat("%RESP(a)%", 13) + `"}]`), []string{
+			at + ".file.format.json: must not have more than 32 headers in all",
+		}},
+		{"headers of a body", otel(`"body":{"arrayValue":{"values":[{"stringValue":"` + strings.Repeat("%REQ(a)%", 20) + `"},{"stringValue":"` + strings.Repeat("%TRAILER(a)%", 13) + `"}]}}`), []string{
+			at + ".openTelemetry.body: must not have more than 32 headers in all",
+		}},
+		{"as many headers as can be", format(`"type":"Json","json":[{"key":"a","value":"` + strings.Repeat("%REQ(a)%", 20) + `"},{"key":"b","value":"` + strings.Repeat("%RESP(a)%", 12) + `"}]`), nil},
 		{"endpoint", backend(`{"type":"OpenTelemetry","openTelemetry":{"endpoint":"http://otel:4318"}}`), []string{at + ".openTelemetry.endpoint: must be host:port, or a URL with the scheme grpc or grpcs"}},
 		{"address", otel(`"attributes":[{"key":"a","value":"%MESH_SOURCE_ADDRESS%"}]`), []string{
 			at + ".openTelemetry.attributes[0].value: must not have %MESH_SOURCE_ADDRESS%, which only lines have; %UPSTREAM_LOCAL_ADDRESS% is the address from which a proxy calls",
@@ -122,5 +131,22 @@ func TestStrongestDecides(t *testing.T) {
 	}
 	if got := rules(s, policy.Site{Side: policy.Proxy}); got != nil {
 		t.Errorf("rules for the proxy are %+v", got)
+	}
+}
+
+// TestContributionsShareSpecs: what several plans read at the same time is not written, also not
+// behind the end of a slice.
+func TestContributionsShareSpecs(t *testing.T) {
+	item := func(path string) target.Item[Conf] {
+		return target.Item[Conf]{Default: &Conf{Backends: []Backend{{Type: typeFile, File: &File{Path: path}}}}}
+	}
+	from := append(make([]target.Item[Conf], 0, 2), item("a.log"))
+	r := &Resource{Spec: &Spec{From: from, To: []target.Item[Conf]{item("b.log")}}}
+	var d draft.Contribution
+	if err := contribute(&d, &policy.Selection{Policies: []*view.Policy{{Spec: r}}}); err != nil || len(d.Clusters) != 2 {
+		t.Errorf("%d sinks, %v", len(d.Clusters), err)
+	}
+	if from[:2][1].Default != nil {
+		t.Error("a shared spec was written")
 	}
 }

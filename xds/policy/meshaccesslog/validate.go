@@ -124,13 +124,13 @@ func (f *Format) validate(v *policy.Violations, path string) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// fields checks members, of which each key exists once.
+// fields checks members, of which each key exists once. All of them are one line.
 func fields(v *policy.Violations, path string, all []Field, check func(string) string) {
 	if len(all) > maxFields {
 		v.Add(path, "must have at most %d elements", maxFields)
 		return
 	}
-	seen := map[string]bool{}
+	seen, headers := map[string]bool{}, 0
 	for i, f := range all {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		switch {
@@ -140,11 +140,15 @@ func fields(v *policy.Violations, path string, all []Field, check func(string) s
 			v.Add(at+".key", "there is another element with this key")
 		}
 		seen[f.Key] = true
+		headers += mesh.LogHeaders(f.Value)
 		if f.Value == "" {
 			v.Add(at+".value", "must not be empty")
 		} else if wrong := check(f.Value); wrong != "" {
 			v.Add(at+".value", "%s", wrong)
 		}
+	}
+	if headers > mesh.MaxLogHeaders {
+		v.Add(path, "must not have more than %d headers in all", mesh.MaxLogHeaders)
 	}
 }
 
@@ -153,7 +157,7 @@ func (o *OpenTelemetry) validate(v *policy.Violations, path string) {
 		v.Add(path+".endpoint", "%s", wrong)
 	}
 	fields(v, path+".attributes", o.Attributes, logging.CheckRecord)
-	if _, err := logging.RecordBody(o.Body); err != nil {
+	if err := logging.CheckRecordBody(o.Body); err != nil {
 		v.Add(path+".body", "%v", err)
 	}
 }

@@ -34,7 +34,7 @@ func Examples(t *testing.T, path string) [][]byte {
 }
 
 // Decode decodes a resource in YAML or JSON as the mesh API does.
-func Decode(t *testing.T, k *model.Kind, text []byte) (name string, spec any) {
+func Decode(t testing.TB, k *model.Kind, text []byte) (name string, spec any) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON(text)
 	if err != nil {
@@ -52,7 +52,7 @@ func Decode(t *testing.T, k *model.Kind, text []byte) (name string, spec any) {
 
 // known requires that every given field of a resource is shown again. The mesh API drops
 // unknown fields, so a missing one was misspelt.
-func known(t *testing.T, k *model.Kind, text []byte, name string, spec any) {
+func known(t testing.TB, k *model.Kind, text []byte, name string, spec any) {
 	t.Helper()
 	shown, err := model.EncodeDocument(&model.Resource{Kind: k, Scope: "m", Name: name, Spec: spec})
 	if err != nil {
@@ -68,7 +68,7 @@ func known(t *testing.T, k *model.Kind, text []byte, name string, spec any) {
 	compareKeys(t, "", given, again)
 }
 
-func compareKeys(t *testing.T, path string, given, again any) {
+func compareKeys(t testing.TB, path string, given, again any) {
 	t.Helper()
 	switch g := given.(type) {
 	case map[string]any:
@@ -91,7 +91,7 @@ func compareKeys(t *testing.T, path string, given, again any) {
 }
 
 // Resource decodes a resource, which must be valid, in the form of a view.
-func Resource(t *testing.T, k *model.Kind, text []byte) []*view.Policy {
+func Resource(t testing.TB, k *model.Kind, text []byte) []*view.Policy {
 	t.Helper()
 	name, spec := Decode(t, k, text)
 	known(t, k, text, name, spec)

@@ -27,11 +27,41 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 	if d.HTTP == nil || len(limits(s)) == 0 {
 		return nil
 	}
+	return put(&d.Filters)
+}
+
+func put(into *draft.Slots) error {
 	f, err := draft.HTTPFilter(filter, &localratelimitv3.LocalRateLimit{StatPrefix: statPrefix})
 	if err != nil {
 		return err
 	}
-	return d.Filters.Put(draft.SlotRateLimit, f)
+	return into.Put(draft.SlotRateLimit, f)
+}
+
+// outbound does what inbound does, in the proxy of a caller.
+func outbound(d *draft.Outbound, s *policy.Selection) error {
+	if d.HTTP == nil || called(s) == nil {
+		return nil
+	}
+	return put(&d.Filters)
+}
+
+// limitOutbound says the limit of all routes at once: Envoy has one bucket for each place where a
+// limit is said.
+func limitOutbound(r *draft.Routes, s *policy.Selection) error {
+	limit := called(s)
+	if limit == nil {
+		return nil
+	}
+	return r.Configure(filter, limit.bucket())
+}
+
+// called returns the limit of an outbound, nil for none.
+func called(s *policy.Selection) *HTTP {
+	if spec := policy.First[Spec](s); spec != nil && spec.Conf != nil {
+		return spec.Conf.HTTP
+	}
+	return nil
 }
 
 func limitCallers(r *draft.Routes, s *policy.Selection) error {

@@ -23,7 +23,7 @@ type Conf struct {
 
 // HTTP lets so many requests pass at once, and then as many in each interval, evenly
 // (LocalRateLimit.token_bucket). The callers of each source have a limit of their own, at each
-// sidecar of the service.
+// sidecar of the service. For a service outside the mesh, each caller's sidecar has one.
 type HTTP struct {
 	Requests    uint32         `json:"requests,omitempty"`
 	Interval    *mesh.Duration `json:"interval,omitempty"`
@@ -55,10 +55,11 @@ var Kind = model.Describe(Spec{}, model.Kind{
 })
 
 // Policy edits inbounds. Of the sources that select a caller, in all policies that match, the
-// most specific one says how many requests it may send.
+// most specific one says how many requests it may send. What has no inbound is limited by the
+// proxies of its callers, by the one policy that is chosen for their connections.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, HTTPOnly: true, Refuses: policy.RefusesAnybody,
-	Edits:   policy.Edits{Inbound: inbound, Callers: limitCallers},
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound | policy.ByOutbound, HTTPOnly: true, Refuses: policy.RefusesAnybody, Proxyless: true,
+	Edits:   policy.Edits{Inbound: inbound, Callers: limitCallers, Outbound: outbound, OutboundRoutes: limitOutbound},
 	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),
 	Explain: explain,
 }

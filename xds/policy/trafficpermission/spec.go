@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/policy/callers"
 )
 
 // Spec says who may call whom.
@@ -40,6 +41,7 @@ var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Refuses: policy.RefusesAuthenticated,
 	Yields:  "mesh_traffic_permission",
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
+	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),
 	Explain: explain, Closed: closed,
 }
 

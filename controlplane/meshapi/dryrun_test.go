@@ -1,0 +1,46 @@
+package meshapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/dryrun"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/turns"
+)
+
+// refusing refuses all dry runs.
+type refusing struct{ err error }
+
+func (r refusing) Run(context.Context, func(context.Context) error) (*dryrun.Answer, error) {
+	return nil, r.err
+}
+
+// TestTooManyDryRuns: whoever is too many is told when to come again.
+func TestTooManyDryRuns(t *testing.T) {
+	for _, err := range []error{turns.ErrFull, fault.New(fault.Unavailable, "it takes too long")} {
+		a := newAPI(t, func(o *Options) { o.DryRun = refusing{err} })
+		for _, method := range []string{http.MethodPut, http.MethodDelete} {
+			a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
+			w := request(a.handler, method, "/meshes/m?dryRun=true", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON)
+			if w.Code != http.StatusServiceUnavailable || (w.Header().Get("Retry-After") == "1") != errors.Is(err, turns.ErrFull) || !strings.Contains(w.Body.String(), err.Error()) {
+				t.Errorf("%s: %d %v %s", method, w.Code, w.Header(), w.Body)
+			}
+		}
+	}
+}
+
+// TestNoDryRuns: an API without them refuses, and writes nothing.
+func TestNoDryRuns(t *testing.T) {
+	a := newAPI(t, func(o *Options) { o.DryRun = nil })
+	w := request(a.handler, http.MethodPut, "/meshes/m?dryRun=true", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "cannot be tried here") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := request(a.handler, http.MethodGet, "/meshes/m", ""); w.Code != http.StatusNotFound {
+		t.Errorf("it was written: %d", w.Code)
+	}
+}

@@ -1,0 +1,64 @@
+package meshapi
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// The paths of kinds that clients of the mesh API may know, and that need not be among those that
+// are offered.
+const (
+	pathGateways      = "meshgateways"
+	pathGatewayRoutes = "meshgatewayroutes"
+	pathIngresses     = "zoneingresses"
+	pathEgresses      = "zoneegresses"
+)
+
+// The egress is an ingress here: clients compare this text.
+var (
+	opFindGateway = operation{title: "Could not find MeshGateway"}
+	opFindRoute   = operation{title: "Could not find MeshGatewayRoute"}
+	opFindIngress = operation{title: "Could not get zone ingress resource"}
+)
+
+// strangers returns the endpoints about resources of kinds that are not offered: there are none,
+// so every answer is the error document that clients expect where one is missing. Without them
+// clients would read the plain text of an unknown path.
+func (a *API) strangers() []httpkit.Endpoint {
+	if !slices.Contains(a.Kinds, mesh.Dataplanes) {
+		return nil
+	}
+	var list []httpkit.Endpoint
+	refuse := func(kind, pattern, summary string, op func(*http.Request) operation) {
+		if slices.ContainsFunc(a.Kinds, func(k *model.Kind) bool { return k.Path == kind }) {
+			return
+		}
+		h := func(w http.ResponseWriter, r *http.Request) {
+			fail(w, r, op(r), fault.New(fault.NotFound, "no such resource"))
+		}
+		list = append(list, does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
+	}
+	always := func(op operation) func(*http.Request) operation { return func(*http.Request) operation { return op } }
+	chosen := "/{" + pathName + "}/" + mesh.Dataplanes.Path
+	refuse(pathGateways, prefixMesh+pathGateways+chosen, "Refused: there are no such resources", always(opFindGateway))
+	refuse(pathGatewayRoutes, prefixMesh+pathGatewayRoutes+chosen, "Refused: there are no such resources", always(opFindRoute))
+	for _, kind := range []string{pathIngresses, pathEgresses} {
+		refuse(kind, prefixAll+kind+"/{"+pathName+"}/{"+pathOperation+"}", "Refused: there are no such proxies", aboutIngress)
+	}
+	return list
+}
+
+// aboutIngress returns the operation of a request about a proxy between zones. An operation that
+// does not exist is refused before the proxy is looked up.
+func aboutIngress(r *http.Request) operation {
+	switch r.PathValue(pathOperation) {
+	case "xds", "clusters", "stats":
+		return opFindIngress
+	}
+	return opDump
+}

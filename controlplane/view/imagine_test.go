@@ -1,0 +1,71 @@
+package view_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+var errUndone = errors.New("undone")
+
+// TestImagine: a scope takes what a transaction has written without showing it. It does so only on
+// the state on which the transaction is based, and if the transaction ends, nothing has happened.
+func TestImagine(t *testing.T) {
+	r := open(t, memstore.New())
+	r.await(update(t, r.store, put(gateway.Consumers, alice, &gateway.Consumer{Username: "alice"})))
+	imagine := func(fn func(store.Tx) error, base *view.Gateway) (i view.Imagined[*view.Gateway], ok bool) {
+		t.Helper()
+		_, err := r.store.Update(r.ctx, model.Config, func(tx store.Tx) error {
+			if err := fn(tx); err != nil {
+				return err
+			}
+			if base != nil {
+				i, ok = r.scope.ImagineFrom(base, view.DraftOf(tx)), true
+			} else {
+				i, ok = r.scope.Imagine(view.DraftOf(tx))
+			}
+			return errUndone
+		})
+		if !errors.Is(err, errUndone) {
+			t.Fatal(err)
+		}
+		return i, ok
+	}
+	service := put(gateway.Services, bob, &gateway.Service{Host: "a.example", Port: 80})
+	before := r.scope.State()
+	i, ok := imagine(service, nil)
+	if _, there := i.After.Service(bob); !ok || !there || len(i.Keys) != 1 || i.All || i.Err != nil || i.Before != before || !i.Moved() {
+		t.Errorf("%t %t %+v", ok, there, i)
+	}
+	if r.scope.State() != before {
+		t.Error("the scope shows something else")
+	}
+	if i, ok := imagine(func(store.Tx) error { return nil }, nil); !ok || i.Moved() {
+		t.Errorf("a transaction that writes nothing: %t %+v", ok, i)
+	}
+	// Where the scope is behind, the state is read in the transaction before it writes.
+	var base *view.Gateway
+	if _, err := r.store.Update(r.ctx, model.Config, func(tx store.Tx) (err error) {
+		if base, err = r.scope.Read(tx); err == nil {
+			err = errUndone
+		}
+		return err
+	}); !errors.Is(err, errUndone) {
+		t.Fatal(err)
+	}
+	if i, _ := imagine(service, base); base == before || base.Revision() != before.Revision() || i.Before != base || len(i.Keys) != 1 {
+		t.Errorf("%d %+v", base.Revision(), i)
+	}
+	behind, _ := imagine(func(tx store.Tx) error {
+		tx.Announce(model.Key{Kind: gateway.Consumers.Name, Scope: model.DefaultControlPlane, Name: alice}, store.Updated)
+		return service(tx)
+	}, nil)
+	if _, there := behind.After.Service(bob); !there {
+		t.Error("an announcement of something else is in the way")
+	}
+}

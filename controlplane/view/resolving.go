@@ -1,0 +1,57 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// resolve takes a resource that refers to secrets.
+func (d *meshDraft) resolve(res *model.Resource, spec Resolving) error {
+	resolved, err := spec.Resolved(secretsOf{d.reader}, res.Scope, res.Name)
+	if err != nil {
+		return fmt.Errorf("resolve %s %s: %w", res.Kind.Name, res.Name, err)
+	}
+	put(d.located, res.Kind, res.Name, Locating(resolved.(Referring)))
+	return nil
+}
+
+// secretsOf reads secrets. One that cannot be decoded concerns those who refer to it, and does
+// not keep the rest of the mesh from being read.
+type secretsOf struct{ store.Reader }
+
+// Get implements [model.Getter].
+func (s secretsOf) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
+	res, err := s.Reader.Get(k, scope, name)
+	if errors.Is(err, store.ErrUnreadable) {
+		return nil, fault.Wrap(fault.Invalid, err, "secret %q cannot be read", name)
+	}
+	return res, err
+}
+
+// withReferrers replaces keys of secrets by those of the resources that refer to them.
+func (m *Mesh) withReferrers(keys []model.Key) []model.Key {
+	if !slices.ContainsFunc(keys, isSecret) {
+		return keys
+	}
+	out := slices.DeleteFunc(slices.Clone(keys), isSecret)
+	for kind, x := range m.located {
+		for name, spec := range x.specs.all() {
+			r, ok := spec.(Referring)
+			if !ok || !slices.ContainsFunc(keys, func(key model.Key) bool { return isSecret(key) && slices.Contains(r.SecretNames(), key.Name) }) {
+				continue
+			}
+			if key := (model.Key{Kind: kind, Scope: m.name, Name: name}); !slices.Contains(out, key) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+func isSecret(key model.Key) bool { return key.Kind == mesh.Secrets.Name }

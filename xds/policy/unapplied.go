@@ -1,0 +1,31 @@
+package policy
+
+import "github.com/meshgate/meshgate/controlplane/mesh"
+
+// IdleAt says why the policy does nothing at an inbound with a protocol, wherever it is chosen.
+// The text is empty if it may do something.
+func (p *Policy) IdleAt(protocol string) string {
+	if p.HTTPOnly && !mesh.IsHTTP(protocol) {
+		return "not applied: the inbound speaks " + protocol
+	}
+	return ""
+}
+
+// Problem says what is wrong with facts; it is empty if nothing is, or nothing was found.
+func Problem(facts any) string {
+	if f, ok := facts.(Problematic); ok {
+		return f.Problem()
+	}
+	return ""
+}
+
+// Names lists the chosen policies, for operators.
+func (p *Policy) Names(s *Selection) (out []string) {
+	for _, c := range s.Policies {
+		out = append(out, p.Named(c.Name))
+	}
+	return out
+}
+
+// Named is how a policy with a name is called in what operators read.
+func (p *Policy) Named(name string) string { return p.Kind.Document.Type + " " + name }
