@@ -58,7 +58,7 @@ func (l *Loop) Foresee(ctx context.Context, im *Imagination, limit int) (out []F
 		return ctx.Err()
 	}
 	for i := range im.planes {
-		if err := add(l.foreseePlane(&im.planes[i], room)); err != nil {
+		if err := add(l.foreseePlane(ctx, &im.planes[i], room)); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func (f *Foreseen) notFollowed(err error, of Failure) {
 }
 
 // foreseePlane foresees the gateways of a control plane. All of a variant have one fate.
-func (l *Loop) foreseePlane(i *imaginedPlane, room int) (f Foreseen) {
+func (l *Loop) foreseePlane(ctx context.Context, i *imaginedPlane, room int) (f Foreseen) {
 	p := i.plane
 	f.Scope = p.id()
 	if i.Err != nil {
@@ -102,6 +102,9 @@ func (l *Loop) foreseePlane(i *imaginedPlane, room int) (f Foreseen) {
 	p.mu.Unlock()
 	t := tally{}
 	for _, v := range variants {
+		if ctx.Err() != nil {
+			return f
+		}
 		before, after := i.foresee(v, t)
 		for _, id := range v.nodes {
 			if after != nil && !before.Equal(after) {
