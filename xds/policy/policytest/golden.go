@@ -27,17 +27,17 @@ var Protocols = []string{mesh.ProtocolHTTP, mesh.ProtocolGRPC, mesh.ProtocolTCP}
 // -update writes that file. The changed drafts must also freeze.
 func Golden(t *testing.T, p *policy.Policy) {
 	t.Helper()
-	inputs, err := filepath.Glob("testdata/*.in.yaml")
+	inputs, err := filepath.Glob("testdata/*" + suffix)
 	if err != nil || len(inputs) == 0 {
 		t.Fatalf("no inputs: %v", err)
 	}
 	for _, in := range inputs {
-		t.Run(strings.TrimSuffix(filepath.Base(in), ".in.yaml"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(filepath.Base(in), suffix), func(t *testing.T) {
 			text, err := os.ReadFile(in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
+			golden.Compare(t, strings.Replace(in, suffix, ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
 		})
 	}
 }
