@@ -90,8 +90,10 @@ type proxy struct {
 	// clusters and listeners are those of the class and of the proxy. secrets are those of the
 	// mesh and what policies contribute.
 	clusters, listeners, secrets mixed
-	// finished are the tables after the raw phase.
-	finished map[resource.TypeURL]finished
+	// finished are the tables after the raw phase. endpoints and routes are without those that
+	// nothing asks for after it.
+	finished          map[resource.TypeURL]finished
+	endpoints, routes mixed
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask about things

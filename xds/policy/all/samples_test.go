@@ -18,7 +18,7 @@ func TestSamplesHaveEveryMember(t *testing.T) {
 	for _, k := range Kinds() {
 		found := map[string]bool{}
 		for _, s := range policytest.Samples(t, "..", k) {
-			spec, err := s.Spec(func(service string) string { return service })
+			spec, err := s.Spec(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -28,8 +29,13 @@ type Sample struct {
 	doc  map[string]any
 }
 
-// services matches the services that samples are about.
-var services = regexp.MustCompile(`\b(web|backend|jobs)\b`)
+// GoString says in reports of random tests which sample was drawn.
+func (s Sample) GoString() string { return s.Kind.Document.Type + " " + s.Name } //nolint:gocritic // values are drawn
+
+// Services are those that samples are about: mostly calls from the first one to the second.
+var Services = []string{"web", "backend", "jobs"}
+
+var services = regexp.MustCompile(`\b(` + strings.Join(Services, "|") + `)\b`)
 
 // Samples returns the samples of a kind, of which there is at least one. The folders of the
 // policies are in a directory.
@@ -54,10 +60,9 @@ func Samples(t testing.TB, folders string, k *model.Kind) []Sample {
 	return out
 }
 
-// Spec makes a new spec from a sample. The services "web", "backend" and "jobs" have other names,
-// which the caller decides.
-func (s *Sample) Spec(name func(service string) string) (any, error) {
-	raw, err := json.Marshal(renamed(s.doc, name))
+// Spec makes a new spec from a sample, with other names of some of the [Services].
+func (s *Sample) Spec(names map[string]string) (any, error) {
+	raw, err := json.Marshal(renamed(s.doc, names))
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +78,20 @@ func (s *Sample) Spec(name func(service string) string) (any, error) {
 }
 
 // renamed copies a document with other names of services. Names of members stay.
-func renamed(node any, name func(string) string) any {
+func renamed(node any, names map[string]string) any {
 	switch n := node.(type) {
 	case string:
-		return services.ReplaceAllStringFunc(n, name)
+		return services.ReplaceAllStringFunc(n, func(service string) string { return cmp.Or(names[service], service) })
 	case []any:
 		out := make([]any, len(n))
 		for i := range n {
-			out[i] = renamed(n[i], name)
+			out[i] = renamed(n[i], names)
 		}
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(n))
 		for key := range n {
-			out[key] = renamed(n[key], name)
+			out[key] = renamed(n[key], names)
 		}
 		return out
 	}
