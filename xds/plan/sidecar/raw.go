@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -112,6 +114,21 @@ func (p *Planner) unasked(x *proxy, f *finished, t resource.TypeURL, tables map[
 		}
 		tables[resource.Route] = x.routes.with(&p.compare, tables[resource.Route], nil, drop)
 	}
+}
+
+// unneeded withdraws the secrets that only removed clusters present: a proxy has no keys for
+// services that it cannot call.
+func (x *proxy) unneeded(secrets map[string]string, confided []string, clusters *resource.Table) map[string]string {
+	if len(x.finished[resource.Cluster].removed) == 0 || len(confided) == 0 {
+		return secrets
+	}
+	left, all := maps.Clone(secrets), resourcesOf(resource.Cluster, clusters)
+	for _, name := range confided { // names are content-derived, so that no other text is one
+		if !slices.ContainsFunc(all, func(r *resource.Resource) bool { return bytes.Contains(r.Body, []byte(name)) }) {
+			delete(left, name)
+		}
+	}
+	return left
 }
 
 // resourcesOf lists the resources of a table by name.
