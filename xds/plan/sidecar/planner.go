@@ -182,7 +182,8 @@ func (p *Planner) Plan() map[string]*resource.Set {
 			continue // all of the class are loose again when it is built
 		}
 		x.begun = true
-		if set := p.assemble(x); !p.compare.Equal(set, x.set) {
+		// An empty set is not the same as none.
+		if set := p.assemble(x); x.set == nil || !p.compare.Equal(set, x.set) {
 			x.set = set
 			changed[x.name] = set
 		}

@@ -53,3 +53,15 @@ func TestTemplatesLeaveNothingBehind(t *testing.T) {
 		t.Error("the template is gone, and the proxy has something else than before")
 	}
 }
+
+// TestEmptySetIsASet: a proxy that a template leaves nothing joins as any other does.
+func TestEmptySetIsASet(t *testing.T) {
+	w := newWorld(t)
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.3", "web", "http"))
+	w.put(proxytemplate.Kind, meshName, "x", &proxytemplate.Spec{Conf: &proxytemplate.Conf{}})
+	w.settle()
+	w.planner.Join("web-1")
+	if changed := w.settle(); !changed["web-1"] || w.planner.Set("web-1") == nil {
+		t.Errorf("changed are %v, the set is %v", changed, w.planner.Set("web-1"))
+	}
+}
