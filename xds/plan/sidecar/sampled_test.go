@@ -23,6 +23,22 @@ func samplesOf(t testing.TB) map[*model.Kind][]policytest.Sample {
 	return out
 }
 
+// sample stores a sample of a kind.
+func (w *world) sample(k *model.Kind, name string) {
+	w.t.Helper()
+	for _, s := range policytest.Samples(w.t.(*testing.T), policies, k) {
+		if s.Name == name {
+			spec, err := s.Spec(nil)
+			if err != nil {
+				w.t.Fatalf("%v", err)
+			}
+			w.put(k, meshName, name, spec)
+			return
+		}
+	}
+	w.t.Fatalf("%s has no sample %q", k.Document.Type, name)
+}
+
 // sampled writes or deletes one of two policies of a kind. What is written is a sample, which
 // mostly is about others than in its file.
 func (d *driver) sampled(k *model.Kind) {
