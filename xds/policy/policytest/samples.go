@@ -30,7 +30,7 @@ type Sample struct {
 }
 
 // GoString says in reports of random tests which sample was drawn.
-func (s Sample) GoString() string { return s.Kind.Document.Type + " " + s.Name } //nolint:gocritic // values are drawn
+func (s Sample) GoString() string { return s.Kind.Document.Type + " " + s.Name }
 
 // Services are those that samples are about: mostly calls from the first one to the second.
 var Services = []string{"web", "backend", "jobs"}
@@ -61,7 +61,7 @@ func Samples(t testing.TB, folders string, k *model.Kind) []Sample {
 }
 
 // Spec makes a new spec from a sample, with other names of some of the [Services].
-func (s *Sample) Spec(names map[string]string) (any, error) {
+func (s Sample) Spec(names map[string]string) (any, error) {
 	raw, err := json.Marshal(renamed(s.doc, names))
 	if err != nil {
 		return nil, err
