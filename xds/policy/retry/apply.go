@@ -16,8 +16,11 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// onStatusCodes and the lists below are conditions in the spelling of the API.
-const onStatusCodes = "retriable_status_codes"
+// These, and the lists below, are conditions in the spelling of the API.
+const (
+	onStatusCodes = "retriable_status_codes"
+	onHTTP3       = "http3_post_connect_failure"
+)
 
 var (
 	httpConditions = []string{"gateway_error", "connect_failure", "refused_stream"}

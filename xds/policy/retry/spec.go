@@ -74,4 +74,5 @@ var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
 	Edits:   policy.Edits{Outbound: outbound, OutboundRoutes: outboundRoutes},
 	Explain: explain,
+	Idle:    idle,
 }
