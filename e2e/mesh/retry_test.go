@@ -95,6 +95,25 @@ var _ = Describe("retry", Ordered, core, func() {
 		expect("POST", []answer{409, 200}, 409, 1)
 	})
 
+	// Neither has an effect by what the policy says alone: the first needs an answer that says so, the
+	// second a request that names headers of answers.
+	It("for answers of servers that limit rates, and those with headers that the request names", func() {
+		retried(map[string]any{"numRetries": 2, "retryOn": []any{"envoy_ratelimited"}})
+		expect("GET", []answer{429, 200}, 429, 1)
+		expect("GET", []answer{limited, 200}, 200, 2)
+		retried(map[string]any{"numRetries": 2, "retryOn": []any{"retriable_headers"}})
+		expect("GET", []answer{limited, 200}, 429, 1)
+		naming := func(name string, code, arrived int) {
+			GinkgoHelper()
+			work.says(409, 200)
+			r, err := framework.Do(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "GET", web.to("backend"), http.Header{"X-Envoy-Retriable-Header-Names": {name}}, "")
+			Expect(err).NotTo(HaveOccurred())
+			Expect([]int{r.Status, len(work.times())}).To(Equal([]int{code, arrived}), name)
+		}
+		naming("x-other", 409, 1)
+		naming("x-scripted", 200, 2)
+	})
+
 	It("a try has its own time", func() {
 		retried(map[string]any{"numRetries": 2, "perTryTimeout": "250ms"})
 		expect("GET", []answer{never, 200}, 200, 2)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
@@ -36,5 +37,23 @@ func TestValidate(t *testing.T) {
 				t.Errorf("violations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestIdle: what nobody can ask of the proxies of a mesh is told.
+func TestIdle(t *testing.T) {
+	for _, c := range []struct {
+		conf string
+		at   policy.Setting
+		want []string
+	}{
+		{`{"http":{"retryOn":["retriable_headers","envoy_ratelimited"]}}`, policy.Setting{}, nil},
+		{`{"tcp":{"maxConnectAttempts":2}}`, policy.Setting{}, nil},
+		{`{"http":{"retryOn":["reset","http3_post_connect_failure"]}}`, policy.Setting{}, []string{"conf.http.retryOn[1] has no effect: proxies of a mesh do not speak HTTP/3 with each other"}},
+	} {
+		s := policytest.Select(t, Policy, []byte(`{"type":"Retry","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}],"conf":`+c.conf+`}`))
+		if diff := cmp.Diff(c.want, Policy.IdleFields(s, c.at)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.conf, diff)
+		}
 	}
 }
