@@ -23,11 +23,12 @@ type scripted struct {
 // answer is a status, with which the workload waits until a request ends if it is 0.
 type answer int
 
-// never is an answer that never comes; limited is one with 429 and what Envoy says when it limits a
-// rate.
+// never is an answer that never comes. limited is one with 429 and what Envoy says when it limits a
+// rate, again one with 409 and the header x-again.
 const (
 	never   answer = 0
 	limited answer = -429
+	again   answer = -409
 )
 
 // startScripted starts one. A path that ends in /bytes/N is answered with N bytes.
@@ -40,8 +41,10 @@ func startScripted() *scripted {
 		case a == limited:
 			rw.Header().Set("X-Envoy-Ratelimited", "true")
 			rw.WriteHeader(http.StatusTooManyRequests)
+		case a == again:
+			rw.Header().Set("X-Again", "yes")
+			rw.WriteHeader(http.StatusConflict)
 		case a != http.StatusOK:
-			rw.Header().Set("X-Scripted", "yes")
 			rw.WriteHeader(int(a))
 		default:
 			if _, n, ok := strings.Cut(r.URL.Path, "/bytes/"); ok {

@@ -11,16 +11,20 @@ func explain(s *policy.Selection) any {
 	return &c
 }
 
-// idle: everything else that can be listed has an effect by itself. Requests can name the headers
-// of retriable_headers, and any server can answer that it limits the rate.
+// idle: envoy_ratelimited needs nothing more, because any server can answer that it limits the rate.
+// Envoy would also take headers that a request names, but not from a workload: it removes that.
 func idle(s *policy.Selection, _ policy.Setting) (out []string) {
 	c := policy.First[Spec](s).Conf
 	if c == nil || c.HTTP == nil {
 		return nil
 	}
 	for i, on := range c.HTTP.RetryOn {
-		if on == onHTTP3 {
-			out = append(out, fmt.Sprintf("conf.http.retryOn[%d] has no effect: proxies of a mesh do not speak HTTP/3 with each other", i))
+		path := fmt.Sprintf("conf.http.retryOn[%d]", i)
+		switch {
+		case on == onHTTP3:
+			out = append(out, path+" has no effect: proxies of a mesh do not speak HTTP/3 with each other")
+		case on == onHeaders && len(c.HTTP.RetriableHeaders) == 0:
+			out = append(out, path+" has no effect without conf.http.retriableHeaders")
 		}
 	}
 	return out
