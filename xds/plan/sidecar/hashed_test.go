@@ -58,6 +58,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 		header = "TrafficRoute hashed: conf.loadBalancer.maglev.hashPolicies[0] has no effect: the destination speaks tcp, and of its connections only sourceIp can be hashed"
 	)
 	pair("http")(w)
+	w.joined("web-1")
 	w.raw(checked)
 	told("nothing is hashed")
 	w.raw(hashed)
