@@ -83,8 +83,10 @@ var _ = Describe("timeout", Ordered, core, func() {
 		})
 	})
 
+	// The request would end by itself before the time that connecting has without a policy, and with
+	// another status.
 	It("an endpoint that answers no connection: HTTP", func() {
-		ends("connectTimeout", "deaf", map[string]any{"connectTimeout": short.String()}, func() {
+		ends("connectTimeout", "deaf", map[string]any{"connectTimeout": short.String(), "http": map[string]any{"requestTimeout": "3s"}}, func() {
 			r, err := get(web.to("deaf"))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(r.Status).To(Equal(503))

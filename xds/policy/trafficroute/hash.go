@@ -124,7 +124,7 @@ func checkName(v *policy.Violations, path, name string, valid bool, text string)
 // nothing in it may end.
 func checkCookie(v *policy.Violations, path string, c *HashCookie) {
 	checkName(v, path+".name", c.Name, httpguts.ValidHeaderFieldName(c.Name), "must be a valid name of a cookie")
-	if d := c.TTL.Or(0); d < 0 || d > 0 && time.Duration(d) < time.Second {
+	if d := c.TTL.Or(0); d < 0 || d > 0 && d < time.Second {
 		v.Add(path+".ttl", "must be 0s or at least 1s")
 	}
 	switch {
