@@ -159,6 +159,9 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	p.contributed(chosen, &o.part)
 	p.idleAt(o, chosen, policy.AtDestination, protocol)
 	kind, d := p.destination(service)
+	if p.isProxyless(kind) && !selects(d, tags) {
+		return unmade(tags)
+	}
 	if !p.permitted(o.reach, tags, kind, d) {
 		if !slices.Contains(o.forbidden, service) {
 			o.forbidden = append(o.forbidden, service)
@@ -171,7 +174,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		ak.name += byName
 	}
 	if k, marks := p.kinds[kind].(marking); marks {
-		ak.name += k.Mark(k.Transport(Around{p}, d))
+		ak.name += k.Mark(k.Transport(Around{p}, tags, d))
 	}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.reach.shape.Zone
@@ -191,7 +194,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		}
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
-	kept := p.keepCluster(&o.part, old, made{ck.name, service, kind, ck.transport}, cl, err)
+	kept := p.keepCluster(&o.part, old, made{ck.name, canonical, kind, ck.transport}, cl, err)
 	if !kept && p.isProxyless(kind) {
 		return unmade(tags)
 	}
