@@ -213,9 +213,9 @@ func (p *Planner) Failures(name string) []plan.Failure {
 }
 
 // Unserved returns which parts of a proxy lead to services that nobody serves, or to services
-// without proxies that it may not call. This is not a
-// failure: everything is made as configured, and services come in any order. But the name may
-// be mistyped.
+// without proxies that it may not call, and which fields of policies have no effect there. This is
+// not a failure: everything is made as configured, and services come in any order. But the name may
+// be mistyped, and somebody may rely on the field.
 func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	x := p.proxies[name]
 	if x == nil {
@@ -232,6 +232,7 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
 			})
 		}
+		out = append(out, o.idle...)
 	}
-	return out
+	return once(out)
 }

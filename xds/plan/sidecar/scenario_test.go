@@ -75,6 +75,8 @@ conf:
   - {weight: 10, destination: {mesh.io/service: backend, version: v2}}
 `)
 	}},
+	{"hashed", both[1:], func(w *world) { pair("http")(w); w.raw(hashed) }},
+	{"hashedtcp", both[1:], func(w *world) { pair("tcp")(w); w.raw(hashed) }},
 	{"transparent", both, func(w *world) {
 		pair("http")(w)
 		w.under(mesh.ModeStrict)

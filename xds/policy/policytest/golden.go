@@ -111,7 +111,18 @@ func splitView(t *testing.T, s *draft.Split) map[string]any {
 			"match": body(t, r.Match), "action": body(t, r.Action), "headers": body(t, r.Headers), "to": r.To,
 		})
 	}
-	return map[string]any{"rules": rules, "otherwise": s.Otherwise}
+	out := map[string]any{"rules": rules, "otherwise": s.Otherwise}
+	if s.HashSource {
+		out["hashSource"] = true
+	}
+	var hash []any
+	for _, h := range s.Hash {
+		hash = append(hash, body(t, h))
+	}
+	if hash != nil {
+		out["hash"] = hash
+	}
+	return out
 }
 
 func list[M proto.Message](t *testing.T, out map[string]json.RawMessage, name string, ms []M) {
