@@ -148,7 +148,6 @@ func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	chains := k.ended(end)
 	cluster := nowhere
 	if !k.closed {
 		cluster = apart + k.name
@@ -171,7 +170,7 @@ func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Proto.FilterChains = append(chains, &listenerv3.FilterChain{Filters: []*listenerv3.Filter{other}})
+	d.Proto.FilterChains = append([]*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{other}}}, k.ended(end)...)
 	return plan.Freeze(resource.Listener, k.name, d.Proto)
 }
 
