@@ -92,8 +92,8 @@ func (externalServices) Transport(_ Around, tags mesh.Tags, d view.Destination) 
 	sealed := false
 	for _, e := range locating(tags, d) {
 		host, port := e.Location()
-		fmt.Fprintf(own, "%s %d %s\n", host, port, e.Digest())
-		fmt.Fprintf(demands, "%s %d %s\n", host, port, e.Demands())
+		_, _ = fmt.Fprintf(own, "%s %d %s\n", host, port, e.Digest())
+		_, _ = fmt.Fprintf(demands, "%s %d %s\n", host, port, e.Demands())
 		p := e.Protection()
 		sealed = sealed || p != nil
 		if p != nil && p.Client != "" {
