@@ -314,7 +314,7 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program,
+		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}

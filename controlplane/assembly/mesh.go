@@ -140,6 +140,13 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	cp.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
 	cp.gate.Hook(mesh.ExternalServices, lifecycle.LimitedExternals(ratelimit.Kind))
 	cp.gate.Hook(ratelimit.Kind, lifecycle.Limits(ratelimit.Kind))
+	cp.gate.Hook(mesh.Zones, lifecycle.Zones(cp.zoneOnline))
+	if err := lifecycle.EnsureZone(ctx, cp.gate.As(model.System("lifecycle")), cp.cfg.Zone.Own()); err != nil {
+		if fault.CodeOf(err) != fault.Internal || !cp.holds(ctx, mesh.Zones) {
+			return err
+		}
+		cp.Log.Error("the zone of this control plane cannot be looked after", "error", err)
+	}
 	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
 		// There is one that cannot be read. It keeps nobody else from starting.
