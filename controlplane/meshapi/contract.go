@@ -30,7 +30,6 @@ const (
 	schemaUser       = "user"
 	schemaConditions = "conditions"
 	schemaChanges    = "change" + suffixList
-	schemaOverview   = "dataplane_overview"
 	schemaNode       = "node"
 	schemaNodes      = schemaNode + suffixList
 	schemaDump       = "dump"

@@ -130,15 +130,15 @@ func (w *writer) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, nam
 	return w.Writer.DeleteDocumentIf(ctx, k, scope, name, allowed)
 }
 
-// insights holds the insights of dataplanes of mesh m by name.
+// insights holds what is known, by name, of dataplanes of mesh m and of the proxies of zones.
 type insights map[string]any
 
-func (i insights) Read(_ context.Context, mesh, name string) (any, bool, error) {
+func (i insights) Read(_ context.Context, _ *model.Kind, mesh, name string) (any, bool, error) {
 	doc, ok := i[name]
 	if err, broken := doc.(error); broken {
 		return nil, false, err
 	}
-	return doc, ok && mesh == "m", nil
+	return doc, ok && (mesh == "m" || mesh == ""), nil
 }
 
 type problems map[string][]string
@@ -245,6 +245,10 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
 			"broken": errors.New("the disk is gone"),
 			"nan":    math.NaN(),
+			"east": map[string]any{"subscriptions": []any{map[string]any{
+				"id": "z-1", "globalInstanceId": "g-1", "connectTime": start, "status": map[string]any{"total": map[string]any{}},
+				"version": map[string]any{"meshCp": map[string]any{"version": "1.2.3"}},
+			}}},
 		},
 		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
 		Policies:        &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
