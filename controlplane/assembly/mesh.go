@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -32,6 +33,7 @@ import (
 // meshParts is what only meshes need.
 type meshParts struct {
 	insights  *insight.Insights
+	census    *census.Census
 	tokens    *identity.DataplaneTokens
 	workloads *meshca.Workloads
 	rotations *meshca.Rotations
@@ -60,7 +62,8 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 	}
 	m := &cp.mesh
 	cp.snapshots = snapshot.New()
-	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Past: cp.clocks.wall.EarliestFor, Log: cp.Log})
+	m.census = cp.newCensus()
+	insights, err := insight.Open(ctx, insight.Options{Changed: m.census.Changed, Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Past: cp.clocks.wall.EarliestFor, Log: cp.Log})
 	if err != nil {
 		_ = status.Close() // the first error is the one that matters
 		return err

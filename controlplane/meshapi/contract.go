@@ -31,6 +31,13 @@ const (
 	schemaConditions = "conditions"
 	schemaChanges    = "change" + suffixList
 	schemaNode       = "node"
+
+	schemaMeshInsight    = "MeshInsight"
+	schemaServiceInsight = "ServiceInsight"
+	schemaGlobalInsights = "GlobalInsights"
+	schemaGlobalInsight  = "global_insight"
+	schemaZoneStatus     = "zone_status" + suffixList
+
 	schemaNodes      = schemaNode + suffixList
 	schemaDump       = "dump"
 	schemaConfig     = "dataplane_config"

@@ -101,6 +101,7 @@ type Options struct {
 	Writer Writer
 
 	Insights        Insights
+	Census          Census
 	Problems        Problems
 	Dumps           Dumps
 	Policies        Policies
@@ -164,6 +165,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 		}
 	}
 	list = append(list, a.overviews()...)
+	list = append(list, a.insights()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.selections()...)
 	list = append(list, a.strangers()...)

@@ -137,6 +137,7 @@ func (a *API) components() schemas {
 		}
 	}
 	a.describeOverviews(out)
+	a.describeInsights(out)
 	return out
 }
 

@@ -3,6 +3,7 @@ package meshapi
 import (
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/openapi"
@@ -31,4 +32,17 @@ func (a *API) describeOverviews(out schemas) {
 			out[name], out[name+suffixList] = s, pageOf(openapi.To(name), schemas{"unreadable": openapi.Count()})
 		}
 	}
+}
+
+// describeInsights adds the schemas of counts.
+func (a *API) describeInsights(out schemas) {
+	if a.Census == nil {
+		return
+	}
+	out[schemaMeshInsight], out[schemaServiceInsight] = openapi.For[census.MeshInsight](), openapi.For[census.ServiceInsight]()
+	for _, name := range []string{schemaMeshInsight, schemaServiceInsight} {
+		out[name+suffixList] = pageOf(openapi.To(name), schemas{"unreadable": openapi.Count()})
+	}
+	out[schemaGlobalInsights], out[schemaGlobalInsight] = openapi.For[census.GlobalInsights](), openapi.For[census.All]()
+	out[schemaZoneStatus] = openapi.List(openapi.For[census.ZoneStatus]())
 }
