@@ -262,7 +262,6 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return cp.clocks.watch(ctx) })
 	g.Go(func() error { watchNodes(ctx, cp.ready.conditions, cp.mesh.insights); return nil })
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
-	g.Go(func() error { return ended(ctx, "census", cp.mesh.census.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "addresses of names", cp.mesh.addresses.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })

@@ -39,3 +39,14 @@ func (cp *ControlPlane) newCensus() *census.Census {
 		Online: func(k *model.Kind, name string) bool { return k == mesh.Zones && cp.zoneOnline(name) },
 	})
 }
+
+// runCensus counts from now on until the control plane is closed.
+func (cp *ControlPlane) runCensus(ctx context.Context) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cp.mesh.census.Run(ctx) // it ends with ctx only
+	}()
+	cp.closers.add(func(context.Context) { stop(); <-done })
+}
