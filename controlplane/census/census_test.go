@@ -289,11 +289,10 @@ func (w *world) recountMesh(r store.Reader, m *model.Resource, out *recounted) e
 	}
 	// what each service has: the states of dataplanes by type, backends, zones
 	type seen struct {
-		states      map[string][]string
-		issued      map[string]int
-		zones       []string
-		externals   []string
-		serviceType string
+		states    map[string][]string
+		issued    map[string]int
+		zones     []string
+		externals []string
 	}
 	services := map[string]*seen{}
 	at := func(name string) *seen {
