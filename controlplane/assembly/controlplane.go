@@ -29,6 +29,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -100,9 +101,11 @@ type ControlPlane struct {
 	ownToken func() error
 	// instance tells this process apart from others.
 	instance string
-	ready    readiness
-	clocks   *clocks
-	meters   *meters
+	// ownZone is what is known about the zone of this control plane.
+	ownZone *insight.ZoneInsight
+	ready   readiness
+	clocks  *clocks
+	meters  *meters
 	// traces is nil where none are made.
 	traces *telemetry.Traces
 	// backups is nil where none are made.
@@ -120,6 +123,7 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
 	cp.renewTokens = cp.newTokenRenewer()
+	cp.ownZone = ownZone(cp.instance, time.Now().UTC())
 	steps := []func(context.Context) error{
 		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
 	}
@@ -313,8 +317,8 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 	host, _ := os.Hostname() // empty where the system does not say
 	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
-		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program,
+		Insights: insights{cp}, Census: cp.mesh.census, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
+		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}

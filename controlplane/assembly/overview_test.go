@@ -40,7 +40,9 @@ type fleet struct {
 // reports are insights that know nothing.
 type reports struct{}
 
-func (reports) Read(context.Context, string, string) (any, bool, error) { return nil, false, nil }
+func (reports) Read(_ context.Context, _ *model.Kind, _, _ string) (any, bool, error) {
+	return nil, false, nil
+}
 
 func startFleet(tb testing.TB, proxies int) *fleet {
 	tb.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/meshca"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -88,12 +89,19 @@ func versionsOf(m map[string]string) insight.Versions {
 	}
 }
 
-// insights gives the mesh API what is known about proxies.
-type insights struct{ *insight.Insights }
+// insights gives the mesh API what is known about proxies and zones.
+type insights struct{ cp *ControlPlane }
 
-// Read implements meshapi.Insights.
-func (i insights) Read(ctx context.Context, meshName, dataplane string) (document any, ok bool, err error) {
-	return i.Insights.Read(ctx, meshName, dataplane)
+// Read implements meshapi.Insights. Nothing is known about the ingresses and egresses of zones,
+// because no proxy serves them yet.
+func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error) {
+	switch {
+	case k == mesh.Dataplanes:
+		return i.cp.mesh.insights.Read(ctx, scope, name)
+	case k == mesh.Zones && i.cp.zoneOnline(name):
+		return i.cp.ownZone, true, nil
+	}
+	return nil, false, nil
 }
 
 // problems lists what is wrong with the configuration of proxies.

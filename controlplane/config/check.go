@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,11 @@ import (
 
 // maxFailures bounds the limits of failures per minute.
 const maxFailures = 1_000_000
+
+// maxZone is the longest name of a zone. It is part of tags and labels, whose values are bounded.
+const maxZone = 63
+
+var zoneName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // check reports all values that cannot work, among the settings that are used. Commands on
 // several machines share a file, and a value that is wrong for one of them must not stop
@@ -83,6 +89,9 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	}
 	if c.Dataplane.RemoveAfter <= 0 {
 		bad("dataplane.removeAfter", "must be positive")
+	}
+	if len(c.Zone.Name) > maxZone || c.Zone.Name != "" && !zoneName.MatchString(c.Zone.Name) {
+		bad("zone.name", "must be up to %d lower-case letters, digits and dashes, the first and last of them no dash", maxZone)
 	}
 	if c.Drain.Delay < 0 || c.Drain.Timeout < 0 {
 		bad("drain", "values must not be negative")

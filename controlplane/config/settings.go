@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -25,6 +26,7 @@ type Config struct {
 	Admin       AdminPorts  `koanf:"admin"`
 	Gateway     Gateway     `koanf:"gateway"`
 	Dataplane   Dataplane   `koanf:"dataplane"`
+	Zone        Zone        `koanf:"zone"`
 	Envoy       Envoy       `koanf:"envoy"`
 	Filter      Filter      `koanf:"filter"`
 	Drain       Drain       `koanf:"drain"`
@@ -222,6 +224,17 @@ func (f Filter) check() (vs []fault.Violation) {
 	return vs
 }
 
+// Zone says in which zone this control plane is.
+type Zone struct {
+	Name string `koanf:"name"`
+}
+
+// DefaultZone is the name of the zone of a control plane that is configured without one.
+const DefaultZone = "default"
+
+// Own returns the name of the zone of this control plane.
+func (z *Zone) Own() string { return cmp.Or(z.Name, DefaultZone) }
+
 // Drain says how proxies shut down.
 type Drain struct {
 	Delay   time.Duration `koanf:"delay"`
@@ -290,6 +303,7 @@ var general = []Key{
 	{"gateway.forwardDotSegments", false, "pass paths on in which some server could read a segment \"..\" (..;x, ..%2f, %252e%252e/), instead of answering 400", false},
 	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
 	{"dataplane.removeAfter", "30s", "how long the stream of a proxy may be gone before the Dataplane that its agent registered is removed", false},
+	{"zone.name", "", "name of the zone of this control plane; empty: default. Where it is set, labels mesh.io/zone of documents must say the same", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},

@@ -40,6 +40,9 @@ type Options struct {
 	// Account tells how far a node with an open stream is; false if that is not known;
 	// nil = it never is. It must not block.
 	Account func(node string) (Last, bool)
+	// Changed is called when something else is known about a dataplane, other than how much it
+	// was sent; nil = nobody asks. It must not block, and not call the insights.
+	Changed func(mesh, dataplane string)
 	// Log takes what no caller hears of; required.
 	Log *slog.Logger
 	// Now is the clock; nil = time.Now.
@@ -225,6 +228,13 @@ func parse(node string) (id, bool) {
 func (s *Insights) now() *time.Time {
 	t := s.Now().UTC()
 	return &t
+}
+
+// tell says that something else is known about a dataplane. s.mu is held.
+func (s *Insights) tell(at id) {
+	if s.Changed != nil && !at.gateway() {
+		s.Changed(at.mesh, at.name)
+	}
 }
 
 // changed notes that a proxy is to be written. s.mu is held.

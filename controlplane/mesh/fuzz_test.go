@@ -16,7 +16,7 @@ func FuzzDocuments(f *testing.F) {
 	f.Add([]byte(`{"mtls":{"enabledBackend":"a","backends":[{"name":"a","type":"builtin","mode":1,"conf":{"ca_cert":{"RSAbits":"2048"}}}]},"metrics":{"backends":[{"type":"prometheus","conf":{"skipMTLS":true,"aggregate":[1]}}]}}`))
 	f.Add([]byte(`{"networking":{"address":"::","gateway":{"type":"BUILTIN"},"inbound":[{"port":1,"tags":{"":""},"serviceProbe":{"interval":"1s","tcp":{}}}],"outbound":[{"service":"a"}],"admin":{"port":1}},"probes":{"endpoints":[{}]}}`))
 	f.Add([]byte(`{"tracing":{"backends":[{"type":"datadog","conf":{"port":1e300}},{"type":"zipkin","conf":{"url":"http://[::1"}},{"type":"opentelemetry","conf":{"endpoint":"a:1","x":1}}]},"logging":{"backends":[{"type":"tcp","conf":{"address":"::"}}]},"data":"AA=="}`))
-	kinds := []*model.Kind{mesh.Meshes, mesh.Dataplanes, mesh.Secrets}
+	kinds := []*model.Kind{mesh.Meshes, mesh.Dataplanes, mesh.Secrets, mesh.Zones, mesh.ZoneIngresses, mesh.ZoneEgresses}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, k := range kinds {
 			_, spec, err := model.DecodeDocument(k, body)

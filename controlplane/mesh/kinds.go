@@ -55,5 +55,7 @@ var (
 
 // Kinds lists the kinds of the mesh that are not policies.
 func Kinds() []*model.Kind {
-	return []*model.Kind{Meshes, Dataplanes, VirtualOutbounds, ExternalServices, Secrets, GlobalSecrets, Trusts, Addresses}
+	return []*model.Kind{
+		Meshes, Dataplanes, VirtualOutbounds, ExternalServices, Secrets, GlobalSecrets, Trusts, Addresses, Zones, ZoneIngresses, ZoneEgresses,
+	}
 }

@@ -32,7 +32,16 @@ type collection struct {
 	kind *model.Kind
 }
 
+// endpoints returns the endpoints at every path of the kind.
 func (c collection) endpoints() []httpkit.Endpoint {
+	list := c.endpointsAt(c.kind.Path)
+	for _, path := range c.kind.Document.OtherPaths {
+		list = append(list, c.endpointsAt(path)...)
+	}
+	return list
+}
+
+func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 	d, auth := c.kind.Document, httpkit.Open
 	if d.AdminOnly {
 		auth = httpkit.Administrator
@@ -40,13 +49,14 @@ func (c collection) endpoints() []httpkit.Endpoint {
 	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
 		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, named(h))).About(c.kind.Name)
 	}
-	path, page := prefixAll+c.kind.Path, shows(d.Type+suffixList, c.parameters()...)
-	list := []httpkit.Endpoint{does(route(http.MethodGet, path, "List "+d.Plural, c.list(path)), page)}
+	item, page := prefixAll+path, shows(d.Type+suffixList, c.parameters()...)
+	list := []httpkit.Endpoint{does(route(http.MethodGet, item, "List "+d.Plural, c.list(item)), page)}
 	if c.kind.Scoping == model.Mesh {
-		path = prefixMesh + c.kind.Path
-		list = append(list, does(route(http.MethodGet, path, "List "+d.Plural+" of a mesh", c.list(path)), page, http.StatusNotFound))
+		item = prefixMesh + path
+		list = append(list, does(route(http.MethodGet, item, "List "+d.Plural+" of a mesh", c.list(item)), page, http.StatusNotFound))
 	}
-	item, put, remove := path+"/{"+pathName+"}", c.put, c.delete
+	put, remove := c.put, c.delete
+	item += "/{" + pathName + "}"
 	if c.readOnly() {
 		put, remove = refuse, refuse
 	}

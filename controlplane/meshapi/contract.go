@@ -30,8 +30,14 @@ const (
 	schemaUser       = "user"
 	schemaConditions = "conditions"
 	schemaChanges    = "change" + suffixList
-	schemaOverview   = "dataplane_overview"
 	schemaNode       = "node"
+
+	schemaMeshInsight    = "MeshInsight"
+	schemaServiceInsight = "ServiceInsight"
+	schemaGlobalInsights = "GlobalInsights"
+	schemaGlobalInsight  = "global_insight"
+	schemaZoneStatus     = "zone_status" + suffixList
+
 	schemaNodes      = schemaNode + suffixList
 	schemaDump       = "dump"
 	schemaConfig     = "dataplane_config"

@@ -134,7 +134,7 @@ func TestErrors(t *testing.T) {
 		{"write of a read-only kind", "PUT", "/censuses/c", "{}", expected(405, "Method not allowed", textReadOnly)},
 		{"broken insight", "GET", "/meshes/m/dataplanes+insights/broken", "", expected(500, retrieve, "Internal Server Error")},
 		{"broken insight in a list", "GET", "/dataplanes+insights", "", expected(500, list, "Internal Server Error")},
-		{"document that is no JSON", "GET", "/meshes/m/dataplanes+insights/nan", "", expected(500, "Internal Server Error", "Internal Server Error")},
+		{"document that is no JSON", "GET", "/meshes/m/dataplanes+insights/nan", "", expected(500, "Could not retrieve a resource", "Internal Server Error")},
 		{"proxy away", "GET", "/meshes/m/dataplanes/away/xds", "", expected(503, "Could not execute admin operation", "the proxy is not connected")},
 		{"dump fails", "GET", "/meshes/m/dataplanes/broken/xds", "", expected(500, "Could not execute admin operation", "Internal Server Error")},
 		{"body too large", "PUT", path, `{"type":"` + strings.Repeat("a", MaxBody) + `"}`, expected(413, "Bad Request", "the body is larger than 1048576 bytes")},

@@ -39,18 +39,19 @@ type listing struct {
 // list answers with a page of one mesh, or of all meshes. pattern is the pattern of the
 // endpoint.
 func (c collection) list(pattern string) http.HandlerFunc {
-	return c.listOf(pattern, func(_ *http.Request, res *model.Resource) (any, error) { return show(res) })
+	return c.listOf(pattern, nil, func(_ *http.Request, res *model.Resource) (any, error) { return show(res) })
 }
 
-// listOf answers with a page in which show converts each resource.
-func (c collection) listOf(pattern string, show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
+// listOf answers with a page of those resources that keep chooses, all if it is nil. show converts
+// each resource.
+func (c collection) listOf(pattern string, keep func(*http.Request, *model.Resource) (bool, error), show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := httpkit.Query(r)
 		if err != nil {
 			fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
 			return
 		}
-		found, window, err := c.find(r, query, pattern)
+		found, window, err := c.find(r, query, pattern, keep)
 		if err != nil {
 			answer(w, r, opList, err)
 			return
@@ -72,11 +73,8 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 				fail(w, r, opList, err)
 				return
 			}
-			switch item := item.(type) {
-			case json.RawMessage:
-				written += len(item)
-			case dataplaneOverview:
-				written += len(item.Dataplane)
+			if raw, ok := item.(json.RawMessage); ok {
+				written += len(raw)
 			}
 			doc.Items = append(doc.Items, item)
 		}
@@ -105,7 +103,7 @@ type result struct {
 }
 
 // find checks size, filters, mesh and offset, in this order, and reads the page.
-func (c collection) find(r *http.Request, query url.Values, pattern string) (found result, win window, err error) {
+func (c collection) find(r *http.Request, query url.Values, pattern string, keep func(*http.Request, *model.Resource) (bool, error)) (found result, win window, err error) {
 	if win.size, err = pageSize(query.Get("size")); err != nil {
 		return found, win, failed(opSize, err)
 	}
@@ -113,6 +111,17 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 	match, err := c.filter(query, pattern)
 	if err != nil {
 		return found, win, err
+	}
+	var broken error // the first failure of keep
+	if accepts := match; keep != nil {
+		match = func(res *model.Resource) bool {
+			if broken != nil || accepts != nil && !accepts(res) {
+				return false
+			}
+			var kept bool
+			kept, broken = keep(r, res)
+			return kept
+		}
 	}
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
 		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh))
@@ -124,7 +133,7 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 		}
 		found, err = c.search(reader, scopes, match, win)
 		found.unreadable = append(found.unreadable, unreadable...)
-		return err
+		return cmp.Or(err, broken)
 	})
 	return found, win, err
 }

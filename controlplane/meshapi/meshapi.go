@@ -33,11 +33,10 @@ type Writer interface {
 	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
 }
 
-// Insights returns what proxies have reported.
+// Insights returns what proxies and zones have reported.
 type Insights interface {
-	// Read returns the insight of a dataplane as a JSON document, and whether
-	// there is one.
-	Read(ctx context.Context, mesh, name string) (document any, ok bool, err error)
+	// Read returns what is known about a resource as a JSON object, and whether anything is.
+	Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error)
 }
 
 // Problems tells why proxies do not have the configuration that they should have.
@@ -102,6 +101,7 @@ type Options struct {
 	Writer Writer
 
 	Insights        Insights
+	Census          Census
 	Problems        Problems
 	Dumps           Dumps
 	Policies        Policies
@@ -165,6 +165,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 		}
 	}
 	list = append(list, a.overviews()...)
+	list = append(list, a.insights()...)
 	list = append(list, a.dumps()...)
 	list = append(list, a.selections()...)
 	list = append(list, a.strangers()...)

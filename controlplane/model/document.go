@@ -20,6 +20,8 @@ type Document struct {
 	Type string
 	// Aliases are further types that are accepted in input.
 	Aliases []string
+	// OtherPaths are further collections in which clients look for the documents.
+	OtherPaths []string
 	// Singular and Plural are names for people, such as Traffic Routes.
 	Singular, Plural string
 	// Policy is set if the kind is listed at /policies. Inbound, Outbound and Proxy say where a

@@ -132,6 +132,7 @@ var layers = map[string]string{
 	"controlplane/view":              "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/lifecycle":         "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":           "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
+	"controlplane/census":            "controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
@@ -159,7 +160,7 @@ var layers = map[string]string{
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
+	"controlplane/meshapi":         "controlplane/admit controlplane/census controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The authorization service is the filter in a process of meshgate.
