@@ -55,5 +55,5 @@ var (
 
 // Kinds lists the kinds of the mesh that are not policies.
 func Kinds() []*model.Kind {
-	return []*model.Kind{Meshes, Dataplanes, VirtualOutbounds, ExternalServices, Secrets, GlobalSecrets, Trusts, Addresses}
+	return []*model.Kind{Meshes, Dataplanes, VirtualOutbounds, ExternalServices, MeshGateways, MeshGatewayRoutes, Secrets, GlobalSecrets, Trusts, Addresses}
 }

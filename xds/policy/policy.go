@@ -91,6 +91,10 @@ type Policy struct {
 	// Proxyless policies are chosen only for those outbounds whose service has no proxies of the mesh
 	// that could do what the policy demands. Elsewhere it is done at inbounds.
 	Proxyless bool
+	// Gateway policies are chosen for the destinations of builtin gateways, one for each. Their
+	// edits are those of outbounds; what a policy only does at inbounds is done there for gateways
+	// as for all callers.
+	Gateway bool
 	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
 	// the rank of their first source, then by [Tie].
 	Order func(a, b *view.Policy) int
