@@ -172,6 +172,9 @@ type Edits struct {
 	// Outbound edits the listener of an outbound, and OutboundRoutes its routes.
 	Outbound       func(*draft.Outbound, *Selection) error
 	OutboundRoutes func(*draft.Routes, *Selection) error
+	// Prepare adds to every HTTP listener of a builtin gateway what Outbound adds where a policy is
+	// chosen, so that a choice changes routes and no listener.
+	Prepare func(*draft.Outbound) error
 	// Inbound edits the chains of an inbound, and InboundRoutes its routes. With attachment
 	// ByInbound, or Always, they also run with a nil selection, because the policy decides what
 	// happens if no policy permits anything.
