@@ -164,7 +164,7 @@ func (r *GatewayRewrite) Path() *GatewayPathRewrite {
 var MeshGatewayRoutes = model.Describe(MeshGatewayRoute{}, model.Kind{
 	Name: "mesh_gateway_route", Path: "meshgatewayroutes", Scoping: model.Mesh, Class: model.Config,
 	Document: &model.Document{
-		Type: "MeshGatewayRoute", Singular: "Mesh Gateway Route", Plural: "Mesh Gateway Routes",
+		Type: "MeshGatewayRoute", Singular: "Mesh Gateway Route", Plural: "Mesh Gateway Routes", Listed: true,
 		Validate: func(spec any) []fault.Violation { return spec.(*MeshGatewayRoute).validate() },
 	},
 })

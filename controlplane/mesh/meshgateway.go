@@ -76,7 +76,7 @@ type GatewayResources struct {
 var MeshGateways = model.Describe(MeshGateway{}, model.Kind{
 	Name: "mesh_gateway", Path: "meshgateways", Scoping: model.Mesh, Class: model.Config,
 	Document: &model.Document{
-		Type: "MeshGateway", Singular: "Mesh Gateway", Plural: "Mesh Gateways",
+		Type: "MeshGateway", Singular: "Mesh Gateway", Plural: "Mesh Gateways", Listed: true,
 		Validate: func(spec any) []fault.Violation { return spec.(*MeshGateway).validate() },
 	},
 })

@@ -233,7 +233,11 @@ func TestOneRouteDoesNotHoldUpAGateway(t *testing.T) {
 	w.apply(t, strings.NewReplacer("few", "broken", "backend", "ledger").Replace(tuned[1]))
 	w.apply(t, tuned[0])
 	w.settle()
-	for _, route := range leading(t, w.planner.Set("edge-1"), edgeTable, "*") {
+	routes := leading(t, w.planner.Set("edge-1"), edgeTable, "*")
+	if len(routes) != 2 {
+		t.Errorf("routes are %v", routes)
+	}
+	for _, route := range routes {
 		switch route.GetMatch().GetPathSeparatedPrefix() {
 		case "/backend":
 			if route.GetRoute().GetTimeout().GetSeconds() != 4 {
