@@ -2,7 +2,6 @@ package meshapi
 
 import (
 	"github.com/meshgate/meshgate/controlplane/openapi"
-	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/inspect/explain"
 )
 
@@ -40,10 +39,10 @@ func describeSelections(out schemas) {
 		return openapi.List(openapi.Closed(schemas{"port": openapi.Count(), "protocol": text(), "hosts": openapi.List(host)}, "port", "protocol", "hosts"))
 	}
 	gateway := openapi.Closed(schemas{
-		"kind": openapi.OneOf(inspect.KindGateway), "gateway": origin(), "policies": each(), "errors": errors(),
+		"kind": openapi.OneOf("MeshGatewayDataplane"), "gateway": origin(), "policies": each(), "errors": errors(),
 		"listeners": listeners(openapi.Closed(schemas{"tags": texts(), "policies": each(), "effective": openapi.Of(openapi.Object)}, "tags", "policies")),
 	}, "kind", "gateway", "listeners", "policies")
-	places["kind"] = openapi.OneOf(inspect.KindSidecar)
+	places["kind"] = openapi.OneOf("SidecarDataplane")
 	out[schemaMatched] = &openapi.Schema{AnyOf: []*openapi.Schema{openapi.Closed(places, "kind", "total", "items"), gateway}}
 	out[schemaGateways] = openapi.Closed(list(openapi.Closed(schemas{"dataplane": origin()}, "dataplane")), "total", "items")
 
