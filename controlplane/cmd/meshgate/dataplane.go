@@ -65,7 +65,7 @@ func dataplaneCommand() *cobra.Command {
 			return a.Run(ctx)
 		}),
 	}
-	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: sidecar, gateway (of a mesh) or oauth-gateway")
+	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "the Envoy: sidecar, gateway or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
