@@ -96,7 +96,7 @@ func (e entry) status(path string) int {
 	return 0
 }
 
-var _ = Describe("gateways of a mesh", Ordered, func() {
+var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 	var (
 		w                              *world
 		plain, secure, tcp, passing    int
