@@ -10,6 +10,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -159,7 +160,11 @@ func tcpTo(stat string, split *draft.Split, names renames) *tcpv3.TcpProxy {
 			shares = shareKey{names.cluster(to.Tags), to.Weight, shares}
 		}
 	}
-	return tcpToShares(stat, shares)
+	t := tcpToShares(stat, shares)
+	if split != nil && split.HashSource {
+		t.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
+	}
+	return t
 }
 
 // tcpToShares does what tcpTo does, for a list of shareKeys.
