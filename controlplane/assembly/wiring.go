@@ -155,6 +155,24 @@ func (i identities) External(ctx context.Context, meshName, service string) (p *
 	return p, nil
 }
 
+// Listener implements publish.Identities. The key of an authority is handed out to nobody.
+func (i identities) Listener(ctx context.Context, meshName, secret string) (p *mesh.ClientPair, err error) {
+	err = i.cp.store.View(ctx, func(r store.Reader) error {
+		if p, err = mesh.ServerPair(r, meshName, secret); err != nil {
+			return err
+		}
+		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		if err == nil && of != "" {
+			err = fault.New(fault.Forbidden, "the key in secret %s of mesh %s is that of an authority of mesh %s", secret, meshName, of)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 // Roots implements publish.Identities.
 func (i identities) Roots(context.Context) ([]byte, error) { return i.cp.authority.PEM(), nil }
 

@@ -56,6 +56,7 @@ var (
 // Kinds lists the kinds of the mesh that are not policies.
 func Kinds() []*model.Kind {
 	return []*model.Kind{
-		Meshes, Dataplanes, VirtualOutbounds, ExternalServices, Secrets, GlobalSecrets, Trusts, Addresses, Zones, ZoneIngresses, ZoneEgresses,
+		Meshes, Dataplanes, VirtualOutbounds, ExternalServices, MeshGateways, MeshGatewayRoutes, Secrets, GlobalSecrets, Trusts, Addresses,
+		Zones, ZoneIngresses, ZoneEgresses,
 	}
 }

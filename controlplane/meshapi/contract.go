@@ -47,6 +47,7 @@ const (
 	schemaRules      = "rules"
 	schemaTypeRules  = "rules_by_type"
 	schemaChosen     = "chosen_dataplanes"
+	schemaGateways   = "gateway_dataplanes"
 	schemaWarned     = "mesh_warnings"
 	schemaExplained  = "explanation"
 	schemaKeys       = "key" + suffixList

@@ -82,7 +82,7 @@ func (a *API) policies() any {
 	list := []policy{}
 	for _, k := range a.Kinds {
 		d := k.Document
-		if d == nil || !d.Policy {
+		if d == nil || !d.Policy && !d.Listed {
 			continue
 		}
 		list = append(list, policy{

@@ -26,6 +26,8 @@ type Policies interface {
 	RulesOf(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
+	// Gateways shows the builtin gateways that a MeshGateway or a MeshGatewayRoute is for.
+	Gateways(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
 	// Warnings shows what is valid in a mesh but most likely a mistake.
 	Warnings(ctx context.Context, mesh string, show func(doc any) error) error
 	// Nowhere returns the selectors of a new policy that select nothing.
@@ -54,6 +56,11 @@ func (a *API) selections() []httpkit.Endpoint {
 	for _, k := range a.Kinds {
 		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {
 			list = append(list, get(k, c.kind.Path, "List the dataplanes for which a "+d.Singular+" is chosen", collection{a, k}.chosen, shows(schemaChosen)))
+		}
+	}
+	for _, k := range []*model.Kind{mesh.MeshGateways, mesh.MeshGatewayRoutes} {
+		if slices.Contains(a.Kinds, k) {
+			list = append(list, get(k, c.kind.Path, "List the gateways that a "+k.Document.Singular+" is for", collection{a, k}.gateways, shows(schemaGateways)))
 		}
 	}
 	return list
@@ -92,6 +99,13 @@ func (c collection) rulesByType(w http.ResponseWriter, r *http.Request) {
 func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
 	c.inspect(w, r, ofDataplanes, func(ctx context.Context, mesh, name string, show func(any) error) error {
 		return c.api.Policies.Chosen(ctx, c.kind, mesh, name, show)
+	})
+}
+
+func (c collection) gateways(w http.ResponseWriter, r *http.Request) {
+	find := operation{title: "Could not find " + c.kind.Document.Type}
+	c.inspect(w, r, inspection{opChosen, find, nil}, func(ctx context.Context, mesh, name string, show func(any) error) error {
+		return c.api.Policies.Gateways(ctx, c.kind, mesh, name, show)
 	})
 }
 

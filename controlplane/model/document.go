@@ -27,6 +27,9 @@ type Document struct {
 	// Policy is set if the kind is listed at /policies. Inbound, Outbound and Proxy say where a
 	// policy acts: on one of the first two, or on whole proxies.
 	Policy, Inbound, Outbound, Proxy bool
+	// Listed is set for kinds that are listed at /policies, too, although nothing is chosen from
+	// them for the places of a sidecar.
+	Listed bool
 	// AdminOnly is set for kinds that only administrators may read and write.
 	AdminOnly bool
 	// Default completes a spec before it is validated. It may change the spec.

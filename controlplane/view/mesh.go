@@ -83,3 +83,6 @@ func (m *Mesh) Lacks(k *model.Kind) bool { return m.policies[k.Name].none() }
 func (m *Mesh) Candidates(k *model.Kind, service string) iter.Seq[*Policy] {
 	return m.policies[k.Name].candidates(service)
 }
+
+// Policy returns a policy of a kind by name, nil if there is none.
+func (m *Mesh) Policy(k *model.Kind, name string) *Policy { return m.policies[k.Name].get(name) }

@@ -33,9 +33,11 @@ func (m *Mesh) mine(key model.Key) bool {
 	return key.Scope == m.name && m.kinds[key.Kind] != nil
 }
 
+// kindsByName returns the given kinds and those of gateways, which every view of a mesh holds and
+// chooses by selectors, as policies are.
 func kindsByName(kinds []*model.Kind) map[string]*model.Kind {
-	out := make(map[string]*model.Kind, len(kinds))
-	for _, k := range kinds {
+	out := make(map[string]*model.Kind, len(kinds)+2)
+	for _, k := range append([]*model.Kind{mesh.MeshGateways, mesh.MeshGatewayRoutes}, kinds...) {
 		out[k.Name] = k
 	}
 	return out
@@ -177,6 +179,9 @@ func (d *meshDraft) put(res *model.Resource) error {
 			return nil
 		}
 		p, err := policyOf(res)
+		if err == nil {
+			err = d.certify(p)
+		}
 		if err != nil {
 			return err
 		}

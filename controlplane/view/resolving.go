@@ -40,6 +40,12 @@ func (m *Mesh) withReferrers(keys []model.Key) []model.Key {
 		return keys
 	}
 	out := slices.DeleteFunc(slices.Clone(keys), isSecret)
+	for g := range m.Policies(mesh.MeshGateways) {
+		key := model.Key{Kind: mesh.MeshGateways.Name, Scope: m.name, Name: g.Name}
+		if slices.ContainsFunc(keys, func(k model.Key) bool { return isSecret(k) && g.presents(k.Name) }) && !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
 	for kind, x := range m.located {
 		for name, spec := range x.specs.all() {
 			r, ok := spec.(Referring)
@@ -55,3 +61,22 @@ func (m *Mesh) withReferrers(keys []model.Key) []model.Key {
 }
 
 func isSecret(key model.Key) bool { return key.Kind == mesh.Secrets.Name }
+
+// certify notes what the listeners of a gateway present.
+func (d *meshDraft) certify(p *Policy) error {
+	g, ok := p.Spec.(*mesh.MeshGateway)
+	if !ok {
+		return nil
+	}
+	p.Certificates = map[string]mesh.ServerCertificate{}
+	for _, name := range g.CertificateNames() {
+		c, err := mesh.ServerCertificateOf(secretsOf{d.reader}, d.from.name, name)
+		if err != nil {
+			return fmt.Errorf("certificate %s of MeshGateway %s: %w", name, p.Name, err)
+		}
+		p.Certificates[name] = c
+	}
+	return nil
+}
+
+func (p *Policy) presents(secret string) bool { _, is := p.Certificates[secret]; return is }

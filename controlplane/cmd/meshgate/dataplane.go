@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,7 @@ type dataplaneFlags struct {
 const (
 	proxyGateway   = "oauth-gateway"
 	proxySidecar   = "sidecar"
+	proxyBuiltin   = "gateway"   // of a mesh
 	proxyDataplane = "dataplane" // another name for sidecar
 )
 
@@ -63,11 +65,11 @@ func dataplaneCommand() *cobra.Command {
 			return a.Run(ctx)
 		}),
 	}
-	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: sidecar or oauth-gateway")
+	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "the Envoy: sidecar, gateway or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
-	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar")
+	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
 	c.Flags().StringVar(&f.name, "name", "", "instance or Dataplane; the node token is for this name")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
 	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "Dataplane registered while it runs; empty: it exists")
@@ -151,20 +153,20 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 
 func (f *dataplaneFlags) check() error {
 	switch {
-	case f.proxyType != proxyGateway && f.proxyType != proxySidecar && f.proxyType != proxyDataplane:
-		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway or sidecar", f.proxyType)
+	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane}, f.proxyType):
+		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar or gateway", f.proxyType)
 	case f.caFile == "" || f.tokenFile == "":
 		return errors.New("--ca-cert-file and --dataplane-token-file are needed")
 	case f.adminPort < 0 || f.adminPort > 65535:
 		return fmt.Errorf("--admin-port %d is no port", f.adminPort)
 	case f.dnsPort < 0 || f.dnsPort > 65535:
 		return fmt.Errorf("--dns-port %d is no port", f.dnsPort)
-	case f.proxyType == proxyGateway && f.dnsPort != 0:
+	case (f.proxyType == proxyGateway || f.proxyType == proxyBuiltin) && f.dnsPort != 0:
 		return errors.New("--dns-port is for sidecars")
 	case f.dnsPort == 0 && len(f.dnsUpstreams) > 0:
 		return errors.New("--dns-upstream needs --dns-port")
 	case f.proxyType == proxyGateway && (f.dataplaneFile != "" || len(f.variables) > 0):
-		return errors.New("--dataplane-file and --dataplane-var are for sidecars")
+		return errors.New("--dataplane-file and --dataplane-var are for proxies of a mesh")
 	case f.proxyType != proxyGateway:
 		return agent.CheckSidecar(f.mesh, f.name)
 	}

@@ -3,6 +3,8 @@ package sidecar
 import (
 	"slices"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -15,8 +17,9 @@ type cells struct {
 	assignments    *memo[assignmentKey, *resource.Resource]
 	outbounds      *memo[outboundKey, *resource.Resource]
 	outboundRoutes *memo[outboundRoutesKey, *resource.Resource]
-	ways           *memo[outboundRoutesKey, *draft.Routes]
-	fronts         *memo[frontRoutesKey, *resource.Resource]
+	builtinRoutes  *memo[builtinRouteKey, *routev3.Route]
+	builtinTables  *memo[builtinTableKey, *resource.Resource]
+	builtins       *memo[builtinListenerKey, *resource.Resource]
 	chains         *memo[inboundKey, *chains]
 	inboundRoutes  *memo[inboundRoutesKey, *resource.Resource]
 	listeners      *memo[listenerKey, *resource.Resource]
@@ -43,8 +46,9 @@ func newCells() (c cells) {
 	begin(&c, &c.assignments)
 	begin(&c, &c.outbounds)
 	begin(&c, &c.outboundRoutes)
-	begin(&c, &c.ways)
-	begin(&c, &c.fronts)
+	begin(&c, &c.builtinRoutes)
+	begin(&c, &c.builtinTables)
+	begin(&c, &c.builtins)
 	begin(&c, &c.chains)
 	begin(&c, &c.inboundRoutes)
 	begin(&c, &c.listeners)

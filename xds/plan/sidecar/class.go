@@ -209,6 +209,11 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 		}
 		secrets[name] = "" // another content has another name
 	}
+	if len(c.reach.presented) > 0 {
+		all := maps.Clone(c.reach.presented)
+		maps.Copy(all, secrets)
+		secrets = all
+	}
 	x.failures = x.own.failures
 	if c.proxy != nil && p.has.patch {
 		x.failures = slices.Concat(x.failures, p.finish(x, tables))
@@ -322,7 +327,7 @@ func (x *proxy) hide(taken sockets) {
 	for _, port := range taken.ports() {
 		for _, o := range x.class.reach.ports[port] {
 			if taken.has(o.at) {
-				name := outboundName(o.shape.Address, o.shape.Port)
+				name := o.listenerName()
 				x.hidden = append(x.hidden, name)
 				x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
 			}

@@ -18,10 +18,7 @@ type Planner struct {
 	// policies is ordered by phase. Policies of one phase keep the given order.
 	policies []*policy.Policy
 	// kinds are the kinds of destinations. A service belongs to the first kind that has it.
-	kinds []DestinationKind
-	// front makes the listeners of gateways. If it is nil, the outbounds of every proxy have
-	// listeners of their own.
-	front   Front
+	kinds   []DestinationKind
 	outside policy.Outside
 	// log never changes during the life of the planner, so it is part of no key.
 	log      accesslog.Settings
@@ -224,12 +221,12 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	for _, o := range x.class.reach.outbounds {
 		for _, service := range o.unserved {
 			out = append(out, plan.Failure{
-				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
+				Cell: o.cell(), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
 			})
 		}
 		for _, service := range o.forbidden {
 			out = append(out, plan.Failure{
-				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
+				Cell: o.cell(), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
 			})
 		}
 		out = append(out, o.idle...)

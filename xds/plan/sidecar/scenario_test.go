@@ -383,6 +383,7 @@ destinations: [{match: {mesh.io/service: spare, mesh.io/protocol: http}}]
 conf: {delay: {percentage: 50, value: 1s}, abort: {percentage: 12.5, httpStatus: 503}}
 `)
 	}},
+	{"gateway", []string{"edge-1"}, entranceOfAll},
 }
 
 // targeted permits some callers, and denies some of them.

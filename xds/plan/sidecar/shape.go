@@ -16,8 +16,10 @@ type shape struct {
 	Inbounds  []inboundShape
 	Outbounds []selection.Outbound
 	Gateway   mesh.Tags `json:",omitempty"`
-	// Builtin gateways are ours, and not somebody else's beside a sidecar.
-	Builtin bool `json:",omitempty"`
+	// Builtin gateways are ours, and not somebody else's beside a sidecar. At is then where they
+	// listen.
+	Builtin bool   `json:",omitempty"`
+	At      string `json:",omitempty"`
 	// Transparent proxies listen on addresses that are not theirs.
 	Transparent bool `json:",omitempty"`
 	// Everything is set for proxies that may reach every service of the mesh;
@@ -55,7 +57,10 @@ func shapeOf(m *view.Mesh, d *view.Dataplane) shape {
 	}
 	var s shape
 	if n.Gateway != nil {
-		s.Gateway, s.Builtin = n.Gateway.Tags, n.Gateway.Type == mesh.GatewayBuiltin
+		s.Gateway = n.Gateway.Tags
+	}
+	if selection.Builtin(n) {
+		s.Builtin, s.At = true, atHome(n)
 	}
 	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
 		s.Transparent = true

@@ -28,6 +28,8 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 		switch key.Kind {
 		case mesh.Dataplanes.Name:
 			p.dataplane(before, key.Name)
+		case mesh.MeshGateways.Name, mesh.MeshGatewayRoutes.Name:
+			p.gatewayKind(before, key)
 		case mesh.Meshes.Name:
 			if f := meshSettingsOf(state); f != p.facts {
 				p.everything()
@@ -205,6 +207,13 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 	}
 	if pol.Attachment.Has(policy.AtProxy) {
 		p.placeAll()
+	}
+	if pol.Attachment.Has(policy.AtService) {
+		for _, r := range p.reaches {
+			if r.shape.Gateway != nil {
+				p.moved[r] = struct{}{}
+			}
+		}
 	}
 }
 

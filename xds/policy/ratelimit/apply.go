@@ -46,6 +46,9 @@ func outbound(d *draft.Outbound, s *policy.Selection) error {
 	return put(&d.Filters)
 }
 
+// prepare adds the filter to the listeners of gateways, whose routes say what is limited.
+func prepare(d *draft.Outbound) error { return put(&d.Filters) }
+
 // limitOutbound says the limit of all routes at once: Envoy has one bucket for each place where a
 // limit is said.
 func limitOutbound(r *draft.Routes, s *policy.Selection) error {
