@@ -114,8 +114,12 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 	if err != nil {
 		return found, win, err
 	}
+	visible := c.api.seen(r)
+	if c.kind == mesh.Meshes && visible != nil {
+		match = func(res *model.Resource) bool { return visible(res.Name) }
+	}
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
-		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh))
+		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh), visible)
 		if err != nil {
 			return err
 		}
@@ -130,8 +134,8 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 }
 
 // scopes returns the scopes that a list covers, in the order of the list, and errors for
-// scopes that cannot be read.
-func (c collection) scopes(reader store.Reader, name string) (scopes []string, unreadable []error, err error) {
+// scopes that cannot be read. visible says which meshes the caller may see; nil means all.
+func (c collection) scopes(reader store.Reader, name string, visible func(mesh string) bool) (scopes []string, unreadable []error, err error) {
 	if c.kind.Scoping != model.Mesh {
 		return []string{""}, nil, nil
 	}
@@ -140,7 +144,9 @@ func (c collection) scopes(reader store.Reader, name string) (scopes []string, u
 	}
 	meshes, unreadable, err := store.ListReadable(reader, mesh.Meshes, "")
 	for _, m := range meshes {
-		scopes = append(scopes, m.Name)
+		if visible == nil || visible(m.Name) {
+			scopes = append(scopes, m.Name)
+		}
 	}
 	return scopes, unreadable, err
 }

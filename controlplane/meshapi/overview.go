@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -21,14 +22,18 @@ func (a *API) overviews() []httpkit.Endpoint {
 	c := collection{a, mesh.Dataplanes}
 	path := mesh.Dataplanes.Path
 	get := func(pattern, summary string, h http.HandlerFunc, answered httpkit.Contract) httpkit.Endpoint {
-		return does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)), answered, http.StatusNotFound).About(c.kind.Name)
+		return does(endpoint(http.MethodGet, pattern, access.Read, summary, mediaJSON, named(h)), answered, http.StatusNotFound).About(c.kind.Name)
 	}
 	page, one := shows(schemaOverview+suffixList, c.parameters()...), shows(schemaOverview)
 	var list []httpkit.Endpoint
 	for _, prefix := range []string{prefixAll, prefixMesh} {
 		for _, suffix := range []string{"+insights", "/_overview"} {
 			pattern := prefix + path + suffix
-			list = append(list, get(pattern, "List dataplanes with what they report", c.listOf(pattern, a.overviewItem), page))
+			e := get(pattern, "List dataplanes with what they report", c.listOf(pattern, a.overviewItem), page)
+			if prefix == prefixAll {
+				e.Where = somewhere
+			}
+			list = append(list, e)
 		}
 	}
 	return append(list,

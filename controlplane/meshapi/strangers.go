@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -41,7 +42,7 @@ func (a *API) strangers() []httpkit.Endpoint {
 		h := func(w http.ResponseWriter, r *http.Request) {
 			fail(w, r, op(r), fault.New(fault.NotFound, "no such resource"))
 		}
-		list = append(list, does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
+		list = append(list, does(endpoint(http.MethodGet, pattern, access.Known, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
 	}
 	always := func(op operation) func(*http.Request) operation { return func(*http.Request) operation { return op } }
 	chosen := "/{" + pathName + "}/" + mesh.Dataplanes.Path
