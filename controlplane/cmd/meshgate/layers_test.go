@@ -100,9 +100,11 @@ var layers = map[string]string{
 	"controlplane/fault":               "",
 	"controlplane/yamldoc":             "controlplane/fault controlplane/turns",
 	"controlplane/hostname":            "",
-	"controlplane/config":              "controlplane/fault controlplane/yamldoc filter/contract",
+	"controlplane/config":              "controlplane/access controlplane/fault controlplane/yamldoc filter/contract",
 	"controlplane/model":               "controlplane/fault",
-	"controlplane/httpkit":             "controlplane/fault controlplane/model",
+	// Who may do what, decided without asking anybody.
+	"controlplane/access": "controlplane/fault controlplane/model",
+	"controlplane/httpkit":             "controlplane/access controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
 	"controlplane/openapi/openapitest": "controlplane/httpkit",
 	"controlplane/health":              "",
@@ -158,8 +160,8 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
-	"controlplane/gatewayapi":      "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
-	"controlplane/meshapi":         "controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
+	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
+	"controlplane/meshapi":         "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The authorization service is the filter in a process of meshgate.
@@ -185,7 +187,7 @@ var layers = map[string]string{
 	"controlplane/transparent":  "controlplane/cli controlplane/fault e2e/golden e2e/netns",
 	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
 	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
-	"controlplane/operator":     "controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect inspect/explain xds/machine xds/alarm",
+	"controlplane/operator":     "controlplane/identity controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect inspect/explain xds/machine xds/alarm",
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",

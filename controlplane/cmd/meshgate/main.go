@@ -43,7 +43,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 
