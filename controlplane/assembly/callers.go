@@ -3,10 +3,13 @@ package assembly
 import (
 	"context"
 	"crypto/rsa"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access/oidc"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -45,8 +48,19 @@ func (cp *ControlPlane) callers() callers {
 	return callers{local: cp.cfg.Access.LocalhostIsAdmin, user: cp.userOf}
 }
 
-// userOf returns the user of a token of this control plane.
+// userOf returns the user of a token: of this control plane, or of the issuer that is trusted.
 func (cp *ControlPlane) userOf(ctx context.Context, token string) (model.Actor, error) {
+	if cp.issuer != nil && cp.issuer.Issued(token) {
+		name, groups, err := cp.issuer.Check(ctx, token)
+		if err != nil {
+			return model.Actor{}, err
+		}
+		who, ok := httpkit.ForeignUser(name, groups)
+		if !ok {
+			return who, fault.New(fault.Denied, "the token names a user that its issuer cannot name")
+		}
+		return who, nil
+	}
 	c, err := cp.people.CheckUser(ctx, token)
 	if err != nil {
 		return model.Actor{}, err
@@ -71,6 +85,31 @@ func (cp *ControlPlane) identifyAdmin(r *http.Request) (model.Actor, error) {
 		return who, httpkit.Unauthenticated()
 	}
 	return who, err
+}
+
+// openIssuer prepares the trusted issuer, if there is one. It asks it for nothing yet.
+func (cp *ControlPlane) openIssuer() (err error) {
+	o := &cp.cfg.Access.OIDC
+	if o.Issuer == "" {
+		return nil
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.CAFile != "" {
+		var text []byte
+		if text, err = os.ReadFile(o.CAFile); err != nil {
+			return fmt.Errorf("access.oidc.caFile: %w", err)
+		}
+		pool, err := parsePool([][]byte{text})
+		if err != nil {
+			return fmt.Errorf("access.oidc.caFile %w", err)
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	cp.closers.add(func(context.Context) { transport.CloseIdleConnections() })
+	cp.issuer, err = oidc.New(oidc.Options{
+		Issuer: o.Issuer, Audience: o.Audience, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim, Client: &http.Client{Transport: transport}, Now: time.Now,
+	})
+	return err
 }
 
 // publicKeys reads the keys of tokens that were issued elsewhere.

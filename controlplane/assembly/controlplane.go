@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/meshgate/meshgate/controlplane/access/oidc"
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -74,6 +75,8 @@ type ControlPlane struct {
 	tokens    *identity.Tokens
 	// people are the tokens of users and zones.
 	people *identity.ControlPlaneTokens
+	// issuer names users by its tokens; nil if none is trusted.
+	issuer *oidc.Issuer
 	// meshCert and clientCAs are what files of the settings hold; nil if there are none.
 	meshCert  *reread[tls.Certificate]
 	clientCAs *reread[x509.CertPool]
@@ -160,7 +163,7 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 	}
 	cp.people = identity.NewControlPlaneTokens(cp.store, time.Now, public...)
 	cp.mesh.tokens = identity.NewDataplaneTokens(cp.store, time.Now, public...)
-	if err := cp.openMeshTLS(); err != nil {
+	if err := errors.Join(cp.openMeshTLS(), cp.openIssuer()); err != nil {
 		return err
 	}
 	cp.CAFile = filepath.Join(cp.cfg.StateDir, "ca.pem")

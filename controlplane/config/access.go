@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/access/oidc"
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
@@ -21,9 +22,19 @@ type Access struct {
 	Anonymous           bool   `koanf:"anonymous"`
 	BootstrapAdminToken bool   `koanf:"bootstrapAdminToken"`
 	ClientCAFile        string `koanf:"clientCAFile"`
+	OIDC                OIDC   `koanf:"oidc"`
 	Static              Static `koanf:"static"`
 	// Roles bind users and groups to scopes.
 	Roles []access.Role `koanf:"-"`
+}
+
+// OIDC is an OpenID Connect issuer whose bearer tokens name users.
+type OIDC struct {
+	Issuer      string `koanf:"issuer"`
+	Audience    string `koanf:"audience"`
+	UserClaim   string `koanf:"userClaim"`
+	GroupsClaim string `koanf:"groupsClaim"`
+	CAFile      string `koanf:"caFile"`
 }
 
 // Static gives rights to users and groups; see [access.Static].
@@ -67,6 +78,11 @@ var accessKeys = slices.Concat([]Key{
 	{"access.anonymous", true, "let callers without an identity read and write meshes, as long as there are no roles; false: they get nothing but /", false},
 	{"access.bootstrapAdminToken", true, "store a token of an administrator as the global secret admin-user-token if there is none", false},
 	{"access.clientCAFile", "", "PEM bundle of the authorities whose client certificates name users at the encrypted ports; empty: none are asked for", false},
+	{"access.oidc.issuer", "", "URL of an OpenID Connect issuer whose bearer tokens name users; empty: none", false},
+	{"access.oidc.audience", "", "what these tokens must be for", false},
+	{"access.oidc.userClaim", "sub", "their claim with the name of the user", false},
+	{"access.oidc.groupsClaim", "groups", "their claim with the groups of the user", false},
+	{"access.oidc.caFile", "", "PEM bundle that signs the issuer's certificate; empty: the system's", false},
 	{"access.roles", "", "list of roles (docs/operations/access.md), as YAML or JSON; with any, callers have what their roles give and nothing else", false},
 	{"tokens.issuing", true, "issue tokens of dataplanes, users and zones at the mesh API", false},
 	{"tokens.publicKeys", "", "list of public keys of tokens that were issued elsewhere (docs/operations/access.md), as YAML or JSON", false},
@@ -164,6 +180,17 @@ func (c *Config) checkAccess() (vs []fault.Violation) {
 	}
 	if ip := net.ParseIP(c.Mesh.Listen); ip != nil && !ip.IsLoopback() && !c.Access.IdentityNeeded() {
 		bad("mesh.listen", "must be a loopback address unless access.roles is set or access.anonymous is false, because everybody could write without an identity")
+	}
+	if o := c.Access.OIDC; o.Issuer != "" {
+		if err := oidc.CheckURL(o.Issuer); err != nil {
+			bad("access.oidc.issuer", "%v", err)
+		}
+		if o.Audience == "" {
+			bad("access.oidc.audience", "is needed: tokens for others must not count here")
+		}
+		if o.UserClaim == "" {
+			bad("access.oidc.userClaim", "is needed")
+		}
 	}
 	if (c.Mesh.TLSCertFile == "") != (c.Mesh.TLSKeyFile == "") {
 		bad("mesh.tlsCertFile", "is set together with mesh.tlsKeyFile")

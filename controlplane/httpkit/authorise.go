@@ -138,6 +138,10 @@ func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	EntryOf(r.Context()).Code = string(fault.CodeOf(err))
+	if fault.Is(err, fault.Unavailable) { // who could tell the identity
+		WriteMessage(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if fault.Is(err, fault.Invalid) {
 		WriteMessage(w, http.StatusBadRequest, err.Error())
 		return
