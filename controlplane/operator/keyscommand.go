@@ -69,7 +69,7 @@ func keysRotateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate KIND",
 		Short: "Add a new key of a kind, which is used from now on",
-		Long: "Add a new key of a kind, which is used from now on.\nKIND is one of " + strings.Join(meshapi.Rotatable, ", ") + `.
+		Long: "Add a new key of a kind, which is used from now on.\nKIND is one of\n" + kindsInLines() + `.
 The other kinds of "meshgate keys list" are replaced in other ways: the roots of meshes
 (mesh-ca) as "A new root" in docs/mesh.md says, all others as docs/operations/keys.md does.`,
 		Example: `  meshgate keys rotate node-tokens`,
@@ -91,6 +91,12 @@ The other kinds of "meshgate keys list" are replaced in other ways: the roots of
 	return c
 }
 
+// kindsInLines lists the kinds that can be rotated, in lines that fit on a screen.
+func kindsInLines() string {
+	half := len(meshapi.Rotatable) / 2
+	return strings.Join(meshapi.Rotatable[:half], ", ") + ",\n" + strings.Join(meshapi.Rotatable[half:], ", ")
+}
+
 // globalKeys are the names of the global secrets that hold keys, up to their suffix.
 var globalKeys = map[string]string{
 	meshapi.KeysUserTokens: mesh.UserToken, meshapi.KeysZoneTokens: mesh.ZoneToken, meshapi.KeysZoneIngressTokens: mesh.ZoneIngressToken,
@@ -103,7 +109,7 @@ func keysDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete KIND NAME",
 		Short:   "Delete a key that signed tokens, once no node uses it",
-		Long:    "Delete a key that signed tokens, once no node uses it. KIND is one of " + strings.Join(meshapi.Withdrawable, ", ") + ".",
+		Long:    "Delete a key that signed tokens, once no node uses it. KIND is one of\n" + strings.Join(meshapi.Withdrawable, ", ") + ".",
 		Example: `  meshgate keys delete node-tokens 1`,
 		Args:    cli.Wants,
 		RunE: func(c *cobra.Command, args []string) error {
