@@ -51,7 +51,8 @@ type Attachment struct {
 	Type    string `json:"type"`
 	Name    string `json:"name,omitempty"`
 	Service string `json:"service,omitempty"`
-	// Errors say which policies have no effect at the place, and why, as far as the mesh tells.
+	// Errors say which policies, or which of their fields, have no effect at the place, and why, as
+	// far as the mesh tells.
 	Errors []string `json:"errors,omitempty"`
 }
 

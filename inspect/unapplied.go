@@ -22,8 +22,9 @@ type Problems interface {
 	About(mesh, dataplane string, pol *policy.Policy, name string) []string
 }
 
-// unapplied says which of the policies that are chosen for a place have no effect there, as far
-// as the mesh tells. name bounds it to one policy, unless it is empty.
+// unapplied says which of the policies that are chosen for a place, or which of their fields, have
+// no effect there, as far as the mesh tells. name bounds it to one policy, unless it is empty. What
+// a field does may depend on the destination: that is told by the planner.
 func unapplied(m *view.Mesh, at *selection.Place, match selection.Match, name string) (out []string) {
 	pol := match.Policy
 	for _, c := range match.Chosen.Policies {
@@ -39,6 +40,9 @@ func unapplied(m *view.Mesh, at *selection.Place, match selection.Match, name st
 		}
 		if text != "" {
 			out = append(out, pol.Named(c.Name)+": "+text)
+		}
+		for _, field := range pol.IdleFields(&policy.Selection{Policies: []*view.Policy{c}}, policy.Setting{}) {
+			out = append(out, pol.Named(c.Name)+": "+field)
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
@@ -171,5 +172,31 @@ func TestLeftOutServices(t *testing.T) {
 	many := exclusion{"far": strings.Split("a b c d e f g", " ")}.sentences()
 	if len(many) != 1 || !strings.HasSuffix(many[0], ": a, b, c, d, e and 2 more") {
 		t.Errorf("many dataplanes: %q", many)
+	}
+}
+
+// TestFieldsWithoutEffect: a place says which fields of its policies do nothing, whatever the
+// destination is, also for a proxy that never connected; so does the policy.
+func TestFieldsWithoutEffect(t *testing.T) {
+	const breaks = `{"type":"CircuitBreaker","mesh":"demo","name":"breaks","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}],"conf":{"detectors":{"localErrors":{}}}}`
+	n := serving("10.0.0.1", "web", mesh.ProtocolHTTP)
+	n.Outbound = []mesh.Outbound{{Port: 9000, Tags: mesh.Tags{mesh.TagService: "backend"}}}
+	p := stored(t, &mesh.Mesh{}, map[string]*mesh.Networking{"web-1": n, "backend-1": serving("10.0.0.2", "backend", mesh.ProtocolHTTP)},
+		`{"type":"TrafficRoute","mesh":"demo","name":"leads","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"*"}}],"conf":{"destination":{"mesh.io/service":"*"}}}`, breaks)
+	want := []string{"CircuitBreaker breaks: conf.detectors.localErrors has no effect without conf.splitExternalAndLocalErrors"}
+	doc := shown(t, func(show func(any) error) error { return p.Of(t.Context(), "demo", "web-1", false, show) })
+	var got []string
+	for _, item := range doc.(map[string]any)["items"].([]any) {
+		got = append(got, listed(item, "errors")...)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the places (-want +got):\n%s", d)
+	}
+	doc = shown(t, func(show func(any) error) error {
+		return p.Chosen(t.Context(), circuitbreaker.Kind, "demo", "breaks", show)
+	})
+	at := doc.(map[string]any)["items"].([]any)[0].(map[string]any)["attachments"].([]any)[0]
+	if d := cmp.Diff(want, listed(at, "errors")); d != "" {
+		t.Errorf("the policy (-want +got):\n%s", d)
 	}
 }

@@ -147,11 +147,8 @@ func authoritiesOf(r store.Reader, name string, m *mesh.Mesh) ([]*x509.Certifica
 		}
 	}
 	res, err := r.Get(mesh.Trusts, name, name)
-	switch {
-	case fault.Is(err, fault.NotFound):
-		return out, nil
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return out, unlessFault(err)
 	}
 	return append(out, mesh.Certificates(res.Spec.(*mesh.Trust).Roots)...), nil
 }

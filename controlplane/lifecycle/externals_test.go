@@ -146,4 +146,15 @@ func TestPartsOfExternalServicesHaveNoLimits(t *testing.T) {
 	w.must(limit("l", of("mail"), of("*"), part("news")))
 	w.same([]string{"externalservice: ExternalService would match RateLimit 'l' which includes incompatible destination matches"}, violations(external("news")))
 	w.must(external("other"))
+
+	// A limit by other tags alone counts nothing either.
+	team := mesh.Tags{"team": "a"}
+	tagged := presenting(nil, nil)
+	tagged.Networking.TLS, tagged.Tags["team"] = nil, "a"
+	w.must(w.put(mesh.ExternalServices, "m", "mail", tagged))
+	w.same([]string{refused}, violations(limit("team", team)))
+	w.must(limit("team", mesh.Tags{"team": "b"}))
+	tagged.Tags["team"] = "b"
+	w.same([]string{"externalservice: ExternalService would match RateLimit 'team' which includes incompatible destination matches"},
+		violations(w.put(mesh.ExternalServices, "m", "mail", tagged)))
 }

@@ -53,17 +53,22 @@ func (l limits) Stored(tx store.Tx, _, stored *model.Resource, _ any) error {
 		}
 		s, ok := service.Spec.(*mesh.ExternalService)
 		of, known := limit.Spec.(model.Selecting)
-		if ok && known && partly(of.SelectedDestinations(), s.Tags.Service()) {
+		if ok && known && partly(of.SelectedDestinations(), s.Tags) {
 			return fault.Violated([]fault.Violation{{Path: path, Message: text}})
 		}
 	}
 	return nil
 }
 
-// partly reports whether a selector is about a service and demands other tags of it.
-func partly(selectors []map[string]string, service string) bool {
+// partly reports whether a selector is about a service and demands other tags of it, or chooses it
+// by other tags alone. Callers compare nothing but the service, so such a limit would count nothing.
+func partly(selectors []map[string]string, tags mesh.Tags) bool {
 	for _, s := range selectors {
-		if of := s[mesh.TagService]; len(s) > 1 && (of == mesh.AnyValue || of == service) {
+		of, named := s[mesh.TagService]
+		switch {
+		case !named && len(s) > 0 && mesh.Matches(s, tags):
+			return true
+		case named && len(s) > 1 && (of == mesh.AnyValue || of == tags.Service()):
 			return true
 		}
 	}

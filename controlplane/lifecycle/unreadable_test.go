@@ -113,4 +113,9 @@ func TestKeysBesideUnreadableRows(t *testing.T) {
 	w.same([]string{`networking.tls.clientCert: the key is that of an authority of mesh "n", which no proxy may hold`},
 		violations(w.put(mesh.ExternalServices, "m", "x", presenting(content(cert), content(key)))))
 	w.must(w.put(mesh.ExternalServices, "m", "x", presenting(from("s-m"), from("s-m"))))
+
+	// Authorities that nobody can read are no reason to stop the services of every mesh.
+	storetest.Spoil(t, path, mesh.Trusts.Name, "n")
+	other, otherKey := pair(t, true, x509.KeyUsageCertSign)
+	w.must(w.put(mesh.ExternalServices, "m", "y", presenting(content(other), content(otherKey))))
 }

@@ -22,6 +22,9 @@ type External struct {
 	names      []Name
 	secrets    []string
 	protection *ExternalProtection
+	// digest tells protections at places apart, and demands those that differ in more than what
+	// proxies present. Both are empty without a protection.
+	digest, demands string
 }
 
 // ExternalProtection is how connections to a service outside the mesh are protected.
@@ -55,6 +58,13 @@ func (e *External) Location() (host string, port uint32) { return e.host, e.port
 // Protection returns how connections to the service are protected, nil if they are in clear.
 func (e *External) Protection() *ExternalProtection { return e.protection }
 
+// Digest tells protections apart, and Demands those that differ in more than the name of the secret
+// that is presented. Both are empty if connections are in clear.
+func (e *External) Digest() string { return e.digest }
+
+// Demands is described at [External.Digest].
+func (e *External) Demands() string { return e.demands }
+
 // SecretNames are the secrets of the mesh that the service refers to. A change of one makes
 // another External.
 func (e *External) SecretNames() []string { return e.secrets }
@@ -85,7 +95,7 @@ func (s *ExternalService) Resolved(r model.Getter, meshName, name string) (any, 
 	t := s.Networking.TLS
 	p := &ExternalProtection{Name: strings.TrimSuffix(e.host, "."), AnyName: t.SkipHostnameVerification, Renegotiate: t.AllowRenegotiation}
 	if t.ServerName != nil {
-		p.Name = *t.ServerName
+		p.Name = strings.TrimSuffix(*t.ServerName, ".")
 	}
 	e.protection = p
 	if t.CACert == nil {
@@ -105,7 +115,36 @@ func (s *ExternalService) Resolved(r model.Getter, meshName, name string) (any, 
 			return nil, err
 		}
 	}
-	return e, p.blame("clientCert", err)
+	if err := p.blame("clientCert", err); err != nil {
+		return nil, err
+	}
+	return e, e.tell()
+}
+
+// tell fills in the digests of the protection. Roots are long and endpoints many, so that planners
+// must not look through them again for each caller.
+func (e *External) tell() (err error) {
+	if e.digest, err = e.sum(*e.protection); err != nil {
+		return err
+	}
+	demands := *e.protection
+	if demands.Client != "" {
+		demands.Client = presents
+	}
+	e.demands, err = e.sum(demands)
+	return err
+}
+
+// presents stands for the name of any secret.
+const presents = "presents"
+
+func (e *External) sum(p ExternalProtection) (string, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode the protection of %s: %w", e.host, err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Presented is a secret that proxies present to a service outside the mesh.

@@ -50,7 +50,8 @@ type ExternalTLS struct {
 	// AllowRenegotiation lets the service negotiate again during a connection
 	// (UpstreamTlsContext.allow_renegotiation).
 	AllowRenegotiation bool `json:"allowRenegotiation,omitempty"`
-	// SkipHostnameVerification accepts a certificate of any name that CACert has signed.
+	// SkipHostnameVerification accepts a certificate of any name that CACert has signed, or any
+	// authority of the caller's machine if there is no CACert.
 	SkipHostnameVerification bool `json:"skipHostnameVerification,omitempty"`
 }
 
@@ -129,10 +130,16 @@ func (vs *violations) external(path, address string) {
 	vs.port(path, uint32(n))
 }
 
-// isLocalhost reports whether a name is one of the machine itself (RFC 6761 section 6.3).
+// isLocalhost reports whether a name is one of the machine itself (RFC 6761 section 6.3, and what
+// distributions have in their files of hosts), or that at which clouds give it its credentials.
 func isLocalhost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+	switch host {
+	case "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", "localhost.localdomain", "localhost4.localdomain4",
+		"localhost6.localdomain6", "metadata", "metadata.google.internal":
+		return true
+	}
+	return strings.HasSuffix(host, ".localhost")
 }
 
 // protocol checks the protocol tag.

@@ -149,8 +149,9 @@ func TestForeseenIsWhatHappens(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
 	pairs := map[string]publish.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
+	samples := samplesOf(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &machine{t: rt, ids: ids, pairs: pairs, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}, db: memstore.New()}
+		m := &machine{t: rt, ids: ids, pairs: pairs, samples: samples, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}, db: memstore.New()}
 		m.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
 		for _, d := range all.Defaults() {
 			m.put(d.Kind, meshName, d.Prefix+meshName, d.Spec())

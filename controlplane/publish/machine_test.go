@@ -27,7 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
-	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/policytest"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
@@ -42,6 +42,8 @@ const meshName = "demo"
 type machine struct {
 	t   *rapid.T
 	ids *identities
+	// samples are policies of every kind.
+	samples []policytest.Sample
 	// pairs are the certificates of workloads, by issuer.
 	pairs map[string]publish.Pair
 	db    store.Store
@@ -271,10 +273,10 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, bareSecrets := 0, false
+	runs, bareSecrets, samples := 0, false, samplesOf(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
-		m := &machine{t: rt, ids: ids, pairs: pairs, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
+		m := &machine{t: rt, ids: ids, pairs: pairs, samples: samples, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
 		if rapid.IntRange(0, 3).Draw(rt, "database") == 0 {
 			path := filepath.Join(databases, fmt.Sprintf("%d.db", runs))
 			m.reopen = func() store.Store {
@@ -353,7 +355,7 @@ func (m *machine) connectAsDesired(name string) {
 
 // actions returns the actions that rapid chooses from.
 func (m *machine) actions() map[string]func(*rapid.T) {
-	names := []string{"a-1", "a-2", "b-1", "c-1"}
+	names, policies := []string{"a-1", "a-2", "b-1", "c-1"}, []string{"x", "y"}
 	services := []string{"a", "b", "c"}
 	anyOf := append([]string{mesh.AnyValue}, services...)
 	serial := uint32(0)
@@ -366,24 +368,37 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		"delete": func(rt *rapid.T) { m.drop(mesh.Dataplanes, of(rt, names)) },
 		"breaker": func(rt *rapid.T) {
 			serial++
-			m.put(circuitbreaker.Kind, meshName, of(rt, names), breaker(of(rt, anyOf), of(rt, anyOf), serial))
+			m.put(circuitbreaker.Kind, meshName, of(rt, policies), breaker(of(rt, anyOf), of(rt, anyOf), serial))
 		},
-		"permission": func(rt *rapid.T) {
-			m.put(trafficpermission.Kind, meshName, of(rt, names), &trafficpermission.Spec{Connection: between(of(rt, anyOf), of(rt, anyOf))})
+		"policies": func(rt *rapid.T) {
+			for range rapid.IntRange(1, 3).Draw(rt, "policies") {
+				s, names := rapid.SampledFrom(m.samples).Draw(rt, "sample"), map[string]string{}
+				for _, service := range policytest.Services {
+					names[service] = of(rt, services)
+				}
+				spec, err := s.Spec(names)
+				m.must(err)
+				m.put(s.Kind, meshName, of(rt, policies), spec)
+			}
 		},
 		"split": func(rt *rapid.T) {
 			weight := uint32(rapid.IntRange(1, 5).Draw(rt, "weight"))
-			m.put(trafficroute.Kind, meshName, of(rt, names), &trafficroute.Spec{Connection: between(mesh.AnyValue, of(rt, services)), Conf: &trafficroute.Conf{
+			m.put(trafficroute.Kind, meshName, of(rt, policies), &trafficroute.Spec{Connection: between(mesh.AnyValue, of(rt, services)), Conf: &trafficroute.Conf{
 				Split: []trafficroute.Split{{Weight: &weight, Destination: mesh.Tags{mesh.TagService: of(rt, services)}}},
 			}})
 		},
 		"no policy": func(rt *rapid.T) {
-			m.drop(rapid.SampledFrom([]*model.Kind{circuitbreaker.Kind, trafficpermission.Kind, trafficroute.Kind}).Draw(rt, "kind"), of(rt, names))
+			for range rapid.IntRange(1, 3).Draw(rt, "policies") {
+				m.drop(rapid.SampledFrom(m.samples).Draw(rt, "like").Kind, of(rt, policies))
+			}
 		},
 		"mesh": func(rt *rapid.T) {
 			spec := &mesh.Mesh{MTLS: &mesh.MTLS{Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin, Mode: of(rt, []string{"", mesh.ModePermissive})}}}}
 			if rapid.Bool().Draw(rt, "on") {
 				spec.MTLS.EnabledBackend = "ca"
+			}
+			if rapid.Bool().Draw(rt, "backends") {
+				spec.Tracing, spec.Logging = policytest.Mesh().Tracing, policytest.Mesh().Logging
 			}
 			m.permissive = spec.MTLS.EnabledBackend != "" && spec.MTLS.Backends[0].Mode == mesh.ModePermissive
 			m.put(mesh.Meshes, "", meshName, spec)
@@ -449,6 +464,15 @@ func dataplane(address, service, protocol string, consumes ...string) *mesh.Data
 		d.Networking.Outbound = append(d.Networking.Outbound, mesh.Outbound{Port: uint32(10001 + i), Tags: mesh.Tags{mesh.TagService: s}})
 	}
 	return d
+}
+
+// samplesOf returns the samples of every kind of policy.
+func samplesOf(t *testing.T) (out []policytest.Sample) {
+	t.Helper()
+	for _, k := range all.Kinds() {
+		out = append(out, policytest.Samples(t, filepath.Join("..", "..", "xds", "policy"), k)...)
+	}
+	return out
 }
 
 func between(source, destination string) mesh.Connection {

@@ -1,9 +1,15 @@
 package mesh_test
 
 import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,3 +90,142 @@ var _ = Describe("health checks", Ordered, core, func() {
 		Expect(r.Body).To(And(ContainSubstring(`"name": "web-1"`), ContainSubstring(`"type": "service"`), ContainSubstring(`"total": 1`)))
 	})
 })
+
+// replying is a TCP server that answers every line with a text that may change, and keeps what it
+// was told.
+type replying struct {
+	port  int
+	reply atomic.Value
+	lines atomic.Value
+}
+
+func startReplying(reply string) *replying {
+	GinkgoHelper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	r := &replying{port: ln.Addr().(*net.TCPAddr).Port}
+	r.reply.Store(reply)
+	r.lines.Store("")
+	var open sync.Map
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open.Store(conn, nil)
+			go func() {
+				for in := bufio.NewScanner(conn); in.Scan(); {
+					r.lines.Store(in.Text())
+					_, _ = fmt.Fprintln(conn, r.reply.Load())
+				}
+				_ = conn.Close()
+			}()
+		}
+	}()
+	DeferCleanup(func() {
+		_ = ln.Close()
+		open.Range(func(conn, _ any) bool { _ = conn.(net.Conn).Close(); return true })
+	})
+	return r
+}
+
+var _ = Describe("health checks of other protocols", Ordered, core, func() {
+	var (
+		w      *world
+		web    *member
+		second *member
+		ledger *replying
+		sick   atomic.Bool
+		modern int
+	)
+
+	BeforeAll(func() {
+		w = newWorld("STRICT")
+		w.Delete(shop, "retries", "retry-all-"+shop)
+		ledger = startReplying("well")
+		modern = serveModern(func(rw http.ResponseWriter, _ *http.Request) {
+			if sick.Load() {
+				rw.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		web = w.start("web-1", tags{service: "web"}, "ledger", "modern")
+		second = w.join(w.around("modern-1", nil, modern, tags{service: "modern", protocol: "http2"}))
+		w.ready(web, second,
+			w.join(w.around("ledger-1", nil, startReplying("well").port, tags{service: "ledger", protocol: "tcp"})),
+			w.join(w.around("ledger-2", nil, ledger.port, tags{service: "ledger", protocol: "tcp"})))
+		answers(web.to("modern"), 200)
+	})
+
+	checks := func(to string, how map[string]any) {
+		conf := map[string]any{"interval": "50ms", "timeout": "1s", "unhealthyThreshold": 1, "healthyThreshold": 1, "healthyPanicThreshold": 0}
+		maps.Copy(conf, how)
+		w.Put("health-checks", policy("HealthCheck", to, tags{service: "web"}, tags{service: to}, conf))
+		w.Converged()
+	}
+	healthy := func(of string, n int) {
+		GinkgoHelper()
+		Eventually(func() int { return web.Stat("cluster." + of + ".membership_healthy") }, patience, "10ms").Should(Equal(n))
+	}
+
+	It("TCP: an endpoint that answers something else gets no connections", func() {
+		checks("ledger", map[string]any{"tcp": map[string]any{
+			"send": base64.StdEncoding.EncodeToString([]byte("how are you?\n")),
+			// What comes between the parts does not matter.
+			"receive": []any{base64.StdEncoding.EncodeToString([]byte("we")), base64.StdEncoding.EncodeToString([]byte("ll\n"))},
+		}})
+		healthy("ledger", 2)
+		Eventually(ledger.lines.Load, patience, "10ms").Should(Equal("how are you?"), "checks reach the workload")
+		ledger.reply.Store("ill")
+		healthy("ledger", 1)
+		for range 20 {
+			conn, lines := dialEcho(web.port2("ledger"))
+			Expect(conn.say(lines, "hello")).To(Equal("well"))
+			Expect(conn.Close()).To(Succeed())
+		}
+		ledger.reply.Store("well")
+		healthy("ledger", 2)
+	})
+
+	// The proxy of the service counts connections by what is spoken on them, and its workload is
+	// always spoken to by HTTP/2.
+	spoken := func(version string) int {
+		return second.Stat(fmt.Sprintf("http.localhost_%d.downstream_rq_http%s_total", modern, version))
+	}
+	for _, c := range []struct {
+		name            string
+		http            map[string]any
+		speaks, doesNot string
+	}{
+		{"HTTP/2, if the service speaks it", map[string]any{"path": "/"}, "2", "1"},
+		{"HTTP/1.1, with useHttp1", map[string]any{"path": "/", "useHttp1": true}, "1", "2"},
+	} {
+		It(c.name, func() {
+			sick.Store(false)
+			checks("modern", map[string]any{"http": c.http})
+			healthy("modern", 1)
+			before := spoken(c.doesNot)
+			from := spoken(c.speaks)
+			Eventually(func() int { return spoken(c.speaks) }, patience, "10ms").Should(BeNumerically(">", from+3))
+			Expect(spoken(c.doesNot)).To(Equal(before))
+			sick.Store(true)
+			healthy("modern", 0)
+			sick.Store(false)
+			healthy("modern", 1)
+			Expect(called(web.to("modern"))).To(Equal(200))
+		})
+	}
+})
+
+// serveModern starts a server that speaks HTTP/2 in clear and nothing else, and returns its port.
+func serveModern(h http.HandlerFunc) int {
+	GinkgoHelper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	only := &http.Protocols{}
+	only.SetUnencryptedHTTP2(true)
+	s := &http.Server{Handler: h, ReadHeaderTimeout: patience, Protocols: only}
+	go func() { _ = s.Serve(ln) }()
+	DeferCleanup(s.Close)
+	return ln.Addr().(*net.TCPAddr).Port
+}

@@ -292,6 +292,25 @@ var _ = Describe("access logs", Ordered, func() {
 		w.Delete(shop, "meshaccesslogs", "both")
 	})
 
+	It("a MeshAccessLog logs to a server that takes lines", func() {
+		sink := startSink("127.0.0.1:0")
+		to := func(format map[string]any) any {
+			return map[string]any{"backends": []any{map[string]any{"type": "Tcp", "tcp": map[string]any{"address": sink.Addr().String(), "format": format}}}}
+		}
+		w.Put("meshaccesslogs", framework.Document{"type": "MeshAccessLog", "mesh": shop, "name": "lines", "spec": map[string]any{
+			"targetRef": ref("web", nil),
+			"to": []any{
+				item(ref("backend", nil), to(map[string]any{"type": "Plain", "plain": "%REQ(:METHOD)% %REQ(:PATH)% " + everyPlaceholder + " %RESPONSE_CODE%"})),
+				item(ref("plain", nil), to(map[string]any{"type": "Json", "json": []any{map[string]any{"key": "to", "value": "%MESH_DESTINATION_SERVICE%"}, map[string]any{"key": "path", "value": "%REQ(:PATH)%"}}})),
+			},
+		}})
+		w.Converged()
+		logged(sink.all, "backend", "/paid", "GET /paid shop web backend 127.0.0.1:0 127.0.0.1 OUTBOUND 200")
+		logged(sink.all, "plain", "/", `{"to":"plain","path":"-"}`)
+		w.Delete(shop, "meshaccesslogs", "lines")
+		w.Converged()
+	})
+
 	It("inspection shows the services, and the one of what leaves the mesh", func() {
 		r := w.Mesh(http.MethodGet, "/meshes/"+shop+"/traffic-logs/all/dataplanes", nil)
 		Expect(r.Status).To(Equal(200))

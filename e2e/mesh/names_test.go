@@ -143,6 +143,24 @@ var _ = Describe("names of the mesh", Ordered, core, func() {
 		Eventually(waits, patience, 10*time.Millisecond).Should(Equal(two.String()))
 	})
 
+	It("a connection that the proxy would pass on to itself ends, again and again", func() {
+		proxy := net.JoinHostPort("127.0.0.1", strconv.Itoa(redirect))
+		nobodys := netip.MustParseAddrPort("240.255.255.254:80")
+		end, err := framework.Redirect(nobodys, uint16(redirect))
+		if errors.Is(err, os.ErrPermission) {
+			Skip("connections cannot be redirected here, which needs root: " + err.Error())
+		}
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { Expect(end()).To(Succeed()) }()
+		before := web.Stat("cluster.outbound_passthrough_ipv4.upstream_cx_total")
+		for _, to := range []string{proxy, nobodys.String()} {
+			conn, err := net.DialTimeout("tcp", to, patience)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(over(conn)).To(BeEmpty(), to)
+		}
+		Expect(web.Stat("cluster.outbound_passthrough_ipv4.upstream_cx_total")).To(Equal(before))
+	})
+
 	It("of two VirtualOutbounds that give one name, the first wins, and the other is shown", func() {
 		w.Put("virtual-outbounds", virtualOutbound("x", "one.shop", "80", tags{"version": "v2"}, "version"))
 		w.Put("virtual-outbounds", virtualOutbound("y", "one.shop", "80", tags{"version": "v1"}, "version"))

@@ -95,6 +95,23 @@ var _ = Describe("retry", Ordered, core, func() {
 		expect("POST", []answer{409, 200}, 409, 1)
 	})
 
+	It("for answers of servers that limit rates, and those with headers that are named", func() {
+		retried(map[string]any{"numRetries": 2, "retryOn": []any{"all_5xx", "retriable_status_codes"}, "retriableStatusCodes": []any{429}})
+		expect("GET", []answer{limited, 200}, 429, 1)
+		retried(map[string]any{"numRetries": 2, "retryOn": []any{"envoy_ratelimited"}})
+		expect("GET", []answer{429, 200}, 429, 1)
+		expect("GET", []answer{limited, 200}, 200, 2)
+		retried(map[string]any{"numRetries": 2, "retryOn": []any{"retriable_headers"}, "retriableHeaders": []any{"x-other", "x-again"}})
+		expect("GET", []answer{409, 200}, 409, 1)
+		expect("GET", []answer{again, 200}, 200, 2)
+		const told = "Retry backend: conf.http.retryOn[0] has no effect without conf.http.retriableHeaders"
+		Expect(w.overview("web-1").Errors).To(BeEmpty())
+		retried(map[string]any{"numRetries": 2, "retryOn": []any{"retriable_headers"}})
+		expect("GET", []answer{again, 200}, 409, 1)
+		Eventually(func() []string { return w.overview("web-1").Errors }, patience, "20ms").Should(ConsistOf(told))
+		Expect(w.Get("/meshes/" + shop + "/dataplanes/web-1/policies")["errors"]).To(ConsistOf(told))
+	})
+
 	It("a try has its own time", func() {
 		retried(map[string]any{"numRetries": 2, "perTryTimeout": "250ms"})
 		expect("GET", []answer{never, 200}, 200, 2)

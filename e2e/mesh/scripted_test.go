@@ -23,8 +23,13 @@ type scripted struct {
 // answer is a status, with which the workload waits until a request ends if it is 0.
 type answer int
 
-// never is an answer that never comes.
-const never answer = 0
+// never is an answer that never comes. limited is one with 429 and what Envoy says when it limits a
+// rate, again one with 409 and the header x-again.
+const (
+	never   answer = 0
+	limited answer = -429
+	again   answer = -409
+)
 
 // startScripted starts one. A path that ends in /bytes/N is answered with N bytes.
 func startScripted() *scripted {
@@ -33,6 +38,12 @@ func startScripted() *scripted {
 		switch a := s.next(); {
 		case a == never:
 			<-r.Context().Done()
+		case a == limited:
+			rw.Header().Set("X-Envoy-Ratelimited", "true")
+			rw.WriteHeader(http.StatusTooManyRequests)
+		case a == again:
+			rw.Header().Set("X-Again", "yes")
+			rw.WriteHeader(http.StatusConflict)
 		case a != http.StatusOK:
 			rw.WriteHeader(int(a))
 		default:

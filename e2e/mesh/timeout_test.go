@@ -9,6 +9,10 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
+// coarse is how much earlier than configured a timeout may seem to end: Envoy counts from when its
+// event loop last looked at the clock, in whole milliseconds, and the test from a moment later.
+const coarse = 5 * time.Millisecond
+
 // A timeout is never shorter than configured. How much longer it takes is up to the machine, so it
 // is reported, and only has to end before the test gives up.
 var _ = Describe("timeout", Ordered, core, func() {
@@ -23,9 +27,16 @@ var _ = Describe("timeout", Ordered, core, func() {
 		w = newWorld("STRICT")
 		w.Delete(shop, "retries", "retry-all-"+shop)
 		work = startScripted()
-		web = w.start("web-1", tags{service: "web"}, "backend", "ledger")
+		web = w.start("web-1", tags{service: "web"}, "backend", "ledger", "talk", "deaf", "deaf-ledger")
 		w.ready(web, w.serving("backend-1", tags{service: "backend", protocol: "http"}, work),
-			w.join(w.around("ledger-1", nil, framework.StartEcho("ledger-1"), tags{service: "ledger", protocol: "tcp"})))
+			w.join(w.around("ledger-1", nil, framework.StartEcho("ledger-1"), tags{service: "ledger", protocol: "tcp"})),
+			w.join(w.around("talk-1", nil, startTalk(), tags{service: "talk", protocol: "grpc"})))
+		for name, speaks := range map[string]string{"deaf": "http", "deaf-ledger": "tcp"} {
+			m := w.around(name+"-1", nil, 1, tags{service: name, protocol: speaks})
+			m.doc["networking"].(map[string]any)["inbound"].([]any)[0].(map[string]any)["port"] = startDeaf()
+			w.Put("dataplanes", m.doc)
+		}
+		w.Converged()
 		answers(web.to("backend"), 200)
 	})
 
@@ -38,7 +49,7 @@ var _ = Describe("timeout", Ordered, core, func() {
 		something()
 		took := time.Since(since)
 		AddReportEntry(what+" of 300 ms ended after", took.Round(time.Millisecond).String())
-		Expect(took).To(And(BeNumerically(">=", short), BeNumerically("<", patience)))
+		Expect(took).To(And(BeNumerically(">=", short-coarse), BeNumerically("<", patience)))
 	}
 	limit := func(one string) map[string]any {
 		conf := map[string]any{"requestTimeout": "1h"}
@@ -70,5 +81,54 @@ var _ = Describe("timeout", Ordered, core, func() {
 			}
 			Expect(over(conn)).To(BeEmpty())
 		})
+	})
+
+	// The request would end by itself before the time that connecting has without a policy, and with
+	// another status.
+	It("an endpoint that answers no connection: HTTP", func() {
+		ends("connectTimeout", "deaf", map[string]any{"connectTimeout": short.String(), "http": map[string]any{"requestTimeout": "3s"}}, func() {
+			r, err := get(web.to("deaf"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.Status).To(Equal(503))
+		})
+		Expect(web.Stat("cluster.deaf.upstream_cx_connect_timeout")).To(Equal(1))
+	})
+
+	It("an endpoint that answers no connection: TCP", func() {
+		ends("connectTimeout", "deaf-ledger", map[string]any{"connectTimeout": short.String()}, func() {
+			conn, lines := dialEcho(web.port2("deaf-ledger"))
+			Expect(conn.say(lines, "anybody?")).To(BeEmpty())
+		})
+		Expect(web.Stat("cluster.deaf-ledger.upstream_cx_connect_timeout")).To(Equal(1))
+	})
+
+	// What HTTP would say counts for gRPC, too, but for what gRPC says itself. Answers have begun when
+	// the time is up, so that the stream is reset, and no status tells why: the counters of Envoy do.
+	grpcLimit := func(one string) map[string]any {
+		return map[string]any{"http": map[string]any{"requestTimeout": "1h", one: "1h"}, "grpc": map[string]any{one: short.String()}}
+	}
+	// used speaks for as long as an interval lasts and nothing goes wrong.
+	used := func(with conversation, interval time.Duration) (err error) {
+		for began := time.Now(); err == nil && time.Since(began) < interval; {
+			err = with.say()
+		}
+		return err
+	}
+
+	It("gRPC: streamIdleTimeout ends a stream on which nothing is said, and none that is used", func() {
+		ends("grpc streamIdleTimeout", "talk", grpcLimit("streamIdleTimeout"), func() {
+			with := talk(web.port2("talk"))
+			Expect(used(with, 2*short)).To(Succeed())
+			Expect(web.Stat("http.talk.downstream_rq_idle_timeout")).To(BeZero())
+			Expect(with.waits()).NotTo(Succeed())
+		})
+		Expect(web.Stat("http.talk.downstream_rq_idle_timeout")).To(Equal(1))
+	})
+
+	It("gRPC: maxStreamDuration ends a stream that is used", func() {
+		ends("grpc maxStreamDuration", "talk", grpcLimit("maxStreamDuration"), func() {
+			Expect(used(talk(web.port2("talk")), patience)).NotTo(Succeed())
+		})
+		Expect(web.Stat("http.talk.downstream_rq_max_duration_reached")).To(Equal(1))
 	})
 })

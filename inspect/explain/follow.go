@@ -71,15 +71,15 @@ func (w *walk) reach(e *Endpoint, end interpret.End, p *interpret.Passage) {
 		e.Outcome = w.broken(p, e.Steps)
 		return
 	}
-	w.arrive(e, end, p, proxy, l, d)
-}
-
-// arrive says what the proxy of an endpoint does.
-func (w *walk) arrive(e *Endpoint, end interpret.End, p *interpret.Passage, proxy *interpret.Proxy, l *interpret.Listener, d *view.Dataplane) {
-	c := interpret.Connection{TLS: end.Secured, Protocols: end.Protocols}
+	c := interpret.Connection{To: at, TLS: end.Secured, Protocols: end.Protocols}
 	if end.Secured && end.Identity {
 		c.Peer = w.certificate(w.source)
 	}
+	w.arrive(e, end, c, p, proxy, l, d)
+}
+
+// arrive says what the proxy of an endpoint does.
+func (w *walk) arrive(e *Endpoint, end interpret.End, c interpret.Connection, p *interpret.Passage, proxy *interpret.Proxy, l *interpret.Listener, d *view.Dataplane) {
 	if end.Secured && !interpret.Fulfilled(end.Demands, proxy.Certificate) {
 		e.Steps = []Step{{Proxy: w.source.ID, Step: interpret.StepConnection, Text: "the certificate of the endpoint is for another service", Refused: true}}
 		e.Outcome = w.broken(p, e.Steps)

@@ -111,7 +111,7 @@ func (w *walk) explain() *Explanation {
 		out.Outcome = *ended
 		return out
 	}
-	passage, err := proxy.Arrive(l, interpret.Connection{}, w.q.request(host, "http"))
+	passage, err := proxy.Arrive(l, interpret.Connection{To: to}, w.q.request(host, "http"))
 	if err != nil {
 		out.Outcome = cannotSay(err.Error())
 		return out

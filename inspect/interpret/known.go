@@ -68,7 +68,9 @@ var fields = map[protoreflect.FullName]names{
 		// same
 		"name", "metadata", "transport_socket_connect_timeout",
 	},
-	"envoy.config.listener.v3.FilterChainMatch": {"transport_protocol", "application_protocols", "server_names", "direct_source_prefix_ranges"},
+	"envoy.config.listener.v3.FilterChainMatch": {
+		"destination_port", "prefix_ranges", "transport_protocol", "application_protocols", "server_names", "direct_source_prefix_ranges",
+	},
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
 		"rds", "http_filters", "forward_client_cert_details", "set_current_client_cert_details", "early_header_mutation_extensions",
 		"normalize_path", "merge_slashes", "path_with_escaped_slashes_action", "strip_any_host_port",

@@ -176,11 +176,39 @@ func (l *Listener) chain(c Connection) (best *listenerv3.FilterChain, err error)
 				return nil, err
 			}
 		}
-		if got := fits(m, c); got > most {
-			best, most = chain, got
+		at, got := fitsAddress(m, c.To), fits(m, c)
+		if at >= 0 && got >= 0 && at+got > most {
+			best, most = chain, at+got
 		}
 	}
 	return best, nil
+}
+
+// fitsAddress returns how well a filter chain is for the address that a client connects to, -1 if
+// it is not. Envoy looks at the port first, then at the address, then at everything else. An
+// address that nobody knows is that of a name outside of the mesh, and none that chains name.
+func fitsAddress(m *listenerv3.FilterChainMatch, to netip.AddrPort) (rank int) {
+	if port := m.GetDestinationPort(); port != nil {
+		if port.GetValue() != uint32(to.Port()) || !to.IsValid() {
+			return -1
+		}
+		rank = 1 << 26
+	}
+	if len(m.GetPrefixRanges()) == 0 {
+		return rank
+	}
+	longest := -1
+	for _, r := range m.GetPrefixRanges() {
+		a, _ := netip.ParseAddr(r.GetAddressPrefix())
+		bits := int(r.GetPrefixLen().GetValue())
+		if netip.PrefixFrom(a, bits).Contains(to.Addr()) {
+			longest = max(longest, bits)
+		}
+	}
+	if longest < 0 {
+		return -1
+	}
+	return rank + (longest+1)<<17
 }
 
 // fits returns how well a filter chain is for a connection, -1 if it is not.

@@ -1,6 +1,7 @@
 package interpret
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type Header struct {
 
 // Connection says how a client is connected to a listener.
 type Connection struct {
+	// To is where the client connects; not valid if that is a name outside of the mesh.
+	To netip.AddrPort
 	// TLS and Protocols are what a client offers in its handshake.
 	TLS       bool
 	Protocols []string

@@ -13,6 +13,11 @@ type Split struct {
 	Rules []Rule
 	// Otherwise is where everything else goes. If it is empty, nothing is routed.
 	Otherwise []Destination
+	// Hash says of what of a request a hash is taken, by which the endpoint is picked. If nothing of
+	// a request can be hashed, or nothing is to be, endpoints are picked at random.
+	Hash []*routev3.RouteAction_HashPolicy
+	// HashSource takes the hash of a TCP connection of the address that it comes from.
+	HashSource bool
 }
 
 // Rule is one conditional route of HTTP requests.

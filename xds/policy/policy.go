@@ -114,6 +114,11 @@ type Policy struct {
 	// the edits, in the form of the kind's conf. It does not use facts, because its callers
 	// have none.
 	Explain func(*Selection) any
+	// Idle, if set, says for operators which fields of a selection are accepted and have no effect
+	// in a setting: one sentence for each, which begins with the path of the field.
+	Idle func(*Selection, Setting) []string
+	// Hashing, if set, reports whether a selection has endpoints picked by a hash.
+	Hashing func(*Selection) bool
 	// Closed says, for operators, who is refused in a mesh by an inbound to which no such policy
 	// admits anybody: because none is chosen for it, or because no proxy matches the sources of
 	// the chosen one. It returns an empty text if nobody is refused. It is nil for policies of

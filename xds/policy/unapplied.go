@@ -11,6 +11,24 @@ func (p *Policy) IdleAt(protocol string) string {
 	return ""
 }
 
+// Setting is what decides, beside a policy itself, whether its fields have an effect on
+// connections to a destination.
+type Setting struct {
+	// Protocol is what the destination speaks; empty if it is not known.
+	Protocol string
+	// Hashing says that the endpoints are picked by a hash.
+	Hashing bool
+}
+
+// IdleFields names the fields of chosen policies that have no effect in a setting, and says why:
+// one sentence for each.
+func (p *Policy) IdleFields(s *Selection, at Setting) []string {
+	if p.Idle == nil || s == nil {
+		return nil
+	}
+	return p.Idle(s, at)
+}
+
 // Problem says what is wrong with facts; it is empty if nothing is, or nothing was found.
 func Problem(facts any) string {
 	if f, ok := facts.(Problematic); ok {

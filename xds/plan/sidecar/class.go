@@ -212,6 +212,7 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 	x.failures = x.own.failures
 	if c.proxy != nil && p.has.patch {
 		x.failures = slices.Concat(x.failures, p.finish(x, tables))
+		secrets = x.unneeded(secrets, c.reach.confided, tables[resource.Cluster])
 	}
 	return resource.Assemble(tables, secrets)
 }

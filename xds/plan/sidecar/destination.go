@@ -48,8 +48,9 @@ type DestinationKind interface {
 	// Inline reports whether the cluster of a destination lists its endpoints itself. Then a
 	// change of endpoints changes the cluster. Otherwise there is an assignment.
 	Inline(tags mesh.Tags, d view.Destination) bool
-	// Transport returns how connections to a destination are protected.
-	Transport(a Around, d view.Destination) Transport
+	// Transport returns how connections are protected to those endpoints of a destination that
+	// have some tags.
+	Transport(a Around, tags mesh.Tags, d view.Destination) Transport
 	// Keeps reports whether a cluster with one protection may stay in use when one with
 	// another protection is due and cannot be made.
 	Keeps(a Around, was, due Transport) bool
@@ -164,9 +165,11 @@ func (p *Planner) located(before *view.Mesh, key model.Key) {
 
 // made describes how a cluster of a destination was made.
 type made struct {
-	cluster, service string
-	kind             int
-	transport        Transport
+	cluster string
+	// tags are those of the destination, in their canonical form.
+	tags      string
+	kind      int
+	transport Transport
 }
 
 // keepCluster adds the cluster of a destination. If it could not be made, keepCluster adds the
@@ -201,9 +204,10 @@ func (p *Planner) fit(old *part) (stay []*resource.Resource) {
 // not.
 func (p *Planner) fits(m *made) (yes bool) {
 	err := guard(func() {
-		kind, d := p.destination(m.service)
+		tags := tagsOf(m.tags)
+		kind, d := p.destination(tags.Service())
 		k, a := p.kinds[kind], Around{p}
-		yes = kind == m.kind && k.Keeps(a, m.transport, k.Transport(a, d))
+		yes = kind == m.kind && k.Keeps(a, m.transport, k.Transport(a, tags, d))
 	})
 	return yes && err == nil
 }
@@ -233,7 +237,7 @@ func (a *part) madeOf(cluster string) *made {
 func (p *Planner) clusterOf(kind int, ak *assignmentKey, protocol string, inline bool) clusterKey {
 	ck := clusterKey{
 		mesh: p.facts.mesh, name: ak.name, tags: ak.tags, protocol: protocol, kind: kind,
-		transport: p.kinds[kind].Transport(Around{p}, ak.destination),
+		transport: p.kinds[kind].Transport(Around{p}, tagsOf(ak.tags), ak.destination),
 	}
 	if inline {
 		ck.inline = *ak

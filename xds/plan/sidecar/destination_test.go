@@ -81,7 +81,7 @@ func (outsides) Find(m *view.Mesh, service string) view.Destination {
 
 func (outsides) Inline(mesh.Tags, view.Destination) bool { return true }
 
-func (outsides) Transport(_ sidecar.Around, d view.Destination) sidecar.Transport {
+func (outsides) Transport(_ sidecar.Around, _ mesh.Tags, d view.Destination) sidecar.Transport {
 	return sidecar.Transport{Own: authority{d.(*view.Located).Specs[0].(*outsideSpec).CA}}
 }
 

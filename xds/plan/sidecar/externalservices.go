@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -56,74 +56,63 @@ func (externalServices) Find(m *view.Mesh, service string) view.Destination {
 // endpoint is, too.
 func (externalServices) Inline(mesh.Tags, view.Destination) bool { return true }
 
-// protections say how the endpoints of a service are protected. They are empty if all are called in
-// clear.
+// protections say how the endpoints of a destination are protected. They are empty if all are
+// called in clear.
 type protections struct {
-	// text is JSON, from which the cluster is made.
-	text string
-	// demands is the same without the names of secrets. With another key the cluster is the same
-	// one, so that Envoy goes on with the earlier key until it has the other one. An earlier key
-	// is no weaker protection, and what is demanded of the server is in demands.
-	demands string
+	// own is a digest of all of them, and demands one without the names of secrets. With another
+	// key the cluster is the same one, so that Envoy goes on with the earlier key until it has the
+	// other one. An earlier key is no weaker protection.
+	own, demands string
+	// secrets are the names of the secrets that the cluster asks for, one on each line.
+	secrets string
 }
 
-// protected is one endpoint in protections.
-type protected struct {
-	Address string
-	Port    uint32
-	// TLS is nil for an endpoint that is called in clear.
-	TLS *mesh.ExternalProtection
+// locating returns the ExternalServices of a destination that have some tags, ordered by where they
+// are. Nothing of the others is in a cluster for these tags: their certificates are none of its
+// callers' business.
+func locating(tags mesh.Tags, d view.Destination) (all []*mesh.External) {
+	for _, s := range d.(*view.Located).Specs {
+		e := s.(*mesh.External)
+		if slices.ContainsFunc(e.Locates(), func(at mesh.Endpoint) bool { return mesh.Matches(tags, at.Tags) }) {
+			all = append(all, e)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *mesh.External) int {
+		aHost, aPort := a.Location()
+		bHost, bPort := b.Location()
+		return cmp.Or(cmp.Compare(aHost, bHost), cmp.Compare(aPort, bPort))
+	})
+	return all
 }
 
 // Transport implements [DestinationKind].
-func (externalServices) Transport(_ Around, d view.Destination) Transport {
-	var all []protected
-	var demands []protected
+func (externalServices) Transport(_ Around, tags mesh.Tags, d view.Destination) Transport {
+	own, demands := sha256.New(), sha256.New()
+	var secrets []string
 	sealed := false
-	for _, s := range d.(*view.Located).Specs {
-		e := s.(*mesh.External)
+	for _, e := range locating(tags, d) {
 		host, port := e.Location()
-		tls := e.Protection()
-		sealed = sealed || tls != nil
-		all = append(all, protected{host, port, tls})
+		fmt.Fprintf(own, "%s %d %s\n", host, port, e.Digest())
+		fmt.Fprintf(demands, "%s %d %s\n", host, port, e.Demands())
+		p := e.Protection()
+		sealed = sealed || p != nil
+		if p != nil && p.Client != "" {
+			secrets = append(secrets, p.Client)
+		}
 	}
 	if !sealed {
 		return Transport{Own: protections{}}
 	}
-	slices.SortStableFunc(all, func(a, b protected) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
-	})
-	for _, x := range all {
-		if x.TLS != nil && x.TLS.Client != "" {
-			own := *x.TLS
-			own.Client = presents
-			x.TLS = &own
-		}
-		demands = append(demands, x)
-	}
-	return Transport{Own: protections{encoded(all), encoded(demands)}}
-}
-
-// presents stands for the name of any secret.
-const presents = "presents"
-
-// encoded returns JSON of texts, numbers and truth values, which always encode.
-func encoded(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
+	return Transport{Own: protections{hex.EncodeToString(own.Sum(nil)), hex.EncodeToString(demands.Sum(nil)), strings.Join(secrets, "\n")}}
 }
 
 // Mark implements [marking].
 func (externalServices) Mark(t Transport) string {
 	own, _ := t.Own.(protections)
-	if own.text == "" {
+	if own.demands == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(own.demands))
-	return apart + "tls-" + hex.EncodeToString(sum[:8])
+	return apart + "tls-" + own.demands[:16]
 }
 
 // confiding is a kind of destinations for which proxies have secrets of their own.
@@ -134,23 +123,9 @@ type confiding interface {
 }
 
 // Confides implements [confiding].
-func (externalServices) Confides(t Transport) (names []string) {
-	all, _ := protectionsOf(t)
-	for _, x := range all {
-		if x.TLS != nil && x.TLS.Client != "" {
-			names = append(names, x.TLS.Client)
-		}
-	}
-	return names
-}
-
-// protectionsOf returns the endpoints of a service and how each is protected, none if all are
-// called in clear.
-func protectionsOf(t Transport) (all []protected, err error) {
-	if own, _ := t.Own.(protections); own.text != "" {
-		err = json.Unmarshal([]byte(own.text), &all)
-	}
-	return all, err
+func (externalServices) Confides(t Transport) []string {
+	own, _ := t.Own.(protections)
+	return strings.FieldsFunc(own.secrets, func(r rune) bool { return r == '\n' })
 }
 
 // Keeps implements [DestinationKind].
@@ -170,13 +145,14 @@ func (externalServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 		d.HTTP = http1()
 	}
 	checkByName(in.Members)
-	all, err := protectionsOf(in.Transport)
-	if err != nil || len(all) == 0 {
-		return err
+	if own, _ := in.Transport.Own.(protections); own.demands == "" {
+		return nil
 	}
-	for _, x := range all {
-		if x.TLS != nil && x.TLS.Wrong != "" {
-			return fmt.Errorf("the ExternalService at %s: %s", hostPort(x.Address, x.Port), x.TLS.Wrong)
+	all := locating(in.Tags, in.Destination)
+	for _, e := range all {
+		host, port := e.Location()
+		if p := e.Protection(); p != nil && p.Wrong != "" {
+			return fmt.Errorf("the ExternalService at %s: %s", hostPort(host, port), p.Wrong)
 		}
 	}
 	return protect(d, in.Members, all)
@@ -198,15 +174,20 @@ func checkByName(members *endpointv3.ClusterLoadAssignment) {
 // ownSocket is the key in the metadata of endpoints by which Envoy chooses their socket.
 const ownSocket = "external"
 
+// maxRoots bounds the certificates of authorities in one cluster, in bytes. Everything that a proxy
+// has travels in messages of bounded size, and it has more than this cluster.
+const maxRoots = 4 << 20
+
 // protect gives each endpoint of a cluster the socket of its protection. An endpoint that has
 // none of its own gets the first one with TLS, so that nothing is sent in clear by mistake.
-func protect(d *draft.Cluster, members *endpointv3.ClusterLoadAssignment, all []protected) error {
+func protect(d *draft.Cluster, members *endpointv3.ClusterLoadAssignment, all []*mesh.External) error {
 	c := d.Proto
 	sockets := map[string]*corev3.TransportSocket{}
 	marks := map[string]string{}
-	for _, x := range all {
-		at := hostPort(x.Address, x.Port)
-		socket, mark, err := socketOf(x.TLS, isHTTP2(d.Protocol))
+	roots := 0
+	for _, e := range all {
+		at, p := hostPort(e.Location()), e.Protection()
+		socket, mark, err := socketOf(e, isHTTP2(d.Protocol))
 		if err != nil {
 			return err
 		}
@@ -217,8 +198,14 @@ func protect(d *draft.Cluster, members *endpointv3.ClusterLoadAssignment, all []
 			continue
 		}
 		sockets[mark] = socket
-		if c.TransportSocket == nil && x.TLS != nil {
-			c.TransportSocket = socket
+		if p != nil {
+			roots += len(p.Roots)
+			if c.TransportSocket == nil {
+				c.TransportSocket = socket
+			}
+		}
+		if roots > maxRoots {
+			return fmt.Errorf("the ExternalServices of one service have CA certificates of more than %d bytes together", maxRoots)
 		}
 		c.TransportSocketMatches = append(c.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{Name: mark, Match: socketMark(mark), TransportSocket: socket})
 	}
@@ -239,16 +226,11 @@ func socketMark(mark string) *structpb.Struct {
 }
 
 // socketOf returns the socket of a protection, and a text that differs for different ones.
-func socketOf(t *mesh.ExternalProtection, http2 bool) (*corev3.TransportSocket, string, error) {
+func socketOf(e *mesh.External, http2 bool) (*corev3.TransportSocket, string, error) {
 	name, mark := rawSocket, clearText
 	var m proto.Message = &rawv3.RawBuffer{}
-	if t != nil {
-		text, err := json.Marshal(t)
-		if err != nil {
-			return nil, "", err
-		}
-		sum := sha256.Sum256(text)
-		name, mark, m = tlsSocket, hex.EncodeToString(sum[:8]), externalTLS(t, http2)
+	if p := e.Protection(); p != nil {
+		name, mark, m = tlsSocket, e.Digest()[:16], externalTLS(p, http2)
 	}
 	packed, err := plan.Pack(m)
 	if err != nil {

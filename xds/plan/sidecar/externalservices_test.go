@@ -42,6 +42,58 @@ func presenting(address, service, secret string) *mesh.ExternalService {
 	return s
 }
 
+// TestExternalServiceSubsets: permission for some endpoints of a service gives nobody the secrets of
+// the others, and neither does asking for endpoints that there are none of.
+func TestExternalServiceSubsets(t *testing.T) {
+	w := newWorldOf(t, all.Policies())
+	w.only("web", mesh.AnyValue)
+	a, b := external("a.example:443", "mail", rootCA), presenting("b.example:443", "mail", "")
+	a.Tags["version"], b.Tags["version"] = "a", "b"
+	w.put(mesh.ExternalServices, meshName, "a", a)
+	w.put(mesh.ExternalServices, meshName, "b", b)
+	web := dataplane("127.0.0.31", "web", "http", "mail")
+	ask := func(version string) (clusters int, secrets []string) {
+		web.Networking.Outbound[0].Tags = mesh.Tags{mesh.TagService: "mail", "version": version}
+		w.put(mesh.Dataplanes, meshName, "web-1", web)
+		w.joined("web-1")
+		w.settle()
+		for c := range w.planner.Set("web-1").Each(resource.Cluster) {
+			if strings.HasPrefix(c.Name, "mail") {
+				clusters++
+			}
+		}
+		return clusters, slices.DeleteFunc(w.planner.Set("web-1").Secrets(), func(name string) bool { return !strings.Contains(name, "external_client") })
+	}
+	permit := func(versions string) {
+		w.raw("{type: TrafficPermission, mesh: demo, name: only, sources: [{match: {mesh.io/service: web}}], destinations: [{match: {mesh.io/service: mail, version: " + versions + "}}]}")
+	}
+	for _, tc := range []struct {
+		permitted, version string
+		clusters, secrets  int
+	}{
+		{"a", "a", 1, 0},
+		{"a", "b", 0, 0},
+		{"a", "none", 0, 0},
+		{"b", "b", 1, 1},
+		{"b", "a", 0, 0},
+		{`"*"`, "none", 0, 0},
+		{`"*"`, "a", 1, 0},
+		{`"*"`, "b", 1, 1},
+	} {
+		permit(tc.permitted)
+		if clusters, secrets := ask(tc.version); clusters != tc.clusters || len(secrets) != tc.secrets {
+			t.Errorf("who may call version %s and calls %s has %d clusters and %q", tc.permitted, tc.version, clusters, secrets)
+		}
+	}
+
+	// What is wrong with one does not keep anybody from the other.
+	b.Networking.TLS.ClientCert = &mesh.DataSource{Secret: "none"}
+	w.put(mesh.ExternalServices, meshName, "b", b)
+	if clusters, _ := ask("a"); clusters != 1 {
+		t.Errorf("there are %d clusters of an endpoint beside one that cannot be called", clusters)
+	}
+}
+
 // TestExternalServiceClients: exactly the proxies that may call a service may ask for the secret
 // that its cluster names. Other content is another secret of the same cluster. What cannot be
 // presented leaves no cluster.

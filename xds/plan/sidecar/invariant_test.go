@@ -38,7 +38,17 @@ type mentions struct {
 	// eds says that it is a cluster with an assignment.
 	eds     bool
 	address string
-	err     error
+	// templated says that it is a listener of a template, which has its routes inline and may lead
+	// nowhere.
+	templated bool
+	err       error
+}
+
+// own are the beginnings of the names of listeners that the mesh makes.
+var own = []string{"@", "inbound:", "outbound:", "mesh:"}
+
+func templated(r *resource.Resource) bool {
+	return r.Type == resource.Listener && !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(r.Name, prefix) })
 }
 
 // read remembers what resources mention: most are seen again and again.
@@ -49,7 +59,7 @@ func mentionsOf(r *resource.Resource) *mentions {
 	if m, ok := read.Load(key); ok {
 		return m.(*mentions)
 	}
-	m := &mentions{}
+	m := &mentions{templated: templated(r)}
 	msg, err := plantest.Decode(r)
 	if m.err = err; err == nil {
 		m.err = walk(msg.ProtoReflect(), m.note)
@@ -131,6 +141,9 @@ func (m *mentions) note(msg proto.Message) error {
 	case *clusterv3.Cluster:
 		m.eds = x.GetType() == clusterv3.Cluster_EDS
 	case *hcmv3.HttpConnectionManager:
+		if m.templated && x.GetRouteConfig() != nil {
+			return nil
+		}
 		if x.GetRds() == nil {
 			return fmt.Errorf("routes are not subscribed to")
 		}
@@ -181,6 +194,9 @@ func coherent(s *resource.Set, broken bool) error {
 				return err
 			}
 			for _, c := range m.clusters {
+				if m.templated {
+					continue // the template may be wrong
+				}
 				if c == scraping.Cluster && r.Name == scraping.Listener && t == resource.Route {
 					continue // the bootstrap has it
 				}

@@ -38,7 +38,7 @@ type byEndpoint struct{}
 // while it is not towards every proxy that can. The others decide for themselves alone, so
 // that a Dataplane without a proxy, which many may register, turns nobody else's
 // connections to clear text.
-func (meshServices) Transport(a Around, _ view.Destination) Transport {
+func (meshServices) Transport(a Around, _ mesh.Tags, _ view.Destination) Transport {
 	switch {
 	case a.Strict():
 		return Transport{Mutual: true, Life: a.Life()}

@@ -31,6 +31,8 @@ type outbound struct {
 	unserved []string
 	// forbidden are those services that the proxies may not call.
 	forbidden []string
+	// idle says which fields of the chosen policies have no effect here.
+	idle []plan.Failure
 	// wants are its clusters under their own names. renamed are those that have another name,
 	// because another outbound wants a cluster of that name with other settings.
 	wants   []want
@@ -72,7 +74,7 @@ func (p *Planner) buildOutbound(o *outbound) {
 
 func (p *Planner) makeOutbound(o *outbound) {
 	old, wants := o.part, o.wants
-	o.part, o.wants, o.forbidden = part{}, nil, nil
+	o.part, o.wants, o.forbidden, o.idle = part{}, nil, nil, nil
 	chosen := p.spread(o.reach.key.proxy, aboutOutbounds)
 	service := o.shape.Tags.Service()
 	p.forConnection(o.reach.sources, service, policy.AtOutbound, 0, chosen)
@@ -90,6 +92,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	p.link(o, services)
 	o.unserved = slices.DeleteFunc(slices.Clone(services), func(s string) bool { _, d := p.destination(s); return d != nil })
 	protocol := p.protocol(o, destinations)
+	p.idleAt(o, chosen, policy.AtOutbound, protocol)
 	var names renames
 	for _, tags := range destinations {
 		names = names.and(ClusterName(tags), p.buildDestination(o, &old, wants, chosen, tags, protocol))
@@ -154,7 +157,11 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	p.forConnection(o.reach.sources, service, policy.AtDestination, 0, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
+	p.idleAt(o, chosen, policy.AtDestination, protocol)
 	kind, d := p.destination(service)
+	if p.isProxyless(kind) && !selects(d, tags) {
+		return unmade(tags)
+	}
 	if !p.permitted(o.reach, tags, kind, d) {
 		if !slices.Contains(o.forbidden, service) {
 			o.forbidden = append(o.forbidden, service)
@@ -167,7 +174,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		ak.name += byName
 	}
 	if k, marks := p.kinds[kind].(marking); marks {
-		ak.name += k.Mark(k.Transport(Around{p}, d))
+		ak.name += k.Mark(k.Transport(Around{p}, tags, d))
 	}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.reach.shape.Zone
@@ -187,7 +194,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		}
 		cl, err = of(p.cells.clusters, p.round, ck, p.cluster)
 	}
-	kept := p.keepCluster(&o.part, old, made{ck.name, service, kind, ck.transport}, cl, err)
+	kept := p.keepCluster(&o.part, old, made{ck.name, canonical, kind, ck.transport}, cl, err)
 	if !kept && p.isProxyless(kind) {
 		return unmade(tags)
 	}

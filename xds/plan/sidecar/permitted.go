@@ -42,7 +42,8 @@ func unmade(tags mesh.Tags) string { return unmadePrefix + ClusterName(tags) }
 func permits(pol *policy.Policy) bool { return pol.Closed != nil }
 
 // permitted reports whether the proxies of a reach may call a destination. The endpoints of a
-// destination without proxies must all be permitted, because they share a cluster.
+// destination without proxies must all be permitted, because they share a cluster. None is not all:
+// nobody would have been judged.
 func (p *Planner) permitted(r *reach, tags mesh.Tags, kind int, d view.Destination) bool {
 	if !p.isProxyless(kind) {
 		return true
@@ -53,7 +54,12 @@ func (p *Planner) permitted(r *reach, tags mesh.Tags, kind int, d view.Destinati
 			return false
 		}
 	}
-	return true
+	return selects(d, tags)
+}
+
+// selects reports whether tags are those of any endpoint of a destination.
+func selects(d view.Destination, tags mesh.Tags) bool {
+	return slices.ContainsFunc(endpointsOf(d), func(e view.Endpoint) bool { return mesh.Matches(tags, e.Tags) })
 }
 
 func (p *Planner) isProxyless(kind int) bool {
@@ -176,8 +182,9 @@ func (p *Planner) stillPermitted(r *reach, old *part, clusters []*resource.Resou
 		yes := false
 		err := guard(func() {
 			m := old.madeOf(c.Name)
-			kind, d := p.destination(m.service)
-			yes = p.permitted(r, nil, kind, d)
+			tags := tagsOf(m.tags)
+			kind, d := p.destination(tags.Service())
+			yes = p.permitted(r, tags, kind, d)
 		})
 		return !yes || err != nil
 	})

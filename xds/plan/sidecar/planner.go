@@ -90,8 +90,10 @@ type proxy struct {
 	// clusters and listeners are those of the class and of the proxy. secrets are those of the
 	// mesh and what policies contribute.
 	clusters, listeners, secrets mixed
-	// finished are the tables after the raw phase.
-	finished map[resource.TypeURL]finished
+	// finished are the tables after the raw phase. endpoints and routes are without those that
+	// nothing asks for after it.
+	finished          map[resource.TypeURL]finished
+	endpoints, routes mixed
 }
 
 // New returns a planner of a mesh in a state. outside answers what policies ask about things
@@ -180,7 +182,8 @@ func (p *Planner) Plan() map[string]*resource.Set {
 			continue // all of the class are loose again when it is built
 		}
 		x.begun = true
-		if set := p.assemble(x); !p.compare.Equal(set, x.set) {
+		// An empty set is not the same as none.
+		if set := p.assemble(x); x.set == nil || !p.compare.Equal(set, x.set) {
 			x.set = set
 			changed[x.name] = set
 		}
@@ -210,9 +213,9 @@ func (p *Planner) Failures(name string) []plan.Failure {
 }
 
 // Unserved returns which parts of a proxy lead to services that nobody serves, or to services
-// without proxies that it may not call. This is not a
-// failure: everything is made as configured, and services come in any order. But the name may
-// be mistyped.
+// without proxies that it may not call, and which fields of policies have no effect there. This is
+// not a failure: everything is made as configured, and services come in any order. But the name may
+// be mistyped, and somebody may rely on the field.
 func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	x := p.proxies[name]
 	if x == nil {
@@ -229,6 +232,7 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
 			})
 		}
+		out = append(out, o.idle...)
 	}
-	return out
+	return once(out)
 }

@@ -16,17 +16,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
-	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
-	"github.com/meshgate/meshgate/xds/policy/meshaccesslog"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
+	"github.com/meshgate/meshgate/xds/policy/policytest"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/target"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
-	"github.com/meshgate/meshgate/xds/policy/trafficlog"
-	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
-	"github.com/meshgate/meshgate/xds/policy/traffictrace"
 )
 
 // pluginID is the plugin instance that policies of the property tests name.
@@ -81,6 +77,7 @@ type driver struct {
 	rt       *rapid.T
 	outside  *plugged
 	gateways []*view.Gateway
+	samples  map[*model.Kind][]policytest.Sample
 	joined   map[string]bool
 	aspects  aspects
 }
@@ -90,9 +87,9 @@ type aspects struct {
 	mode, expiration, issuer string
 	off, near, passthrough   bool
 	withdrawn                uint64
-	// traced is the host of a tracing backend; none if it is empty.
+	// traced is the host of one of the tracing backends; there are none if it is empty.
 	traced string
-	// logged is the file of a logging backend; none if it is empty.
+	// logged is the file of one of the logging backends; there are none if it is empty.
 	logged string
 	// scraped is the port at which proxies are scraped; none if it is 0.
 	scraped uint32
@@ -134,7 +131,7 @@ func (d *driver) dataplane() {
 	spec := dataplane("127.0.0."+pick(d, "1", "2", "3"), pick(d, fewServices...), pick(d, "http", "http", "grpc", "tcp", "http2"),
 		pick(d, fewServices...), pick(d, fewServices...))
 	in := &spec.Networking.Inbound[0]
-	in.Tags["version"], in.Tags[mesh.TagZone] = pick(d, "v1", "v2"), pick(d, "east", "west")
+	in.Tags["version"], in.Tags[mesh.TagZone], in.Tags["team"] = pick(d, "v1", "v2"), pick(d, "east", "west"), pick(d, "a", "b")
 	in.State = pick(d, "", "", mesh.StateNotReady)
 	in.ServicePort, in.ServiceAddress = pick(d, uint32(9080), 9081), pick(d, "", "", "127.0.0.9")
 	spec.Networking.AdvertisedAddress = pick(d, "", "", "proxy.example.test")
@@ -326,10 +323,12 @@ func (d *driver) mesh() {
 		Passthrough *bool `json:"passthrough,omitempty"`
 	}{new(d.aspects.passthrough)}
 	if d.aspects.traced != "" {
-		m.Tracing = &mesh.Tracing{Backends: []mesh.TracingBackend{agent(d.aspects.traced)}}
+		m.Tracing = policytest.Mesh().Tracing
+		m.Tracing.Backends[0].Conf["url"] = "http://" + d.aspects.traced + ":9411/api/v2/spans"
 	}
 	if d.aspects.logged != "" {
-		m.Logging = &mesh.Logging{Backends: []mesh.LoggingBackend{logFile(d.aspects.logged)}}
+		m.Logging = policytest.Mesh().Logging
+		m.Logging.Backends[0].Conf["path"] = d.aspects.logged
 	}
 	if port := d.aspects.scraped; port != 0 {
 		scraped(m, map[string]any{"port": float64(port), "skipMTLS": d.yes()})
@@ -388,33 +387,6 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
 		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "join": d.join, "restart": d.again,
-		"breaker": func() {
-			spec := breaker("", "", pick(d, uint32(5), 6))
-			spec.Connection = d.connection()
-			d.policy(circuitbreaker.Kind, spec)
-		},
-		"permission": func() {
-			d.policy(trafficpermission.Kind, permission(pick(d, anyService...), pick(d, anyService...)))
-		},
-		"trace": func() {
-			d.policy(traffictrace.Kind, traced(pick(d, anyService...), pick(d, "agent", "agent", "missing")))
-		},
-		"log": func() {
-			spec := logTo(pick(d, "file", "file", "missing"))
-			spec.Connection = d.connection()
-			d.policy(trafficlog.Kind, spec)
-		},
-		"mesh log": func() {
-			conf := &meshaccesslog.Conf{Backends: []meshaccesslog.Backend{{Type: "File", File: &meshaccesslog.File{Path: pick(d, "c.log", "d.log")}}}}
-			spec := &meshaccesslog.Spec{TargetRef: d.ref()}
-			if d.yes() {
-				spec.From = []target.Item[meshaccesslog.Conf]{{TargetRef: &target.Ref{Kind: target.Mesh}, Default: conf}}
-			}
-			if d.yes() || spec.From == nil {
-				spec.To = []target.Item[meshaccesslog.Conf]{{TargetRef: pick(d, &target.Ref{Kind: target.Mesh}, &target.Ref{Kind: target.Service, Name: "a"}), Default: conf}}
-			}
-			d.policy(meshaccesslog.Kind, &meshaccesslog.Resource{Spec: spec})
-		},
 		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
 		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },
 		"secured":       func() { d.planner.Secured(pick(d, fewNames...), d.yes()) },
@@ -425,6 +397,9 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 			}
 		},
 	}
+	for k := range d.samples {
+		steps[k.Document.Type] = func() { d.sampled(k) }
+	}
 	out := map[string]func(*rapid.T){}
 	for name := range maps.Keys(steps) {
 		out[name] = func(*rapid.T) { steps[name]() }
@@ -432,8 +407,8 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 	return out
 }
 
-func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
-	d := &driver{world: newWorldBeyond(t), rt: rt, outside: &plugged{}, gateways: gs, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
+func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway, samples map[*model.Kind][]policytest.Sample) *driver {
+	d := &driver{world: newWorldBeyond(t), rt: rt, outside: &plugged{}, gateways: gs, samples: samples, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
 	d.world.t, d.world.outside, d.world.front = rt, d.outside, paths{}
 	d.together = func() []string {
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(d.joined)), func(name string) bool { return !d.joined[name] })
@@ -456,9 +431,9 @@ func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway) *driver {
 // harness holds every batch against a plan from nothing, and what proxies share
 // against a plan of each alone.
 func TestIncrementalEqualsFromNothing(t *testing.T) {
-	gs := gateways(t)
+	gs, samples := gateways(t), samplesOf(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		d := newDriver(t, rt, gs)
+		d := newDriver(t, rt, gs, samples)
 		rt.Repeat(d.steps())
 		d.settle()
 	})

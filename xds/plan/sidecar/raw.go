@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -52,6 +54,8 @@ type finished struct {
 	base, table *resource.Table
 	choices     *policy.Choices
 	failures    []plan.Failure
+	// removed are the resources that the stage removed.
+	removed []*resource.Resource
 }
 
 // finish applies the raw stage to the tables of a proxy.
@@ -65,12 +69,71 @@ func (p *Planner) finish(x *proxy, tables map[resource.TypeURL]*resource.Table) 
 			was := f.table
 			f = finished{base: tables[kind.t], choices: x.class.proxy}
 			f.table = was.Become(p.patchAll(x, x.class.proxy, kind.t, f.base, &f.failures))
+			for _, r := range resourcesOf(kind.t, f.base) {
+				if f.table.Get(r.Name) == nil {
+					f.removed = append(f.removed, r)
+				}
+			}
 			x.finished[kind.t] = f
 		}
 		tables[kind.t] = f.table
+		p.unasked(x, &f, kind.t, tables)
 		failures = append(failures, f.failures...)
 	}
 	return failures
+}
+
+// unasked drops what nothing asks for after resources were removed: the assignments of clusters,
+// and the route tables of listeners. Otherwise the proxy would be sent every change of endpoints
+// that it cannot call.
+func (p *Planner) unasked(x *proxy, f *finished, t resource.TypeURL, tables map[resource.TypeURL]*resource.Table) {
+	var drop []string
+	switch t {
+	case resource.Cluster:
+		for _, r := range f.removed {
+			if tables[resource.Endpoint].Get(r.Name) != nil {
+				drop = append(drop, r.Name)
+			}
+		}
+		tables[resource.Endpoint] = x.endpoints.with(&p.compare, tables[resource.Endpoint], nil, drop)
+	case resource.Listener:
+		asked := map[string]bool{}
+		if len(f.removed) > 0 {
+			for _, r := range resourcesOf(t, f.table) {
+				for _, name := range r.Routes {
+					asked[name] = true
+				}
+			}
+		}
+		for _, r := range f.removed {
+			for _, name := range r.Routes {
+				if !asked[name] && tables[resource.Route].Get(name) != nil {
+					asked[name], drop = true, append(drop, name)
+				}
+			}
+		}
+		tables[resource.Route] = x.routes.with(&p.compare, tables[resource.Route], nil, drop)
+	}
+}
+
+// unneeded withdraws the secrets that only removed clusters present: a proxy has no keys for
+// services that it cannot call.
+func (x *proxy) unneeded(secrets map[string]string, confided []string, clusters *resource.Table) map[string]string {
+	if len(x.finished[resource.Cluster].removed) == 0 || len(confided) == 0 {
+		return secrets
+	}
+	left, all := maps.Clone(secrets), resourcesOf(resource.Cluster, clusters)
+	for _, name := range confided { // names are content-derived, so that no other text is one
+		if !slices.ContainsFunc(all, func(r *resource.Resource) bool { return bytes.Contains(r.Body, []byte(name)) }) {
+			delete(left, name)
+		}
+	}
+	return left
+}
+
+// resourcesOf lists the resources of a table by name.
+func resourcesOf(t resource.TypeURL, table *resource.Table) []*resource.Resource {
+	return resource.Assemble(map[resource.TypeURL]*resource.Table{t: table}, nil).All(t)
 }
 
 // repatch asks for the cells of the raw stage again, so that they are not forgotten.
@@ -84,7 +147,7 @@ func (p *Planner) repatch(x *proxy) {
 // patchAll returns the resources of a table after all policies have patched it and added to
 // it.
 func (p *Planner) patchAll(x *proxy, chosen *policy.Choices, t resource.TypeURL, base *resource.Table, failures *[]plan.Failure) []*resource.Resource {
-	all := resource.Assemble(map[resource.TypeURL]*resource.Table{t: base}, nil).All(t)
+	all := resourcesOf(t, base)
 	for i, pol := range p.policies {
 		s := chosen.At(i)
 		if s == nil {

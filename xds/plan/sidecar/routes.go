@@ -55,6 +55,13 @@ func (p *Planner) leading(k outboundRoutesKey) (*draft.Routes, error) {
 			})
 		}
 	}
+	if k.split != nil {
+		for a := range d.Actions() {
+			for _, h := range k.split.Hash { // others use the split, too
+				a.HashPolicy = append(a.HashPolicy, proto.CloneOf(h))
+			}
+		}
+	}
 	if err := p.editLeads(d, &k); err != nil {
 		return nil, err
 	}

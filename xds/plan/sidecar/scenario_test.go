@@ -6,6 +6,11 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/meshaccesslog"
+	"github.com/meshgate/meshgate/xds/policy/meshtrace"
+	"github.com/meshgate/meshgate/xds/policy/proxytemplate"
+	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/trafficlog"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
@@ -70,6 +75,8 @@ conf:
   - {weight: 10, destination: {mesh.io/service: backend, version: v2}}
 `)
 	}},
+	{"hashed", both[1:], func(w *world) { pair("http")(w); w.raw(hashed) }},
+	{"hashedtcp", both[1:], func(w *world) { pair("tcp")(w); w.raw(hashed) }},
 	{"transparent", both, func(w *world) {
 		pair("http")(w)
 		w.under(mesh.ModeStrict)
@@ -310,6 +317,34 @@ sources: [{match: {mesh.io/service: "*"}}]
 destinations: [{match: {mesh.io/service: "*", mesh.io/protocol: http}}]
 conf: {delay: {percentage: 1, value: 2s}}
 `)
+	}},
+	{"detected", both[1:], func(w *world) { pair("http")(w); w.sample(circuitbreaker.Kind, "full") }},
+	{"limited", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModePermissive)
+		for _, name := range []string{"all", "sources", "version"} {
+			w.sample(ratelimit.Kind, name)
+		}
+	}},
+	{"modified", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		w.sample(proxytemplate.Kind, "modifications")
+	}},
+	{"added", both[1:], func(w *world) { pair("http")(w); w.sample(proxytemplate.Kind, "resources") }},
+	// The caller has a collector of its own.
+	{"meshtraced", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		w.sample(meshtrace.Kind, "otlp")
+		w.sample(meshtrace.Kind, "zipkin")
+	}},
+	{"meshdatadog", both[1:], func(w *world) { pair("http")(w); w.sample(meshtrace.Kind, "datadog") }},
+	{"meshlogged", both, func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModeStrict)
+		w.sample(meshaccesslog.Kind, "everything")
+		w.sample(meshaccesslog.Kind, "callers")
 	}},
 	// Each cluster that a route leads to is checked as the service that it belongs to.
 	{"splitchecked", both[1:], func(w *world) {

@@ -45,7 +45,7 @@ type redirectKey struct {
 	// source is the address that connections are forwarded from, if any.
 	source string
 	// closed says that connections to unknown addresses are refused. guarded are ports whose
-	// connections are refused in any case, separated by commas.
+	// connections are refused in any case, separated by commas, beside the port itself.
 	closed  bool
 	guarded string
 }
@@ -148,17 +148,6 @@ func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	var chains []*listenerv3.FilterChain
-	for port := range strings.SplitSeq(k.guarded, ",") {
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			continue // nothing is guarded
-		}
-		chains = append(chains, &listenerv3.FilterChain{
-			Name: "closed:" + port, Filters: []*listenerv3.Filter{end},
-			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(uint32(n))},
-		})
-	}
 	cluster := nowhere
 	if !k.closed {
 		cluster = apart + k.name
@@ -181,8 +170,35 @@ func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Proto.FilterChains = append(chains, &listenerv3.FilterChain{Filters: []*listenerv3.Filter{other}})
+	d.Proto.FilterChains = append([]*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{other}}}, k.ended(end)...)
 	return plan.Freeze(resource.Listener, k.name, d.Proto)
+}
+
+// ended are the chains of a side that only end connections. Among them are those to the port of
+// the side itself: nobody redirected these, and the proxy would pass them on to itself, over and
+// over, until it has no file descriptors left, of which Envoy dies. So it would with the addresses
+// of names, of which only proxies know and which are always redirected, once nothing has the name.
+func (k redirectKey) ended(end *listenerv3.Filter) (chains []*listenerv3.FilterChain) {
+	ports := strings.FieldsFunc(k.guarded, func(r rune) bool { return r == ',' })
+	if own := strconv.FormatUint(uint64(k.port), 10); !slices.Contains(ports, own) {
+		ports = append(ports, own)
+	}
+	for _, port := range ports {
+		n, _ := strconv.ParseUint(port, 10, 16)
+		chains = append(chains, &listenerv3.FilterChain{
+			Name: "closed:" + port, Filters: []*listenerv3.Filter{end},
+			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(uint32(n))},
+		})
+	}
+	if k.name == outboundPassthrough {
+		chains = append(chains, &listenerv3.FilterChain{
+			Name: "closed:names", Filters: []*listenerv3.Filter{end},
+			FilterChainMatch: &listenerv3.FilterChainMatch{PrefixRanges: []*corev3.CidrRange{{
+				AddressPrefix: mesh.Virtual.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(mesh.Virtual.Bits())), //nolint:gosec // at most 32
+			}}},
+		})
+	}
+	return chains
 }
 
 // leadTo returns what forwards connections to a cluster.

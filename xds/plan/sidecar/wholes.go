@@ -53,6 +53,23 @@ func (p *Planner) problem(to []plan.Failure, i int, s *policy.Selection) []plan.
 	return to
 }
 
+// idleAt notes which fields of the policies that are chosen for an outbound, or for one of its
+// destinations, have no effect there.
+func (p *Planner) idleAt(o *outbound, chosen picks, where policy.Attachment, protocol string) {
+	at := policy.Setting{Protocol: protocol}
+	for i, pol := range p.policies {
+		at.Hashing = at.Hashing || pol.Hashing != nil && chosen[i] != nil && pol.Hashing(chosen[i])
+	}
+	for i, pol := range p.policies {
+		if !pol.Attachment.Has(where) {
+			continue
+		}
+		for _, text := range pol.IdleFields(chosen[i], at) {
+			o.idle = append(o.idle, plan.Failure{Cell: pol.Named(chosen[i].Policies[0].Name), Err: errors.New(text), Awaited: true, By: pol.Names(chosen[i])})
+		}
+	}
+}
+
 // forService chooses the policies on a service of a proxy, and notes what they found and what is
 // wrong with it.
 func (p *Planner) forService(sources []mesh.Tags, service string, into picks, of *part) {

@@ -68,8 +68,8 @@ func TestEveryFolderIsComplete(t *testing.T) {
 			if p.Explain == nil || reflect.ValueOf(p.Edits).IsZero() {
 				t.Error("the policy does nothing, or does not explain it")
 			}
-			for _, in := range inputs(t, p) {
-				if _, err := os.Stat(strings.Replace(in, ".in.yaml", ".golden.yaml", 1)); err != nil {
+			for _, s := range policytest.Samples(t, "..", p.Kind) {
+				if _, err := os.Stat(filepath.Join(dir, "testdata", s.Name+".golden.yaml")); err != nil {
 					t.Error(err)
 				}
 			}
@@ -162,25 +162,12 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func inputs(t *testing.T, p *policy.Policy) []string {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(folder(p), "testdata", "*.in.yaml"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("%s has no golden files: %v", p.Kind.Document.Type, err)
-	}
-	return found
-}
-
-// selections returns what the golden inputs of a policy choose.
+// selections returns what the samples of a policy choose.
 func selections(t *testing.T, p *policy.Policy) []*policy.Selection {
 	t.Helper()
 	var out []*policy.Selection
-	for _, in := range inputs(t, p) {
-		text, err := os.ReadFile(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, policytest.Select(t, p, text))
+	for _, s := range policytest.Samples(t, "..", p.Kind) {
+		out = append(out, policytest.Select(t, p, s.Text))
 	}
 	return out
 }

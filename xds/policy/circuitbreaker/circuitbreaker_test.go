@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
@@ -36,5 +37,24 @@ func TestValidate(t *testing.T) {
 				t.Errorf("violations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestIdle: a detector that counts nothing is told.
+func TestIdle(t *testing.T) {
+	for _, c := range []struct {
+		conf string
+		at   policy.Setting
+		want []string
+	}{
+		{`{"thresholds":{"maxRequests":2}}`, policy.Setting{}, nil},
+		{`{"detectors":{"totalErrors":{}}}`, policy.Setting{}, nil},
+		{`{"splitExternalAndLocalErrors":true,"detectors":{"localErrors":{}}}`, policy.Setting{}, nil},
+		{`{"detectors":{"localErrors":{"consecutive":2}}}`, policy.Setting{}, []string{"conf.detectors.localErrors has no effect without conf.splitExternalAndLocalErrors"}},
+	} {
+		s := policytest.Select(t, Policy, []byte(`{"type":"CircuitBreaker","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}],"conf":`+c.conf+`}`))
+		if diff := cmp.Diff(c.want, Policy.IdleFields(s, c.at)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.conf, diff)
+		}
 	}
 }

@@ -89,6 +89,7 @@ var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
 	Edits:   policy.Edits{Cluster: cluster},
 	Explain: explain,
+	Idle:    idle,
 }
 
 func validate(spec any) []fault.Violation {

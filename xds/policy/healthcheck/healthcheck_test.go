@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
@@ -53,5 +54,26 @@ func TestValidate(t *testing.T) {
 				t.Errorf("violations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestIdle: what is not logged, and what load balancers do not look at, is told.
+func TestIdle(t *testing.T) {
+	for _, c := range []struct {
+		conf string
+		at   policy.Setting
+		want []string
+	}{
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"alwaysLogHealthCheckFailures":false}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":false}`, policy.Setting{Hashing: true}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"alwaysLogHealthCheckFailures":true}`, policy.Setting{Hashing: true}, []string{
+			"conf.alwaysLogHealthCheckFailures has no effect: proxies write no log of health checks",
+			"conf.failTrafficOnPanic has no effect: the TrafficRoute picks endpoints by a hash, and in a panic Envoy then picks from all of them",
+		}},
+	} {
+		s := policytest.Select(t, Policy, []byte(`{"type":"HealthCheck","mesh":"demo","name":"x","sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}],"conf":`+c.conf+`}`))
+		if diff := cmp.Diff(c.want, Policy.IdleFields(s, c.at)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.conf, diff)
+		}
 	}
 }

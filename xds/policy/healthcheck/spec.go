@@ -90,4 +90,5 @@ var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
 	Edits:   policy.Edits{Cluster: cluster},
 	Explain: explain,
+	Idle:    idle,
 }

@@ -98,6 +98,9 @@ func (d *Drafts) splitRoutes() *draft.Routes {
 		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: action},
 	})
+	for a := range r.Actions() {
+		a.HashPolicy = d.Split.Hash
+	}
 	return r
 }
 

@@ -27,17 +27,17 @@ var Protocols = []string{mesh.ProtocolHTTP, mesh.ProtocolGRPC, mesh.ProtocolTCP}
 // -update writes that file. The changed drafts must also freeze.
 func Golden(t *testing.T, p *policy.Policy) {
 	t.Helper()
-	inputs, err := filepath.Glob("testdata/*.in.yaml")
+	inputs, err := filepath.Glob("testdata/*" + suffix)
 	if err != nil || len(inputs) == 0 {
 		t.Fatalf("no inputs: %v", err)
 	}
 	for _, in := range inputs {
-		t.Run(strings.TrimSuffix(filepath.Base(in), ".in.yaml"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(filepath.Base(in), suffix), func(t *testing.T) {
 			text, err := os.ReadFile(in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, strings.Replace(in, ".in.yaml", ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
+			golden.Compare(t, strings.Replace(in, suffix, ".golden.yaml", 1), Render(t, p, Select(t, p, text)))
 		})
 	}
 }
@@ -111,7 +111,18 @@ func splitView(t *testing.T, s *draft.Split) map[string]any {
 			"match": body(t, r.Match), "action": body(t, r.Action), "headers": body(t, r.Headers), "to": r.To,
 		})
 	}
-	return map[string]any{"rules": rules, "otherwise": s.Otherwise}
+	out := map[string]any{"rules": rules, "otherwise": s.Otherwise}
+	if s.HashSource {
+		out["hashSource"] = true
+	}
+	var hash []any
+	for _, h := range s.Hash {
+		hash = append(hash, body(t, h))
+	}
+	if hash != nil {
+		out["hash"] = hash
+	}
+	return out
 }
 
 func list[M proto.Message](t *testing.T, out map[string]json.RawMessage, name string, ms []M) {

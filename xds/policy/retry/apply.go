@@ -16,8 +16,12 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// onStatusCodes and the lists below are conditions in the spelling of the API.
-const onStatusCodes = "retriable_status_codes"
+// These, and the lists below, are conditions in the spelling of the API.
+const (
+	onStatusCodes = "retriable_status_codes"
+	onHeaders     = "retriable_headers"
+	onHTTP3       = "http3_post_connect_failure"
+)
 
 var (
 	httpConditions = []string{"gateway_error", "connect_failure", "refused_stream"}
@@ -40,6 +44,9 @@ func effective(s *policy.Selection) Conf {
 		}
 		if len(h.RetriableStatusCodes) > 0 && !slices.Contains(h.RetryOn, onStatusCodes) {
 			h.RetryOn = append(slices.Clone(h.RetryOn), onStatusCodes)
+		}
+		if len(h.RetriableHeaders) > 0 && !slices.Contains(h.RetryOn, onHeaders) {
+			h.RetryOn = append(slices.Clone(h.RetryOn), onHeaders)
 		}
 		h.BackOff = rising(h.BackOff)
 		c.HTTP = &h
@@ -85,6 +92,11 @@ func outboundRoutes(r *draft.Routes, s *policy.Selection) error {
 		p.RetryOn = conditions(h.RetryOn)
 		p.RetriableStatusCodes = slices.Clone(h.RetriableStatusCodes)
 		p.RetriableRequestHeaders = methods(h.RetriableMethods)
+		for _, name := range h.RetriableHeaders {
+			p.RetriableHeaders = append(p.RetriableHeaders, &routev3.HeaderMatcher{
+				Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
+			})
+		}
 	default:
 		return nil
 	}

@@ -30,6 +30,9 @@ type HTTP struct {
 	BackOff       *BackOff       `json:"backOff,omitempty"`
 	// RetriableStatusCodes are retried in addition to RetryOn.
 	RetriableStatusCodes []uint32 `json:"retriableStatusCodes,omitempty"`
+	// RetriableHeaders are the names of headers; answers with one of them are retried in addition to
+	// RetryOn. The usual mesh does not have them, and so nothing that retriable_headers could mean.
+	RetriableHeaders []string `json:"retriableHeaders,omitempty"`
 	// RetriableMethods limit retries to some methods; empty means all.
 	RetriableMethods []string `json:"retriableMethods,omitempty" jsonschema:"enum=NONE,enum=CONNECT,enum=DELETE,enum=GET,enum=HEAD,enum=OPTIONS,enum=PATCH,enum=POST,enum=PUT,enum=TRACE"`
 	// RetryOn replaces the default conditions.
@@ -74,4 +77,5 @@ var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
 	Edits:   policy.Edits{Outbound: outbound, OutboundRoutes: outboundRoutes},
 	Explain: explain,
+	Idle:    idle,
 }

@@ -6,10 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy"
 )
+
+// maxHeaders is how many headers every answer may be asked for.
+const maxHeaders = 16
 
 const textEmpty = "field cannot be empty"
 
@@ -39,10 +44,21 @@ func validate(spec any) []fault.Violation {
 
 func checkHTTP(v *policy.Violations, h *HTTP) {
 	if h.NumRetries == nil && h.PerTryTimeout == nil && h.BackOff == nil &&
-		len(h.RetriableStatusCodes) == 0 && len(h.RetriableMethods) == 0 && len(h.RetryOn) == 0 {
+		len(h.RetriableStatusCodes) == 0 && len(h.RetriableMethods) == 0 && len(h.RetriableHeaders) == 0 && len(h.RetryOn) == 0 {
 		v.Add("conf.http", textEmpty)
 	}
 	checkTries(v, "conf.http", h.NumRetries, h.PerTryTimeout, h.BackOff)
+	if len(h.RetriableHeaders) > maxHeaders {
+		v.Add("conf.http.retriableHeaders", "must have at most %d elements", maxHeaders)
+	} else {
+		for i, name := range h.RetriableHeaders {
+			path := fmt.Sprintf("conf.http.retriableHeaders[%d]", i)
+			if !httpguts.ValidHeaderFieldName(name) {
+				v.Add(path, "must be a valid header name")
+			}
+			v.Sent(path, name)
+		}
+	}
 	for i, m := range h.RetriableMethods {
 		if m == "NONE" {
 			v.Add(fmt.Sprintf("conf.http.retriableMethods[%d]", i), textEmpty)

@@ -18,10 +18,8 @@ func balancer(s *policy.Selection) LoadBalancer {
 	return LoadBalancer{}
 }
 
-// cluster sets how an endpoint is picked. Nothing of a request is hashed, so the ring and the
-// Maglev table are looked up by a random number and load spreads. The only address to hash
-// would be that of the workload beside the proxy. It is the same for every request, so all
-// requests would go to one endpoint.
+// cluster sets how an endpoint is picked. Where nothing of a request is hashed, the ring and the
+// Maglev table are looked up by a random number and load spreads.
 func cluster(d *draft.Cluster, s *policy.Selection) error {
 	lb := balancer(s)
 	switch {

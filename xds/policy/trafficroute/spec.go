@@ -128,7 +128,7 @@ type LoadBalancer struct {
 	LeastRequest *LeastRequest `json:"leastRequest,omitempty"`
 	RingHash     *RingHash     `json:"ringHash,omitempty"`
 	Random       *struct{}     `json:"random,omitempty"`
-	Maglev       *struct{}     `json:"maglev,omitempty"`
+	Maglev       *Maglev       `json:"maglev,omitempty"`
 }
 
 // LeastRequest compares some endpoints and takes the least busy one.
@@ -143,13 +143,48 @@ const (
 	HashMurmur = "MURMUR_HASH_2"
 )
 
-// RingHash picks endpoints by their places on a ring. Nothing of a request is hashed, so that
-// load spreads.
+// RingHash picks endpoints by their places on a ring.
 type RingHash struct {
 	HashFunction string `json:"hashFunction,omitempty"`
 	// MinRingSize and MaxRingSize have Envoy's defaults if absent.
 	MinRingSize uint64 `json:"minRingSize,omitempty"`
 	MaxRingSize uint64 `json:"maxRingSize,omitempty"`
+	Hashed
+}
+
+// Maglev picks endpoints from a table.
+type Maglev struct{ Hashed }
+
+// Hashed says what of a request is hashed: requests with equal hashes reach one endpoint for as
+// long as it is there. Without policies nothing is hashed, and load spreads. The usual mesh does not
+// have them; it hashes the address of the workload beside the proxy, which is that of every request.
+type Hashed struct {
+	// HashPolicies are tried in order, and their hashes combined.
+	HashPolicies []HashPolicy `json:"hashPolicies,omitempty"`
+}
+
+// HashPolicy hashes one thing, and nothing if a request does not have it. One field beside Terminal
+// is set.
+type HashPolicy struct {
+	Header         *HashName   `json:"header,omitempty"`
+	Cookie         *HashCookie `json:"cookie,omitempty"`
+	SourceIP       *struct{}   `json:"sourceIp,omitempty"`
+	QueryParameter *HashName   `json:"queryParameter,omitempty"`
+	// Terminal ends the list if there is a hash by then.
+	Terminal bool `json:"terminal,omitempty"`
+}
+
+// HashName names a header or a parameter.
+type HashName struct {
+	Name string `json:"name,omitempty"`
+}
+
+// HashCookie is a cookie. With TTL a client without it gets one: for so long, or until it closes if
+// it is 0.
+type HashCookie struct {
+	Name string         `json:"name,omitempty"`
+	TTL  *mesh.Duration `json:"ttl,omitempty"`
+	Path string         `json:"path,omitempty"`
 }
 
 // Kind describes the resources.
@@ -168,6 +203,8 @@ var Policy = &policy.Policy{
 	Kind: Kind, Phase: policy.Routes, Attachment: policy.ByOutbound,
 	Edits:   policy.Edits{Split: split, Cluster: cluster},
 	Explain: explain,
+	Idle:    idle,
+	Hashing: hashing,
 }
 
 // complete keeps only one of several load balancers, the last one in the order of the fields,

@@ -17,6 +17,7 @@ func split(s *policy.Selection, outbound mesh.Tags) (*draft.Split, error) {
 		return nil, fmt.Errorf("traffic route %s has no conf", s.Policies[0].Name)
 	}
 	out := &draft.Split{Otherwise: targets(c.Split, c.Destination, outbound)}
+	out.Hash, out.HashSource = hashes(c.LoadBalancer.hashed())
 	for i := range c.HTTP {
 		r := &c.HTTP[i]
 		out.Rules = append(out.Rules, draft.Rule{

@@ -1,10 +1,13 @@
 package trafficroute
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
@@ -25,6 +28,24 @@ func TestValidate(t *testing.T) {
 		{`choices`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"leastRequest":{"choiceCount":1}}}`, []string{`conf.loadBalancer.leastRequest.choiceCount: value must be greater than or equal to 2`}},
 		{`hash function`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"ringHash":{"hashFunction":"X","minRingSize":64,"maxRingSize":"32"}}}`, []string{`conf.loadBalancer.ringHash.hashFunction: must have a valid hash function`, `conf.loadBalancer.ringHash.minRingSize: must not be above maxRingSize`}},
 		{`last balancer wins`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"ringHash":{},"random":{}}}`, nil},
+		{`hash policies`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"ringHash":{"hashFunction":"XX_HASH","hashPolicies":[
+			{"header":{"name":":path"}},{"cookie":{"name":"a","ttl":"0s","path":"/x"},"terminal":true},{"sourceIp":{}},{"queryParameter":{"name":"a b"}},
+			{},{"sourceIp":{},"header":{"name":"a"}},{"header":{}},{"header":{"name":"a b"}},{"queryParameter":{}},{"queryParameter":{"name":"a\nb"}},{"header":{"name":"%ENVIRONMENT"}}]}}}`, []string{
+			`conf.loadBalancer.ringHash.hashPolicies[4]: must have exactly one of "header", "cookie", "sourceIp" and "queryParameter"`,
+			`conf.loadBalancer.ringHash.hashPolicies[5]: must have exactly one of "header", "cookie", "sourceIp" and "queryParameter"`,
+			`conf.loadBalancer.ringHash.hashPolicies[6].header.name: cannot be empty`, `conf.loadBalancer.ringHash.hashPolicies[7].header.name: must be a valid header name`,
+			`conf.loadBalancer.ringHash.hashPolicies[8].queryParameter.name: cannot be empty`, `conf.loadBalancer.ringHash.hashPolicies[9].queryParameter.name: must not have control characters`,
+			`conf.loadBalancer.ringHash.hashPolicies[10].header.name: must not contain %ENVIRONMENT, with which proxies read their environment`,
+		}},
+		{`cookies`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"maglev":{"hashPolicies":[
+			{"cookie":{}},{"cookie":{"name":"a;b"}},{"cookie":{"name":"a","ttl":"-1s"}},{"cookie":{"name":"a","ttl":"10ms"}},{"cookie":{"name":"a","path":"/"}},{"cookie":{"name":"a","ttl":"1s","path":"x"}},{"cookie":{"name":"a","ttl":"1s","path":"/x; Domain=y"}}]}}}`, []string{
+			`conf.loadBalancer.maglev.hashPolicies[0].cookie.name: cannot be empty`, `conf.loadBalancer.maglev.hashPolicies[1].cookie.name: must be a valid name of a cookie`,
+			`conf.loadBalancer.maglev.hashPolicies[2].cookie.ttl: must be 0s or at least 1s`, `conf.loadBalancer.maglev.hashPolicies[3].cookie.ttl: must be 0s or at least 1s`,
+			`conf.loadBalancer.maglev.hashPolicies[4].cookie.path: can only be set together with ttl, because no cookie is made without it`,
+			`conf.loadBalancer.maglev.hashPolicies[5].cookie.path: must be a path: it begins with / and has no spaces, semicolons or control characters`,
+			`conf.loadBalancer.maglev.hashPolicies[6].cookie.path: must be a path: it begins with / and has no spaces, semicolons or control characters`,
+		}},
+		{`too many hash policies`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"*"},"loadBalancer":{"maglev":{"hashPolicies":[` + strings.Repeat(`{"sourceIp":{}},`, 16) + `{}]}}}`, []string{`conf.loadBalancer.maglev.hashPolicies: must have at most 16 elements`}},
 		{`no match`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"destination":{"mesh.io/service":"a"}}]}`, []string{`conf.http[0].match: must be present and contain at least one of the elements: "method", "path" or "headers"`}},
 		{`matchers`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"match":{"method":{},"path":{"prefix":""},"headers":{"a b":{"regex":"("},"x":{"regex":""}}}}]}`, []string{`conf.http[0].match.method: cannot be empty. Available options: "exact", "split" or "regex"`, `conf.http[0].match.path.prefix: cannot be empty`, `conf.http[0].match.headers["a b"]: must be a valid header name`, `conf.http[0].match.headers["a b"].regex: must be a valid regular expression`, `conf.http[0].match.headers["x"].regex: cannot be empty`, `conf.http[0]: requires either "destination" or "split"`}},
 		{`what agents refuse`, sources + `,` + destinations + `,"conf":{"destination":{"mesh.io/service":"a"},"http":[{"match":{"path":{"prefix":"/"},"headers":{"%ENVIRONMENT":{"exact":"@authz"}}},"destination":{"mesh.io/service":"a"},"modify":{"path":{"rewritePrefix":"/%ENVIRONMENT"},"host":{"value":"@authz"},"requestHeaders":{"add":[{"name":"%ENVIRONMENT","value":"@authz"},{"name":"a","value":"%ENVIRONMENT"}],"remove":[{"name":"%ENVIRONMENT"}]}}}]}`, []string{
@@ -53,8 +74,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestNothingIsHashed: the only address to hash would be that of the workload beside the
-// proxy, and with it every request would go to one endpoint.
+// TestNothingIsHashed: nothing is hashed unasked. The only address to hash would be that of the
+// workload beside the proxy, and with it every request would go to one endpoint.
 func TestNothingIsHashed(t *testing.T) {
 	for _, balancer := range []string{"ringHash: {hashFunction: XX_HASH}", "maglev: {}"} {
 		s := policytest.Select(t, Policy, []byte(`
@@ -70,18 +91,31 @@ conf: {destination: {mesh.io/service: backend}, loadBalancer: {`+balancer+`}}
 			if err := d.Apply(Policy, s); err != nil {
 				t.Fatal(err)
 			}
-			if d.Outbound.TCP != nil {
-				if p := d.Outbound.TCP.GetHashPolicy(); len(p) > 0 {
-					t.Errorf("%s, %s: connections are hashed by %v", balancer, protocol, p)
-				}
-				continue
-			}
-			for a := range d.OutboundRoutes.Actions() {
-				if p := a.GetHashPolicy(); len(p) > 0 {
-					t.Errorf("%s, %s: requests are hashed by %v", balancer, protocol, p)
-				}
+			if d.Split.Hash != nil || d.Split.HashSource {
+				t.Errorf("%s, %s: %v is hashed", balancer, protocol, d.Split)
 			}
 		}
+	}
+}
+
+// TestIdle: of a connection of TCP only its source can be hashed.
+func TestIdle(t *testing.T) {
+	s := policytest.Select(t, Policy, []byte(`
+type: TrafficRoute
+mesh: demo
+name: x
+sources: [{match: {mesh.io/service: web}}]
+destinations: [{match: {mesh.io/service: backend}}]
+conf: {destination: {mesh.io/service: backend}, loadBalancer: {maglev: {hashPolicies: [{sourceIp: {}}, {header: {name: x-user}}]}}}
+`))
+	want := []string{"conf.loadBalancer.maglev.hashPolicies[1] has no effect: the destination speaks tcp, and of its connections only sourceIp can be hashed"}
+	for protocol, want := range map[string][]string{"": nil, mesh.ProtocolHTTP: nil, mesh.ProtocolGRPC: nil, mesh.ProtocolTCP: want} {
+		if diff := cmp.Diff(want, Policy.IdleFields(s, policy.Setting{Protocol: protocol})); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", protocol, diff)
+		}
+	}
+	if !Policy.Hashing(s) {
+		t.Error("endpoints are not picked by a hash")
 	}
 }
 

@@ -193,11 +193,15 @@ func checkBalancer(v *policy.Violations, lb *LoadBalancer) {
 	if l := lb.LeastRequest; l != nil && l.ChoiceCount == 1 {
 		v.Add("conf.loadBalancer.leastRequest.choiceCount", "value must be greater than or equal to 2")
 	}
+	if m := lb.Maglev; m != nil {
+		checkHashes(v, "conf.loadBalancer.maglev.hashPolicies", m.HashPolicies)
+	}
 	r := lb.RingHash
 	if r == nil {
 		return
 	}
 	path := "conf.loadBalancer.ringHash"
+	checkHashes(v, path+".hashPolicies", r.HashPolicies)
 	if r.HashFunction != HashXX && r.HashFunction != HashMurmur {
 		v.Add(path+".hashFunction", "must have a valid hash function")
 	}
