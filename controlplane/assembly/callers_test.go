@@ -256,6 +256,21 @@ func TestLocalCallers(t *testing.T) {
 	}
 }
 
+// TestCertificateFromAPage: a browser adds a client certificate by itself, so it does not count
+// for pages of other sites, also where these may call the API.
+func TestCertificateFromAPage(t *testing.T) {
+	for origin, want := range map[string]string{"": "bob", "https://mesh.example": "bob", "https://console.example": model.UserAnonymous} {
+		r := httptest.NewRequest("GET", "https://mesh.example/meshes", nil)
+		r.TLS.VerifiedChains = [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "bob"}}}}
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		if who, err := (callers{}).Identify(r); err != nil || who.Name != want {
+			t.Errorf("%q: %s %v", origin, who, err)
+		}
+	}
+}
+
 // TestRereadFiles: a file that changes counts at once, and a bad one changes nothing.
 func TestRereadFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
