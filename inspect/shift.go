@@ -63,16 +63,9 @@ func (s *Shifts) differ(t resource.TypeURL, before, after *resource.Set) []strin
 	if t != resource.Secret {
 		return names
 	}
-	all := slices.Clone(names)
-	for _, set := range []*resource.Set{before, after} {
-		for _, name := range set.Secrets() {
-			if !slices.Contains(all, name) {
-				all = append(all, name)
-			}
-		}
-	}
+	all := slices.Concat(names, before.Secrets(), after.Secrets())
 	slices.Sort(all)
-	return all
+	return slices.Compact(all)
 }
 
 // entryOf returns a resource of a set, or the zero value.

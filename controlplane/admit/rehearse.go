@@ -38,9 +38,6 @@ func rehearsalOf(ctx context.Context) *Rehearsal {
 	return r
 }
 
-// errRehearsed rolls back a transaction that went well.
-var errRehearsed = errors.New("the transaction was a rehearsal")
-
 // rehearse runs a write in a transaction and undoes it.
 func (g *Gate) rehearse(ctx context.Context, r *Rehearsal, fn work) (store.Commit, error) {
 	var out store.Commit
@@ -59,9 +56,9 @@ func (g *Gate) rehearse(ctx context.Context, r *Rehearsal, fn work) (store.Commi
 		if err := r.After(tx, subject); err != nil {
 			return err
 		}
-		return errRehearsed
+		return store.ErrRehearsed
 	})
-	if errors.Is(err, errRehearsed) {
+	if errors.Is(err, store.ErrRehearsed) {
 		return out, nil
 	}
 	return store.Commit{}, err

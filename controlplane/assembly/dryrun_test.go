@@ -16,6 +16,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
@@ -325,6 +326,34 @@ func TestDryRunsShowNoSecrets(t *testing.T) {
 			if strings.Contains(string(text), string(form)) {
 				t.Errorf("%s shows %s: %s", c.kind.Name, form, text)
 			}
+		}
+	}
+}
+
+// TestDryRunsConceal: what nodes would get has secrets in it, and the answer has something else in
+// their place.
+func TestDryRunsConceal(t *testing.T) {
+	r := openTried(t)
+	for _, c := range []struct{ path, body string }{
+		{"/upstreams", `{"name":"checked","healthchecks":{"active":{"healthy":{"interval":5},"headers":{"Authorization":["hidden secret"]}}}}`},
+		{"/upstreams/checked/targets", r.bodies["targets"]},
+	} {
+		if w := r.ask(r.admin, http.MethodPost, c.path, c.body); w.Code != http.StatusCreated {
+			t.Fatalf("%s: %d %s", c.path, w.Code, w.Body)
+		}
+	}
+	for _, c := range []struct{ method, path, body, shows string }{
+		{http.MethodPatch, "/services/s", `{"host":"checked"}`, "[redacted]"},
+		{http.MethodPost, "/services/s/plugins", `{"name":"oauth2","config":{"provision_key":"hidden secret","enable_client_credentials":true,"scopes":["shown"]}}`, "gateway:routes"},
+	} {
+		w := r.ask(r.admin, c.method, c.path+"?dryRun=true", c.body)
+		var a dryrun.Answer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || a.Nodes.Changed != 1 || len(a.Problems) != 0 {
+			t.Fatalf("%s: %d %v %s", c.path, w.Code, err, w.Body)
+		}
+		diffs, err := json.Marshal(a.Changes)
+		if err != nil || !strings.Contains(string(diffs), c.shows) || strings.Contains(w.Body.String(), "hidden secret") {
+			t.Errorf("%s has to show %s and no secret: %s", c.path, c.shows, w.Body)
 		}
 	}
 }

@@ -46,6 +46,10 @@ type Answer struct {
 type Counts struct {
 	Compared int `json:"compared" jsonschema:"minimum=0"`
 	Changed  int `json:"changed" jsonschema:"minimum=0"`
+	// Uncertain nodes may get something else than changes says, or something although it says
+	// nothing: they have something of which only the last good version is left, or get it, and
+	// what becomes of that only the real write shows.
+	Uncertain int `json:"uncertain,omitempty" jsonschema:"minimum=0"`
 	// Omitted nodes belong to what the write concerns, too, but there are too many.
 	Omitted int `json:"omitted" jsonschema:"minimum=0"`
 }
@@ -68,6 +72,8 @@ type Change struct {
 	Count int      `json:"count" jsonschema:"minimum=1"`
 	// Kind is sidecar or gateway.
 	Kind string `json:"kind" jsonschema:"enum=sidecar,enum=gateway"`
+	// Uncertain says that all of the nodes are; see Counts.
+	Uncertain bool `json:"uncertain,omitempty"`
 	// Resources are ordered by type, as types are sent, and by name.
 	Resources []Resource `json:"resources"`
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -74,6 +75,28 @@ func newWorld(t testing.TB, proxies, services int) *world {
 type delayed struct {
 	store.Store
 	sync.RWMutex
+	// read counts how often the last transaction has read all dataplanes.
+	read int
+}
+
+// Update implements store.Store.
+func (d *delayed) Update(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	return d.Store.Update(ctx, class, func(tx store.Tx) error {
+		d.read = 0
+		return fn(countedTx{tx, d})
+	})
+}
+
+type countedTx struct {
+	store.Tx
+	d *delayed
+}
+
+func (c countedTx) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	if k == mesh.Dataplanes {
+		c.d.read++
+	}
+	return c.Tx.List(k, q)
 }
 
 // View implements store.Store.
@@ -207,7 +230,7 @@ func TestWhatCannotBeMade(t *testing.T) {
 }
 
 // TestViewsThatAreLate: where a view shows an older state than the transaction has, its state is
-// read in the transaction in the end.
+// read in the transaction in the end, once.
 func TestViewsThatAreLate(t *testing.T) {
 	w := newWorld(t, 4, 2)
 	calls := 0
@@ -224,6 +247,9 @@ func TestViewsThatAreLate(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if w.db.read != 1 {
+		t.Errorf("the dataplanes were read %d times while the store was locked", w.db.read)
 	}
 	if calls != 4 || a.Nodes != (dryrun.Counts{Compared: 4, Changed: 2}) || a.Revision != w.db.Revision() {
 		t.Errorf("after %d attempts: %+v, %d", calls, a, w.db.Revision())
@@ -257,6 +283,37 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNobodyWaitsForEver: a dry run whose time is over is Unavailable, also where it only waits for
+// its turn, or where the write ends because of it.
+func TestNobodyWaitsForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &dryrun.Runner{Latest: func() uint64 { return 1 }, Turns: turns.Sized(1, 1)}
+		first := make(chan error, 1)
+		begun := time.Now()
+		stuck := func(ctx context.Context) error {
+			<-ctx.Done()
+			return fmt.Errorf("the store: %w", ctx.Err())
+		}
+		go func() {
+			_, err := r.Run(t.Context(), stuck)
+			first <- err
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if _, err := r.Run(t.Context(), stuck); !fault.Is(err, fault.Unavailable) || time.Since(begun) > time.Second+dryrun.Patience {
+			t.Errorf("the second after %s: %v", time.Since(begun), err)
+		}
+		if err := <-first; !fault.Is(err, fault.Unavailable) {
+			t.Errorf("the first: %v", err)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := r.Run(gone, stuck); fault.Is(err, fault.Unavailable) && !errors.Is(err, context.Canceled) {
+			t.Errorf("of a caller that has gone: %v", err)
+		}
+	})
 }
 
 // TestErrorsAreThoseOfTheWrite: nothing is added to them.

@@ -3,6 +3,7 @@ package dryrun
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -45,14 +46,17 @@ type Runner struct {
 // answer says what it would have done. Configurations are only shown to administrators. Further
 // errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
 func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*Answer, error) {
+	asked := ctx
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
 	if err := r.Turns.Enter(ctx); err != nil {
 		return nil, err
 	}
 	defer r.Turns.Leave()
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
 	t, err := r.rehearse(ctx, write)
-	if err != nil {
+	if err != nil && asked.Err() == nil && errors.Is(err, ctx.Err()) {
+		return nil, slow(err) // the patience of a dry run, which the real write does not have
+	} else if err != nil {
 		return nil, err
 	}
 	if r.planning != nil {
@@ -64,10 +68,15 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	}
 	seen, err := r.Loop.Foresee(ctx, t.imagined, limit)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "it takes too long to say what the write would do: ask again")
+		return nil, slow(err)
 	}
 	who, _ := model.ActorOf(ctx)
 	return t.answer(ctx, seen, who.Administrates())
+}
+
+// slow is the error of a dry run that takes too long.
+func slow(err error) error {
+	return fault.Wrap(fault.Unavailable, err, "it takes too long to say what the write would do: ask again")
 }
 
 // trial is what was seen of a write before it was undone.
@@ -103,7 +112,7 @@ func (r *Runner) rehearse(ctx context.Context, write func(context.Context) error
 		if len(t.late) == 0 {
 			return t, nil
 		}
-		late = append(late, t.late...)
+		late = slices.Compact(slices.Sorted(slices.Values(append(late, t.late...)))) // each is read once
 		if err := r.Loop.Reached(ctx, t.revision, t.late); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "what was written last is not planned yet: ask again")
 		}

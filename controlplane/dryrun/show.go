@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/inspect"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // Bounds of an answer.
@@ -47,7 +48,10 @@ func (t *trial) answer(ctx context.Context, seen []publish.Foreseen, full bool) 
 		a.Nodes.Omitted += seen[i].Omitted
 	}
 	s := shower{ctx: ctx, answer: a, bytes: maxBytes, read: maxRead, resources: maxResources}
-	groups := s.group(seen)
+	groups, err := s.group(seen)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case full:
 		a.write(t.records)
@@ -157,8 +161,16 @@ func some(names []string) string {
 
 // group is some nodes with what becomes of them all.
 type group struct {
-	nodes  []string
-	shifts []inspect.Shift
+	nodes     []string
+	shifts    []inspect.Shift
+	uncertain bool
+}
+
+// fate is everything of a fate but its node. Gateways that are alike have the same sets.
+type fate struct {
+	before, after, held *resource.Set
+	uncertain           bool
+	kind                string
 }
 
 // shower lists changes as long as there is room.
@@ -169,31 +181,47 @@ type shower struct {
 }
 
 // group gathers nodes with which the same happens, in the order of their first ones.
-func (s *shower) group(seen []publish.Foreseen) (out []*group) {
-	byContent := map[[sha256.Size]byte]*group{}
+func (s *shower) group(seen []publish.Foreseen) (out []*group, err error) {
+	known, byContent := map[fate]*group{}, map[[sha256.Size]byte]*group{}
 	compared := inspect.Shifts{}
 	for i := range seen {
 		for _, f := range seen[i].Fates {
-			shifts := compared.Between(f.Before, f.After, f.Held)
-			if len(shifts) == 0 {
-				continue
+			if err := s.ctx.Err(); err != nil {
+				return nil, slow(err)
 			}
-			s.answer.Nodes.Changed++
-			h := sha256.New()
-			for _, x := range shifts {
-				_, _ = fmt.Fprintf(h, "%q %q %q %q %q\n", kindOf(f.Node), x.Type, x.Name, x.Before, x.After)
-			}
-			key := [sha256.Size]byte(h.Sum(nil))
-			g := byContent[key]
+			what := fate{f.Before, f.After, f.Held, f.Uncertain, kindOf(f.Node)}
+			g := known[what]
 			if g == nil {
-				g = &group{shifts: shifts}
-				byContent[key] = g
-				out = append(out, g)
+				shifts := compared.Between(f.Before, f.After, f.Held)
+				content := what.digest(shifts)
+				if g = byContent[content]; g == nil {
+					g = &group{shifts: shifts, uncertain: f.Uncertain}
+					byContent[content] = g
+					out = append(out, g)
+				}
+				known[what] = g
 			}
 			g.nodes = append(g.nodes, f.Node)
+			if f.Uncertain {
+				s.answer.Nodes.Uncertain++
+			}
+			if len(g.shifts) > 0 {
+				s.answer.Nodes.Changed++
+			}
 		}
 	}
-	return out
+	return slices.DeleteFunc(out, func(g *group) bool { return len(g.shifts) == 0 }), nil
+}
+
+// digest tells apart what happens with nodes.
+func (f *fate) digest(shifts []inspect.Shift) [sha256.Size]byte {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%q %t\n", f.kind, f.uncertain)
+	for i := range shifts {
+		x := &shifts[i]
+		_, _ = fmt.Fprintf(h, "%q %q %q %q\n", x.Type, x.Name, x.Before, x.After)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 func kindOf(node string) string {
@@ -206,7 +234,7 @@ func kindOf(node string) string {
 // show adds what becomes of a group.
 func (s *shower) show(g *group) error {
 	cut := s.answer.Cut
-	c := Change{Nodes: g.nodes[:min(len(g.nodes), maxNames)], Count: len(g.nodes), Kind: kindOf(g.nodes[0]), Resources: []Resource{}}
+	c := Change{Nodes: g.nodes[:min(len(g.nodes), maxNames)], Count: len(g.nodes), Kind: kindOf(g.nodes[0]), Uncertain: g.uncertain, Resources: []Resource{}}
 	cut.Nodes += len(g.nodes) - len(c.Nodes)
 	for i := range g.shifts {
 		if s.resources == 0 {

@@ -46,11 +46,8 @@ func (e *Endpoint) undry(r *http.Request) error {
 		return nil
 	}
 	query, err := Query(r)
-	if err != nil {
-		if folded(r.URL.RawQuery) {
-			return fault.Wrap(fault.Invalid, err, "the query is malformed")
-		}
-		return nil // the handler reports it in the style of its API
+	if err != nil { // in what cannot be read there may be the parameter
+		return fault.New(fault.Invalid, "the query is malformed")
 	}
 	for name := range query {
 		if name != ArgDryRun && folded(name) {

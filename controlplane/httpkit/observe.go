@@ -89,13 +89,14 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 
 // levelOf returns the level of a request in the log. A mistake of a client is no failure of
 // this server. A panic always is, no matter which status had been sent. Successful checks
-// and scrapes get the lowest level, because they would bury everything else.
+// and scrapes get the lowest level, because they would bury everything else. So do scrapes that are
+// refused, which anybody can cause at any rate.
 func levelOf(e *Entry, status int) slog.Level {
 	client := status >= http.StatusBadRequest && status < http.StatusInternalServerError
 	switch {
 	case e.Cause != nil && (e.panicked || !client):
 		return slog.LevelError
-	case status == http.StatusOK && (e.Pattern == "/ready" || e.Pattern == "/live" || e.Pattern == "/metrics"):
+	case e.Pattern == "/metrics", status == http.StatusOK && (e.Pattern == "/ready" || e.Pattern == "/live"):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

@@ -30,7 +30,7 @@ func TestUnknownParameters(t *testing.T) {
 			`{"message":"the input is not valid: fromer: unknown parameter; did you mean \"former\"?; stat: unknown parameter; did you mean \"state\"?; x: unknown parameter"}`},
 		{open.Closed(), model.User("ann", model.GroupAdministrator), "former=true", http.StatusNoContent, ""},
 		{open.Closed(), model.User("ann", model.GroupAdministrator), "", http.StatusNoContent, ""},
-		{open.Closed(), model.User("ann", model.GroupAdministrator), "%zz", http.StatusNoContent, ""}, // left to the handler
+		{open.Closed(), model.User("ann", model.GroupAdministrator), "%zz", http.StatusBadRequest, `{"message":"the query is malformed"}`},
 		{open.Closed(), model.Anonymous(), "fromer=true", http.StatusUnauthorized, ""},
 		{open, model.User("ann", model.GroupAdministrator), "fromer=true", http.StatusNoContent, ""},
 	} {

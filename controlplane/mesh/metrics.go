@@ -104,7 +104,7 @@ func (m *Mesh) metricsBackend() *MetricsBackend {
 // list of applications by their names. Of the two ways to say that there is no mutual TLS, the
 // dataplane's counts.
 func overridden(base, over map[string]any) map[string]any {
-	out := maps.Clone(base)
+	out := joined(base, nil)
 	if _, skips := over["skipMTLS"]; skips {
 		delete(out, "tls")
 	}
@@ -116,9 +116,7 @@ func overridden(base, over map[string]any) map[string]any {
 		object, both := value.(map[string]any)
 		switch {
 		case isObject && both:
-			both := maps.Clone(was)
-			maps.Copy(both, object)
-			out[key] = both
+			out[key] = joined(was, object)
 		case key == "aggregate":
 			out[key] = byName(out[key], value)
 		default:
@@ -144,10 +142,17 @@ func byName(base, over any) []any {
 			continue
 		}
 		was, _ := out[i].(map[string]any)
-		both := maps.Clone(was)
-		maps.Copy(both, object)
-		out[i] = both
+		out[i] = joined(was, object)
 	}
+	return out
+}
+
+// joined puts one object over another. Both may be nil: what was stored when less was checked may
+// have anything in their place.
+func joined(base, over map[string]any) map[string]any {
+	out := make(map[string]any, len(base)+len(over))
+	maps.Copy(out, base)
+	maps.Copy(out, over)
 	return out
 }
 

@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -94,6 +95,21 @@ func TestScraping(t *testing.T) {
 	}
 	if _, err := scraping(t, `{"port":0}`, `null`); err == nil || !strings.Contains(err.Error(), "conf.port: port must be") {
 		t.Errorf("a configuration that was stored before it was checked: %v", err)
+	}
+	for _, stored := range []struct{ mesh, own string }{
+		{`null`, `{"type":"prometheus","conf":{"port":1234}}`}, {`{"aggregate":[null]}`, `{"type":"prometheus","conf":{"aggregate":[{"port":1}]}}`},
+		{`{"aggregate":[null]}`, `{"type":"prometheus","conf":{"aggregate":[null]}}`}, {`{"tags":null}`, `{"type":"prometheus","conf":{"tags":{"a":"b"}}}`},
+	} {
+		var of mesh.Mesh
+		var own mesh.Dataplane
+		for text, into := range map[string]any{`{"metrics":{"enabledBackend":"p","backends":[{"name":"p","type":"prometheus","conf":` + stored.mesh + `}]}}`: &of, `{"metrics":` + stored.own + `}`: &own} {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := of.Scraping(&own); err == nil {
+			t.Errorf("%s and %s are in order", stored.mesh, stored.own)
+		}
 	}
 	if s, err := (&mesh.Mesh{}).Scraping(&mesh.Dataplane{Metrics: &mesh.MetricsBackend{Type: mesh.Prometheus}}); s != nil || err != nil {
 		t.Errorf("without a backend of the mesh: %v, %v", s, err)

@@ -30,9 +30,11 @@ type Foreseen struct {
 type Fate struct {
 	Node string
 	// Before and After were both planned from the same beginnings, so they differ by the write
-	// alone. Held is what the node really has: unlike Before, it holds the last good version
-	// of what cannot be made at present.
+	// alone. Held is what the node really has.
 	Before, After, Held *resource.Set
+	// Uncertain says that something cannot be made after the write, of which Held may have, or
+	// get, a last good version that is not in After.
+	Uncertain bool
 }
 
 // ForeseenFailure is a failure of some nodes.
@@ -45,9 +47,9 @@ type ForeseenFailure struct {
 }
 
 // Foresee plans what an imagination says, for at most limit connected nodes, and publishes
-// nothing. It plans each scope from nothing as it was before the write, and then the write on top
-// of it, so it takes as long as planning all these nodes anew. It locks no scope while it plans.
-// The error is that of ctx.
+// nothing. It plans each mesh from nothing as it was before the write, and then the write on top
+// of it, so it takes as long as planning all these nodes anew. Gateways are planned on what their
+// planners remember. It locks no scope while it plans. The error is that of ctx.
 func (l *Loop) Foresee(ctx context.Context, im *Imagination, limit int) (out []Foreseen, err error) {
 	room := limit
 	add := func(f Foreseen) error {
@@ -56,7 +58,7 @@ func (l *Loop) Foresee(ctx context.Context, im *Imagination, limit int) (out []F
 		return ctx.Err()
 	}
 	for i := range im.planes {
-		if err := add(l.foreseePlane(&im.planes[i], room)); err != nil {
+		if err := add(l.foreseePlane(ctx, &im.planes[i], room)); err != nil {
 			return nil, err
 		}
 	}
@@ -76,31 +78,37 @@ func (f *Foreseen) notFollowed(err error, of Failure) {
 }
 
 // foreseePlane foresees the gateways of a control plane. All of a variant have one fate.
-func (l *Loop) foreseePlane(i *imaginedPlane, room int) (f Foreseen) {
+func (l *Loop) foreseePlane(ctx context.Context, i *imaginedPlane, room int) (f Foreseen) {
 	p := i.plane
 	f.Scope = p.id()
 	if i.Err != nil {
 		f.notFollowed(i.Err, Failure{ControlPlane: p.name})
 	}
 	p.mu.Lock()
-	held, nodes := map[edge.Params]*resource.Set{}, map[edge.Params][]string{}
+	variants := map[edge.Params]*foreseenVariant{}
 	for _, id := range slices.Sorted(maps.Keys(p.nodes)) {
-		params := p.nodes[id]
-		held[params] = p.variants[params].result.Set
-		if f.Compared < room {
-			nodes[params] = append(nodes[params], id)
-			f.Compared++
-		} else {
+		if f.Compared >= room {
 			f.Omitted++
+			continue
 		}
+		f.Compared++
+		params := p.nodes[id]
+		if variants[params] == nil {
+			c := p.variants[params]
+			variants[params] = &foreseenVariant{planner: c.planner.copied(), held: c.result.Set}
+		}
+		variants[params].nodes = append(variants[params].nodes, id)
 	}
 	p.mu.Unlock()
 	t := tally{}
-	for params, ids := range nodes {
-		before, after := i.foresee(params, len(ids), t)
-		for _, id := range ids {
+	for _, v := range variants {
+		if ctx.Err() != nil {
+			return f
+		}
+		before, after := i.foresee(v, t)
+		for _, id := range v.nodes {
 			if after != nil && !before.Equal(after) {
-				f.Fates = append(f.Fates, Fate{id, before, after, held[params]})
+				f.Fates = append(f.Fates, Fate{Node: id, Before: before, After: after, Held: v.held})
 			}
 		}
 	}
@@ -110,23 +118,28 @@ func (l *Loop) foreseePlane(i *imaginedPlane, room int) (f Foreseen) {
 	return f
 }
 
+// foreseenVariant is a variant of gateways: a planner that remembers what theirs does, such as the
+// last good versions of what cannot be made, and what they have.
+type foreseenVariant struct {
+	planner gatewayPlanner
+	nodes   []string
+	held    *resource.Set
+}
+
 // foresee plans a variant before and after the write, and notes the failures of its gateways.
-// after is nil if it cannot be planned: it keeps what it has.
-func (i *imaginedPlane) foresee(params edge.Params, gateways int, t tally) (before, after *resource.Set) {
-	planner := i.plane.fresh(params)
-	plan := func(state *view.Gateway, already bool) (out edge.Result) {
-		if err := guard(func() { out = planner.Plan(state) }); err != nil {
-			t.note(Failure{ControlPlane: i.plane.name, Failure: failure{Cell: "plan", Err: err, Kept: true}}, gateways, already)
-		}
-		return out
+// after is nil if it cannot be planned: it keeps what it has. It does so before the write, too.
+func (i *imaginedPlane) foresee(v *foreseenVariant, t tally) (before, after *resource.Set) {
+	var was, is edge.Result
+	unplanned := guard(func() { was = v.planner.Plan(i.Before) })
+	if unplanned != nil {
+		was.Set = v.held
 	}
-	was := plan(i.Before, true)
-	if was.Set == nil {
-		return nil, nil
+	if err := guard(func() { is = v.planner.Plan(i.After) }); err != nil {
+		t.note(Failure{ControlPlane: i.plane.name, Failure: failure{Cell: "plan", Err: err, Kept: true}}, len(v.nodes), unplanned != nil)
 	}
-	is, known := plan(i.After, false), cells(was.Failures)
+	known := cells(was.Failures)
 	for _, x := range is.Failures {
-		t.note(Failure{ControlPlane: i.plane.name, Failure: x}, gateways, known[cellOf(x)])
+		t.note(Failure{ControlPlane: i.plane.name, Failure: x}, len(v.nodes), known[cellOf(x)])
 	}
 	return was.Set, is.Set
 }

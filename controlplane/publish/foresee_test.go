@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -16,7 +17,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -105,7 +109,8 @@ func (m *machine) foretell(fn func(store.Tx) error) {
 	}
 	revision := m.db.Revision()
 	fates, compared := map[string]publish.Fate{}, 0
-	for _, f := range foresee(m.t, m.db, m.loop, 100, fn) {
+	seen := foresee(m.t, m.db, m.loop, 100, fn)
+	for _, f := range seen {
 		compared += f.Compared
 		for _, x := range f.Fates {
 			fates[x.Node] = x
@@ -124,6 +129,7 @@ func (m *machine) foretell(fn func(store.Tx) error) {
 	}
 	m.write(fn)
 	m.settle()
+	m.troubled(seen, permissive)
 	for name, set := range had {
 		node := mesh.NodeID(meshName, name)
 		is := m.snaps.Get(node)
@@ -134,6 +140,10 @@ func (m *machine) foretell(fn func(store.Tx) error) {
 		if !foretold && !is.Equal(set) {
 			m.t.Fatalf("nobody foresaw that %s changes: %v", name, set)
 		}
+		if fate.Uncertain {
+			m.uncertain++
+			continue
+		}
 		if foretold && (fate.After.Equal(fate.Before) || !maps.Equal(patched(set, fate), holdingOf(is))) {
 			m.t.Fatalf("%s has become something else than was foretold:\n%v\n%v", name, patched(set, fate), holdingOf(is))
 		}
@@ -143,13 +153,64 @@ func (m *machine) foretell(fn func(store.Tx) error) {
 	}
 }
 
+// troubled compares the problems that were foretold of a mesh with those that there are. New ones
+// that only lead nowhere are foretold, and no others of that sort.
+func (m *machine) troubled(seen []publish.Foreseen, permissive bool) {
+	m.t.Helper()
+	for _, f := range seen {
+		if f.Mesh == nil || permissive || slices.ContainsFunc(f.Fates, func(x publish.Fate) bool { return x.Uncertain }) {
+			continue
+		}
+		told := troubles(func(yield func(publish.Failure)) {
+			for _, x := range f.Failures {
+				if !x.Awaited {
+					m.kept = m.kept || x.Kept
+					yield(x.Failure)
+				}
+			}
+		})
+		is := troubles(func(yield func(publish.Failure)) {
+			for name := range m.clients {
+				for _, x := range m.loop.FailuresOf(f.Scope, name) {
+					if !x.Awaited {
+						yield(publish.Failure{Failure: x})
+					}
+				}
+			}
+		})
+		if diff := cmp.Diff(is, told); diff != "" {
+			m.t.Fatalf("other problems were foretold (-is +foretold):\n%s", diff)
+		}
+	}
+}
+
+// spoiling are the policies of the program, but that no cluster can be made for which the circuit
+// breaker named broken is chosen.
+func spoiling() []*policy.Policy {
+	policies := all.Policies()
+	for i, p := range policies {
+		if p.Kind == circuitbreaker.Kind {
+			spoils := *p
+			spoils.Cluster = func(d *draft.Cluster, s *policy.Selection) error {
+				if s.Policies[0].Name == "broken" {
+					return errors.New("a mistake")
+				}
+				return p.Cluster(d, s)
+			}
+			policies[i] = &spoils
+		}
+	}
+	return policies
+}
+
 // TestForeseenIsWhatHappens: for random writes to random meshes, what is foretold of every
-// connected proxy is what the write then makes of it, and foretelling changes nothing.
+// connected proxy is what the write then makes of it, and foretelling changes nothing. Where a
+// proxy keeps what cannot be made, it may be said that nobody knows.
 func TestForeseenIsWhatHappens(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
 	pairs := map[string]publish.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
-	samples := samplesOf(t)
+	samples, uncertain, kept := samplesOf(t), 0, false
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &machine{t: rt, ids: ids, pairs: pairs, samples: samples, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}, db: memstore.New()}
 		m.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
@@ -160,8 +221,10 @@ func TestForeseenIsWhatHappens(t *testing.T) {
 		for _, name := range []string{"a-1", "a-2", "b-1", "c-1"} {
 			m.put(mesh.Dataplanes, meshName, name, dataplane("127.0.0.1", name[:1], "http", "a", "b"))
 		}
+		m.policies = spoiling()
 		m.open()
 		defer func() {
+			uncertain, kept = uncertain+m.uncertain, kept || m.kept
 			m.close()
 			m.must(m.db.Close())
 		}()
@@ -173,9 +236,22 @@ func TestForeseenIsWhatHappens(t *testing.T) {
 		for _, name := range []string{"disconnect", "refuse", "accept", "restart"} {
 			delete(actions, name)
 		}
+		actions["broken"] = func(rt *rapid.T) {
+			m.put(circuitbreaker.Kind, meshName, "broken", breaker(mesh.AnyValue, rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "destination"), 1))
+		}
+		actions["mended"] = func(*rapid.T) { m.drop(circuitbreaker.Kind, "broken") }
+		actions["nowhere"] = func(rt *rapid.T) { // an outbound that cannot be made, and was stored in some other way
+			name := rapid.SampledFrom([]string{"a-1", "a-2", "b-1", "c-1"}).Draw(rt, "of")
+			d := dataplane("127.0.0.1", name[:1], "http", "a", "b")
+			d.Networking.Outbound[rapid.IntRange(0, 1).Draw(rt, "outbound")].Address = "no address"
+			m.put(mesh.Dataplanes, meshName, name, d)
+		}
 		names := slices.Sorted(maps.Keys(actions))
 		for range rapid.IntRange(1, 12).Draw(rt, "writes") {
 			actions[rapid.SampledFrom(names).Draw(rt, "action")](rt)
 		}
 	})
+	if uncertain == 0 || !kept {
+		t.Errorf("%d fates were uncertain; something was kept: %t", uncertain, kept)
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -27,7 +29,7 @@ import (
 // TestForeseenOfGateways: the same for gateways of two sorts, of a group whose members come and go,
 // with routes that cannot be made.
 func TestForeseenOfGateways(t *testing.T) {
-	broken, foretold := false, 0
+	broken, kept, foretold := false, false, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		log, db := slog.New(slog.DiscardHandler), memstore.New()
@@ -64,13 +66,29 @@ func TestForeseenOfGateways(t *testing.T) {
 			fn := anyEntity(rt)
 			had := map[string]*resource.Set{nodeA: out.set(nodeA), nodeB: out.set(nodeB)}
 			fates := map[string]publish.Fate{}
-			for _, f := range foresee(rt, db, l, 10, fn) {
-				broken = broken || len(f.Failures) > 0
+			seen := foresee(rt, db, l, 10, fn)
+			for _, f := range seen {
 				for _, x := range f.Fates {
 					fates[x.Node] = x
 				}
 			}
 			write(fn)
+			if len(seen) > 0 {
+				told := troubles(func(yield func(publish.Failure)) {
+					for _, x := range seen[0].Failures {
+						broken, kept = true, kept || x.Kept
+						yield(x.Failure)
+					}
+				})
+				is := troubles(func(yield func(publish.Failure)) {
+					for _, x := range l.FailuresOf(publish.ControlPlaneScope(model.DefaultControlPlane), "") {
+						yield(publish.Failure{Failure: x})
+					}
+				})
+				if diff := cmp.Diff(is, told); diff != "" {
+					rt.Fatalf("other problems were foretold (-is +foretold):\n%s", diff)
+				}
+			}
 			for node, set := range had {
 				is := out.set(node)
 				fate, told := fates[node]
@@ -86,8 +104,89 @@ func TestForeseenOfGateways(t *testing.T) {
 			}
 		}
 	})
-	if !broken || foretold == 0 {
-		t.Errorf("something could not be made: %t; %d changes were foretold", broken, foretold)
+	if !broken || !kept || foretold == 0 {
+		t.Errorf("something could not be made: %t, and was kept: %t; %d changes were foretold", broken, kept, foretold)
+	}
+}
+
+// troubles lists failures in order, each once.
+func troubles(each func(yield func(publish.Failure))) []string {
+	all := map[string]bool{}
+	each(func(f publish.Failure) {
+		all[fmt.Sprintf("%s: %v, kept %t, awaited %t", f.Cell, f.Err, f.Kept, f.Awaited)] = true
+	})
+	return slices.Sorted(maps.Keys(all))
+}
+
+// TestForeseenOfWhatIsKept: gateways that keep the last good cluster of a service get what is
+// foretold, though a plan from nothing has no such cluster.
+func TestForeseenOfWhatIsKept(t *testing.T) {
+	const routeID, serviceID = "00000000-0000-4000-8000-000000020001", "00000000-0000-4000-8000-000000010001"
+	db, out := memstore.New(), &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}
+	l := publish.Begin(t, db, publish.Options{Publisher: out, Parameters: parameters{}}, nil)
+	release, err := l.Connect(t.Context(), nodeA, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	write := func(fn func(store.Tx) error) {
+		t.Helper()
+		c, err := db.Update(t.Context(), model.Config, fn)
+		if err == nil {
+			err = l.Settled(t.Context(), c.Revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(k *model.Kind, name string, spec any) func(store.Tx) error {
+		return func(tx store.Tx) error {
+			r := &model.Resource{Kind: k, Scope: model.DefaultControlPlane, Name: name, Spec: spec}
+			if _, err := tx.Get(k, r.Scope, name); err == nil {
+				_, err = tx.Update(r, 0)
+				return err
+			}
+			_, err := tx.Create(r)
+			return err
+		}
+	}
+	way := func(path string) func(store.Tx) error {
+		r := route(path)
+		r.Service = serviceID
+		return put(gateway.Routes, routeID, r)
+	}
+	broken := service(9000)
+	broken.Protocol = "nonsense"
+	write(put(gateway.Services, serviceID, service(9000)))
+	write(way("/a"))
+	write(put(gateway.Services, serviceID, broken))
+	if fs := l.Failures(); len(fs) != 1 || !fs[0].Kept {
+		t.Fatalf("nothing is kept: %+v", fs)
+	}
+	for _, step := range []struct {
+		name    string
+		fn      func(store.Tx) error
+		removes bool
+	}{
+		{"another path", way("/b"), false},
+		{"no route", func(tx store.Tx) error { return tx.Delete(gateway.Routes, model.DefaultControlPlane, routeID, 0) }, true},
+	} {
+		had := out.set(nodeA)
+		seen := foresee(t, db, l, 10, step.fn)
+		if len(seen) != 1 || len(seen[0].Fates) != 1 {
+			t.Fatalf("%s: %+v", step.name, seen)
+		}
+		if fs := seen[0].Failures; !step.removes && (len(fs) != 1 || !fs[0].Kept || !fs[0].Already) {
+			t.Errorf("%s: %+v", step.name, fs)
+		}
+		write(step.fn)
+		fate, is := seen[0].Fates[0], out.set(nodeA)
+		if !maps.Equal(patched(had, fate), holdingOf(is)) {
+			t.Errorf("%s: foretold was\n%v\nand there is\n%v", step.name, patched(had, fate), holdingOf(is))
+		}
+		if gone := fate.Before.Len(resource.Cluster) > fate.After.Len(resource.Cluster); gone != step.removes {
+			t.Errorf("%s: the cluster goes: %t", step.name, gone)
+		}
 	}
 }
 
@@ -122,6 +221,7 @@ func anyEntity(rt *rapid.T) func(store.Tx) error {
 	case "service":
 		s := service(rapid.IntRange(9000, 9002).Draw(rt, "port"))
 		s.Host = rapid.SampledFrom([]string{"127.0.0.1", "127.0.0.2"}).Draw(rt, "host")
+		s.Protocol = rapid.SampledFrom([]string{"http", "http", "https", "nonsense"}).Draw(rt, "protocol") // the last cannot be made, and was stored in some other way
 		return put(gateway.Services, id(1, "service"), s)
 	case "route":
 		r := route(rapid.SampledFrom([]string{"/a", "/b", "~/x[0-9]", "~/("}).Draw(rt, "path"))

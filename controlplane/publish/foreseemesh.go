@@ -18,15 +18,30 @@ type company struct {
 	bare    map[string]bool
 	secured map[string]bool
 	looks   map[string]sight
+	// kept are the failures for which a proxy really has a last good version. broken says that
+	// something of some proxy cannot be made.
+	kept   map[string]map[string]bool
+	broken bool
 }
 
 // present copies what is known of the connected proxies.
 func (p *meshPlane) present() company {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := company{joined: maps.Clone(p.joined), bare: map[string]bool{}, secured: maps.Clone(p.secured), looks: map[string]sight{}}
+	c := company{joined: maps.Clone(p.joined), bare: map[string]bool{}, secured: maps.Clone(p.secured), looks: map[string]sight{}, kept: map[string]map[string]bool{}}
 	for dataplane, s := range p.says {
 		c.bare[dataplane] = s.bareAll()
+	}
+	for dataplane, fs := range p.listed {
+		for _, f := range fs {
+			c.broken = c.broken || !f.Awaited
+			if f.Kept && dataplane != "" {
+				if c.kept[dataplane] == nil {
+					c.kept[dataplane] = map[string]bool{}
+				}
+				c.kept[dataplane][f.Cell] = true
+			}
+		}
 	}
 	for name, k := range p.looks {
 		c.looks[name] = sight{k.state, k.err}
@@ -52,15 +67,22 @@ func (l *Loop) foreseeMesh(ctx context.Context, m *imaginedMesh, room int) (f Fo
 	}
 	e := &elsewhere{ctx: ctx, l: l, looks: with.looks, imagined: m.outside}
 	a := ahead{p: p, names: names, with: with, tally: tally{}}
-	failed := func(err error, already bool) {
-		a.tally.note(Failure{Mesh: p.name, Failure: failure{Cell: "plan", Err: err, Kept: true}}, 0, already)
+	unplanned := guard(func() { a.begin(l.sidecars(e, m.Before)) })
+	if ctx.Err() != nil {
+		return f
 	}
-	if err := guard(func() { a.begin(l.sidecars(e, m.Before)) }); err != nil {
-		failed(err, true)
-	} else if err := guard(func() { a.proceed(m, e) }); err != nil {
-		failed(err, false)
+	e.turn()
+	if err := guard(func() {
+		if unplanned != nil { // the real planner starts from nothing, too
+			a.begin(l.sidecars(e, m.After))
+			a.before, a.after = with.joined, a.before
+			return
+		}
+		a.proceed(m)
+	}); err != nil {
+		a.tally.note(Failure{Mesh: p.name, Failure: failure{Cell: "plan", Err: err, Kept: true}}, 0, unplanned != nil)
 	} else {
-		f.Fates = a.fates()
+		f.Fates = a.fates(m.After)
 	}
 	f.Failures = append(f.Failures, a.tally.list()...)
 	f.order()
@@ -116,12 +138,14 @@ type ahead struct {
 	planner sidecarPlanner
 	// before and after are the sets. Only changed ones are in after.
 	before, after map[string]*resource.Set
-	tally         tally
+	// was and is are what cannot be made of each.
+	was, is map[string][]failure
+	tally   tally
 }
 
 // begin plans from nothing.
 func (a *ahead) begin(planner sidecarPlanner) {
-	a.planner = planner
+	a.planner, a.was = planner, map[string][]failure{}
 	for name, yes := range a.with.secured {
 		planner.Secured(name, yes)
 	}
@@ -130,6 +154,20 @@ func (a *ahead) begin(planner sidecarPlanner) {
 	}
 	a.join()
 	a.before = planner.Plan()
+	a.is = a.failures()
+}
+
+// failures lists what cannot be made of each proxy. A planner that starts from nothing does not
+// know what proxies have of it.
+func (a *ahead) failures() map[string][]failure {
+	out := map[string][]failure{}
+	for _, name := range a.names {
+		for _, x := range slices.Concat(a.planner.Failures(name), a.planner.Unserved(name)) {
+			x.Kept = x.Kept || a.with.kept[name][x.Cell]
+			out[name] = append(out[name], x)
+		}
+	}
+	return out
 }
 
 // join joins the proxies whose dataplane exists. They all have a set already.
@@ -142,32 +180,55 @@ func (a *ahead) join() {
 }
 
 // proceed plans the write.
-func (a *ahead) proceed(m *imaginedMesh, e *elsewhere) {
-	known := map[string]map[string]bool{}
-	for _, name := range a.names {
-		known[name] = cells(slices.Concat(a.planner.Failures(name), a.planner.Unserved(name)))
-	}
-	e.turn()
+func (a *ahead) proceed(m *imaginedMesh) {
+	a.was = a.is
 	if len(m.outside) > 0 {
 		a.planner.Outside()
 	}
 	a.planner.Update(m.After, m.Keys, m.All)
 	a.join()
 	a.after = a.planner.Plan()
+	a.is = a.failures()
+}
+
+// fates says what becomes of the proxies, and notes their failures. Those whose dataplane is gone
+// keep what they have until they are turned away.
+func (a *ahead) fates(after *view.Mesh) (out []Fate) {
 	for _, name := range a.names {
-		for _, x := range slices.Concat(a.planner.Failures(name), a.planner.Unserved(name)) {
-			if already := known[name][cellOf(x)]; !already || !x.Awaited {
+		if _, is := after.Dataplane(name); !is {
+			continue
+		}
+		known := cells(a.was[name])
+		for _, x := range a.is[name] {
+			if already := known[cellOf(x)]; !already || !x.Awaited {
 				a.tally.note(Failure{Mesh: a.p.name, Failure: x}, 1, already)
 			}
 		}
-	}
-}
-
-func (a *ahead) fates() (out []Fate) {
-	for name, set := range a.after {
-		out = append(out, Fate{mesh.NodeID(a.p.name, name), a.before[name], set, a.with.joined[name]})
+		if f, differs := a.fate(name); differs {
+			out = append(out, f)
+		}
 	}
 	return out
+}
+
+// fate says what becomes of a proxy. Where everything can be made after the write, nothing is kept
+// any more, so the proxy then has what a plan from nothing has. Where something cannot, the running
+// planner may have a last good version of it if something could not be made before, even of another
+// proxy: alike proxies share what is kept. Nobody here knows that.
+func (a *ahead) fate(name string) (f Fate, differs bool) {
+	f = Fate{Node: mesh.NodeID(a.p.name, name), Before: a.before[name], After: a.after[name], Held: a.with.joined[name]}
+	if f.After == nil {
+		f.After = f.Before
+	}
+	if f.Uncertain = a.with.broken && broken(a.is[name]); !f.Uncertain && broken(a.was[name]) {
+		f.Before = f.Held
+	}
+	return f, f.Uncertain || f.After != nil && !f.After.Equal(f.Before)
+}
+
+// broken reports whether something cannot be made.
+func broken(fs []failure) bool {
+	return slices.ContainsFunc(fs, func(f failure) bool { return !f.Awaited })
 }
 
 var _ policy.Outside = (*elsewhere)(nil)

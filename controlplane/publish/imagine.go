@@ -157,6 +157,7 @@ func (l *Loop) Reached(ctx context.Context, revision uint64, scopes []string) er
 // everything, so it is not the first thing to try.
 func (l *Loop) ReadBase(d view.Draft, scopes []string) (*Base, error) {
 	b := &Base{meshes: map[*meshPlane]*view.Mesh{}, planes: map[*gatewayPlane]*view.Gateway{}}
+	// Each is read once: the writer's lock is held.
 	read := func(g *gatewayPlane) (err error) {
 		if b.planes[g] == nil {
 			b.planes[g], err = g.scope.Read(d.Reader)

@@ -25,6 +25,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
@@ -64,8 +65,14 @@ type machine struct {
 	bareSecrets bool
 	// permissive says that callers may come with certificates, or without.
 	permissive bool
+	// policies are those that are planned; all of the product if it is nil.
+	policies []*policy.Policy
 	// wasPermissive is permissive at the last write that was foretold.
 	wasPermissive bool
+	// uncertain counts what was foretold without certainty. kept says that problems were foretold
+	// of something of which the last good version is kept.
+	uncertain int
+	kept      bool
 	// foretold, if set, is called with each write in place of the store.
 	foretold func(func(store.Tx) error)
 }
@@ -85,9 +92,12 @@ func (m *machine) open() {
 	log := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.views = view.New(m.db, all.Kinds(), log)
+	if m.policies == nil {
+		m.policies = all.Policies()
+	}
 	m.snaps = snapshot.New()
 	m.loop = publish.New(publish.Options{
-		Views: m.views, Publisher: m.snaps, Parameters: parameters{}, Identities: issuers{m.ids, m}, Policies: all.Policies(),
+		Views: m.views, Publisher: m.snaps, Parameters: parameters{}, Identities: issuers{m.ids, m}, Policies: m.policies,
 		Latest: m.db.Revision, Check: true, Log: log,
 	})
 	ran := make(chan error, 1)

@@ -136,11 +136,18 @@ type sidecarPlanner interface {
 	Check() error
 }
 
-// gatewayPlanner plans one variant of gateways. [edge.Planner] implements it.
+// gatewayPlanner plans one variant of gateways.
 type gatewayPlanner interface {
 	Plan(*view.Gateway) edge.Result
 	Check(*view.Gateway, edge.Result) error
+	// copied returns a planner that remembers the same and is used independently.
+	copied() gatewayPlanner
 }
+
+// gateways is the planner of the product.
+type gateways struct{ *edge.Planner }
+
+func (g gateways) copied() gatewayPlanner { return gateways{g.Copy()} }
 
 type node struct {
 	plane plane
@@ -161,7 +168,7 @@ func New(o Options) *Loop {
 	for _, k := range l.Kinds {
 		l.scopings[k.Name] = k.Scoping
 	}
-	l.gateways = func(p edge.Params) gatewayPlanner { return edge.NewPlanner(p) }
+	l.gateways = func(p edge.Params) gatewayPlanner { return gateways{edge.NewPlanner(p)} }
 	l.sidecars = func(outside policy.Outside, state *view.Mesh) sidecarPlanner {
 		return sidecar.New(l.Policies, outside, l.SidecarLog, state)
 	}

@@ -37,10 +37,15 @@ func budgetOf(applications int) budget {
 // accept is the one form that applications are asked for.
 const accept = "text/plain;version=0.0.4"
 
-// newClient returns a client that goes nowhere but where may permits: through no proxy, to no place
-// that an answer names, and with no connection that waits for the next page.
-func newClient(may func(netip.AddrPort) error) *http.Client {
+// newClient returns a client for one page. It goes nowhere but where may permits: through no proxy,
+// to no place that an answer names, and with no connection that waits for the next page. Without the
+// context of the page, attempts to connect would outlive it: http.Transport goes on with them when
+// the request has ended.
+func newClient(page context.Context, may func(netip.AddrPort) error) *http.Client {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(page, end)()
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return nil, err
@@ -63,7 +68,7 @@ func newClient(may func(netip.AddrPort) error) *http.Client {
 func ask(ctx context.Context, client *http.Client, a scraping.Application, b budget) ([]byte, error) {
 	u, err := url.ParseRequestURI(a.Path)
 	if err != nil {
-		return nil, fmt.Errorf("its path: %w", err)
+		return nil, errPath // without its query, which may be secret
 	}
 	u.Scheme, u.Host = "http", a.At.String()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -74,7 +79,9 @@ func ask(ctx context.Context, client *http.Client, a scraping.Application, b bud
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "meshgate")
 	resp, err := client.Do(req)
-	if err != nil {
+	if about, is := errors.AsType[*url.Error](err); is {
+		return nil, about.Err // without the query
+	} else if err != nil {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
@@ -82,11 +89,11 @@ func ask(ctx context.Context, client *http.Client, a scraping.Application, b bud
 		return nil, fmt.Errorf("it answered %d", resp.StatusCode)
 	}
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, fmt.Errorf("it answered with the encoding %q, which nobody has asked for", e)
+		return nil, fmt.Errorf("it answered with the encoding %.64q, which nobody has asked for", e)
 	}
 	if t := resp.Header.Get("Content-Type"); t != "" {
 		if is, _, err := mime.ParseMediaType(t); err != nil || is != "text/plain" {
-			return nil, fmt.Errorf("it answered with %q and not with text/plain", t)
+			return nil, fmt.Errorf("it answered with %.64q and not with text/plain", t)
 		}
 	}
 	text, err := readAll(resp.Body, b.bytes)
@@ -95,6 +102,8 @@ func ask(ctx context.Context, client *http.Client, a scraping.Application, b bud
 	}
 	return text, err
 }
+
+var errPath = errors.New("its path is none")
 
 var errTooLarge = errors.New("it answered with more than is read")
 

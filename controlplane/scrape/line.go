@@ -229,14 +229,17 @@ func (s *sample) appendSeries(out []byte) []byte {
 // appendFloat appends a number as Prometheus writes it.
 func appendFloat(out []byte, f float64) []byte { return strconv.AppendFloat(out, f, 'g', -1, 64) }
 
-// bound returns the value of the label that tells the lines of one histogram or summary apart, and
-// whether it is a number.
-func (s *sample) bound(name string) (f float64, ok bool) {
+// bound returns the value of the label that tells the lines of one histogram or summary apart,
+// whether there is one, and whether it is a number such as values are.
+func (s *sample) bound(name string) (f float64, has, ok bool) {
 	for _, l := range s.labels {
 		if string(l.name) == name {
+			if !isValue(l.value) {
+				return 0, true, false
+			}
 			f, err := strconv.ParseFloat(string(l.value), 64)
-			return f, err == nil
+			return f, true, err == nil
 		}
 	}
-	return 0, false
+	return 0, false, false
 }

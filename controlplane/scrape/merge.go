@@ -236,18 +236,23 @@ func (r *reading) belongs(sample []byte) (name string, t *told) {
 }
 
 // fits reports whether a sample can be one of its family: those of histograms and summaries are
-// told apart by suffixes and numbers.
+// told apart by suffixes and numbers. Sums and counts have no such number: some parsers read one
+// there, too, and stop if it is none.
 func fits(s *sample, kind, family string) bool {
 	suffix := strings.TrimPrefix(string(s.name), family)
 	switch {
 	case kind == histogram && suffix == "_bucket":
-		_, ok := s.bound("le")
+		_, _, ok := s.bound("le")
 		return ok
 	case kind == histogram:
-		return suffix != ""
+		_, has, _ := s.bound("le")
+		return suffix != "" && !has
 	case kind == summary && suffix == "":
-		_, ok := s.bound("quantile")
+		_, _, ok := s.bound("quantile")
 		return ok
+	case kind == summary:
+		_, has, _ := s.bound("quantile")
+		return !has
 	}
 	return true
 }
@@ -278,7 +283,7 @@ func (r *reading) familyOf(name string, t *told) *family {
 func (r *reading) repeated(s *sample, kind string) bool {
 	r.key = s.appendSeries(r.key[:0])
 	if name := map[string]string{histogram: "le", summary: "quantile"}[kind]; name != "" {
-		if f, ok := s.bound(name); ok {
+		if f, _, ok := s.bound(name); ok {
 			r.key = r.key[:0]
 			r.key = append(append(r.key, s.name...), '{')
 			for _, l := range s.labels {

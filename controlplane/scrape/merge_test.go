@@ -137,6 +137,21 @@ func TestMerge(t *testing.T) {
 		{
 			"a line that is not in order takes no name", "", []string{"# TYPE a summary\na 1\n", "# TYPE a counter\na 2\n"}, "# TYPE a counter\na 2\n", []Report{{}, {Malformed: 1}, {Samples: 1}},
 		},
+		{
+			"bounds that are no plain numbers, or in the wrong place", "", []string{
+				"# TYPE a histogram\na_sum{le=\"abc\"} 1\na_count{le=\"abc\"} 1\na_count{le=\"1\"} 1\na_bucket{le=\"0x1p3\"} 1\na_bucket{le=\"1_0\"} 1\na_bucket{le=\"1\"} 1\n" +
+					"# TYPE b summary\nb{quantile=\"abc\"} 1\nb_sum{quantile=\"abc\"} 1\nb_count{quantile=\"0.5\"} 1\nb{quantile=\"0.5\"} 1\n# TYPE c counter\nc{le=\"abc\",quantile=\"abc\"} 1\n",
+			},
+			"# TYPE a histogram\na_bucket{le=\"1\"} 1\n# TYPE b summary\nb{quantile=\"0.5\"} 1\n# TYPE c counter\nc{le=\"abc\",quantile=\"abc\"} 1\n", []Report{{}, {Samples: 3, Malformed: 8}},
+		},
+		{
+			"an earlier application has a name", "", []string{"# TYPE a gauge\na 1\n", "# TYPE a counter\na{x=\"1\"} 2\nb 2\n"},
+			"# TYPE a gauge\na 1\n# TYPE b untyped\nb 2\n", []Report{{}, {Samples: 1}, {Samples: 1, Conflicts: 1}},
+		},
+		{
+			"the same in the other order", "", []string{"# TYPE a counter\na{x=\"1\"} 2\nb 2\n", "# TYPE a gauge\na 1\n"},
+			"# TYPE a counter\na{x=\"1\"} 2\n# TYPE b untyped\nb 2\n", []Report{{}, {Samples: 2}, {Conflicts: 1}},
+		},
 		{"names that are taken", "taken 1\n# TYPE taken2 gauge\ntaken2 1\n", []string{"taken 1\n"}, "", []Report{{Conflicts: 2}, {Conflicts: 1}}},
 	} {
 		var sources []Source
@@ -169,6 +184,7 @@ func TestFamilyIsEscaped(t *testing.T) {
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte("# TYPE envoy_a counter\nenvoy_a 1\n"), []byte("# HELP a \\n\n# TYPE a histogram\na_bucket{le=\"1\"} 1 5\na_sum 1\n"), []byte("a_count 1\n# TYPE b summary\nb{quantile=\"NaN\"} nan\n"))
 	f.Add([]byte("a 1"), []byte("# TYPE a gauge\na{b=\"\\\\\"} 1e5\nup 1\n"), []byte("{\"a\"} 1\na{b=\"\xff\"} 1\n"))
+	f.Add([]byte("# TYPE envoy_a histogram\nenvoy_a_sum{le=\"abc\"} 1\n"), []byte("# TYPE a histogram\na_count{le=\"abc\"} 1\na_bucket{le=\"0x1p3\"} 1\n"), []byte("# TYPE b summary\nb_sum{quantile=\"abc\"} 1\nb{quantile=\"1_0\"} 1\n"))
 	f.Fuzz(func(t *testing.T, envoy, one, other []byte) {
 		page, ofEnvoy, reports := Merge(envoy, []Source{{Text: one}, {Text: other}})
 		families := parsed(t, page)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,10 +28,16 @@ const (
 	pageAge = time.Second
 	// pageTime is how long Envoy and the applications may take, together.
 	pageTime = 4 * time.Second
-	// maxReaders and maxConnections bound who has a page sent to it at a time. Pages are large,
-	// and clients may be slow.
-	maxReaders     = 4
-	maxConnections = 16
+	// maxReaders and maxConnections bound who has a page sent to it at a time, and who waits for
+	// that. A reader costs little: all of a second read the same bytes.
+	maxReaders     = 16
+	maxConnections = 64
+	// turnTime is how long a client waits for its turn.
+	turnTime = 3 * time.Second
+	// partBytes is what a client has to take within partTime, and sendTime the time for all.
+	partBytes = 256 << 10
+	partTime  = 2 * time.Second
+	sendTime  = 10 * time.Second
 )
 
 // ContentType is that of the page.
@@ -54,7 +61,6 @@ type Options struct {
 // Page is the page of one proxy. Its methods may be called concurrently.
 type Page struct {
 	o        Options
-	client   *http.Client
 	settings atomic.Pointer[scraping.Settings]
 	whole    *recent.Value[[]byte]
 	// readers has an entry for each who may have the page sent to it.
@@ -66,7 +72,7 @@ type Page struct {
 
 // New returns a page of what Envoy counts.
 func New(o Options) *Page {
-	p := &Page{o: o, client: newClient(o.May), readers: make(chan struct{}, maxReaders), failing: map[string]string{}}
+	p := &Page{o: o, readers: make(chan struct{}, maxReaders), failing: map[string]string{}}
 	p.settings.Store(&scraping.Settings{})
 	p.whole = recent.New(pageAge, func(ctx context.Context) ([]byte, error) { return p.make(ctx), nil })
 	return p
@@ -94,13 +100,11 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "metrics are only read", http.StatusMethodNotAllowed)
 		return
 	}
-	select {
-	case p.readers <- struct{}{}:
-		defer func() { <-p.readers }()
-	default:
+	if !p.enter(r.Context()) {
 		http.Error(w, "too many read the metrics at a time", http.StatusServiceUnavailable)
 		return
 	}
+	defer func() { <-p.readers }()
 	text, err := p.whole.Get(r.Context())
 	if err != nil {
 		return // the client has gone
@@ -109,7 +113,35 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", ContentType)
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	h.Set("Cache-Control", "no-store")
-	_, _ = w.Write(text) // the client may have gone
+	send(w, text)
+}
+
+// enter waits for a turn, though not for long.
+func (p *Page) enter(ctx context.Context) bool {
+	waits := time.NewTimer(turnTime)
+	defer waits.Stop()
+	select {
+	case p.readers <- struct{}{}:
+		return true
+	case <-waits.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// send writes a page part by part. A client that takes nothing gives up its turn soon.
+func send(w http.ResponseWriter, text []byte) {
+	last, out := time.Now().Add(sendTime), http.NewResponseController(w)
+	for part := range slices.Chunk(text, partBytes) {
+		until := time.Now().Add(partTime)
+		if until.After(last) {
+			until = last
+		}
+		_ = out.SetWriteDeadline(until) // without one, that of the server counts
+		if _, err := w.Write(part); err != nil {
+			return // the client has gone
+		}
+	}
 }
 
 // answer is what became of asking one source.
@@ -137,9 +169,10 @@ func (p *Page) make(ctx context.Context) []byte {
 		})
 	}
 	timed(&answers[0], func() ([]byte, error) { return p.statistics(ctx, s) })
-	each := budgetOf(len(s.Applications))
+	each, client := budgetOf(len(s.Applications)), newClient(ctx, p.o.May)
+	defer client.CloseIdleConnections()
 	for i, a := range s.Applications {
-		timed(&answers[1+i], func() ([]byte, error) { return ask(ctx, p.client, a, each) })
+		timed(&answers[1+i], func() ([]byte, error) { return ask(ctx, client, a, each) })
 	}
 	asked.Wait()
 	p.note(ctx, s, answers)

@@ -1,6 +1,7 @@
 package scrape_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,41 +183,58 @@ func TestOneTimeForAll(t *testing.T) {
 		for i := range 5 {
 			applications = append(applications, scraping.Application{Name: fmt.Sprint(i), At: netip.MustParseAddrPort("127.0.0.1:1"), Path: "/"})
 		}
-		hang := func(netip.AddrPort) error { time.Sleep(4 * time.Second); return errors.New("late") } // virtual time
+		hang := func(netip.AddrPort) error { time.Sleep(time.Minute); return errors.New("late") } // virtual time
 		p, begun := pageOf(&envoy{text: statistics}, hang, applications...), time.Now()
 		page := read(t, p)
 		if took := time.Since(begun); took != 4*time.Second || strings.Count(page, "} 0\n") != 5 || !strings.Contains(page, "envoy_a 1") {
 			t.Errorf("after %s:\n%s", took, page)
 		}
+		time.Sleep(time.Minute) // until those who hang have ended
 	})
 }
 
-// TestManyReaders: one page is told again, and only a few have it sent to them at a time.
+// slow is a client that takes nothing of what is sent to it before it is released.
+type slow struct {
+	*httptest.ResponseRecorder
+	release chan struct{}
+}
+
+func (s slow) Write(b []byte) (int, error) {
+	<-s.release
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestManyReaders: one page is told again. Clients that are slow do not shut out others: these wait
+// for their turn, though not for ever.
 func TestManyReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		e := &envoy{text: statistics}
+		p := pageOf(e, anywhere)
+		ask := func(w http.ResponseWriter) {
+			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		}
 		release := make(chan struct{})
-		p := scrape.New(scrape.Options{Log: slog.New(slog.DiscardHandler), May: anywhere, Envoy: func(context.Context, string) (io.ReadCloser, error) {
-			<-release
-			return io.NopCloser(strings.NewReader(statistics)), nil
-		}})
-		var served, refused atomic.Int32
 		var readers sync.WaitGroup
-		for range 20 {
-			readers.Go(func() {
-				w := httptest.NewRecorder()
-				p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-				if w.Code == http.StatusOK {
-					served.Add(1)
-				} else {
-					refused.Add(1)
-				}
-			})
+		for range 16 {
+			readers.Go(func() { ask(slow{httptest.NewRecorder(), release}) })
 		}
 		synctest.Wait()
+		late, begun := httptest.NewRecorder(), time.Now()
+		if ask(late); late.Code != http.StatusServiceUnavailable || time.Since(begun) != 3*time.Second {
+			t.Errorf("one too many is answered with %d after %s", late.Code, time.Since(begun))
+		}
+		next := httptest.NewRecorder()
+		readers.Go(func() { ask(next) })
+		synctest.Wait()
+		release <- struct{}{}
+		synctest.Wait()
+		if next.Code != http.StatusOK || !strings.Contains(next.Body.String(), "envoy_a 1") {
+			t.Errorf("one that waits for its turn is answered with %d", next.Code)
+		}
 		close(release)
 		readers.Wait()
-		if served.Load() != 4 || refused.Load() != 16 {
-			t.Errorf("served %d, refused %d", served.Load(), refused.Load())
+		if len(e.asked) != 2 { // the second time after three seconds
+			t.Errorf("Envoy was asked %d times", len(e.asked))
 		}
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
@@ -225,6 +242,56 @@ func TestManyReaders(t *testing.T) {
 			t.Errorf("POST is answered with %d", w.Code)
 		}
 	})
+}
+
+// deadlines is a client that notes until when each part has to be taken.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	until []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.until = append(d.until, at)
+	return nil
+}
+
+func (d *deadlines) Write(b []byte) (int, error) {
+	time.Sleep(time.Second) // virtual time
+	return d.ResponseRecorder.Write(b)
+}
+
+// TestProgress: whoever has a page sent to it has to take it part by part, and has a bound for all.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, begun := strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", 20)+"# TYPE envoy_a counter\n"+strings.Repeat("envoy_a 1\n", 500_000), time.Now()
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		pageOf(&envoy{text: text}, anywhere).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if len(w.until) < 12 || w.until[0].Sub(begun) != 2*time.Second || w.until[1].Sub(begun) != 3*time.Second || w.until[11].Sub(begun) != 10*time.Second {
+			t.Errorf("%d parts, until %v", len(w.until), w.until)
+		}
+	})
+}
+
+// TestNoSecretsInTheLog: the query of an application is not in the log, and no more than the
+// beginning of what it answers.
+func TestNoSecretsInTheLog(t *testing.T) {
+	var log bytes.Buffer
+	p := scrape.New(scrape.Options{Envoy: (&envoy{text: statistics}).fetch, May: func(at netip.AddrPort) error {
+		if at.Port() == 1 {
+			return errors.New("refused here")
+		}
+		return nil
+	}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	long := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", strings.Repeat("long", 1000))
+	})
+	p.Set(&scraping.Settings{Applications: []scraping.Application{
+		{Name: "a", At: netip.MustParseAddrPort("127.0.0.1:1"), Path: "/x?token=hidden"}, {Name: "b", At: netip.MustParseAddrPort("127.0.0.1:1"), Path: "x?token=hidden%zz"}, long,
+	}})
+	read(t, p)
+	if text := log.String(); strings.Contains(text, "hidden") || !strings.Contains(text, "refused here") || strings.Count(text, "level=WARN") != 3 || len(text) > 1500 {
+		t.Error(text)
+	}
 }
 
 // TestServe: the page is served on a socket until it has to end.

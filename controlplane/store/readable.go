@@ -10,6 +10,9 @@ import (
 // temporary failure, such a read also fails the next time.
 var ErrUnreadable = errors.New("a row cannot be read")
 
+// ErrRehearsed ends a transaction that went well and is undone because nobody wanted it committed.
+var ErrRehearsed = errors.New("the transaction was a rehearsal")
+
 // Unread replaces the spec of a row that cannot be decoded. No read returns it in place of a
 // spec. It occurs in an [UnreadableRow], in the result of [ListAll], and in a deletion: as
 // the old resource of a [Change], and in what is shown to those who are asked before.

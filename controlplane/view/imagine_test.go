@@ -2,9 +2,11 @@ package view_test
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
@@ -67,5 +69,42 @@ func TestImagine(t *testing.T) {
 	}, nil)
 	if _, there := behind.After.Service(bob); !there {
 		t.Error("an announcement of something else is in the way")
+	}
+}
+
+// TestImagineTwoMeshes: what a transaction writes into another mesh is not taken for what this one
+// has under the same name.
+func TestImagineTwoMeshes(t *testing.T) {
+	db := memstore.New()
+	t.Cleanup(func() { _ = db.Close() })
+	of := func(scope, address string) func(store.Tx) error {
+		return func(tx store.Tx) error {
+			_, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: scope, Name: "web", Spec: &mesh.Dataplane{Networking: &mesh.Networking{Address: address}}})
+			return err
+		}
+	}
+	update(t, db, of("one", "10.0.0.1"))
+	if _, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		before, err := view.LoadMesh("one", nil, tx)
+		if err != nil {
+			return err
+		}
+		if err := of("two", "10.0.0.2")(tx); err != nil {
+			return err
+		}
+		views := view.New(db, nil, slog.New(slog.DiscardHandler))
+		defer views.Close()
+		scope, err := views.Mesh(t.Context(), "one")
+		if err != nil {
+			return err
+		}
+		defer scope.Release()
+		i := scope.ImagineFrom(before, view.DraftOf(tx))
+		if d, there := i.After.Dataplane("web"); i.Err != nil || i.Moved() || !there || d.Spec.Networking.Address != "10.0.0.1" {
+			t.Errorf("%+v", i)
+		}
+		return errUndone
+	}); !errors.Is(err, errUndone) {
+		t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -16,20 +17,20 @@ import (
 func meshSource(name string, policies []*model.Kind) source[*Mesh] {
 	kinds := kindsByName(policies)
 	load := func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) }
-	return source[*Mesh]{
-		load: load, read: load,
-		mine: func(key model.Key) bool {
-			switch key.Kind {
-			case mesh.Meshes.Name:
-				return key.Scope == "" && key.Name == name
-			case mesh.Trusts.Name:
-				return key.Scope == name && key.Name == name
-			case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name, mesh.Secrets.Name:
-				return key.Scope == name
-			}
-			return key.Scope == name && kinds[key.Kind] != nil
-		},
+	return source[*Mesh]{load: load, read: load, mine: (&Mesh{name: name, kinds: kinds}).mine}
+}
+
+// mine reports whether a key may be part of the mesh.
+func (m *Mesh) mine(key model.Key) bool {
+	switch key.Kind {
+	case mesh.Meshes.Name:
+		return key.Scope == "" && key.Name == m.name
+	case mesh.Trusts.Name:
+		return key.Scope == m.name && key.Name == m.name
+	case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name, mesh.Secrets.Name:
+		return key.Scope == m.name
 	}
+	return key.Scope == m.name && m.kinds[key.Kind] != nil
 }
 
 func kindsByName(kinds []*model.Kind) map[string]*model.Kind {
@@ -103,6 +104,8 @@ func (m *Mesh) at(revision uint64) *Mesh {
 // apply implements [State]. Keys of other kinds are ignored.
 func (m *Mesh) apply(r store.Reader, keys []model.Key) (next *Mesh, relevant []model.Key, err error) {
 	d := draftOfMesh(m, r)
+	// A transaction that is imagined may have written elsewhere, too, under the same names.
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key model.Key) bool { return !m.mine(key) })
 	for _, key := range m.withReferrers(keys) {
 		k := m.kindOf(key)
 		if k == nil {

@@ -212,18 +212,19 @@ var _ = Describe("metrics", Ordered, core, func() {
 		metrics(applications(map[string]any{"name": "worse", "port": worse.port}, map[string]any{"name": "away", "port": away}, map[string]any{"name": "off", "port": away, "enabled": false}))
 		eventually(own.page).Should(And(ContainSubstring(`up{application="away"} 0`), ContainSubstring(`up{application="worse"} 1`), Not(ContainSubstring(`"off"`)),
 			ContainSubstring(`left_out_lines{application="worse",reason="duplicate"} 1`)))
-		for what, is := range map[string]struct {
+		for _, is := range []struct {
+			what   string
 			answer http.HandlerFunc
 			want   string
-		}{
-			"hangs":     {func(_ http.ResponseWriter, r *http.Request) { framework.Hold(r, make(chan struct{}, 1), hold) }, `up{application="worse"} 0`},
-			"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, `up{application="worse"} 0`},
-			"lies": {func(w http.ResponseWriter, _ *http.Request) {
+		}{ // the last is looked at below, too
+			{"hangs", func(_ http.ResponseWriter, r *http.Request) { framework.Hold(r, make(chan struct{}, 1), hold) }, `up{application="worse"} 0`},
+			{"redirects", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, `up{application="worse"} 0`},
+			{"lies", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/plain")
 				_, _ = io.WriteString(w, "envoy_server_live 0\nmeshgate_scrape_up{application=\"orders\"} 0\nup 0\n\x00\n<html>\ngood 1\n# TYPE app_orders_total gauge\napp_orders_total 1\n")
 			}, `left_out_lines{application="worse",reason="reserved"} 3`},
 		} {
-			By(what)
+			By(is.what)
 			worse.does(is.answer)
 			eventually(own.page).Should(And(ContainSubstring(is.want), ContainSubstring("envoy_server_live 1"), ContainSubstring(`app_orders_total{kind="a b"} 7`), ContainSubstring(`up{application="orders"} 1`)))
 		}

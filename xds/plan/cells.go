@@ -42,6 +42,17 @@ type slot struct {
 // NewCells returns an empty memory.
 func NewCells() *Cells { return &Cells{slots: map[string]*slot{}} }
 
+// Copy returns a memory of the same cells. What is planned with one changes nothing in the other:
+// values are never changed, only replaced.
+func (c *Cells) Copy() *Cells {
+	out := &Cells{slots: make(map[string]*slot, len(c.slots)), round: c.round}
+	for name, s := range c.slots {
+		same := *s
+		out.slots[name] = &same
+	}
+	return out
+}
+
 // Begin starts a plan.
 func (c *Cells) Begin() {
 	c.round++

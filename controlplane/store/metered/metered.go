@@ -24,13 +24,15 @@ const (
 	Failed
 	// Abandoned: the caller went away.
 	Abandoned
+	// Rehearsed: it went well, and was undone as intended.
+	Rehearsed
 	// Results is the number of outcomes.
 	Results
 )
 
 // String returns the result as a label of metrics.
 func (r Result) String() string {
-	return [Results]string{"ok", "refused", "failed", "abandoned"}[r]
+	return [Results]string{"ok", "refused", "failed", "abandoned", "rehearsed"}[r]
 }
 
 // Meter is told about transactions. It must not block.
@@ -76,6 +78,9 @@ func (s *metered) Update(ctx context.Context, class model.Class, fn func(store.T
 func resultOf(err error) Result {
 	if err == nil {
 		return OK
+	}
+	if errors.Is(err, store.ErrRehearsed) {
+		return Rehearsed
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return Abandoned

@@ -3,6 +3,7 @@ package metered
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -32,11 +33,12 @@ func TestResults(t *testing.T) {
 	for _, err := range []error{
 		nil, fault.New(fault.Conflict, "x"), errors.New("a rule of OAuth"),
 		fault.New(fault.Internal, "x"), fault.New(fault.Unavailable, "x"), context.Canceled,
+		fmt.Errorf("wrapped: %w", store.ErrRehearsed),
 	} {
 		_ = s.View(ctx, func(store.Reader) error { return err })
 		_, _ = s.Update(ctx, model.Credential, func(store.Tx) error { return err })
 	}
-	want := []string{"ok", "refused", "refused", "failed", "failed", "abandoned"}
+	want := []string{"ok", "refused", "refused", "failed", "failed", "abandoned", "rehearsed"}
 	if diff := cmp.Diff(told{want, want, 1}, got, cmp.AllowUnexported(told{})); diff != "" {
 		t.Error(diff)
 	}

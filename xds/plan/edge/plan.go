@@ -31,6 +31,12 @@ func NewPlanner(p Params) *Planner {
 	return &Planner{params: p, cells: plan.NewCells(), copies: mostCopies}
 }
 
+// Copy returns a planner that remembers the same, with the last good versions of what cannot be
+// made. Both can be used independently.
+func (p *Planner) Copy() *Planner {
+	return &Planner{params: p.params, cells: p.cells.Copy(), copies: p.copies}
+}
+
 // Plan makes the set for a state. Equal states yield equal bytes, whatever was
 // planned before; what did not change is the same pointer as in the last plan.
 // An exception is what failed: it stays as it last was.
