@@ -2,6 +2,8 @@ package assembly
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/meshgate/meshgate/controlplane/access/oidc"
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -71,6 +74,13 @@ type ControlPlane struct {
 
 	authority *identity.Authority
 	tokens    *identity.Tokens
+	// people are the tokens of users and zones.
+	people *identity.ControlPlaneTokens
+	// issuer names users by its tokens; nil if none is trusted.
+	issuer *oidc.Issuer
+	// meshCert and clientCAs are what files of the settings hold; nil if there are none.
+	meshCert  *reread[tls.Certificate]
+	clientCAs *reread[x509.CertPool]
 	redis     *redisParts
 	revoker   *revoke.Revoker
 	gate      *admit.Gate
@@ -125,7 +135,7 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	cp.renewTokens = cp.newTokenRenewer()
 	cp.ownZone = ownZone(cp.instance, time.Now().UTC())
 	steps := []func(context.Context) error{
-		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
+		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openPeople, cp.openNodes,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -149,6 +159,15 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 		return err
 	}
 	if cp.tokens, err = identity.OpenTokens(ctx, cp.store, time.Now); err != nil {
+		return err
+	}
+	public, err := cp.publicKeys()
+	if err != nil {
+		return err
+	}
+	cp.people = identity.NewControlPlaneTokens(cp.store, time.Now, public...)
+	cp.mesh.tokens = identity.NewDataplaneTokens(cp.store, time.Now, public...)
+	if err := errors.Join(cp.openMeshTLS(), cp.openIssuer()); err != nil {
 		return err
 	}
 	cp.CAFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
@@ -283,11 +302,13 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.AdminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
 	serve("admin", admin.Handler(), cp.ports.admin)
-	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
-	serve("mesh", cp.meshAPI(admin.Revisions), cp.ports.mesh)
+	serve("admin_tls", admin.Handler(), tls.NewListener(cp.ports.adminTLS, cp.usersTLS(nil)))
+	meshAPI := cp.meshAPI(admin.Revisions)
+	serve("mesh", meshAPI, cp.ports.mesh)
+	serve("mesh_tls", meshAPI, tls.NewListener(cp.ports.meshTLS, cp.usersTLS(cp.meshCert)))
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
-		"mesh", port(cp.ports.mesh), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
+		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
 	return g.Wait()
 }
 
@@ -318,7 +339,9 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp}, Census: cp.mesh.census, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
+		Tokens: cp.tokens, ControlPlaneTokens: cp.people, NoIssuing: !cp.cfg.Tokens.Issuing, Identify: cp.callers().Identify, Rules: cp.cfg.Access.Rules(),
+		Guard:  httpkit.BrowserGuard{Tokens: true, AnyHost: cp.cfg.Access.IdentityNeeded(), Proxied: cp.cfg.Access.IdentityNeeded(), Origins: cp.cfg.Mesh.Origins()},
+		Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}

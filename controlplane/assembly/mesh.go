@@ -76,7 +76,6 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 		cp.closeDatabase(ctx, "status", status.Close)
 	})
 	cp.runCensus(ctx)
-	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
 	m.workloads = meshca.NewWorkloads(cp.store, time.Now)
 	m.renewals = meshca.NewRenewals(cp.renewWorkload)
 	m.admin = adminlink.NewServer(adminlink.Options{

@@ -293,12 +293,6 @@ func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string)
 	return revoke.Node{ID: node, ControlPlane: controlPlaneOf(node), Until: until, Owner: owner(token)}, nil
 }
 
-func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {
-	cfg.NextProtos = []string{"http/1.1"}
-	cfg.ClientAuth = tls.NoClientCert
-	return tls.NewListener(ln, cfg)
-}
-
 // handshaken are gRPC credentials for connections on which TLS is done.
 type handshaken struct {
 	credentials.TransportCredentials

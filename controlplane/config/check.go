@@ -61,14 +61,13 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 			bad(strings.Split(p.name, ".")[0]+".listen", "must be an IP address")
 		}
 	}
-	for _, p := range []struct{ name, listen string }{{"mesh.listen", c.Mesh.Listen}, {"diagnostics.listen", c.Diagnostics.Listen}} {
-		if ip := net.ParseIP(p.listen); ip != nil && !ip.IsLoopback() {
-			bad(p.name, "must be a loopback address, because this API has no authentication")
-		}
+	if ip := net.ParseIP(c.Diagnostics.Listen); ip != nil && !ip.IsLoopback() {
+		bad("diagnostics.listen", "must be a loopback address, because this API has no authentication")
 	}
-	if ip := net.ParseIP(c.Admin.Listen); ip != nil && !ip.IsLoopback() && !c.Admin.Protected() {
-		bad("admin.listen", "must be a loopback address unless admin.token or admin.tokenFile is set, because without a token this API has no authentication")
+	if ip := net.ParseIP(c.Admin.Listen); ip != nil && !ip.IsLoopback() && !c.Admin.Protected() && !c.Access.IdentityNeeded() {
+		bad("admin.listen", "must be a loopback address unless admin.token or admin.tokenFile is set, access.roles is set or access.anonymous is false, because this API would have no authentication")
 	}
+	vs = append(vs, c.checkAccess()...)
 	if c.Admin.Token != "" && c.Admin.TokenFile != "" {
 		bad("admin.tokenFile", "cannot be set beside admin.token")
 	}
@@ -138,6 +137,7 @@ func (c *Config) ports() []namedPort {
 		{"dataPlane.port", c.DataPlane.Listen, c.DataPlane.Port},
 		{"diagnostics.port", c.Diagnostics.Listen, c.Diagnostics.Port},
 		{"mesh.port", c.Mesh.Listen, c.Mesh.Port},
+		{"mesh.tlsPort", c.Mesh.Listen, c.Mesh.TLSPort},
 		{"admin.port", c.Admin.Listen, c.Admin.Port},
 		{"admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
 		{"gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort},

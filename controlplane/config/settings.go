@@ -22,7 +22,7 @@ type Config struct {
 	Redis       Redis       `koanf:"redis"`
 	DataPlane   DataPlane   `koanf:"dataPlane"`
 	Diagnostics Diagnostics `koanf:"diagnostics"`
-	Mesh        Port        `koanf:"mesh"`
+	Mesh        MeshPorts   `koanf:"mesh"`
 	Admin       AdminPorts  `koanf:"admin"`
 	Gateway     Gateway     `koanf:"gateway"`
 	Dataplane   Dataplane   `koanf:"dataplane"`
@@ -38,6 +38,8 @@ type Config struct {
 	Backup      Backup      `koanf:"backup"`
 	Changes     Changes     `koanf:"changes"`
 	Tracing     Tracing     `koanf:"tracing"`
+	Access      Access      `koanf:"access"`
+	Tokens      Tokens      `koanf:"tokens"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -267,7 +269,7 @@ type Key struct {
 }
 
 // Table lists all settings in the order in which they are shown.
-var Table = slices.Concat(general, accessLogKeys)
+var Table = slices.Concat(general, accessKeys, accessLogKeys)
 
 var general = []Key{
 	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},
@@ -290,6 +292,10 @@ var general = []Key{
 	{"diagnostics.pprof", false, "offer profiles of the process at /debug/pprof of the diagnostics port; with an administration token they demand it", false},
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
 	{"mesh.port", 5681, "port of the mesh API", false},
+	{"mesh.tlsPort", 5682, "port of the mesh API over HTTPS", false},
+	{"mesh.tlsCertFile", "", "PEM file of its certificate, read again when it changes; empty: one of the control plane's authority", false},
+	{"mesh.tlsKeyFile", "", "PEM file of the key of this certificate", false},
+	{"mesh.corsAllowedDomains", "", "comma-separated origins, such as https://console.example, whose web pages may call the mesh API", false},
 	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},
 	{"admin.port", 8001, "port of the gateway administration API over HTTP", false},
 	{"admin.tlsPort", 8444, "port of the gateway administration API over HTTPS", false},

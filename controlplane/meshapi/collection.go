@@ -2,13 +2,15 @@ package meshapi
 
 import (
 	"errors"
+	"io"
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"io"
-	"net/http"
 )
 
 // The names of path values.
@@ -42,15 +44,21 @@ func (c collection) endpoints() []httpkit.Endpoint {
 }
 
 func (c collection) endpointsAt(path string) []httpkit.Endpoint {
-	d, auth := c.kind.Document, httpkit.Open
-	if d.AdminOnly {
-		auth = httpkit.Administrator
-	}
+	d := c.kind.Document
+	read, write := c.rights()
 	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		auth := write
+		if method == http.MethodGet {
+			auth = read
+		}
 		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, named(h))).About(c.kind.Name)
 	}
 	item, page := prefixAll+path, shows(d.Type+suffixList, c.parameters()...)
-	list := []httpkit.Endpoint{does(route(http.MethodGet, item, "List "+d.Plural, c.list(item)), page)}
+	whole := does(route(http.MethodGet, item, "List "+d.Plural, c.list(item)), page)
+	if read == access.Read && (c.kind == mesh.Meshes || c.kind.Scoping == model.Mesh) {
+		whole.Where = somewhere
+	}
+	list := []httpkit.Endpoint{whole}
 	if c.kind.Scoping == model.Mesh {
 		item = prefixMesh + path
 		list = append(list, does(route(http.MethodGet, item, "List "+d.Plural+" of a mesh", c.list(item)), page, http.StatusNotFound))
@@ -60,7 +68,7 @@ func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 	if c.readOnly() {
 		put, remove = refuse, refuse
 	}
-	return append(list,
+	items := []httpkit.Endpoint{
 		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat), http.StatusNotFound),
 		does(route(http.MethodPut, item, "Create or replace a "+d.Singular, put), httpkit.Contract{
 			Query: append([]httpkit.Parameter{paramValidation, paramForce}, c.tries()...), Body: d.Type + suffixWrite,
@@ -68,7 +76,13 @@ func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 		}, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 		does(route(http.MethodDelete, item, "Delete a "+d.Singular, remove), shows(c.tried(schemaDryRun, ""), append(c.tries(), paramForce)...),
 			http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
-	)
+	}
+	if c.kind == mesh.Meshes {
+		for i := range items {
+			items[i].Where = ofMesh
+		}
+	}
+	return append(list, items...)
 }
 
 // parameters returns the query parameters of the lists.

@@ -56,6 +56,9 @@ const (
 	schemaAdded      = "added"
 	schemaToken      = "dataplane_token_request"
 	schemaGateway    = "gateway_token_request"
+	schemaUserToken  = "user_token_request"
+	schemaZoneToken  = "zone_token_request"
+	schemaIngress    = "zone_ingress_token_request"
 )
 
 // everywhere lists the answers that every endpoint may give: the query or body cannot be

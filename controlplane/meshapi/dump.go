@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -12,8 +13,9 @@ import (
 
 const pathOperation = "operation"
 
-// dumps returns the endpoints for the configuration that a dataplane holds. They are for
-// administrators only, because a dump reveals a whole mesh.
+// dumps returns the endpoints for the configuration that a dataplane holds. They have
+// rights of their own, which only administrators have unless settings say otherwise: a dump
+// reveals a whole mesh.
 func (a *API) dumps() []httpkit.Endpoint {
 	if a.Dumps == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
@@ -22,18 +24,18 @@ func (a *API) dumps() []httpkit.Endpoint {
 	item := prefixMesh + c.kind.Path + "/{" + pathName + "}/"
 	return []httpkit.Endpoint{
 		about("configuration dumps",
-			does(endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.asked(a.showDump))),
+			does(endpoint(http.MethodGet, item+"xds", access.ConfigDump, "Dump the configuration of a dataplane", mediaJSON, named(c.asked(a.showDump))),
 				shows(schemaDump, paramSource), http.StatusNotFound)).About(c.kind.Name),
 		about("clusters",
-			does(endpoint(http.MethodGet, item+"clusters", httpkit.Administrator, "Show the endpoints that a dataplane knows", mediaText, named(c.asked(a.showClusters))),
+			does(endpoint(http.MethodGet, item+"clusters", access.Clusters, "Show the endpoints that a dataplane knows", mediaText, named(c.asked(a.showClusters))),
 				shows(schemaPage, paramJSON), http.StatusNotFound)).About(c.kind.Name),
 		about("stats",
-			does(endpoint(http.MethodGet, item+"stats", httpkit.Administrator, "Show the figures of a dataplane", mediaText, named(c.asked(a.showStats))),
+			does(endpoint(http.MethodGet, item+"stats", access.Stats, "Show the figures of a dataplane", mediaText, named(c.asked(a.showStats))),
 				shows(schemaPage, paramJSON, paramUsed), http.StatusNotFound)).About(c.kind.Name),
 		about("configuration",
-			does(endpoint(http.MethodGet, item+"_config", httpkit.Administrator, "Show the configuration that a dataplane has, or should have", mediaJSON, named(c.asked(a.showConfig))),
+			does(endpoint(http.MethodGet, item+"_config", access.ConfigDump, "Show the configuration that a dataplane has, or should have", mediaJSON, named(c.asked(a.showConfig))),
 				shows(schemaConfig, paramShadow, paramInclude), http.StatusNotFound)).About(c.kind.Name),
-		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
+		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", access.Known, "Refused: no such operation", mediaJSON, noOperation),
 			httpkit.Contract{}, http.StatusNotFound),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,23 @@ func (m *mint) Issue(_ context.Context, r identity.DataplaneTokenRequest) (strin
 	return string(raw), err
 }
 
+func (m *mint) IssueUser(_ context.Context, r identity.UserTokenRequest) (string, error) {
+	return m.any(r)
+}
+
+func (m *mint) IssueZone(_ context.Context, r identity.ZoneTokenRequest) (string, error) {
+	return m.any(r)
+}
+
+func (m *mint) IssueZoneIngress(_ context.Context, r identity.ZoneIngressTokenRequest) (string, error) {
+	return m.any(r)
+}
+
+func (m *mint) any(r any) (string, error) {
+	raw, err := json.Marshal(r)
+	return string(raw), errors.Join(err, m.err)
+}
+
 // api is an API on a store in memory.
 type api struct {
 	handler http.Handler
@@ -178,8 +196,9 @@ func identify(r *http.Request) (model.Actor, error) {
 		return model.Anonymous(), nil
 	case "forged":
 		return model.Actor{}, fault.New(fault.Denied, "the token is forged")
-	default:
-		return model.User(name), nil
+	default: // name:group,group
+		name, groups, _ := strings.Cut(name, ":")
+		return model.User(name, slices.DeleteFunc(strings.Split(groups, ","), func(g string) bool { return g == "" })...), nil
 	}
 }
 
@@ -247,8 +266,8 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 	t.Cleanup(views.Close)
 	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: gate}, mint: &mint{}, rig: dryruntest.New(t, s)}
 	a.options = Options{
-		Revoke: func(ctx context.Context, mesh string, ids []string) (int, error) {
-			return identity.RevokeTokens(ctx, gate, mesh, ids)
+		Revoke: func(ctx context.Context, of identity.TokenKind, mesh string, ids []string) (int, error) {
+			return identity.RevokeTokens(ctx, gate, of, mesh, ids)
 		},
 		Kinds: kinds, Recorded: changes.Listed(kinds), Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{
@@ -266,13 +285,13 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 		Explain:         explanations(views, s),
 		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
 		DryRun:          a.rig,
-		DataplaneTokens: a.mint,
-		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
-		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
-		Zone:            "east",
-		Keys:            ring{identity.NewUses(c.read)},
-		Identify:        identify,
-		Nodes:           nodestest.New(),
+		DataplaneTokens: a.mint, ControlPlaneTokens: a.mint,
+		About:         About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
+		ProxyVersions: map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
+		Zone:          "east",
+		Keys:          ring{identity.NewUses(c.read)},
+		Identify:      identify,
+		Nodes:         nodestest.New(),
 		Revisions: func(w http.ResponseWriter, r *http.Request) {
 			httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
 		},

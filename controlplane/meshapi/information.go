@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -17,17 +18,17 @@ const pathRevision = "revision"
 
 // information returns the endpoints that describe the control plane.
 func (a *API) information() []httpkit.Endpoint {
-	get := func(pattern, summary, schema string, document any) httpkit.Endpoint {
-		return does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, func(w http.ResponseWriter, r *http.Request) {
+	get := func(auth access.Right, pattern, summary, schema string, document any) httpkit.Endpoint {
+		return does(endpoint(http.MethodGet, pattern, auth, summary, mediaJSON, func(w http.ResponseWriter, r *http.Request) {
 			reply(w, r, http.StatusOK, document)
 		}), shows(schema))
 	}
 	list := []httpkit.Endpoint{
-		get("/", "What this is", schemaIndex, a.index()),
-		get("/policies", "List kinds of policies", schemaPolicies, a.policies()),
-		get("/versions", "List versions of dataplanes and their proxies", schemaVersions, a.versions()),
-		does(endpoint(http.MethodGet, "/who-am-i", httpkit.Open, "Who the caller is", mediaJSON, whoAmI), shows(schemaUser)),
-		does(endpoint(http.MethodGet, "/openapi.json", httpkit.Open, "This API as an OpenAPI document", mediaJSON, a.openAPI()), shows(schemaDocument)),
+		get(access.Open, "/", "What this is", schemaIndex, a.index()),
+		get(access.Known, "/policies", "List kinds of policies", schemaPolicies, a.policies()),
+		get(access.Known, "/versions", "List versions of dataplanes and their proxies", schemaVersions, a.versions()),
+		does(endpoint(http.MethodGet, "/who-am-i", access.Known, "Who the caller is", mediaJSON, whoAmI), shows(schemaUser)),
+		does(endpoint(http.MethodGet, "/openapi.json", access.Known, "This API as an OpenAPI document", mediaJSON, a.openAPI()), shows(schemaDocument)),
 	}
 	if a.Revisions != nil {
 		list = append(list, does(httpkit.Endpoint{
@@ -37,7 +38,7 @@ func (a *API) information() []httpkit.Endpoint {
 	}
 	if a.Conditions != nil {
 		list = append(list, does(httpkit.Endpoint{
-			Method: http.MethodGet, Pattern: "/conditions", Auth: httpkit.Administrator,
+			Method: http.MethodGet, Pattern: "/conditions", Auth: access.Metadata,
 			Subject: "conditions", Summary: "What is the matter with the control plane", Handler: a.Conditions,
 		}, shows(schemaConditions, paramSince, paramWait)).Closed())
 	}

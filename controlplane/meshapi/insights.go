@@ -2,6 +2,7 @@ package meshapi
 
 import (
 	"context"
+	"github.com/meshgate/meshgate/controlplane/access"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,7 +40,7 @@ func (a *API) insights() (list []httpkit.Endpoint) {
 		return nil
 	}
 	add := func(method, pattern, summary string, h http.HandlerFunc, answered httpkit.Contract, failures ...int) {
-		list = append(list, does(endpoint(method, pattern, httpkit.Open, summary, mediaJSON, named(h)), answered, failures...))
+		list = append(list, does(endpoint(method, pattern, access.Read, summary, mediaJSON, named(h)), answered, failures...))
 	}
 	get := func(pattern, summary string, h counted, answered httpkit.Contract, failures ...int) {
 		add(http.MethodGet, pattern, summary, a.counted(h), answered, failures...)

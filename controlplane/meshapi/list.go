@@ -112,6 +112,10 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, keep
 	if err != nil {
 		return found, win, err
 	}
+	visible := c.api.seen(r)
+	if c.kind == mesh.Meshes && visible != nil {
+		match = func(res *model.Resource) bool { return visible(res.Name) }
+	}
 	var broken error // the first failure of keep
 	if accepts := match; keep != nil {
 		match = func(res *model.Resource) bool {
@@ -124,7 +128,7 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, keep
 		}
 	}
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
-		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh))
+		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh), visible)
 		if err != nil {
 			return err
 		}
@@ -139,8 +143,8 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, keep
 }
 
 // scopes returns the scopes that a list covers, in the order of the list, and errors for
-// scopes that cannot be read.
-func (c collection) scopes(reader store.Reader, name string) (scopes []string, unreadable []error, err error) {
+// scopes that cannot be read. visible says which meshes the caller may see; nil means all.
+func (c collection) scopes(reader store.Reader, name string, visible func(mesh string) bool) (scopes []string, unreadable []error, err error) {
 	if c.kind.Scoping != model.Mesh {
 		return []string{""}, nil, nil
 	}
@@ -149,7 +153,9 @@ func (c collection) scopes(reader store.Reader, name string) (scopes []string, u
 	}
 	meshes, unreadable, err := store.ListReadable(reader, mesh.Meshes, "")
 	for _, m := range meshes {
-		scopes = append(scopes, m.Name)
+		if visible == nil || visible(m.Name) {
+			scopes = append(scopes, m.Name)
+		}
 	}
 	return scopes, unreadable, err
 }

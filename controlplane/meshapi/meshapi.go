@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -69,6 +70,14 @@ type DataplaneTokens interface {
 	Issue(ctx context.Context, r identity.DataplaneTokenRequest) (string, error)
 }
 
+// ControlPlaneTokens issues the tokens of users and zones. Its faults are those of
+// [DataplaneTokens].
+type ControlPlaneTokens interface {
+	IssueUser(ctx context.Context, r identity.UserTokenRequest) (string, error)
+	IssueZone(ctx context.Context, r identity.ZoneTokenRequest) (string, error)
+	IssueZoneIngress(ctx context.Context, r identity.ZoneIngressTokenRequest) (string, error)
+}
+
 // Nodes knows all nodes; [nodes.Registry] implements it.
 type Nodes interface {
 	List(q nodes.Query) nodes.Page
@@ -108,11 +117,14 @@ type Options struct {
 	Explain         Explain
 	DryRun          DryRun
 	DataplaneTokens DataplaneTokens
+	// ControlPlaneTokens issues the tokens of users and zones.
+	ControlPlaneTokens ControlPlaneTokens
+	// NoIssuing refuses to issue tokens of dataplanes, users and zones.
+	NoIssuing bool
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
-	// Revoke adds ids to the revoked dataplane tokens of a mesh, or to the revoked tokens of
-	// gateways if no mesh is named; [identity.RevokeTokens] does this.
-	Revoke func(ctx context.Context, mesh string, ids []string) (added int, err error)
+	// Revoke adds ids to the revoked tokens of a kind; [identity.RevokeTokens] does this.
+	Revoke func(ctx context.Context, of identity.TokenKind, mesh string, ids []string) (added int, err error)
 	// Recorded lists the kinds by which GET /changes can be filtered. Without it, GET
 	// /changes is not offered.
 	Recorded []*model.Kind
@@ -141,6 +153,8 @@ type Options struct {
 	// Identify returns the caller of a request. If it is nil, everybody who passes the guard
 	// is an administrator. Its error is a Denied fault.
 	Identify func(*http.Request) (model.Actor, error)
+	// Rules decide what callers may do.
+	Rules *access.Rules
 }
 
 // API serves the mesh API.
@@ -153,7 +167,7 @@ func Handler(o Options) http.Handler {
 	if a.Identify == nil {
 		a.Identify = httpkit.Everybody(model.Administrator())
 	}
-	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints(), forbid)))
+	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints(), a.Rules, forbid)))
 }
 
 // Endpoints lists every endpoint.
@@ -173,7 +187,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)
 	list = append(list, a.revocations()...)
-	return append(list, a.keys()...)
+	return placed(append(list, a.keys()...))
 }
 
 // endpoint returns an endpoint that reads JSON and writes the media type produces.

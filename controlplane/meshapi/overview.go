@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -65,7 +67,10 @@ func (p reporter) endpoints() (list []httpkit.Endpoint) {
 		prefix, prefixes = prefixMesh, append(prefixes, prefixMesh)
 	}
 	add := func(method, pattern, summary string, h http.HandlerFunc, answered httpkit.Contract, failures ...int) {
-		e := endpoint(method, pattern, httpkit.Open, summary, mediaJSON, named(h)).About(p.kind.Name)
+		e := endpoint(method, pattern, access.Read, summary, mediaJSON, named(h)).About(p.kind.Name)
+		if p.kind.Scoping == model.Mesh && !strings.HasPrefix(pattern, prefixMesh) {
+			e.Where = somewhere
+		}
 		list = append(list, does(e, answered, append(failures, http.StatusNotFound)...))
 	}
 	parameters, read, item := p.parameters(), http.MethodGet, "/{"+pathName+"}"

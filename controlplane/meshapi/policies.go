@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -42,7 +43,7 @@ func (a *API) selections() []httpkit.Endpoint {
 	}
 	c := collection{a, mesh.Dataplanes}
 	get := func(k *model.Kind, suffix, summary string, h http.HandlerFunc, c httpkit.Contract) httpkit.Endpoint {
-		e := endpoint(http.MethodGet, prefixMesh+k.Path+"/{"+pathName+"}/"+suffix, httpkit.Open, summary, mediaJSON, named(h)).About(k.Name)
+		e := endpoint(http.MethodGet, prefixMesh+k.Path+"/{"+pathName+"}/"+suffix, access.Read, summary, mediaJSON, named(h)).About(k.Name)
 		return does(e, c, http.StatusNotFound)
 	}
 	explain := httpkit.Parameter{Name: queryExplain, Type: "boolean", Summary: "Also show what is in force, with defaults"}
@@ -51,7 +52,7 @@ func (a *API) selections() []httpkit.Endpoint {
 		get(c.kind, "rules", "List what rules come to on a dataplane", c.rules, shows(schemaRules)),
 		get(c.kind, "_rules", "List what rules come to on a dataplane, by the types of their policies", c.rulesByType, shows(schemaTypeRules)),
 	}
-	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", httpkit.Open, "List policies of a mesh that select nobody, and inbounds that refuse everybody because no policy admits anybody", mediaJSON, a.warnings)
+	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", access.Read, "List policies of a mesh that select nobody, and inbounds that refuse everybody because no policy admits anybody", mediaJSON, a.warnings)
 	list = append(list, does(warnings, shows(schemaWarned), http.StatusNotFound))
 	for _, k := range a.Kinds {
 		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -40,7 +41,7 @@ func (a *API) strangers() []httpkit.Endpoint {
 		h := func(w http.ResponseWriter, r *http.Request) {
 			fail(w, r, op(r), fault.New(fault.NotFound, "no such resource"))
 		}
-		list = append(list, does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
+		list = append(list, does(endpoint(http.MethodGet, pattern, access.Known, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
 	}
 	always := func(op operation) func(*http.Request) operation { return func(*http.Request) operation { return op } }
 	chosen := "/{" + pathName + "}/" + mesh.Dataplanes.Path
@@ -48,7 +49,7 @@ func (a *API) strangers() []httpkit.Endpoint {
 	refuse(pathGatewayRoutes, prefixMesh+pathGatewayRoutes+chosen, "Refused: there are no such resources", always(opFindRoute))
 	for _, kind := range []*model.Kind{mesh.ZoneIngresses, mesh.ZoneEgresses} {
 		pattern := prefixAll + strings.ReplaceAll(kind.Path, "-", "") + "/{" + pathName + "}/{" + pathOperation + "}"
-		list = append(list, does(endpoint(http.MethodGet, pattern, httpkit.Open, "Refused: no proxy serves such a resource yet", mediaJSON, named(collection{a, kind}.unserved)),
+		list = append(list, does(endpoint(http.MethodGet, pattern, access.Read, "Refused: no proxy serves such a resource yet", mediaJSON, named(collection{a, kind}.unserved)),
 			httpkit.Contract{}, http.StatusNotFound).About(kind.Name))
 	}
 	return list

@@ -1,0 +1,115 @@
+package httpkit
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// TestCertifiedUser: names and groups in certificates, and what they must not claim.
+func TestCertifiedUser(t *testing.T) {
+	for name, test := range map[string]struct {
+		cert   x509.Certificate
+		want   string
+		groups []string
+	}{
+		"common name":    {x509.Certificate{Subject: pkix.Name{CommonName: "bob", Organization: []string{"a"}}, DNSNames: []string{"x"}}, "bob", []string{"a", model.GroupAuthenticated}},
+		"DNS name":       {x509.Certificate{DNSNames: []string{"ci.example"}}, "ci.example", []string{model.GroupAuthenticated}},
+		"mail address":   {x509.Certificate{EmailAddresses: []string{"b@x.example"}}, "b@x.example", []string{model.GroupAuthenticated}},
+		"URI":            {x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/ci"}}}, "spiffe://x/ci", []string{model.GroupAuthenticated}},
+		"nameless":       {x509.Certificate{}, "", nil},
+		"administrator":  {x509.Certificate{Subject: pkix.Name{CommonName: model.UserAdministrator}}, "", nil},
+		"NUL":            {x509.Certificate{Subject: pkix.Name{CommonName: "bob\x00.example"}}, "", nil},
+		"admins' group":  {x509.Certificate{Subject: pkix.Name{CommonName: "bob", Organization: []string{model.GroupAdministrator, "a"}}}, "bob", []string{"a", model.GroupAuthenticated}},
+		"an empty group": {x509.Certificate{Subject: pkix.Name{CommonName: "bob", Organization: []string{""}}}, "bob", []string{model.GroupAuthenticated}},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{&test.cert}}}
+		who, ok, err := CertifiedUser(r)
+		if ok != (test.want != "") || who.Name != test.want || !slices.Equal(who.Groups, test.groups) || (test.want == "") != fault.Is(err, fault.Denied) {
+			t.Errorf("%s: %v %t %v", name, who, ok, err)
+		}
+		r.TLS.VerifiedChains, r.TLS.PeerCertificates = nil, []*x509.Certificate{&test.cert}
+		if _, ok, err := CertifiedUser(r); ok || err != nil {
+			t.Errorf("%s: a certificate that nobody has verified counts", name)
+		}
+	}
+}
+
+// TestLocal: what must hold for a caller to be a user of this machine.
+func TestLocal(t *testing.T) {
+	for name, test := range map[string]struct {
+		remote, host, header, value string
+		want                        bool
+	}{
+		"local":         {"127.0.0.1:1", "localhost:5681", "", "", true},
+		"IPv6":          {"[::1]:1", "[::1]:5681", "", "", true},
+		"own page":      {"127.0.0.1:1", "localhost:5681", "Origin", "http://localhost:5681", true},
+		"own fetch":     {"127.0.0.1:1", "localhost:5681", "Sec-Fetch-Site", "same-origin", true},
+		"remote":        {"192.0.2.1:1", "localhost:5681", "", "", false},
+		"no address":    {"", "localhost:5681", "", "", false},
+		"foreign host":  {"127.0.0.1:1", "evil.example", "", "", false},
+		"Forwarded":     {"127.0.0.1:1", "localhost", "Forwarded", "for=192.0.2.1", false},
+		"X-Forwarded":   {"127.0.0.1:1", "localhost", "X-Forwarded-For", "192.0.2.1", false},
+		"X-Real-IP":     {"127.0.0.1:1", "localhost", "X-Real-IP", "127.0.0.1", false},
+		"cross site":    {"127.0.0.1:1", "localhost", "Sec-Fetch-Site", "cross-site", false},
+		"same site":     {"127.0.0.1:1", "localhost", "Sec-Fetch-Site", "same-site", false},
+		"other origin":  {"127.0.0.1:1", "localhost", "Origin", "https://evil.example", false},
+		"opaque origin": {"127.0.0.1:1", "localhost", "Origin", "null", false},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr, r.Host = test.remote, test.host
+		if test.header != "" {
+			r.Header.Set(test.header, test.value)
+		}
+		if got := Local(r); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestTokenOf: only one header, with the exact scheme.
+func TestTokenOf(t *testing.T) {
+	for _, test := range []struct {
+		values []string
+		want   string
+		ok     bool
+	}{
+		{[]string{"Bearer a"}, "a", true},
+		{[]string{"Bearer "}, "", true},
+		{[]string{"bearer a"}, "bearer a", false},
+		{[]string{"Basic a"}, "Basic a", false},
+		{[]string{"Bearer a", "Bearer b"}, "", false},
+		{nil, "", false},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["Authorization"] = test.values
+		if got, ok := TokenOf(r); got != test.want || ok != test.ok {
+			t.Errorf("%q: %q %t", test.values, got, ok)
+		}
+	}
+}
+
+// TestCORS: pages of listed origins may call the API, and no others.
+func TestCORS(t *testing.T) {
+	h := BrowserGuard{Origins: []string{"https://console.example"}, Tokens: true}.Wrap(NewRouter(nil, RefuseMessage))
+	for origin, want := range map[string]int{"https://console.example": 204, "https://evilconsole.example": 403, "https://console.example.evil": 403, "": 404} {
+		r := httptest.NewRequest("OPTIONS", "http://127.0.0.1:5681/meshes", nil)
+		r.Header.Set("Access-Control-Request-Method", "GET")
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Access-Control-Allow-Origin"); w.Code != want || (got == origin && origin != "") != (want == 204) {
+			t.Errorf("%q: %d %v", origin, w.Code, w.Header())
+		}
+	}
+}
