@@ -40,18 +40,25 @@ func (a *API) insights() (list []httpkit.Endpoint) {
 		return nil
 	}
 	add := func(method, pattern, summary string, h http.HandlerFunc, answered httpkit.Contract, failures ...int) {
-		list = append(list, does(endpoint(method, pattern, access.Read, summary, mediaJSON, named(h)), answered, failures...))
+		e := endpoint(method, pattern, access.Read, summary, mediaJSON, named(h))
+		switch pattern {
+		case prefixAll + pathMeshInsights, prefixAll + pathServiceInsights:
+			e.Where = somewhere
+		case prefixAll + pathMeshInsights + "/{" + pathName + "}":
+			e.Where = ofMesh
+		}
+		list = append(list, does(e, answered, failures...))
 	}
 	get := func(pattern, summary string, h counted, answered httpkit.Contract, failures ...int) {
 		add(http.MethodGet, pattern, summary, a.counted(h), answered, failures...)
 	}
 	item, part := "/{"+pathName+"}", httpkit.Parameter{Name: "name", Type: "string", Summary: "Only those whose names contain this"}
 	kinds := httpkit.Parameter{Name: "type", Type: "string", Summary: "Only services of these types, separated by commas: internal, external, gateway_builtin, gateway_delegated"}
-	get(prefixAll+pathMeshInsights, "Count what meshes consist of", meshInsights, shows(schemaMeshInsight+suffixList, paramSize, paramOffset, part))
+	get(prefixAll+pathMeshInsights, "Count what meshes consist of", a.meshInsights, shows(schemaMeshInsight+suffixList, paramSize, paramOffset, part))
 	get(prefixAll+pathMeshInsights+item, "Count what a mesh consists of", meshInsight, shows(schemaMeshInsight), http.StatusNotFound)
 	services := shows(schemaServiceInsight+suffixList, paramSize, paramOffset, part, kinds)
-	get(prefixAll+pathServiceInsights, "List services with the number of their dataplanes", serviceInsights, services)
-	get(prefixMesh+pathServiceInsights, "List the services of a mesh with the number of their dataplanes", serviceInsights, services, http.StatusNotFound)
+	get(prefixAll+pathServiceInsights, "List services with the number of their dataplanes", a.serviceInsights, services)
+	get(prefixMesh+pathServiceInsights, "List the services of a mesh with the number of their dataplanes", a.serviceInsights, services, http.StatusNotFound)
 	get(prefixMesh+pathServiceInsights+item, "Count the dataplanes of a service", serviceInsight, shows(schemaServiceInsight), http.StatusNotFound)
 	for _, pattern := range []string{prefixAll + pathMeshInsights + item, prefixMesh + pathServiceInsights + item} {
 		add(http.MethodPut, pattern, "Refused: it is only read", refuse, httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
@@ -95,7 +102,7 @@ func meshInsight(r *http.Request, s *census.State, _ time.Time) (any, error) {
 	return m.Insight(), nil
 }
 
-func meshInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
+func (a *API) meshInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
 	p, err := pagerOf(r, opSize)
 	if err != nil {
 		return nil, err
@@ -103,12 +110,21 @@ func meshInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
 	if err := p.from(opOffset); err != nil {
 		return nil, err
 	}
-	for _, m := range s.Meshes() {
+	for _, m := range a.visible(r, s) {
 		if in := m.Insight(); strings.Contains(in.Name, p.part) {
 			p.add(in)
 		}
 	}
 	return p.listing(), nil
+}
+
+// visible returns the meshes that the caller of a request may see.
+func (a *API) visible(r *http.Request, s *census.State) []*census.Mesh {
+	may := a.seen(r)
+	if may == nil {
+		return s.Meshes()
+	}
+	return slices.DeleteFunc(slices.Clone(s.Meshes()), func(m *census.Mesh) bool { return !may(m.Insight().Name) })
 }
 
 func serviceInsight(r *http.Request, s *census.State, _ time.Time) (any, error) {
@@ -119,7 +135,7 @@ func serviceInsight(r *http.Request, s *census.State, _ time.Time) (any, error) 
 	return m.Service(r.PathValue(pathName))
 }
 
-func serviceInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
+func (a *API) serviceInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
 	p, err := pagerOf(r, opServiceSize)
 	if err != nil {
 		return nil, err
@@ -128,7 +144,7 @@ func serviceInsights(r *http.Request, s *census.State, _ time.Time) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	meshes := s.Meshes()
+	meshes := a.visible(r, s)
 	if name := r.PathValue(pathMesh); name != "" {
 		m, err := s.Mesh(name)
 		if err != nil {

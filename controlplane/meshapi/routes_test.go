@@ -97,13 +97,16 @@ func TestAccess(t *testing.T) {
 	golden.Compare(t, "testdata/access.golden", []byte(strings.Join(lines, "\n")+"\n"))
 }
 
+// wholly begins the patterns of what belongs to no mesh, and of what counts all meshes together.
+var wholly = []string{"/censuses", "/zone", "/global-insight", "/status/"}
+
 // actsIn returns where an endpoint must act, by its pattern: below a mesh in that mesh, about a
 // mesh in it, about meshes and dataplanes of all meshes where the caller may, else everywhere.
 func actsIn(e httpkit.Endpoint) access.Scope {
 	switch {
-	case strings.HasPrefix(e.Pattern, "/meshes/{mesh}/"), e.Pattern == "/meshes/{name}":
+	case strings.HasPrefix(e.Pattern, "/meshes/{mesh}/"), e.Pattern == "/meshes/{name}", e.Pattern == "/mesh-insights/{name}":
 		return access.Scope{Mesh: "m"}
-	case e.Auth == access.Read && !strings.HasPrefix(e.Pattern, "/censuses"), strings.HasPrefix(e.Pattern, "/tokens/dataplane"):
+	case e.Auth == access.Read && !slices.ContainsFunc(wholly, func(p string) bool { return strings.HasPrefix(e.Pattern, p) }), strings.HasPrefix(e.Pattern, "/tokens/dataplane"):
 		return access.Scope{Somewhere: true}
 	}
 	return access.Scope{}
@@ -203,7 +206,7 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 func existing(pattern string) string {
 	before, _, _ := strings.Cut(pattern, "/{name}")
 	collection := before[strings.LastIndex(before, "/")+1:]
-	known := map[string]string{"meshes": "m", "dataplanes": "web-1", "dataplanes+insights": "web-1", "tickets": "t", "passes": "p", "secrets": "s"}
+	known := map[string]string{"meshes": "m", "dataplanes": "web-1", "dataplanes+insights": "web-1", "tickets": "t", "passes": "p", "secrets": "s", "mesh-insights": "m"}
 	if name, ok := known[collection]; ok {
 		return name
 	}
