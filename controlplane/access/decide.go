@@ -95,3 +95,30 @@ func (r *Rules) byRole(who model.Actor, right Right, in Scope) Verdict {
 	}
 	return Verdict{Reason: fmt.Sprintf("the caller has no role that gives %s in %s", right, in)}
 }
+
+// Exceeds reports whether an actor has any right, anywhere, that another one lacks.
+func (r *Rules) Exceeds(who, than model.Actor) bool {
+	scopes := []Scope{{}}
+	if r != nil {
+		for i := range r.o.Roles {
+			role := &r.o.Roles[i]
+			if !role.holds(who) {
+				continue
+			}
+			for _, name := range role.Meshes {
+				scopes = append(scopes, Scope{Mesh: name})
+			}
+			for _, name := range role.ControlPlanes {
+				scopes = append(scopes, Scope{ControlPlane: name})
+			}
+		}
+	}
+	for _, in := range scopes {
+		for _, right := range Rights {
+			if r.Decide(who, right, in).Allowed && !r.Decide(than, right, in).Allowed {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -27,8 +27,8 @@ type BrowserGuard struct {
 	Origins []string
 	// Proxied permits X-Forwarded-* headers.
 	Proxied bool
-	// Tokens lets requests with an Authorization header pass: no browser sends a bearer token
-	// by itself.
+	// Tokens lets requests with a bearer token pass: no browser sends one by itself, and one that
+	// does not count is refused later. Other schemes prove nothing to such an API.
 	Tokens bool
 	// AnyHost permits every name. It is for APIs whose callers prove their identity with
 	// something that no browser sends by itself, such as a bearer token.
@@ -43,7 +43,7 @@ func (g BrowserGuard) Wrap(next http.Handler) http.Handler {
 		if listed && preflight(w, r, origin, slices.Contains(g.Origins, "*")) {
 			return
 		}
-		if reason := g.refuse(r, origin, listed); reason != "" && !(g.Tokens && r.Header.Get("Authorization") != "") {
+		if reason := g.refuse(r, origin, listed); reason != "" && !(g.Tokens && bears(r)) {
 			EntryOf(r.Context()).Code = "browser_refused"
 			WriteMessage(w, http.StatusForbidden, reason)
 			return
@@ -53,6 +53,11 @@ func (g BrowserGuard) Wrap(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func bears(r *http.Request) bool {
+	_, ok := TokenOf(r)
+	return ok
 }
 
 // preflight answers the question of a browser whether a page may make a request. It carries no

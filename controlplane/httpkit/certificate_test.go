@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -110,6 +111,22 @@ func TestCORS(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if got := w.Header().Get("Access-Control-Allow-Origin"); w.Code != want || (got == origin && origin != "") != (want == 204) {
 			t.Errorf("%q: %d %v", origin, w.Code, w.Header())
+		}
+	}
+}
+
+// TestOnlyBearersPassTheGuard: a page whose name was rebound to this machine proves nothing by any
+// other Authorization, which its own script can set.
+func TestOnlyBearersPassTheGuard(t *testing.T) {
+	h := BrowserGuard{Tokens: true}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for sent, want := range map[string]int{"": 403, "x": 403, "Basic eDp5": 403, "bearer a": 403, "Bearer a": 200} {
+		r := httptest.NewRequest("PUT", "http://evil.example:5681/meshes/default", nil)
+		if sent != "" {
+			r.Header.Set("Authorization", sent)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%q: %d, want %d", sent, w.Code, want)
 		}
 	}
 }

@@ -105,8 +105,8 @@ func (g *MeshGateway) ListenerTags(dataplane Tags, l *GatewayListener) Tags {
 	return out
 }
 
-// CertificateNames are the secrets of the mesh that the listeners present.
-func (g *MeshGateway) CertificateNames() (names []string) {
+// SecretNames are the secrets of the mesh that the listeners present.
+func (g *MeshGateway) SecretNames() (names []string) {
 	for _, l := range g.Listeners() {
 		if l.TLS == nil {
 			continue

@@ -161,7 +161,7 @@ func TestIdentityNeeded(t *testing.T) {
 func TestTokensOfUsersAndZones(t *testing.T) {
 	a := seeded(t)
 	a.options.Rules = access.New(access.Options{Static: access.Static{
-		access.UserTokens: {Groups: []string{"issuers"}}, access.ZoneTokens: {Users: []string{"zoe"}}, access.DataplaneTokens: {Groups: []string{"issuers"}},
+		access.UserTokens: {Groups: []string{"issuers"}}, access.AdminResources: {Groups: []string{"keepers"}}, access.ZoneTokens: {Users: []string{"zoe"}}, access.DataplaneTokens: {Groups: []string{"issuers"}},
 	}})
 	h := Handler(a.options)
 	for _, test := range []struct {
@@ -181,6 +181,7 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 		{"/tokens/dataplane", `{"mesh":"m"}`, "ina:issuers", 200, "m"},
 		{"/tokens/user", `{"name":"mesh-system:admin","validFor":"1h"}`, "ina:issuers", 403, "action not allowed"},
 		{"/tokens/user", `{"name":"x","groups":["mesh-system:admin"],"validFor":"1h"}`, "ina:issuers", 403, "action not allowed"},
+		{"/tokens/user", `{"name":"x","groups":["keepers"],"validFor":"1h"}`, "ina:issuers", 403, "action not allowed"}, // who may read signing keys
 		{"/tokens/user", `{"name":"x","groups":["mesh-system:admin"],"validFor":"1h"}`, "", 200, "x"},
 		{"/tokens/user", `{"name":"x","validFr":"1h"}`, "", 400, "validFr"},
 		{"/tokens/zone", `nothing`, "", 400, ""},

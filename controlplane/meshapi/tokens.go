@@ -70,10 +70,10 @@ func (a *API) mayDataplane(r *http.Request, in identity.DataplaneTokenRequest) e
 	})
 }
 
-// mayUser refuses the tokens of administrators to all others. Otherwise the right to issue
-// tokens of users would be the right to do everything.
+// mayUser refuses the tokens of users who may do more than the caller. Otherwise the right to
+// issue tokens of users would be the right to do everything.
 func (a *API) mayUser(r *http.Request, in identity.UserTokenRequest) error {
-	if model.User(in.Name, in.Groups...).Administrates() && !a.may(r, access.Administrator, access.Scope{}) {
+	if a.Rules.Exceeds(model.User(in.Name, in.Groups...), httpkit.CallerOf(r)) {
 		return fault.New(fault.Forbidden, textNotAllowed)
 	}
 	return nil

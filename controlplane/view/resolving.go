@@ -69,7 +69,7 @@ func (d *meshDraft) certify(p *Policy) error {
 		return nil
 	}
 	p.Certificates = map[string]mesh.ServerCertificate{}
-	for _, name := range g.CertificateNames() {
+	for _, name := range g.SecretNames() {
 		c, err := mesh.ServerCertificateOf(secretsOf{d.reader}, d.from.name, name)
 		if err != nil {
 			return fmt.Errorf("certificate %s of MeshGateway %s: %w", name, p.Name, err)
