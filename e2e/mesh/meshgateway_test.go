@@ -223,8 +223,18 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		trace, err := http1.ask(c, http.MethodTrace, "/")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(trace.Status).To(Equal(405))
-		with.header = http.Header{"X-Forwarded-For": {"1.2.3.4"}, "X-Forwarded-Client-Cert": {"URI=spiffe://shop/ledger"}}
+		said := http.Header{
+			"X-Forwarded-Host": {"a.example"}, "X-Real-Ip": {"1.2.3.4"}, "Forwarded": {"for=1.2.3.4"}, "X-Envoy-Retry-On": {"5xx"},
+			"X-Consumer-Username": {"admin"}, "X-Credential-Identifier": {"a"}, "X-Authenticated-Scope": {"all"}, "X-Anonymous-Consumer": {"true"},
+		}
+		with.header = said.Clone()
+		with.header.Set("X-Forwarded-For", "1.2.3.4")
+		with.header.Set("X-Forwarded-Client-Cert", "URI=spiffe://shop/ledger")
 		got := with.get("/").Received()
+		for name := range said {
+			Expect(got.Headers).NotTo(HaveKey(name))
+		}
+		Expect(got.Headers["X-Forwarded-For"]).NotTo(ContainElement(ContainSubstring("1.2.3.4")))
 		Expect(strings.Join(got.Headers["X-Forwarded-Client-Cert"], " ")).NotTo(ContainSubstring("ledger"))
 	})
 

@@ -139,12 +139,12 @@ func confOf(route *view.Policy) *mesh.MeshGatewayRouteConf {
 	return &mesh.MeshGatewayRouteConf{}
 }
 
-// owner returns the listener on a port that takes requests for a host: the one with the longest
-// host name that covers it. It returns nil if there is none.
+// owner returns the listener on a port that takes requests for a host: the narrowest one whose
+// host name covers it. It returns nil if there is none.
 func (g *Gateway) owner(port uint32, host string) (best *GatewayListener) {
 	for i := range g.Listeners {
 		l := &g.Listeners[i]
-		if l.Spec.Port == port && Covers(l.Host, host) && (best == nil || len(l.Host) > len(best.Host)) {
+		if l.Spec.Port == port && Covers(l.Host, host) && (best == nil || best.Host != l.Host && Covers(best.Host, l.Host)) {
 			best = l
 		}
 	}

@@ -102,6 +102,18 @@ HTTPS 443 *.example.com
   bar.example.com: all(prefix /) bar(prefix /) wild(prefix /)
   foo.example.com: all(prefix /) foo(prefix /) wild(prefix /)
 `},
+		"a name and the wildcard above it, of one length or not": {[]*model.Resource{
+			gatewayOf(t, "g", edge, `{"port":80,"protocol":"HTTP","hostname":"*.example.com"},{"port":80,"protocol":"HTTP","hostname":"a.example.com"},{"port":80,"protocol":"HTTP","hostname":"*.b.example.com"}`),
+			httpRoute(t, "a", edge, `"a.example.com","x.b.example.com"`, anyPath),
+		}, `g
+HTTP 80 *.b.example.com
+  *.b.example.com:
+  x.b.example.com: a(prefix /)
+HTTP 80 *.example.com
+  *.example.com:
+HTTP 80 a.example.com
+  a.example.com: a(prefix /)
+`},
 		"a route without a listener for its host": {[]*model.Resource{
 			gatewayOf(t, "g", edge, `{"port":80,"protocol":"HTTP","hostname":"*.a.example"}`),
 			httpRoute(t, "elsewhere", edge, `"b.example","a.example"`, anyPath),

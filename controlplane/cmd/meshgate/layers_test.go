@@ -55,7 +55,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 

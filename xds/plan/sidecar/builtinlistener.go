@@ -312,7 +312,8 @@ func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots) 
 	}
 	m.Http2ProtocolOptions = plan.StrangersHTTP2()
 	m.StreamIdleTimeout, m.RequestHeadersTimeout = durationpb.New(plan.StreamIdle), durationpb.New(plan.HeadersTimeout)
-	return m, nil
+	// Inbounds let through what gateways say about callers. Here it would be the caller's own word.
+	return m, early(m, saidByStrangers())
 }
 
 // words splits names that were joined by commas.
