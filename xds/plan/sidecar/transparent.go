@@ -9,6 +9,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -144,10 +145,6 @@ func (k redirectKey) forwarding() redirectKey { return redirectKey{name: k.name,
 
 // redirect builds the listener of a side.
 func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
-	end, err := packFilter(tcpFilter, k.leadTo(nowhere))
-	if err != nil {
-		return nil, err
-	}
 	cluster := nowhere
 	if !k.closed {
 		cluster = apart + k.name
@@ -167,6 +164,12 @@ func (p *Planner) redirect(k passKey) (*resource.Resource, error) {
 		return nil, err
 	}
 	other, err := packFilter(tcpFilter, d.TCP)
+	if err != nil {
+		return nil, err
+	}
+	closing := proto.CloneOf(d.TCP) // it is logged like the others
+	closing.ClusterSpecifier = k.leadTo(nowhere).GetClusterSpecifier()
+	end, err := packFilter(tcpFilter, closing)
 	if err != nil {
 		return nil, err
 	}
