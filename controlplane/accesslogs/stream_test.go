@@ -13,8 +13,9 @@ import (
 	"github.com/meshgate/meshgate/xds/logsink"
 )
 
-// TestServerThatHangsUp: a server that closes a connection at once has failed.
-func TestServerThatHangsUp(t *testing.T) {
+// connected returns a stream that has written a line, and the connection at its server.
+func connected(t *testing.T) (*stream, net.Conn) {
+	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +25,7 @@ func TestServerThatHangsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	t.Cleanup(s.close)
 	if _, err := s.write(t.Context(), []byte("line\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +33,13 @@ func TestServerThatHangsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return s, conn
+}
+
+// TestServerThatHangsUp: a server that closes a connection at once has failed.
+func TestServerThatHangsUp(t *testing.T) {
+	s, conn := connected(t)
 	_ = conn.Close()
 	select {
 	case <-s.gone:
@@ -67,24 +75,7 @@ func TestPauses(t *testing.T) {
 // example after a loss of power, as soon as one that takes nothing, and asks an idle one whether it
 // is there.
 func TestVanishedServer(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lis.Close() }()
-	s, err := newStream(lis.Addr().String(), func(string, uint16) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.write(t.Context(), []byte("line\n")); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := lis.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	defer func() { _ = conn.Close() }()
+	s, _ := connected(t)
 	raw, err := s.conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

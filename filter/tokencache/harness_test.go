@@ -563,19 +563,6 @@ func found(token int, revision uint64) *contract.Result {
 	return &contract.Result{Answer: contract.Found, Revision: revision, Record: testRecord(token, revision)}
 }
 
-// ownedBy is a record of a credential and, unless empty, a consumer.
-func ownedBy(credential, consumer string) *contract.Record {
-	r := &contract.Record{Plane: testPlane, Credential: contract.Credential{ID: credential}}
-	if consumer != "" {
-		r.Consumer = &contract.Consumer{ID: consumer}
-	}
-	return r
-}
-
-func tokenGone(token int, revision uint64) contract.Invalidation {
-	return contract.Invalidation{Subject: contract.SubjectToken, Token: hashOf(token), Revision: revision}
-}
-
 // testCertificate writes the CA file and returns a certificate for localhost
 // that is valid at the virtual time of a bubble as well.
 func testCertificate(t *testing.T, dir string) (tls.Certificate, string) {
@@ -598,18 +585,4 @@ func testCertificate(t *testing.T, dir string) (tls.Certificate, string) {
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
-}
-
-// unhurried are pauses of a look-up that has no turn to give back.
-type unhurried struct{ cache *Cache }
-
-func (u unhurried) link(context.Context) *session { return u.cache.session.Load() }
-
-func (unhurried) pause(ctx context.Context, until <-chan struct{}) bool {
-	select {
-	case <-until:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

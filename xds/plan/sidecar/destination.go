@@ -234,10 +234,10 @@ func (a *part) madeOf(cluster string) *made {
 }
 
 // clusterOf returns the key of the cluster of a destination, without the choices of policies.
-func (p *Planner) clusterOf(kind int, ak *assignmentKey, protocol string, inline bool) clusterKey {
+func (p *Planner) clusterOf(kind int, ak *assignmentKey, protocol string, transport Transport, inline bool) clusterKey {
 	ck := clusterKey{
 		mesh: p.facts.mesh, name: ak.name, tags: ak.tags, protocol: protocol, kind: kind,
-		transport: p.kinds[kind].Transport(Around{p}, tagsOf(ak.tags), ak.destination),
+		transport: transport,
 	}
 	if inline {
 		ck.inline = *ak

@@ -164,13 +164,14 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	if inline {
 		ak.name += byName
 	}
+	transport := p.kinds[kind].Transport(Around{p}, tags, d)
 	if k, marks := p.kinds[kind].(marking); marks {
-		ak.name += k.Mark(k.Transport(Around{p}, tags, d))
+		ak.name += k.Mark(transport)
 	}
 	if p.facts.localityAware {
 		ak.aware, ak.local = true, o.reach.shape.Zone
 	}
-	ck := p.clusterOf(kind, &ak, protocol, inline)
+	ck := p.clusterOf(kind, &ak, protocol, transport, inline)
 	ck.selections = p.only(chosen, editsClusters)
 	cl, err := of(p.cells.clusters, p.round, ck, p.cluster)
 	if err == nil {
