@@ -43,7 +43,8 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/reserved":      "filter/contract",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved xds/scraping",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/directing xds/logsink xds/reserved xds/scraping",
+	"xds/directing":     "",
 	"xds/naming":        "",
 	"xds/logsink":       "",
 	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
@@ -55,7 +56,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/directing xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 

@@ -10,6 +10,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	valuev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	statev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -17,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/accesslog"
+	"github.com/meshgate/meshgate/xds/directing"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -29,21 +32,26 @@ import (
 // connections alone, and leads to the address that the workload has called. A service is an
 // outbound of its own, without an address: it is built again when its instances change.
 //
-// A machine may have addresses that nobody tells the control plane. If an instance had one of
-// them, whether by mistake or by malice, the proxy would call itself, over and over. So no
-// listener takes a connection that has come from its own address.
+// A machine may have addresses that nobody tells the control plane. If somebody says that an
+// instance is at one of them, the listener for it would also get what arrives at the machine: it
+// would let strangers in as this proxy, and call itself, over and over, until Envoy has no file
+// descriptors left, of which it dies. So the name of the cluster contains the port to which a
+// connection was redirected. There is no cluster for what arrives.
 
 // directPrefix begins the names of the listeners and clusters of direct access.
 const directPrefix = "direct_access"
+
+// stateFilter is the name of Envoy's filter that has connections choose their clusters.
+const stateFilter = "envoy.filters.network.set_filter_state"
 
 // MaxDirect is how many instances a proxy has listeners for.
 const MaxDirect = 2000
 
 // directShape says to which services a reach has direct access, and which ports are those of the
-// redirection: a connection to one of these would come back.
+// redirections: a connection to one of these would come back.
 type directShape struct {
-	Services []string
-	Ports    []uint32
+	Services          []string
+	Outbound, Inbound uint32
 }
 
 // directOf returns the direct access of a class, nil if there is none.
@@ -51,7 +59,7 @@ func directOf(s *shape) *directShape {
 	if !s.Transparent || len(s.Direct) == 0 {
 		return nil
 	}
-	return &directShape{Services: s.Direct, Ports: []uint32{s.RedirectOutbound, s.RedirectInbound}}
+	return &directShape{Services: s.Direct, Outbound: s.RedirectOutbound, Inbound: s.RedirectInbound}
 }
 
 // all reports whether every service is accessed.
@@ -121,14 +129,14 @@ func (p *Planner) makeDirect(o *outbound) {
 	for _, at := range o.instances {
 		way, is := ways[mutual[at]]
 		if !is {
-			dk := directKey{mesh: p.facts.mesh}
+			dk := directKey{mesh: p.facts.mesh, port: o.reach.shape.Direct.Outbound}
 			if mutual[at] {
 				dk.service = service
 			}
-			way = dk.name()
+			way = directing.Group(dk.service)
 			ways[mutual[at]] = way
 			c, err := of(p.cells.directs, p.round, dk, directCluster)
-			o.part.keep(&o.part.clusters, nil, way, c, err) // an earlier one may be less strict
+			o.part.keep(&o.part.clusters, nil, dk.name(), c, err) // an earlier one may be less strict
 		}
 		k.at, k.cluster, k.life = at, way, 0
 		if mutual[at] {
@@ -171,8 +179,8 @@ func (p *Planner) instances(o *outbound, s *view.MeshService) (mutual map[netip.
 // leads reports whether connections to an address may be passed on. Those to the ports of the
 // redirection, and to the addresses of names, would come back to the proxy.
 func (d *directShape) leads(at netip.AddrPort) bool {
-	a := at.Addr()
-	return !slices.Contains(d.Ports, uint32(at.Port())) && !a.IsUnspecified() && !a.IsMulticast() && !mesh.Virtual.Contains(a)
+	a, port := at.Addr(), uint32(at.Port())
+	return port != d.Outbound && port != d.Inbound && !a.IsUnspecified() && !a.IsMulticast() && !mesh.Virtual.Contains(a)
 }
 
 // settleDirect finds out which instances the proxies of a reach have listeners for: the first
@@ -257,20 +265,19 @@ func (s *shape) idleDirect() []plan.Failure {
 
 // directKey is everything that a cluster of direct access is made from. service is empty for
 // instances that are called in clear text.
-type directKey struct{ mesh, service string }
-
-func (k *directKey) name() string {
-	if k.service == "" {
-		return apart + directPrefix
-	}
-	return apart + directPrefix + ":" + k.service
+// port is where connections are redirected to.
+type directKey struct {
+	mesh, service string
+	port          uint32
 }
+
+func (k *directKey) name() string { return directing.Cluster(directing.Group(k.service), k.port) }
 
 // directCluster leads to the address that was called. Under mutual TLS the other end must be the
 // service: one of another service has a certificate of the mesh, too.
 func directCluster(k directKey) (*resource.Resource, error) {
 	c := &clusterv3.Cluster{
-		Name: k.name(), AltStatName: clusterStat(k.name()), ConnectTimeout: durationpb.New(connectTimeout),
+		Name: k.name(), AltStatName: clusterStat(directing.Group(k.service)), ConnectTimeout: durationpb.New(connectTimeout),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 		CircuitBreakers:      plan.Unlimited(),
@@ -287,8 +294,10 @@ func directCluster(k directKey) (*resource.Resource, error) {
 
 // accessKey is everything that the listener of an instance is made from.
 type accessKey struct {
-	mesh, service, cluster string
-	at                     netip.AddrPort
+	mesh, service string
+	// cluster is the name of the cluster without the port of the redirection.
+	cluster string
+	at      netip.AddrPort
 	// life bounds connections that certificates have proved, 0 where none has.
 	life       time.Duration
 	source     source
@@ -307,7 +316,7 @@ func (p *Planner) access(k accessKey) (*resource.Resource, error) {
 	d := &draft.Outbound{
 		Mesh: k.mesh, Service: k.service, Protocol: mesh.ProtocolTCP, Source: k.source.Service, Zone: k.source.Zone,
 		TCP: &tcpv3.TcpProxy{
-			StatPrefix: statName(directPrefix + ":" + k.service), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: k.cluster},
+			StatPrefix: statName(directPrefix + ":" + k.service), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: nowhere},
 			IdleTimeout: durationpb.New(outboundIdle),
 		},
 		Proto: &listenerv3.Listener{
@@ -325,21 +334,14 @@ func (p *Planner) access(k accessKey) (*resource.Resource, error) {
 	if err = p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
 		return nil, err
 	}
-	filter, err := packFilter(tcpFilter, d.TCP)
+	toCluster, err := packFilter(stateFilter, &statev3.Config{OnNewConnection: []*valuev3.FilterStateValue{directing.Choice(k.cluster)}})
 	if err != nil {
 		return nil, err
 	}
-	d.Proto.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}
-	if k.at.Addr().IsLoopback() {
-		return plan.Freeze(resource.Listener, k.name(), d.Proto) // no other machine has it, and all callers have it
-	}
-	end, err := packFilter(tcpFilter, &tcpv3.TcpProxy{StatPrefix: d.TCP.GetStatPrefix(), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: nowhere}})
+	forward, err := packFilter(tcpFilter, d.TCP)
 	if err != nil {
 		return nil, err
 	}
-	d.Proto.FilterChains = append(d.Proto.FilterChains, &listenerv3.FilterChain{
-		Name: "closed:own", Filters: []*listenerv3.Filter{end},
-		FilterChainMatch: &listenerv3.FilterChainMatch{SourceType: listenerv3.FilterChainMatch_SAME_IP_OR_LOOPBACK},
-	})
+	d.Proto.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{toCluster, forward}}}
 	return plan.Freeze(resource.Listener, k.name(), d.Proto)
 }

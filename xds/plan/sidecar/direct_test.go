@@ -93,8 +93,8 @@ func TestDirectAccessFollowsInstances(t *testing.T) {
 }
 
 // TestDirectAccessIsNotToOneself: a connection that the proxy would pass on to itself has no
-// listener, wherever somebody says that an instance is, nor is one taken that comes from the own
-// address.
+// listener, wherever somebody says that an instance is. What is not redirected as it leaves has no
+// cluster.
 func TestDirectAccessIsNotToOneself(t *testing.T) {
 	web := accessing(mesh.AnyValue)
 	web.Networking.AdvertisedAddress = "192.0.2.9"
@@ -111,9 +111,9 @@ func TestDirectAccessIsNotToOneself(t *testing.T) {
 	w.settle()
 	expectAccess(t, w, "10.0.0.2:8080")
 	l := load(t, w.planner.Set("web-1").Get(resource.Listener, "direct_access_10.0.0.2:8080"), new(listenerv3.Listener))
-	if i := slices.IndexFunc(l.GetFilterChains(), func(c *listenerv3.FilterChain) bool {
-		return c.GetFilterChainMatch().GetSourceType() == listenerv3.FilterChainMatch_SAME_IP_OR_LOOPBACK
-	}); i < 0 || !bytes.Contains(l.GetFilterChains()[i].GetFilters()[0].GetTypedConfig().GetValue(), []byte("@blackhole")) || l.GetBindToPort().GetValue() || l.GetBindToPort() == nil {
+	filters := l.GetFilterChains()[0].GetFilters()
+	if l.GetBindToPort() == nil || l.GetBindToPort().GetValue() || len(filters) != 2 ||
+		!bytes.Contains(filters[0].GetTypedConfig().GetValue(), []byte("@direct_access:backend:%DOWNSTREAM_DIRECT_LOCAL_PORT%")) || !bytes.Contains(filters[1].GetTypedConfig().GetValue(), []byte("@blackhole")) {
 		t.Errorf("%v", l)
 	}
 }
@@ -159,7 +159,7 @@ func TestDirectAccessDemandsTheService(t *testing.T) {
 	w := accessingWorld(t, accessing("backend"))
 	demands := func(what string, yes bool) {
 		t.Helper()
-		own, clear := w.planner.Set("web-1").Get(resource.Cluster, "@direct_access:backend"), w.planner.Set("web-1").Get(resource.Cluster, "@direct_access")
+		own, clear := w.planner.Set("web-1").Get(resource.Cluster, "@direct_access:backend:15001"), w.planner.Set("web-1").Get(resource.Cluster, "@direct_access:15001")
 		if (own != nil) != yes || (clear != nil) == yes || yes && !bytes.Contains(own.Body, []byte("spiffe://demo/backend")) {
 			t.Errorf("%s: %v, %v", what, own != nil, clear != nil)
 		}
