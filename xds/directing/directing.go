@@ -52,12 +52,18 @@ func Choice(group string) *valuev3.FilterStateValue {
 	}
 }
 
+// GroupOf returns the group of a [Choice], and whether a value is one and nothing else.
+func GroupOf(v *valuev3.FilterStateValue) (group string, is bool) {
+	group, is = strings.CutSuffix(v.GetFormatString().GetTextFormatSource().GetInlineString(), redirected)
+	return group, is && strings.HasPrefix(group, Prefix) && !strings.Contains(group, "%") && proto.Equal(v, Choice(group))
+}
+
 // IsChoice reports whether a message is a [Choice] and nothing else.
 func IsChoice(body []byte) bool {
 	v := new(valuev3.FilterStateValue)
 	if proto.Unmarshal(body, v) != nil {
 		return false
 	}
-	group, is := strings.CutSuffix(v.GetFormatString().GetTextFormatSource().GetInlineString(), redirected)
-	return is && strings.HasPrefix(group, Prefix) && !strings.Contains(group, "%") && proto.Equal(v, Choice(group))
+	_, is := GroupOf(v)
+	return is
 }

@@ -92,7 +92,7 @@ var layers = map[string]string{
 	// Read-only answers.
 	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
 	// What Envoys do with a request is the same for meshes and gateways.
-	"inspect/interpret": "filter/contract filter/engine xds/resource",
+	"inspect/interpret": "filter/contract filter/engine xds/directing xds/resource",
 	"inspect/explain":   "controlplane/fault controlplane/mesh controlplane/model controlplane/turns controlplane/view filter/contract filter/engine inspect inspect/interpret xds/draft xds/naming xds/policy xds/policy/faultinjection xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/resource xds/selection",
 
 	// What everything stands on.
