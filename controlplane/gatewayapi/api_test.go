@@ -60,7 +60,7 @@ func (r *revoker) set(err error) {
 type progress struct{}
 
 // Wait implements gatewayapi.Progress.
-func (progress) Wait(_ context.Context, revision uint64) (any, error) {
+func (progress) Wait(_ context.Context, revision uint64, _ func(mesh, controlPlane string) bool) (any, error) {
 	if revision > 1000 {
 		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is 67", revision)
 	}
