@@ -121,6 +121,9 @@ func (cp *ControlPlane) openIssuer() (err error) {
 	cp.issuer, err = oidc.New(oidc.Options{
 		Issuer: o.Issuer, Audience: o.Audience, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim, Client: &http.Client{Transport: transport}, Now: time.Now,
 	})
+	if err == nil {
+		cp.closers.add(func(context.Context) { cp.issuer.End() })
+	}
 	return err
 }
 
@@ -135,7 +138,7 @@ func (cp *ControlPlane) publicKeys() (keys []identity.PublicKey, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("tokens.publicKeys[%d].keyFile %s: %w", i, k.KeyFile, err)
 		}
-		keys = append(keys, identity.PublicKey{For: identity.TokenKind(k.For), Mesh: k.Mesh, ID: k.KeyID, Key: key})
+		keys = append(keys, identity.PublicKey{For: identity.TokenKind(k.For), Mesh: k.Mesh, ID: k.KeyID, Key: key, Users: k.Users, Groups: k.Groups})
 	}
 	if err := identity.CheckPublicKeys(keys); err != nil {
 		return nil, fmt.Errorf("tokens.publicKeys: %w", err)

@@ -51,7 +51,7 @@ func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 
 // dryRuns returns what says what writes would do.
 func (cp *ControlPlane) dryRuns() *dryrun.Runner {
-	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions()}
+	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions(), Rules: cp.cfg.Access.Rules()}
 }
 
 // lastSet returns what was last published for a node, nil if the node refuses a part of it: its
