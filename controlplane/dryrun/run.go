@@ -107,9 +107,9 @@ func (r *Runner) rehearse(ctx context.Context, write func(context.Context) error
 			return t.take(ctx, tx, subject)
 		}}
 		if n == attempts {
-			rehearsal.Before = func(reader store.Reader) (err error) {
-				base, err = r.Loop.ReadBase(view.Draft{Reader: reader}, late)
-				return err
+			rehearsal.Before = func(reader store.Reader) error {
+				base = r.Loop.ReadBase(view.Draft{Reader: reader}, late)
+				return nil
 			}
 		}
 		if err := write(admit.Rehearse(ctx, rehearsal)); err != nil {
