@@ -62,7 +62,7 @@ func withStrangers() *nodestest.Nodes {
 
 // ruledOptions are those of an API with every endpoint, whose callers are named by X-User.
 func ruledOptions(o *gatewayapi.Options) {
-	o.Nodes, o.Dumps, o.Conditions, o.Explain, o.Revocations = withStrangers(), nodestest.Dumps{}, conditions, noGateways(o), &revocations{}
+	o.Nodes, o.Dumps, o.Conditions, o.Explain, o.Revocations = withStrangers(), nodestest.Dumps{}, conditions, noGateways(), &revocations{}
 	o.Rules = access.New(access.Options{Roles: matrixRoles})
 	o.Identify = func(r *http.Request) (model.Actor, error) {
 		switch name := r.Header.Get("X-User"); name {

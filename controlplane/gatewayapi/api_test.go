@@ -148,7 +148,7 @@ var scriptOptions = map[string]func(*gatewayapi.Options){
 	"changes.script":   func(*gatewayapi.Options) {},
 	"consumers.script": func(*gatewayapi.Options) {},
 	"dryrun.script":    func(*gatewayapi.Options) {},
-	"explain.script":   func(o *gatewayapi.Options) { o.Explain = noGateways(o) },
+	"explain.script":   func(o *gatewayapi.Options) { o.Explain = noGateways() },
 	"keys.script":      func(*gatewayapi.Options) {},
 	"nodes.script": func(o *gatewayapi.Options) {
 		o.Nodes, o.Dumps, o.Conditions = nodestest.New(), nodestest.Dumps{}, conditions
