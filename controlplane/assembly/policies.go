@@ -56,9 +56,14 @@ func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 	}
 }
 
+// othersWaiting is how many dry runs of callers who are no administrators may wait for one of them.
+const othersWaiting = 4
+
 // dryRuns returns what says what writes would do.
 func (cp *ControlPlane) dryRuns() *dryrun.Runner {
-	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions(), Rules: cp.cfg.Access.Rules()}
+	return &dryrun.Runner{
+		Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions(), Others: turns.Sized(1, othersWaiting), Rules: cp.cfg.Access.Rules(),
+	}
 }
 
 // lastSet returns what was last published for a node, nil if the node refuses a part of it: its

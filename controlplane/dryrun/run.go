@@ -34,8 +34,9 @@ type Runner struct {
 	Loop *publish.Loop
 	// Latest returns the newest revision of the store.
 	Latest func() uint64
-	// Turns bounds how many dry runs there are at once.
-	Turns *turns.Queue
+	// Turns bounds how many dry runs of administrators there are at once, and Others those of
+	// everybody else, who cannot keep administrators waiting.
+	Turns, Others *turns.Queue
 	// Rules say who may see what a write would do. Without them, only administrators may.
 	Rules *access.Rules
 	// MaxNodes bounds the nodes that are compared; [MaxNodes] if it is 0.
@@ -47,16 +48,21 @@ type Runner struct {
 
 // Run calls write with a context under which nothing is committed, possibly more than once. An
 // error of write is returned as it is: it is the error of the real write. If write succeeds, the
-// answer says what it would have done. Configurations are only shown to those who administrate all that they concern. Further
-// errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
+// answer says what it would have done. Configurations are only shown to those who administrate all
+// that they concern. Further errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
 func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*Answer, error) {
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	if err := r.Turns.Enter(ctx); err != nil {
+	who, _ := model.ActorOf(ctx)
+	queue := r.Others
+	if who.Administrates() {
+		queue = r.Turns
+	}
+	if err := queue.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer r.Turns.Leave()
+	defer queue.Leave()
 	t, err := r.rehearse(ctx, write)
 	if err != nil && asked.Err() == nil && errors.Is(err, ctx.Err()) {
 		return nil, slow(err) // the patience of a dry run, which the real write does not have
@@ -74,7 +80,6 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	if err != nil {
 		return nil, slow(err)
 	}
-	who, _ := model.ActorOf(ctx)
 	return t.answer(ctx, seen, r.shows(who, t, seen))
 }
 

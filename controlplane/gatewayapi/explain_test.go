@@ -3,7 +3,6 @@ package gatewayapi_test
 import (
 	"context"
 
-	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/inspect/explain"

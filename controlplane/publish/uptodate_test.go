@@ -23,10 +23,12 @@ func TestWhoCannotBePlannedIsTold(t *testing.T) {
 		p.web("sick", "web-2", "127.0.0.3")
 		synctest.Wait()
 		p.web("well", "web-2", "127.0.0.3") // what was written last is about another mesh
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		begin := time.Now()
 		for scope, sick := range map[string]bool{"sick": true, "well": false} {
-			err := p.loop.UpToDate(t.Context(), MeshScope(scope))
-			_, desired := p.loop.Desired(t.Context(), mesh.NodeID(scope, "web-1"))
+			err := p.loop.UpToDate(ctx, MeshScope(scope))
+			_, desired := p.loop.Desired(ctx, mesh.NodeID(scope, "web-1"))
 			for _, err := range []error{err, desired} {
 				if (err != nil) != sick || sick && (!fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the planner is sick")) {
 					t.Errorf("%s: %v", scope, err)
@@ -38,7 +40,7 @@ func TestWhoCannotBePlannedIsTold(t *testing.T) {
 		}
 		p.mend()
 		p.web("sick", "web-2", "127.0.0.4")
-		if _, err := p.loop.Desired(t.Context(), mesh.NodeID("sick", "web-1")); err != nil {
+		if _, err := p.loop.Desired(ctx, mesh.NodeID("sick", "web-1")); err != nil {
 			t.Errorf("after the cause is gone and something was written: %v", err)
 		}
 	})
