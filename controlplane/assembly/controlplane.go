@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,7 +79,7 @@ type ControlPlane struct {
 	issuer *oidc.Issuer
 	// meshCert and clientCAs are what files of the settings hold; nil if there are none.
 	meshCert  *reread[tls.Certificate]
-	clientCAs *reread[x509.CertPool]
+	clientCAs *reread[authorities]
 	redis     *redisParts
 	revoker   *revoke.Revoker
 	gate      *admit.Gate
@@ -293,6 +292,12 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	}
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.Log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
+	// Whoever reaches the ports of the APIs has a bounded share of their connections, so that
+	// an administrator on this machine still gets in.
+	users := httpkit.Limits{Bounded: true}
+	encrypted := func(ln net.Listener, cert *reread[tls.Certificate]) net.Listener {
+		return httpkit.Handshaken(ln, cp.usersTLS(cert), cp.Log)
+	}
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
 		server := httpkit.NewServer(name, cp.traced(name, h), cp.Log, l, cp.meters.requests)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
@@ -301,11 +306,11 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
 	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.AdminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
-	serve("admin", admin.Handler(), cp.ports.admin)
-	serve("admin_tls", admin.Handler(), tls.NewListener(cp.ports.adminTLS, cp.usersTLS(nil)))
+	serveWith(users, "admin", admin.Handler(), cp.ports.admin)
+	serveWith(users, "admin_tls", admin.Handler(), encrypted(cp.ports.adminTLS, nil))
 	meshAPI := cp.meshAPI(admin.Revisions)
-	serve("mesh", meshAPI, cp.ports.mesh)
-	serve("mesh_tls", meshAPI, tls.NewListener(cp.ports.meshTLS, cp.usersTLS(cp.meshCert)))
+	serveWith(users, "mesh", meshAPI, cp.ports.mesh)
+	serveWith(users, "mesh_tls", meshAPI, encrypted(cp.ports.meshTLS, cp.meshCert))
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
 		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)

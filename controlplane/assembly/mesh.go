@@ -172,7 +172,7 @@ func (cp *ControlPlane) holds(ctx context.Context, k *model.Kind) bool {
 // proxies is what the data-plane server needs to enrol proxies of meshes.
 func (cp *ControlPlane) proxies() *enrol.Mesh {
 	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Confirmed: func(ctx context.Context, revision uint64) error {
-		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision)
+		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision, func(string, string) bool { return true })
 		return err
 	}}
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/dryrun"
@@ -394,5 +395,37 @@ func TestLargeAnswers(t *testing.T) {
 	}
 	if a.Cut == nil || listed != 2000 || a.Cut.Resources == 0 || a.Cut.Differences != cut || cut == 0 || bytes > 1<<20 || bytes < 1<<19 {
 		t.Errorf("%d resources, %d without a difference, %d bytes, and cut is %+v", listed, cut, bytes, a.Cut)
+	}
+}
+
+// TestWhoIsShownWhat: whoever administrates all that a write concerns sees what it would do.
+func TestWhoIsShownWhat(t *testing.T) {
+	w := newWorld(t, 3, 3)
+	w.Rules = access.New(access.Options{Roles: []access.Role{
+		{Role: "admin", Meshes: []string{meshName}, Users: []string{"ada"}},
+		{Role: "editor", Meshes: []string{meshName}, Users: []string{"ed"}},
+		{Role: "admin", Meshes: []string{"other"}, Users: []string{"olga"}},
+		{Role: "admin", All: true, Users: []string{"paul"}},
+	}})
+	here := put(circuitbreaker.Kind, "b", breaker("s-1", 7))
+	there := func(tx store.Tx) error {
+		if err := here(tx); err != nil {
+			return err
+		}
+		_, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: "other", Spec: &mesh.Mesh{}})
+		return err
+	}
+	for user, want := range map[string][2]bool{"ada": {true, false}, "ed": {}, "olga": {}, "paul": {true, true}, "nobody": {}} {
+		for i, write := range []func(store.Tx) error{here, there} {
+			w.ctx = model.WithActor(t.Context(), model.User(user))
+			a := w.try(write)
+			if shown := a.Withheld == "" && len(a.Writes) > 0 && len(a.Changes) > 0; shown != want[i] || !shown && (a.Withheld == "" || len(a.Writes)+len(a.Changes)+len(a.Problems) > 0) {
+				t.Errorf("%s, %d: %+v", user, i, a)
+			}
+		}
+	}
+	w.Rules, w.ctx = nil, model.WithActor(t.Context(), model.User("ada"))
+	if a := w.try(here); a.Withheld == "" {
+		t.Error("without rules somebody else than an administrator sees it")
 	}
 }

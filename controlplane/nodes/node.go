@@ -187,6 +187,16 @@ func split(id string, f Filters) insight.Node {
 	return n
 }
 
+// ScopeOf returns the mesh or the control plane to which a node belongs by its id. Both are empty
+// for an id that no node has.
+func ScopeOf(id string) (mesh, controlPlane string) {
+	n := split(id, Filters{})
+	if n.Type == insight.Gateway {
+		return "", n.Scope
+	}
+	return n.Scope, ""
+}
+
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
