@@ -166,13 +166,9 @@ func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part, was 
 		return c, ok
 	}
 	c.life = o.part.life()
-	weights := make([]mesh.GatewayBackend, len(o.listener.Shares))
-	for i, s := range o.listener.Shares {
-		weights[i] = *s.Backend
-	}
-	for i, w := range slices.Backward(weightsOf(weights)) {
-		if b := o.backends[weights[i].Destination.String()]; w > 0 && b != nil {
-			c.shares, c.selections = shareKey{b.cluster, w, c.shares}, b.choices
+	for _, s := range slices.Backward(o.listener.Shares) {
+		if b := o.backends[s.Backend.Destination.String()]; s.Weight > 0 && b != nil {
+			c.shares, c.selections = shareKey{b.cluster, s.Weight, c.shares}, b.choices
 		}
 	}
 	return c, true

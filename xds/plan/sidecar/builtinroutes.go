@@ -51,19 +51,10 @@ type builtinRouteKey struct {
 
 // builtinHosts makes the routes of a listener. A route that cannot be made answers with an error.
 func (p *Planner) builtinHosts(o *outbound) (out []builtinHost) {
-	left := mostEntries
 	for i := range o.listener.Hosts {
 		h := &o.listener.Hosts[i]
-		entries := h.Entries
-		if len(entries) > left {
-			o.part.failures = append(o.part.failures, plan.Failure{
-				Cell: o.cell(), Err: fmt.Errorf("the hosts of the listener have more than %d routes together: %d for %s are left out", mostEntries, len(entries)-left, h.Name),
-			})
-			entries = entries[:left]
-		}
-		left -= len(entries)
 		host := builtinHost{name: h.Name}
-		for _, e := range slices.Backward(entries) {
+		for _, e := range slices.Backward(h.Entries) {
 			k := p.builtinRouteKey(o, &e)
 			r, err := of(p.cells.builtinRoutes, p.round, k, p.builtinRoute)
 			if err != nil {
