@@ -202,6 +202,8 @@ type namedHosts struct {
 func builtinTable(k builtinTableKey) (*resource.Resource, error) {
 	t := routes(k.mesh, k.name, k.name, mesh.ProtocolHTTP).Proto
 	t.RequestHeadersToRemove = []string{mesh.HeaderTags}
+	// Strangers are told nothing of how proxies behind the gateway work.
+	t.ResponseHeadersToRemove = []string{"x-envoy-upstream-service-time"}
 	t.IgnorePortInHostMatching = true
 	t.VirtualHosts = nil
 	if k.secure {
