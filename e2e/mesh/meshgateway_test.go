@@ -2,7 +2,6 @@ package mesh_test
 
 import (
 	"bufio"
-	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,8 +17,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
@@ -47,6 +49,13 @@ type entry struct {
 	header http.Header
 }
 
+func (e entry) at() string {
+	if e.address != "" {
+		return e.address
+	}
+	return "127.0.0.1"
+}
+
 // client follows no redirects. It shows which certificate it was shown last.
 func (e entry) client(serial *int64) *http.Client {
 	t := &http.Transport{TLSClientConfig: &tls.Config{ServerName: e.host, InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error { //nolint:gosec // the certificate is compared
@@ -63,7 +72,7 @@ func (e entry) ask(c *http.Client, method, path string) (*framework.Response, er
 	if e.secure {
 		scheme = "https"
 	}
-	r, err := http.NewRequest(method, fmt.Sprintf("%s://%s:%d%s", scheme, cmp.Or(e.address, "127.0.0.1"), e.port, path), http.NoBody) //nolint:noctx // a test
+	r, err := http.NewRequest(method, fmt.Sprintf("%s://%s:%d%s", scheme, e.at(), e.port, path), http.NoBody) //nolint:noctx // a test
 	if err != nil {
 		return nil, err
 	}
@@ -262,6 +271,35 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		Expect(got.Headers["X-Forwarded-Client-Cert"]).To(ConsistOf(And(ContainSubstring("spiffe://shop/edge"), Not(ContainSubstring("ledger")))))
 		with.header = http.Header{"X-Other": {"passes"}}
 		Expect(with.get("/").Received().Headers).To(HaveKeyWithValue("X-Other", []string{"passes"}), "other headers come through")
+	})
+
+	It("read a request in one way", func() {
+		got, want := map[string]string{}, map[string]string{}
+		for _, row := range strange {
+			got[row.what], want[row.what] = answered(plain, row.request), row.want
+		}
+		Expect(cmp.Diff(want, got)).To(BeEmpty())
+	})
+
+	It("bound connections of HTTP/2 and TLS", func() {
+		settings, status := overHTTP2(secure, "bar.example")
+		Expect(status).To(Equal("200"))
+		Expect(settings).To(And(HaveKeyWithValue(http2.SettingMaxConcurrentStreams, uint32(100)), HaveKeyWithValue(http2.SettingInitialWindowSize, uint32(64<<10))))
+		for what, field := range map[string]hpack.HeaderField{
+			"framing of HTTP/1": {Name: "transfer-encoding", Value: "chunked"}, "a connection header": {Name: "connection", Value: "close"}, "capitals": {Name: "X-A", Value: "a"},
+			"a line": {Name: "x-a", Value: "a\r\nb: c"}, "a second path": {Name: ":path", Value: "/ledger"}, "an underscore": {Name: "x_consumer_id", Value: "a"},
+			"another length": {Name: "content-length", Value: "5"}, "another protocol": {Name: ":protocol", Value: "other"},
+		} {
+			_, status := overHTTP2(secure, "bar.example", field)
+			Expect(status).To(BeElementOf(unanswered, "400", "403"), what)
+		}
+		for version, takes := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+			conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", secure), &tls.Config{ServerName: "bar.example", InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: version}) //nolint:gosec,noctx // a test
+			Expect(err == nil).To(Equal(takes), tls.VersionName(version))
+			if conn != nil {
+				Expect(conn.Close()).To(Succeed())
+			}
+		}
 	})
 
 	It("present certificates by server name, and exchange them without closing connections", func() {
