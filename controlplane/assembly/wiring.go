@@ -11,11 +11,11 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/meshgate/meshgate/controlplane/authorities"
 	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
-	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -143,7 +143,7 @@ func (i identities) External(ctx context.Context, meshName, service string) (p *
 		if p, err = res.Spec.(*mesh.ExternalService).Presented(r, meshName, service); err != nil || p == nil {
 			return err
 		}
-		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		of, err := authorities.With(r, p.Leaf)
 		if err == nil && of != "" {
 			err = fault.New(fault.Forbidden, "the key for ExternalService %s of mesh %s is that of an authority of mesh %s", service, meshName, of)
 		}
@@ -161,7 +161,7 @@ func (i identities) Listener(ctx context.Context, meshName, secret string) (p *m
 		if p, err = mesh.ServerPair(r, meshName, secret); err != nil {
 			return err
 		}
-		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		of, err := authorities.With(r, p.Leaf)
 		if err == nil && of != "" {
 			err = fault.New(fault.Forbidden, "the key in secret %s of mesh %s is that of an authority of mesh %s", secret, meshName, of)
 		}

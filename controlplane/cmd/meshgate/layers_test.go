@@ -133,8 +133,9 @@ var layers = map[string]string{
 	// What reads and writes through the store.
 	"controlplane/scopes":            "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/scopes/scopestest": "controlplane/fault controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/view":              "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/lifecycle":         "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/authorities":       "controlplane/fault controlplane/mesh controlplane/store",
+	"controlplane/view":              "controlplane/authorities controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/scopes controlplane/store",
+	"controlplane/lifecycle":         "controlplane/admit controlplane/authorities controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":           "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/census":            "controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
