@@ -2,11 +2,17 @@ package mesh
 
 import "strings"
 
-// Types of proxies of zones. They belong to no mesh.
+// Types of proxies of zones. They belong to no mesh. No proxy of the type egress exists yet.
 const (
 	ProxyIngress = "ingress"
 	ProxyEgress  = "egress"
 )
+
+// Zonal is the spec of a proxy of a zone.
+type Zonal interface {
+	// In reports whether it is in a zone. own is the zone of the control plane.
+	In(zone, own string) bool
+}
 
 // zoneScope begins the ids of proxies of zones. No mesh has a slash in its name.
 const zoneScope = "zone/"
@@ -24,5 +30,5 @@ func ParseZoneNode(id string) (proxyType, name string, ok bool) {
 		return "", "", false
 	}
 	proxyType, name, ok = strings.Cut(rest, "/")
-	return proxyType, name, ok && (proxyType == ProxyIngress || proxyType == ProxyEgress) && name != "" && !strings.Contains(name, "/")
+	return proxyType, name, ok && proxyType == ProxyIngress && name != "" && !strings.Contains(name, "/")
 }
