@@ -309,9 +309,9 @@ func TestRotationThatFails(t *testing.T) {
 	r, c := serving(t, Options{Directories: []string{dir}, MaxSize: 10, Keep: 1})
 	s := logsink.Sink{File: filepath.Join(dir, "a.log")}
 	set(r, s)
-	for range 10 {
-		send(t, c, batch(s.Name(), "1234567"))
-	}
+	send(t, c, batch(s.Name(), "1234567"))
+	until(t, "there is something to put aside", func() bool { return content(s.File) != "" })
+	send(t, c, batch(s.Name(), "2234567"))
 	until(t, "it is said", func() bool {
 		reason, text := r.Trouble()
 		return reason == ReasonFailing && strings.Contains(text, "put the file aside")

@@ -31,8 +31,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "info\tmain\tup")
 		<-end
 	case "sleeper": // stays until its standard input closes, at the latest with the test
+		fmt.Println("up")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "crash":
+		fmt.Println("up")
 		fmt.Fprintln(os.Stderr, "critical\tmain\tcannot go on")
 		os.Exit(3)
 	default:

@@ -33,9 +33,7 @@ func startNamed(t *testing.T, name, role string, args ...string) (cmd *exec.Cmd,
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	startUp(t, cmd)
 	done := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {

@@ -42,12 +42,26 @@ func sleeper(t *testing.T, name string) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	startUp(t, cmd)
 	end = func() { _ = in.Close(); _ = cmd.Wait() }
 	t.Cleanup(end)
 	return end
+}
+
+// startUp starts a process that says when it is up: until it runs a program of its own, nobody
+// can read what it was started with.
+func startUp(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("it did not come up: %v", err)
+	}
 }
 
 // TestSuccessorIsNamed: ended processes are reported together with the process that was

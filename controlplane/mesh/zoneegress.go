@@ -31,7 +31,8 @@ func (z *ZoneEgress) In(zone, own string) bool { return cmp.Or(z.Zone, own) == z
 var ZoneEgresses = model.Describe(ZoneEgress{}, model.Kind{
 	Name: "zone_egress", Path: "zoneegresses", Scoping: model.Global, Class: model.Config,
 	Document: &model.Document{
-		Type: "ZoneEgress", Singular: "Zone Egress", Plural: "Zone Egresses", OtherPaths: []string{"zone-egresses"},
+		Written: model.ByZones,
+		Type:    "ZoneEgress", Singular: "Zone Egress", Plural: "Zone Egresses", OtherPaths: []string{"zone-egresses"},
 		Validate: func(spec any) []fault.Violation { return spec.(*ZoneEgress).validate() },
 	},
 })

@@ -71,7 +71,8 @@ func (z *ZoneIngress) Endpoints(name, meshName string) (out []Endpoint) {
 var ZoneIngresses = model.Describe(ZoneIngress{}, model.Kind{
 	Name: "zone_ingress", Path: "zone-ingresses", Scoping: model.Global, Class: model.Config,
 	Document: &model.Document{
-		Type: "ZoneIngress", Singular: "Zone Ingress", Plural: "Zone Ingresses", OtherPaths: []string{"zoneingresses"},
+		Written: model.ByZones,
+		Type:    "ZoneIngress", Singular: "Zone Ingress", Plural: "Zone Ingresses", OtherPaths: []string{"zoneingresses"},
 		Validate: func(spec any) []fault.Violation { return spec.(*ZoneIngress).validate() },
 	},
 })

@@ -61,8 +61,8 @@ func (a *API) insights() (list []httpkit.Endpoint) {
 	get(prefixMesh+pathServiceInsights, "List the services of a mesh with the number of their dataplanes", a.serviceInsights, services, http.StatusNotFound)
 	get(prefixMesh+pathServiceInsights+item, "Count the dataplanes of a service", serviceInsight, shows(schemaServiceInsight), http.StatusNotFound)
 	for _, pattern := range []string{prefixAll + pathMeshInsights + item, prefixMesh + pathServiceInsights + item} {
-		add(http.MethodPut, pattern, "Refused: it is only read", refuse, httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
-		add(http.MethodDelete, pattern, "Refused: it is only read", refuse, httpkit.Contract{}, http.StatusMethodNotAllowed)
+		add(http.MethodPut, pattern, "Refused: it is only read", refuse(a.Writes.onlyRead()), httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
+		add(http.MethodDelete, pattern, "Refused: it is only read", refuse(a.Writes.onlyRead()), httpkit.Contract{}, http.StatusMethodNotAllowed)
 	}
 	get("/global-insights", "Count what belongs to no mesh", func(_ *http.Request, s *census.State, now time.Time) (any, error) {
 		return s.Global(now), nil

@@ -8,7 +8,7 @@ import (
 var _ = Describe("docs/operations/insights.md", func() {
 	It("can be followed by copy and paste", func() {
 		out := follow("docs", "operations", "insights.md")
-		Expect(out["Try it"]).To(Equal("201\n201\n201\n201\n"))
+		Expect(out["Try it"]).To(Equal("201\n201\n201\n201"))
 		Expect(out["A mesh"]).To(MatchRegexp(`"services": \{\s+"total": 2,\s+"internal": 1,\s+"external": 1`))
 		Expect(out["A mesh"]).To(MatchRegexp(`"dataplanes": \{\s+"total": 2,\s+"offline": 2\s+\}`))
 		Expect(out["A service"]).To(ContainSubstring(`"addressPort": "web.mesh:80"`))

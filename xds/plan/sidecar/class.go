@@ -144,13 +144,17 @@ func (p *Planner) gather(c *class) {
 }
 
 // once leaves failures out that were there before: the same policy may be chosen for many places.
+// What is kept at one of them is in use.
 func once(all []plan.Failure) (out []plan.Failure) {
-	seen := map[[2]string]bool{}
+	seen := map[[2]string]int{}
 	for _, f := range all {
-		if key := [2]string{f.Cell, f.Err.Error()}; !seen[key] {
-			seen[key] = true
-			out = append(out, f)
+		key := [2]string{f.Cell, f.Err.Error()}
+		if i, ok := seen[key]; ok {
+			out[i].Kept = out[i].Kept || f.Kept
+			continue
 		}
+		seen[key] = len(out)
+		out = append(out, f)
 	}
 	return out
 }

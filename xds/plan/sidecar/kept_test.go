@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -98,6 +99,24 @@ func TestClusterOfAnotherKindDoesNotStay(t *testing.T) {
 	w.replan()
 	if w.planner.Set("web-1").Get(resource.Cluster, "maps@by-name") != nil {
 		t.Error("what is in the mesh now is called beyond it")
+	}
+}
+
+// TestKeptForOneOutboundIsKept: a cluster that stays for one outbound stays for the proxy, also
+// where another outbound leads to it that never had it.
+func TestKeptForOneOutboundIsKept(t *testing.T) {
+	w := newWorldOf(t, spoiling(), outsides{})
+	w.put(mesh.Dataplanes, meshName, "backend-1", dataplane("127.0.0.11", "backend", "http"))
+	w.put(mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.21", "web", "http", "api", "backend"))
+	w.joined("web-1")
+	w.put(circuitbreaker.Kind, meshName, "broken", breaker("web", "backend", 1))
+	w.put(trafficroute.Kind, meshName, "halves", halves("api", "backend"))
+	w.replan()
+	if w.planner.Set("web-1").Get(resource.Cluster, "backend") == nil {
+		t.Fatal("the cluster did not stay")
+	}
+	if f := w.planner.Failures("web-1"); len(f) != 1 || !f[0].Kept {
+		t.Errorf("failures are %v, want one that says what is kept", f)
 	}
 }
 
