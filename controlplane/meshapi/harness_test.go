@@ -367,6 +367,6 @@ func explanations(views *view.Views, s store.Store) *explain.Meshes {
 	return &explain.Meshes{
 		Policies: &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Last:     func(string) *resource.Set { return nil },
-		Settled:  func(context.Context, uint64) error { return nil },
+		Planned:  func(context.Context, string) error { return nil },
 	}
 }

@@ -76,12 +76,18 @@ func (a *API) insights() (list []httpkit.Endpoint) {
 	return list
 }
 
+// countingPatience is how long an answer waits for the count of what was written last. It is far
+// below the write timeout of the server: a client learns that nothing can be counted at present.
+const countingPatience = 5 * time.Second
+
 // counted makes an answer from a state. Its error may have an operation.
 type counted func(r *http.Request, s *census.State, now time.Time) (any, error)
 
 func (a *API) counted(make counted) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s, now, err := a.Census.Now(r.Context())
+		ctx, cancel := context.WithTimeout(r.Context(), countingPatience)
+		defer cancel()
+		s, now, err := a.Census.Now(ctx)
 		var doc any
 		if err == nil {
 			doc, err = make(r, s, now)
