@@ -120,8 +120,8 @@ func (l *Loop) awaitZone(ctx context.Context, p *zonePlane, revision uint64) err
 	}
 }
 
-// cellPlan is the cell of a scope that cannot be planned at all.
-const cellPlan = "plan"
+// unread implements plane.
+func (p *zonePlane) unread() error { return p.scope.Err() }
 
 func (p *zonePlane) id() string { return ZoneScope }
 
@@ -241,7 +241,7 @@ func (l *Loop) desiredOfZone(ctx context.Context, proxyType, name string) (*reso
 	if err != nil {
 		return nil, err
 	}
-	if err := l.newest(ctx, p); err != nil {
+	if err := l.UpToDate(ctx, p.id()); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
