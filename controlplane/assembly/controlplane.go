@@ -46,6 +46,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/version"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/controlplane/zones"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
@@ -189,7 +190,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log)
+	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log).InZone(cp.cfg.Zone.Own())
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {
@@ -282,6 +283,9 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "addresses of names", cp.mesh.addresses.Run(ctx)) })
+	g.Go(func() error {
+		return ended(ctx, "services of the zone", zones.New(cp.views, cp.gate.As(model.System("zones")), cp.Log).Run(ctx))
+	})
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })

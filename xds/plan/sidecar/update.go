@@ -43,6 +43,8 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 			}
 			p.trust()
 			p.allMembers()
+		case mesh.ZoneIngresses.Name, mesh.Zones.Name:
+			p.elsewhere(before, key)
 		default:
 			p.located(before, key)
 			elsewhere = p.policy(before, key) || p.proxylessKind(key.Kind) || elsewhere
@@ -118,6 +120,19 @@ func (p *Planner) dataplane(before *view.Mesh, name string) {
 		}
 		p.service(service)
 		p.population(before, service)
+	}
+}
+
+// elsewhere takes a changed zone, or ingress of another zone. It marks the outbounds to the
+// services that are or were there.
+func (p *Planner) elsewhere(before *view.Mesh, key model.Key) {
+	for _, m := range [...]*view.Mesh{before, p.state} {
+		for service := range m.Elsewhere(key) {
+			if before.Service(service) != p.state.Service(service) {
+				p.service(service)
+				p.population(before, service)
+			}
+		}
 	}
 }
 
