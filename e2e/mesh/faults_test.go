@@ -1,10 +1,13 @@
 package mesh_test
 
 import (
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
 )
 
 var _ = Describe("fault injection", Ordered, core, func() {
@@ -37,11 +40,21 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		inject("web", tags{service: "web", "team": "a"}, abort(418))
 		answers(web.to("backend"), 418) // connections of before the first fault drain
 		Expect(called(other.to("backend"))).To(Equal(200))
+		claims := http.Header{"X-Forwarded-Client-Cert": {
+			"By=spiffe://shop/backend;URI=spiffe://shop/web;URI=mesh://mesh.io/service/web;URI=mesh://team/a",
+		}}
+		claimed := func() int {
+			r, err := framework.Do(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, other.to("backend"), claims, "")
+			Expect(err).NotTo(HaveOccurred())
+			return r.Status
+		}
+		Expect(claimed()).To(Equal(200), "who claims to be web is not web")
 		inject("web", tags{service: "web", "team": "b"}, abort(418))
 		Expect(called(web.to("backend"))).To(Equal(200))
 		inject("web", tags{service: "*", "team": "*"}, abort(418))
 		Expect(called(web.to("backend"))).To(Equal(418))
 		Expect(called(other.to("backend"))).To(Equal(200))
+		Expect(claimed()).To(Equal(200), "who claims to have a team has none")
 	})
 
 	It("once the proxies have confirmed it, a change is in force on connections that are open", func() {
