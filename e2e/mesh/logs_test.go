@@ -188,11 +188,23 @@ var _ = Describe("access logs", Ordered, func() {
 		w.logging(toFile("f", "sides.log", everyPlaceholder+" %REQ(:PATH)%"))
 		w.Converged()
 		logged(file("sides.log"), "backend", "/first", "OUTBOUND /first\n")
-		// What the other proxy would write of the first request is there before its next answer is
-		// over and written here.
-		logged(file("sides.log"), "backend", "/second", "OUTBOUND /second\n")
 		Expect(file("sides.log")()).NotTo(ContainSubstring("INBOUND"))
-		Expect(filepath.Glob(filepath.Join(received, "*"))).To(BeEmpty())
+		// When the other proxy writes what it is told to, it would have written these before.
+		mark := filepath.Join(received, "mark.log")
+		w.Put("meshaccesslogs", framework.Document{"type": "MeshAccessLog", "mesh": shop, "name": "mark", "spec": map[string]any{
+			"targetRef": ref("backend", nil),
+			"from": []any{item(ref("", nil), map[string]any{"backends": []any{
+				map[string]any{"type": "File", "file": map[string]any{"path": "mark.log", "format": map[string]any{"type": "Plain", "plain": everyPlaceholder}}},
+			}})},
+		}})
+		w.Converged()
+		logged(func() string {
+			text, _ := os.ReadFile(mark)
+			return string(text)
+		}, "backend", "/second", "INBOUND\n")
+		Expect(filepath.Glob(filepath.Join(received, "*"))).To(Equal([]string{mark}))
+		w.Delete(shop, "meshaccesslogs", "mark")
+		w.Converged()
 	})
 
 	It("another format takes effect, and the default ones", func() {
