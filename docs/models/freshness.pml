@@ -40,7 +40,8 @@ byte now, gone_at[K], sure_at[K], old_sure_at[K];
 
 /* The control plane's process. */
 bit up = 1;
-byte log = 1, pos, placed[K];	/* placed: where the log holds the tombstone of a token */
+byte log = 1, pos, placed[K];	/* placed: where the log holds the newest tombstone of a token */
+byte held[K], held_rev[K];	/* the newest tombstone of a token that the log holds: while another one waits, the one before */
 bit waits[K];			/* committed, not yet published */
 bit live;			/* it counts the filter as able to answer from L1 */
 bit granted;			/* a Granted is on its way, and its lease still lives */
@@ -143,8 +144,8 @@ inline f_dies() {
 /* says is what an Invalidate tells: the floors of the tokens that it is about. */
 inline says(one, two) {
 	say0 = 0; say1 = 0;
-	if :: one -> say0 = tomb[0] :: else fi;
-	if :: two -> say1 = tomb[1] :: else fi
+	if :: one -> say0 = held_rev[0] :: else fi;
+	if :: two -> say1 = held_rev[1] :: else fi
 }
 
 inline send(kind, a, b, c, d) {
@@ -159,7 +160,7 @@ inline send(kind, a, b, c, d) {
 inline put_tomb(k) {
 	if
 	:: k == 0 -> cell[0] = 2; cell_rev[0] = 0; cell_epoch[0] = 0; cell_at[0] = 0
-	:: else -> floor = tomb[1] + 1; floor_epoch = epoch
+	:: else -> floor = held_rev[1] + 1; floor_epoch = epoch
 	fi
 }
 
@@ -215,9 +216,11 @@ inline publish(sent) {
 	d_step {
 		written = sent && as_left;
 		if :: sent && !as_left -> uncertain = 1 :: else fi;
+		if :: waits[0] -> held_rev[0] = tomb[0] :: else fi;
+		if :: waits[1] -> held_rev[1] = tomb[1] :: else fi;
 #ifdef BUG_ORDER	/* positions are given at the commit, and broadcast in another order */
 		if
-		:: waits[0] && waits[1] -> placed[0] = pos + 1; placed[1] = pos + 2; pos = pos + 2;
+		:: waits[0] && waits[1] -> placed[0] = pos + 1; placed[1] = pos + 2; held[0] = pos + 1; held[1] = pos + 2; pos = pos + 2;
 			if :: sent -> put_tomb(0); put_tomb(1) :: else fi;
 			says(0, 1);
 			send(INVALIDATE, applied, pos, say0, say1);
@@ -226,8 +229,8 @@ inline publish(sent) {
 		:: else ->
 #endif
 		pos++;
-		if :: waits[0] -> placed[0] = pos; if :: sent -> put_tomb(0) :: else fi :: else fi;
-		if :: waits[1] -> placed[1] = pos; if :: sent -> put_tomb(1) :: else fi :: else fi;
+		if :: waits[0] -> placed[0] = pos; held[0] = pos; if :: sent -> put_tomb(0) :: else fi :: else fi;
+		if :: waits[1] -> placed[1] = pos; held[1] = pos; if :: sent -> put_tomb(1) :: else fi :: else fi;
 		says(waits[0], waits[1]);
 		send(INVALIDATE, pos - 1, pos, say0, say1);
 #ifdef BUG_ORDER
@@ -265,13 +268,13 @@ inline write(k) {
 inline replay(after) {
 #ifndef BUG_NO_REPLAY	/* tombstones are not written again */
 	if
-	:: placed[0] > after && token[0] == 0 -> put_tomb(0)
+	:: held[0] > after && token[0] == 0 -> put_tomb(0)
 #ifndef BUG_RECREATED	/* a token that was created again is left as it stands */
-	:: placed[0] > after && token[0] > 0 -> write(0)
+	:: held[0] > after && token[0] > 0 -> write(0)
 #endif
 	:: else
 	fi;
-	if :: placed[1] > after -> put_tomb(1) :: else fi
+	if :: held[1] > after -> put_tomb(1) :: else fi
 #else
 	skip
 #endif
@@ -297,7 +300,7 @@ inline decide() {
 		its_server = server; its_epoch = clock_epoch; its_log = clock_log; its_pos = clock_pos; may_pos = 0; uncertain = 0;	/* what stands there */
 		replay(0);
 		if
-		:: token[1] > 0 && placed[1] > 0 -> write(1)	/* created again */
+		:: token[1] > 0 && held[1] > 0 -> write(1)	/* created again */
 		:: else
 		fi;
 		replayed = pos; ordering = 1
@@ -327,7 +330,7 @@ inline order() {
 inline stop() {
 	up = 0; c_link = 0; pos = 0; acked = 0; heard = 0; synced = 0; servers_at = 0; inorder = 0; withdrawn = 1;
 	covered = 0; o_covered = 0; none_at = 0; some_at = 0; its_pos = 0; may_pos = 0; uncertain = 0; unheard = 0;
-	ordering = 0; replayed = 0; waits[0] = 0; waits[1] = 0; placed[0] = 0; placed[1] = 0; unended[0] = 0; unended[1] = 0
+	ordering = 0; replayed = 0; waits[0] = 0; waits[1] = 0; placed[0] = 0; placed[1] = 0; held[0] = 0; held[1] = 0; held_rev[0] = 0; held_rev[1] = 0; unended[0] = 0; unended[1] = 0
 #ifdef READS
 	; unread()
 #endif
@@ -352,8 +355,8 @@ inline start() {
 		live = (n_known || o_known);
 #endif
 #ifndef BUG_NO_OUTBOX	/* what was committed and not published is forgotten */
-		if :: tomb[0] > 0 -> pos = 1; placed[0] = 1; unended[0] = live :: else fi;
-		if :: tomb[1] > 0 -> pos = 1; placed[1] = 1; unended[1] = live :: else fi
+		if :: tomb[0] > 0 -> pos = 1; placed[0] = 1; held[0] = 1; held_rev[0] = tomb[0]; unended[0] = live :: else fi;
+		if :: tomb[1] > 0 -> pos = 1; placed[1] = 1; held[1] = 1; held_rev[1] = tomb[1]; unended[1] = live :: else fi
 #endif
 	}
 }
@@ -414,7 +417,7 @@ inline connect() {
 #else
 		:: applied < pos ->
 #endif
-			says(placed[0] > applied, placed[1] > applied); q!INVALIDATE, applied, pos, say0, say1
+			says(held[0] > applied, held[1] > applied); q!INVALIDATE, applied, pos, say0, say1
 #ifdef BUG_RESUME	/* who has applied everything has confirmed the trust of the welcome */
 		:: applied == pos -> confirm()
 #endif

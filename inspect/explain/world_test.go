@@ -109,7 +109,7 @@ func (w *world) meshes() *explain.Meshes {
 			}
 			return nil
 		},
-		Settled: func(context.Context, uint64) error { return nil },
+		Planned: func(context.Context, string) error { return nil },
 		Record:  w.record,
 	}
 }
