@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"crypto/tls"
 	"net/http"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
+
+// claims is what the proxy of web would write into a header about its caller.
+const claims = "By=spiffe://shop/backend;URI=spiffe://shop/web;URI=mesh://mesh.io/service/web;URI=mesh://team/a"
 
 var _ = Describe("fault injection", Ordered, core, func() {
 	var (
@@ -40,11 +44,8 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		inject("web", tags{service: "web", "team": "a"}, abort(418))
 		answers(web.to("backend"), 418) // connections of before the first fault drain
 		Expect(called(other.to("backend"))).To(Equal(200))
-		claims := http.Header{"X-Forwarded-Client-Cert": {
-			"By=spiffe://shop/backend;URI=spiffe://shop/web;URI=mesh://mesh.io/service/web;URI=mesh://team/a",
-		}}
 		claimed := func() int {
-			r, err := framework.Do(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, other.to("backend"), claims, "")
+			r, err := framework.Do(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, other.to("backend"), http.Header{"X-Forwarded-Client-Cert": {claims}}, "")
 			Expect(err).NotTo(HaveOccurred())
 			return r.Status
 		}
@@ -116,5 +117,23 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		w.Delete(shop, "fault-injections", "web")
 		w.Converged()
 		answers(web.to("backend"), 200)
+	})
+
+	// The proxy of a caller takes away what its workload claims, but a caller may be without one.
+	It("who has a certificate is nobody else, whatever it claims", func() {
+		authority := newRoot()
+		w.rotate(authority)
+		leaf := authority.leaf("spiffe://shop/other")
+		Eventually(func() error { return handshake(backend.inbound(), leaf) }, patience, "50ms").Should(Succeed())
+		inject("web", tags{service: "web", "team": "a"}, abort(418))
+		answers(web.to("backend"), 418)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, NextProtos: []string{"mesh"}, Certificates: []tls.Certificate{*leaf},
+		}}}
+		for _, claim := range []string{"", claims} {
+			r, err := framework.Do(client, http.MethodGet, "https://"+backend.inbound(), http.Header{"X-Forwarded-Client-Cert": {claim}}, "")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.Status).To(Equal(200), claim)
+		}
 	})
 })
