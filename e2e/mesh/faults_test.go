@@ -12,7 +12,7 @@ import (
 )
 
 // claims is what the proxy of web would write into a header about its caller.
-const claims = "By=spiffe://shop/backend;URI=spiffe://shop/web;URI=mesh://mesh.io/service/web;URI=mesh://team/a"
+const claims = "By=spiffe://shop/backend;URI=mesh://mesh.io/service/web;URI=mesh://team/a;URI=spiffe://shop/web;"
 
 var _ = Describe("fault injection", Ordered, core, func() {
 	var (
