@@ -186,6 +186,29 @@ func tokensOfBackend() *meshtokenauth.Resource {
 	}}
 }
 
+// TestDirectAccess: an instance that is called by its own address is called as the service that it
+// is of, and decides as it does for others.
+func TestDirectAccess(t *testing.T) {
+	w := pair(t)
+	ask := func() *explain.Explanation {
+		return w.explain(explain.Question{Source: "web-1", Destination: "10.0.0.2:8080", Path: "/", Method: "GET"})
+	}
+	w.put(mesh.Dataplanes, "demo", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{
+		Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http"}}},
+		TransparentProxying: &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, DirectAccessServices: []string{"backend"}},
+	}})
+	w.plan()
+	e := ask()
+	if e.Outcome.Verdict != explain.Allowed || len(e.Endpoints) != 1 || e.Endpoints[0].Address != "10.0.0.2:8080" || e.Endpoints[0].Cluster != "@direct_access:backend:15001" {
+		t.Error(dump(e))
+	}
+	w.put(trafficpermission.Kind, "demo", "others", &trafficpermission.Spec{Connection: connection("others", "backend")})
+	w.plan()
+	if e = ask(); e.Outcome.Verdict != explain.Refused {
+		t.Error(dump(e))
+	}
+}
+
 // TestTransparentProxies: names, services and addresses of transparent proxies, and what passes
 // through.
 func TestTransparentProxies(t *testing.T) {

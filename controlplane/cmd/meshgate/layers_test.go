@@ -43,7 +43,8 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/reserved":      "filter/contract",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved xds/scraping",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/directing xds/logsink xds/reserved xds/scraping",
+	"xds/directing":     "",
 	"xds/naming":        "",
 	"xds/logsink":       "",
 	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
@@ -55,7 +56,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/directing xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -91,7 +92,7 @@ var layers = map[string]string{
 	// Read-only answers.
 	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
 	// What Envoys do with a request is the same for meshes and gateways.
-	"inspect/interpret": "filter/contract filter/engine xds/resource",
+	"inspect/interpret": "filter/contract filter/engine xds/directing xds/resource",
 	"inspect/explain":   "controlplane/fault controlplane/mesh controlplane/model controlplane/turns controlplane/view filter/contract filter/engine inspect inspect/interpret xds/draft xds/naming xds/policy xds/policy/faultinjection xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/resource xds/selection",
 
 	// What everything stands on.

@@ -194,8 +194,11 @@ const overTCP = "http over tcp"
 
 // cell names an outbound in failures.
 func (o *outbound) cell() string {
-	if o.listener != nil {
+	switch {
+	case o.listener != nil:
 		return o.tags
+	case o.direct:
+		return directPrefix + ":" + o.shape.Tags.Service()
 	}
 	return outboundName(o.shape.Address, o.shape.Port)
 }

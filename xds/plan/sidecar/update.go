@@ -151,7 +151,7 @@ func (p *Planner) population(before *view.Mesh, service string) {
 		return
 	}
 	for _, r := range p.reaches {
-		if r.shape.Everything && selection.Reachable(r.shape.Reachable, service) {
+		if r.shape.Everything && selection.Reachable(r.shape.Reachable, service) || r.shape.Direct.all() {
 			r.relist = true
 			p.moved[r] = struct{}{}
 		}
