@@ -2,9 +2,11 @@ package dryrun_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -182,6 +184,39 @@ func TestNodesWithOneFateAreTogether(t *testing.T) {
 	r := c.Resources[0]
 	if r.Change != "changed" || len(r.Diff) != 4 || r.Diff[0].Path != "/circuitBreakers/thresholds/0/maxConnections" || string(r.Diff[0].Value) != "7" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestConfigurationsAreForAdministrators: who is none hears what the write would come to and how many
+// nodes it would change, and nothing of what is configured.
+func TestConfigurationsAreForAdministrators(t *testing.T) {
+	w := newWorld(t, 9, 3)
+	bad := dataplane(1, 3)
+	bad.Networking.Outbound[0].Address = "no address"
+	both := func(tx store.Tx) error {
+		return errors.Join(put(circuitbreaker.Kind, "b", breaker("s-1", 7))(tx), put(mesh.Dataplanes, proxy(1), bad)(tx),
+			tx.Delete(mesh.Dataplanes, meshName, proxy(8), 0))
+	}
+	all := w.try(both)
+	if all.Withheld != "" || len(all.Writes) == 0 || len(all.Changes) == 0 || len(all.Problems) == 0 || len(all.Follows) == 0 {
+		t.Fatalf("an administrator sees %+v", all)
+	}
+	for _, who := range []model.Actor{model.User("ann", "team-a"), model.Anonymous(), {Kind: model.ActorToken, Name: "t"}, model.Node("m.d-0000")} {
+		w.ctx = model.WithActor(t.Context(), who)
+		a := w.try(both)
+		if a.Withheld == "" || len(a.Writes)+len(a.Changes)+len(a.Problems)+len(a.Follows) > 0 || a.Cut != nil {
+			t.Errorf("%s sees %+v", who, a)
+		}
+		if a.Nodes != all.Nodes || a.Verdict != all.Verdict {
+			t.Errorf("%s hears of %+v, %s, an administrator of %+v, %s", who, a.Nodes, a.Verdict, all.Nodes, all.Verdict)
+		}
+		text, err := json.Marshal(a)
+		w.must(err)
+		for _, told := range []string{"maxConnections", "no address", "d-000"} {
+			if strings.Contains(string(text), told) {
+				t.Errorf("%s sees %s: %s", who, told, text)
+			}
+		}
 	}
 }
 
