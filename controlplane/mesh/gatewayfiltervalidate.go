@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,8 @@ const (
 	textNoPrefix      = "cannot be used without a match on path prefix"
 	textScheme        = "must be http or https"
 	textSetHost       = "of the host there can be one value: use set"
+	textHostOfRequest = "only requests have a host"
+	textHostValue     = "must be a host name or an address, perhaps with a port"
 )
 
 // gatewayFilters checks the filters of a rule and reports whether it redirects. prefixed says
@@ -73,15 +76,21 @@ func (vs *violations) gatewayFilters(path string, fs []GatewayFilter, prefixed b
 // gatewayHeaders checks edits of headers. The host of a request can be set, unless it becomes
 // that of the backend.
 func (vs *violations) gatewayHeaders(path string, h *GatewayHeaderFilter, request, hostOfBackend bool) {
-	if len(h.Set)+len(h.Add)+len(h.Remove) == 0 {
+	switch n := len(h.Set) + len(h.Add) + len(h.Remove); {
+	case n == 0:
 		vs.add(path, textEmpty)
+	case n > maxGatewayMatches:
+		vs.add(path, tooMany("64"))
+		return
 	}
 	name := func(at, name string, set bool) {
 		switch {
 		case hostHeader(name) && request && hostOfBackend:
 			vs.add(at, textHostOfBackend)
-		case hostHeader(name) && request && set:
-		case hostHeader(name) && request:
+		case hostHeader(name) && !request:
+			vs.add(at, textHostOfRequest)
+		case hostHeader(name) && set:
+		case hostHeader(name):
 			vs.add(at, textSetHost)
 		default:
 			vs.headerName(at, name)
@@ -94,9 +103,12 @@ func (vs *violations) gatewayHeaders(path string, h *GatewayHeaderFilter, reques
 			switch v := hs[i].Value; {
 			case v == "":
 				vs.add(at+".value", textEmpty)
+			case hostHeader(hs[i].Name) && (len(v) > maxHost || !hostValue.MatchString(v)):
+				vs.add(at+".value", textHostValue)
 			case !httpguts.ValidHeaderFieldValue(v):
 				vs.add(at+".value", textHeaderValue)
 			default:
+				vs.bounded(at+".value", v, maxHeaderValue)
 				if wrong := reserved.WrongLiteral(v); wrong != "" {
 					vs.add(at+".value", wrong)
 				}
@@ -110,6 +122,10 @@ func (vs *violations) gatewayHeaders(path string, h *GatewayHeaderFilter, reques
 	}
 }
 
+// hostValue is what a host is set to. Unlike in other headers, nothing in it is doubled or escaped on
+// the way to proxies.
+var hostValue = regexp.MustCompile(`^([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?$`)
+
 func hostHeader(name string) bool { return strings.EqualFold(name, "host") || name == ":authority" }
 
 // headerName checks the name of a header that is matched or edited.
@@ -122,6 +138,7 @@ func (vs *violations) headerName(path, name string) {
 	case !httpguts.ValidHeaderFieldName(name):
 		vs.add(path, textHeaderName)
 	default:
+		vs.bounded(path, name, maxGatewayText)
 		vs.sent(path, name)
 	}
 }
@@ -190,6 +207,7 @@ func (vs *violations) gatewayPathRewrite(path string, p *GatewayPathRewrite, pre
 	case strings.ContainsAny(*value, "?#") || !httpguts.ValidHeaderFieldValue(*value):
 		vs.add(at, textPathMark)
 	default:
+		vs.bounded(at, *value, maxGatewayText)
 		vs.sent(at, *value)
 	}
 }

@@ -1,7 +1,9 @@
 package mesh
 
 import (
-	"regexp"
+	"cmp"
+	"path"
+	"strconv"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -12,12 +14,18 @@ const (
 	maxGatewayRules     = 1024
 	maxGatewayMatches   = 64
 	maxGatewayHostnames = 256
-	textNotAbsolute     = "must be an absolute path"
-	textNoExpression    = "must be a regular expression (RE2)"
-	textNotExact        = `a backend is named by its tags: "*" names none`
-	textPathMark        = "must be a path without query and fragment"
-	textNoAnswer        = "no route answers requests with this method"
-	textWeightSum       = "the weights of all backends together must be below 4294967296"
+	// maxGatewayParts bounds the matches of all rules of a route, and their backends.
+	maxGatewayParts = 4096
+	// maxGatewayText bounds names, paths and what is matched, in bytes, and maxHeaderValue what a
+	// header is set to. All are copied to every host that a route is for.
+	maxGatewayText  = 1024
+	maxHeaderValue  = 8192
+	textNotAbsolute = "must be an absolute path"
+	textNotExact    = `a backend is named by its tags: "*" names none`
+	textPathMark    = "must be a path without query and fragment"
+	textPathNormal  = "must be a path as it is compared: without empty segments, . and .."
+	textNoAnswer    = "no route answers requests with this method"
+	textWeightSum   = "the weights of all backends together must be below 4294967296"
 )
 
 func tooMany(most string) string { return "must not have more than " + most + " elements" }
@@ -31,9 +39,12 @@ func (r *MeshGatewayRoute) validate() []fault.Violation {
 	}
 	if t := r.Conf.TCP; t != nil {
 		vs.rules("conf.tcp.rules", len(t.Rules))
+		backends := 0
 		for i := range min(len(t.Rules), maxGatewayRules) {
 			vs.backends(indexed("conf.tcp.rules", i)+".backends", t.Rules[i].Backends)
+			backends += len(t.Rules[i].Backends)
 		}
+		vs.parts("conf.tcp.rules", 0, backends)
 	}
 	if h := r.Conf.HTTP; h != nil {
 		if len(h.Hostnames) > maxGatewayHostnames {
@@ -48,11 +59,25 @@ func (r *MeshGatewayRoute) validate() []fault.Violation {
 			}
 		}
 		vs.rules("conf.http.rules", len(h.Rules))
+		matches, destinations := 0, 0
 		for i := range min(len(h.Rules), maxGatewayRules) {
 			vs.gatewayRule(indexed("conf.http.rules", i), &h.Rules[i])
+			matches += len(h.Rules[i].Matches)
+			destinations += len(h.Rules[i].Backends) + len(h.Rules[i].Filters)
 		}
+		vs.parts("conf.http.rules", matches, destinations)
 	}
 	return vs
+}
+
+// parts bounds what all rules of a route have together.
+func (vs *violations) parts(path string, matches, destinations int) {
+	if matches > maxGatewayParts {
+		vs.add(path, "must not have more than "+strconv.Itoa(maxGatewayParts)+" matches together")
+	}
+	if destinations > maxGatewayParts {
+		vs.add(path, "must not have more than "+strconv.Itoa(maxGatewayParts)+" backends and filters together")
+	}
 }
 
 func (vs *violations) rules(path string, n int) {
@@ -98,6 +123,10 @@ func (vs *violations) gatewayMatch(path string, m *GatewayMatch) {
 	if m.Method == "CONNECT" || m.Method == "TRACE" {
 		vs.add(path+".method", textNoAnswer)
 	}
+	if len(m.Headers) > maxGatewayMatches || len(m.QueryParameters) > maxGatewayMatches {
+		vs.add(path, "must not have more than 64 headers or query parameters")
+		return
+	}
 	for i := range m.Headers {
 		h, at := &m.Headers[i], indexed(path+".headers", i)
 		vs.headerName(at+".name", h.Name)
@@ -114,21 +143,32 @@ func (vs *violations) gatewayMatch(path string, m *GatewayMatch) {
 		if q.Name == "" {
 			vs.add(at+".name", textEmpty)
 		}
+		vs.bounded(at+".name", q.Name, maxGatewayText)
 		vs.sent(at+".name", q.Name)
 		vs.matched(at+".value", q.Value, q.Kind())
 	}
 }
 
-func (vs *violations) gatewayPath(path string, p *GatewayPathMatch) {
+func (vs *violations) gatewayPath(at string, p *GatewayPathMatch) {
 	switch {
 	case p.Kind() == MatchRegex:
-		vs.matched(path, p.Value, MatchRegex)
+		vs.matched(at, p.Value, MatchRegex)
 	case !strings.HasPrefix(p.Value, "/"):
-		vs.add(path, textNotAbsolute)
+		vs.add(at, textNotAbsolute)
 	case strings.ContainsAny(p.Value, "?#"):
-		vs.add(path, textPathMark)
+		vs.add(at, textPathMark)
+	case path.Clean(p.Value) != cmp.Or(strings.TrimSuffix(p.Value, "/"), "/"):
+		vs.add(at, textPathNormal)
 	default:
-		vs.sent(path, p.Value)
+		vs.bounded(at, p.Value, maxGatewayText)
+		vs.sent(at, p.Value)
+	}
+}
+
+// bounded requires that a text has at most some bytes.
+func (vs *violations) bounded(path, text string, most int) {
+	if len(text) > most {
+		vs.add(path, "must not have more than "+strconv.Itoa(most)+" bytes")
 	}
 }
 
@@ -139,9 +179,11 @@ func (vs *violations) matched(path, value, kind string) {
 		return
 	}
 	if kind == MatchRegex {
-		if _, err := regexp.Compile(value); err != nil {
-			vs.add(path, textNoExpression)
+		if wrong := WrongExpression(value); wrong != "" {
+			vs.add(path, wrong)
 		}
+	} else {
+		vs.bounded(path, value, maxGatewayText)
 	}
 	vs.sent(path, value)
 }

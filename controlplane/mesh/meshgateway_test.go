@@ -80,6 +80,10 @@ func TestMeshGatewayRouteViolations(t *testing.T) {
 		return rule(`"matches":[{"path":{"match":"PREFIX","value":"/a"}}],` + members)
 	}
 	const at = "conf.http.rules[0]."
+	const unlike = "must be a path as it is compared: without empty segments, . and .."
+	list := func(name, one string) string { return `"` + name + `":[` + strings.Repeat(one+`,`, 63) + one + `]` }
+	many64 := list("backends", `{"destination":{"mesh.io/service":"b"}}`)
+	many := `{` + list("matches", `{"method":"GET"}`) + `,` + many64 + `}`
 	for name, c := range map[string]struct{ body, want string }{
 		"accepted": {`{"selectors":[{"match":{"mesh.io/service":"edge"}}],"conf":{"http":{"hostnames":["foo.example.com"],"rules":[{
 			"matches":[{"path":{"match":"PREFIX","value":"/"},"method":"GET","headers":[{"match":"REGEX","name":"x","value":".*"},{"match":"PRESENT","name":"y"}],
@@ -104,6 +108,24 @@ func TestMeshGatewayRouteViolations(t *testing.T) {
 				at + "filters[2].request_header.set[0].name: cannot be empty\n" + at + "filters[2].request_header.set[0].value: cannot be empty\n" +
 				at + "filters[2].request_header.add[0].name: of the host there can be one value: use set\n" + at + "filters[2].request_header.remove[0]: cannot be empty\n" +
 				at + "filters[3].response_header.set[0].name: must be a header name"},
+		"the host": {prefixed(`"filters":[{"requestHeader":{"set":[{"name":"Host","value":"%REQ(x)%"},{"name":"host","value":"a b"},{"name":"Host","value":"a.example:80"},{"name":"Host","value":"[::1]"}]}},
+			{"responseHeader":{"set":[{"name":"Host","value":"a"}],"add":[{"name":":authority","value":"a"}],"remove":["host"]}}],` + backend),
+			at + "filters[0].request_header.set[0].value: must be a host name or an address, perhaps with a port\n" + at + "filters[0].request_header.set[1].value: must be a host name or an address, perhaps with a port\n" +
+				at + "filters[1].response_header.set[0].name: only requests have a host\n" + at + "filters[1].response_header.add[0].name: only requests have a host\n" +
+				at + "filters[1].response_header.remove[0]: only requests have a host"},
+		"too long": {prefixed(`"filters":[{"requestHeader":{"set":[{"name":"a","value":"` + strings.Repeat("v", 8193) + `"}]}},{"rewrite":{"replaceFull":"/` + strings.Repeat("p", 1024) + `"}}],` + backend),
+			at + "filters[0].request_header.set[0].value: must not have more than 8192 bytes\n" + at + "filters[1].rewrite.replaceFull: must not have more than 1024 bytes"},
+		"too long matches": {rule(`"matches":[{"path":{"value":"/` + strings.Repeat("p", 1024) + `"}},{"queryParameters":[{"name":"` + strings.Repeat("q", 1025) + `","value":"a"}]},
+			{"headers":[{"name":"` + strings.Repeat("h", 1025) + `","value":"` + strings.Repeat("v", 1025) + `"}]},{"headers":[` + strings.Repeat(`{"name":"a","value":"b"},`, 64) + `{"name":"a","value":"b"}]},{"path":{"match":"REGEX","value":"a{1000}"}}],` + backend),
+			at + "matches[0].value: must not have more than 1024 bytes\n" + at + "matches[1].query_parameters[0].name: must not have more than 1024 bytes\n" +
+				at + "matches[2].headers[0].name: must not have more than 1024 bytes\n" + at + "matches[2].headers[0].value: must not have more than 1024 bytes\n" +
+				at + "matches[3]: must not have more than 64 headers or query parameters\n" + at + "matches[4].value: is too large an expression: proxies refuse it"},
+		"paths that no request has": {rule(`"matches":[{"path":{"match":"PREFIX","value":"//"}},{"path":{"value":"/a//b"}},{"path":{"match":"PREFIX","value":"/a/../b"}},{"path":{"match":"PREFIX","value":"/a/./"}},{"path":{"match":"PREFIX","value":"/a//"}},
+			{"path":{"match":"PREFIX","value":"/a/"}},{"path":{"value":"/a/"}},{"path":{"value":"/"}},{"path":{"value":"/a.b/..c"}}],` + backend),
+			at + "matches[0].value: " + unlike + "\n" + at + "matches[1].value: " + unlike + "\n" + at + "matches[2].value: " + unlike + "\n" + at + "matches[3].value: " + unlike + "\n" + at + "matches[4].value: " + unlike},
+		"too much together": {`{"selectors":[{"match":{"mesh.io/service":"edge"}}],"conf":{"http":{"rules":[` + strings.Repeat(many+`,`, 64) + many + `]},"tcp":{"rules":[` + strings.Repeat(`{`+many64+`},`, 64) + `{` + many64 + `}]}}}`,
+			"conf.tcp.rules: must not have more than 4096 backends and filters together\n" +
+				"conf.http.rules: must not have more than 4096 matches together\nconf.http.rules: must not have more than 4096 backends and filters together"},
 		"host of the backend": {prefixed(`"filters":[{"rewrite":{"hostToBackendHostname":true}},{"requestHeader":{"set":[{"name":"Host","value":"x"}]}}],` + backend),
 			at + "filters[1].request_header.set[0].name: cannot modify 'host' header, when route has set 'rewrite.host_to_backend_hostname' option"},
 		"redirect": {prefixed(`"filters":[{"redirect":{"port":0,"statusCode":309}},{"requestHeader":{"remove":["a"]}}],` + backend),

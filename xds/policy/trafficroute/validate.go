@@ -25,6 +25,10 @@ const (
 // maxRing is the largest ring that Envoy accepts.
 const maxRing = 8 << 20
 
+// maxHeader is how long the name or value of a header may be that Envoy writes, in bytes. Percent
+// signs are doubled on the way to it, and then it takes 16384.
+const maxHeader = 8192
+
 func validate(spec any) []fault.Violation {
 	s := spec.(*Spec)
 	v := policy.Violations(append(mesh.CheckSources(s.Sources), mesh.CheckDestinations(s.Destinations)...))
@@ -112,6 +116,8 @@ func checkRegex(v *policy.Violations, path, pattern string) {
 		v.Add(path, textEmpty)
 	} else if _, err := regexp.Compile(pattern); err != nil {
 		v.Add(path, textRegex)
+	} else if wrong := mesh.WrongExpression(pattern); wrong != "" {
+		v.Add(path, "%s", wrong)
 	}
 }
 
@@ -127,6 +133,8 @@ func checkModify(v *policy.Violations, path string, m *Modify, match *Match) {
 			v.Add(at+".rewritePrefix", textEmpty)
 		case match == nil || match.Path == nil || match.Path.Prefix == nil || *match.Path.Prefix == "":
 			v.Add(at+".rewritePrefix", "can only be set when .http.match.path.prefix is not empty")
+		case !httpguts.ValidHeaderFieldValue(*p.RewritePrefix):
+			v.Add(at+".rewritePrefix", textValue)
 		default:
 			v.Sent(at+".rewritePrefix", *p.RewritePrefix)
 		}
@@ -154,6 +162,8 @@ func checkSubstitution(v *policy.Violations, path string, s *Substitution) {
 	checkRegex(v, path+".pattern", s.Pattern)
 	if s.Substitution == "" {
 		v.Add(path+".substitution", textEmpty)
+	} else if wrong := mesh.WrongSubstitution(s.Pattern, s.Substitution); wrong != "" {
+		v.Add(path+".substitution", "%s", wrong)
 	}
 }
 
@@ -168,6 +178,8 @@ func checkHeaders(v *policy.Violations, path string, h *Headers) {
 			v.Add(at+".value", textEmpty)
 		} else if !httpguts.ValidHeaderFieldValue(a.Value) {
 			v.Add(at+".value", textValue)
+		} else if len(a.Value) > maxHeader {
+			v.Add(at+".value", "must not have more than %d bytes", maxHeader)
 		}
 		v.SentLiteral(at+".value", a.Value)
 	}
@@ -184,6 +196,8 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 		v.Add(path, "host header and HTTP/2 pseudo-headers are not allowed to be modified")
 	case !httpguts.ValidHeaderFieldName(name):
 		v.Add(path, textHeader)
+	case len(name) > maxHeader:
+		v.Add(path, "must not have more than %d bytes", maxHeader)
 	default:
 		v.Sent(path, name)
 	}
