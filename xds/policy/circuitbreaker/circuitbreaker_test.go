@@ -24,7 +24,10 @@ func TestValidate(t *testing.T) {
 		{`empty detectors`, sources + `,` + destinations + `,"conf":{"detectors":{},"thresholds":{"maxRetries":0}}`, []string{`conf.detectors: can't be empty`}},
 		{`empty thresholds`, sources + `,` + destinations + `,"conf":{"detectors":{"localErrors":{}},"thresholds":{}}`, []string{`conf.thresholds: can't be empty`}},
 		{`percentages`, sources + `,` + destinations + `,"conf":{"maxEjectionPercent":101,"detectors":{"failure":{"threshold":200}}}`, []string{`conf.maxEjectionPercent: has to be in [0.0 - 100.0] range`, `conf.detectors.failure.threshold: has to be in [0.0 - 100.0] range`}},
-		{`less than a millisecond`, sources + `,` + destinations + `,"conf":{"interval":"1us","baseEjectionTime":"1us","detectors":{"totalErrors":{}}}`, []string{`conf.interval: must be at least 1ms`, `conf.baseEjectionTime: must be at least 1ms`}},
+		{`often`, sources + `,` + destinations + `,"conf":{"interval":"9ms","baseEjectionTime":"1ms","detectors":{"totalErrors":{}}}`, []string{`conf.interval: must not be shorter than 10ms`}},
+		{`often enough`, sources + `,` + destinations + `,"conf":{"interval":"10ms","detectors":{"totalErrors":{}}}`, nil},
+		{`no interval`, sources + `,` + destinations + `,"conf":{"interval":"0s","detectors":{"totalErrors":{}}}`, nil},
+		{`less than a millisecond`, sources + `,` + destinations + `,"conf":{"interval":"1us","baseEjectionTime":"1us","detectors":{"totalErrors":{}}}`, []string{`conf.interval: must not be shorter than 10ms`, `conf.baseEjectionTime: must be at least 1ms`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"CircuitBreaker","mesh":"demo","name":"x",`+c.fields+`}`))

@@ -22,8 +22,15 @@ const (
 	textValue  = "must be a valid header value"
 )
 
-// maxRing is the largest ring that Envoy accepts.
-const maxRing = 8 << 20
+const (
+	// maxRing is the largest ring that Envoy accepts.
+	maxRing = 8 << 20
+	// maxMinRing is how large a ring may be asked for. Envoy fills it on its main thread, whenever
+	// an endpoint comes or goes, and all workers share it.
+	maxMinRing = 64 << 10
+	// maxChoices is how many endpoints a request may be compared for, which a worker does at once.
+	maxChoices = 100
+)
 
 // maxHeader is how long the name or value of a header may be that Envoy writes, in bytes. Percent
 // signs are doubled on the way to it, and then it takes 16384.
@@ -206,6 +213,8 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 func checkBalancer(v *policy.Violations, lb *LoadBalancer) {
 	if l := lb.LeastRequest; l != nil && l.ChoiceCount == 1 {
 		v.Add("conf.loadBalancer.leastRequest.choiceCount", "value must be greater than or equal to 2")
+	} else if l != nil && l.ChoiceCount > maxChoices {
+		v.Add("conf.loadBalancer.leastRequest.choiceCount", "value must be less than or equal to %d", maxChoices)
 	}
 	if m := lb.Maglev; m != nil {
 		checkHashes(v, "conf.loadBalancer.maglev.hashPolicies", m.HashPolicies)
@@ -219,8 +228,8 @@ func checkBalancer(v *policy.Violations, lb *LoadBalancer) {
 	if r.HashFunction != HashXX && r.HashFunction != HashMurmur {
 		v.Add(path+".hashFunction", "must have a valid hash function")
 	}
-	if r.MinRingSize > maxRing {
-		v.Add(path+".minRingSize", "must be at most %d", maxRing)
+	if r.MinRingSize > maxMinRing {
+		v.Add(path+".minRingSize", "must be at most %d", maxMinRing)
 	}
 	if r.MaxRingSize > maxRing {
 		v.Add(path+".maxRingSize", "must be at most %d", maxRing)
