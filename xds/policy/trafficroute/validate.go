@@ -32,10 +32,6 @@ const (
 	maxChoices = 100
 )
 
-// maxHeader is how long the name or value of a header may be that Envoy writes, in bytes. Percent
-// signs are doubled on the way to it, and then it takes 16384.
-const maxHeader = 8192
-
 func validate(spec any) []fault.Violation {
 	s := spec.(*Spec)
 	v := policy.Violations(append(mesh.CheckSources(s.Sources), mesh.CheckDestinations(s.Destinations)...))
@@ -178,6 +174,15 @@ func checkHeaders(v *policy.Violations, path string, h *Headers) {
 	if h == nil {
 		return
 	}
+	for _, list := range []struct {
+		name string
+		n    int
+	}{{"add", len(h.Add)}, {"remove", len(h.Remove)}} {
+		if list.n > policy.MaxHeaders {
+			v.Add(path+"."+list.name, policy.TextMany, policy.MaxHeaders)
+			return
+		}
+	}
 	for i, a := range h.Add {
 		at := fmt.Sprintf("%s.add[%d]", path, i)
 		checkHeaderName(v, at+".name", a.Name)
@@ -185,8 +190,8 @@ func checkHeaders(v *policy.Violations, path string, h *Headers) {
 			v.Add(at+".value", textEmpty)
 		} else if !httpguts.ValidHeaderFieldValue(a.Value) {
 			v.Add(at+".value", textValue)
-		} else if len(a.Value) > maxHeader {
-			v.Add(at+".value", "must not have more than %d bytes", maxHeader)
+		} else if len(a.Value) > policy.MaxHeader {
+			v.Add(at+".value", policy.TextLong, policy.MaxHeader)
 		}
 		v.SentLiteral(at+".value", a.Value)
 	}
@@ -203,8 +208,8 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 		v.Add(path, "host header and HTTP/2 pseudo-headers are not allowed to be modified")
 	case !httpguts.ValidHeaderFieldName(name):
 		v.Add(path, textHeader)
-	case len(name) > maxHeader:
-		v.Add(path, "must not have more than %d bytes", maxHeader)
+	case len(name) > policy.MaxHeader:
+		v.Add(path, policy.TextLong, policy.MaxHeader)
 	default:
 		v.Sent(path, name)
 	}
