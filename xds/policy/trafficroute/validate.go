@@ -22,6 +22,10 @@ const (
 	textValue  = "must be a valid header value"
 )
 
+// maxRules and maxSplit bound lists: every outbound that a route is chosen for has a copy of the
+// rules, and each destination is a cluster.
+const maxRules, maxSplit = 256, 64
+
 const (
 	// maxRing is the largest ring that Envoy accepts.
 	maxRing = 8 << 20
@@ -41,6 +45,10 @@ func validate(spec any) []fault.Violation {
 		return v
 	}
 	checkTo(&v, "conf", c.Split, c.Destination)
+	if len(c.HTTP) > maxRules {
+		v.Add("conf.http", policy.TextMany, maxRules)
+		return v
+	}
 	for i := range c.HTTP {
 		r, path := &c.HTTP[i], fmt.Sprintf("conf.http[%d]", i)
 		checkMatch(&v, path+".match", r.Match)
@@ -61,6 +69,10 @@ func checkTo(v *policy.Violations, path string, split []Split, destination mesh.
 		v.Add(path, `requires either "destination" or "split"`)
 	case len(split) > 0 && len(destination) > 0:
 		v.Add(path, `"split" cannot be defined at the same time as "destination"`)
+	}
+	if len(split) > maxSplit {
+		v.Add(path+".split", policy.TextMany, maxSplit)
+		return
 	}
 	sum := uint64(0)
 	for i, s := range split {
