@@ -118,7 +118,11 @@ func validate(spec any) []fault.Violation {
 	v.Whole("conf.baseEjectionTime", c.BaseEjectionTime)
 	v.Percent("conf.maxEjectionPercent", c.MaxEjectionPercent)
 	if c.detects() && c.Detectors.Failure != nil {
-		v.Percent("conf.detectors.failure.threshold", c.Detectors.Failure.Threshold)
+		threshold := c.Detectors.Failure.Threshold
+		v.Percent("conf.detectors.failure.threshold", threshold)
+		if threshold != nil && *threshold == 0 { // every endpoint would fail
+			v.Add("conf.detectors.failure.threshold", policy.TextPositiveIf)
+		}
 	}
 	if c.Thresholds != nil && !c.limits() {
 		v.Add("conf.thresholds", "can't be empty")

@@ -69,6 +69,11 @@ func TestIdle(t *testing.T) {
 		want []string
 	}{
 		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"alwaysLogHealthCheckFailures":false}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"healthyPanicThreshold":0.5}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":false,"healthyPanicThreshold":0}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"healthyPanicThreshold":0}`, policy.Setting{Hashing: true}, []string{
+			"conf.failTrafficOnPanic has no effect: conf.healthyPanicThreshold is 0, with which there is no panic",
+		}},
 		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":false}`, policy.Setting{Hashing: true}, nil},
 		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"alwaysLogHealthCheckFailures":true}`, policy.Setting{Hashing: true}, []string{
 			"conf.alwaysLogHealthCheckFailures has no effect: proxies write no log of health checks",
