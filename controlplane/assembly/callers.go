@@ -116,7 +116,7 @@ func (cp *ControlPlane) openIssuer() (err error) {
 func (cp *ControlPlane) publicKeys() (keys []identity.PublicKey, err error) {
 	for i, k := range cp.cfg.Tokens.PublicKeys {
 		var key *rsa.PublicKey
-		text, err := os.ReadFile(k.KeyFile) //nolint:gosec // the operator names the file
+		text, err := os.ReadFile(k.KeyFile)
 		if err == nil {
 			key, err = identity.ParsePublicKey(text)
 		}

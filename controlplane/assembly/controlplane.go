@@ -342,9 +342,24 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 		Tokens: cp.tokens, ControlPlaneTokens: cp.people, NoIssuing: !cp.cfg.Tokens.Issuing, Identify: cp.callers().Identify, Rules: cp.cfg.Access.Rules(),
 		Guard:  httpkit.BrowserGuard{Tokens: true, AnyHost: cp.cfg.Access.IdentityNeeded(), Proxied: cp.cfg.Access.IdentityNeeded(), Origins: cp.cfg.Mesh.Origins()},
 		Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
+		Writes: meshapi.Writes{
+			ReadOnly: cp.cfg.Mesh.ReadOnly, Native: cp.cfg.Environment == config.EnvironmentKubernetes,
+			Global: cp.cfg.Mode == config.ModeGlobal, Zone: cp.cfg.Mode == config.ModeZone,
+		},
+		Settings:      cp.settings,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}
+}
+
+// settings returns the configuration in force, with the ports that were given to this process
+// where it asked for any.
+func (cp *ControlPlane) settings() any {
+	c := *cp.cfg
+	c.DataPlane.Port, c.Diagnostics.Port = port(cp.ports.data), port(cp.ports.diagnostics)
+	c.Mesh.Port, c.Mesh.TLSPort = port(cp.ports.mesh), port(cp.ports.meshTLS)
+	c.Admin.Port, c.Admin.TLSPort = port(cp.ports.admin), port(cp.ports.adminTLS)
+	return c.Effective()
 }
 
 // dataPlane serves the HTTP half of the data-plane server.

@@ -206,9 +206,11 @@ func (c *Config) checkAccess() (vs []fault.Violation) {
 
 // MeshPorts says where the mesh API listens, over HTTP and HTTPS.
 type MeshPorts struct {
-	Listen      string `koanf:"listen"`
-	Port        int    `koanf:"port"`
-	TLSPort     int    `koanf:"tlsPort"`
+	Listen  string `koanf:"listen"`
+	Port    int    `koanf:"port"`
+	TLSPort int    `koanf:"tlsPort"`
+	// ReadOnly refuses writes of resources.
+	ReadOnly    bool   `koanf:"readOnly"`
 	TLSCertFile string `koanf:"tlsCertFile"`
 	TLSKeyFile  string `koanf:"tlsKeyFile"`
 	// CORSAllowedDomains are the origins whose pages may call the API.

@@ -50,6 +50,8 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 			bad(path, "must be one of %s", strings.Join(allowed, ", "))
 		}
 	}
+	oneOf("mode", c.Mode, Modes...)
+	oneOf("environment", c.Environment, Environments...)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "text", "json")
 	oneOf("store.type", c.Store.Type, "sqlite", "memory")

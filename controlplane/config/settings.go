@@ -15,8 +15,11 @@ import (
 // Config is the effective configuration. Field tags are keys; nested structs make dotted
 // keys. Every leaf has a row in [Table].
 type Config struct {
-	StateDir    string      `koanf:"stateDir"`
-	ModulePath  string      `koanf:"modulePath"`
+	StateDir   string `koanf:"stateDir"`
+	ModulePath string `koanf:"modulePath"`
+	// Mode and Environment say which resources can be written; see [Modes] and [Environments].
+	Mode        string      `koanf:"mode"`
+	Environment string      `koanf:"environment"`
 	Log         Log         `koanf:"log"`
 	Store       Store       `koanf:"store"`
 	Redis       Redis       `koanf:"redis"`
@@ -274,6 +277,8 @@ var Table = slices.Concat(general, accessKeys, accessLogKeys)
 var general = []Key{
 	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},
 	{"modulePath", "", "directory of libmeshgate.so; empty: beside the meshgate binary", false},
+	{"mode", ModeStandalone, "standalone; or global or zone: which of several control planes this one is, and so which resources can be written (docs/operations/modes.md)", false},
+	{"environment", EnvironmentUniversal, "universal, or kubernetes: resources of meshes are then written through Kubernetes, and read through the mesh API", false},
 	{"log.level", "info", "debug, info, warn or error", false},
 	{"log.format", "text", "text or json", false},
 	{"store.type", "sqlite", "sqlite or memory; memory forgets everything at exit", false},
@@ -293,6 +298,7 @@ var general = []Key{
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
 	{"mesh.port", 5681, "port of the mesh API", false},
 	{"mesh.tlsPort", 5682, "port of the mesh API over HTTPS", false},
+	{"mesh.readOnly", false, "refuse writes of resources through the mesh API; tokens are still issued", false},
 	{"mesh.tlsCertFile", "", "PEM file of its certificate, read again when it changes; empty: one of the control plane's authority", false},
 	{"mesh.tlsKeyFile", "", "PEM file of the key of this certificate", false},
 	{"mesh.corsAllowedDomains", "", "comma-separated origins, such as https://console.example, whose web pages may call the mesh API", false},

@@ -260,7 +260,7 @@ func TestViewsThatAreLate(t *testing.T) {
 // at the same time, and whoever is too many is told to come again.
 func TestOthersWriteMeanwhile(t *testing.T) {
 	w := newWorld(t, 2, 2)
-	w.Turns = turns.Sized(1, 0)
+	w.Turns, w.Others = turns.Sized(1, 0), turns.Sized(1, 0)
 	tried, written := make(chan struct{}), make(chan error, 1)
 	w.Planning(func() {
 		close(tried)
@@ -289,7 +289,7 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 // its turn, or where the write ends because of it.
 func TestNobodyWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &dryrun.Runner{Latest: func() uint64 { return 1 }, Turns: turns.Sized(1, 1)}
+		r := &dryrun.Runner{Latest: func() uint64 { return 1 }, Turns: turns.Sized(1, 1), Others: turns.Sized(1, 1)}
 		first := make(chan error, 1)
 		begun := time.Now()
 		stuck := func(ctx context.Context) error {
@@ -314,6 +314,38 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			t.Errorf("of a caller that has gone: %v", err)
 		}
 	})
+}
+
+// TestOthersKeepNoAdministratorWaiting: dry runs of callers who are no administrators have places of
+// their own.
+func TestOthersKeepNoAdministratorWaiting(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.Turns, w.Others = turns.Sized(1, 0), turns.Sized(1, 0)
+	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ann := model.WithActor(w.ctx, model.User("ann"))
+	go func() {
+		_, err := w.Run(ann, func(context.Context) error {
+			close(entered)
+			<-leave
+			return nil
+		})
+		done <- err
+	}()
+	<-entered
+	again := func(ctx context.Context) error {
+		_, err := w.Run(ctx, func(ctx context.Context) error { return w.write(ctx, put(circuitbreaker.Kind, "b", breaker("s-1", 7))) })
+		return err
+	}
+	if err := again(w.ctx); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+	if err := again(ann); !errors.Is(err, turns.ErrFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	close(leave)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestErrorsAreThoseOfTheWrite: nothing is added to them.

@@ -32,8 +32,9 @@ type Runner struct {
 	Loop *publish.Loop
 	// Latest returns the newest revision of the store.
 	Latest func() uint64
-	// Turns bounds how many dry runs there are at once.
-	Turns *turns.Queue
+	// Turns bounds how many dry runs of administrators there are at once, and Others those of
+	// everybody else, who cannot keep administrators waiting.
+	Turns, Others *turns.Queue
 	// MaxNodes bounds the nodes that are compared; [MaxNodes] if it is 0.
 	MaxNodes int
 
@@ -49,10 +50,15 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	if err := r.Turns.Enter(ctx); err != nil {
+	who, _ := model.ActorOf(ctx)
+	queue := r.Others
+	if who.Administrates() {
+		queue = r.Turns
+	}
+	if err := queue.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer r.Turns.Leave()
+	defer queue.Leave()
 	t, err := r.rehearse(ctx, write)
 	if err != nil && asked.Err() == nil && errors.Is(err, ctx.Err()) {
 		return nil, slow(err) // the patience of a dry run, which the real write does not have
@@ -70,7 +76,6 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	if err != nil {
 		return nil, slow(err)
 	}
-	who, _ := model.ActorOf(ctx)
 	return t.answer(ctx, seen, who.Administrates())
 }
 
@@ -101,9 +106,9 @@ func (r *Runner) rehearse(ctx context.Context, write func(context.Context) error
 			return t.take(ctx, tx, subject)
 		}}
 		if n == attempts {
-			rehearsal.Before = func(reader store.Reader) (err error) {
-				base, err = r.Loop.ReadBase(view.Draft{Reader: reader}, late)
-				return err
+			rehearsal.Before = func(reader store.Reader) error {
+				base = r.Loop.ReadBase(view.Draft{Reader: reader}, late)
+				return nil
 			}
 		}
 		if err := write(admit.Rehearse(ctx, rehearsal)); err != nil {

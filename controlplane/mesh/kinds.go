@@ -28,7 +28,8 @@ var (
 	Dataplanes = model.Describe(Dataplane{}, model.Kind{
 		Name: "dataplane", Path: "dataplanes", Scoping: model.Mesh, Class: model.Config,
 		Document: &model.Document{
-			Type: "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
+			Written: model.ByZones,
+			Type:    "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
 			Validate: func(spec any) []fault.Violation { return spec.(*Dataplane).validate() },
 			Cross:    crossDataplane,
 		},

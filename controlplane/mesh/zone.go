@@ -17,5 +17,5 @@ func (z *Zone) IsEnabled() bool { return z.Enabled == nil || *z.Enabled }
 // Zones describes the resources. They have nothing that could be wrong.
 var Zones = model.Describe(Zone{}, model.Kind{
 	Name: "zone", Path: "zones", Scoping: model.Global, Class: model.Config,
-	Document: &model.Document{Type: "Zone", Singular: "Zone", Plural: "Zones"},
+	Document: &model.Document{Type: "Zone", Singular: "Zone", Plural: "Zones", Written: model.ByEach},
 })

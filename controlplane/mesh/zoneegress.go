@@ -25,7 +25,8 @@ type ZoneEgressNetworking struct {
 var ZoneEgresses = model.Describe(ZoneEgress{}, model.Kind{
 	Name: "zone_egress", Path: "zoneegresses", Scoping: model.Global, Class: model.Config,
 	Document: &model.Document{
-		Type: "ZoneEgress", Singular: "Zone Egress", Plural: "Zone Egresses", OtherPaths: []string{"zone-egresses"},
+		Written: model.ByZones,
+		Type:    "ZoneEgress", Singular: "Zone Egress", Plural: "Zone Egresses", OtherPaths: []string{"zone-egresses"},
 		Validate: func(spec any) []fault.Violation { return spec.(*ZoneEgress).validate() },
 	},
 })

@@ -38,7 +38,8 @@ type AvailableService struct {
 var ZoneIngresses = model.Describe(ZoneIngress{}, model.Kind{
 	Name: "zone_ingress", Path: "zone-ingresses", Scoping: model.Global, Class: model.Config,
 	Document: &model.Document{
-		Type: "ZoneIngress", Singular: "Zone Ingress", Plural: "Zone Ingresses", OtherPaths: []string{"zoneingresses"},
+		Written: model.ByZones,
+		Type:    "ZoneIngress", Singular: "Zone Ingress", Plural: "Zone Ingresses", OtherPaths: []string{"zoneingresses"},
 		Validate: func(spec any) []fault.Violation { return spec.(*ZoneIngress).validate() },
 	},
 })

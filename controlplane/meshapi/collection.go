@@ -25,9 +25,6 @@ const (
 	prefixAll  = "/"
 )
 
-const textReadOnly = "On zone control plane you can only modify zone resources with 'meshgate apply' or via the HTTP API. " +
-	"You can still use 'meshgate' or the HTTP API to modify the rest of the resource on the global control plane.\n"
-
 // collection holds the endpoints of one kind.
 type collection struct {
 	api  *API
@@ -65,8 +62,8 @@ func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 	}
 	put, remove := c.put, c.delete
 	item += "/{" + pathName + "}"
-	if c.readOnly() {
-		put, remove = refuse, refuse
+	if why := c.closed(); why != "" {
+		put, remove = refuse(why), refuse(why)
 	}
 	items := []httpkit.Endpoint{
 		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat), http.StatusNotFound),
@@ -106,13 +103,6 @@ func named(next http.HandlerFunc) http.HandlerFunc {
 		}
 		next(w, r)
 	}
-}
-
-func (c collection) readOnly() bool { return c.kind.ReadOnly || c.api.ReadOnly }
-
-// refuse answers writes of resources that cannot be written here.
-func refuse(w http.ResponseWriter, r *http.Request) {
-	fail(w, r, operation{}, fault.New(fault.Unsupported, textReadOnly))
 }
 
 // failure is an error together with the operation that failed.

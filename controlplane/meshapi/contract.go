@@ -56,8 +56,8 @@ const (
 	schemaAdded      = "added"
 	schemaToken      = "dataplane_token_request"
 	schemaGateway    = "gateway_token_request"
-	schemaUserToken  = "user_token_request"
-	schemaZoneToken  = "zone_token_request"
+	schemaForUser    = "user_token_request"
+	schemaForZone    = "zone_token_request"
 	schemaIngress    = "zone_ingress_token_request"
 )
 

@@ -286,6 +286,9 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
 		DryRun:          a.rig,
 		DataplaneTokens: a.mint, ControlPlaneTokens: a.mint,
+		Settings: func() any {
+			return map[string]any{"mode": "standalone", "apiServer": map[string]any{"readOnly": false}}
+		},
 		About:         About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
 		ProxyVersions: map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
 		Zone:          "east",
@@ -364,6 +367,6 @@ func explanations(views *view.Views, s store.Store) *explain.Meshes {
 	return &explain.Meshes{
 		Policies: &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Last:     func(string) *resource.Set { return nil },
-		Settled:  func(context.Context, uint64) error { return nil },
+		Planned:  func(context.Context, string) error { return nil },
 	}
 }

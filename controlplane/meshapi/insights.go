@@ -61,8 +61,8 @@ func (a *API) insights() (list []httpkit.Endpoint) {
 	get(prefixMesh+pathServiceInsights, "List the services of a mesh with the number of their dataplanes", a.serviceInsights, services, http.StatusNotFound)
 	get(prefixMesh+pathServiceInsights+item, "Count the dataplanes of a service", serviceInsight, shows(schemaServiceInsight), http.StatusNotFound)
 	for _, pattern := range []string{prefixAll + pathMeshInsights + item, prefixMesh + pathServiceInsights + item} {
-		add(http.MethodPut, pattern, "Refused: it is only read", refuse, httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
-		add(http.MethodDelete, pattern, "Refused: it is only read", refuse, httpkit.Contract{}, http.StatusMethodNotAllowed)
+		add(http.MethodPut, pattern, "Refused: it is only read", refuse(a.Writes.onlyRead()), httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
+		add(http.MethodDelete, pattern, "Refused: it is only read", refuse(a.Writes.onlyRead()), httpkit.Contract{}, http.StatusMethodNotAllowed)
 	}
 	get("/global-insights", "Count what belongs to no mesh", func(_ *http.Request, s *census.State, now time.Time) (any, error) {
 		return s.Global(now), nil
@@ -76,12 +76,18 @@ func (a *API) insights() (list []httpkit.Endpoint) {
 	return list
 }
 
+// countingPatience is how long an answer waits for the count of what was written last. It is far
+// below the write timeout of the server: a client learns that nothing can be counted at present.
+const countingPatience = 5 * time.Second
+
 // counted makes an answer from a state. Its error may have an operation.
 type counted func(r *http.Request, s *census.State, now time.Time) (any, error)
 
 func (a *API) counted(make counted) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s, now, err := a.Census.Now(r.Context())
+		ctx, cancel := context.WithTimeout(r.Context(), countingPatience)
+		defer cancel()
+		s, now, err := a.Census.Now(ctx)
 		var doc any
 		if err == nil {
 			doc, err = make(r, s, now)

@@ -145,8 +145,10 @@ type Options struct {
 	ProxyVersions map[string]string
 	// Zone is the name of the local zone; empty if there is none.
 	Zone string
-	// ReadOnly refuses every PUT and DELETE of documents; tokens are still issued.
-	ReadOnly bool
+	// Writes says which documents can be written here.
+	Writes Writes
+	// Settings returns the document of GET /config. Without it, GET /config is not offered.
+	Settings func() any
 
 	// Guard protects a loopback listener without authentication.
 	Guard httpkit.BrowserGuard

@@ -127,8 +127,8 @@ func (a *API) components() schemas {
 		schemaDump: {Type: openapi.Types{openapi.Object}, Properties: schemas{"configs": openapi.List(&openapi.Schema{})}, Required: []string{"configs"}},
 		schemaKeys: keys, schemaRotation: openapi.For[KeyRotation](), schemaAdded: openapi.Closed(schemas{"added": openapi.Count()}, "added"),
 		schemaRevocation: optional(openapi.For[tokenRevocation](), "ids"),
-		schemaToken:      optional(openapi.For[identity.DataplaneTokenRequest]()), schemaUserToken: optional(openapi.For[identity.UserTokenRequest](), "name", "validFor"),
-		schemaZoneToken: optional(openapi.For[identity.ZoneTokenRequest](), "scope"), schemaIngress: optional(openapi.For[identity.ZoneIngressTokenRequest](), "zone"), schemaGateway: optional(openapi.For[gatewayTokenRequest](), "name"),
+		schemaToken:      optional(openapi.For[identity.DataplaneTokenRequest]()), schemaForUser: optional(openapi.For[identity.UserTokenRequest](), "name", "validFor"),
+		schemaForZone: optional(openapi.For[identity.ZoneTokenRequest](), "scope"), schemaIngress: optional(openapi.For[identity.ZoneIngressTokenRequest](), "zone"), schemaGateway: optional(openapi.For[gatewayTokenRequest](), "name"),
 	}
 	describeSelections(out)
 	describeConfigurations(out)

@@ -84,8 +84,8 @@ func (p reporter) endpoints() (list []httpkit.Endpoint) {
 		add(read, prefix+path, "Read a "+d.Singular+" with what it reports", p.one(p.whole()), shows(p.whole()))
 	}
 	add(read, prefix+p.alone+item, "Read what a "+d.Singular+" reports", p.one(p.bare()), shows(p.bare()))
-	add(http.MethodPut, prefix+p.alone+item, "Refused: it is only read", refuse, httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
-	add(http.MethodDelete, prefix+p.alone+item, "Refused: it is only read", refuse, httpkit.Contract{}, http.StatusMethodNotAllowed)
+	add(http.MethodPut, prefix+p.alone+item, "Refused: it is only read", refuse(p.api.Writes.onlyRead()), httpkit.Contract{Body: schemaDocument}, http.StatusMethodNotAllowed)
+	add(http.MethodDelete, prefix+p.alone+item, "Refused: it is only read", refuse(p.api.Writes.onlyRead()), httpkit.Contract{}, http.StatusMethodNotAllowed)
 	return list
 }
 

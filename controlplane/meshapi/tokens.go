@@ -52,9 +52,9 @@ func (a *API) globalTokens() []httpkit.Endpoint {
 		return e
 	}
 	return []httpkit.Endpoint{
-		issue("/tokens/zone", access.ZoneTokens, "Issue the token of the proxies between zones", schemaZoneToken, issuing(a, nil, a.ControlPlaneTokens.IssueZone), cannotZone),
+		issue("/tokens/zone", access.ZoneTokens, "Issue the token of the proxies between zones", schemaForZone, issuing(a, nil, a.ControlPlaneTokens.IssueZone), cannotZone),
 		issue("/tokens/zone-ingress", access.ZoneTokens, "Issue the older token of the ingress of a zone", schemaIngress, issuing(a, nil, a.ControlPlaneTokens.IssueZoneIngress), cannotZone),
-		issue("/tokens/user", access.UserTokens, "Issue the token of a user", schemaUserToken, issuing(a, a.mayUser, a.ControlPlaneTokens.IssueUser), cannotUser),
+		issue("/tokens/user", access.UserTokens, "Issue the token of a user", schemaForUser, issuing(a, a.mayUser, a.ControlPlaneTokens.IssueUser), cannotUser),
 	}
 }
 

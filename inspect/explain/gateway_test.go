@@ -65,8 +65,8 @@ func shop(t *testing.T) *explain.Gateways {
 	good := contract.HashToken([]byte("good"))
 	return &explain.Gateways{
 		Scope: model.DefaultControlPlane, Nodes: func() []string { return []string{"cp/default/gw-1"} },
-		Last: func(string) *resource.Set { return set }, Latest: db.Revision, Turns: turns.Sized(1, 1),
-		Settled: func(context.Context, uint64) error { return nil },
+		Last: func(string) *resource.Set { return set }, Turns: turns.Sized(1, 1),
+		Planned: func(context.Context) error { return nil },
 		Record: func(_ context.Context, _ string, hash contract.Hash) (*contract.Record, contract.Answer, uint64, error) {
 			if hash != good {
 				return nil, contract.Unknown, 1, nil

@@ -107,7 +107,7 @@ func (w *world) meshes() *explain.Meshes {
 			}
 			return nil
 		},
-		Settled: func(context.Context, uint64) error { return nil },
+		Planned: func(context.Context, string) error { return nil },
 	}
 }
 
