@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"os"
@@ -25,6 +26,8 @@ type callers struct {
 	// user returns the user whose token it is. Its error is a Denied fault for a token that
 	// does not count.
 	user func(ctx context.Context, token string) (model.Actor, error)
+	// authority says whether an authority of client certificates is trusted now.
+	authority func(*x509.Certificate) bool
 }
 
 // Identify returns the caller of a request: an administrator on this machine, whatever token is
@@ -37,7 +40,7 @@ func (c callers) Identify(r *http.Request) (model.Actor, error) {
 	if token, ok := httpkit.TokenOf(r); ok {
 		return c.user(r.Context(), token)
 	}
-	if who, ok, err := httpkit.CertifiedUser(r); err != nil || ok && httpkit.SameSite(r) {
+	if who, ok, err := httpkit.CertifiedUser(r, time.Now(), c.authority); err != nil || ok && httpkit.SameSite(r) {
 		return who, err
 	}
 	return model.Anonymous(), nil
@@ -45,7 +48,16 @@ func (c callers) Identify(r *http.Request) (model.Actor, error) {
 
 // callers are those of the mesh API.
 func (cp *ControlPlane) callers() callers {
-	return callers{local: cp.cfg.Access.LocalhostIsAdmin, user: cp.userOf}
+	return callers{local: cp.cfg.Access.LocalhostIsAdmin, user: cp.userOf, authority: cp.trustsClients}
+}
+
+// trustsClients reports whether an authority is one of those in access.clientCAFile now.
+func (cp *ControlPlane) trustsClients(c *x509.Certificate) bool {
+	if cp.clientCAs == nil {
+		return false
+	}
+	now, err := cp.clientCAs.get()
+	return err == nil && now.has(c)
 }
 
 // userOf returns the user of a token: of this control plane, or of the issuer that is trusted.
@@ -109,6 +121,9 @@ func (cp *ControlPlane) openIssuer() (err error) {
 	cp.issuer, err = oidc.New(oidc.Options{
 		Issuer: o.Issuer, Audience: o.Audience, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim, Client: &http.Client{Transport: transport}, Now: time.Now,
 	})
+	if err == nil {
+		cp.closers.add(func(context.Context) { cp.issuer.End() })
+	}
 	return err
 }
 
@@ -123,7 +138,7 @@ func (cp *ControlPlane) publicKeys() (keys []identity.PublicKey, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("tokens.publicKeys[%d].keyFile %s: %w", i, k.KeyFile, err)
 		}
-		keys = append(keys, identity.PublicKey{For: identity.TokenKind(k.For), Mesh: k.Mesh, ID: k.KeyID, Key: key})
+		keys = append(keys, identity.PublicKey{For: identity.TokenKind(k.For), Mesh: k.Mesh, ID: k.KeyID, Key: key, Users: k.Users, Groups: k.Groups})
 	}
 	if err := identity.CheckPublicKeys(keys); err != nil {
 		return nil, fmt.Errorf("tokens.publicKeys: %w", err)

@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +46,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/version"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/controlplane/zones"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
@@ -80,7 +80,7 @@ type ControlPlane struct {
 	issuer *oidc.Issuer
 	// meshCert and clientCAs are what files of the settings hold; nil if there are none.
 	meshCert  *reread[tls.Certificate]
-	clientCAs *reread[x509.CertPool]
+	clientCAs *reread[authorities]
 	redis     *redisParts
 	revoker   *revoke.Revoker
 	gate      *admit.Gate
@@ -190,7 +190,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log)
+	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log).InZone(cp.cfg.Zone.Own())
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {
@@ -283,6 +283,9 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "addresses of names", cp.mesh.addresses.Run(ctx)) })
+	g.Go(func() error {
+		return ended(ctx, "services of the zone", zones.New(cp.views, cp.gate.As(model.System("zones")), cp.Log).Run(ctx))
+	})
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
@@ -293,6 +296,12 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	}
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.Log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
+	// Whoever reaches the ports of the APIs has a bounded share of their connections, so that
+	// an administrator on this machine still gets in.
+	users := httpkit.Limits{Bounded: true}
+	encrypted := func(ln net.Listener, cert *reread[tls.Certificate]) net.Listener {
+		return httpkit.Handshaken(ln, cp.usersTLS(cert), cp.Log)
+	}
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
 		server := httpkit.NewServer(name, cp.traced(name, h), cp.Log, l, cp.meters.requests)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
@@ -301,11 +310,11 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
 	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.AdminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
-	serve("admin", admin.Handler(), cp.ports.admin)
-	serve("admin_tls", admin.Handler(), tls.NewListener(cp.ports.adminTLS, cp.usersTLS(nil)))
+	serveWith(users, "admin", admin.Handler(), cp.ports.admin)
+	serveWith(users, "admin_tls", admin.Handler(), encrypted(cp.ports.adminTLS, nil))
 	meshAPI := cp.meshAPI(admin.Revisions)
-	serve("mesh", meshAPI, cp.ports.mesh)
-	serve("mesh_tls", meshAPI, tls.NewListener(cp.ports.meshTLS, cp.usersTLS(cp.meshCert)))
+	serveWith(users, "mesh", meshAPI, cp.ports.mesh)
+	serveWith(users, "mesh_tls", meshAPI, encrypted(cp.ports.meshTLS, cp.meshCert))
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
 		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)

@@ -135,6 +135,9 @@ func (cp *ControlPlane) staleToken(ctx context.Context, node string) bool {
 	if key == "" {
 		return false
 	}
+	if _, _, zonal := mesh.ParseZoneNode(node); zonal {
+		return false // whoever made the token replaces it
+	}
 	meshName, _, err := publish.ParseProxy(node)
 	if err != nil {
 		return key != cp.tokens.Newest()

@@ -171,8 +171,8 @@ func (cp *ControlPlane) holds(ctx context.Context, k *model.Kind) bool {
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
 func (cp *ControlPlane) proxies() *enrol.Mesh {
-	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Confirmed: func(ctx context.Context, revision uint64) error {
-		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision)
+	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Zone: zoneTokens{cp}, Confirmed: func(ctx context.Context, revision uint64) error {
+		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision, func(string, string) bool { return true })
 		return err
 	}}
 }
@@ -218,9 +218,11 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 			cp.judgeSigningKeys(ctx, e.Key.Scope)
 		}
 	case mesh.GlobalSecrets.Name:
-		if e.Key.Name == mesh.GatewayTokenRevocations {
+		if e.Key.Name == mesh.GatewayTokenRevocations || strings.HasPrefix(e.Key.Name, mesh.ZoneToken) || strings.HasPrefix(e.Key.Name, mesh.ZoneIngressToken) {
 			cp.recheck(ctx)
 		}
+	case mesh.ZoneIngresses.Name:
+		cp.zoneProxyWritten(ctx, e.Key.Name)
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
 		if e.Op != store.Deleted {

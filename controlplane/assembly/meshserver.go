@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
 // openMeshTLS checks the files of the encrypted port of the mesh API at start.
@@ -25,7 +27,7 @@ func (cp *ControlPlane) openMeshTLS() (err error) {
 		}
 	}
 	if file := cp.cfg.Access.ClientCAFile; file != "" {
-		cp.clientCAs = &reread[x509.CertPool]{files: []string{file}, parse: parsePool, log: cp.Log}
+		cp.clientCAs = &reread[authorities]{files: []string{file}, parse: parseAuthorities, log: cp.Log}
 		if _, err := cp.clientCAs.get(); err != nil {
 			return fault.NotBegun(fmt.Errorf("access.clientCAFile: %w", err))
 		}
@@ -54,9 +56,12 @@ func (cp *ControlPlane) usersTLS(cert *reread[tls.Certificate]) *tls.Config {
 		if cp.clientCAs == nil {
 			return now, nil
 		}
-		pool, err := cp.clientCAs.get()
-		now.ClientAuth, now.ClientCAs = tls.VerifyClientCertIfGiven, pool
-		return now, err
+		trusted, err := cp.clientCAs.get()
+		if err != nil {
+			return nil, err
+		}
+		now.ClientAuth, now.ClientCAs = tls.VerifyClientCertIfGiven, trusted.pool
+		return now, nil
 	}
 	return base
 }
@@ -136,4 +141,24 @@ func parsePool(content [][]byte) (*x509.CertPool, error) {
 		return nil, errors.New("holds no certificate")
 	}
 	return pool, nil
+}
+
+// authorities are those of client certificates. They are looked at for every request, see
+// [httpkit.CertifiedUser].
+type authorities struct {
+	pool *x509.CertPool
+	each []*x509.Certificate
+}
+
+func (a *authorities) has(c *x509.Certificate) bool { return slices.ContainsFunc(a.each, c.Equal) }
+
+func parseAuthorities(content [][]byte) (*authorities, error) {
+	a := &authorities{pool: x509.NewCertPool(), each: pemtext.Parsed(content[0])}
+	for _, c := range a.each {
+		a.pool.AddCert(c)
+	}
+	if len(a.each) == 0 {
+		return nil, errors.New("holds no certificate")
+	}
+	return a, nil
 }

@@ -125,7 +125,7 @@ func (f *fleet) revision(t *testing.T, revision uint64, wait time.Duration) stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	doc, err := progress{f.cp.loop, f.cp.snapshots, f.cp.nodes, f.cp.store.Revision}.Wait(ctx, revision)
+	doc, err := progress{f.cp.loop, f.cp.snapshots, f.cp.nodes, f.cp.store.Revision}.Wait(ctx, revision, allSeen)
 	if fault.Is(err, fault.NotFound) {
 		return err.Error()
 	}

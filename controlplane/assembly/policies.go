@@ -61,7 +61,9 @@ const othersWaiting = 4
 
 // dryRuns returns what says what writes would do.
 func (cp *ControlPlane) dryRuns() *dryrun.Runner {
-	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions(), Others: turns.Sized(1, othersWaiting)}
+	return &dryrun.Runner{
+		Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions(), Others: turns.Sized(1, othersWaiting), Rules: cp.cfg.Access.Rules(),
+	}
 }
 
 // lastSet returns what was last published for a node, nil if the node refuses a part of it: its

@@ -11,11 +11,11 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/meshgate/meshgate/controlplane/authorities"
 	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
-	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -143,7 +143,7 @@ func (i identities) External(ctx context.Context, meshName, service string) (p *
 		if p, err = res.Spec.(*mesh.ExternalService).Presented(r, meshName, service); err != nil || p == nil {
 			return err
 		}
-		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		of, err := authorities.With(r, p.Leaf)
 		if err == nil && of != "" {
 			err = fault.New(fault.Forbidden, "the key for ExternalService %s of mesh %s is that of an authority of mesh %s", service, meshName, of)
 		}
@@ -161,7 +161,7 @@ func (i identities) Listener(ctx context.Context, meshName, secret string) (p *m
 		if p, err = mesh.ServerPair(r, meshName, secret); err != nil {
 			return err
 		}
-		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		of, err := authorities.With(r, p.Leaf)
 		if err == nil && of != "" {
 			err = fault.New(fault.Forbidden, "the key in secret %s of mesh %s is that of an authority of mesh %s", secret, meshName, of)
 		}
@@ -209,6 +209,9 @@ func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string
 
 // Known implements the ADS server's Authenticator: a token of a node of either kind.
 func (a adsAuthenticator) Known(ctx context.Context, token string) error {
+	if identity.ClaimsZone(token) {
+		return refusal(a.cp.people.CheckZoneToken(ctx, token))
+	}
 	if !identity.ClaimsGateway(token) { // which all tokens of gateways do
 		return refusal(a.cp.mesh.tokens.CheckToken(ctx, token))
 	}
@@ -251,6 +254,9 @@ func (cp *ControlPlane) authenticate(ctx context.Context, nodeID, token string) 
 }
 
 func (cp *ControlPlane) judge(ctx context.Context, nodeID, token string) (until time.Time, err error) {
+	if _, _, ok := mesh.ParseZoneNode(nodeID); ok {
+		return cp.people.AuthenticateZoneProxy(ctx, cp.cfg.Zone.Own(), nodeID, token)
+	}
 	if !strings.HasPrefix(nodeID, "cp/") {
 		return cp.mesh.tokens.Authenticate(ctx, nodeID, token)
 	}
@@ -285,6 +291,9 @@ func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string)
 			return revoke.Node{}, err
 		}
 		node = c.NodeID()
+	}
+	if _, _, zonal := mesh.ParseZoneNode(node); zonal {
+		return revoke.Node{}, fault.New(fault.Forbidden, "proxies of zones have no filters")
 	}
 	until, err := a.cp.authenticate(ctx, node, token)
 	if err != nil {

@@ -2,15 +2,19 @@ package assembly
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/census"
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/version"
 	"github.com/meshgate/meshgate/xds/policy/all"
 )
@@ -27,6 +31,67 @@ func ownZone(instance string, started time.Time) *insight.ZoneInsight {
 	}}}
 }
 
+// zoneTokens checks the tokens of proxies of the own zone.
+type zoneTokens struct{ cp *ControlPlane }
+
+var _ enrol.ZoneTokens = zoneTokens{}
+
+// CheckToken implements enrol.ZoneTokens.
+func (z zoneTokens) CheckToken(ctx context.Context, token string) error {
+	return z.cp.people.CheckZoneToken(ctx, token)
+}
+
+// CheckProxy implements enrol.ZoneTokens.
+func (z zoneTokens) CheckProxy(ctx context.Context, proxyType, token string) error {
+	_, err := z.cp.people.CheckZoneProxy(ctx, z.Own(), proxyType, token)
+	return err
+}
+
+// Own implements enrol.ZoneTokens.
+func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
+
+// zoneProxyWritten acts on one event of a ZoneIngress. What is stored decides and not the event,
+// which may be late.
+func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, name string) {
+	node := mesh.ZoneNodeID(mesh.ProxyIngress, name)
+	if cp.ownIngress(ctx, name) {
+		cp.mesh.insights.Recall(mesh.ZoneNodeScope(mesh.ProxyIngress), name)
+		cp.mesh.insights.Expect(node)
+	} else {
+		cp.mesh.insights.Forget(mesh.ZoneNodeScope(mesh.ProxyIngress), name)
+		cp.dropNode(node)
+		cp.loop.Forget(node)
+	}
+	cp.recheck(ctx, node)
+}
+
+// ownIngress reports whether an ingress exists in the own zone. A row that cannot be read counts
+// as existing.
+func (cp *ControlPlane) ownIngress(ctx context.Context, name string) (yes bool) {
+	err := cp.store.View(ctx, func(r store.Reader) error {
+		res, err := r.Get(mesh.ZoneIngresses, "", name)
+		yes = err == nil && res.Spec.(*mesh.ZoneIngress).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own())
+		return err
+	})
+	return yes || err != nil && !fault.Is(err, fault.NotFound)
+}
+
+// expectIngresses lists the ingresses of the own zone as nodes that may connect.
+func (cp *ControlPlane) expectIngresses(r store.Reader) (names map[string]bool, unreadable []error, err error) {
+	all, unreadable, err := store.ListReadable(r, mesh.ZoneIngresses, "")
+	if err != nil {
+		return nil, nil, fmt.Errorf("list ingresses: %w", err)
+	}
+	names = map[string]bool{}
+	for _, res := range all {
+		if res.Spec.(*mesh.ZoneIngress).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
+			names[res.Name] = true
+			cp.mesh.insights.Expect(mesh.ZoneNodeID(mesh.ProxyIngress, res.Name))
+		}
+	}
+	return names, unreadable, nil
+}
+
 // newCensus returns a census of everything that the mesh API shows. It asks the insights once it
 // runs.
 func (cp *ControlPlane) newCensus() *census.Census {
@@ -36,7 +101,12 @@ func (cp *ControlPlane) newCensus() *census.Census {
 			in, _, _ := cp.mesh.insights.Read(context.Background(), meshName, dataplane) // it fails with the context only
 			return in
 		},
-		Online: func(k *model.Kind, name string) bool { return k == mesh.Zones && cp.zoneOnline(name) },
+		Online: func(k *model.Kind, name string) bool {
+			if k == mesh.ZoneIngresses {
+				return cp.connected(mesh.ZoneNodeID(mesh.ProxyIngress, name))
+			}
+			return k == mesh.Zones && cp.zoneOnline(name)
+		},
 	})
 }
 

@@ -61,10 +61,15 @@ func New(o Options) *Census {
 	return &Census{Options: o, wake: make(chan struct{}, 1), changed: map[model.Key]struct{}{}, moved: make(chan struct{})}
 }
 
-// Changed records that something else is known about the proxy of a dataplane. It does not block.
-func (c *Census) Changed(meshName, dataplane string) {
+// Changed records that something else is known about the proxy of a dataplane, or of a zone, whose
+// scope is that of its node id. It does not block.
+func (c *Census) Changed(scope, name string) {
+	key := model.Key{Kind: mesh.Dataplanes.Name, Scope: scope, Name: name}
+	if scope == mesh.ZoneNodeScope(mesh.ProxyIngress) {
+		key = model.Key{Kind: mesh.ZoneIngresses.Name, Name: name}
+	}
 	c.mu.Lock()
-	c.changed[model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane}] = struct{}{}
+	c.changed[key] = struct{}{}
 	c.marks++
 	c.mu.Unlock()
 	select {
@@ -185,6 +190,10 @@ func (c *Census) reports() {
 	defer c.counting.Unlock()
 	keys, marks := c.take()
 	for key := range keys {
+		if key.Kind == mesh.ZoneIngresses.Name {
+			c.counter.present(key, c.Online(mesh.ZoneIngresses, key.Name))
+			continue
+		}
 		c.counter.reported(key, c.Insight(key.Scope, key.Name))
 	}
 	old := c.state.Load()

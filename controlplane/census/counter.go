@@ -165,6 +165,14 @@ func (c *counter) zoned(key model.Key, is, online, active bool) {
 	}
 }
 
+// present records whether a proxy of a zone that exists is connected.
+func (c *counter) present(key model.Key, online bool) {
+	delete(c.online, key)
+	if online && c.there[key] {
+		c.online[key] = true
+	}
+}
+
 // replaced counts the services of all meshes.
 func (c *counter) replaced(old, new *ServiceInsight) {
 	if old != nil {

@@ -70,6 +70,10 @@ type PublicKey struct {
 	Mesh    string `json:"mesh,omitempty"`
 	KeyID   string `json:"kid"`
 	KeyFile string `json:"keyFile"`
+	// Users and Groups are the names that tokens of users may have, if they are set. Names of the
+	// system, such as that of administrators, must be listed.
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
 }
 
 // accessKeys are the rows of [Table] for [Access] and [Tokens].

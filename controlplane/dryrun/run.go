@@ -1,11 +1,13 @@
 package dryrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -35,6 +37,8 @@ type Runner struct {
 	// Turns bounds how many dry runs of administrators there are at once, and Others those of
 	// everybody else, who cannot keep administrators waiting.
 	Turns, Others *turns.Queue
+	// Rules say who may see what a write would do. Without them, only administrators may.
+	Rules *access.Rules
 	// MaxNodes bounds the nodes that are compared; [MaxNodes] if it is 0.
 	MaxNodes int
 
@@ -44,8 +48,8 @@ type Runner struct {
 
 // Run calls write with a context under which nothing is committed, possibly more than once. An
 // error of write is returned as it is: it is the error of the real write. If write succeeds, the
-// answer says what it would have done. Configurations are only shown to administrators. Further
-// errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
+// answer says what it would have done. Configurations are only shown to those who administrate all
+// that they concern. Further errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
 func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*Answer, error) {
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, Patience)
@@ -76,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	if err != nil {
 		return nil, slow(err)
 	}
-	return t.answer(ctx, seen, who.Administrates())
+	return t.answer(ctx, seen, r.shows(who, t, seen))
 }
 
 // slow is the error of a dry run that takes too long.
@@ -92,6 +96,8 @@ type trial struct {
 	imagined *publish.Imagination
 	// late lists scopes whose views show another revision.
 	late []string
+	// in lists where something would be written.
+	in []access.Scope
 }
 
 // rehearse has the write made and undone until the views of everything that it concerns have
@@ -141,7 +147,9 @@ func (t *trial) take(ctx context.Context, tx store.Tx, subject model.Key) error 
 			t.verdict = Updated
 		}
 	}
+	t.in = nil
 	for _, c := range tx.Changes() {
+		t.in = append(t.in, scopeOf(cmp.Or(c.New, c.Old)))
 		switch {
 		case c.New != nil && c.New.Key() == subject && c.Op == store.Created:
 			t.verdict = Created

@@ -24,9 +24,10 @@ const HeaderRevision = "X-Mesh-Revision"
 
 // Progress tells how far proxies are. Wait returns the document of GET /revisions/{rev} when
 // nothing waits for the revision any more, or when ctx ends, which is not an error. A
-// NotFound fault names the newest revision.
+// NotFound fault names the newest revision. sees says which meshes or control planes, one of the
+// two, the caller may see: what belongs to others is counted and not named.
 type Progress interface {
-	Wait(ctx context.Context, revision uint64) (any, error)
+	Wait(ctx context.Context, revision uint64, sees func(mesh, controlPlane string) bool) (any, error)
 }
 
 // Collection is one kind in this API.

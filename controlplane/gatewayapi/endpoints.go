@@ -46,7 +46,9 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.explanations()...)
 	list = append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
 	for i := range list {
-		list[i].Where = func(*http.Request) access.Scope { return access.Scope{ControlPlane: a.Scope} }
+		if list[i].Where == nil {
+			list[i].Where = a.here
+		}
 	}
 	return list
 }

@@ -50,7 +50,7 @@ func (a *API) conditionEndpoints() []httpkit.Endpoint {
 		return nil
 	}
 	e := endpoint(http.MethodGet, "/conditions", "What is the matter with the control plane", a.Conditions)
-	e.Auth = access.Metadata
+	e.Auth, e.Where = access.Metadata, everything // they name nodes of every mesh and control plane
 	e.Contract.Query = []httpkit.Parameter{
 		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
 		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
@@ -133,7 +133,7 @@ func (a *API) Revisions(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	doc, err := a.Progress.Wait(ctx, revision)
+	doc, err := a.Progress.Wait(ctx, revision, a.sees(r, access.Read))
 	if err != nil {
 		a.fail(w, r, named(err), call{})
 		return

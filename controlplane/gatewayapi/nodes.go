@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/insight"
@@ -68,7 +69,7 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		removed.Closed(),
 	}
 	if a.Dumps == nil {
-		return out
+		return a.aboutNodes(out)
 	}
 	dump := administered(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", "Dump the configuration that a node has, without secrets", a.dumpNode))
 	dump.Contract.Query = []httpkit.Parameter{{
@@ -77,7 +78,17 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	}}
 	compared := administered(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", "What a node should have, was sent and has acknowledged, without secrets", a.compareNode))
 	compared.Contract.Query = []httpkit.Parameter{{Name: nodes.ParamInclude, Type: "string", Summary: "diff: also the JSON patch from what is acknowledged"}}
-	return append(out, answering(dump, schemaDump, http.StatusNotFound).Closed(), answering(compared, schemaCompared, http.StatusNotFound).Closed())
+	return a.aboutNodes(append(out, answering(dump, schemaDump, http.StatusNotFound).Closed(), answering(compared, schemaCompared, http.StatusNotFound).Closed()))
+}
+
+// aboutNodes says of the endpoints about one node where they act.
+func (a *API) aboutNodes(list []httpkit.Endpoint) []httpkit.Endpoint {
+	for i := range list {
+		if strings.Contains(list[i].Pattern, "{"+pathNode+"}") {
+			list[i].Where = a.atNode
+		}
+	}
+	return list
 }
 
 func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
@@ -98,6 +109,8 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		a.Nodes.Await(ctx, asked.Since)
 	}
+	sees := a.sees(r, access.Administrator)
+	asked.Sees = func(id string) bool { return sees(nodes.ScopeOf(id)) }
 	page := a.Nodes.List(asked.Query)
 	doc := map[string]any{"data": page.Nodes, "next": nil, "total": page.Total, "mark": page.Mark}
 	if page.More {

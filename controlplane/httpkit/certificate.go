@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -17,9 +18,20 @@ const reservedPrefix = "mesh-system:"
 // CertifiedUser returns the user whom the verified client certificate of a request names: by
 // its common name or, if it has none, by its first other name. The organisations are the
 // groups. ok is false for a request without such a certificate. Its error is a Denied fault.
-func CertifiedUser(r *http.Request) (who model.Actor, ok bool, err error) {
+//
+// The certificate was verified when the connection began, which may be long ago. trusted says
+// whether an authority is trusted now: a chain counts that ends at such an authority, and of
+// which no certificate has ended. Its signatures need no second look.
+func CertifiedUser(r *http.Request, now time.Time, trusted func(authority *x509.Certificate) bool) (who model.Actor, ok bool, err error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return who, false, nil
+	}
+	counts := func(chain []*x509.Certificate) bool {
+		ended := func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) }
+		return !slices.ContainsFunc(chain, ended) && trusted(chain[len(chain)-1])
+	}
+	if !slices.ContainsFunc(r.TLS.VerifiedChains, counts) {
+		return who, false, fault.New(fault.Denied, "the client certificate has ended, or its authority is no longer trusted")
 	}
 	cert := r.TLS.VerifiedChains[0][0]
 	if who, ok = ForeignUser(certifiedName(cert), cert.Subject.Organization); !ok {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -33,13 +34,44 @@ func TestCertifiedUser(t *testing.T) {
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{&test.cert}}}
-		who, ok, err := CertifiedUser(r)
+		who, ok, err := CertifiedUser(r, time.Time{}, anyAuthority)
 		if ok != (test.want != "") || who.Name != test.want || !slices.Equal(who.Groups, test.groups) || (test.want == "") != fault.Is(err, fault.Denied) {
 			t.Errorf("%s: %v %t %v", name, who, ok, err)
 		}
 		r.TLS.VerifiedChains, r.TLS.PeerCertificates = nil, []*x509.Certificate{&test.cert}
-		if _, ok, err := CertifiedUser(r); ok || err != nil {
+		if _, ok, err := CertifiedUser(r, time.Time{}, anyAuthority); ok || err != nil {
 			t.Errorf("%s: a certificate that nobody has verified counts", name)
+		}
+	}
+}
+
+func anyAuthority(*x509.Certificate) bool { return true }
+
+// TestCertificatesEnd: a certificate counts for as long as it is valid and its authority is
+// trusted, and not for as long as its connection lasts.
+func TestCertificatesEnd(t *testing.T) {
+	begin := time.Unix(1700000000, 0)
+	leaf := &x509.Certificate{Raw: []byte("leaf"), Subject: pkix.Name{CommonName: "bob"}, NotBefore: begin, NotAfter: begin.Add(time.Hour)}
+	root := &x509.Certificate{Raw: []byte("root"), NotBefore: begin, NotAfter: begin.Add(2 * time.Hour)}
+	brief := &x509.Certificate{Raw: []byte("brief"), NotBefore: begin, NotAfter: begin.Add(time.Minute)}
+	for name, test := range map[string]struct {
+		after   time.Duration
+		trusted []*x509.Certificate
+		want    bool
+	}{
+		"valid":                   {time.Second, []*x509.Certificate{root, brief}, true},
+		"before it begins":        {-time.Second, []*x509.Certificate{root, brief}, false},
+		"ended":                   {time.Hour + time.Second, []*x509.Certificate{root, brief}, false},
+		"its authority is gone":   {time.Second, nil, false},
+		"by another authority":    {time.Second, []*x509.Certificate{brief}, true},
+		"which has ended":         {2 * time.Minute, []*x509.Certificate{brief}, false},
+		"while the first has not": {2 * time.Minute, []*x509.Certificate{root, brief}, true},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf, root}, {leaf, brief}}}
+		who, ok, err := CertifiedUser(r, begin.Add(test.after), func(c *x509.Certificate) bool { return slices.ContainsFunc(test.trusted, c.Equal) })
+		if ok != test.want || ok && who.Name != "bob" || !ok && !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: %v %t %v", name, who, ok, err)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package identity
 import (
 	"crypto/rsa"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -30,7 +32,33 @@ type PublicKey struct {
 	// ID is the kid in the tokens. It is no number, because these are the ids of stored keys.
 	ID  string
 	Key *rsa.PublicKey
+	// Users and Groups are the names that tokens of users may have; nil means all but those of
+	// the system.
+	Users, Groups []string
 }
+
+// MayName returns a Denied fault if tokens of the key may not name this user with these groups.
+func (k *PublicKey) MayName(user string, groups []string) error {
+	if !listed(k.Users, user) {
+		return fault.New(fault.Denied, "the key %s may not sign tokens of the user %q", k.ID, user)
+	}
+	for _, g := range groups {
+		if !listed(k.Groups, g) {
+			return fault.New(fault.Denied, "the key %s may not sign tokens of the group %q", k.ID, g)
+		}
+	}
+	return nil
+}
+
+func listed(names []string, name string) bool {
+	if names == nil {
+		return !strings.HasPrefix(name, systemPrefix)
+	}
+	return slices.Contains(names, name)
+}
+
+// systemPrefix begins the names of users and groups that only a control plane gives.
+const systemPrefix = "mesh-system:"
 
 // publicName names a public key: by the series whose tokens it verifies, and its id.
 type publicName struct{ series, kid string }
@@ -68,6 +96,9 @@ func CheckPublicKeys(keys []PublicKey) error {
 			bad(i, "for", "must be %s, %s, %s or %s", DataplaneToken, UserToken, ZoneToken, ZoneIngressToken)
 		default:
 			bad(i, "for", "must be %s, %s, %s or %s", DataplaneToken, UserToken, ZoneToken, ZoneIngressToken)
+		}
+		if k.For != UserToken && (k.Users != nil || k.Groups != nil) {
+			bad(i, "users", "and groups belong to user tokens")
 		}
 		if err := CheckKeyID(k.ID); err != nil {
 			bad(i, "kid", "%v", err)

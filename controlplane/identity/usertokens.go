@@ -96,12 +96,22 @@ func (r *UserTokenRequest) long() string { return "groups" }
 
 // ControlPlaneTokens issues and checks the tokens of users and of zones. Keys and revocations
 // are global secrets.
-type ControlPlaneTokens struct{ secretKeys }
+type ControlPlaneTokens struct {
+	secretKeys
+	// outside are the public keys of users by their ids.
+	outside map[string]PublicKey
+}
 
 // NewControlPlaneTokens returns the tokens of a control plane. Keys of public count beside the
 // stored ones.
 func NewControlPlaneTokens(s store.Store, now func() time.Time, public ...PublicKey) *ControlPlaneTokens {
-	return &ControlPlaneTokens{newSecretKeys(s, now, public)}
+	t := &ControlPlaneTokens{newSecretKeys(s, now, public), map[string]PublicKey{}}
+	for _, k := range public {
+		if k.For == UserToken {
+			t.outside[k.ID] = k
+		}
+	}
+	return t
 }
 
 // IssueUser returns the token of a user.
@@ -116,10 +126,26 @@ func (t *ControlPlaneTokens) CheckUser(ctx context.Context, token string) (*User
 	if err == nil && (c.Name == "" || !nameable(c.Name) || slices.Contains(c.Groups, model.GroupAnonymous)) {
 		err = fault.New(fault.Denied, "the user token names no user")
 	}
+	if err == nil {
+		err = t.mayName(KeyID(token), &c)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &c, nil
+}
+
+// mayName returns a Denied fault if tokens of a key may not name a user. Only stored keys, which have
+// numbers, may name everybody.
+func (t *ControlPlaneTokens) mayName(kid string, c *UserClaims) error {
+	k, outside := t.outside[kid]
+	switch {
+	case outside:
+		return k.MayName(c.Name, c.Groups)
+	case serialOf(kid) == 0:
+		return fault.New(fault.Denied, "the user token names no key")
+	}
+	return nil
 }
 
 // Keys lists the signing keys of a kind of tokens; see [DataplaneTokens.Keys].

@@ -336,6 +336,36 @@ func TestOffline(t *testing.T) {
 			t.Errorf("with a key for %s tokens: %v", of, err)
 		}
 	}
+	bounded := func(users, groups []string) PublicKey {
+		k := public(UserToken, "")
+		k.Users, k.Groups = users, groups
+		return k
+	}
+	for name, test := range map[string]struct {
+		key    PublicKey
+		user   string
+		groups []string
+		want   bool
+	}{
+		"anybody":                {bounded(nil, nil), "bob", []string{"staff"}, true},
+		"the administrator":      {bounded(nil, nil), model.UserAdministrator, nil, false},
+		"administrators":         {bounded(nil, nil), "bob", []string{"staff", model.GroupAdministrator}, false},
+		"another of the system":  {bounded(nil, nil), "mesh-system:robot", nil, false},
+		"a listed administrator": {bounded([]string{"bob"}, []string{model.GroupAdministrator}), "bob", []string{model.GroupAdministrator}, true},
+		"a listed user":          {bounded([]string{"bob"}, nil), "bob", []string{"staff"}, true},
+		"who is not listed":      {bounded([]string{"bob"}, nil), "eve", nil, false},
+		"a listed group":         {bounded(nil, []string{"ci"}), "eve", []string{"ci"}, true},
+		"one not listed":         {bounded(nil, []string{"ci"}), "eve", []string{"ci", "staff"}, false},
+		"no groups":              {bounded(nil, []string{}), "eve", []string{"ci"}, false},
+	} {
+		token, err := key.User(UserTokenRequest{Name: test.user, Groups: test.groups, ValidFor: "1h"}, identitytest.Epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newGlobalTest(t, test.key).CheckUser(t.Context(), token); (err == nil) != test.want || err != nil && !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	g := newGlobalTest(t, public(UserToken, ""))
 	g.secret("user-token-revocations", []byte(part(t, token, 1)["jti"].(string)+"\n"))
 	if _, err := g.CheckUser(t.Context(), token); !fault.Is(err, fault.Denied) {
@@ -364,6 +394,7 @@ func TestOffline(t *testing.T) {
 		"a mesh":         {public(ZoneToken, "m")},
 		"another kind":   {public("robot", "")},
 		"of gateways":    {public(GatewayToken, "")},
+		"users of zones": {{For: ZoneToken, ID: "ci", Users: []string{"bob"}, Key: public(UserToken, "").Key}},
 		"a number":       {{For: UserToken, ID: "7", Key: public(UserToken, "").Key}},
 		"no id":          {{For: UserToken, Key: public(UserToken, "").Key}},
 		"the same twice": {public(UserToken, ""), {For: UserToken, ID: "ci", Key: &signingKeys()[2].PublicKey}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -82,7 +83,8 @@ type Insights struct {
 	moves uint64
 }
 
-// id names a node: of a gateway, mesh is cp/<control plane>.
+// id names a node: of a gateway, mesh is cp/<control plane>, and of a proxy of a zone what
+// stands before its name.
 type id struct{ mesh, name string }
 
 func (i id) key() model.Key {
@@ -213,12 +215,15 @@ func (s *Insights) Close(ctx context.Context) error {
 	return nil
 }
 
-// parse splits the id of a node of a mesh (see mesh.NodeID), or of a gateway,
-// cp/<control plane>/<instance>.
+// parse splits the id of a node of a mesh (see mesh.NodeID), of a zone (see mesh.ZoneNodeID), or
+// of a gateway, cp/<control plane>/<instance>.
 func parse(node string) (id, bool) {
 	if rest, ok := strings.CutPrefix(node, gatewayScope); ok {
 		controlPlane, name, ok := strings.Cut(rest, "/")
 		return id{gatewayScope + controlPlane, name}, ok && controlPlane != "" && name != "" && !strings.Contains(name, "/")
+	}
+	if proxyType, name, ok := mesh.ParseZoneNode(node); ok {
+		return id{mesh.ZoneNodeScope(proxyType), name}, true
 	}
 	m, name, ok := strings.Cut(node, ".")
 	return id{m, name}, ok && m != "" && name != "" && !strings.Contains(m, "/")

@@ -38,16 +38,17 @@ func ServerPair(r model.Getter, meshName, secret string) (*ClientPair, error) {
 	return clientPair(data, data)
 }
 
-// ServerCertificateOf describes a secret of a mesh. It fails if the secret cannot be read now.
-func ServerCertificateOf(r model.Getter, meshName, secret string) (ServerCertificate, error) {
+// ServerCertificateOf describes a secret of a mesh, and returns what is in it, nil if nothing can be
+// presented. It fails if the secret cannot be read now.
+func ServerCertificateOf(r model.Getter, meshName, secret string) (ServerCertificate, *ClientPair, error) {
 	pair, err := ServerPair(r, meshName, secret)
 	if f, is := errors.AsType[*fault.Error](err); is && (f.Code == fault.Invalid || f.Code == fault.NotFound || f.Code == fault.TooLarge) {
-		return ServerCertificate{Wrong: f.Detail}, nil
+		return ServerCertificate{Wrong: f.Detail}, nil, nil
 	}
 	if err != nil {
-		return ServerCertificate{}, err
+		return ServerCertificate{}, nil, err
 	}
-	return ServerCertificate{Generation: pair.Generation()}, nil
+	return ServerCertificate{Generation: pair.Generation()}, pair, nil
 }
 
 // Generation differs for different chains. A certificate has one key, so the chain tells all of

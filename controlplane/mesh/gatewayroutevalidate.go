@@ -157,7 +157,7 @@ func (vs *violations) gatewayPath(at string, p *GatewayPathMatch) {
 		vs.add(at, textNotAbsolute)
 	case strings.ContainsAny(p.Value, "?#"):
 		vs.add(at, textPathMark)
-	case path.Clean(p.Value) != cmp.Or(strings.TrimSuffix(p.Value, "/"), "/"):
+	case strings.Contains(p.Value, "//") || path.Clean(p.Value) != cmp.Or(strings.TrimSuffix(p.Value, "/"), "/"):
 		vs.add(at, textPathNormal)
 	default:
 		vs.bounded(at, p.Value, maxGatewayText)

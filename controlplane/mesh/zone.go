@@ -14,6 +14,9 @@ type Zone struct {
 // whatever its control plane does.
 func (z *Zone) IsEnabled() bool { return z.Enabled == nil || *z.Enabled }
 
+// DefaultZone is the name of the zone of a control plane for which none is set.
+const DefaultZone = "default"
+
 // Zones describes the resources. They have nothing that could be wrong.
 var Zones = model.Describe(Zone{}, model.Kind{
 	Name: "zone", Path: "zones", Scoping: model.Global, Class: model.Config,

@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"cmp"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -20,6 +22,10 @@ type ZoneEgressNetworking struct {
 	Port    uint32 `json:"port,omitempty"`
 	Admin   *Admin `json:"admin,omitempty"`
 }
+
+// In reports whether the egress is in a zone. own is the zone of this control plane, in which is
+// an egress that names none.
+func (z *ZoneEgress) In(zone, own string) bool { return cmp.Or(z.Zone, own) == zone }
 
 // ZoneEgresses describes the resources.
 var ZoneEgresses = model.Describe(ZoneEgress{}, model.Kind{

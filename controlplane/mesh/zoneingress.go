@@ -1,12 +1,16 @@
 package mesh
 
 import (
+	"cmp"
+	"maps"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // ZoneIngress is the spec of a proxy through which other zones reach the services of a zone
-// (requirement "ZoneIngress"). No proxy serves one yet: it is stored, checked and shown.
+// (requirement "ZoneIngress"). Its proxy is told by its SNI which service a connection is for,
+// and passes the connection on as it is: the proxies at both ends authenticate each other.
 type ZoneIngress struct {
 	model.Labelled
 	// Zone is the name of its zone; that of this control plane if it is absent.
@@ -32,6 +36,35 @@ type AvailableService struct {
 	Instances       uint32 `json:"instances,omitempty"`
 	Mesh            string `json:"mesh,omitempty"`
 	ExternalService bool   `json:"externalService,omitempty"`
+}
+
+// In reports whether the ingress is in a zone. own is the zone of this control plane, in which
+// is an ingress that names none.
+func (z *ZoneIngress) In(zone, own string) bool { return cmp.Or(z.Zone, own) == zone }
+
+// maxInstances bounds the weight of one service, because Envoy adds weights up in 32 bits.
+const maxInstances = 10_000
+
+// Endpoints returns where proxies of a mesh in another zone find its services: at the ingress,
+// under the tags of the services with the zone of the ingress. There are none while it is not
+// known where other zones find the ingress.
+func (z *ZoneIngress) Endpoints(name, meshName string) (out []Endpoint) {
+	n := z.Networking
+	if n == nil || n.AdvertisedAddress == "" || n.AdvertisedPort == 0 {
+		return nil
+	}
+	for i := range z.AvailableServices {
+		s := &z.AvailableServices[i]
+		if s.Mesh != meshName || s.ExternalService || s.Instances == 0 || s.Tags.Service() == "" {
+			continue
+		}
+		tags := maps.Clone(s.Tags)
+		tags[TagZone] = z.Zone
+		out = append(out, Endpoint{
+			Address: n.AdvertisedAddress, Port: n.AdvertisedPort, Tags: tags, Ingress: name, Instances: min(s.Instances, maxInstances), Ready: true,
+		})
+	}
+	return out
 }
 
 // ZoneIngresses describes the resources.

@@ -162,7 +162,7 @@ func (c collection) get(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, opGet, err)
 		return
 	}
-	shown, err := show(res)
+	shown, err := show(c.api.encodingsFor(r, res), res)
 	if err != nil {
 		fail(w, r, opGet, err)
 		return

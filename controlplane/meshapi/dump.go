@@ -1,9 +1,11 @@
 package meshapi
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -37,6 +39,46 @@ func (a *API) dumps() []httpkit.Endpoint {
 				shows(schemaConfig, paramShadow, paramInclude), http.StatusNotFound)).About(c.kind.Name),
 		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", access.Known, "Refused: no such operation", mediaJSON, noOperation),
 			httpkit.Contract{}, http.StatusNotFound),
+	}
+}
+
+// zoneDumps returns the endpoints for what an ingress of the zone holds.
+func (a *API) zoneDumps() (list []httpkit.Endpoint) {
+	if a.Dumps == nil || !slices.Contains(a.Kinds, mesh.ZoneIngresses) {
+		return nil
+	}
+	c := collection{a, mesh.ZoneIngresses}
+	item := prefixAll + strings.ReplaceAll(c.kind.Path, "-", "") + "/{" + pathName + "}/"
+	for _, d := range []struct {
+		path, subject, summary string
+		needs                  access.Right
+		media                  string
+		show                   func(w http.ResponseWriter, r *http.Request, node string)
+		answered               httpkit.Contract
+	}{
+		{"xds", "configuration dumps", "Dump the configuration of an ingress", access.ConfigDump, mediaJSON, a.showDump, shows(schemaDump, paramSource)},
+		{"clusters", "clusters", "Show the endpoints that an ingress knows", access.Clusters, mediaText, a.showClusters, shows(schemaPage, paramJSON)},
+		{"stats", "stats", "Show the figures of an ingress", access.Stats, mediaText, a.showStats, shows(schemaPage, paramJSON, paramUsed)},
+	} {
+		e := endpoint(http.MethodGet, item+d.path, d.needs, d.summary, d.media, named(c.askedOfZone(d.show)))
+		list = append(list, about(d.subject, does(e, d.answered, http.StatusNotFound)).About(c.kind.Name))
+	}
+	return list
+}
+
+// askedOfZone has something shown of the node of an ingress. That of another zone is nowhere near.
+func (c collection) askedOfZone(show func(w http.ResponseWriter, r *http.Request, node string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		res, err := c.read(r)
+		if err != nil {
+			fail(w, r, opFindIngress, err)
+			return
+		}
+		if own := cmp.Or(c.api.Zone, mesh.DefaultZone); !res.Spec.(*mesh.ZoneIngress).In(own, own) {
+			fail(w, r, opOtherZone, fault.New(fault.Invalid, "%s", textInvalid))
+			return
+		}
+		show(w, r, mesh.ZoneNodeID(mesh.ProxyIngress, res.Name))
 	}
 }
 

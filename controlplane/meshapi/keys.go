@@ -174,8 +174,8 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, refers := spec.(interface{ SecretNames() []string }); refers && len(s.SecretNames()) > 0 && !c.api.may(r, access.AdminResources, access.Scope{Mesh: r.PathValue(pathMesh)}) {
-		return nil, fault.New(fault.Forbidden, "user %q cannot refer to secrets", httpkit.CallerOf(r))
+	if err := c.mayRefer(r, spec); err != nil {
+		return nil, err
 	}
 	return func(reader store.Reader, stored *model.Resource) error {
 		if force || stored == nil || c.kind != mesh.Secrets && c.kind != mesh.GlobalSecrets || c.api.Keys == nil {
@@ -187,4 +187,21 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 		}
 		return c.api.Keys.MayRemove(reader, stored)
 	}, nil
+}
+
+// mayRefer returns Forbidden for a document that refers to what its author may not read: to
+// secrets of its mesh, or to files of the control plane, which belong to no mesh.
+func (c collection) mayRefer(r *http.Request, spec any) error {
+	who := httpkit.CallerOf(r)
+	if s, refers := spec.(interface{ SecretNames() []string }); refers && len(s.SecretNames()) > 0 && !c.api.may(r, access.AdminResources, c.scope(r)) {
+		return fault.New(fault.Forbidden, "user %q cannot refer to secrets", who)
+	}
+	s, refers := spec.(interface{ FileMembers() []string })
+	if !refers || c.api.may(r, access.Administrator, access.Scope{}) {
+		return nil
+	}
+	if files := s.FileMembers(); len(files) > 0 {
+		return fault.New(fault.Forbidden, "user %q cannot have a file of the control plane read (%s): this is for administrators of everything; a secret can hold the same", who, files[0])
+	}
+	return nil
 }

@@ -39,7 +39,9 @@ type listing struct {
 // list answers with a page of one mesh, or of all meshes. pattern is the pattern of the
 // endpoint.
 func (c collection) list(pattern string) http.HandlerFunc {
-	return c.listOf(pattern, nil, func(_ *http.Request, res *model.Resource) (any, error) { return show(res) })
+	return c.listOf(pattern, nil, func(r *http.Request, res *model.Resource) (any, error) {
+		return show(c.api.encodingsFor(r, res), res)
+	})
 }
 
 // listOf answers with a page of those resources that keep chooses, all if it is nil. show converts

@@ -183,6 +183,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.overviews()...)
 	list = append(list, a.insights()...)
 	list = append(list, a.dumps()...)
+	list = append(list, a.zoneDumps()...)
 	list = append(list, a.selections()...)
 	list = append(list, a.strangers()...)
 	list = append(list, a.explanations()...)

@@ -156,7 +156,7 @@ func (p reporter) report(r *http.Request, res *model.Resource) (any, error) {
 // overviewOf returns an overview. Beside the insight it says why a proxy does not have the
 // configuration that it should have.
 func (p reporter) overviewOf(r *http.Request, res *model.Resource, absent any) (any, error) {
-	spec, err := model.EncodeSpec(res.Spec)
+	spec, err := p.api.encodingsFor(r, res).spec(res.Kind, res.Spec)
 	if err != nil {
 		return nil, err
 	}

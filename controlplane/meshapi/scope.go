@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // placed says of each endpoint below a mesh that it acts there, unless it says itself where.
@@ -51,4 +52,31 @@ func (c collection) rights() (read, write access.Right) {
 		return access.Read, access.Own
 	}
 	return access.Read, access.Write
+}
+
+// scope is the mesh about which a request for a resource of the kind is.
+func (c collection) scope(r *http.Request) access.Scope {
+	if c.kind == mesh.Meshes {
+		return ofMesh(r)
+	}
+	return inMesh(r)
+}
+
+// encodings are the two forms in which a resource is shown.
+type encodings struct {
+	document func(*model.Resource) ([]byte, error)
+	spec     func(*model.Kind, any) ([]byte, error)
+}
+
+// encodingsFor returns the forms for the caller of a request: with secrets if the caller may read
+// those of the mesh to which the resource belongs, else without.
+func (a *API) encodingsFor(r *http.Request, res *model.Resource) encodings {
+	in := access.Scope{Mesh: res.Scope}
+	if res.Kind == mesh.Meshes {
+		in.Mesh = res.Name
+	}
+	if a.may(r, access.AdminResources, in) {
+		return encodings{model.EncodeDocument, func(_ *model.Kind, spec any) ([]byte, error) { return model.EncodeSpec(spec) }}
+	}
+	return encodings{model.ConcealDocument, model.ConcealSpec}
 }

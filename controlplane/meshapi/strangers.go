@@ -24,10 +24,11 @@ var (
 	opFindGateway = operation{title: "Could not find MeshGateway"}
 	opFindRoute   = operation{title: "Could not find MeshGatewayRoute"}
 	opFindIngress = operation{title: "Could not get zone ingress resource"}
+	opOtherZone   = operation{title: "Could not connect to zone ingress that resides in another zone"}
 )
 
-// strangers returns the endpoints about resources of kinds that are not offered, and about proxies
-// of zones, which do not exist yet: every answer is the error document that clients expect where
+// strangers returns the endpoints about resources of kinds that are not offered, and about egresses,
+// which no proxy serves yet, and what does not exist of ingresses: every answer is the error document that clients expect where
 // one is missing. Without them clients would read the plain text of an unknown path.
 func (a *API) strangers() []httpkit.Endpoint {
 	if !slices.Contains(a.Kinds, mesh.Dataplanes) {

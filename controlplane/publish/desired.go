@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -22,6 +23,9 @@ import (
 func (l *Loop) Desired(ctx context.Context, id string) (*resource.Set, error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.desiredOfGateway(ctx, id)
+	}
+	if proxyType, name, ok := mesh.ParseZoneNode(id); ok {
+		return l.desiredOfZone(ctx, proxyType, name)
 	}
 	meshName, dataplane, err := ParseProxy(id)
 	if err != nil {

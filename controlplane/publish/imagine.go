@@ -47,6 +47,8 @@ func (l *Loop) Imagine(d view.Draft, base *Base) (im *Imagination, late []string
 	for _, p := range l.concernedBy(d.Keys) {
 		ok := false
 		switch p := p.(type) {
+		case *zonePlane:
+			continue // what becomes of proxies of zones is not foreseen
 		case *gatewayPlane:
 			var i view.Imagined[*view.Gateway]
 			if i, ok = imagineOn(p.scope, base.planes[p], d); ok {

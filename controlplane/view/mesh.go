@@ -14,7 +14,8 @@ type Dataplane = Entry[mesh.Dataplane]
 // pointer as long as it does not change.
 type MeshService struct {
 	Name string
-	// Endpoints of all inbounds except the ignored ones, ordered by address and port.
+	// Endpoints of all inbounds except the ignored ones, and of the ingresses of other zones,
+	// ordered by address and port.
 	Endpoints []Endpoint
 	// Named is set if the address of an endpoint is a name.
 	Named bool
@@ -33,7 +34,7 @@ type Mesh struct {
 	trust      *Entry[mesh.Trust]
 	dataplanes table[*Dataplane]
 	services   table[*MeshService]
-	// inbounds counts the inbounds of each service, ready or not.
+	// inbounds counts the inbounds of each service, ready or not, and what other zones have of it.
 	inbounds table[int]
 	// kinds are the kinds, by name, that the mesh holds in addition to its own: policies, and
 	// kinds that locate services.
@@ -45,6 +46,8 @@ type Mesh struct {
 	// naming holds what VirtualOutbounds call inbounds, addresses the stored ones by host name.
 	naming    naming
 	addresses table[*Entry[mesh.Address]]
+	// remote is what there is in other zones.
+	remote remote
 }
 
 // Name returns the mesh's name.

@@ -70,6 +70,7 @@ var _ = Describe("docs/mesh.md", func() {
 		// The guide ends what it started itself; the trap is for one that breaks off.
 		p := framework.Start(append(env, "DIR="+dir, "REFUSED="+refused), "bash", "-c", meshPreamble+script)
 		Expect(p.Exit(patience)).To(Equal(0), p.Output())
+		expectSoundLogs(dir)
 		noted, err := os.ReadFile(refused)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Split(strings.TrimSpace(string(noted)), "\n")).To(Equal([]string{

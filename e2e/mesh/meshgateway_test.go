@@ -17,8 +17,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
@@ -37,10 +40,20 @@ func certificatePEM(host string, serial int64) []byte {
 
 // entry is how a client comes to a gateway: at a port, with a host and, for TLS, a server name.
 type entry struct {
+	// address is 127.0.0.1 if it is empty.
+	address string
+
 	port   int
 	host   string
 	secure bool
 	header http.Header
+}
+
+func (e entry) at() string {
+	if e.address != "" {
+		return e.address
+	}
+	return "127.0.0.1"
 }
 
 // client follows no redirects. It shows which certificate it was shown last.
@@ -59,7 +72,7 @@ func (e entry) ask(c *http.Client, method, path string) (*framework.Response, er
 	if e.secure {
 		scheme = "https"
 	}
-	r, err := http.NewRequest(method, fmt.Sprintf("%s://127.0.0.1:%d%s", scheme, e.port, path), http.NoBody) //nolint:noctx // a test
+	r, err := http.NewRequest(method, fmt.Sprintf("%s://%s:%d%s", scheme, e.at(), e.port, path), http.NoBody) //nolint:noctx // a test
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +107,22 @@ func (e entry) status(path string) int {
 		return r.Status
 	}
 	return 0
+}
+
+// misdirected asks for a host on a connection for a server name, as clients do that use one connection
+// for several hosts. It returns the version of HTTP and the status.
+func misdirected(port int, name, host string, version int) []int {
+	GinkgoHelper()
+	c := entry{host: name}.client(nil)
+	c.Transport.(*http.Transport).ForceAttemptHTTP2 = version == 2
+	defer c.CloseIdleConnections()
+	r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/", port), http.NoBody) //nolint:noctx // a test
+	Expect(err).NotTo(HaveOccurred())
+	r.Host = host
+	resp, err := c.Do(r)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(resp.Body.Close()).To(Succeed())
+	return []int{resp.ProtoMajor, resp.StatusCode}
 }
 
 var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
@@ -155,6 +184,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 			map[string]any{"port": plain, "protocol": "HTTP"},
 			map[string]any{"port": secure, "protocol": "HTTPS", "hostname": "foo.example", "tls": terminate("foo")},
 			map[string]any{"port": secure, "protocol": "HTTPS", "hostname": "*.example", "tls": terminate("bar")},
+			map[string]any{"port": secure, "protocol": "HTTPS", "hostname": "none.example", "tls": terminate("none")},
 			map[string]any{"port": tcp, "protocol": "TCP"},
 			map[string]any{"port": passing, "protocol": "TLS", "hostname": "pass.example", "tls": map[string]any{"mode": "PASSTHROUGH"}},
 		}}})
@@ -212,9 +242,12 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("refuse what clients at the edge must not send", func() {
-		Expect(http1.status("/ledger/../x")).To(Equal(200), "paths are normalised")
-		r := http1.get("/a%2Fb")
+		raised := http1.get("/ledger/..//x/./y").Received()
+		Expect([]string{raised.Name, raised.Path}).To(Equal([]string{"backend-1", "/x/y"}), "paths are normalised before a route is chosen")
+		r := http1.get("/ledger%2Fx")
 		Expect(r.Status).To(Equal(307), "escaped slashes are unescaped, by the client")
+		Expect(r.Header.Get("Location")).To(HaveSuffix("/ledger/x"))
+		Expect(http1.get("/x").Header).NotTo(HaveKey("X-Envoy-Upstream-Service-Time"), "services tell nobody how long they take")
 		with := http1
 		with.header = http.Header{"x_under": {"1"}}
 		Expect(with.status("/")).To(Equal(400))
@@ -234,14 +267,49 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		for name := range said {
 			Expect(got.Headers).NotTo(HaveKey(name))
 		}
-		Expect(got.Headers["X-Forwarded-For"]).NotTo(ContainElement(ContainSubstring("1.2.3.4")))
-		Expect(strings.Join(got.Headers["X-Forwarded-Client-Cert"], " ")).NotTo(ContainSubstring("ledger"))
+		Expect(got.Headers["X-Forwarded-For"]).To(ConsistOf(And(Not(BeEmpty()), Not(ContainSubstring("1.2.3.4")))), "the address of the connection")
+		Expect(got.Headers["X-Forwarded-Client-Cert"]).To(ConsistOf(And(ContainSubstring("spiffe://shop/edge"), Not(ContainSubstring("ledger")))))
+		with.header = http.Header{"X-Other": {"passes"}}
+		Expect(with.get("/").Received().Headers).To(HaveKeyWithValue("X-Other", []string{"passes"}), "other headers come through")
+	})
+
+	It("read a request in one way", func() {
+		got, want := map[string]string{}, map[string]string{}
+		for _, row := range strange {
+			got[row.what], want[row.what] = answered(plain, row.request), row.want
+		}
+		Expect(cmp.Diff(want, got)).To(BeEmpty())
+	})
+
+	It("bound connections of HTTP/2 and TLS", func() {
+		settings, status := overHTTP2(secure, "bar.example")
+		Expect(status).To(Equal("200"))
+		Expect(settings).To(And(HaveKeyWithValue(http2.SettingMaxConcurrentStreams, uint32(100)), HaveKeyWithValue(http2.SettingInitialWindowSize, uint32(64<<10))))
+		for what, field := range map[string]hpack.HeaderField{
+			"framing of HTTP/1": {Name: "transfer-encoding", Value: "chunked"}, "a connection header": {Name: "connection", Value: "close"}, "capitals": {Name: "X-A", Value: "a"},
+			"a line": {Name: "x-a", Value: "a\r\nb: c"}, "a second path": {Name: ":path", Value: "/ledger"}, "an underscore": {Name: "x_consumer_id", Value: "a"},
+			"another length": {Name: "content-length", Value: "5"}, "another protocol": {Name: ":protocol", Value: "other"},
+		} {
+			_, status := overHTTP2(secure, "bar.example", field)
+			Expect(status).To(BeElementOf(unanswered, "400", "403"), what)
+		}
+		for version, takes := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+			conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", secure), &tls.Config{ServerName: "bar.example", InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: version}) //nolint:gosec,noctx // a test
+			Expect(err == nil).To(Equal(takes), tls.VersionName(version))
+			if conn != nil {
+				Expect(conn.Close()).To(Succeed())
+			}
+		}
 	})
 
 	It("present certificates by server name, and exchange them without closing connections", func() {
 		var shown int64
 		c := foo.client(&shown)
 		defer c.CloseIdleConnections()
+		handshakes := 0
+		settings := c.Transport.(*http.Transport).TLSClientConfig
+		note := settings.VerifyConnection
+		settings.VerifyConnection = func(s tls.ConnectionState) error { handshakes++; return note(s) }
 		keep, err := foo.ask(c, http.MethodGet, "/")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(keep.Status).To(Equal(200))
@@ -251,13 +319,13 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		_, err = bar.ask(bar.client(&other), http.MethodGet, "/")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(other).To(BeEquivalentTo(2))
-		misled := bar
-		misled.host = "bar.example"
-		mis := misled.client(nil)
-		crossed := entry{port: secure, host: "foo.example", secure: true}
-		answer, err := crossed.ask(mis, http.MethodGet, "/")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answer.Status).To(Equal(421), "the host of another server name")
+		Expect(bar.get("/").Status).To(Equal(200))
+		for _, asked := range [][2]string{{"bar.example", "foo.example"}, {"bar.example", "bar.elsewhere"}, {"foo.example", "bar.example"}, {"foo.example", "foo.elsewhere"}} {
+			for _, version := range []int{1, 2} {
+				Expect(misdirected(secure, asked[0], asked[1], version)).To(Equal([]int{version, 421}), "by the name of %s, the host %s", asked[0], asked[1])
+			}
+			Expect(misdirected(secure, asked[0], asked[0], 2)).To(Equal([]int{2, 200}))
+		}
 
 		secret("foo", certificatePEM("foo.example", 3))
 		w.Converged()
@@ -277,24 +345,50 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		}, patience, 10*time.Millisecond).Should(BeEquivalentTo(3))
 		_, err = foo.ask(c, http.MethodGet, "/")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(shown).To(BeEquivalentTo(1), "the first connection is still the same after %d requests", asked)
+		Expect(handshakes).To(Equal(1), "the first connection is still the same after %d requests", asked)
+	})
+
+	It("close connections for a host without a certificate, and for no other", func() {
+		none := entry{port: secure, host: "none.example", secure: true}
+		Expect(none.status("/")).To(BeZero(), "its secret was never there")
+		Expect(bar.status("/")).To(Equal(200), "the wildcard above it")
+		w.Delete(shop, "secrets", "foo")
+		w.Converged()
+		Eventually(func() int { return foo.status("/") }, patience, 10*time.Millisecond).Should(BeZero())
+		Expect(bar.status("/")).To(Equal(200))
+		Expect(w.Mesh(http.MethodGet, "/meshes/shop/dataplanes/edge-1/policies", nil).Body).To(And(
+			ContainSubstring(`connections for foo.example that need it are closed`), ContainSubstring(`connections for none.example that need it are closed`)))
+
+		// A proxy that comes now is not kept waiting for what it cannot get.
+		w.Put("dataplanes", framework.Document{"type": "Dataplane", "mesh": shop, "name": "edge-2", "networking": map[string]any{
+			"address": "127.0.0.60", "gateway": map[string]any{"type": "BUILTIN", "tags": tags{service: "edge"}},
+		}})
+		DeferCleanup(func() { w.Delete(shop, "dataplanes", "edge-2") })
+		late := framework.NewSidecar(w.cp, shop, "edge-2", "", "--proxy-type", "gateway").Start()
+		late.WaitReady()
+		there := bar
+		there.address = "127.0.0.60"
+		Eventually(func() int { return there.status("/") }, patience, 10*time.Millisecond).Should(Equal(200))
+		for name, n := range late.Stats() {
+			if strings.HasSuffix(name, "init_fetch_timeout") {
+				Expect(n).To(BeZero(), "%s", name)
+			}
+		}
+		secret("foo", certificatePEM("foo.example", 4))
+		Eventually(func() int { return foo.status("/") }, patience, 10*time.Millisecond).Should(Equal(200))
 	})
 
 	It("lead connections of TCP, and of TLS that they do not end", func() {
-		for _, dial := range []func() (net.Conn, error){
-			func() (net.Conn, error) { return net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", tcp)) }, //nolint:noctx // a test
-		} {
-			conn, err := dial()
-			Expect(err).NotTo(HaveOccurred())
-			_, err = fmt.Fprintln(conn, "hello")
-			Expect(err).NotTo(HaveOccurred())
-			line, err := bufio.NewReader(conn).ReadString('\n')
-			Expect(err).NotTo(HaveOccurred())
-			Expect(line).To(Equal("bank hello\n"))
-			Expect(conn.Close()).To(Succeed())
-		}
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", tcp)) //nolint:noctx // a test
+		Expect(err).NotTo(HaveOccurred())
+		_, err = fmt.Fprintln(conn, "hello")
+		Expect(err).NotTo(HaveOccurred())
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		Expect(err).NotTo(HaveOccurred())
+		Expect(line).To(Equal("bank hello\n"))
+		Expect(conn.Close()).To(Succeed())
 		// The echo does not speak TLS: it answers each line of the greeting as it came.
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", passing)) //nolint:noctx // a test
+		conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", passing)) //nolint:noctx // a test
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = conn.Close() }()
 		hello := &tls.Config{ServerName: "pass.example", InsecureSkipVerify: true, NextProtos: []string{"line\n"}} //nolint:gosec // nobody answers in TLS

@@ -2,7 +2,6 @@ package selection
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,12 +30,15 @@ type GatewayListener struct {
 	Hosts []GatewayHost
 	// Shares are where listeners of TCP and TLS lead connections.
 	Shares []GatewayShare
+	// LeftOut is how many entries, shares or hosts it lacks, because the gateway has too many.
+	LeftOut int
 }
 
 // GatewayHost is one host name with what is done with requests for it.
 type GatewayHost struct {
 	Name string
-	// Entries are ordered: the first that matches a request counts.
+	// Entries are ordered: the first that matches a request counts. Hosts with the same routes share
+	// them.
 	Entries []GatewayEntry
 }
 
@@ -47,12 +49,17 @@ type GatewayEntry struct {
 	Match *mesh.GatewayMatch
 	// rule and match are their places in the route.
 	rule, match int
+	// size is about how much it says.
+	size int
 }
 
 // GatewayShare is one backend of connections.
 type GatewayShare struct {
 	Route   *view.Policy
 	Backend *mesh.GatewayBackend
+	// Weight is its part of all shares of the listener. If no backend of its rule has a weight, it
+	// is 1.
+	Weight uint32
 }
 
 // Builtin reports whether a dataplane is a gateway that the mesh configures.
@@ -86,45 +93,12 @@ func GatewayOf(m *view.Mesh, tags mesh.Tags) *Gateway {
 	slices.SortStableFunc(g.Listeners, func(a, b GatewayListener) int {
 		return cmp.Or(cmp.Compare(a.Spec.Port, b.Spec.Port), cmp.Compare(a.Host, b.Host))
 	})
+	owners := g.owners()
+	left := budget{mostHosts, MostEntries, mostText}
 	for i := range g.Listeners {
-		g.lead(m, &g.Listeners[i])
+		g.Listeners[i].lead(m, owners, &left)
 	}
 	return g
-}
-
-// lead finds the routes of a listener.
-func (g *Gateway) lead(m *view.Mesh, l *GatewayListener) {
-	var routes []*view.Policy
-	for r := range m.Candidates(mesh.MeshGatewayRoutes, l.Tags.Service()) {
-		if RouteSelects(r, l.Tags) {
-			routes = append(routes, r)
-		}
-	}
-	if l.Spec.Protocol != mesh.ListenerHTTP && l.Spec.Protocol != mesh.ListenerHTTPS {
-		for _, r := range routes {
-			if t := confOf(r).TCP; t != nil {
-				for i := range t.Rules {
-					for j := range t.Rules[i].Backends {
-						l.Shares = append(l.Shares, GatewayShare{r, &t.Rules[i].Backends[j]})
-					}
-				}
-			}
-		}
-		return
-	}
-	names := map[string]bool{l.Host: true}
-	for _, r := range routes {
-		if h := confOf(r).HTTP; h != nil {
-			for _, name := range h.Hostnames {
-				if g.owner(l.Spec.Port, name) == l {
-					names[name] = true
-				}
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		l.Hosts = append(l.Hosts, GatewayHost{name, entriesFor(routes, name)})
-	}
 }
 
 // RouteSelects reports whether a route is for listeners with some tags.
@@ -139,18 +113,6 @@ func confOf(route *view.Policy) *mesh.MeshGatewayRouteConf {
 	return &mesh.MeshGatewayRouteConf{}
 }
 
-// owner returns the listener on a port that takes requests for a host: the narrowest one whose
-// host name covers it. It returns nil if there is none.
-func (g *Gateway) owner(port uint32, host string) (best *GatewayListener) {
-	for i := range g.Listeners {
-		l := &g.Listeners[i]
-		if l.Spec.Port == port && Covers(l.Host, host) && (best == nil || best.Host != l.Host && Covers(best.Host, l.Host)) {
-			best = l
-		}
-	}
-	return best
-}
-
 // Covers reports whether every host that one name stands for is one that another stands for. A
 // name *.<name> stands for all names below it, at any depth.
 func Covers(name, other string) bool {
@@ -159,27 +121,6 @@ func Covers(name, other string) bool {
 	}
 	suffix, wild := strings.CutPrefix(name, "*")
 	return wild && strings.HasSuffix(strings.TrimPrefix(other, "*"), suffix)
-}
-
-// entriesFor lists the matches of the routes that are about a host, in their order.
-func entriesFor(routes []*view.Policy, host string) (out []GatewayEntry) {
-	for _, r := range routes {
-		h := confOf(r).HTTP
-		if h == nil || len(h.Hostnames) > 0 && !slices.ContainsFunc(h.Hostnames, func(name string) bool { return Covers(name, host) }) {
-			continue
-		}
-		for i := range h.Rules {
-			for j := range h.Rules[i].Matches {
-				out = append(out, GatewayEntry{r, &h.Rules[i], &h.Rules[i].Matches[j], i, j})
-			}
-		}
-	}
-	slices.SortStableFunc(out, func(a, b GatewayEntry) int {
-		return cmp.Or(
-			precedence(a.Match, b.Match), cmp.Compare(a.Route.Name, b.Route.Name), cmp.Compare(a.rule, b.rule), cmp.Compare(a.match, b.match),
-		)
-	})
-	return out
 }
 
 // precedence orders matches: exact paths before prefixes before expressions, longer ones first,

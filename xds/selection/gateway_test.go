@@ -216,3 +216,119 @@ func TestOnGateway(t *testing.T) {
 		t.Errorf("a TrafficRoute is chosen: %v", got)
 	}
 }
+
+// manyHosts are routes that each name some hosts, and each of which has a match.
+func manyHosts(t *testing.T, routes, hosts int) (out []*model.Resource) {
+	t.Helper()
+	for i := range routes {
+		var names []string
+		for j := range hosts {
+			names = append(names, fmt.Sprintf(`"h%d-%d.example"`, i, j))
+		}
+		out = append(out, httpRoute(t, fmt.Sprintf("r%d", i), edge, strings.Join(names, ","), anyPath))
+	}
+	return out
+}
+
+// manyMatches is a route for all hosts with n matches.
+func manyMatches(t *testing.T, n int, value string) *model.Resource {
+	t.Helper()
+	rule := func(i int) string {
+		var matches []string
+		for j := range min(64, n-i) {
+			matches = append(matches, fmt.Sprintf(`{"path":{"value":"/%d"},"headers":[{"name":"x","value":"%s"}]}`, i+j, value))
+		}
+		return `{"matches":[` + strings.Join(matches, ",") + `],"backends":[{"destination":{"mesh.io/service":"all"}}]}`
+	}
+	var rules []string
+	for i := 0; i < n; i += 64 {
+		rules = append(rules, rule(i))
+	}
+	return document(t, mesh.MeshGatewayRoutes, "all", `{"selectors":[{"match":{`+edge+`}}],"conf":{"http":{"rules":[`+strings.Join(rules, ",")+`]}}}`)
+}
+
+// TestHostsShareEntries: hosts with the same routes have the same list, so that many names cost
+// little.
+func TestHostsShareEntries(t *testing.T) {
+	m := meshWith(t, nil, append(manyHosts(t, 1, 20), manyMatches(t, 100, "a"), gatewayOf(t, "g", edge, `{"port":80,"protocol":"HTTP"}`))...)
+	lists := map[*selection.GatewayEntry]int{}
+	l := selection.GatewayOf(m, mesh.Tags{mesh.TagService: "edge"}).Listeners[0]
+	for _, h := range l.Hosts {
+		lists[&h.Entries[0]] = len(h.Entries)
+	}
+	if len(l.Hosts) != 21 || len(lists) != 2 || l.LeftOut != 0 {
+		t.Errorf("%d hosts have %d lists, and %d entries are left out", len(l.Hosts), len(lists), l.LeftOut)
+	}
+}
+
+// TestBudgetOfAGateway: a few documents do not make a gateway without bound. What is left out is
+// counted, and no other route takes requests that are for it.
+func TestBudgetOfAGateway(t *testing.T) {
+	ports := func(n int) string {
+		var ls []string
+		for i := range n {
+			ls = append(ls, fmt.Sprintf(`{"port":%d,"protocol":"HTTP"}`, 1000+i))
+		}
+		return strings.Join(ls, ",")
+	}
+	for name, c := range map[string]struct {
+		listeners string
+		resources []*model.Resource
+		// asked is how many entries and hosts the documents ask for, together.
+		asked int
+		// closed says that the wildcard of a listener without room for its hosts answers nothing.
+		closed bool
+	}{
+		"hosts and matches":      {ports(1), append(manyHosts(t, 4, 256), manyMatches(t, 4096, "a")), 1025*4096 + 1024, false},
+		"listeners and matches":  {ports(256), []*model.Resource{manyMatches(t, 4096, "a")}, 256 * 4096, false},
+		"long texts":             {ports(1), append(manyHosts(t, 1, 256), manyMatches(t, 63, strings.Repeat("a", 1024))), 257*63 + 256, false},
+		"hosts beyond all bound": {ports(1), append(manyHosts(t, 40, 256), manyMatches(t, 1, "a")), 1<<13*2 + 1 + (40*256 - 1<<13), true},
+		"shares": {`{"port":1,"protocol":"TCP"},{"port":2,"protocol":"TCP"},{"port":3,"protocol":"TCP"},{"port":4,"protocol":"TCP"},{"port":5,"protocol":"TCP"}`,
+			[]*model.Resource{document(t, mesh.MeshGatewayRoutes, "tcp", `{"selectors":[{"match":{`+edge+`}}],"conf":{"tcp":{"rules":[`+
+				strings.Repeat(`{"backends":[`+strings.Repeat(`{"destination":{"mesh.io/service":"b"}},`, 63)+`{"destination":{"mesh.io/service":"b"}}]},`, 63)+
+				`{"backends":[{"destination":{"mesh.io/service":"b"}}]}]}}}`)}, 5 * (63*64 + 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := meshWith(t, nil, append(c.resources, gatewayOf(t, "g", edge, c.listeners))...)
+			lists := map[*selection.GatewayEntry]int{}
+			had, left, made := 0, 0, 0
+			for _, l := range selection.GatewayOf(m, mesh.Tags{mesh.TagService: "edge"}).Listeners {
+				had += len(l.Shares)
+				left += l.LeftOut
+				for _, h := range l.Hosts {
+					had += len(h.Entries)
+					if len(h.Entries) > 0 {
+						lists[&h.Entries[0]] = len(h.Entries)
+					}
+					if c.closed && h.Name == mesh.AnyHost && len(h.Entries) > 0 {
+						t.Error("a host that is left out is answered like any other")
+					}
+				}
+			}
+			for _, n := range lists {
+				made += n
+			}
+			if had > selection.MostEntries || left == 0 || made > selection.MostEntries {
+				t.Errorf("there are %d entries of %d that were made, and %d are left out", had, made, left)
+			}
+			if !c.closed && had+left != c.asked {
+				t.Errorf("%d entries and %d that are left out are not %d", had, left, c.asked)
+			}
+		})
+	}
+}
+
+// TestSharesOfRules: backends without weights share the connections of their own rule equally, and
+// those of another rule with weights do not take all of them.
+func TestSharesOfRules(t *testing.T) {
+	m := meshWith(t, nil, gatewayOf(t, "g", edge, `{"port":1,"protocol":"TCP"}`), document(t, mesh.MeshGatewayRoutes, "tcp", `{"selectors":[{"match":{`+edge+`}}],"conf":{"tcp":{"rules":[
+		{"backends":[{"weight":3,"destination":{"mesh.io/service":"a"}},{"destination":{"mesh.io/service":"b"}}]},
+		{"backends":[{"destination":{"mesh.io/service":"c"}},{"destination":{"mesh.io/service":"d"}}]}]}}}`))
+	var got []uint32
+	for _, s := range selection.GatewayOf(m, mesh.Tags{mesh.TagService: "edge"}).Listeners[0].Shares {
+		got = append(got, s.Weight)
+	}
+	if diff := cmp.Diff([]uint32{3, 0, 1, 1}, got); diff != "" {
+		t.Errorf("weights (-want +got):\n%s", diff)
+	}
+}

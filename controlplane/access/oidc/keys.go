@@ -30,6 +30,8 @@ const (
 	kept  = time.Hour
 	// pause is the shortest time between two fetches, whatever tokens arrive.
 	pause = 10 * time.Second
+	// patience is how long after its beginning requests wait for a fetch.
+	patience = 2 * time.Second
 	// minBits is the least size of RSA keys (RFC 7518 3.3).
 	minBits = 2048
 )
@@ -45,19 +47,25 @@ type key struct {
 	algorithm string
 }
 
-// keys are the keys of an issuer. One caller at a time fetches them. Callers that need what is
-// being fetched wait for it; tokens of fresh keys never wait.
+// keys are the keys of an issuer. They are fetched by one goroutine at a time, for nobody in
+// particular. Callers that need what is being fetched wait for it, but not for long: an issuer
+// that is slow must not hold all who show a token. Tokens of fresh keys never wait.
 type keys struct {
 	// issuer is the URL without a slash at its end; named is how tokens name it.
 	issuer, named string
 	client        *http.Client
 	now           func() time.Time
+	// ctx is the lifetime of fetches; end ends it. work is the one that runs.
+	ctx  context.Context //nolint:containedctx // that of goroutines which no request owns
+	end  context.CancelFunc
+	work sync.WaitGroup
 
 	mu      sync.Mutex
 	by      map[string]key
 	fetched time.Time // when by was
 	tried   time.Time
 	running chan struct{} // closed when the fetch ends; nil if there is none
+	began   time.Time     // when the running one did, by the clock of timers
 }
 
 // get returns the key with an id.
@@ -68,19 +76,18 @@ func (k *keys) get(ctx context.Context, kid string) (key, error) {
 		k.mu.Unlock()
 		return found, nil
 	}
-	running := k.running
-	since := k.now().Sub(k.tried)
-	mine := running == nil && (k.tried.IsZero() || since >= pause || since < 0)
-	if mine {
-		k.tried, k.running = k.now(), make(chan struct{})
+	if since := k.now().Sub(k.tried); k.running == nil && k.ctx.Err() == nil && (k.tried.IsZero() || since >= pause || since < 0) {
+		k.tried, k.began, k.running = k.now(), time.Now(), make(chan struct{})
+		k.work.Go(k.refresh)
 	}
+	running, left := k.running, time.Until(k.began.Add(patience))
 	k.mu.Unlock()
-	switch {
-	case mine:
-		k.refresh(ctx)
-	case running != nil:
+	if running != nil && left > 0 {
+		up := time.NewTimer(left)
+		defer up.Stop()
 		select {
 		case <-running:
+		case <-up.C:
 		case <-ctx.Done():
 			return key{}, errUnavailable
 		}
@@ -88,9 +95,9 @@ func (k *keys) get(ctx context.Context, kid string) (key, error) {
 	return k.known(kid)
 }
 
-// refresh fetches the keys. A client that leaves must not make the others wait for the pause.
-func (k *keys) refresh(ctx context.Context) {
-	by, err := k.fetch(context.WithoutCancel(ctx))
+// refresh fetches the keys.
+func (k *keys) refresh() {
+	by, err := k.fetch(k.ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil {
@@ -109,6 +116,8 @@ func (k *keys) known(kid string) (key, error) {
 	switch {
 	case k.by == nil || age >= kept || age < 0:
 		return key{}, errUnavailable
+	case !ok && k.running != nil:
+		return key{}, errUnavailable // it may be among those that are on their way
 	case !ok:
 		return key{}, errUnknownKey
 	}

@@ -59,7 +59,15 @@ func New(o Options) (*Issuer, error) {
 	client := *o.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	o.Client = &client
-	return &Issuer{o: o, keys: keys{issuer: strings.TrimSuffix(o.Issuer, "/"), named: o.Issuer, client: &client, now: o.Now}}, nil
+	i := &Issuer{o: o, keys: keys{issuer: strings.TrimSuffix(o.Issuer, "/"), named: o.Issuer, client: &client, now: o.Now}}
+	i.keys.ctx, i.keys.end = context.WithCancel(context.Background())
+	return i, nil
+}
+
+// End ends what the issuer is being asked, and waits for it. Nothing is asked afterwards.
+func (i *Issuer) End() {
+	i.keys.end()
+	i.keys.work.Wait()
 }
 
 // CheckURL checks that a URL can be that of an issuer or of its keys: https, or http on this
@@ -117,9 +125,22 @@ func (i *Issuer) Check(ctx context.Context, token string) (user string, groups [
 	if user == "" {
 		return "", nil, fault.New(fault.Denied, "the token has no claim %s", i.o.UserClaim)
 	}
+	if i.o.UserClaim == claimMail && !affirmed(c[claimVerified]) {
+		return "", nil, fault.New(fault.Denied, "the token does not say that its issuer has verified the mail address (%s)", claimVerified)
+	}
 	groups, err = groupsOf(c[i.o.GroupsClaim])
 	return user, groups, err
 }
+
+// The claims about mail addresses (OpenID Connect Core 1.0 section 5.1). Where people register
+// themselves, an address that is not verified is whatever they wrote.
+const (
+	claimMail     = "email"
+	claimVerified = "email_verified"
+)
+
+// affirmed reports whether a claim is true. Some issuers write it as a text.
+func affirmed(claim any) bool { return claim == true || claim == "true" }
 
 // groupsOf reads a claim with groups. A claim that is missing means none.
 func groupsOf(claim any) (groups []string, err error) {

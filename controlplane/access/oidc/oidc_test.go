@@ -9,13 +9,16 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -66,6 +69,7 @@ func newProvider(t *testing.T) *provider {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.End)
 	return p
 }
 
@@ -250,4 +254,86 @@ func TestBadIssuers(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
+}
+
+// TestMailAddressesAreVerified: an address is a name only if the issuer has verified it.
+func TestMailAddressesAreVerified(t *testing.T) {
+	p := newProvider(t)
+	i, err := New(Options{Issuer: p.URL, Audience: "meshgate", UserClaim: "email", Client: p.Client(), Now: func() time.Time { return p.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(i.End)
+	for _, c := range []struct {
+		verified any
+		want     bool
+	}{{true, true}, {"true", true}, {nil, false}, {false, false}, {"false", false}, {1, false}, {[]bool{true}, false}} {
+		user, _, err := i.Check(t.Context(), p.token(jwt.SigningMethodRS256, "a", p.rsa, jwt.MapClaims{"email": "bob@x.example", "email_verified": c.verified}))
+		if (err == nil) != c.want || (user == "bob@x.example") != c.want || !c.want && !fault.Is(err, fault.Denied) {
+			t.Errorf("%v: %q %v", c.verified, user, err)
+		}
+	}
+}
+
+// stalled is an issuer that answers when it is let.
+type stalled struct {
+	http.RoundTripper
+	held chan struct{} // nil while it answers at once
+	asks atomic.Int32
+}
+
+func (s *stalled) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asks.Add(1)
+	if s.held != nil {
+		select {
+		case <-s.held:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	w := httptest.NewRecorder()
+	doc := map[string]any{"issuer": "https://login.example", "jwks_uri": "https://login.example/keys", "keys": []any{}}
+	_ = json.NewEncoder(w).Encode(doc)
+	return w.Result(), nil
+}
+
+// TestSlowIssuers: an issuer that does not answer is asked once, holds nobody for longer than
+// two seconds in all, and does not take away the keys that are known.
+func TestSlowIssuers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &stalled{held: make(chan struct{})}
+		i, err := New(Options{Issuer: "https://login.example", Audience: "meshgate", UserClaim: "sub", Client: &http.Client{Transport: slow}, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		ask := func(kid string, want error, took time.Duration) {
+			t.Helper()
+			from := time.Now()
+			if _, err := i.keys.get(t.Context(), kid); !errors.Is(err, want) || time.Since(from) != took {
+				t.Errorf("%s: %v after %s, want %v after %s", kid, err, time.Since(from), want, took)
+			}
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { ask("a", errUnavailable, 2*time.Second) })
+		}
+		all.Wait()
+		ask("a", errUnavailable, 0) // the fetch still runs
+		if n := slow.asks.Load(); n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
+		i.keys.mu.Lock() // keys that are not fresh any more
+		i.keys.by, i.keys.fetched = map[string]key{"a": {}}, begin.Add(-20*time.Minute)
+		i.keys.mu.Unlock()
+		ask("a", nil, 0)
+		ask("b", errUnavailable, 0)  // it may be among those that are on their way
+		time.Sleep(20 * time.Second) // the fetch has failed
+		ask("a", nil, 2*time.Second)
+		close(slow.held)
+		synctest.Wait()
+		ask("a", errUnknownKey, 0) // it was withdrawn
+		i.End()
+		ask("a", errUnknownKey, 0)
+	})
 }

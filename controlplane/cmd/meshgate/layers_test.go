@@ -43,7 +43,8 @@ var layers = map[string]string{
 	"xds/places":        "",
 	"xds/server":        "xds/alarm xds/bootstrap xds/concealed xds/places xds/rejudge xds/resource xds/snapshot xds/pemtext",
 	"xds/reserved":      "filter/contract",
-	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/logsink xds/reserved xds/scraping",
+	"xds/machine":       "controlplane/hostname filter/contract xds/bootstrap xds/directing xds/logsink xds/reserved xds/scraping",
+	"xds/directing":     "",
 	"xds/naming":        "",
 	"xds/logsink":       "",
 	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
@@ -55,7 +56,8 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/directing xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/ingress":  "controlplane/mesh controlplane/view xds/plan xds/plan/sidecar xds/resource",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
 
@@ -91,7 +93,7 @@ var layers = map[string]string{
 	// Read-only answers.
 	"inspect": "controlplane/mesh controlplane/fault controlplane/insight controlplane/model controlplane/nodes controlplane/turns controlplane/view xds/concealed xds/policy xds/resource xds/selection",
 	// What Envoys do with a request is the same for meshes and gateways.
-	"inspect/interpret": "filter/contract filter/engine xds/resource",
+	"inspect/interpret": "filter/contract filter/engine xds/directing xds/resource",
 	"inspect/explain":   "controlplane/fault controlplane/mesh controlplane/model controlplane/turns controlplane/view filter/contract filter/engine inspect inspect/interpret xds/draft xds/naming xds/policy xds/policy/faultinjection xds/policy/meshtokenauth xds/policy/ratelimit xds/policy/retry xds/resource xds/selection",
 
 	// What everything stands on.
@@ -132,8 +134,9 @@ var layers = map[string]string{
 	// What reads and writes through the store.
 	"controlplane/scopes":            "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/scopes/scopestest": "controlplane/fault controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/view":              "controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/lifecycle":         "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store",
+	"controlplane/authorities":       "controlplane/fault controlplane/mesh controlplane/store",
+	"controlplane/view":              "controlplane/authorities controlplane/fault controlplane/gateway controlplane/mesh controlplane/model controlplane/scopes controlplane/store",
+	"controlplane/lifecycle":         "controlplane/admit controlplane/authorities controlplane/fault controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/insight":           "controlplane/health controlplane/mesh controlplane/model controlplane/store xds/resource xds/server",
 	"controlplane/census":            "controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
@@ -148,10 +151,11 @@ var layers = map[string]string{
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store controlplane/store/recall filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
 	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
-	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
+	"controlplane/zones":                 "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/ingress xds/plan/edge xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What writes would do: it stands above both that which writes and that which plans.
-	"controlplane/dryrun":            "controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
+	"controlplane/dryrun":            "controlplane/access controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
 	"controlplane/dryrun/dryruntest": "controlplane/dryrun controlplane/model controlplane/publish controlplane/store controlplane/turns controlplane/view xds/plan/edge xds/policy/all xds/snapshot",
 
 	// What answers requests.

@@ -17,10 +17,6 @@ import (
 // that listener name. Clusters, assignments and what policies do to them are those of other
 // proxies. The listeners with one port share a resource, which is built when its outbounds are.
 
-// mostEntries bounds the routes of one listener, because one without host names is copied to
-// every host.
-const mostEntries = 1 << 14
-
 // errNoGateway says why a gateway listens to nothing.
 var errNoGateway = errors.New("no MeshGateway of the mesh selects this gateway, so it has no listeners")
 
@@ -114,7 +110,12 @@ type backend struct {
 // makeBuiltin makes the clusters of a listener and, for HTTP, its routes.
 func (p *Planner) makeBuiltin(o *outbound) {
 	old, wants, l := o.part, o.wants, o.listener
-	o.part, o.wants, o.forbidden = part{}, nil, nil
+	o.part, o.wants, o.forbidden, o.idle = part{}, nil, nil, nil
+	if l.LeftOut > 0 {
+		o.part.failures = append(o.part.failures, plan.Failure{
+			Cell: o.cell(), Err: fmt.Errorf("the gateway has more than %d routes, or too long ones, counted for each host: %d of this listener are left out", selection.MostEntries, l.LeftOut),
+		})
+	}
 	outer := p.spread(o.reach.key.proxy, aboutOutbounds)
 	destinations := l.Destinations()
 	var services []string
@@ -194,8 +195,11 @@ const overTCP = "http over tcp"
 
 // cell names an outbound in failures.
 func (o *outbound) cell() string {
-	if o.listener != nil {
+	switch {
+	case o.listener != nil:
 		return o.tags
+	case o.direct:
+		return directPrefix + ":" + o.shape.Tags.Service()
 	}
 	return outboundName(o.shape.Address, o.shape.Port)
 }

@@ -2,12 +2,16 @@ package sidecar_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -124,7 +128,11 @@ func leading(t *testing.T, set *resource.Set, table, host string) (out []*routev
 	t.Helper()
 	for _, v := range tableOf(t, set, table).GetVirtualHosts() {
 		if v.GetName() == host {
-			return v.GetRoutes()[1:] // the first one refuses TRACE
+			routes := v.GetRoutes()[1:] // the first one refuses TRACE
+			if strings.HasPrefix(host, "*") {
+				routes = routes[1:] // and the second one several hosts
+			}
+			return routes
 		}
 	}
 	t.Fatalf("no host %s", host)
@@ -285,36 +293,60 @@ const secured = `  - {port: 443, protocol: HTTPS, hostname: "*.example.com", tls
   - {port: 443, protocol: HTTPS, hostname: foo.example.com, tls: {mode: TERMINATE, certificates: [{secret: foo}]}}
 `
 
+// gatewayChains describes the chains of a listener on a port of the gateway: for whom they are, and
+// whether they end TLS or close.
+func gatewayChains(t *testing.T, w *world, port string) string {
+	t.Helper()
+	var out []string
+	r := w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:"+port)
+	if r == nil {
+		return "nothing listens"
+	}
+	for _, c := range load(t, r, new(listenerv3.Listener)).GetFilterChains() {
+		names := c.GetFilterChainMatch().GetServerNames()
+		if len(names) == 0 {
+			names = []string{"*"}
+		}
+		does := "passes"
+		if c.GetTransportSocket() != nil {
+			does = "ends"
+		}
+		if strings.Contains(c.String(), "blackhole") {
+			does += " closed"
+		}
+		out = append(out, strings.Join(names, ",")+" "+does)
+	}
+	return strings.Join(out, "; ")
+}
+
 // TestCertificatesOfGateways: an exchanged certificate changes no resource, only the generation of
-// its secret. A listener without a certificate is left out, its host is answered by no other one,
-// and a certificate that is spoilt later stays.
+// its secret. Connections for a listener without a certificate are closed and taken by no wider
+// listener, also if there was one before: proxies that come later could not get it.
 func TestCertificatesOfGateways(t *testing.T) {
 	w := entered(t, all.Policies())
 	w.gateway(t, secured)
 	w.put(mesh.Secrets, meshName, "wild", &mesh.Secret{Data: []byte(clientPEM)})
+	failed := func() string {
+		var out []string
+		for _, f := range w.planner.Failures("edge-1") {
+			out = append(out, fmt.Sprint(f.Cell, ": ", f.Err, " ", f.Kept))
+		}
+		return strings.Join(out, "\n")
+	}
+	const closed, open = "*.example.com ends; foo.example.com passes closed", "*.example.com ends; foo.example.com ends"
+	const problem = `g:HTTPS:443:foo.example.com: secret "foo" cannot be used, and connections for foo.example.com that need it are closed: `
 	w.settle()
-	chains := func() (names []string) {
-		r := w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:443")
-		for _, c := range load(t, r, new(listenerv3.Listener)).GetFilterChains() {
-			names = append(names, c.GetFilterChainMatch().GetServerNames()...)
-		}
-		return names
+	if got := gatewayChains(t, w, "443"); got != closed {
+		t.Errorf("without the secret of one the chains are %s", got)
 	}
-	if got := chains(); len(got) != 1 || got[0] != "*.example.com" {
-		t.Errorf("without the secret of one the chains are for %v", got)
+	if got := failed(); !strings.HasPrefix(got, problem) || !strings.HasSuffix(got, "false") {
+		t.Errorf("failures are %s", got)
 	}
-	if f := w.planner.Failures("edge-1"); len(f) != 1 || f[0].Kept {
-		t.Errorf("failures are %v", f)
-	}
-	for _, v := range tableOf(t, w.planner.Set("edge-1"), "g:HTTPS:443:*.example.com").GetVirtualHosts() {
-		if v.GetDomains()[0] == "foo.example.com" && v.GetRoutes()[0].GetDirectResponse().GetStatus() != 421 {
-			t.Errorf("the wildcard's chain answers for foo by %v", v)
-		}
-	}
+	validate(t, w.planner.Set("edge-1"))
 	w.put(mesh.Secrets, meshName, "foo", &mesh.Secret{Data: []byte(clientPEM)})
 	w.settle()
-	if got := chains(); len(got) != 2 {
-		t.Errorf("with both secrets the chains are for %v", got)
+	if got := gatewayChains(t, w, "443"); got != open {
+		t.Errorf("with both secrets the chains are %s", got)
 	}
 	before := w.planner.Set("edge-1")
 	was, _ := before.Generation(mesh.SecretServer("foo"))
@@ -324,13 +356,114 @@ func TestCertificatesOfGateways(t *testing.T) {
 	if is, ok := now.Generation(mesh.SecretServer("foo")); !ok || is == was || len(changed(before, now)) > 0 {
 		t.Errorf("another certificate: generation %q after %q, changed are %v", is, was, changed(before, now))
 	}
-	w.put(mesh.Secrets, meshName, "foo", &mesh.Secret{Data: []byte("none")})
-	w.settle()
-	if got := chains(); len(got) != 2 {
-		t.Errorf("with a spoilt secret the chains are for %v", got)
+	for name, spoil := range map[string]func(){
+		"spoilt": func() { w.put(mesh.Secrets, meshName, "foo", &mesh.Secret{Data: []byte("none")}) },
+		"gone":   func() { w.drop(mesh.Secrets, "foo") },
+	} {
+		w.put(mesh.Secrets, meshName, "foo", &mesh.Secret{Data: []byte(clientPEM)})
+		w.settle()
+		spoil()
+		w.settle()
+		if got := gatewayChains(t, w, "443"); got != closed {
+			t.Errorf("%s: the chains are %s", name, got)
+		}
+		if _, named := w.planner.Set("edge-1").Generation(mesh.SecretServer("foo")); named || !strings.HasPrefix(failed(), problem) {
+			t.Errorf("%s: the proxy may have it: %t; failures are %s", name, named, failed())
+		}
 	}
-	if f := w.planner.Failures("edge-1"); len(f) != 1 || !f[0].Kept {
+	w.drop(mesh.Secrets, "wild")
+	w.settle()
+	if got := gatewayChains(t, w, "443"); got != "nothing listens" {
+		t.Errorf("without any secret the chains are %s", got)
+	}
+}
+
+// TestConnectionsWithoutCertificate: what clients send to a service by TLS does not reach another
+// service because the gateway lacks a certificate.
+func TestConnectionsWithoutCertificate(t *testing.T) {
+	w := entered(t, all.Policies())
+	w.gateway(t, strings.ReplaceAll(secured, "HTTPS", "TLS")+"  - {port: 443, protocol: TLS, tls: {mode: PASSTHROUGH}}\n")
+	w.gatewayRoute(t, "tcp", "  tcp: {rules: [{backends: [{destination: {mesh.io/service: backend}}]}]}\n")
+	w.put(mesh.Secrets, meshName, "wild", &mesh.Secret{Data: []byte(clientPEM)})
+	w.settle()
+	if got := gatewayChains(t, w, "443"); got != "* passes; *.example.com ends; foo.example.com passes closed" {
+		t.Errorf("the chains are %s", got)
+	}
+	w.gateway(t, strings.ReplaceAll(strings.ReplaceAll(secured, "HTTPS", "TLS"), "{secret: foo}", "{secret: foo}, {secret: wild}"))
+	w.settle()
+	if got := gatewayChains(t, w, "443"); got != "*.example.com ends; foo.example.com ends" {
+		t.Errorf("with one certificate of two the chains are %s", got)
+	}
+	if f := w.planner.Failures("edge-1"); len(f) != 1 {
 		t.Errorf("failures are %v", f)
+	}
+}
+
+// TestMisdirected: over TLS, a request for a host that is not one of its connection's is misdirected
+// (RFC 9110 section 15.5.20), whoever has that host. A client that has one connection for several
+// hosts then makes another one.
+func TestMisdirected(t *testing.T) {
+	w := entered(t, all.Policies())
+	w.gateway(t, secured+"  - {port: 444, protocol: HTTPS, tls: {mode: TERMINATE, certificates: [{secret: wild}]}}\n  - {port: 444, protocol: HTTPS, hostname: foo.example.com, tls: {mode: TERMINATE, certificates: [{secret: wild}]}}\n")
+	for _, name := range []string{"wild", "foo"} {
+		w.put(mesh.Secrets, meshName, name, &mesh.Secret{Data: []byte(clientPEM)})
+	}
+	w.settle()
+	for table, want := range map[string][]string{
+		"g:HTTPS:443:*.example.com":   {"foo.example.com", "*"},
+		"g:HTTPS:443:foo.example.com": {"*"},
+		"g:HTTPS:444:*":               {"foo.example.com"},
+		"g:HTTPS:444:foo.example.com": {"*"},
+	} {
+		var got []string
+		for _, v := range tableOf(t, w.planner.Set("edge-1"), table).GetVirtualHosts() {
+			if v.GetRoutes()[0].GetDirectResponse().GetStatus() == 421 {
+				got = append(got, v.GetDomains()...)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: misdirected are requests for %v, want %v", table, got, want)
+		}
+	}
+	validate(t, w.planner.Set("edge-1"))
+}
+
+// TestIdleFieldsOfGateways: what a policy says without effect is told as long as it says so.
+func TestIdleFieldsOfGateways(t *testing.T) {
+	w := entered(t, all.Policies())
+	idle := func() (n int) {
+		for _, f := range w.planner.Unserved("edge-1") {
+			if f.By != nil {
+				n++
+			}
+		}
+		return n
+	}
+	unpassed := strings.Replace(tuned[3], "http: {path: /health}", "http: {path: /health}, alwaysLogHealthCheckFailures: true", 1)
+	w.apply(t, unpassed)
+	w.settle()
+	first := idle()
+	w.apply(t, tuned[3])
+	w.settle()
+	if now := idle(); first == 0 || now != 0 {
+		t.Errorf("%d fields are without effect, and %d when there are none", first, now)
+	}
+}
+
+// TestStrangersLearnNothing: the gateway's own headers go to nobody.
+func TestStrangersLearnNothing(t *testing.T) {
+	w := entered(t, all.Policies())
+	w.settle()
+	l := load(t, w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:18080"), new(listenerv3.Listener))
+	var router routerv3.Router
+	edit(t, l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
+		last := m.GetHttpFilters()[len(m.GetHttpFilters())-1]
+		if err := last.GetTypedConfig().UnmarshalTo(&router); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if !router.GetSuppressEnvoyHeaders() || !slices.Contains(tableOf(t, w.planner.Set("edge-1"), edgeTable).GetResponseHeadersToRemove(), "x-envoy-upstream-service-time") {
+		t.Error("clients are told how long services take")
 	}
 }
 

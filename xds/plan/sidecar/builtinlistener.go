@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -35,6 +35,9 @@ type builtinChain struct {
 	// secrets are the names of the certificates that are presented, joined by commas; none where
 	// TLS is not ended.
 	secrets string
+	// closed says that it ends every connection, because what it is for could not be made. Without
+	// it, the chain of a wider name would take them.
+	closed bool
 	// shares are where connections of TCP and TLS go, as shareKeys, with what edits them.
 	shares     any
 	selections *policy.Choices
@@ -75,7 +78,7 @@ func (p *Planner) stand(r *reach) {
 }
 
 func (p *Planner) makeListeners(r *reach) {
-	old, was := r.front, r.presented
+	old := r.front
 	r.front, r.presented = part{}, map[string]string{}
 	chosen := p.spread(r.key.proxy, aboutOutbounds)
 	p.forService(r.sources, mesh.PassThrough, chosen, &r.front)
@@ -87,13 +90,13 @@ func (p *Planner) makeListeners(r *reach) {
 		for n < len(r.outbounds) && r.outbounds[n].shape.Port == r.outbounds[i].shape.Port {
 			n++
 		}
-		p.makePort(r, r.outbounds[i:n], &old, was, selections)
+		p.makePort(r, r.outbounds[i:n], &old, selections)
 		i = n
 	}
 }
 
 // makePort makes the listener on one port, and its route tables.
-func (p *Planner) makePort(r *reach, on []*outbound, old *part, was map[string]string, selections *policy.Choices) {
+func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *policy.Choices) {
 	first := on[0]
 	k := builtinListenerKey{
 		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, selections: selections,
@@ -103,11 +106,18 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, was map[string]s
 			k.chains = builtinChain{protocol: mesh.ListenerHTTP, table: table, limit: limitOf(on)}
 		}
 	} else {
+		open := false
 		for _, o := range slices.Backward(on) {
-			if c, ok := p.chainOf(r, o, on, old, was); ok {
-				c.rest = k.chains
-				k.chains = c
+			c, ok := p.chainOf(r, o, on, old)
+			if !ok {
+				c = builtinChain{protocol: c.protocol, host: c.host, closed: true}
 			}
+			open = open || ok
+			c.rest = k.chains
+			k.chains = c
+		}
+		if !open {
+			k.chains = nil
 		}
 	}
 	if k.chains == nil {
@@ -141,22 +151,25 @@ func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, 
 			names = append(names, o.listener.Host)
 		}
 	}
+	if k.secure && with[0].listener.Host != mesh.AnyHost {
+		// A client may have taken the connection for another host, to whose address it leads, too.
+		names = append(names, mesh.AnyHost)
+	}
 	k.elsewhere = strings.Join(names, ",")
 	table, err := of(p.cells.builtinTables, p.round, k, builtinTable)
 	return name, r.front.keep(&r.front.routes, old.routes, name, table, err)
 }
 
 // chainOf makes the chain of a listener that is told by its host name, or by nothing.
-func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part, was map[string]string) (c builtinChain, ok bool) {
+func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part) (c builtinChain, ok bool) {
 	l := o.listener.Spec
 	c = builtinChain{protocol: l.Protocol, host: o.listener.Host}
 	if l.Resources != nil {
 		c.limit = l.Resources.ConnectionLimit
 	}
 	if l.TLS != nil && l.TLS.Mode == mesh.TLSTerminate {
-		names, err := r.present(l.TLS, was)
-		if err != nil {
-			r.front.failures = append(r.front.failures, plan.Failure{Cell: o.cell(), Err: err})
+		names := r.present(o)
+		if len(names) == 0 {
 			return c, false
 		}
 		c.secrets = strings.Join(names, ",")
@@ -166,37 +179,30 @@ func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part, was 
 		return c, ok
 	}
 	c.life = o.part.life()
-	weights := make([]mesh.GatewayBackend, len(o.listener.Shares))
-	for i, s := range o.listener.Shares {
-		weights[i] = *s.Backend
-	}
-	for i, w := range slices.Backward(weightsOf(weights)) {
-		if b := o.backends[weights[i].Destination.String()]; w > 0 && b != nil {
-			c.shares, c.selections = shareKey{b.cluster, w, c.shares}, b.choices
+	for _, s := range slices.Backward(o.listener.Shares) {
+		if b := o.backends[s.Backend.Destination.String()]; s.Weight > 0 && b != nil {
+			c.shares, c.selections = shareKey{b.cluster, s.Weight, c.shares}, b.choices
 		}
 	}
 	return c, true
 }
 
 // present notes which certificates a listener presents and returns the names of their secrets. One
-// that cannot be used any more stays, as far as proxies have it.
-func (r *reach) present(t *mesh.GatewayTLS, was map[string]string) (names []string, err error) {
-	for _, c := range t.Certificates {
-		name := mesh.SecretServer(c.Secret)
-		cert := r.gateway.Chosen.Certificates[c.Secret]
-		switch generation, presented := was[name]; {
-		case cert.Wrong == "":
-			r.presented[name] = cert.Generation
-		case presented:
-			r.presented[name] = generation
-			r.front.failures = append(r.front.failures, plan.Failure{Cell: name, Err: fmt.Errorf("secret %q cannot be used: %s", c.Secret, cert.Wrong), Kept: true})
-		default:
-			err = errors.Join(err, fmt.Errorf("secret %q cannot be used, and the listener is left out: %s", c.Secret, cert.Wrong))
+// that cannot be used is left out, even if proxies have it: a proxy that comes later would wait for
+// it, and all hosts of the port with it.
+func (r *reach) present(o *outbound) (names []string) {
+	for _, c := range o.listener.Spec.TLS.Certificates {
+		cert, name := r.gateway.Chosen.Certificates[c.Secret], mesh.SecretServer(c.Secret)
+		if cert.Wrong != "" {
+			r.front.failures = append(r.front.failures, plan.Failure{
+				Cell: o.cell(), Err: fmt.Errorf("secret %q cannot be used, and connections for %s that need it are closed: %s", c.Secret, o.listener.Host, cert.Wrong),
+			})
 			continue
 		}
+		r.presented[name] = cert.Generation
 		names = append(names, name)
 	}
-	return names, err
+	return names
 }
 
 // builtinListener builds the listener on one port of a gateway.
@@ -236,6 +242,11 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 			chain.FilterChainMatch.ServerNames = []string{c.host}
 		}
 		chain.TransportSocketConnectTimeout = durationpb.New(plan.HandshakeTimeout)
+	}
+	if c.closed {
+		end, err := packFilter(tcpFilter, tcpToShares(statName(fmt.Sprintf("%s_%s_%d", k.service, c.protocol, k.port)), nil))
+		chain.Filters = []*listenerv3.Filter{end}
+		return chain, err
 	}
 	log, err := accesslog.Sidecar(p.log, accesslog.Place{Mesh: k.mesh, Service: k.service, TCP: c.table == ""})
 	if err != nil {
@@ -279,7 +290,7 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 	}
 	var last *listenerv3.Filter
 	if d.HTTP != nil {
-		last, err = packHTTP(d.HTTP, &d.Filters)
+		last, err = packRouted(d.HTTP, &d.Filters, &routerv3.Router{SuppressEnvoyHeaders: true})
 	} else {
 		last, err = packFilter(tcpFilter, d.TCP)
 	}

@@ -3,10 +3,12 @@ package sidecar
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -51,19 +53,10 @@ type builtinRouteKey struct {
 
 // builtinHosts makes the routes of a listener. A route that cannot be made answers with an error.
 func (p *Planner) builtinHosts(o *outbound) (out []builtinHost) {
-	left := mostEntries
 	for i := range o.listener.Hosts {
 		h := &o.listener.Hosts[i]
-		entries := h.Entries
-		if len(entries) > left {
-			o.part.failures = append(o.part.failures, plan.Failure{
-				Cell: o.cell(), Err: fmt.Errorf("the hosts of the listener have more than %d routes together: %d for %s are left out", mostEntries, len(entries)-left, h.Name),
-			})
-			entries = entries[:left]
-		}
-		left -= len(entries)
 		host := builtinHost{name: h.Name}
-		for _, e := range slices.Backward(entries) {
+		for _, e := range slices.Backward(h.Entries) {
 			k := p.builtinRouteKey(o, &e)
 			r, err := of(p.cells.builtinRoutes, p.round, k, p.builtinRoute)
 			if err != nil {
@@ -211,6 +204,8 @@ type namedHosts struct {
 func builtinTable(k builtinTableKey) (*resource.Resource, error) {
 	t := routes(k.mesh, k.name, k.name, mesh.ProtocolHTTP).Proto
 	t.RequestHeadersToRemove = []string{mesh.HeaderTags}
+	// Strangers are told nothing of how proxies behind the gateway work.
+	t.ResponseHeadersToRemove = []string{"x-envoy-upstream-service-time"}
 	t.IgnorePortInHostMatching = true
 	t.VirtualHosts = nil
 	if k.secure {
@@ -218,6 +213,9 @@ func builtinTable(k builtinTableKey) (*resource.Resource, error) {
 	}
 	for h, ok := k.hosts.(namedHosts); ok; h, ok = h.rest.(namedHosts) {
 		v := &routev3.VirtualHost{Name: h.name, Domains: []string{h.name}, Routes: []*routev3.Route{traceless()}}
+		if strings.HasPrefix(h.name, mesh.AnyHost) {
+			v.Routes = append(v.Routes, oneHost())
+		}
 		for s, ok := h.routes.(step); ok; s, ok = s.rest.(step) {
 			v.Routes = append(v.Routes, s.route)
 		}
@@ -238,6 +236,18 @@ func strictTransport() *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: "strict-transport-security", Value: "max-age=31536000"},
 		AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
+	}
+}
+
+// oneHost refuses requests with two hosts (RFC 9112 section 3.2). Envoy joins them by a comma, so only
+// a wildcard takes them, and whoever comes after it may read the first one or the last.
+func oneHost() *routev3.Route {
+	hosts := &routev3.HeaderMatcher{Name: ":authority", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+		StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: ","}},
+	}}
+	return &routev3.Route{
+		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}, Headers: []*routev3.HeaderMatcher{hosts}},
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 400}},
 	}
 }
 

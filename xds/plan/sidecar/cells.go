@@ -25,6 +25,10 @@ type cells struct {
 	listeners      *memo[listenerKey, *resource.Resource]
 	redirects      *memo[passKey, *resource.Resource]
 	originals      *memo[redirectKey, *resource.Resource]
+	probings       *memo[probeRoutesKey, *resource.Resource]
+	probes         *memo[probeKey, *resource.Resource]
+	directs        *memo[directKey, *resource.Resource]
+	accesses       *memo[accessKey, *resource.Resource]
 	contributions  *memo[contributionKey, *contribution]
 	patches        *memo[patchKey, patchedResource]
 
@@ -54,6 +58,10 @@ func newCells() (c cells) {
 	begin(&c, &c.listeners)
 	begin(&c, &c.redirects)
 	begin(&c, &c.originals)
+	begin(&c, &c.probings)
+	begin(&c, &c.probes)
+	begin(&c, &c.directs)
+	begin(&c, &c.accesses)
 	begin(&c, &c.contributions)
 	begin(&c, &c.patches)
 	return c
@@ -81,6 +89,7 @@ func (p *Planner) sweep() {
 	}
 	for _, class := range p.classes {
 		p.redirected(class)
+		p.probing(class, &part{})
 		p.contributed(class.picks(p), nil)
 		for _, in := range class.inbounds {
 			p.buildInbound(class, in)

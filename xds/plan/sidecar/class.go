@@ -77,9 +77,9 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 		c.members[x] = struct{}{}
 	}
 	x.listening = listening(d)
-	x.admin = 0
+	x.admin, x.owned = 0, nil
 	if n := d.Spec.Networking; n != nil {
-		x.address = n.Address
+		x.address, x.owned = n.Address, owned(n)
 		if n.Admin != nil {
 			x.admin = uint16(min(n.Admin.Port, math.MaxUint16))
 		}
@@ -135,6 +135,7 @@ func (p *Planner) gather(c *class) {
 	for _, in := range c.inbounds {
 		rest.add(&in.part)
 	}
+	rest.routes = append(rest.routes, p.probing(c, &rest)...)
 	p.contribute(c, &first, &rest)
 	rest.clusters = append(rest.clusters, c.contributed.clusters...)
 	c.clusters.with(&p.compare, r.clusters, beside(r.clusters, first.clusters, rest.clusters), nil)
@@ -285,6 +286,8 @@ func (p *Planner) buildOwn(x *proxy) {
 		case err != nil:
 		case taken.has(at):
 			err = fmt.Errorf("another inbound listens on %s", at)
+		case in.shape.Scraping != nil && x.probedAt().has(at):
+			err = fmt.Errorf("probes are answered at %s", at)
 		case in.shape.Scraping != nil:
 			err = p.givesWay(x, at)
 		case at.Addr().IsUnspecified() && in.shape.servedAt(at.Port()):
@@ -311,6 +314,8 @@ func (p *Planner) buildOwn(x *proxy) {
 		x.own.keep(&x.own.clusters, old.clusters, lk.name, cl, err)
 	}
 	x.hide(taken)
+	x.hideOwn()
+	p.probe(x, taken)
 	x.tellSource()
 }
 

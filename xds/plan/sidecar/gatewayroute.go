@@ -63,27 +63,12 @@ func shareOut(a *routev3.RouteAction, backends []mesh.GatewayBackend, clusters [
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0]}
 		return
 	}
-	weights := weightsOf(backends)
+	weights := selection.Weights(backends)
 	all := &routev3.WeightedCluster{}
 	for i, w := range weights {
 		all.Clusters = append(all.Clusters, &routev3.WeightedCluster_ClusterWeight{Name: clusters[i], Weight: wrapperspb.UInt32(w)})
 	}
 	a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: all}
-}
-
-func weightsOf(backends []mesh.GatewayBackend) []uint32 {
-	out := make([]uint32, len(backends))
-	any := false
-	for i := range backends {
-		out[i] = backends[i].Weight
-		any = any || out[i] > 0
-	}
-	if !any {
-		for i := range out {
-			out[i] = 1
-		}
-	}
-	return out
 }
 
 func gatewayMatch(m *mesh.GatewayMatch) *routev3.RouteMatch {

@@ -142,7 +142,12 @@ func (w *world) put(k *model.Kind, scope, name string, spec any) {
 
 func (w *world) drop(k *model.Kind, name string) {
 	w.t.Helper()
-	commit, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, meshName, name, 0) })
+	w.dropIn(meshName, k, name)
+}
+
+func (w *world) dropIn(scope string, k *model.Kind, name string) {
+	w.t.Helper()
+	commit, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, scope, name, 0) })
 	if err != nil {
 		w.t.Fatalf("delete %s %s: %v", k.Name, name, err)
 	}

@@ -38,6 +38,9 @@ type outbound struct {
 	wants   []want
 	renamed renames
 	part    part
+	// direct says that it is the direct access to a service, whose instances are at instances.
+	direct    bool
+	instances []netip.AddrPort
 	// listener is what it is for, at a builtin gateway, backends are its destinations by their
 	// tags, and hosts its routes. All are nil elsewhere.
 	listener *selection.GatewayListener
@@ -74,6 +77,10 @@ func (p *Planner) buildOutbound(o *outbound) {
 func (p *Planner) makeOutbound(o *outbound) {
 	if o.listener != nil {
 		p.makeBuiltin(o)
+		return
+	}
+	if o.direct {
+		p.makeDirect(o)
 		return
 	}
 	old, wants := o.part, o.wants
@@ -159,7 +166,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		}
 		return refused(tags)
 	}
-	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d)}
+	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d), far: p.facts.security != plain}
 	inline := p.kinds[kind].Inline(tags, d)
 	if inline {
 		ak.name += byName

@@ -132,7 +132,12 @@ func http10() *corev3.Http1ProtocolOptions {
 
 // packHTTP ends the chain with the router.
 func packHTTP(m *hcmv3.HttpConnectionManager, filters *draft.Slots) (*listenerv3.Filter, error) {
-	router, err := plan.Pack(&routerv3.Router{})
+	return packRouted(m, filters, &routerv3.Router{})
+}
+
+// packRouted ends the chain with a certain router.
+func packRouted(m *hcmv3.HttpConnectionManager, filters *draft.Slots, last *routerv3.Router) (*listenerv3.Filter, error) {
+	router, err := plan.Pack(last)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -73,6 +74,8 @@ type proxy struct {
 	// address of the proxy.
 	listening []string
 	address   string
+	// owned are the addresses that the dataplane says are its own.
+	owned []netip.Addr
 	// admin is the port for the administration of the proxy, 0 if the dataplane names none.
 	admin uint16
 	set   *resource.Set
@@ -231,5 +234,5 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 		}
 		out = append(out, o.idle...)
 	}
-	return once(out)
+	return once(append(out, x.class.shape.idleDirect()...))
 }

@@ -146,6 +146,12 @@ func (d *driver) dataplane() {
 		if d.yes() {
 			spec.Networking.TransparentProxying.ReachableServices = []string{pick(d, fewServices...), "c"}
 		}
+		if d.yes() {
+			spec.Networking.TransparentProxying.DirectAccessServices = []string{pick(d, anyService...), "c"}
+		}
+	}
+	if pick(d, 0, 1, 2) == 0 {
+		spec.Probes = &mesh.Probes{Port: pick(d, uint32(1234), 5670, 8080, 9000), Endpoints: []mesh.ProbeEndpoint{{InboundPort: pick(d, uint32(8080), 9080, 1), InboundPath: "/healthz", Path: pick(d, "/a", "/b")}}}
 	}
 	if pick(d, 0, 1, 2) == 0 {
 		spec.Networking.Outbound = append(spec.Networking.Outbound, mesh.Outbound{Address: spec.Networking.Address, Port: pick(d, uint32(5670), 1234), Tags: mesh.Tags{mesh.TagService: "a"}})

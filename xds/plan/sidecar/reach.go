@@ -34,6 +34,8 @@ type reach struct {
 	known part
 	// ports maps a port to the outbounds that listen on it.
 	ports map[uint16][]*outbound
+	// direct is what the direct accesses among the outbounds amount to.
+	direct direct
 
 	// stale holds the outbounds that the next Plan must build. relist says that it must also
 	// make the list of outbounds again.
@@ -65,6 +67,8 @@ type reachShape struct {
 	Transparent bool
 	Everything  bool
 	Reachable   []string
+	// Direct says to which services the class has direct access.
+	Direct *directShape `json:",omitempty"`
 	// Gateway holds the tags of a builtin gateway, and At is where it listens.
 	Gateway mesh.Tags `json:",omitempty"`
 	At      string    `json:",omitempty"`
@@ -140,13 +144,14 @@ func aboutConnections(pol *policy.Policy) bool {
 func (p *Planner) reachOf(c *class) reachShape {
 	s := reachShape{
 		Outbounds: c.shape.Outbounds, Transparent: c.shape.Transparent, Everything: c.shape.Everything, Reachable: c.shape.Reachable,
+		Direct: directOf(&c.shape),
 	}
 	if p.facts.localityAware {
 		s.Zone = zone(c.sources)
 	}
 	if c.shape.Builtin { // the tags distinguish it in every respect
 		s.Gateway, s.At, s.Source = c.shape.Gateway, c.shape.At, sourceOf(c.sources)
-		s.Outbounds, s.Transparent, s.Everything, s.Reachable = nil, false, false, nil
+		s.Outbounds, s.Transparent, s.Everything, s.Reachable, s.Direct = nil, false, false, nil, nil
 		return s
 	}
 	for _, selector := range p.selectors {
@@ -269,6 +274,7 @@ func (p *Planner) follow(r *reach) {
 		p.rename(r, before)
 	}
 	p.stand(r)
+	r.settleDirect()
 	if r.relist || r.shape.Gateway != nil || !r.patch(before) {
 		r.gather()
 	}
@@ -358,6 +364,7 @@ func (p *Planner) list(r *reach) {
 		r.outbounds = append(r.outbounds, o)
 		r.ports[at.Port()] = append(r.ports[at.Port()], o)
 	}
+	p.listDirect(r, before)
 	for _, o := range before {
 		p.unlink(o)
 		delete(r.stale, o)
@@ -368,9 +375,10 @@ func (p *Planner) list(r *reach) {
 // because a cluster that both reach is one cluster. If no byte of a table differs, its pointer
 // stays the same.
 func (r *reach) gather() {
-	all := part{failures: slices.Clone(r.refused)}
+	all := part{failures: slices.Concat(r.refused, r.direct.failures)}
 	for _, o := range r.outbounds {
-		all.add(&o.part)
+		usable := r.direct.usable(o)
+		all.add(&usable)
 	}
 	all.add(&r.front)
 	all.add(&r.known)

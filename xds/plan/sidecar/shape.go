@@ -34,6 +34,10 @@ type shape struct {
 	Bare bool `json:",omitempty"`
 	// Unscraped says why the metrics of the mesh cannot be.
 	Unscraped string `json:",omitempty"`
+	// Probes are answered by the proxy.
+	Probes *mesh.Probes `json:",omitempty"`
+	// Direct are the services whose instances workloads call by their own addresses, ordered.
+	Direct []string `json:",omitempty"`
 }
 
 type inboundShape struct {
@@ -77,6 +81,10 @@ func shapeOf(m *view.Mesh, d *view.Dataplane) shape {
 			is.WorkloadAddress = loopback
 		}
 		s.Inbounds = append(s.Inbounds, is)
+	}
+	s.Direct = selection.Direct(n)
+	if !s.Builtin {
+		s.Probes = d.Spec.Probes
 	}
 	s.name()
 	s.scrape(m, d)
