@@ -80,7 +80,7 @@ type ControlPlane struct {
 	issuer *oidc.Issuer
 	// meshCert and clientCAs are what files of the settings hold; nil if there are none.
 	meshCert  *reread[tls.Certificate]
-	clientCAs *reread[authorities]
+	clientCAs *reread[clientCAs]
 	redis     *redisParts
 	revoker   *revoke.Revoker
 	gate      *admit.Gate

@@ -27,7 +27,7 @@ func (cp *ControlPlane) openMeshTLS() (err error) {
 		}
 	}
 	if file := cp.cfg.Access.ClientCAFile; file != "" {
-		cp.clientCAs = &reread[authorities]{files: []string{file}, parse: parseAuthorities, log: cp.Log}
+		cp.clientCAs = &reread[clientCAs]{files: []string{file}, parse: parseAuthorities, log: cp.Log}
 		if _, err := cp.clientCAs.get(); err != nil {
 			return fault.NotBegun(fmt.Errorf("access.clientCAFile: %w", err))
 		}
@@ -143,17 +143,17 @@ func parsePool(content [][]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// authorities are those of client certificates. They are looked at for every request, see
+// clientCAs are the authorities of client certificates. They are looked at for every request, see
 // [httpkit.CertifiedUser].
-type authorities struct {
+type clientCAs struct {
 	pool *x509.CertPool
 	each []*x509.Certificate
 }
 
-func (a *authorities) has(c *x509.Certificate) bool { return slices.ContainsFunc(a.each, c.Equal) }
+func (a *clientCAs) has(c *x509.Certificate) bool { return slices.ContainsFunc(a.each, c.Equal) }
 
-func parseAuthorities(content [][]byte) (*authorities, error) {
-	a := &authorities{pool: x509.NewCertPool(), each: pemtext.Parsed(content[0])}
+func parseAuthorities(content [][]byte) (*clientCAs, error) {
+	a := &clientCAs{pool: x509.NewCertPool(), each: pemtext.Parsed(content[0])}
 	for _, c := range a.each {
 		a.pool.AddCert(c)
 	}

@@ -73,7 +73,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway; an ingress has none")
 	c.Flags().StringVar(&f.name, "name", "", "instance, Dataplane or ZoneIngress; the node token is for this name")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
-	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "Dataplane, or ZoneIngress, registered while it runs; empty: it exists")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane or ZoneIngress to register, if any")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
