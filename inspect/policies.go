@@ -82,10 +82,15 @@ type MatchedList struct {
 // in force. The error is NotFound if the dataplane does not exist, or [turns.ErrFull] if too
 // many ask.
 func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain bool, show func(any) error) error {
+	gateway := (*GatewayList)(nil)
 	out := MatchedList{Kind: KindSidecar, Items: []Matched{}}
 	var in *view.Mesh
 	return p.places(ctx, meshName, dataplane, func(m *view.Mesh, d *view.Dataplane, places []selection.Place) {
-		in = m
+		if in = m; selection.Builtin(d.Spec.Networking) {
+			g := p.gateway(meshName, m, d, explain)
+			gateway = &g
+			return
+		}
 		out.Warnings = append(lackingOf(m, p.Policies, d.Spec), p.leftOutOf(m, d, places)...)
 		out.Errors = p.problems(meshName, dataplane)
 	}, func(at *selection.Place) {
@@ -110,6 +115,9 @@ func (p *Policies) Of(ctx context.Context, meshName, dataplane string, explain b
 			out.Items = append(out.Items, m)
 		}
 	}, func() error {
+		if gateway != nil {
+			return show(*gateway)
+		}
 		out.Total = len(out.Items)
 		return show(out)
 	})
@@ -198,7 +206,11 @@ func (p *Policies) Rules(ctx context.Context, meshName, dataplane string, show f
 type Proxy struct {
 	Kind        string       `json:"kind"`
 	Dataplane   Origin       `json:"dataplane"`
-	Attachments []Attachment `json:"attachments"`
+	Attachments []Attachment `json:"attachments,omitempty"`
+	// Gateway and Listeners are those of builtin gateways. Listeners are absent for a policy on the
+	// whole gateway.
+	Gateway   *Origin          `json:"gateway,omitempty"`
+	Listeners []ChosenListener `json:"listeners,omitempty"`
 	// Errors are those of the dataplane's overview that are about the policy, or may be.
 	Errors []string `json:"errors,omitempty"`
 }
@@ -227,12 +239,15 @@ func (p *Policies) Chosen(ctx context.Context, kind *model.Kind, meshName, name 
 				return fault.Wrap(fault.Unavailable, err, "nobody waits for the answer any more")
 			}
 			places := selection.Of(m, asked, d)
-			if at := attachments(m, places, pol, name); len(at) > 0 {
-				one := Proxy{Kind: KindSidecar, Dataplane: Origin{meshName, d.ID}, Attachments: at}
+			one := &Proxy{Kind: KindSidecar, Dataplane: Origin{meshName, d.ID}, Attachments: attachments(m, places, pol, name)}
+			if selection.Builtin(d.Spec.Networking) {
+				one = builtinAt(meshName, m, d, pol, name, one)
+			}
+			if one != nil && (len(one.Attachments) > 0 || one.Kind == KindGateway) {
 				if p.Problems != nil {
 					one.Errors = p.Problems.About(meshName, d.ID, pol, name)
 				}
-				out.Items = append(out.Items, one)
+				out.Items = append(out.Items, *one)
 			}
 			if c != nil && bounded(d) {
 				for _, s := range leftOut(m, d, pol, c, reached(places)) {

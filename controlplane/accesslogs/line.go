@@ -15,8 +15,9 @@ import (
 	"github.com/meshgate/meshgate/xds/logsink"
 )
 
-// maxLine bounds a line in bytes, and maxPart what comes from one value, so that nobody can have
-// the rest of the line cut off by a long one.
+// maxLine bounds a line in bytes, and maxPart what comes from one value of an object, so that
+// nobody can have other members cut off by a long one. Lines of text arrive as Envoy has made
+// them: nobody can say there where a value ends.
 const (
 	maxLine = 256 << 10
 	maxPart = 16 << 10

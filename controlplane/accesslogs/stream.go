@@ -113,11 +113,12 @@ func (s *stream) write(ctx context.Context, lines []byte) (int, error) {
 		s.conn, s.opened, s.gone = conn, time.Now(), make(chan struct{})
 		go watch(conn, s.gone)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetWriteDeadline(time.Now()) })
+	conn := s.conn // the function below may run when the stream has another one, or none
+	n, err := 0, conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now()) })
 	defer stop()
-	n, err := 0, s.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err == nil {
-		n, err = s.conn.Write(lines)
+		n, err = conn.Write(lines)
 	}
 	if err != nil {
 		s.close()

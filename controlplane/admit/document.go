@@ -2,6 +2,7 @@ package admit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -35,6 +36,10 @@ func (g *Gate) Hook(k *model.Kind, h Hook) {
 func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
 	if k.Document == nil {
 		return fault.New(fault.Internal, "%s is not written as documents", k.Name)
+	}
+	// A document as it was shown to somebody who may not see its secrets would destroy them.
+	if vs, err := model.FindConcealed(k, spec); err != nil || len(vs) > 0 {
+		return cmp.Or(err, fault.Violated(vs))
 	}
 	if k.Document.Default != nil {
 		k.Document.Default(spec)

@@ -176,7 +176,7 @@ func New(o Options) (*Agent, error) {
 		return nil, fmt.Errorf("the node token: %w", err)
 	}
 	if o.Sidecar != nil {
-		if err := CheckSidecar(o.Sidecar.Mesh, o.Name); err != nil {
+		if err := o.Sidecar.check(o.Name); err != nil {
 			return nil, err
 		}
 	}

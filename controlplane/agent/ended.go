@@ -61,6 +61,9 @@ var errTooEarly = errors.New("the next envoy is not linked yet")
 // not answer, it keeps counting the Envoy anyway, and a gateway that is started again
 // meanwhile would have nothing to decide tokens by.
 func (a *Agent) tellNow(ctx context.Context, gone bool) error {
+	if a.Sidecar != nil && a.Sidecar.ZoneType != "" {
+		return nil // it has no filter that could believe anything
+	}
 	round := a.processes.rounds()
 	ended := a.processes.untold(gone)
 	if len(ended.Processes) == 0 {

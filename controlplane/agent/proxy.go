@@ -35,10 +35,13 @@ type proxy interface {
 }
 
 func (a *Agent) proxy() proxy {
-	if a.Sidecar != nil {
-		return sidecar{a}
+	switch {
+	case a.Sidecar == nil:
+		return oauthGateway{a}
+	case a.Sidecar.ZoneType != "":
+		return zoneProxy{sidecar{a}}
 	}
-	return oauthGateway{a}
+	return sidecar{a}
 }
 
 // oauthGateway is a proxy that announces where it listens and needs nothing else.
@@ -68,9 +71,19 @@ func (g oauthGateway) bootstrap(answer *enrol.Answer) ([]byte, error) {
 // Sidecar names the proxy of a mesh that an agent runs.
 type Sidecar struct {
 	Mesh string
+	// ZoneType is the type of a proxy of a zone, which belongs to no mesh; empty for all others.
+	ZoneType string
 	// Dataplane is the document that the proxy registers at its start and removes at its
 	// end. It is empty if the Dataplane exists already.
 	Dataplane string
+}
+
+// check checks that the names can be used as a node id and a directory.
+func (s *Sidecar) check(name string) error {
+	if s.ZoneType != "" {
+		return CheckZoneProxy(name)
+	}
+	return CheckSidecar(s.Mesh, name)
 }
 
 // Values of [Process.Replaced]. The value for sidecars is short, because connections that a
@@ -82,11 +95,21 @@ const (
 
 var pathName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
 
+// CheckZoneProxy checks the name of a proxy of a zone as [CheckSidecar] does.
+func CheckZoneProxy(name string) error { return checkName("name", name) }
+
+func checkName(what, name string) error {
+	if !pathName.MatchString(name) {
+		return fmt.Errorf("the %s %q must be 1 to 253 of a-z, 0-9, '-', '_' and '.', and begin and end with a letter or digit", what, name)
+	}
+	return nil
+}
+
 // CheckSidecar checks that mesh and name can be used as a node id and a directory.
 func CheckSidecar(mesh, name string) error {
 	for _, n := range [][2]string{{"mesh", mesh}, {"name", name}} {
-		if !pathName.MatchString(n[1]) {
-			return fmt.Errorf("the %s %q must be 1 to 253 of a-z, 0-9, '-', '_' and '.', and begin and end with a letter or digit", n[0], n[1])
+		if err := checkName(n[0], n[1]); err != nil {
+			return err
 		}
 	}
 	// Node ids are split at their first dot.
@@ -104,9 +127,13 @@ func (s sidecar) dir() string             { return s.node() }
 func (s sidecar) replaced() time.Duration { return sidecarReplaced }
 
 func (s sidecar) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
+	return s.join(ctx, client, token, "dataplane")
+}
+
+func (s sidecar) join(ctx context.Context, client *http.Client, token, proxyType string) (*enrol.Answer, error) {
 	d := s.Agent.dir
 	return enrol.Join(ctx, client, s.Address, token, &enrol.Proxy{
-		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: "dataplane", Resource: s.Sidecar.Dataplane, WorkDir: d.path, Instance: s.instance,
+		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: proxyType, Resource: s.Sidecar.Dataplane, WorkDir: d.path, Instance: s.instance,
 		Version: s.versions(),
 		Relay: &enrol.Relay{
 			Socket: d.relay, AdminSocket: d.admin, AdminPort: uint32(s.AdminPort), //nolint:gosec // the control plane checks it
@@ -132,6 +159,11 @@ func (s sidecar) leave(ctx context.Context, client *http.Client, token string) e
 // another author, Envoy would write to files and listen on sockets that the author has
 // chosen.
 func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
+	return s.described(s.node(), answer)
+}
+
+// described returns the bootstrap of a node with the description in an answer.
+func (s sidecar) described(node string, answer *enrol.Answer) ([]byte, error) {
 	if len(answer.Bootstrap) == 0 {
 		return nil, errors.New("the control plane's answer has no bootstrap")
 	}
@@ -145,7 +177,7 @@ func (s sidecar) bootstrap(answer *enrol.Answer) ([]byte, error) {
 		return nil, fmt.Errorf("the control plane's answer has a bootstrap that cannot be read: %w", err)
 	}
 	return bootstrap.Render(bootstrap.Config{
-		NodeID: s.node(), Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, Password: s.password, AdminSocket: s.Agent.dir.admin,
+		NodeID: node, Cluster: told.Node.Cluster, Metadata: told.Node.Metadata, Relay: s.Agent.dir.relay, Password: s.password, AdminSocket: s.Agent.dir.admin,
 		Logs: s.Agent.dir.logs, Metrics: s.Agent.dir.metrics,
 		AdminPort: uint32(s.AdminPort), //nolint:gosec // checked by Render
 	})

@@ -46,6 +46,9 @@ func (a *Agent) judgeToken(now time.Time) (next time.Time) {
 
 // successor says where the next token comes from, and why it has not come.
 func (a *Agent) successor() string {
+	if a.Sidecar != nil && a.Sidecar.ZoneType != "" {
+		return "tokens of zones are not renewed by themselves. Put a new one there (POST /tokens/zone of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
+	}
 	if a.Sidecar != nil {
 		return "tokens of sidecars are not renewed by themselves. Put a new one there (POST /tokens/dataplane of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
 	}

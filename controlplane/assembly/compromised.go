@@ -15,6 +15,9 @@ import (
 // even with an error, connections that were opened with their tokens are being ended. This is
 // necessary after an error as well, because the keys may be withdrawn nevertheless.
 func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said string, err error) {
+	if of, ok := globalTokens[kind]; ok {
+		return k.withdrawGlobal(ctx, kind, of)
+	}
 	var out identity.Withdrawal
 	prefix := "cp/"
 	if kind == meshapi.KeysDataplaneTokens {
@@ -35,6 +38,25 @@ func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said stri
 	}
 	k.cp.Log.Warn("keys were withdrawn because one of them is compromised; no token of them counts", "kind", kind, "mesh", meshName, "keys", out.Withdrawn, "signs", out.Serial)
 	return k.withdrawn(kind, meshName, prefix, out), nil
+}
+
+// withdrawGlobal replaces the keys of the tokens of users or zones. Administrators get a new
+// first token, because nobody else could give them one.
+func (k keyring) withdrawGlobal(ctx context.Context, kind string, of identity.TokenKind) (said string, err error) {
+	out, err := k.cp.people.Withdraw(ctx, k.cp.gate, of)
+	if err != nil {
+		return "", err
+	}
+	k.cp.Log.Warn("keys were withdrawn because one of them is compromised; no token of them counts", "kind", kind, "keys", out.Withdrawn, "signs", out.Serial)
+	first := ""
+	if of == identity.UserToken && k.cp.cfg.Access.BootstrapAdminToken {
+		if err := k.cp.people.EnsureAdmin(ctx, k.cp.gate, true); err != nil {
+			return "", err
+		}
+		first = " The global secret " + mesh.AdminUserToken + " has a new token of an administrator."
+	}
+	return fmt.Sprintf("Key %s signs %s tokens from now on. Withdrawn: %s. Every token of a withdrawn key is refused from now on: issue new ones (POST /tokens/%s).%s",
+		out.Serial, of, keysNamed(out.Withdrawn), of, first), nil
 }
 
 // withdrawn describes what has happened and what the operator has to do.

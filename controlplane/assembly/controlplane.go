@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/meshgate/meshgate/controlplane/access/oidc"
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -29,6 +31,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -43,6 +46,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/version"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/controlplane/zones"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
@@ -70,6 +74,13 @@ type ControlPlane struct {
 
 	authority *identity.Authority
 	tokens    *identity.Tokens
+	// people are the tokens of users and zones.
+	people *identity.ControlPlaneTokens
+	// issuer names users by its tokens; nil if none is trusted.
+	issuer *oidc.Issuer
+	// meshCert and clientCAs are what files of the settings hold; nil if there are none.
+	meshCert  *reread[tls.Certificate]
+	clientCAs *reread[clientCAs]
 	redis     *redisParts
 	revoker   *revoke.Revoker
 	gate      *admit.Gate
@@ -100,9 +111,11 @@ type ControlPlane struct {
 	ownToken func() error
 	// instance tells this process apart from others.
 	instance string
-	ready    readiness
-	clocks   *clocks
-	meters   *meters
+	// ownZone is what is known about the zone of this control plane.
+	ownZone *insight.ZoneInsight
+	ready   readiness
+	clocks  *clocks
+	meters  *meters
 	// traces is nil where none are made.
 	traces *telemetry.Traces
 	// backups is nil where none are made.
@@ -120,8 +133,9 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
 	cp.renewTokens = cp.newTokenRenewer()
+	cp.ownZone = ownZone(cp.instance, time.Now().UTC())
 	steps := []func(context.Context) error{
-		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openNodes,
+		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openPeople, cp.openNodes,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -147,6 +161,15 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 	if cp.tokens, err = identity.OpenTokens(ctx, cp.store, time.Now); err != nil {
 		return err
 	}
+	public, err := cp.publicKeys()
+	if err != nil {
+		return err
+	}
+	cp.people = identity.NewControlPlaneTokens(cp.store, time.Now, public...)
+	cp.mesh.tokens = identity.NewDataplaneTokens(cp.store, time.Now, public...)
+	if err := errors.Join(cp.openMeshTLS(), cp.openIssuer()); err != nil {
+		return err
+	}
 	cp.CAFile = filepath.Join(cp.cfg.StateDir, "ca.pem")
 	return cp.writeCA()
 }
@@ -167,7 +190,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 		return err
 	}
 	cp.closers.add(func(context.Context) { cp.redis.close() })
-	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log)
+	cp.views = view.NewResolved(cp.store, cp.resolver, slices.Concat(all.Kinds(), sidecar.LocatingKinds()), cp.Log).InZone(cp.cfg.Zone.Own())
 	cp.closers.add(func(context.Context) { cp.views.Close() })
 	trusted, err := cp.cfg.Trusted()
 	if err != nil {
@@ -260,6 +283,9 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	g.Go(func() error { return ended(ctx, "events", cp.follow(ctx)) })
 	g.Go(func() error { return ended(ctx, "rotation of authorities", cp.mesh.rotations.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "addresses of names", cp.mesh.addresses.Run(ctx)) })
+	g.Go(func() error {
+		return ended(ctx, "services of the zone", zones.New(cp.views, cp.gate.As(model.System("zones")), cp.Log).Run(ctx))
+	})
 	g.Go(func() error { return ended(ctx, "renewal of certificates", cp.mesh.renewals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "removal of dataplanes", cp.mesh.removals.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, "measuring convergence", cp.measureConvergence(ctx)) })
@@ -270,6 +296,12 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	}
 	grpcLn, httpLn := httpkit.Split(cp.ports.data, cp.authority.DataPlaneConfig(cp.names()), cp.Log)
 	g.Go(func() error { return cp.serveADS(ctx, grpcLn) })
+	// Whoever reaches the ports of the APIs has a bounded share of their connections, so that
+	// an administrator on this machine still gets in.
+	users := httpkit.Limits{Bounded: true}
+	encrypted := func(ln net.Listener, cert *reread[tls.Certificate]) net.Listener {
+		return httpkit.Handshaken(ln, cp.usersTLS(cert), cp.Log)
+	}
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
 		server := httpkit.NewServer(name, cp.traced(name, h), cp.Log, l, cp.meters.requests)
 		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
@@ -278,12 +310,14 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
 	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.AdminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
-	serve("admin", admin.Handler(), cp.ports.admin)
-	serve("admin_tls", admin.Handler(), tlsListener(cp.ports.adminTLS, cp.authority.ServerConfig(cp.names())))
-	serve("mesh", cp.meshAPI(admin.Revisions), cp.ports.mesh)
+	serveWith(users, "admin", admin.Handler(), cp.ports.admin)
+	serveWith(users, "admin_tls", admin.Handler(), encrypted(cp.ports.adminTLS, nil))
+	meshAPI := cp.meshAPI(admin.Revisions)
+	serveWith(users, "mesh", meshAPI, cp.ports.mesh)
+	serveWith(users, "mesh_tls", meshAPI, encrypted(cp.ports.meshTLS, cp.meshCert))
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
-		"mesh", port(cp.ports.mesh), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
+		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
 	return g.Wait()
 }
 
@@ -313,11 +347,28 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 	host, _ := os.Hostname() // empty where the system does not say
 	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
-		Insights: insights{cp.mesh.insights}, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program,
+		Insights: insights{cp}, Census: cp.mesh.census, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
+		Tokens: cp.tokens, ControlPlaneTokens: cp.people, NoIssuing: !cp.cfg.Tokens.Issuing, Identify: cp.callers().Identify, Rules: cp.cfg.Access.Rules(),
+		Guard:  httpkit.BrowserGuard{Tokens: true, AnyHost: cp.cfg.Access.IdentityNeeded(), Proxied: cp.cfg.Access.IdentityNeeded(), Origins: cp.cfg.Mesh.Origins()},
+		Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
+		Writes: meshapi.Writes{
+			ReadOnly: cp.cfg.Mesh.ReadOnly, Native: cp.cfg.Environment == config.EnvironmentKubernetes,
+			Global: cp.cfg.Mode == config.ModeGlobal, Zone: cp.cfg.Mode == config.ModeZone,
+		},
+		Settings:      cp.settings,
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}
+}
+
+// settings returns the configuration in force, with the ports that were given to this process
+// where it asked for any.
+func (cp *ControlPlane) settings() any {
+	c := *cp.cfg
+	c.DataPlane.Port, c.Diagnostics.Port = port(cp.ports.data), port(cp.ports.diagnostics)
+	c.Mesh.Port, c.Mesh.TLSPort = port(cp.ports.mesh), port(cp.ports.meshTLS)
+	c.Admin.Port, c.Admin.TLSPort = port(cp.ports.admin), port(cp.ports.adminTLS)
+	return c.Effective()
 }
 
 // dataPlane serves the HTTP half of the data-plane server.

@@ -39,11 +39,11 @@ type tried struct {
 
 func openTried(t *testing.T) *tried {
 	t.Helper()
-	dir, local := t.TempDir(), config.Port{Listen: "127.0.0.1"}
+	dir := t.TempDir()
 	r := &tried{t: t, path: filepath.Join(dir, "meshgate.db")}
 	cp, err := OpenControlPlane(t.Context(), &config.Config{
 		StateDir: dir, Store: config.Store{Type: "sqlite", SQLite: config.SQLite{Path: r.path}, Encryption: config.Encryption{KeyFile: filepath.Join(dir, "key")}}, DataPlane: config.DataPlane{Listen: "127.0.0.1"},
-		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: config.MeshPorts{Listen: "127.0.0.1"}, Access: config.Access{LocalhostIsAdmin: true, Anonymous: true}, Admin: config.AdminPorts{Listen: "127.0.0.1"},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +115,7 @@ func (r *tried) fill() {
 
 func (r *tried) ask(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
 	q := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	q.RemoteAddr = "127.0.0.1:1"
 	q.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, q)

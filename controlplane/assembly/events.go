@@ -58,7 +58,7 @@ func followStore(ctx context.Context, s store.Store, happened func(context.Conte
 // reconcile does what the missed events would have done. It leaves as it is what belongs to
 // rows that cannot be read.
 func (cp *ControlPlane) reconcile(ctx context.Context) error {
-	meshes, dataplanes := map[string]bool{}, map[model.Key]bool{}
+	meshes, dataplanes, ingresses := map[string]bool{}, map[model.Key]bool{}, map[string]bool{}
 	var unreadable []error
 	err := cp.store.View(ctx, func(r store.Reader) error {
 		all, bad, err := store.ListReadable(r, mesh.Meshes, "")
@@ -77,13 +77,19 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 				dataplanes[model.Key{Scope: m.Name, Name: d.Name}] = true
 			}
 		}
-		return nil
+		var worse []error
+		ingresses, worse, err = cp.expectIngresses(r)
+		unreadable = append(unreadable, worse...)
+		return err
 	})
 	for _, bad := range unreadable {
 		cp.Log.Error("a row cannot be read; what is known of it stays as it is", "error", bad)
 	}
 	if err == nil {
 		cp.mesh.insights.Prune(func(meshName, name string) bool {
+			if meshName == mesh.ZoneNodeScope(mesh.ProxyIngress) {
+				return ingresses[name] || cp.ownIngress(ctx, name)
+			}
 			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {
 				return true
 			}

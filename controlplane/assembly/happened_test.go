@@ -52,7 +52,7 @@ type running struct {
 
 func startRunning(t *testing.T, change func(*running, *xds.Config)) *running {
 	t.Helper()
-	local := config.Port{Listen: "127.0.0.1"}
+	local := config.MeshPorts{Listen: "127.0.0.1"}
 	cp, err := OpenControlPlane(t.Context(), &config.Config{
 		StateDir: t.TempDir(), Store: config.Store{Type: "memory"}, DataPlane: config.DataPlane{Listen: "127.0.0.1"},
 		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},

@@ -48,12 +48,23 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 			return "", err
 		}
 		return fmt.Sprintf("Key %s signs the dataplane tokens of mesh %s from now on. Connected proxies take new tokens now, the others when they connect. Delete the old key once `meshgate keys list` shows that no proxy uses it.", serial, r.Mesh), nil
+	case meshapi.KeysUserTokens, meshapi.KeysZoneTokens, meshapi.KeysZoneIngressTokens:
+		serial, err := k.cp.people.Rotate(ctx, k.cp.gate, globalTokens[kind])
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Key %s signs %s tokens from now on. Tokens of the old keys count until these are deleted.", serial, globalTokens[kind]), nil
 	case meshapi.KeysAuthority:
 		return k.rollover(ctx, r.Force)
 	case meshapi.KeysEncryption:
 		return k.cp.encryption.rotate(ctx, r.ForgetOld)
 	}
 	return "", unknownKind(kind)
+}
+
+// globalTokens are the kinds of tokens whose keys are global secrets.
+var globalTokens = map[string]identity.TokenKind{
+	meshapi.KeysUserTokens: identity.UserToken, meshapi.KeysZoneTokens: identity.ZoneToken, meshapi.KeysZoneIngressTokens: identity.ZoneIngressToken,
 }
 
 // checkRotation refuses options that do not belong to a kind.
@@ -99,7 +110,7 @@ func unknownKind(kind string) error {
 // end at once.
 func (k keyring) Delete(ctx context.Context, kind, name string, force bool) error {
 	if kind != meshapi.KeysNodeTokens {
-		return fault.New(fault.NotFound, "keys of the kind %q are not deleted here; those of dataplane tokens are secrets of their mesh", kind)
+		return fault.New(fault.NotFound, "keys of the kind %q are not deleted here; those of dataplane tokens are secrets of their mesh, and those of users and zones are global secrets", kind)
 	}
 	err := k.cp.tokens.Delete(ctx, k.cp.gate, name, func(keys int) error {
 		if force {
@@ -123,6 +134,9 @@ func (cp *ControlPlane) staleToken(ctx context.Context, node string) bool {
 	key := cp.uses.Key(node)
 	if key == "" {
 		return false
+	}
+	if _, _, zonal := mesh.ParseZoneNode(node); zonal {
+		return false // whoever made the token replaces it
 	}
 	meshName, _, err := publish.ParseProxy(node)
 	if err != nil {

@@ -44,6 +44,11 @@ func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
 	}
 	keys = append(keys, signers...)
 	keys = append(keys, k.nodeTokens()...)
+	global, err := k.ofControlPlane(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys = append(keys, global...)
 	more, err := k.ofMeshes(ctx)
 	if err != nil {
 		return nil, err
@@ -85,6 +90,29 @@ func (k keyring) nodeTokens() (out []meshapi.Key) {
 		out = append(out, k.signingKey(meshapi.KeysNodeTokens, "", "tokens of gateways", "cp/", key))
 	}
 	return out
+}
+
+// ofControlPlane lists the keys of the tokens of users and zones. Nobody knows who holds their
+// tokens.
+func (k keyring) ofControlPlane(ctx context.Context) (out []meshapi.Key, err error) {
+	err = k.cp.store.View(ctx, func(r store.Reader) error {
+		for _, kind := range []string{meshapi.KeysUserTokens, meshapi.KeysZoneTokens, meshapi.KeysZoneIngressTokens} {
+			keys, err := k.cp.people.Keys(r, globalTokens[kind])
+			if err != nil {
+				return err
+			}
+			for _, key := range keys {
+				row := k.signingKey(kind, "", "tokens of "+string(globalTokens[kind])+"s", "", key)
+				row.InUse = ""
+				if row.State == keyAccepted {
+					row.Next = "delete it when nobody holds tokens of it"
+				}
+				out = append(out, row)
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // signingKey describes a key that signs tokens of the nodes whose names have a prefix.

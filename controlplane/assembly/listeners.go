@@ -9,7 +9,7 @@ import (
 // listeners holds all ports of the control plane. They are opened before anything else, so
 // that a port that is in use leaves nothing half started.
 type listeners struct {
-	data, diagnostics, mesh, admin, adminTLS net.Listener
+	data, diagnostics, mesh, meshTLS, admin, adminTLS net.Listener
 }
 
 func openListeners(c *config.Config) (*listeners, error) {
@@ -22,6 +22,7 @@ func openListeners(c *config.Config) (*listeners, error) {
 		{&l.data, "dataPlane.port", c.DataPlane.Listen, c.DataPlane.Port},
 		{&l.diagnostics, "diagnostics.port", c.Diagnostics.Listen, c.Diagnostics.Port},
 		{&l.mesh, "mesh.port", c.Mesh.Listen, c.Mesh.Port},
+		{&l.meshTLS, "mesh.tlsPort", c.Mesh.Listen, c.Mesh.TLSPort},
 		{&l.admin, "admin.port", c.Admin.Listen, c.Admin.Port},
 		{&l.adminTLS, "admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
 	} {
@@ -36,7 +37,7 @@ func openListeners(c *config.Config) (*listeners, error) {
 }
 
 func (l *listeners) close() {
-	for _, ln := range []net.Listener{l.data, l.diagnostics, l.mesh, l.admin, l.adminTLS} {
+	for _, ln := range []net.Listener{l.data, l.diagnostics, l.mesh, l.meshTLS, l.admin, l.adminTLS} {
 		if ln != nil {
 			_ = ln.Close()
 		}
@@ -47,6 +48,9 @@ func port(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
 
 // AdminPort returns the port of the administration API.
 func (cp *ControlPlane) AdminPort() int { return port(cp.ports.admin) }
+
+// MeshTLSPort returns the port of the mesh API over HTTPS.
+func (cp *ControlPlane) MeshTLSPort() int { return port(cp.ports.meshTLS) }
 
 // MeshPort returns the port of the mesh API.
 func (cp *ControlPlane) MeshPort() int { return port(cp.ports.mesh) }

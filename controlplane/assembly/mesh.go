@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
+	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -32,6 +33,7 @@ import (
 // meshParts is what only meshes need.
 type meshParts struct {
 	insights  *insight.Insights
+	census    *census.Census
 	tokens    *identity.DataplaneTokens
 	workloads *meshca.Workloads
 	rotations *meshca.Rotations
@@ -60,7 +62,8 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 	}
 	m := &cp.mesh
 	cp.snapshots = snapshot.New()
-	insights, err := insight.Open(ctx, insight.Options{Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Past: cp.clocks.wall.EarliestFor, Log: cp.Log})
+	m.census = cp.newCensus()
+	insights, err := insight.Open(ctx, insight.Options{Changed: m.census.Changed, Store: status, Instance: cp.instance, Backends: cp.backends, Account: cp.account, Past: cp.clocks.wall.EarliestFor, Log: cp.Log})
 	if err != nil {
 		_ = status.Close() // the first error is the one that matters
 		return err
@@ -72,7 +75,7 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 		}
 		cp.closeDatabase(ctx, "status", status.Close)
 	})
-	m.tokens = identity.NewDataplaneTokens(cp.store, time.Now)
+	cp.runCensus(ctx)
 	m.workloads = meshca.NewWorkloads(cp.store, time.Now)
 	m.renewals = meshca.NewRenewals(cp.renewWorkload)
 	m.admin = adminlink.NewServer(adminlink.Options{
@@ -140,6 +143,13 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	cp.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
 	cp.gate.Hook(mesh.ExternalServices, lifecycle.LimitedExternals(ratelimit.Kind))
 	cp.gate.Hook(ratelimit.Kind, lifecycle.Limits(ratelimit.Kind))
+	cp.gate.Hook(mesh.Zones, lifecycle.Zones(cp.zoneOnline))
+	if err := lifecycle.EnsureZone(ctx, cp.gate.As(model.System("lifecycle")), cp.cfg.Zone.Own()); err != nil {
+		if fault.CodeOf(err) != fault.Internal || !cp.holds(ctx, mesh.Zones) {
+			return err
+		}
+		cp.Log.Error("the zone of this control plane cannot be looked after", "error", err)
+	}
 	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
 		// There is one that cannot be read. It keeps nobody else from starting.
@@ -161,8 +171,8 @@ func (cp *ControlPlane) holds(ctx context.Context, k *model.Kind) bool {
 
 // proxies is what the data-plane server needs to enrol proxies of meshes.
 func (cp *ControlPlane) proxies() *enrol.Mesh {
-	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Confirmed: func(ctx context.Context, revision uint64) error {
-		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision)
+	return &enrol.Mesh{Tokens: cp.mesh.tokens, Documents: cp.gate, CA: cp.authority.PEM, Names: cp.names, Zone: zoneTokens{cp}, Confirmed: func(ctx context.Context, revision uint64) error {
+		_, err := progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}.Wait(ctx, revision, func(string, string) bool { return true })
 		return err
 	}}
 }
@@ -208,9 +218,11 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 			cp.judgeSigningKeys(ctx, e.Key.Scope)
 		}
 	case mesh.GlobalSecrets.Name:
-		if e.Key.Name == mesh.GatewayTokenRevocations {
+		if e.Key.Name == mesh.GatewayTokenRevocations || strings.HasPrefix(e.Key.Name, mesh.ZoneToken) || strings.HasPrefix(e.Key.Name, mesh.ZoneIngressToken) {
 			cp.recheck(ctx)
 		}
+	case mesh.ZoneIngresses.Name:
+		cp.zoneProxyWritten(ctx, e.Key.Name)
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
 		if e.Op != store.Deleted {

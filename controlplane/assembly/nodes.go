@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +50,11 @@ func (cp *ControlPlane) openNodes(ctx context.Context) error {
 		for _, g := range gateways {
 			cp.mesh.insights.Expect(identity.GatewayNode(g.Scope, g.Name))
 		}
-		for _, err := range append(unreadable, bad...) {
+		_, worse, err := cp.expectIngresses(r)
+		if err != nil {
+			return err
+		}
+		for _, err := range slices.Concat(unreadable, bad, worse) {
 			cp.Log.Error("a row cannot be read; its node is listed once it connects", "error", err)
 		}
 		return nil
@@ -58,8 +63,11 @@ func (cp *ControlPlane) openNodes(ctx context.Context) error {
 
 // nodeScope returns the scope of a node in the form that the publisher uses.
 func nodeScope(typ, name string) string {
-	if typ == insight.Gateway {
+	switch typ {
+	case insight.Gateway:
 		return publish.ControlPlaneScope(name)
+	case insight.Ingress:
+		return publish.ZoneScope
 	}
 	return publish.MeshScope(name)
 }
@@ -81,9 +89,12 @@ func (cp *ControlPlane) filters() map[string]nodes.Filters {
 
 // deleteNode deletes what is stored about a node that is gone for good.
 func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err error) {
-	if n.Type == insight.Sidecar {
+	switch n.Type {
+	case insight.Sidecar:
 		_, err = cp.gate.DeleteDocument(ctx, mesh.Dataplanes, n.Scope, n.Name)
-	} else {
+	case insight.Ingress:
+		_, err = cp.gate.DeleteDocument(ctx, mesh.ZoneIngresses, "", n.Name)
+	default:
 		_, err = cp.gate.Write(ctx, model.Credential, func(tx store.Tx) error {
 			return tx.Delete(gateway.Instances, n.Scope, n.Name, 0)
 		})

@@ -35,6 +35,7 @@ func TestMeshOpenAPI(t *testing.T) {
 	handler := meshapi.Handler(api.Options)
 	ask := func(method, path, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+		r.RemoteAddr = "127.0.0.1:1"
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)

@@ -40,7 +40,9 @@ type fleet struct {
 // reports are insights that know nothing.
 type reports struct{}
 
-func (reports) Read(context.Context, string, string) (any, bool, error) { return nil, false, nil }
+func (reports) Read(_ context.Context, _ *model.Kind, _, _ string) (any, bool, error) {
+	return nil, false, nil
+}
 
 func startFleet(tb testing.TB, proxies int) *fleet {
 	tb.Helper()
@@ -123,7 +125,7 @@ func (f *fleet) revision(t *testing.T, revision uint64, wait time.Duration) stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	doc, err := progress{f.cp.loop, f.cp.snapshots, f.cp.nodes, f.cp.store.Revision}.Wait(ctx, revision)
+	doc, err := progress{f.cp.loop, f.cp.snapshots, f.cp.nodes, f.cp.store.Revision}.Wait(ctx, revision, allSeen)
 	if fault.Is(err, fault.NotFound) {
 		return err.Error()
 	}

@@ -1,10 +1,13 @@
 package assembly
 
 import (
+	"context"
+
 	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/inspect/explain"
@@ -28,7 +31,8 @@ func (cp *ControlPlane) questions() *turns.Queue {
 // explainedRequests returns a source that explains imagined requests by what proxies were sent.
 func (cp *ControlPlane) explainedRequests() *explain.Meshes {
 	return &explain.Meshes{
-		Policies: cp.chosenPolicies(), Settled: cp.loop.Settled, Record: cp.tokenSource().Record, Last: cp.lastSet,
+		Policies: cp.chosenPolicies(), Record: cp.tokenSource().Record, Last: cp.lastSet,
+		Planned: func(ctx context.Context, mesh string) error { return cp.loop.UpToDate(ctx, publish.MeshScope(mesh)) },
 	}
 }
 
@@ -36,7 +40,10 @@ func (cp *ControlPlane) explainedRequests() *explain.Meshes {
 // default control plane.
 func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 	return &explain.Gateways{
-		Scope: model.DefaultControlPlane, Last: cp.lastSet, Latest: cp.store.Revision, Settled: cp.loop.Settled,
+		Scope: model.DefaultControlPlane, Last: cp.lastSet,
+		Planned: func(ctx context.Context) error {
+			return cp.loop.UpToDate(ctx, publish.ControlPlaneScope(model.DefaultControlPlane))
+		},
 		Record: cp.tokenSource().Record, Turns: cp.questions(),
 		Nodes: func() (out []string) {
 			for _, n := range cp.nodes.List(nodes.Query{}).Nodes {
@@ -49,9 +56,14 @@ func (cp *ControlPlane) explainedGateways() *explain.Gateways {
 	}
 }
 
+// othersWaiting is how many dry runs of callers who are no administrators may wait for one of them.
+const othersWaiting = 4
+
 // dryRuns returns what says what writes would do.
 func (cp *ControlPlane) dryRuns() *dryrun.Runner {
-	return &dryrun.Runner{Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions()}
+	return &dryrun.Runner{
+		Loop: cp.loop, Latest: cp.store.Revision, Turns: cp.questions(), Others: turns.Sized(1, othersWaiting), Rules: cp.cfg.Access.Rules(),
+	}
 }
 
 // lastSet returns what was last published for a node, nil if the node refuses a part of it: its

@@ -56,8 +56,11 @@ type failedDocument struct {
 // maxFailed bounds the failures in one answer.
 const maxFailed = 100
 
+// textConcealed stands for what the caller may not see.
+const textConcealed = "(not shown to you)"
+
 // Wait implements gatewayapi.Progress.
-func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
+func (p progress) Wait(ctx context.Context, revision uint64, sees func(mesh, controlPlane string) bool) (any, error) {
 	scopes, err := p.loop.Concerned(ctx, revision)
 	if newest := p.newest(); err != nil && revision > newest {
 		// The revision has not been written in time, if it ever will be.
@@ -87,7 +90,34 @@ func (p progress) Wait(ctx context.Context, revision uint64) (any, error) {
 	doc.Proxies.Waiting, doc.Proxies.Rejected = []string{}, []snapshot.Rejection{}
 	doc.Proxies.Waiting = append(doc.Proxies.Waiting, got.Waiting...)
 	doc.Proxies.Rejected = append(doc.Proxies.Rejected, got.Rejected...)
+	doc.conceal(sees)
 	return doc, nil
+}
+
+// conceal replaces what belongs to meshes and control planes that are not seen. All stays
+// counted, so that nobody takes for done what is not.
+func (d *progressDocument) conceal(sees func(mesh, controlPlane string) bool) {
+	seen := func(node string) bool { return sees(nodes.ScopeOf(node)) }
+	for i, node := range d.Proxies.Waiting {
+		if !seen(node) {
+			d.Proxies.Waiting[i] = textConcealed
+		}
+	}
+	for i, r := range d.Proxies.Rejected {
+		if !seen(r.Name) {
+			d.Proxies.Rejected[i] = snapshot.Rejection{Name: textConcealed, Error: textConcealed}
+		}
+	}
+	for i, node := range d.Proxies.Away.Names {
+		if !seen(node) {
+			d.Proxies.Away.Names[i] = textConcealed
+		}
+	}
+	for i, f := range d.Failed {
+		if !sees(f.Mesh, f.ControlPlane) {
+			d.Failed[i] = failedDocument{Resource: textConcealed, Error: textConcealed, Kept: f.Kept}
+		}
+	}
 }
 
 func failed(fs []publish.Failure) (out []failedDocument) {

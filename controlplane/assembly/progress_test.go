@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -51,7 +52,7 @@ func TestUnsettledRevisionIsNotPublished(t *testing.T) {
 		known := nodes.New(nodes.Options{Insights: insights, Snapshots: snaps, Scope: nodeScope, Latest: db.Revision})
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		doc, err := progress{loop, snaps, known, db.Revision}.Wait(ctx, c.Revision)
+		doc, err := progress{loop, snaps, known, db.Revision}.Wait(ctx, c.Revision, allSeen)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,4 +60,27 @@ func TestUnsettledRevisionIsNotPublished(t *testing.T) {
 			t.Errorf("revision %d is not settled, and %d is shown as published", c.Revision, got.Published)
 		}
 	})
+}
+
+// allSeen sees all meshes and control planes.
+func allSeen(string, string) bool { return true }
+
+// TestProgressNamesWhatIsSeen: what belongs to others is counted, and not named.
+func TestProgressNamesWhatIsSeen(t *testing.T) {
+	d := progressDocument{Failed: []failedDocument{{ControlPlane: "default", Resource: "plan", Error: "own"}, {Mesh: "m", Dataplane: "web", Resource: "plan", Error: "secret", Kept: true}}}
+	d.Proxies.Waiting = []string{"cp/default/gw", "m.web"}
+	d.Proxies.Rejected = []snapshot.Rejection{{Name: "m.api", Error: "secret"}, {Name: "cp/default/gw", Error: "own"}}
+	d.Proxies.Away = awayDocument{7, []string{"cp/other/gw", "cp/default/gw"}}
+	d.conceal(func(_, controlPlane string) bool { return controlPlane == "default" })
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const no = `"(not shown to you)"`
+	want := `{"revision":0,"published":0,"proxies":{"acknowledged":0,"waiting":["cp/default/gw",` + no + `],` +
+		`"rejected":[{"name":` + no + `,"error":` + no + `},{"name":"cp/default/gw","error":"own"}],"away":{"count":7,"names":[` + no + `,"cp/default/gw"]}},` +
+		`"failed":[{"controlPlane":"default","resource":"plan","error":"own","lastGoodKept":false},{"resource":` + no + `,"error":` + no + `,"lastGoodKept":true}]}`
+	if string(text) != want {
+		t.Errorf("%s\nwant %s", text, want)
+	}
 }

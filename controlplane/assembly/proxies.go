@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/meshca"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -88,12 +89,21 @@ func versionsOf(m map[string]string) insight.Versions {
 	}
 }
 
-// insights gives the mesh API what is known about proxies.
-type insights struct{ *insight.Insights }
+// insights gives the mesh API what is known about proxies and zones.
+type insights struct{ cp *ControlPlane }
 
-// Read implements meshapi.Insights.
-func (i insights) Read(ctx context.Context, meshName, dataplane string) (document any, ok bool, err error) {
-	return i.Insights.Read(ctx, meshName, dataplane)
+// Read implements meshapi.Insights. Nothing is known about the egresses of zones, because no proxy
+// serves them yet.
+func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error) {
+	switch {
+	case k == mesh.Dataplanes:
+		return i.cp.mesh.insights.Read(ctx, scope, name)
+	case k == mesh.ZoneIngresses:
+		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ProxyIngress), name)
+	case k == mesh.Zones && i.cp.zoneOnline(name):
+		return i.cp.ownZone, true, nil
+	}
+	return nil, false, nil
 }
 
 // problems lists what is wrong with the configuration of proxies.
@@ -134,7 +144,11 @@ func (p problems) refused(meshName, dataplane string) (out []string) {
 // service that nobody serves yet is left out, because services may be created in any order.
 func (cp *ControlPlane) unapplied(n insight.Node) []string {
 	var out []string
-	for _, f := range cp.loop.FailuresOf(nodeScope(n.Type, n.Scope), n.Name) {
+	of := n.Name
+	if n.Type == insight.Ingress {
+		of = publish.ZoneProxy(mesh.ProxyIngress, n.Name)
+	}
+	for _, f := range cp.loop.FailuresOf(nodeScope(n.Type, n.Scope), of) {
 		if !f.Awaited {
 			out = append(out, sentence(f))
 		}

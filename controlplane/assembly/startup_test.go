@@ -273,7 +273,7 @@ func TestRedisCA(t *testing.T) {
 // then finds leftover goroutines.
 func TestOpenControlPlane(t *testing.T) {
 	dir := t.TempDir()
-	local := config.Port{Listen: "127.0.0.1"}
+	local := config.MeshPorts{Listen: "127.0.0.1"}
 	c := &config.Config{
 		StateDir: dir, Store: config.Store{Type: "memory"},
 		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Names: "mesh.example, 10.0.0.7,"},

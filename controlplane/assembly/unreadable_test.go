@@ -22,7 +22,7 @@ func openIn(t *testing.T, dir string) *ControlPlane {
 		StateDir:    dir,
 		Store:       config.Store{SQLite: config.SQLite{Path: filepath.Join(dir, "meshgate.db")}, Encryption: config.Encryption{KeyFile: filepath.Join(dir, "key")}},
 		DataPlane:   config.DataPlane{Listen: "127.0.0.1"},
-		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: config.Port{Listen: "127.0.0.1"}, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: config.MeshPorts{Listen: "127.0.0.1"}, Admin: config.AdminPorts{Listen: "127.0.0.1"},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

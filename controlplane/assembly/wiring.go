@@ -11,11 +11,11 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/meshgate/meshgate/controlplane/authorities"
 	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
-	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -143,9 +143,27 @@ func (i identities) External(ctx context.Context, meshName, service string) (p *
 		if p, err = res.Spec.(*mesh.ExternalService).Presented(r, meshName, service); err != nil || p == nil {
 			return err
 		}
-		of, err := lifecycle.AuthorityWith(r, p.Leaf)
+		of, err := authorities.With(r, p.Leaf)
 		if err == nil && of != "" {
 			err = fault.New(fault.Forbidden, "the key for ExternalService %s of mesh %s is that of an authority of mesh %s", service, meshName, of)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Listener implements publish.Identities. The key of an authority is handed out to nobody.
+func (i identities) Listener(ctx context.Context, meshName, secret string) (p *mesh.ClientPair, err error) {
+	err = i.cp.store.View(ctx, func(r store.Reader) error {
+		if p, err = mesh.ServerPair(r, meshName, secret); err != nil {
+			return err
+		}
+		of, err := authorities.With(r, p.Leaf)
+		if err == nil && of != "" {
+			err = fault.New(fault.Forbidden, "the key in secret %s of mesh %s is that of an authority of mesh %s", secret, meshName, of)
 		}
 		return err
 	})
@@ -191,6 +209,9 @@ func (a adsAuthenticator) Authenticate(ctx context.Context, nodeID, token string
 
 // Known implements the ADS server's Authenticator: a token of a node of either kind.
 func (a adsAuthenticator) Known(ctx context.Context, token string) error {
+	if identity.ClaimsZone(token) {
+		return refusal(a.cp.people.CheckZoneToken(ctx, token))
+	}
 	if !identity.ClaimsGateway(token) { // which all tokens of gateways do
 		return refusal(a.cp.mesh.tokens.CheckToken(ctx, token))
 	}
@@ -233,6 +254,9 @@ func (cp *ControlPlane) authenticate(ctx context.Context, nodeID, token string) 
 }
 
 func (cp *ControlPlane) judge(ctx context.Context, nodeID, token string) (until time.Time, err error) {
+	if _, _, ok := mesh.ParseZoneNode(nodeID); ok {
+		return cp.people.AuthenticateZoneProxy(ctx, cp.cfg.Zone.Own(), nodeID, token)
+	}
 	if !strings.HasPrefix(nodeID, "cp/") {
 		return cp.mesh.tokens.Authenticate(ctx, nodeID, token)
 	}
@@ -268,17 +292,14 @@ func (a linkAuthenticator) Authenticate(ctx context.Context, node, token string)
 		}
 		node = c.NodeID()
 	}
+	if _, _, zonal := mesh.ParseZoneNode(node); zonal {
+		return revoke.Node{}, fault.New(fault.Forbidden, "proxies of zones have no filters")
+	}
 	until, err := a.cp.authenticate(ctx, node, token)
 	if err != nil {
 		return revoke.Node{}, err
 	}
 	return revoke.Node{ID: node, ControlPlane: controlPlaneOf(node), Until: until, Owner: owner(token)}, nil
-}
-
-func tlsListener(ln net.Listener, cfg *tls.Config) net.Listener {
-	cfg.NextProtos = []string{"http/1.1"}
-	cfg.ClientAuth = tls.NoClientCert
-	return tls.NewListener(ln, cfg)
 }
 
 // handshaken are gRPC credentials for connections on which TLS is done.

@@ -211,24 +211,7 @@ func escape(key string) string {
 
 // Secret reports whether the values of a member must not be kept.
 func Secret(k *model.Kind, path string) bool {
-	if len(k.Secrets) == 0 {
-		return k.Sealed
-	}
-	return slices.ContainsFunc(k.Secrets, func(pattern string) bool { return below(path, pattern) })
-}
-
-// below reports whether a pattern names the member at a path, or a container of it.
-func below(path, pattern string) bool {
-	have, want := strings.Split(path, "/"), strings.Split(pattern, "/")
-	if len(have) < len(want) {
-		return false
-	}
-	for i, part := range want {
-		if part != "*" && part != have[i] {
-			return false
-		}
-	}
-	return true
+	return k.Conceals(path)
 }
 
 // Difference tells in which members two resources differ.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,11 @@ import (
 
 // maxFailures bounds the limits of failures per minute.
 const maxFailures = 1_000_000
+
+// maxZone is the longest name of a zone. It is part of tags and labels, whose values are bounded.
+const maxZone = 63
+
+var zoneName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // check reports all values that cannot work, among the settings that are used. Commands on
 // several machines share a file, and a value that is wrong for one of them must not stop
@@ -44,6 +50,8 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 			bad(path, "must be one of %s", strings.Join(allowed, ", "))
 		}
 	}
+	oneOf("mode", c.Mode, Modes...)
+	oneOf("environment", c.Environment, Environments...)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "text", "json")
 	oneOf("store.type", c.Store.Type, "sqlite", "memory")
@@ -55,14 +63,13 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 			bad(strings.Split(p.name, ".")[0]+".listen", "must be an IP address")
 		}
 	}
-	for _, p := range []struct{ name, listen string }{{"mesh.listen", c.Mesh.Listen}, {"diagnostics.listen", c.Diagnostics.Listen}} {
-		if ip := net.ParseIP(p.listen); ip != nil && !ip.IsLoopback() {
-			bad(p.name, "must be a loopback address, because this API has no authentication")
-		}
+	if ip := net.ParseIP(c.Diagnostics.Listen); ip != nil && !ip.IsLoopback() {
+		bad("diagnostics.listen", "must be a loopback address, because this API has no authentication")
 	}
-	if ip := net.ParseIP(c.Admin.Listen); ip != nil && !ip.IsLoopback() && !c.Admin.Protected() {
-		bad("admin.listen", "must be a loopback address unless admin.token or admin.tokenFile is set, because without a token this API has no authentication")
+	if ip := net.ParseIP(c.Admin.Listen); ip != nil && !ip.IsLoopback() && !c.Admin.Protected() && !c.Access.IdentityNeeded() {
+		bad("admin.listen", "must be a loopback address unless admin.token or admin.tokenFile is set, access.roles is set or access.anonymous is false, because this API would have no authentication")
 	}
+	vs = append(vs, c.checkAccess()...)
 	if c.Admin.Token != "" && c.Admin.TokenFile != "" {
 		bad("admin.tokenFile", "cannot be set beside admin.token")
 	}
@@ -83,6 +90,9 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	}
 	if c.Dataplane.RemoveAfter <= 0 {
 		bad("dataplane.removeAfter", "must be positive")
+	}
+	if len(c.Zone.Name) > maxZone || c.Zone.Name != "" && !zoneName.MatchString(c.Zone.Name) {
+		bad("zone.name", "must be up to %d lower-case letters, digits and dashes, the first and last of them no dash", maxZone)
 	}
 	if c.Drain.Delay < 0 || c.Drain.Timeout < 0 {
 		bad("drain", "values must not be negative")
@@ -129,6 +139,7 @@ func (c *Config) ports() []namedPort {
 		{"dataPlane.port", c.DataPlane.Listen, c.DataPlane.Port},
 		{"diagnostics.port", c.Diagnostics.Listen, c.Diagnostics.Port},
 		{"mesh.port", c.Mesh.Listen, c.Mesh.Port},
+		{"mesh.tlsPort", c.Mesh.Listen, c.Mesh.TLSPort},
 		{"admin.port", c.Admin.Listen, c.Admin.Port},
 		{"admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
 		{"gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort},

@@ -95,7 +95,14 @@ func (l *Loaded) merge(origin, place string, values map[string]any) error {
 
 func (l *Loaded) decode(uses func(string) bool) error {
 	k := koanf.New(".")
+	lists := l.Config.lists()
 	for name, v := range l.values {
+		if into := lists[name]; into != nil {
+			if err := decodeList(name, v, into); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := k.Set(name, v); err != nil {
 			return fault.Wrap(fault.Invalid, err, "setting %s", name)
 		}

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/access"
 )
 
 func TestEnvName(t *testing.T) {
@@ -56,32 +59,44 @@ func TestMistakesAreNamed(t *testing.T) {
 		flags map[string]string
 		want  string
 	}{
-		"filter mode": {yaml: "filter:\n  mode: wasm\n", want: "filter.mode: must be one of module, extauthz, golang"},
-		"authz alone": {yaml: "filter:\n  authz: unix:///run/a.sock\n", want: "filter.authz: is only for filter.mode extauthz"},
-		"authz port":  {yaml: "filter:\n  mode: extauthz\n  authz: 127.0.0.1:9191\n", want: "filter.authz: must be unix:// and an absolute path, such as unix:///run/meshgate/authz.sock: any user of the machine can reach a port"},
-		"authz path":  {yaml: "filter:\n  mode: extauthz\n  authz: unix://a.sock\n", want: "filter.authz: must be unix:// and an absolute path"},
-		"authz bare":  {yaml: "filter:\n  mode: extauthz\n  authz: /run/a.sock\n", want: "filter.authz: must be unix:// and an absolute path"},
-		"unknown key": {yaml: "admin:\n  prot: 1\n", want: "configuration file " + file + `: unknown setting "admin.prot"; did you mean "admin.port"?`},
-		"not YAML":    {yaml: "a: [", want: "is not valid YAML"},
-		"two files":   {yaml: "admin:\n  port: 9001\n---\nmesh:\n  port: 9002\n", want: "holds more than one YAML document: the second begins in line 3"},
-		"two keys":    {yaml: "admin:\n  port: 9001\nadmin.port: 9002\n", want: "admin.port is given twice"},
-		"twice":       {yaml: "admin:\n  port: 9001\n  port: 9002\n", want: `key "port" already set`},
-		"wrong type":  {yaml: "admin: {port: many}\n", want: "wrong type"},
-		"port clash":  {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
-		"open admin":  {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
-		"open mesh":   {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"mesh.listen": "0.0.0.0"}, want: "mesh.listen: must be a loopback address"},
-		"two tokens":  {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
-		"bad enum":    {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
-		"busy backup": {flags: map[string]string{"backup.every": "59s"}, want: "backup.every: must be 0 or at least 1m"},
-		"no backup":   {flags: map[string]string{"backup.every": "1h", "store.type": "memory"}, want: "backup.every: must be 0 while store.type is memory"},
-		"no memory":   {flags: map[string]string{"changes.keep": "59m"}, want: "changes.keep: must be at least 1h"},
-		"few changes": {flags: map[string]string{"changes.max": "999"}, want: "changes.max: must be at least 1000"},
-		"half a log":  {flags: map[string]string{"accessLog.sample": "1.5"}, want: "accessLog.sample: must be between 0 and 1"},
-		"tiny log":    {flags: map[string]string{"accessLog.maxSize": "1000"}, want: "accessLog.maxSize: must be at least 65536"},
-		"no log kept": {flags: map[string]string{"accessLog.keep": "0"}, want: "accessLog.keep: must be at least 1"},
-		"collector":   {flags: map[string]string{"accessLog.otlp.endpoint": "collector:4317"}, want: "accessLog.otlp.endpoint: must be http://host:port or https://host:port"},
-		"none kept":   {flags: map[string]string{"backup.keep": "0"}, want: "backup.keep: must be at least 1"},
-		"bad network": {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
+		"filter mode":  {yaml: "filter:\n  mode: wasm\n", want: "filter.mode: must be one of module, extauthz, golang"},
+		"authz alone":  {yaml: "filter:\n  authz: unix:///run/a.sock\n", want: "filter.authz: is only for filter.mode extauthz"},
+		"authz port":   {yaml: "filter:\n  mode: extauthz\n  authz: 127.0.0.1:9191\n", want: "filter.authz: must be unix:// and an absolute path, such as unix:///run/meshgate/authz.sock: any user of the machine can reach a port"},
+		"authz path":   {yaml: "filter:\n  mode: extauthz\n  authz: unix://a.sock\n", want: "filter.authz: must be unix:// and an absolute path"},
+		"authz bare":   {yaml: "filter:\n  mode: extauthz\n  authz: /run/a.sock\n", want: "filter.authz: must be unix:// and an absolute path"},
+		"unknown key":  {yaml: "admin:\n  prot: 1\n", want: "configuration file " + file + `: unknown setting "admin.prot"; did you mean "admin.port"?`},
+		"not YAML":     {yaml: "a: [", want: "is not valid YAML"},
+		"two files":    {yaml: "admin:\n  port: 9001\n---\nmesh:\n  port: 9002\n", want: "holds more than one YAML document: the second begins in line 3"},
+		"two keys":     {yaml: "admin:\n  port: 9001\nadmin.port: 9002\n", want: "admin.port is given twice"},
+		"twice":        {yaml: "admin:\n  port: 9001\n  port: 9002\n", want: `key "port" already set`},
+		"wrong type":   {yaml: "admin: {port: many}\n", want: "wrong type"},
+		"port clash":   {flags: map[string]string{"mesh.port": "8001"}, want: "port 8001 is also mesh.port"},
+		"open admin":   {flags: map[string]string{"admin.listen": "0.0.0.0"}, want: "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set, access.roles"},
+		"open mesh":    {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"mesh.listen": "0.0.0.0"}, want: "mesh.listen: must be a loopback address unless access.roles is set or access.anonymous is false"},
+		"no role":      {yaml: "access:\n  roles:\n  - {role: owner, all: true, users: [a]}\n", want: "access.roles[0].role: must be viewer, editor or admin"},
+		"mistyped":     {yaml: "access:\n  roles:\n  - {role: admin, mesh: [m], users: [a]}\n", want: `access.roles: unknown field "mesh"`},
+		"role text":    {env: "MESHGATE_ACCESS_ROLES=[{role: admin, users: [a]}]", want: "access.roles[0]: needs meshes, controlPlanes or all: true"},
+		"all roles":    {env: "MESHGATE_ACCESS_ROLES=[{role: admin, users: [a], meshes: [m], all: true}]", want: "access.roles[0].all: cannot be set beside"},
+		"nobody":       {env: "MESHGATE_ACCESS_ROLES=[{role: admin, all: true}]", want: "access.roles[0]: needs users or groups"},
+		"anonymous":    {env: "MESHGATE_ACCESS_ROLES=[{role: viewer, all: true, groups: ['mesh-system:unauthenticated']}]", want: "access.roles[0]: cannot be given to callers without an identity"},
+		"no key file":  {env: "MESHGATE_TOKENS_PUBLIC_KEYS=[{for: user, kid: ci}]", want: "tokens.publicKeys[0].keyFile: is needed"},
+		"half a pair":  {flags: map[string]string{"mesh.tlsCertFile": "x"}, want: "mesh.tlsCertFile: is set together with mesh.tlsKeyFile"},
+		"plain issuer": {flags: map[string]string{"access.oidc.issuer": "http://a.example"}, want: "access.oidc.issuer: must begin with https://"},
+		"no audience":  {flags: map[string]string{"access.oidc.issuer": "https://a.example"}, want: "access.oidc.audience: is needed"},
+		"any origin":   {flags: map[string]string{"mesh.corsAllowedDomains": "https://a.example,*"}, want: `mesh.corsAllowedDomains: "*" is no origin`},
+		"two tokens":   {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
+		"bad enum":     {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
+		"busy backup":  {flags: map[string]string{"backup.every": "59s"}, want: "backup.every: must be 0 or at least 1m"},
+		"no backup":    {flags: map[string]string{"backup.every": "1h", "store.type": "memory"}, want: "backup.every: must be 0 while store.type is memory"},
+		"no memory":    {flags: map[string]string{"changes.keep": "59m"}, want: "changes.keep: must be at least 1h"},
+		"bad zone":     {flags: map[string]string{"zone.name": "East"}, want: "zone.name: must be up to 63 lower-case letters, digits and dashes"},
+		"few changes":  {flags: map[string]string{"changes.max": "999"}, want: "changes.max: must be at least 1000"},
+		"half a log":   {flags: map[string]string{"accessLog.sample": "1.5"}, want: "accessLog.sample: must be between 0 and 1"},
+		"tiny log":     {flags: map[string]string{"accessLog.maxSize": "1000"}, want: "accessLog.maxSize: must be at least 65536"},
+		"no log kept":  {flags: map[string]string{"accessLog.keep": "0"}, want: "accessLog.keep: must be at least 1"},
+		"collector":    {flags: map[string]string{"accessLog.otlp.endpoint": "collector:4317"}, want: "accessLog.otlp.endpoint: must be http://host:port or https://host:port"},
+		"none kept":    {flags: map[string]string{"backup.keep": "0"}, want: "backup.keep: must be at least 1"},
+		"bad network":  {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := Sources{Flags: tc.flags}
@@ -247,5 +262,26 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAccess: users, groups and roles, from a file and from the environment.
+func TestAccess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "meshgate.yaml")
+	write(t, file, "mesh: {listen: 0.0.0.0}\naccess:\n  static:\n    viewStats: {users: [a, b]}\n  roles:\n  - {role: viewer, meshes: [m], groups: [g]}\n")
+	l, err := Load(Sources{File: file, Env: []string{"MESHGATE_ACCESS_STATIC_VIEW_CLUSTERS_GROUPS=c, d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := l.Config.Access.Static.Rights()
+	if !slices.Equal(rights[access.Stats].Users, []string{"a", "b"}) || !slices.Equal(rights[access.Clusters].Groups, []string{"c", "d"}) || len(rights[access.ConfigDump].Users) != 0 {
+		t.Errorf("%+v", rights)
+	}
+	if r := l.Config.Access.Roles; len(r) != 1 || r[0].Role != "viewer" || !l.Config.Access.IdentityNeeded() {
+		t.Errorf("%+v", r)
+	}
+	l, err = Load(Sources{Env: []string{"MESHGATE_ACCESS_ANONYMOUS=false"}, Flags: map[string]string{"mesh.listen": "0.0.0.0", "admin.listen": "0.0.0.0"}})
+	if err != nil || !l.Config.Access.Rules().IdentityNeeded() {
+		t.Errorf("an open API that demands an identity: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -14,17 +15,21 @@ import (
 // Config is the effective configuration. Field tags are keys; nested structs make dotted
 // keys. Every leaf has a row in [Table].
 type Config struct {
-	StateDir    string      `koanf:"stateDir"`
-	ModulePath  string      `koanf:"modulePath"`
+	StateDir   string `koanf:"stateDir"`
+	ModulePath string `koanf:"modulePath"`
+	// Mode and Environment say which resources can be written; see [Modes] and [Environments].
+	Mode        string      `koanf:"mode"`
+	Environment string      `koanf:"environment"`
 	Log         Log         `koanf:"log"`
 	Store       Store       `koanf:"store"`
 	Redis       Redis       `koanf:"redis"`
 	DataPlane   DataPlane   `koanf:"dataPlane"`
 	Diagnostics Diagnostics `koanf:"diagnostics"`
-	Mesh        Port        `koanf:"mesh"`
+	Mesh        MeshPorts   `koanf:"mesh"`
 	Admin       AdminPorts  `koanf:"admin"`
 	Gateway     Gateway     `koanf:"gateway"`
 	Dataplane   Dataplane   `koanf:"dataplane"`
+	Zone        Zone        `koanf:"zone"`
 	Envoy       Envoy       `koanf:"envoy"`
 	Filter      Filter      `koanf:"filter"`
 	Drain       Drain       `koanf:"drain"`
@@ -36,6 +41,8 @@ type Config struct {
 	Backup      Backup      `koanf:"backup"`
 	Changes     Changes     `koanf:"changes"`
 	Tracing     Tracing     `koanf:"tracing"`
+	Access      Access      `koanf:"access"`
+	Tokens      Tokens      `koanf:"tokens"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -222,6 +229,17 @@ func (f Filter) check() (vs []fault.Violation) {
 	return vs
 }
 
+// Zone says in which zone this control plane is.
+type Zone struct {
+	Name string `koanf:"name"`
+}
+
+// DefaultZone is the name of the zone of a control plane that is configured without one.
+const DefaultZone = "default"
+
+// Own returns the name of the zone of this control plane.
+func (z *Zone) Own() string { return cmp.Or(z.Name, DefaultZone) }
+
 // Drain says how proxies shut down.
 type Drain struct {
 	Delay   time.Duration `koanf:"delay"`
@@ -254,11 +272,13 @@ type Key struct {
 }
 
 // Table lists all settings in the order in which they are shown.
-var Table = slices.Concat(general, accessLogKeys)
+var Table = slices.Concat(general, accessKeys, accessLogKeys)
 
 var general = []Key{
 	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},
 	{"modulePath", "", "directory of libmeshgate.so; empty: beside the meshgate binary", false},
+	{"mode", ModeStandalone, "standalone; or global or zone: which of several control planes this one is, and so which resources can be written (docs/operations/modes.md)", false},
+	{"environment", EnvironmentUniversal, "universal, or kubernetes: resources of meshes are then written through Kubernetes, and read through the mesh API", false},
 	{"log.level", "info", "debug, info, warn or error", false},
 	{"log.format", "text", "text or json", false},
 	{"store.type", "sqlite", "sqlite or memory; memory forgets everything at exit", false},
@@ -277,6 +297,11 @@ var general = []Key{
 	{"diagnostics.pprof", false, "offer profiles of the process at /debug/pprof of the diagnostics port; with an administration token they demand it", false},
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
 	{"mesh.port", 5681, "port of the mesh API", false},
+	{"mesh.tlsPort", 5682, "port of the mesh API over HTTPS", false},
+	{"mesh.readOnly", false, "refuse writes of resources through the mesh API; tokens are still issued", false},
+	{"mesh.tlsCertFile", "", "PEM file of its certificate, read again when it changes; empty: one of the control plane's authority", false},
+	{"mesh.tlsKeyFile", "", "PEM file of the key of this certificate", false},
+	{"mesh.corsAllowedDomains", "", "comma-separated origins, such as https://console.example, whose web pages may call the mesh API", false},
 	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},
 	{"admin.port", 8001, "port of the gateway administration API over HTTP", false},
 	{"admin.tlsPort", 8444, "port of the gateway administration API over HTTPS", false},
@@ -290,6 +315,7 @@ var general = []Key{
 	{"gateway.forwardDotSegments", false, "pass paths on in which some server could read a segment \"..\" (..;x, ..%2f, %252e%252e/), instead of answering 400", false},
 	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
 	{"dataplane.removeAfter", "30s", "how long the stream of a proxy may be gone before the Dataplane that its agent registered is removed", false},
+	{"zone.name", "", "name of the zone of this control plane; empty: default. Where it is set, labels mesh.io/zone of documents must say the same", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},

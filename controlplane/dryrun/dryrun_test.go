@@ -2,9 +2,11 @@ package dryrun_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/dryrun"
@@ -184,6 +187,39 @@ func TestNodesWithOneFateAreTogether(t *testing.T) {
 	}
 }
 
+// TestConfigurationsAreForAdministrators: who is none hears what the write would come to and how many
+// nodes it would change, and nothing of what is configured.
+func TestConfigurationsAreForAdministrators(t *testing.T) {
+	w := newWorld(t, 9, 3)
+	bad := dataplane(1, 3)
+	bad.Networking.Outbound[0].Address = "no address"
+	both := func(tx store.Tx) error {
+		return errors.Join(put(circuitbreaker.Kind, "b", breaker("s-1", 7))(tx), put(mesh.Dataplanes, proxy(1), bad)(tx),
+			tx.Delete(mesh.Dataplanes, meshName, proxy(8), 0))
+	}
+	all := w.try(both)
+	if all.Withheld != "" || len(all.Writes) == 0 || len(all.Changes) == 0 || len(all.Problems) == 0 || len(all.Follows) == 0 {
+		t.Fatalf("an administrator sees %+v", all)
+	}
+	for _, who := range []model.Actor{model.User("ann", "team-a"), model.Anonymous(), {Kind: model.ActorToken, Name: "t"}, model.Node("m.d-0000")} {
+		w.ctx = model.WithActor(t.Context(), who)
+		a := w.try(both)
+		if a.Withheld == "" || len(a.Writes)+len(a.Changes)+len(a.Problems)+len(a.Follows) > 0 || a.Cut != nil {
+			t.Errorf("%s sees %+v", who, a)
+		}
+		if a.Nodes != all.Nodes || a.Verdict != all.Verdict {
+			t.Errorf("%s hears of %+v, %s, an administrator of %+v, %s", who, a.Nodes, a.Verdict, all.Nodes, all.Verdict)
+		}
+		text, err := json.Marshal(a)
+		w.must(err)
+		for _, told := range []string{"maxConnections", "no address", "d-000"} {
+			if strings.Contains(string(text), told) {
+				t.Errorf("%s sees %s: %s", who, told, text)
+			}
+		}
+	}
+}
+
 // TestOnlySomeAreCompared: if there are too many, whoever is written is compared, and one of each
 // service.
 func TestOnlySomeAreCompared(t *testing.T) {
@@ -260,7 +296,7 @@ func TestViewsThatAreLate(t *testing.T) {
 // at the same time, and whoever is too many is told to come again.
 func TestOthersWriteMeanwhile(t *testing.T) {
 	w := newWorld(t, 2, 2)
-	w.Turns = turns.Sized(1, 0)
+	w.Turns, w.Others = turns.Sized(1, 0), turns.Sized(1, 0)
 	tried, written := make(chan struct{}), make(chan error, 1)
 	w.Planning(func() {
 		close(tried)
@@ -289,7 +325,7 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 // its turn, or where the write ends because of it.
 func TestNobodyWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &dryrun.Runner{Latest: func() uint64 { return 1 }, Turns: turns.Sized(1, 1)}
+		r := &dryrun.Runner{Latest: func() uint64 { return 1 }, Turns: turns.Sized(1, 1), Others: turns.Sized(1, 1)}
 		first := make(chan error, 1)
 		begun := time.Now()
 		stuck := func(ctx context.Context) error {
@@ -314,6 +350,38 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			t.Errorf("of a caller that has gone: %v", err)
 		}
 	})
+}
+
+// TestOthersKeepNoAdministratorWaiting: dry runs of callers who are no administrators have places of
+// their own.
+func TestOthersKeepNoAdministratorWaiting(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.Turns, w.Others = turns.Sized(1, 0), turns.Sized(1, 0)
+	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ann := model.WithActor(w.ctx, model.User("ann"))
+	go func() {
+		_, err := w.Run(ann, func(context.Context) error {
+			close(entered)
+			<-leave
+			return nil
+		})
+		done <- err
+	}()
+	<-entered
+	again := func(ctx context.Context) error {
+		_, err := w.Run(ctx, func(ctx context.Context) error { return w.write(ctx, put(circuitbreaker.Kind, "b", breaker("s-1", 7))) })
+		return err
+	}
+	if err := again(w.ctx); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+	if err := again(ann); !errors.Is(err, turns.ErrFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	close(leave)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestErrorsAreThoseOfTheWrite: nothing is added to them.
@@ -362,5 +430,37 @@ func TestLargeAnswers(t *testing.T) {
 	}
 	if a.Cut == nil || listed != 2000 || a.Cut.Resources == 0 || a.Cut.Differences != cut || cut == 0 || bytes > 1<<20 || bytes < 1<<19 {
 		t.Errorf("%d resources, %d without a difference, %d bytes, and cut is %+v", listed, cut, bytes, a.Cut)
+	}
+}
+
+// TestWhoIsShownWhat: whoever administrates all that a write concerns sees what it would do.
+func TestWhoIsShownWhat(t *testing.T) {
+	w := newWorld(t, 3, 3)
+	w.Rules = access.New(access.Options{Roles: []access.Role{
+		{Role: "admin", Meshes: []string{meshName}, Users: []string{"ada"}},
+		{Role: "editor", Meshes: []string{meshName}, Users: []string{"ed"}},
+		{Role: "admin", Meshes: []string{"other"}, Users: []string{"olga"}},
+		{Role: "admin", All: true, Users: []string{"paul"}},
+	}})
+	here := put(circuitbreaker.Kind, "b", breaker("s-1", 7))
+	there := func(tx store.Tx) error {
+		if err := here(tx); err != nil {
+			return err
+		}
+		_, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: "other", Spec: &mesh.Mesh{}})
+		return err
+	}
+	for user, want := range map[string][2]bool{"ada": {true, false}, "ed": {}, "olga": {}, "paul": {true, true}, "nobody": {}} {
+		for i, write := range []func(store.Tx) error{here, there} {
+			w.ctx = model.WithActor(t.Context(), model.User(user))
+			a := w.try(write)
+			if shown := a.Withheld == "" && len(a.Writes) > 0 && len(a.Changes) > 0; shown != want[i] || !shown && (a.Withheld == "" || len(a.Writes)+len(a.Changes)+len(a.Problems) > 0) {
+				t.Errorf("%s, %d: %+v", user, i, a)
+			}
+		}
+	}
+	w.Rules, w.ctx = nil, model.WithActor(t.Context(), model.User("ada"))
+	if a := w.try(here); a.Withheld == "" {
+		t.Error("without rules somebody else than an administrator sees it")
 	}
 }

@@ -1,11 +1,13 @@
 package dryrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -32,8 +34,11 @@ type Runner struct {
 	Loop *publish.Loop
 	// Latest returns the newest revision of the store.
 	Latest func() uint64
-	// Turns bounds how many dry runs there are at once.
-	Turns *turns.Queue
+	// Turns bounds how many dry runs of administrators there are at once, and Others those of
+	// everybody else, who cannot keep administrators waiting.
+	Turns, Others *turns.Queue
+	// Rules say who may see what a write would do. Without them, only administrators may.
+	Rules *access.Rules
 	// MaxNodes bounds the nodes that are compared; [MaxNodes] if it is 0.
 	MaxNodes int
 
@@ -43,16 +48,21 @@ type Runner struct {
 
 // Run calls write with a context under which nothing is committed, possibly more than once. An
 // error of write is returned as it is: it is the error of the real write. If write succeeds, the
-// answer says what it would have done. Configurations are only shown to administrators. Further
-// errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
+// answer says what it would have done. Configurations are only shown to those who administrate all
+// that they concern. Further errors are [turns.ErrFull] if too many ask at once, and Unavailable if it takes too long.
 func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*Answer, error) {
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	if err := r.Turns.Enter(ctx); err != nil {
+	who, _ := model.ActorOf(ctx)
+	queue := r.Others
+	if who.Administrates() {
+		queue = r.Turns
+	}
+	if err := queue.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer r.Turns.Leave()
+	defer queue.Leave()
 	t, err := r.rehearse(ctx, write)
 	if err != nil && asked.Err() == nil && errors.Is(err, ctx.Err()) {
 		return nil, slow(err) // the patience of a dry run, which the real write does not have
@@ -70,8 +80,7 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	if err != nil {
 		return nil, slow(err)
 	}
-	who, _ := model.ActorOf(ctx)
-	return t.answer(ctx, seen, who.Administrates())
+	return t.answer(ctx, seen, r.shows(who, t, seen))
 }
 
 // slow is the error of a dry run that takes too long.
@@ -87,6 +96,8 @@ type trial struct {
 	imagined *publish.Imagination
 	// late lists scopes whose views show another revision.
 	late []string
+	// in lists where something would be written.
+	in []access.Scope
 }
 
 // rehearse has the write made and undone until the views of everything that it concerns have
@@ -101,9 +112,9 @@ func (r *Runner) rehearse(ctx context.Context, write func(context.Context) error
 			return t.take(ctx, tx, subject)
 		}}
 		if n == attempts {
-			rehearsal.Before = func(reader store.Reader) (err error) {
-				base, err = r.Loop.ReadBase(view.Draft{Reader: reader}, late)
-				return err
+			rehearsal.Before = func(reader store.Reader) error {
+				base = r.Loop.ReadBase(view.Draft{Reader: reader}, late)
+				return nil
 			}
 		}
 		if err := write(admit.Rehearse(ctx, rehearsal)); err != nil {
@@ -136,7 +147,9 @@ func (t *trial) take(ctx context.Context, tx store.Tx, subject model.Key) error 
 			t.verdict = Updated
 		}
 	}
+	t.in = nil
 	for _, c := range tx.Changes() {
+		t.in = append(t.in, scopeOf(cmp.Or(c.New, c.Old)))
 		switch {
 		case c.New != nil && c.New.Key() == subject && c.Op == store.Created:
 			t.verdict = Created

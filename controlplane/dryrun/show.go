@@ -35,7 +35,7 @@ const (
 	maxHosts = 5
 )
 
-const textWithheld = "what would be written and what nodes would get is shown to administrators only"
+const textWithheld = "what would be written and what nodes would get is shown to those only who administrate all that it concerns"
 
 // answer makes the answer. full says that the caller may see configurations.
 func (t *trial) answer(ctx context.Context, seen []publish.Foreseen, full bool) (*Answer, error) {

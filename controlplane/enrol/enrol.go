@@ -150,6 +150,9 @@ func (s *Server) vouched(ctx context.Context, token string) error {
 		_, err := s.Tokens.Check(ctx, token)
 		return err
 	}
+	if s.Mesh.Zone != nil && identity.ClaimsZone(token) {
+		return s.Mesh.Zone.CheckToken(ctx, token)
+	}
 	return s.Mesh.Tokens.CheckToken(ctx, token)
 }
 

@@ -73,6 +73,8 @@ type Mesh struct {
 	// Confirmed returns once the proxies that a revision concerns have confirmed it, or
 	// with the error of ctx. It is nil if this cannot be found out.
 	Confirmed func(ctx context.Context, revision uint64) error
+	// Zone checks the tokens of proxies of zones. Without it there are none.
+	Zone ZoneTokens
 	// Most is the number of Dataplanes in a mesh up to which proxies may register more. 0
 	// means 15,000, which is the number of proxies of a mesh that can be connected.
 	Most int
@@ -111,7 +113,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, o *model.Obj
 	how, in, unknown, err := proxyRequest(r, o, bad)
 	if err == nil {
 		if answer, err = s.proxy(r, in); err != nil {
-			s.refused(mesh.NodeID(in.Mesh, in.Name), err)
+			s.refused(in.node(), err)
 		}
 	}
 	if answer != nil && how == httpkit.Warn {
@@ -168,7 +170,10 @@ func (s *Server) proxy(r *http.Request, in *Proxy) (*Answer, error) {
 	if in.Token = cmp.Or(in.Token, bearer(r)); in.Token == "" {
 		return nil, fault.New(fault.Denied, "a dataplane token is required")
 	}
-	ctx := model.WithActor(r.Context(), model.Node(mesh.NodeID(in.Mesh, in.Name)))
+	ctx := model.WithActor(r.Context(), model.Node(in.node()))
+	if in.ofZone() {
+		return s.zoneProxy(ctx, r, in)
+	}
 	// The token is checked before anything is read or answered.
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, nil); err != nil {
 		return nil, err
@@ -190,7 +195,7 @@ func (s *Server) proxy(r *http.Request, in *Proxy) (*Answer, error) {
 	}
 	config.Cluster, config.Metadata = serviceOf(d), metadata(in, config)
 	if in.Relay == nil {
-		adminPort(config, d)
+		adminPort(config, adminOf(d))
 	}
 	text, err := bootstrap.Render(*config)
 	if err != nil {
@@ -252,10 +257,10 @@ func (s *Server) room(meshName string, judged *model.Resource) admit.Allowed {
 	}
 }
 
-// owner returns which kind of proxy has registered a stored Dataplane. It is empty if an
+// owner returns which kind of proxy has registered a stored Dataplane, or proxy of a zone. It is empty if an
 // operator has written it.
 func owner(stored *model.Resource) string {
-	switch who := stored.Spec.(*mesh.Dataplane).Labels[LabelOwner]; who {
+	switch who := model.LabelsOf(stored.Spec)[LabelOwner]; who {
 	case OwnerProxy, OwnerAgent:
 		return who
 	}
@@ -319,22 +324,27 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 		return nil, err
 	}
 	d := read.Spec.(*mesh.Dataplane)
-	labels := maps.Clone(d.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if labels[LabelOwner] = OwnerProxy; in.Relay != nil {
-		labels[LabelOwner] = OwnerAgent
-	}
-	if delete(labels, LabelInstance); in.Instance != "" {
-		labels[LabelInstance] = in.Instance
-	}
-	d.SetLabels(labels)
+	d.SetLabels(in.labels(d.Labels))
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, d); err != nil {
 		return nil, err
 	}
 	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, d, s.room(in.Mesh, old))
 	return d, err
+}
+
+// labels adds those that say who has registered a resource.
+func (p *Proxy) labels(given map[string]string) map[string]string {
+	labels := maps.Clone(given)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if labels[LabelOwner] = OwnerProxy; p.Relay != nil {
+		labels[LabelOwner] = OwnerAgent
+	}
+	if delete(labels, LabelInstance); p.Instance != "" {
+		labels[LabelInstance] = p.Instance
+	}
+	return labels
 }
 
 // leave deletes the Dataplane of a proxy that owns it. It does nothing for an agent whose
@@ -361,7 +371,7 @@ func (s *Server) leave(ctx context.Context, in *Proxy, old *model.Resource) (*me
 
 // bootstrap returns the identity of the proxy and how it reaches its configuration.
 func (s *Server) bootstrap(r *http.Request, in *Proxy) (*bootstrap.Config, error) {
-	c := &bootstrap.Config{NodeID: in.Mesh + "." + in.Name}
+	c := &bootstrap.Config{NodeID: in.node()}
 	if in.Relay != nil {
 		c.Relay, c.AdminSocket, c.AdminPort = in.Relay.Socket, in.Relay.AdminSocket, in.Relay.AdminPort
 		return c, nil
@@ -379,9 +389,16 @@ func (s *Server) bootstrap(r *http.Request, in *Proxy) (*bootstrap.Config, error
 	return c, nil
 }
 
-func adminPort(c *bootstrap.Config, d *mesh.Dataplane) {
-	if n := d.Networking; n != nil && n.Admin != nil && n.Admin.Port != 0 {
-		c.AdminPort = n.Admin.Port
+func adminOf(d *mesh.Dataplane) *mesh.Admin {
+	if d.Networking == nil {
+		return nil
+	}
+	return d.Networking.Admin
+}
+
+func adminPort(c *bootstrap.Config, admin *mesh.Admin) {
+	if admin != nil && admin.Port != 0 {
+		c.AdminPort = admin.Port
 	}
 	c.Metadata["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
 }
@@ -389,6 +406,9 @@ func adminPort(c *bootstrap.Config, d *mesh.Dataplane) {
 // metadata returns what Envoy tells the control plane about the node.
 func metadata(in *Proxy, c *bootstrap.Config) map[string]any {
 	m := map[string]any{"dataplane.proxyType": typeDataplane}
+	if in.ofZone() {
+		m["dataplane.proxyType"] = in.ProxyType
+	}
 	if c.AdminPort != 0 {
 		m["dataplane.admin.port"] = strconv.FormatUint(uint64(c.AdminPort), 10)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -28,7 +29,7 @@ type Proxy struct {
 	Instance string `json:"instance,omitempty"`
 	// Leaving says that the proxy is about to drain. The request then does nothing else.
 	Leaving bool `json:"leaving,omitempty"`
-	// Resource is the Dataplane as JSON or YAML text; the proxy then owns it.
+	// Resource is the Dataplane, or the ZoneIngress, as JSON or YAML text; the proxy then owns it.
 	Resource string `json:"dataplaneResource,omitempty"`
 	// Version, Features, WorkDir and Dynamic become metadata of the node.
 	Version  map[string]any    `json:"version,omitempty"`
@@ -47,6 +48,17 @@ type Relay struct {
 	AdminSocket string `json:"adminSocket,omitempty"`
 	// AdminPort is a port on 127.0.0.1 for the admin interface.
 	AdminPort uint32 `json:"adminPort,omitempty"`
+}
+
+// ofZone reports whether the proxy is one of a zone, which belongs to no mesh.
+func (p *Proxy) ofZone() bool { return p.ProxyType == mesh.ProxyIngress }
+
+// node returns the id of the proxy.
+func (p *Proxy) node() string {
+	if p.ofZone() {
+		return mesh.ZoneNodeID(p.ProxyType, p.Name)
+	}
+	return mesh.NodeID(p.Mesh, p.Name)
 }
 
 // isProxy distinguishes the two forms: a gateway instance has none of these members.
@@ -92,14 +104,18 @@ func readProxy(o *model.Object, how httpkit.Strictness) (in *Proxy, unknown []fa
 	// Node ids are split at their first dot, so the name of a mesh has none.
 	for path, name := range map[string]string{"mesh": in.Mesh, "name": in.Name} {
 		switch {
+		case path == "mesh" && in.ofZone():
+			if name != "" {
+				add(path, "must not be set: a proxy of a zone belongs to no mesh")
+			}
 		case name == "":
 			add(path, "cannot be empty")
 		case len(name) > maxName || strings.ContainsAny(name, "/\x00") || path == "mesh" && strings.Contains(name, "."):
 			add(path, "must be a name")
 		}
 	}
-	if t := in.ProxyType; t != "" && t != typeDataplane && t != typeSidecar {
-		add("proxyType", "must be dataplane")
+	if t := in.ProxyType; t != "" && t != typeDataplane && t != typeSidecar && !in.ofZone() {
+		add("proxyType", "must be dataplane or ingress")
 	}
 	if !isInstance(in.Instance) {
 		add("instance", "must be at most 64 of a-z, 0-9 and '-'")

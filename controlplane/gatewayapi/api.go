@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -23,9 +24,10 @@ const HeaderRevision = "X-Mesh-Revision"
 
 // Progress tells how far proxies are. Wait returns the document of GET /revisions/{rev} when
 // nothing waits for the revision any more, or when ctx ends, which is not an error. A
-// NotFound fault names the newest revision.
+// NotFound fault names the newest revision. sees says which meshes or control planes, one of the
+// two, the caller may see: what belongs to others is counted and not named.
 type Progress interface {
-	Wait(ctx context.Context, revision uint64) (any, error)
+	Wait(ctx context.Context, revision uint64, sees func(mesh, controlPlane string) bool) (any, error)
 }
 
 // Collection is one kind in this API.
@@ -73,7 +75,7 @@ var peculiar = map[*model.Kind]Collection{
 // nested returns the path segment of the collection below an owner.
 func (c Collection) nested() string { return cmp.Or(c.Nested, c.Kind.Path) }
 
-// Options configure an API. Guard, Token, Revocations, Proxies, Nodes, Conditions, Dumps,
+// Options configure an API. Guard, Token, Identify, Rules, Revocations, Proxies, Nodes, Conditions, Dumps,
 // Explain, DryRun, ReadOnly and Scope are optional.
 type Options struct {
 	Store       store.Store
@@ -89,8 +91,14 @@ type Options struct {
 	// Guard protects a loopback listener without authentication. It is nil if callers are
 	// authenticated before.
 	Guard *httpkit.BrowserGuard
-	// Token, if set, is the bearer token that every request must carry.
+	// Token, if set, is a bearer token of administrators. Without Identify, every request must
+	// carry it.
 	Token string
+	// Identify returns the caller of a request. If it and Token are missing, everybody who
+	// passes the guard is an administrator. [httpkit.RefuseMessage] answers its error.
+	Identify func(*http.Request) (model.Actor, error)
+	// Rules decide what callers may do.
+	Rules *access.Rules
 	// Revocations revokes tokens in bulk. Without it, these endpoints do not exist.
 	Revocations Revocations
 	// Proxies tells how gateways see targets. Without it, targets have no health.
@@ -144,7 +152,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // Handler returns the handler of all endpoints.
 func (a *API) Handler() http.Handler {
-	router := httpkit.NewRouter(a.Endpoints(), a.refuse)
+	router := httpkit.NewRuledRouter(a.Endpoints(), a.Rules, a.refuse)
 	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := httpkit.Query(r); err != nil {
 			a.fail(w, r, err, call{})
@@ -152,11 +160,13 @@ func (a *API) Handler() http.Handler {
 		}
 		router.ServeHTTP(w, r)
 	})
-	// Everybody who passes the guard and shows the token, if there is one, is an
-	// administrator.
-	identify := httpkit.Everybody(model.Administrator())
-	if a.Token != "" {
-		identify = httpkit.Bearer(a.Token, tokenHolder)
+	identify := a.Identify
+	switch {
+	case identify != nil:
+	case a.Token != "":
+		identify = httpkit.Bearer(a.Token, TokenHolder)
+	default:
+		identify = httpkit.Everybody(model.Administrator())
 	}
 	h := httpkit.Identified(identify, httpkit.RefuseMessage, checked)
 	if a.Guard != nil {
@@ -165,8 +175,8 @@ func (a *API) Handler() http.Handler {
 	return h
 }
 
-// tokenHolder is a caller with the administration token.
-var tokenHolder = model.Actor{Kind: model.ActorToken, Name: "administration", Groups: []string{model.GroupAdministrator}}
+// TokenHolder is a caller with the administration token.
+var TokenHolder = model.Actor{Kind: model.ActorToken, Name: "administration", Groups: []string{model.GroupAdministrator}}
 
 // revision adds the revision of a write to the answer and to the log.
 func revision(w http.ResponseWriter, r *http.Request, c store.Commit) {

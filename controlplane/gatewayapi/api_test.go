@@ -60,7 +60,7 @@ func (r *revoker) set(err error) {
 type progress struct{}
 
 // Wait implements gatewayapi.Progress.
-func (progress) Wait(_ context.Context, revision uint64) (any, error) {
+func (progress) Wait(_ context.Context, revision uint64, _ func(mesh, controlPlane string) bool) (any, error) {
 	if revision > 1000 {
 		return nil, fault.New(fault.NotFound, "Revision %d does not exist: the newest is 67", revision)
 	}
@@ -148,7 +148,7 @@ var scriptOptions = map[string]func(*gatewayapi.Options){
 	"changes.script":   func(*gatewayapi.Options) {},
 	"consumers.script": func(*gatewayapi.Options) {},
 	"dryrun.script":    func(*gatewayapi.Options) {},
-	"explain.script":   func(o *gatewayapi.Options) { o.Explain = noGateways(o) },
+	"explain.script":   func(o *gatewayapi.Options) { o.Explain = noGateways() },
 	"keys.script":      func(*gatewayapi.Options) {},
 	"nodes.script": func(o *gatewayapi.Options) {
 		o.Nodes, o.Dumps, o.Conditions = nodestest.New(), nodestest.Dumps{}, conditions

@@ -17,7 +17,7 @@ import (
 
 // changesEndpoint shows what was changed in this control plane.
 func (a *API) changesEndpoint() httpkit.Endpoint {
-	e := answering(endpoint(http.MethodGet, "/changes", "Who changed what", a.changes), schemaChanges)
+	e := answering(administered(endpoint(http.MethodGet, "/changes", "Who changed what", a.changes)), schemaChanges)
 	e.Contract.Query = []httpkit.Parameter{
 		{Name: changes.ParamSince, Type: "integer", Summary: "Only what was committed after this revision, the oldest first; without it the newest come first"},
 		{Name: changes.ParamKind, Type: "string", Summary: "Only resources of this kind, such as route or plugins; with ! before it, such as !plugins, all but those"},

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -43,7 +44,13 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	}
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.explanations()...)
-	return append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
+	list = append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
+	for i := range list {
+		if list[i].Where == nil {
+			list[i].Where = a.here
+		}
+	}
+	return list
 }
 
 // refuseWrites makes the endpoints that write refuse with the reason.
@@ -150,13 +157,13 @@ func (p place) lists(e httpkit.Endpoint) httpkit.Endpoint {
 	}
 	e.Contract.Answers = answers(http.StatusNotFound)
 	e.Contract.Answers[http.StatusOK] = p.collection.Kind.Name + suffixPage
-	return e
+	return p.revealing(e)
 }
 
 func (p place) reads(e httpkit.Endpoint) httpkit.Endpoint {
 	e.Contract.Answers = answers(http.StatusNotFound)
 	e.Contract.Answers[http.StatusOK] = p.collection.Kind.Name
-	return e
+	return p.revealing(e)
 }
 
 func (p place) writes(e httpkit.Endpoint, status int) httpkit.Endpoint {
@@ -190,8 +197,29 @@ func answers(failures ...int) map[int]string {
 	return m
 }
 
+// endpoint returns an endpoint for those who may read the control plane or, if it changes
+// something, for those who may write it.
 func endpoint(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
-	return httpkit.Endpoint{Method: method, Pattern: pattern, Auth: httpkit.Administrator, Summary: summary, Handler: h}
+	auth := access.Write
+	if method == http.MethodGet {
+		auth = access.Read
+	}
+	return httpkit.Endpoint{Method: method, Pattern: pattern, Auth: auth, Summary: summary, Handler: h}
+}
+
+// administered returns an endpoint for administrators of the control plane.
+func administered(e httpkit.Endpoint) httpkit.Endpoint {
+	e.Auth = httpkit.Administrator
+	return e
+}
+
+// revealing returns an endpoint that shows resources of a kind. Credentials are for those who
+// may write them, because whoever reads a token can use it.
+func (p place) revealing(e httpkit.Endpoint) httpkit.Endpoint {
+	if len(p.collection.Kind.Secrets) > 0 {
+		e.Auth = access.Write
+	}
+	return e
 }
 
 // answering sets the schema of an endpoint's successful answer.

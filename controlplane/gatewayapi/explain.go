@@ -31,7 +31,7 @@ func (a *API) explanations() []httpkit.Endpoint {
 	if a.Explain == nil {
 		return nil
 	}
-	e := endpoint(http.MethodGet, "/gateway-explain", "Explain what becomes of an imagined request, and which entities decide", a.explain)
+	e := administered(endpoint(http.MethodGet, "/gateway-explain", "Explain what becomes of an imagined request, and which entities decide", a.explain))
 	e.Contract.Query = explanationParams
 	return []httpkit.Endpoint{answering(e, schemaExplained, http.StatusBadRequest, http.StatusNotFound).Closed()}
 }

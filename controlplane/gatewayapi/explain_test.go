@@ -3,7 +3,6 @@ package gatewayapi_test
 import (
 	"context"
 
-	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/inspect/explain"
@@ -11,10 +10,10 @@ import (
 )
 
 // noGateways explains requests where one gateway is known, for which nothing is planned.
-func noGateways(o *gatewayapi.Options) *explain.Gateways {
+func noGateways() *explain.Gateways {
 	return &explain.Gateways{
 		Scope: model.DefaultControlPlane, Nodes: func() []string { return []string{"cp/default/gw-1"} },
-		Last: func(string) *resource.Set { return nil }, Latest: o.Store.Revision,
-		Settled: func(context.Context, uint64) error { return nil }, Turns: turns.Sized(1, 1),
+		Last:    func(string) *resource.Set { return nil },
+		Planned: func(context.Context) error { return nil }, Turns: turns.Sized(1, 1),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -49,6 +50,7 @@ func (a *API) conditionEndpoints() []httpkit.Endpoint {
 		return nil
 	}
 	e := endpoint(http.MethodGet, "/conditions", "What is the matter with the control plane", a.Conditions)
+	e.Auth, e.Where = access.Metadata, everything // they name nodes of every mesh and control plane
 	e.Contract.Query = []httpkit.Parameter{
 		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
 		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
@@ -131,7 +133,7 @@ func (a *API) Revisions(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	doc, err := a.Progress.Wait(ctx, revision)
+	doc, err := a.Progress.Wait(ctx, revision, a.sees(r, access.Read))
 	if err != nil {
 		a.fail(w, r, named(err), call{})
 		return

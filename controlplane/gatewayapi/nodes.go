@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/insight"
@@ -47,7 +48,7 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	if a.Nodes == nil {
 		return nil
 	}
-	list := endpoint(http.MethodGet, "/nodes", "Every node, connected or away", a.listNodes)
+	list := administered(endpoint(http.MethodGet, "/nodes", "Every node, connected or away", a.listNodes))
 	list.Contract.Query = []httpkit.Parameter{
 		{Name: "size", Type: "integer", Summary: "How many, 1 to 1000; 100 if not given"},
 		{Name: "offset", Type: "string", Summary: "Where to go on: the offset of the page before"},
@@ -56,7 +57,7 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		{Name: "since", Type: "string", Summary: "The mark of an earlier answer: with wait, the answer comes when it has changed"},
 		{Name: "wait", Type: "string", Summary: "How long to wait for a change, such as 10s; at most 30s"},
 	}
-	removed := endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a gateway of this control plane is gone for good", a.removeNode)
+	removed := administered(endpoint(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a gateway of this control plane is gone for good", a.removeNode))
 	removed.Contract.Query = []httpkit.Parameter{
 		{Name: "former", Type: "boolean", Summary: "Only former processes of a node that is connected are gone; nothing else of it is removed"},
 	}
@@ -64,20 +65,30 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 	removed.Contract.Answers[http.StatusNoContent] = ""
 	out := []httpkit.Endpoint{
 		answering(list, schemaNodes).Closed(),
-		answering(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode), schemaNode, http.StatusNotFound).Closed(),
+		answering(administered(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode)), schemaNode, http.StatusNotFound).Closed(),
 		removed.Closed(),
 	}
 	if a.Dumps == nil {
-		return out
+		return a.aboutNodes(out)
 	}
-	dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", "Dump the configuration that a node has, without secrets", a.dumpNode)
+	dump := administered(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", "Dump the configuration that a node has, without secrets", a.dumpNode))
 	dump.Contract.Query = []httpkit.Parameter{{
 		Name: "source", Type: "string",
 		Summary: "proxy (if not given): what its Envoy says, or what it was sent if it cannot be asked; control-plane: what it was sent, and what became of it",
 	}}
-	compared := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", "What a node should have, was sent and has acknowledged, without secrets", a.compareNode)
+	compared := administered(endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", "What a node should have, was sent and has acknowledged, without secrets", a.compareNode))
 	compared.Contract.Query = []httpkit.Parameter{{Name: nodes.ParamInclude, Type: "string", Summary: "diff: also the JSON patch from what is acknowledged"}}
-	return append(out, answering(dump, schemaDump, http.StatusNotFound).Closed(), answering(compared, schemaCompared, http.StatusNotFound).Closed())
+	return a.aboutNodes(append(out, answering(dump, schemaDump, http.StatusNotFound).Closed(), answering(compared, schemaCompared, http.StatusNotFound).Closed()))
+}
+
+// aboutNodes says of the endpoints about one node where they act.
+func (a *API) aboutNodes(list []httpkit.Endpoint) []httpkit.Endpoint {
+	for i := range list {
+		if strings.Contains(list[i].Pattern, "{"+pathNode+"}") {
+			list[i].Where = a.atNode
+		}
+	}
+	return list
 }
 
 func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
@@ -98,6 +109,8 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		a.Nodes.Await(ctx, asked.Since)
 	}
+	sees := a.sees(r, access.Administrator)
+	asked.Sees = func(id string) bool { return sees(nodes.ScopeOf(id)) }
 	page := a.Nodes.List(asked.Query)
 	doc := map[string]any{"data": page.Nodes, "next": nil, "total": page.Total, "mark": page.Mark}
 	if page.More {

@@ -69,7 +69,7 @@ func (a *API) describe() ([]byte, error) {
 		Paths:      dialect.Paths(a.Endpoints()),
 		Components: openapi.Components{Schemas: a.components(), Responses: failures()},
 	}
-	if a.Token != "" {
+	if a.Token != "" || a.Rules.IdentityNeeded() {
 		doc.Components.SecuritySchemes = map[string]openapi.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
 		doc.Security = []map[string][]string{{"token": {}}}
 	}
@@ -99,7 +99,7 @@ func (a *API) responses(e httpkit.Endpoint) map[string]*openapi.Response {
 	if e.Method != http.MethodGet {
 		state(http.StatusInsufficientStorage, schemaError)
 	}
-	if a.Token != "" {
+	if a.Token != "" || a.Identify != nil {
 		state(http.StatusUnauthorized, schemaError)
 	}
 	if a.ReadOnly != "" && e.Method != http.MethodGet {

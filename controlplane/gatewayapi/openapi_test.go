@@ -56,7 +56,7 @@ func openAPI(t testing.TB, api *gatewayapi.API) []byte {
 
 func TestOpenAPIDocument(t *testing.T) {
 	f := setupWith(t, func(o *gatewayapi.Options) {
-		o.Nodes, o.Dumps, o.Conditions, o.Explain = nodestest.New(), nodestest.Dumps{}, conditions, noGateways(o)
+		o.Nodes, o.Dumps, o.Conditions, o.Explain = nodestest.New(), nodestest.Dumps{}, conditions, noGateways()
 		o.DryRun = dryruntest.New(t, o.Store)
 	})
 	raw := openAPI(t, f.api)

@@ -21,6 +21,8 @@ const (
 // ago. They end soon when they are idle. Only peers that the server knows may hold its
 // resources for long.
 type visitors struct {
+	// all says that connections with a certificate count, too.
+	all  bool
 	room *room
 	mu   sync.Mutex
 	open map[net.Conn]*visitor
@@ -33,8 +35,8 @@ type visitor struct {
 	idle  *time.Timer // closes the connection; nil until it is first idle
 }
 
-func newVisitors() *visitors {
-	return &visitors{room: newRoom(anonymousTotal, anonymousEach), open: map[net.Conn]*visitor{}}
+func newVisitors(all bool) *visitors {
+	return &visitors{all: all, room: newRoom(anonymousTotal, anonymousEach), open: map[net.Conn]*visitor{}}
 }
 
 // follow is the ConnState of a server.
@@ -69,7 +71,7 @@ func (v *visitors) follow(conn net.Conn, state http.ConnState) {
 func (v *visitors) begin(conn net.Conn) {
 	raw := conn
 	if t, ok := conn.(*tls.Conn); ok {
-		if len(t.ConnectionState().VerifiedChains) > 0 {
+		if !v.all && len(t.ConnectionState().VerifiedChains) > 0 {
 			return
 		}
 		raw = t.NetConn()

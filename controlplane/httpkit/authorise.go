@@ -1,10 +1,13 @@
 package httpkit
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -12,26 +15,15 @@ import (
 // Authorisation is what a request needs before its handler runs. There is no default: a
 // router does not start with an endpoint that declares no authorisation, or one that is not
 // enforced.
-type Authorisation string
+type Authorisation = access.Right
 
-// Authorisations.
+// Authorisations that need no scope.
 const (
 	// Open endpoints answer everybody who can reach the port.
-	Open Authorisation = "open"
+	Open = access.Open
 	// Administrator endpoints need a caller whom the port trusts with administration.
-	Administrator Authorisation = "administrator"
+	Administrator = access.Administrator
 )
-
-// permits reports whether an actor may call an endpoint.
-func (a Authorisation) permits(who model.Actor) bool {
-	switch a {
-	case Open:
-		return true
-	case Administrator:
-		return who.Administrates()
-	}
-	return false
-}
 
 // Refuse answers a request that is not served. err is Denied for a caller that could not
 // prove its identity, Forbidden for a caller that may not call the endpoint, and Invalid for
@@ -42,17 +34,13 @@ type Refuse func(w http.ResponseWriter, r *http.Request, err error)
 // declares. Every router must send its requests through it. A request without an identity is
 // anonymous. Enforce panics on an endpoint without a handler or with an unknown
 // authorisation, because this is a mistake in the program.
-func Enforce(e Endpoint, refuse Refuse) http.Handler {
-	if e.Handler == nil || !slices.Contains([]Authorisation{Open, Administrator}, e.Auth) {
+func Enforce(e Endpoint, rules *access.Rules, refuse Refuse) http.Handler {
+	if e.Handler == nil || !slices.Contains(access.Rights, e.Auth) {
 		panic("httpkit: endpoint without handler or authorisation: " + e.Method + " " + e.Pattern)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if who := CallerOf(r); !e.Auth.permits(who) {
-			what := e.Subject
-			if what == "" {
-				what = e.Method + " " + e.Pattern
-			}
-			refuse(w, r, fault.New(fault.Forbidden, "user %q cannot access %s", who, what))
+		if err := Permit(rules, r, e.Auth, e.scope(r), e.refusal(r)); err != nil {
+			refuse(w, r, err)
 			return
 		}
 		if err := e.undry(r); err != nil {
@@ -65,6 +53,45 @@ func Enforce(e Endpoint, refuse Refuse) http.Handler {
 		}
 		e.Handler(w, r)
 	})
+}
+
+// Permit returns nil if the caller of a request has a right in a scope. Otherwise it returns
+// a Denied fault for a caller that needs an identity, and a Forbidden fault with the text of
+// refusal for others. The log has the reason.
+func Permit(rules *access.Rules, r *http.Request, right access.Right, in access.Scope, refusal func(model.Actor) string) error {
+	who := CallerOf(r)
+	v := rules.Decide(who, right, in)
+	switch {
+	case v.Allowed:
+		return nil
+	case v.Unidentified:
+		return fault.New(fault.Denied, "the API needs an identity")
+	}
+	EntryOf(r.Context()).Cause = errors.New(v.Reason)
+	return fault.New(fault.Forbidden, "%s", refusal(who))
+}
+
+// scope returns where a request acts.
+func (e *Endpoint) scope(r *http.Request) access.Scope {
+	if e.Where == nil {
+		return access.Scope{}
+	}
+	return e.Where(r)
+}
+
+// refusal returns the text for a caller that may not call the endpoint.
+func (e *Endpoint) refusal(r *http.Request) func(model.Actor) string {
+	return func(who model.Actor) string {
+		if e.Refusal != nil {
+			return e.Refusal(r, who)
+		}
+		return Cannot(who, cmp.Or(e.Subject, e.Method+" "+e.Pattern))
+	}
+}
+
+// Cannot is the text for a caller that cannot access something.
+func Cannot(who model.Actor, what string) string {
+	return fmt.Sprintf("user %q cannot access %s", who, what)
 }
 
 // Identified returns next behind identify, which says who makes a request. refuse answers an
@@ -111,6 +138,10 @@ func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	EntryOf(r.Context()).Code = string(fault.CodeOf(err))
+	if fault.Is(err, fault.Unavailable) { // who could tell the identity
+		WriteMessage(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if fault.Is(err, fault.Invalid) {
 		WriteMessage(w, http.StatusBadRequest, err.Error())
 		return

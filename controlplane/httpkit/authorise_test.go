@@ -60,7 +60,7 @@ func TestEnforceRefusesMistakes(t *testing.T) {
 					t.Error("accepted")
 				}
 			}()
-			Enforce(e, RefuseMessage)
+			Enforce(e, nil, RefuseMessage)
 		})
 	}
 }

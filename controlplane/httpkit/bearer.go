@@ -47,6 +47,29 @@ func Bearer(token string, who model.Actor) func(*http.Request) (model.Actor, err
 	}
 }
 
+// TokenOf returns the bearer token of a request to the mesh API, whose scheme is exactly
+// "Bearer". Requests with another scheme, or with several Authorization headers, have none.
+func TokenOf(r *http.Request) (token string, ok bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", false
+	}
+	return strings.CutPrefix(values[0], "Bearer ")
+}
+
+// Unauthenticated returns the error of a caller whose token is not valid, which
+// [RefuseMessage] answers with 401.
+func Unauthenticated() error {
+	return &unauthenticated{`Bearer error="invalid_token"`, "The bearer token is not valid"}
+}
+
+// SentToken reports whether a request carries the token of an administration API, or any other
+// header that could hold one.
+func SentToken(r *http.Request) bool {
+	_, sent := tokenOf(r.Header)
+	return sent
+}
+
 // tokenOf returns the only token of a request, and whether any header could hold one.
 // Several tokens count as none, so that nobody has to choose between them.
 func tokenOf(h http.Header) (token string, sent bool) {

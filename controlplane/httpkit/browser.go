@@ -16,7 +16,7 @@ import (
 //     was rebound to 127.0.0.1 sends its own name;
 //   - requests that a browser marks as coming from another site
 //     (Sec-Fetch-Site, Fetch Metadata) or whose Origin is not the API itself;
-//   - X-Forwarded-*: a proxy in front would lend its loopback address to others.
+//   - X-Forwarded-*, Forwarded and X-Real-IP: a proxy in front would lend its loopback address to others.
 //
 // Permissive CORS headers would undo this, so they are sent to listed origins only.
 type BrowserGuard struct {
@@ -27,6 +27,9 @@ type BrowserGuard struct {
 	Origins []string
 	// Proxied permits X-Forwarded-* headers.
 	Proxied bool
+	// Tokens lets requests with a bearer token pass: no browser sends one by itself, and one that
+	// does not count is refused later. Other schemes prove nothing to such an API.
+	Tokens bool
 	// AnyHost permits every name. It is for APIs whose callers prove their identity with
 	// something that no browser sends by itself, such as a bearer token.
 	AnyHost bool
@@ -37,7 +40,10 @@ func (g BrowserGuard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		listed := origin != "" && (slices.Contains(g.Origins, "*") || slices.Contains(g.Origins, origin))
-		if reason := g.refuse(r, origin, listed); reason != "" {
+		if listed && preflight(w, r, origin, slices.Contains(g.Origins, "*")) {
+			return
+		}
+		if reason := g.refuse(r, origin, listed); reason != "" && !(g.Tokens && bears(r)) {
 			EntryOf(r.Context()).Code = "browser_refused"
 			WriteMessage(w, http.StatusForbidden, reason)
 			return
@@ -49,13 +55,44 @@ func (g BrowserGuard) Wrap(next http.Handler) http.Handler {
 	})
 }
 
+func bears(r *http.Request) bool {
+	_, ok := TokenOf(r)
+	return ok
+}
+
+// preflight answers the question of a browser whether a page may make a request. It carries no
+// credentials, so nobody else could answer it.
+func preflight(w http.ResponseWriter, r *http.Request, origin string, all bool) bool {
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	allowOrigin(w.Header(), r, origin, all)
+	w.Header().Set("Access-Control-Allow-Methods", "GET, PUT, POST, PATCH, DELETE")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// Local reports whether a request was made on this machine, and neither by a page of another
+// site nor through a proxy. Whoever can make it can do what this machine's users can.
+func Local(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.IsLoopback() && BrowserGuard{}.refuse(r, r.Header.Get("Origin"), false) == ""
+}
+
+// SameSite reports whether no page of another site made a request. A browser may add a client
+// certificate to such a request by itself.
+func SameSite(r *http.Request) bool {
+	return BrowserGuard{AnyHost: true, Proxied: true}.refuse(r, r.Header.Get("Origin"), false) == ""
+}
+
 func (g BrowserGuard) refuse(r *http.Request, origin string, listed bool) string {
 	if !g.AnyHost && !g.local(r.Host) {
 		return "this API does not answer to that Host"
 	}
 	if !g.Proxied {
 		for name := range r.Header {
-			if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
+			if name == "Forwarded" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
 				return "this API does not answer forwarded requests"
 			}
 		}

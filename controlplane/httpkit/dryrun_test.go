@@ -55,7 +55,7 @@ func TestDryRunIsNeverIgnored(t *testing.T) {
 				got = tried
 			}
 		}}
-		h := Enforce(e, func(_ http.ResponseWriter, _ *http.Request, err error) {
+		h := Enforce(e, nil, func(_ http.ResponseWriter, _ *http.Request, err error) {
 			if !fault.Is(err, fault.Invalid) {
 				t.Errorf("%s: %v", c.query, err)
 			}

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // Endpoint is one method of one path. All routes of an API come from one slice of endpoints,
@@ -17,9 +20,13 @@ type Endpoint struct {
 	Pattern string
 	// Auth says who may call it; see [Enforce].
 	Auth Authorisation
+	// Where says where a request acts. If it is nil, requests act everywhere.
+	Where func(*http.Request) access.Scope
 	// Subject ends the sentence that tells a caller what it cannot access. Empty means
 	// method and pattern.
 	Subject string
+	// Refusal, if set, returns this sentence instead.
+	Refusal func(r *http.Request, who model.Actor) string
 	// Summary is one line for documentation.
 	Summary string
 	// Contract says what the endpoint accepts and answers. The OpenAPI documents are made
@@ -67,14 +74,21 @@ type Parameter struct{ Name, Type, Summary string }
 // the list. A trailing slash makes no difference.
 type Router struct {
 	mux    *http.ServeMux
+	rules  *access.Rules
 	refuse Refuse
 }
 
-// NewRouter returns a router that calls a handler only for permitted callers, see [Enforce];
-// refuse answers the others. It panics on endpoints that contradict each other or declare
-// nothing, because this is a mistake in the program.
+// NewRouter returns a router without rules, for APIs of which everything is open or for
+// administrators; see [NewRuledRouter].
 func NewRouter(endpoints []Endpoint, refuse Refuse) *Router {
-	rt := &Router{mux: http.NewServeMux(), refuse: refuse}
+	return NewRuledRouter(endpoints, nil, refuse)
+}
+
+// NewRuledRouter returns a router that calls a handler only for callers that rules permit, see
+// [Enforce]; refuse answers the others. It panics on endpoints that contradict each other or declare
+// nothing, because this is a mistake in the program.
+func NewRuledRouter(endpoints []Endpoint, rules *access.Rules, refuse Refuse) *Router {
+	rt := &Router{mux: http.NewServeMux(), rules: rules, refuse: refuse}
 	paths := map[string]map[string]Endpoint{}
 	for _, e := range endpoints {
 		if paths[e.Pattern] == nil {
@@ -99,20 +113,20 @@ func NewRouter(endpoints []Endpoint, refuse Refuse) *Router {
 // path serves the methods of one pattern.
 func (rt *Router) path(pattern string, methods map[string]Endpoint) http.Handler {
 	handlers := make(map[string]http.Handler, len(methods)+1)
-	least := cmp.Or(methods[http.MethodGet].Auth, Administrator)
+	least := methods[http.MethodGet]
 	for method, e := range methods {
-		handlers[method] = Enforce(e, rt.refuse)
+		handlers[method] = Enforce(e, rt.rules, rt.refuse)
 	}
 	if get, ok := handlers[http.MethodGet]; ok {
 		handlers[http.MethodHead] = get
 	}
 	allow := strings.Join(slices.Sorted(maps.Keys(withOptions(handlers))), ", ")
-	options := Endpoint{Method: http.MethodOptions, Pattern: pattern, Auth: least, Handler: func(w http.ResponseWriter, _ *http.Request) {
+	options := Endpoint{Method: http.MethodOptions, Pattern: pattern, Auth: cmp.Or(least.Auth, Administrator), Where: least.Where, Handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Allow", allow)
 		w.Header().Set("Access-Control-Allow-Methods", allow)
 		w.WriteHeader(http.StatusNoContent)
 	}}
-	handlers[http.MethodOptions] = Enforce(options, rt.refuse)
+	handlers[http.MethodOptions] = Enforce(options, rt.rules, rt.refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		EntryOf(r.Context()).Pattern = pattern
 		h, ok := handlers[r.Method]

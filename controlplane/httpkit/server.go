@@ -21,8 +21,9 @@ type Limits struct {
 	Grace             time.Duration // for running requests at shutdown
 	// Anonymous bounds connections without a verified client certificate, in total and for
 	// each address, and lets them be idle for only a minute. Hijacked connections do not
-	// count. [Limits.Or] does not change it.
-	Anonymous bool
+	// count. Bounded does the same for all connections, whoever has them. [Limits.Or] changes
+	// neither.
+	Anonymous, Bounded bool
 }
 
 // DefaultLimits suit APIs with small documents and waits of up to 30 s.
@@ -58,7 +59,7 @@ type Server struct {
 	http     *http.Server
 	grace    time.Duration
 	log      *slog.Logger
-	visitors *visitors // nil without [Limits.Anonymous]
+	visitors *visitors // nil without [Limits.Anonymous] and [Limits.Bounded]
 }
 
 // NewServer returns a server named name in logs and for the meters. It wraps the handler
@@ -79,8 +80,8 @@ func NewServer(name string, h http.Handler, log *slog.Logger, l Limits, meters .
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 	}
-	if l.Anonymous {
-		s.visitors = newVisitors()
+	if l.Anonymous || l.Bounded {
+		s.visitors = newVisitors(l.Bounded)
 		s.http.ConnState = s.visitors.follow
 	}
 	return s

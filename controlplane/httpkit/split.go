@@ -64,17 +64,35 @@ func Split(ln net.Listener, cfg *tls.Config, log *slog.Logger) (grpcLn, httpLn n
 	return split(keepAccepting(ln, log), cfg, helloTimeout, handshakeTimeout)
 }
 
+// Handshaken has all clients of a TLS port come out of one listener, whatever the protocol, with
+// the bounds of [Split]. cfg is used as it is. Closing the listener closes ln.
+func Handshaken(ln net.Listener, cfg *tls.Config, log *slog.Logger) net.Listener {
+	return handshaken(keepAccepting(ln, log), cfg, helloTimeout, handshakeTimeout)
+}
+
+func handshaken(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) net.Listener {
+	s := newSplitter(ln, cfg, hello, timeout)
+	s.http = s.half()
+	s.work.Go(s.accept)
+	return s.http
+}
+
 func split(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) (grpcLn, httpLn net.Listener) {
+	s := newSplitter(ln, byProtocol(cfg), hello, timeout)
+	s.grpc, s.http = s.half(), s.half()
+	s.work.Go(s.accept)
+	return s.grpc, s.http
+}
+
+func newSplitter(ln net.Listener, cfg *tls.Config, hello, timeout time.Duration) *splitter {
 	s := &splitter{
-		ln: ln, cfg: byProtocol(cfg), hello: hello, timeout: timeout,
+		ln: ln, cfg: cfg, hello: hello, timeout: timeout,
 		silent: newRoom(silentTotal, silentTotal), begun: newRoom(begun, handshakesEach),
 		shaking: newQuota(math.MaxInt, handshakesEach, queueTotal),
 		slots:   newQuota(computing, handshakesEach, queueTotal),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.grpc, s.http = s.half(), s.half()
-	s.work.Go(s.accept)
-	return s.grpc, s.http
+	return s
 }
 
 // byProtocol chooses the protocol for each client, before the certificate.
@@ -118,10 +136,10 @@ type splitter struct {
 	ctx        context.Context // the lifetime of the listeners, ended by Close
 	cancel     context.CancelFunc
 	work       sync.WaitGroup
-	grpc, http *half
+	grpc, http *half // grpc is nil if there is one listener only
 
-	mu     sync.Mutex
-	closed int
+	mu   sync.Mutex
+	open int
 }
 
 // half is one of the two listeners.
@@ -133,6 +151,7 @@ type half struct {
 }
 
 func (s *splitter) half() *half {
+	s.open++
 	return &half{s: s, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
@@ -180,7 +199,7 @@ func (s *splitter) handshake(raw *greeted) {
 		return
 	}
 	h := s.http
-	if conn.ConnectionState().NegotiatedProtocol == protoHTTP2 {
+	if s.grpc != nil && conn.ConnectionState().NegotiatedProtocol == protoHTTP2 {
 		h = s.grpc
 	}
 	select {
@@ -231,8 +250,8 @@ func (h *half) Close() error {
 	h.once.Do(func() {
 		close(h.done)
 		h.s.mu.Lock()
-		h.s.closed++
-		last := h.s.closed == 2
+		h.s.open--
+		last := h.s.open == 0
 		h.s.mu.Unlock()
 		if last {
 			err = h.s.ln.Close()

@@ -3,16 +3,12 @@ package identity
 import (
 	"cmp"
 	"context"
-	"crypto/rsa"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -55,30 +51,15 @@ type DataplaneClaims struct {
 
 // DataplaneTokens issues and checks the tokens of proxies. Keys and revocations
 // are secrets of the mesh, so that both can be rotated through the API.
-type DataplaneTokens struct {
-	store store.Store
-	now   func() time.Time
-
-	mu sync.Mutex
-	// parsed holds keys by secret, each with the digest of the parsed data. The version of
-	// the secret is not enough, because it starts again when a secret is deleted and created
-	// anew.
-	parsed map[model.Key]parsedKey
-	rings  map[string]*ring // by mesh
-
-	// rs256 verifies signatures.
-	rs256 jwt.SigningMethod
-}
+type DataplaneTokens struct{ secretKeys }
 
 // maxNodeID bounds the ids of nodes: two names and a dot.
 const maxNodeID = 2*253 + 1
 
-// NewDataplaneTokens returns the tokens of a store's meshes.
-func NewDataplaneTokens(s store.Store, now func() time.Time) *DataplaneTokens {
-	return &DataplaneTokens{
-		store: s, now: now, parsed: map[model.Key]parsedKey{}, rings: map[string]*ring{},
-		rs256: remembering{jwt.SigningMethodRS256, &verified{}},
-	}
+// NewDataplaneTokens returns the tokens of a store's meshes. Keys of public count beside the
+// stored ones.
+func NewDataplaneTokens(s store.Store, now func() time.Time, public ...PublicKey) *DataplaneTokens {
+	return &DataplaneTokens{newSecretKeys(s, now, public)}
 }
 
 func (r *DataplaneTokenRequest) check() (life time.Duration, err error) {
@@ -89,55 +70,30 @@ func (r *DataplaneTokenRequest) check() (life time.Duration, err error) {
 	if r.Type != "" && r.Type != ProxyDataplane && r.Type != ProxyIngress && r.Type != ProxyEgress {
 		vs = append(vs, fault.Violation{Path: "type", Message: r.Type + " is not a valid proxy type"})
 	}
-	life = DataplaneTokenLife
-	if r.ValidFor != "" {
-		d, err := time.ParseDuration(r.ValidFor)
-		switch life = d; {
-		case err != nil:
-			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: " + err.Error()})
-		case life < time.Second: // times in tokens are whole seconds
-			vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: must be at least one second"})
-		}
-	}
-	return life, fault.Violated(vs)
+	life, more := lifeOf(r.ValidFor)
+	return life, fault.Violated(append(vs, more...))
 }
 
 // Issue returns a token signed with the newest key of the mesh.
 func (t *DataplaneTokens) Issue(ctx context.Context, r DataplaneTokenRequest) (string, error) {
+	return t.issue(ctx, ofMesh(r.Mesh), &r)
+}
+
+// claims returns the claims of the requested token.
+func (r *DataplaneTokenRequest) claims(now time.Time) (jwt.Claims, error) {
 	life, err := r.check()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var serial string
-	var key *rsa.PrivateKey
-	if err := t.store.View(ctx, func(reader store.Reader) (err error) {
-		serial, key, err = t.newest(reader, r.Mesh)
-		return err
-	}); err != nil {
-		return "", err
-	}
-	now := t.now()
-	c := DataplaneClaims{
-		RegisteredClaims: jwt.RegisteredClaims{
-			ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(now),
-			NotBefore: jwt.NewNumericDate(now.Add(-Backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(life)),
-		},
-		Name: r.Name, Mesh: r.Mesh, Tags: r.Tags, Type: r.Type,
-	}
+	c := DataplaneClaims{RegisteredClaims: lasting(now, life), Name: r.Name, Mesh: r.Mesh, Tags: r.Tags, Type: r.Type}
 	if c.Tags == nil {
 		c.Tags = map[string][]string{}
 	}
-	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
-	j.Header["kid"] = serial
-	token, err := j.SignedString(key)
-	if err != nil {
-		return "", err
-	}
-	if len(token) > maxTokenLength {
-		return "", fault.Violated([]fault.Violation{{Path: "tags", Message: fmt.Sprintf("make a token of more than %d bytes, which no proxy could use", maxTokenLength)}})
-	}
-	return token, nil
+	return c, nil
 }
+
+// long names the member of the request that makes a token too long.
+func (r *DataplaneTokenRequest) long() string { return "tags" }
 
 // Check returns the claims of a valid token, and otherwise a Denied fault. It accepts only
 // RS256, so that a public key can never serve as a shared secret.
@@ -150,48 +106,23 @@ func (t *DataplaneTokens) Check(ctx context.Context, token string) (c *Dataplane
 }
 
 func (t *DataplaneTokens) check(r store.Reader, token string) (*DataplaneClaims, error) {
-	token = strings.TrimPrefix(token, "Bearer ")
-	if len(token) > maxTokenLength {
-		return nil, fault.New(fault.Denied, "the dataplane token is too long")
-	}
 	var c DataplaneClaims
-	var noKey error
-	var withdrawn *withdrawnKey
-	_, err := jwt.ParseWithClaims(token, &c, func(j *jwt.Token) (key any, err error) {
-		key, withdrawn, err = t.keyOf(r, &c, j.Header["kid"])
-		noKey, j.Method = err, t.rs256 // the only valid method
-		return key, err
-	}, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(t.now))
-	if noKey != nil && !fault.Is(noKey, fault.Denied) && !fault.Is(noKey, fault.NotFound) {
-		return nil, noKey // the token is not to blame
-	}
-	told := tokenFault
-	if withdrawn != nil {
-		told = withdrawn.refuse
-	}
-	switch {
-	case !signed(err):
-		return nil, told("dataplane", token, &c.RegisteredClaims, err)
-	case err != nil || withdrawn != nil:
-		return nil, c.proven(told("dataplane", token, &c.RegisteredClaims, err))
-	}
-	if err := t.counts(r, &c); err != nil {
-		return nil, c.proven(err)
+	if err := t.verify(r, strings.TrimPrefix(token, "Bearer "), &c); err != nil {
+		return nil, err
 	}
 	return &c, nil
 }
 
-// counts judges a token whose signature is good.
-func (t *DataplaneTokens) counts(r store.Reader, c *DataplaneClaims) error {
-	if c.ID == "" {
-		return fault.New(fault.Denied, "the dataplane token has no id, by which it could be revoked")
+// from implements proof.
+func (c *DataplaneClaims) from() (series, error) {
+	if model.ValidateName(c.Mesh, false) != nil {
+		return ofMesh(""), fault.New(fault.Denied, "the token names no mesh")
 	}
-	revoked, err := t.isRevoked(r, c.Mesh, c.ID)
-	if err == nil && revoked {
-		err = fault.New(fault.Denied, "the dataplane token was revoked")
-	}
-	return err
+	return ofMesh(c.Mesh), nil
 }
+
+// registered implements proof.
+func (c *DataplaneClaims) registered() *jwt.RegisteredClaims { return &c.RegisteredClaims }
 
 // isRevoked reports whether a secret lists a token id. The ids are separated by commas.
 func isRevoked(r store.Reader, k *model.Kind, scope, name, id string) (bool, error) {

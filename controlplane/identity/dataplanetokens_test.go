@@ -116,7 +116,7 @@ func TestDataplaneTokenRequest(t *testing.T) {
 			{Path: "validFor", Message: `is invalid: time: invalid duration "x"`},
 		}},
 		"too long to be used": {DataplaneTokenRequest{Mesh: "m", Tags: map[string][]string{"a": {strings.Repeat("x", maxTokenLength)}}}, []fault.Violation{
-			{Path: "tags", Message: "make a token of more than 8192 bytes, which no proxy could use"},
+			{Path: "tags", Message: "make a token of more than 8192 bytes, which nobody could use"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

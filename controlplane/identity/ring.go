@@ -3,14 +3,13 @@ package identity
 import (
 	"crypto/rsa"
 
-	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// maxRings bounds the meshes whose keys are remembered.
+// maxRings bounds the series whose keys are remembered.
 const maxRings = 1024
 
-// ring holds what is known of a mesh in one revision of the store: the keys that were found,
+// ring holds what is known of a series in one revision of the store: the keys that were found,
 // and which tokens are revoked. Reading a secret means decrypting and decoding it, and
 // proxies that come together are judged by the same revision, so each secret is read once. A
 // missing key is not remembered, because strangers choose the serials that they ask for.
@@ -27,28 +26,28 @@ type ringKey struct {
 	withdrawn *withdrawnKey
 }
 
-// ring returns what is remembered of a mesh in the revision of a reader, or nil. The caller
+// ring returns what is remembered of a series in the revision of a reader, or nil. The caller
 // holds t.mu.
-func (t *DataplaneTokens) ring(r store.Reader, meshName string) *ring {
-	if k := t.rings[meshName]; k != nil && k.revision == r.Revision() {
+func (t *secretKeys) ring(r store.Reader, s series) *ring {
+	if k := t.rings[s]; k != nil && k.revision == r.Revision() {
 		return k
 	}
 	return nil
 }
 
-// note remembers something about a mesh in the revision of a reader, unless something newer
+// note remembers something about a series in the revision of a reader, unless something newer
 // is remembered.
-func (t *DataplaneTokens) note(r store.Reader, meshName string, add func(*ring)) {
+func (t *secretKeys) note(r store.Reader, s series, add func(*ring)) {
 	revision := r.Revision()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.rings[meshName]
+	k := t.rings[s]
 	if k == nil || k.revision < revision {
 		if k == nil && len(t.rings) >= maxRings {
 			clear(t.rings)
 		}
 		k = &ring{revision: revision, keys: map[string]ringKey{}}
-		t.rings[meshName] = k
+		t.rings[s] = k
 	}
 	if k.revision == revision {
 		add(k)
@@ -56,19 +55,19 @@ func (t *DataplaneTokens) note(r store.Reader, meshName string, add func(*ring))
 }
 
 // remembered returns a key that was found in the same revision.
-func (t *DataplaneTokens) remembered(r store.Reader, meshName, serial string) (k ringKey, ok bool) {
+func (t *secretKeys) remembered(r store.Reader, s series, serial string) (k ringKey, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ring := t.ring(r, meshName); ring != nil {
+	if ring := t.ring(r, s); ring != nil {
 		k, ok = ring.keys[serial]
 	}
 	return k, ok
 }
 
-// isRevoked reports whether a token of a mesh is revoked.
-func (t *DataplaneTokens) isRevoked(r store.Reader, meshName, id string) (bool, error) {
+// isRevoked reports whether a token of a series is revoked.
+func (t *secretKeys) isRevoked(r store.Reader, s series, id string) (bool, error) {
 	t.mu.Lock()
-	known := t.ring(r, meshName)
+	known := t.ring(r, s)
 	read := known != nil && known.read
 	found := false
 	if read {
@@ -78,7 +77,7 @@ func (t *DataplaneTokens) isRevoked(r store.Reader, meshName, id string) (bool, 
 	if read {
 		return found, nil
 	}
-	ids, err := revokedOf(r, mesh.Secrets, meshName, mesh.TokenRevocations+meshName)
+	ids, err := revokedOf(r, s.kind, s.scope, s.revoked)
 	if err != nil {
 		return false, err
 	}
@@ -86,7 +85,7 @@ func (t *DataplaneTokens) isRevoked(r store.Reader, meshName, id string) (bool, 
 	for _, id := range ids {
 		revoked[id] = struct{}{}
 	}
-	t.note(r, meshName, func(k *ring) { k.revoked, k.read = revoked, true })
+	t.note(r, s, func(k *ring) { k.revoked, k.read = revoked, true })
 	_, found = revoked[id]
 	return found, nil
 }

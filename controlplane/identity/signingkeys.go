@@ -32,11 +32,11 @@ const (
 	maxParsed = 1024
 	// minSigningBits is the least size for RS256 (RFC 7518 3.3).
 	minSigningBits = 2048
-	// signingKeyBits is the size of keys that sign dataplane tokens.
+	// signingKeyBits is the size of keys that sign the tokens of proxies, users and zones.
 	signingKeyBits = 2048
 )
 
-// GenerateSigningKey makes a key for dataplane tokens: RSA, PKCS#1 PEM.
+// GenerateSigningKey makes a key for the tokens of proxies, users and zones: RSA, PKCS#1 PEM.
 func GenerateSigningKey() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
 	if err != nil {
@@ -46,12 +46,12 @@ func GenerateSigningKey() ([]byte, error) {
 }
 
 // newest finds the usable signing key with the highest serial.
-func (t *DataplaneTokens) newest(r store.Reader, meshName string) (serial string, key *rsa.PrivateKey, err error) {
-	keys, err := readMeshKeys(r, meshName)
+func (t *secretKeys) newest(r store.Reader, s series) (serial string, key *rsa.PrivateKey, err error) {
+	keys, err := s.read(r)
 	if err != nil {
 		return "", nil, err
 	}
-	n, key, err := t.signs(&keys, meshName)
+	n, key, err := t.signs(s, &keys)
 	return strconv.Itoa(n), key, err
 }
 
@@ -65,17 +65,11 @@ func serialOf(text string) int {
 	return n
 }
 
-func keyMissing(meshName, serial string) error {
-	name := mesh.TokenSigningKey + meshName + "-" + serial
-	return fault.New(fault.NotFound, "there is no signing key with KID %s. Secret of name %q in mesh %q is not found. If signing key was rotated, regenerate the token",
-		serial, name, meshName).With(SigningKeyMissing{meshName, serial})
-}
-
 // parse parses each content of a secret once, even if it is not a key.
-func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
+func (t *secretKeys) parse(res *model.Resource) (*rsa.PrivateKey, error) {
 	secret, ok := res.Spec.(*mesh.Secret)
 	if !ok {
-		return nil, fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, store.ErrUnreadable)
+		return nil, fmt.Errorf("signing key %s%s: %w", res.Name, ofScope(res.Scope), store.ErrUnreadable)
 	}
 	data := secret.Data
 	digest := sha256.Sum256(data)
@@ -85,7 +79,7 @@ func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
 	if !ok || p.digest != digest {
 		p = parsedKey{digest: digest}
 		if p.key, p.err = parseRSA(data); p.err != nil {
-			p.err = fmt.Errorf("signing key %s of mesh %s: %w", res.Name, res.Scope, p.err)
+			p.err = fmt.Errorf("signing key %s%s: %w", res.Name, ofScope(res.Scope), p.err)
 		}
 		if len(t.parsed) >= maxParsed {
 			clear(t.parsed)
@@ -95,11 +89,19 @@ func (t *DataplaneTokens) parse(res *model.Resource) (*rsa.PrivateKey, error) {
 	return p.key, p.err
 }
 
+// ofScope says in texts which mesh a secret is of.
+func ofScope(meshName string) string {
+	if meshName == "" {
+		return ""
+	}
+	return " of mesh " + meshName
+}
+
 // forget drops a key whose secret was deleted.
-func (t *DataplaneTokens) forget(meshName, secret string) {
+func (t *secretKeys) forget(s series, secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.parsed, model.Key{Kind: mesh.Secrets.Name, Scope: meshName, Name: secret})
+	delete(t.parsed, model.Key{Kind: s.kind.Name, Scope: s.scope, Name: secret})
 }
 
 // parseRSA accepts PKCS #1 and PKCS #8, in PEM or DER. It passes on no error of a parser,
@@ -127,29 +129,29 @@ func parseRSA(data []byte) (*rsa.PrivateKey, error) {
 
 // keyOf finds the key that a token names, and its withdrawal if it was withdrawn. kid is the
 // value in the header, of any type.
-func (t *DataplaneTokens) keyOf(r store.Reader, c *DataplaneClaims, kid any) (*rsa.PublicKey, *withdrawnKey, error) {
+func (t *secretKeys) keyOf(r store.Reader, s series, kid any) (*rsa.PublicKey, *withdrawnKey, error) {
 	serial, _ := kid.(string)
+	if key := t.public[publicName{s.key, serial}]; key != nil {
+		return key, nil, nil
+	}
 	if serialOf(serial) == 0 {
 		return nil, nil, fault.New(fault.Denied, "the key id is not the serial of a signing key")
 	}
-	if model.ValidateName(c.Mesh, false) != nil {
-		return nil, nil, fault.New(fault.Denied, "the token names no mesh")
-	}
-	if k, ok := t.remembered(r, c.Mesh, serial); ok {
+	if k, ok := t.remembered(r, s, serial); ok {
 		return k.key, k.withdrawn, nil
 	}
-	key, withdrawn, err := t.find(r, c, serial)
+	key, withdrawn, err := t.find(r, s, serial)
 	if err == nil {
-		t.note(r, c.Mesh, func(k *ring) { k.keys[serial] = ringKey{key, withdrawn} })
+		t.note(r, s, func(k *ring) { k.keys[serial] = ringKey{key, withdrawn} })
 	}
 	return key, withdrawn, err
 }
 
 // find reads the key of a serial from the store.
-func (t *DataplaneTokens) find(r store.Reader, c *DataplaneClaims, serial string) (*rsa.PublicKey, *withdrawnKey, error) {
-	mark, err := r.Get(mesh.Secrets, c.Mesh, mesh.TokenWithdrawnKey+c.Mesh+"-"+serial)
+func (t *secretKeys) find(r store.Reader, s series, serial string) (*rsa.PublicKey, *withdrawnKey, error) {
+	mark, err := r.Get(s.kind, s.scope, s.withdrawn+serial)
 	if err == nil {
-		t.forget(c.Mesh, mesh.TokenSigningKey+c.Mesh+"-"+serial)
+		t.forget(s, s.key+serial)
 		w := withdrawnKey{serial: serial, at: mark.Created}
 		if w.key, err = parsePublic(mark.Spec.(*mesh.Secret).Data); err != nil {
 			return nil, &w, errWithdrawn
@@ -159,11 +161,10 @@ func (t *DataplaneTokens) find(r store.Reader, c *DataplaneClaims, serial string
 	if !fault.Is(err, fault.NotFound) {
 		return nil, nil, err
 	}
-	secret := mesh.TokenSigningKey + c.Mesh + "-" + serial
-	res, err := r.Get(mesh.Secrets, c.Mesh, secret)
+	res, err := r.Get(s.kind, s.scope, s.key+serial)
 	if fault.Is(err, fault.NotFound) {
-		t.forget(c.Mesh, secret)
-		return nil, nil, keyMissing(c.Mesh, serial)
+		t.forget(s, s.key+serial)
+		return nil, nil, s.missing(serial)
 	}
 	if err != nil {
 		return nil, nil, err

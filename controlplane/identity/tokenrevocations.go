@@ -20,30 +20,21 @@ const (
 	maxRevoked    = 1 << 20
 )
 
-// RevokeTokens adds ids to the list of revoked tokens: of the dataplane tokens of a mesh, or
-// of node tokens if no mesh is named. It returns how many were not listed before. The list
+// RevokeTokens adds ids to the list of revoked tokens of a kind. meshName is the mesh of
+// dataplane tokens, and empty for others. It returns how many were not listed before. The list
 // is read in the transaction that writes it, so that no id is lost if two callers add at the
 // same time, unlike with two PUTs of the secret. Faults: Invalid for a text that is not an
 // id, NotFound for a missing mesh.
-func RevokeTokens(ctx context.Context, w Writer, meshName string, ids []string) (added int, err error) {
+func RevokeTokens(ctx context.Context, w Writer, of TokenKind, meshName string, ids []string) (added int, err error) {
 	if err := checkRevoked(ids); err != nil {
 		return 0, err
 	}
-	kind, name := mesh.GlobalSecrets, mesh.GatewayTokenRevocations
-	if meshName != "" {
-		kind, name = mesh.Secrets, mesh.TokenRevocations+meshName
-	}
+	s := of.revocable(meshName)
 	_, err = w.Write(ctx, model.Config, func(tx store.Tx) error {
-		if meshName != "" {
-			_, err := tx.Get(mesh.Meshes, "", meshName)
-			if fault.Is(err, fault.NotFound) {
-				return fault.New(fault.NotFound, "there is no mesh %s", meshName)
-			}
-			if err != nil {
-				return err
-			}
+		if err := s.exists(tx); err != nil {
+			return err
 		}
-		old, err := tx.Get(kind, meshName, name)
+		old, err := tx.Get(s.kind, s.scope, s.revoked)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
@@ -57,7 +48,7 @@ func RevokeTokens(ctx context.Context, w Writer, meshName string, ids []string) 
 		if len(secret.Data) > maxRevoked {
 			return fault.New(fault.Conflict, "the list of revoked tokens would be larger than %d bytes: leave out those that have ended", maxRevoked)
 		}
-		res := &model.Resource{Kind: kind, Scope: meshName, Name: name, Spec: &secret}
+		res := &model.Resource{Kind: s.kind, Scope: s.scope, Name: s.revoked, Spec: &secret}
 		if old == nil {
 			_, err = tx.Create(res)
 		} else {
@@ -69,6 +60,18 @@ func RevokeTokens(ctx context.Context, w Writer, meshName string, ids []string) 
 		return 0, err
 	}
 	return added, nil
+}
+
+// revocable returns the place of the list of revoked tokens of a kind.
+func (k TokenKind) revocable(meshName string) series {
+	switch k {
+	case DataplaneToken:
+		return ofMesh(meshName)
+	case GatewayToken: // its keys are elsewhere
+		return series{kind: mesh.GlobalSecrets, revoked: mesh.GatewayTokenRevocations}
+	case UserToken, ZoneToken, ZoneIngressToken:
+	}
+	return k.series()
 }
 
 // withRevoked appends the ids that a list lacks.

@@ -21,19 +21,23 @@ func TestRevocationsOfTwoWriters(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			tt := newTokenTest(t)
 			gate := keyGate(tt.store)
+			of := GatewayToken
+			if meshName != "" {
+				of = DataplaneToken
+			}
 			var all sync.WaitGroup
 			var want []string
 			for i := range 20 {
 				id := fmt.Sprintf("id-%02d", i)
 				want = append(want, id)
 				all.Go(func() {
-					if added, err := RevokeTokens(t.Context(), gate, meshName, []string{id}); added != 1 || err != nil {
+					if added, err := RevokeTokens(t.Context(), gate, of, meshName, []string{id}); added != 1 || err != nil {
 						t.Errorf("%s: %d, %v", id, added, err)
 					}
 				})
 			}
 			all.Wait()
-			if added, err := RevokeTokens(t.Context(), gate, meshName, []string{"id-03", "id-20", "id-20"}); added != 1 || err != nil {
+			if added, err := RevokeTokens(t.Context(), gate, of, meshName, []string{"id-03", "id-20", "id-20"}); added != 1 || err != nil {
 				t.Errorf("again: %d, %v", added, err)
 			}
 			got := revokedIDs(tt.revoked(t, meshName))
@@ -74,7 +78,7 @@ func TestRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	tt.secret("m", mesh.TokenRevocations+"m", []byte("a, b\n,"))
-	if added, err := RevokeTokens(t.Context(), keyGate(tt.store), "m", []string{"b", c.ID}); added != 1 || err != nil {
+	if added, err := RevokeTokens(t.Context(), keyGate(tt.store), DataplaneToken, "m", []string{"b", c.ID}); added != 1 || err != nil {
 		t.Fatal(added, err)
 	}
 	if got := string(tt.revoked(t, "m")); got != "a,b,"+c.ID {
@@ -84,11 +88,11 @@ func TestRevocation(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ids := range [][]string{nil, {""}, {"a,b"}, {"a b"}, {"a\n"}, {strings.Repeat("a", maxRevokedID+1)}, make([]string, maxRevokedIDs+1)} {
-		if _, err := RevokeTokens(t.Context(), keyGate(tt.store), "m", ids); !fault.Is(err, fault.Invalid) {
+		if _, err := RevokeTokens(t.Context(), keyGate(tt.store), DataplaneToken, "m", ids); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%d ids: %v", len(ids), err)
 		}
 	}
-	if _, err := RevokeTokens(t.Context(), keyGate(tt.store), "none", []string{"a"}); !fault.Is(err, fault.NotFound) {
+	if _, err := RevokeTokens(t.Context(), keyGate(tt.store), DataplaneToken, "none", []string{"a"}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a mesh that does not exist: %v", err)
 	}
 }

@@ -115,15 +115,24 @@ func (u *Uses) Of(prefix, key string) []string {
 	return out
 }
 
+// force is what a refusal to delete a key offers.
+const force = ", or repeat this with ?force=true: every token of it is then refused"
+
+// lastKey refuses, as a Conflict, to delete the last key.
+func lastKey(what string, last bool) error {
+	if last {
+		return fault.New(fault.Conflict, "%s is the last one: add another one first%s", what, force)
+	}
+	return nil
+}
+
 // MayDelete refuses, as a Conflict, to delete a key that is the last one, or that signed the
 // tokens of nodes with the prefix. what names the key to people.
 func (u *Uses) MayDelete(what, prefix, key string, last bool) error {
-	const force = ", or repeat this with ?force=true: every token of it is then refused"
-	users := u.Of(prefix, key)
-	switch {
-	case last:
-		return fault.New(fault.Conflict, "%s is the last one: add another one first%s", what, force)
-	case len(users) > 0:
+	if err := lastKey(what, last); err != nil {
+		return err
+	}
+	if users := u.Of(prefix, key); len(users) > 0 {
 		return fault.New(fault.Conflict, "%s is in use by the tokens of %s: wait until they have taken new ones%s", what, Named(users), force)
 	}
 	if left := u.start.Add(usesGrace).Sub(u.now()); left > 0 {

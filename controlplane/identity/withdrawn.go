@@ -38,8 +38,12 @@ func (w *withdrawnKey) refuse(what, token string, claims *jwt.RegisteredClaims, 
 	if errors.Is(verified, jwt.ErrTokenSignatureInvalid) || errors.Is(verified, jwt.ErrTokenUnverifiable) {
 		return tokenFault(what, token, claims, verified)
 	}
-	return fault.New(fault.Denied, "the %s token was signed by key %s, which was withdrawn at %s because it is compromised: the node needs a new token",
-		what, w.serial, w.at.UTC().Format(time.RFC3339))
+	holder := "the node"
+	if what == tokenUser || what == tokenZone {
+		holder = "its holder"
+	}
+	return fault.New(fault.Denied, "the %s token was signed by key %s, which was withdrawn at %s because it is compromised: %s needs a new token",
+		what, w.serial, w.at.UTC().Format(time.RFC3339), holder)
 }
 
 // errWithdrawn is for a key about which only its withdrawal is known.

@@ -36,6 +36,7 @@ func (s *Insights) Issued(mesh, dataplane, backend string, expires, at time.Time
 		CertificateRegenerations: n, IssuedBackend: backend, SupportedBackends: slices.Clone(supported),
 	}
 	s.changed(id{mesh, dataplane}, p, false)
+	s.tell(id{mesh, dataplane})
 	s.move()
 }
 
@@ -77,6 +78,7 @@ func (s *Insights) Described(node string, v Versions) {
 	if n := len(p.subscriptions); n > 0 && p.subscriptions[n-1].DisconnectTime == nil {
 		p.subscriptions[n-1].Version = &v
 		s.changed(at, p, false)
+		s.tell(at)
 	}
 }
 

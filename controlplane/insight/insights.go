@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -40,6 +41,9 @@ type Options struct {
 	// Account tells how far a node with an open stream is; false if that is not known;
 	// nil = it never is. It must not block.
 	Account func(node string) (Last, bool)
+	// Changed is called when something else is known about a dataplane, other than how much it
+	// was sent; nil = nobody asks. It must not block, and not call the insights.
+	Changed func(mesh, dataplane string)
 	// Log takes what no caller hears of; required.
 	Log *slog.Logger
 	// Now is the clock; nil = time.Now.
@@ -79,7 +83,8 @@ type Insights struct {
 	moves uint64
 }
 
-// id names a node: of a gateway, mesh is cp/<control plane>.
+// id names a node: of a gateway, mesh is cp/<control plane>, and of a proxy of a zone what
+// stands before its name.
 type id struct{ mesh, name string }
 
 func (i id) key() model.Key {
@@ -210,12 +215,15 @@ func (s *Insights) Close(ctx context.Context) error {
 	return nil
 }
 
-// parse splits the id of a node of a mesh (see mesh.NodeID), or of a gateway,
-// cp/<control plane>/<instance>.
+// parse splits the id of a node of a mesh (see mesh.NodeID), of a zone (see mesh.ZoneNodeID), or
+// of a gateway, cp/<control plane>/<instance>.
 func parse(node string) (id, bool) {
 	if rest, ok := strings.CutPrefix(node, gatewayScope); ok {
 		controlPlane, name, ok := strings.Cut(rest, "/")
 		return id{gatewayScope + controlPlane, name}, ok && controlPlane != "" && name != "" && !strings.Contains(name, "/")
+	}
+	if proxyType, name, ok := mesh.ParseZoneNode(node); ok {
+		return id{mesh.ZoneNodeScope(proxyType), name}, true
 	}
 	m, name, ok := strings.Cut(node, ".")
 	return id{m, name}, ok && m != "" && name != "" && !strings.Contains(m, "/")
@@ -225,6 +233,13 @@ func parse(node string) (id, bool) {
 func (s *Insights) now() *time.Time {
 	t := s.Now().UTC()
 	return &t
+}
+
+// tell says that something else is known about a dataplane. s.mu is held.
+func (s *Insights) tell(at id) {
+	if s.Changed != nil && !at.gateway() {
+		s.Changed(at.mesh, at.name)
+	}
 }
 
 // changed notes that a proxy is to be written. s.mu is held.

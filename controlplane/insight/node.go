@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
 // Types of nodes.
 const (
 	Sidecar = "sidecar"
 	Gateway = "gateway"
+	Ingress = mesh.ProxyIngress // of a zone
 )
 
 // States of a node. One that is refused is away, too: the last thing that was heard of
@@ -28,8 +30,8 @@ const (
 type Node struct {
 	// ID is the node id, Type one of the types.
 	ID, Type string
-	// Scope is the mesh of a sidecar, the control plane of a gateway; Name is its name
-	// there.
+	// Scope is the mesh of a sidecar, the control plane of a gateway, and empty for a proxy of
+	// the zone; Name is its name there.
 	Scope, Name string
 	// State is one of the states.
 	State string
@@ -132,9 +134,31 @@ func (i id) gateway() bool { return strings.HasPrefix(i.mesh, gatewayScope) }
 
 const gatewayScope = "cp/"
 
+// zonal returns the type of a proxy of a zone, "" for other nodes.
+func (i id) zonal() string {
+	for _, t := range types {
+		if i.mesh == mesh.ZoneNodeScope(t) {
+			return t
+		}
+	}
+	return ""
+}
+
+// types are all types of nodes.
+var types = [...]string{Sidecar, Gateway, Ingress}
+
+// byType counts nothing of each type.
+func byType() map[string]int {
+	out := map[string]int{}
+	for _, typ := range types {
+		out[typ] = 0
+	}
+	return out
+}
+
 // node is the node id.
 func (i id) node() string {
-	if i.gateway() {
+	if i.gateway() || i.zonal() != "" {
 		return i.mesh + "/" + i.name
 	}
 	return i.mesh + "." + i.name
@@ -175,7 +199,7 @@ func (s *Insights) Node(node string) (Node, bool) {
 // Counts counts the nodes by type and state; all combinations are there.
 func (s *Insights) Counts() map[string]map[string]int {
 	out := map[string]map[string]int{}
-	for _, typ := range []string{Sidecar, Gateway} {
+	for _, typ := range types {
 		out[typ] = map[string]int{Connected: 0, Away: 0, Refused: 0}
 	}
 	s.mu.Lock()
@@ -189,7 +213,7 @@ func (s *Insights) Counts() map[string]map[string]int {
 
 // Silent counts the connected nodes by type whose agents say that their Envoys are away.
 func (s *Insights) Silent() map[string]int {
-	out := map[string]int{Sidecar: 0, Gateway: 0}
+	out := byType()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, p := range s.proxies {
@@ -202,7 +226,7 @@ func (s *Insights) Silent() map[string]int {
 
 // Troubled counts the connected nodes by type whose agents say that something is the matter.
 func (s *Insights) Troubled() map[string]int {
-	out := map[string]int{Sidecar: 0, Gateway: 0}
+	out := byType()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, p := range s.proxies {
@@ -232,8 +256,11 @@ func (s *Insights) AwaySince() map[string]time.Time {
 }
 
 func (i id) typ() string {
-	if i.gateway() {
+	switch zonal := i.zonal(); {
+	case i.gateway():
 		return Gateway
+	case zonal != "":
+		return zonal
 	}
 	return Sidecar
 }
@@ -263,6 +290,9 @@ func (p *proxy) node(at id) Node {
 	n := Node{
 		ID: at.node(), Type: at.typ(), Scope: strings.TrimPrefix(at.mesh, gatewayScope), Name: at.name, State: p.state(),
 		Ended: p.facts.Ended, Refusal: p.facts.Refusal, Versions: p.versions, Sent: p.facts.Sent, Last: p.facts.Last,
+	}
+	if at.zonal() != "" {
+		n.Scope = ""
 	}
 	switch n.State {
 	case Connected:

@@ -57,6 +57,7 @@ func (s *Insights) Connected(e server.Event) {
 	p.add(sub)
 	s.streams[stream{at, e.Stream}] = sub
 	s.changed(at, p, false)
+	s.tell(at)
 	s.move()
 }
 
@@ -128,6 +129,7 @@ func (s *Insights) Disconnected(e server.Event) {
 			}
 		}
 		sub.live = false
+		s.tell(at)
 		s.move()
 		if p.forgotten && p.streams == 0 {
 			sub.DisconnectTime = now

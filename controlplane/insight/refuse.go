@@ -99,6 +99,7 @@ func (s *Insights) Refusals() (known, strangers uint64) {
 // but its proxy may still run. The caller holds s.mu.
 func (s *Insights) depart(at id, p *proxy) {
 	delete(s.proxies, at)
+	s.tell(at)
 	s.move()
 	if len(s.departed) >= maxDeparted {
 		for any := range s.departed { // an arbitrary one, because none is more important
@@ -119,6 +120,7 @@ func (s *Insights) adopt(at id) *proxy {
 	p.forgotten, p.orphan = false, true
 	s.orphans++
 	s.proxies[at] = p
+	s.tell(at)
 	return p
 }
 
@@ -149,6 +151,7 @@ func (s *Insights) remove(at id, p *proxy) {
 	delete(s.proxies, at)
 	delete(s.departed, at)
 	s.changed(at, p, true)
+	s.tell(at)
 	s.move()
 }
 
@@ -174,6 +177,7 @@ func (s *Insights) Expect(node string) {
 	p.forgotten = false
 	s.proxies[at] = p
 	s.changed(at, p, false)
+	s.tell(at)
 	s.move()
 }
 

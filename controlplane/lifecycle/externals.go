@@ -2,14 +2,13 @@ package lifecycle
 
 import (
 	"context"
-	"crypto"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/authorities"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -80,89 +79,19 @@ func ownSecrets(r model.Getter, meshName string) (func(secret string) bool, erro
 func exposed(r store.Reader, meshName, path string, s *mesh.ExternalService) ([]fault.Violation, error) {
 	pair, err := s.Client(r, meshName)
 	if pair == nil {
-		return nil, unlessFault(err)
+		return nil, authorities.UnlessFault(err)
 	}
-	of, err := AuthorityWith(r, pair.Leaf)
+	of, err := authorities.With(r, pair.Leaf)
 	if of == "" || err != nil {
 		return nil, err
 	}
 	return []fault.Violation{{Path: path, Message: fmt.Sprintf("the key is that of an authority of mesh %q, which no proxy may hold", of)}}, nil
 }
 
-// unlessFault returns errors of reading, and not those about what was read. A row that cannot be
-// decoded is nobody's key.
-func unlessFault(err error) error {
-	if errors.Is(err, store.ErrUnreadable) {
-		return nil
-	}
-	switch fault.CodeOf(err) {
-	case fault.Invalid, fault.NotFound, fault.TooLarge:
-		return nil
-	}
-	return err
-}
-
-// AuthorityWith returns the name of a mesh of which an authority has the key of a certificate,
-// whether it signs now, did or is about to; empty if none has.
-func AuthorityWith(r store.Reader, c *x509.Certificate) (meshName string, err error) {
-	all, err := store.ListAll(r, mesh.Meshes, store.Query{})
-	if err != nil {
-		return "", err
-	}
-	for _, res := range all {
-		m, ok := res.Spec.(*mesh.Mesh)
-		if !ok {
-			m = &mesh.Mesh{} // it cannot be decoded, and yet trusts what it did
-		}
-		roots, err := authoritiesOf(r, res.Name, m)
-		if err != nil {
-			return "", err
-		}
-		if slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return sameKey(root, c) }) {
-			return res.Name, nil
-		}
-	}
-	return "", nil
-}
-
-// authoritiesOf returns the certificates of the authorities of a mesh: those of its backends,
-// enabled or not, and those that it still trusts.
-func authoritiesOf(r store.Reader, name string, m *mesh.Mesh) ([]*x509.Certificate, error) {
-	var out []*x509.Certificate
-	if m.MTLS != nil {
-		for i := range m.MTLS.Backends {
-			b := &m.MTLS.Backends[i]
-			cert := &mesh.DataSource{Secret: mesh.BuiltinCert(name, b.Name)}
-			if b.Type == mesh.AuthorityProvided {
-				if b.Conf == nil {
-					continue
-				}
-				cert = b.Conf.Cert
-			}
-			text, err := mesh.Load(r, name, cert)
-			if err := unlessFault(err); err != nil {
-				return nil, err
-			}
-			out = append(out, mesh.Certificates(text)...)
-		}
-	}
-	res, err := r.Get(mesh.Trusts, name, name)
-	if err != nil {
-		return out, unlessFault(err)
-	}
-	return append(out, mesh.Certificates(res.Spec.(*mesh.Trust).Roots)...), nil
-}
-
-// sameKey reports whether two certificates have one key, however it is encoded.
-func sameKey(a, b *x509.Certificate) bool {
-	key, ok := a.PublicKey.(interface{ Equal(x crypto.PublicKey) bool })
-	return ok && key.Equal(b.PublicKey)
-}
-
 // held returns violations for the ExternalServices of all meshes whose proxies hold the key of an
 // authority of a mesh as it is now.
 func held(r store.Reader, name, path string, m *mesh.Mesh) (vs []fault.Violation, err error) {
-	roots, err := authoritiesOf(r, name, m)
+	roots, err := authorities.Of(r, name, m)
 	if err != nil || len(roots) == 0 {
 		return nil, err
 	}
@@ -181,10 +110,10 @@ func held(r store.Reader, name, path string, m *mesh.Mesh) (vs []fault.Violation
 				continue
 			}
 			pair, err := s.Client(r, of.Name)
-			if err := unlessFault(err); err != nil {
+			if err := authorities.UnlessFault(err); err != nil {
 				return nil, err
 			}
-			if pair != nil && slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return sameKey(root, pair.Leaf) }) {
+			if pair != nil && slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return authorities.SameKey(root, pair.Leaf) }) {
 				vs = append(vs, fault.Violation{Path: path, Message: fmt.Sprintf("the key of the authority is one that proxies present to ExternalService %q of mesh %q", res.Name, of.Name)})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/authorities"
 	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -110,7 +111,7 @@ func TestTrustedRootsAreAuthorities(t *testing.T) {
 	w.same([]string{`networking.tls.clientCert: the key is that of an authority of mesh "m", which no proxy may hold`},
 		violations(w.put(mesh.ExternalServices, "m", "x", presenting(content(cert), content(key)))))
 	w.must(w.store.View(t.Context(), func(r store.Reader) error {
-		of, err := lifecycle.AuthorityWith(r, mesh.Certificates(cert)[0])
+		of, err := authorities.With(r, mesh.Certificates(cert)[0])
 		if of != "m" {
 			t.Errorf("the authority is of %q", of)
 		}

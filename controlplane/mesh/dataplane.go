@@ -7,8 +7,7 @@ type Dataplane struct {
 	model.Labelled
 	Networking *Networking     `json:"networking,omitempty"`
 	Metrics    *MetricsBackend `json:"metrics,omitempty"`
-	// Probes is always refused.
-	Probes *Probes `json:"probes,omitempty"`
+	Probes     *Probes         `json:"probes,omitempty"`
 }
 
 // Networking says where a proxy listens and which services it uses.
@@ -95,7 +94,8 @@ const (
 type TransparentProxying struct {
 	RedirectPortInbound  uint32 `json:"redirectPortInbound,omitempty"`
 	RedirectPortOutbound uint32 `json:"redirectPortOutbound,omitempty"`
-	// DirectAccessServices is refused, unless it is empty.
+	// DirectAccessServices are the services whose instances workloads call by their own
+	// addresses; [AnyValue] is all.
 	DirectAccessServices []string `json:"directAccessServices,omitempty"`
 	ReachableServices    []string `json:"reachableServices,omitempty"`
 	IPFamilyMode         string   `json:"ipFamilyMode,omitempty" jsonschema:"enum=UnSpecified,enum=DualStack,enum=IPv4,enum=IPv6"`
@@ -108,19 +108,6 @@ type TransparentProxying struct {
 // Admin is the proxy's administration interface.
 type Admin struct {
 	Port uint32 `json:"port,omitempty"`
-}
-
-// Probes are virtual probe endpoints.
-type Probes struct {
-	Port      uint32          `json:"port,omitempty"`
-	Endpoints []ProbeEndpoint `json:"endpoints,omitempty"`
-}
-
-// ProbeEndpoint maps one probe.
-type ProbeEndpoint struct {
-	InboundPort uint32 `json:"inboundPort,omitempty"`
-	InboundPath string `json:"inboundPath,omitempty"`
-	Path        string `json:"path,omitempty"`
 }
 
 // EffectiveTags returns the tags of an outbound in either form.

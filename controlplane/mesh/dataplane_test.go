@@ -66,15 +66,13 @@ func TestDataplaneValidation(t *testing.T) {
 	runDocuments(t, mesh.Dataplanes, []documentCase{
 		{"accepted", `{"networking":{"address":"192.168.0.1","advertisedAddress":"web.example.com","inbound":[{"port":11011,"servicePort":11012,
 			"tags":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],"outbound":[{"port":33033,"tags":{"mesh.io/service":"database"}},
-			{"port":44044,"service":"redis"}],"transparentProxying":{"redirectPortInbound":15006,"redirectPortOutbound":15001,"directAccessServices":[],
-			"reachableServices":["database"],"ipFamilyMode":"IPv4"},"admin":{"port":9901}},"metrics":{"type":"prometheus"}}`, nil},
+			{"port":44044,"service":"redis"}],"transparentProxying":{"redirectPortInbound":15006,"redirectPortOutbound":15001,"directAccessServices":["*","database"],
+			"reachableServices":["database"],"ipFamilyMode":"IPv4"},"admin":{"port":9901}},"metrics":{"type":"prometheus"},
+			"probes":{"port":9000,"endpoints":[{"inboundPort":11012,"inboundPath":"/","path":"/11012/"},{"inboundPort":11011,"inboundPath":"/a.b/%20c","path":"/x"}]}}`, nil},
 		{"what no proxy does", `{"networking":{"address":"192.168.0.1",` + in + `,"outbound":[{"port":1,"backendRef":{"kind":"MeshService","name":"x","port":80}}],
-			"transparentProxying":{"redirectPortOutbound":15001,"directAccessServices":["*"],"reachableBackends":{"refs":[{"kind":"MeshService","name":"x"}]}}},
-			"probes":{"port":9000,"endpoints":[{"inboundPort":8080,"inboundPath":"/x","path":"/8080/x"}]}}`, []string{
+			"transparentProxying":{"redirectPortOutbound":15001,"reachableBackends":{"refs":[{"kind":"MeshService","name":"x"}]}}}}`, []string{
 			"networking.outbound[0].backendRef: is not supported: there are no such resources. Name the service by tags",
-			"networking.transparentProxying.directAccessServices: is not supported: proxies have no listeners for single endpoints. Leave it out, and call services by their names",
 			"networking.transparentProxying.reachableBackends: is not supported: there are no such resources. Use reachableServices",
-			"probes: is not supported: no listener would answer them. Leave it out, and have the workload probed at its own port",
 		}},
 		{"nothing", `{}`, []string{"networking: must be defined"}},
 		{"neither inbound nor gateway", `{"networking":{"address":"1.1.1.1"}}`, []string{"networking: has to contain at least one inbound interface or gateway"}},
@@ -151,6 +149,61 @@ func TestDataplaneValidation(t *testing.T) {
 			"networking.admin.port: must differ from outbound",
 		}},
 		{"metrics", `{"networking":{"address":"1.1.1.1",` + in + `},"metrics":{"type":"x"}}`, []string{`metrics.type: unknown backend type. Available backends: "prometheus"`}},
+	})
+}
+
+// probes is a dataplane with an inbound, an outbound and ports of its own, and these probes.
+func probes(text string) string {
+	return `{"networking":{"address":"10.0.0.1","admin":{"port":9901},"inbound":[{"port":80,"servicePort":8080,"tags":{"mesh.io/service":"web"}},
+		{"port":81,"serviceAddress":"10.0.0.1","servicePort":8081,"tags":{"mesh.io/service":"web"}}],
+		"outbound":[{"address":"10.0.0.1","port":90,"service":"a"},{"port":91,"service":"a"}],"transparentProxying":{"redirectPortInbound":15006,"redirectPortOutbound":15001}},
+		"metrics":{"type":"prometheus","conf":{"port":5670}},"probes":` + text + `}`
+}
+
+func TestProbes(t *testing.T) {
+	const port = "port must be in the range [1, 65535]"
+	path := "probes.endpoints[0].path: should be a valid URL Path"
+	cases := []documentCase{
+		{"none", probes(`{"port":9000}`), nil},
+		{"nothing", probes(`{}`), []string{"probes.port: " + port}},
+		{"ports", probes(`{"port":65536,"endpoints":[{"inboundPort":0,"inboundPath":"/","path":"/"},{"inboundPort":65536,"inboundPath":"/","path":"/a"}]}`), []string{
+			"probes.port: " + port, "probes.endpoints[0].inboundPort: " + port, "probes.endpoints[1].inboundPort: " + port,
+		}},
+		{"paths", probes(`{"port":9000,"endpoints":[{"inboundPort":80,"inboundPath":"","path":"x"},{"inboundPort":8080,"inboundPath":"http://a/b","path":"/%zz"}]}`), []string{
+			"probes.endpoints[0].inboundPath: should be a valid URL Path", path,
+			"probes.endpoints[1].inboundPath: should be a valid URL Path", "probes.endpoints[1].path: should be a valid URL Path",
+		}},
+		{"one path twice", probes(`{"port":9000,"endpoints":[{"inboundPort":80,"inboundPath":"/a","path":"/x"},{"inboundPort":80,"inboundPath":"/a","path":"/y"},{"inboundPort":80,"inboundPath":"/b","path":"/x"}]}`), []string{
+			"probes.endpoints[2].path: probes.endpoints[0] has the same path",
+		}},
+		{"no inbound", probes(`{"port":9000,"endpoints":[{"inboundPort":9090,"inboundPath":"/a","path":"/x"}]}`), []string{"probes.endpoints[0].inboundPort: no inbound has this port"}},
+		{"no inbounds at all", gateway("", `},"probes":{"port":9000,"endpoints":[{"inboundPort":9090,"inboundPath":"/a","path":"/x"}]}`), []string{"probes.endpoints[0].inboundPort: no inbound has this port"}},
+		{"too many", probes(`{"port":9000,"endpoints":[` + strings.Repeat(`{},`, 256) + `{}]}`), []string{"probes.endpoints: must have at most 256 elements"}},
+		{"an outbound elsewhere", probes(`{"port":91}`), nil},
+	}
+	for _, bad := range []string{"/a?b", "/a#b", "/a b", "/ä", "/a\\tb", "/" + strings.Repeat("a", 1024)} {
+		cases = append(cases, documentCase{"path " + bad[:3], probes(`{"port":9000,"endpoints":[{"inboundPort":80,"inboundPath":"/","path":"` + bad + `"}]}`), []string{path}})
+	}
+	for at, what := range map[string]string{
+		"80": "inbound", "8081": "inbound", "8080": "inbound", "90": "outbound", "9901": "networking.admin.port", "5670": "metrics.conf.port",
+		"15006": "networking.transparentProxying.redirectPortInbound", "15001": "networking.transparentProxying.redirectPortOutbound",
+	} {
+		cases = append(cases, documentCase{"the port " + at, probes(`{"port":` + at + `}`), []string{"probes.port: must differ from " + what}})
+	}
+	runDocuments(t, mesh.Dataplanes, cases)
+}
+
+func TestDirectAccess(t *testing.T) {
+	direct := func(list string) string {
+		return strings.Replace(inbound(`"port":80`), `"address":"192.168.0.1",`, `"address":"192.168.0.1","transparentProxying":{"redirectPortOutbound":15001,"directAccessServices":[`+list+`]},`, 1)
+	}
+	const at = "networking.transparentProxying.directAccessServices"
+	runDocuments(t, mesh.Dataplanes, []documentCase{
+		{"services", direct(`"a_b.c","*"`), nil},
+		{"no services", direct(`"a b","","` + strings.Repeat("a", 256) + `"`), []string{
+			at + "[0]: tag value must consist of alphanumeric characters, dots, dashes and underscores", at + "[1]: tag value must be non-empty", at + "[2]: must not be longer than 255 characters",
+		}},
+		{"too many", direct(strings.Repeat(`"a",`, 1000) + `"b"`), []string{at + ": must have at most 1000 elements"}},
 	})
 }
 

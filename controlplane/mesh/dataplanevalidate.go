@@ -18,10 +18,8 @@ const (
 	textNoProbes = "is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used"
 	textProbe    = "should be a valid URL Path"
 	// What nothing would do is refused: a proxy that silently lacks it looks as if it had it.
-	textNoVirtualProbes = "is not supported: no listener would answer them. Leave it out, and have the workload probed at its own port"
-	textNoDirectAccess  = "is not supported: proxies have no listeners for single endpoints. Leave it out, and call services by their names"
-	textNoBackends      = "is not supported: there are no such resources. Use reachableServices"
-	textNoBackendRef    = "is not supported: there are no such resources. Name the service by tags"
+	textNoBackends   = "is not supported: there are no such resources. Use reachableServices"
+	textNoBackendRef = "is not supported: there are no such resources. Name the service by tags"
 	// Prometheus is the only type of metrics backend.
 	Prometheus = "prometheus"
 )
@@ -69,8 +67,8 @@ func (d *Dataplane) validate() []fault.Violation {
 		vs.outbound(indexed("networking.outbound", i), &n.Outbound[i])
 	}
 	vs.transparent("networking.transparentProxying", n.TransparentProxying)
-	if d.Probes != nil && (n.Gateway == nil || n.Gateway.Type != GatewayBuiltin) {
-		vs.add("probes", textNoVirtualProbes)
+	if n.Gateway == nil || n.Gateway.Type != GatewayBuiltin {
+		vs.probes(d)
 	}
 	vs.ownMetrics(d.Metrics)
 	return vs
@@ -239,11 +237,31 @@ func (vs *violations) transparent(path string, tp *TransparentProxying) {
 	if tp == nil {
 		return
 	}
-	if len(tp.DirectAccessServices) > 0 {
-		vs.add(path+".directAccessServices", textNoDirectAccess)
-	}
+	vs.directAccess(path+".directAccessServices", tp.DirectAccessServices)
 	if tp.ReachableBackends != nil {
 		vs.add(path+".reachableBackends", textNoBackends)
+	}
+}
+
+// maxDirectAccess is how many services a dataplane names for direct access.
+const maxDirectAccess = 1000
+
+// directAccess refuses what is the name of no service.
+func (vs *violations) directAccess(path string, services []string) {
+	if len(services) > maxDirectAccess {
+		vs.add(path, fmt.Sprintf("must have at most %d elements", maxDirectAccess))
+		return
+	}
+	for i, s := range services {
+		switch at := indexed(path, i); {
+		case s == AnyValue:
+		case s == "":
+			vs.add(at, textEmptyValue)
+		case len(s) > maxTag:
+			vs.add(at, textLongTag)
+		case !tagValue.MatchString(s):
+			vs.add(at, textTagValue)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ var ExternalServices = model.Describe(ExternalService{}, model.Kind{
 		"/networking/tls/caCert/inline", "/networking/tls/caCert/inlineString",
 	},
 	Document: &model.Document{
-		Type: "ExternalService", Singular: "External Service", Plural: "External Services",
+		Type: "ExternalService", Singular: "External Service", Plural: "External Services", Listed: true,
 		Validate: func(spec any) []fault.Violation { return spec.(*ExternalService).validate() },
 	},
 })

@@ -28,7 +28,8 @@ var (
 	Dataplanes = model.Describe(Dataplane{}, model.Kind{
 		Name: "dataplane", Path: "dataplanes", Scoping: model.Mesh, Class: model.Config,
 		Document: &model.Document{
-			Type: "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
+			Written: model.ByZones,
+			Type:    "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
 			Validate: func(spec any) []fault.Violation { return spec.(*Dataplane).validate() },
 			Cross:    crossDataplane,
 		},
@@ -55,5 +56,8 @@ var (
 
 // Kinds lists the kinds of the mesh that are not policies.
 func Kinds() []*model.Kind {
-	return []*model.Kind{Meshes, Dataplanes, VirtualOutbounds, ExternalServices, Secrets, GlobalSecrets, Trusts, Addresses}
+	return []*model.Kind{
+		Meshes, Dataplanes, VirtualOutbounds, ExternalServices, MeshGateways, MeshGatewayRoutes, Secrets, GlobalSecrets, Trusts, Addresses,
+		Zones, ZoneIngresses, ZoneEgresses,
+	}
 }

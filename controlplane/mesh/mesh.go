@@ -170,3 +170,44 @@ func (m *Mesh) Authority() *Authority {
 	}
 	return nil
 }
+
+// SecretNames are the secrets of the mesh that its authorities consist of, whether or not they are
+// enabled.
+func (m *Mesh) SecretNames() (names []string) {
+	m.eachSource(func(_ string, d *DataSource) {
+		if d.Secret != "" {
+			names = append(names, d.Secret)
+		}
+	})
+	return names
+}
+
+// FileMembers are the members that name files, which the control plane reads.
+func (m *Mesh) FileMembers() (paths []string) {
+	m.eachSource(func(path string, d *DataSource) {
+		if d.File != "" {
+			paths = append(paths, path+".file")
+		}
+	})
+	return paths
+}
+
+// eachSource calls with each data source and its path.
+func (m *Mesh) eachSource(with func(path string, d *DataSource)) {
+	if m.MTLS == nil {
+		return
+	}
+	for i := range m.MTLS.Backends {
+		c := m.MTLS.Backends[i].Conf
+		if c == nil {
+			continue
+		}
+		path := indexed("mtls.backends", i) + ".conf"
+		if c.Cert != nil {
+			with(path+".cert", c.Cert)
+		}
+		if c.Key != nil {
+			with(path+".key", c.Key)
+		}
+	}
+}

@@ -85,6 +85,21 @@ const (
 	GatewayTokenRevocations = "gateway-token-revocations"
 )
 
+// The prefixes of the global secrets for signing and revoking tokens of the control plane,
+// and what follows them. A serial follows a key.
+const (
+	UserToken        = "user-token"
+	ZoneToken        = "zone-token"
+	ZoneIngressToken = "zone-ingress-token"
+
+	SigningKeySuffix   = "-signing-key-"
+	WithdrawnKeySuffix = "-withdrawn-key-"
+	RevocationsSuffix  = "-revocations"
+
+	// AdminUserToken is the global secret with the first token of an administrator.
+	AdminUserToken = "admin-user-token"
+)
+
 // NodeID returns the id of a proxy of a mesh. Mesh names contain no dot, so the first dot
 // ends the mesh.
 func NodeID(mesh, name string) string { return mesh + "." + name }

@@ -59,7 +59,7 @@ var templateKey = regexp.MustCompile(`^[a-zA-Z0-9]+$`)
 var VirtualOutbounds = model.Describe(VirtualOutbound{}, model.Kind{
 	Name: "virtual_outbound", Path: "virtual-outbounds", Scoping: model.Mesh, Class: model.Config,
 	Document: &model.Document{
-		Type: "VirtualOutbound", Singular: "Virtual Outbound", Plural: "Virtual Outbounds",
+		Type: "VirtualOutbound", Singular: "Virtual Outbound", Plural: "Virtual Outbounds", Listed: true,
 		Validate: func(spec any) []fault.Violation { return spec.(*VirtualOutbound).validate() },
 	},
 })

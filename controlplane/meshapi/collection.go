@@ -2,13 +2,15 @@ package meshapi
 
 import (
 	"errors"
+	"io"
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
-	"io"
-	"net/http"
 )
 
 // The names of path values.
@@ -23,34 +25,47 @@ const (
 	prefixAll  = "/"
 )
 
-const textReadOnly = "On zone control plane you can only modify zone resources with 'meshgate apply' or via the HTTP API. " +
-	"You can still use 'meshgate' or the HTTP API to modify the rest of the resource on the global control plane.\n"
-
 // collection holds the endpoints of one kind.
 type collection struct {
 	api  *API
 	kind *model.Kind
 }
 
+// endpoints returns the endpoints at every path of the kind.
 func (c collection) endpoints() []httpkit.Endpoint {
-	d, auth := c.kind.Document, httpkit.Open
-	if d.AdminOnly {
-		auth = httpkit.Administrator
+	list := c.endpointsAt(c.kind.Path)
+	for _, path := range c.kind.Document.OtherPaths {
+		list = append(list, c.endpointsAt(path)...)
 	}
+	return list
+}
+
+func (c collection) endpointsAt(path string) []httpkit.Endpoint {
+	d := c.kind.Document
+	read, write := c.rights()
 	route := func(method, pattern, summary string, h http.HandlerFunc) httpkit.Endpoint {
+		auth := write
+		if method == http.MethodGet {
+			auth = read
+		}
 		return about(`the resource of type "`+d.Type+`"`, endpoint(method, pattern, auth, summary, mediaJSON, named(h))).About(c.kind.Name)
 	}
-	path, page := prefixAll+c.kind.Path, shows(d.Type+suffixList, c.parameters()...)
-	list := []httpkit.Endpoint{does(route(http.MethodGet, path, "List "+d.Plural, c.list(path)), page)}
+	item, page := prefixAll+path, shows(d.Type+suffixList, c.parameters()...)
+	whole := does(route(http.MethodGet, item, "List "+d.Plural, c.list(item)), page)
+	if read == access.Read && (c.kind == mesh.Meshes || c.kind.Scoping == model.Mesh) {
+		whole.Where = somewhere
+	}
+	list := []httpkit.Endpoint{whole}
 	if c.kind.Scoping == model.Mesh {
-		path = prefixMesh + c.kind.Path
-		list = append(list, does(route(http.MethodGet, path, "List "+d.Plural+" of a mesh", c.list(path)), page, http.StatusNotFound))
+		item = prefixMesh + path
+		list = append(list, does(route(http.MethodGet, item, "List "+d.Plural+" of a mesh", c.list(item)), page, http.StatusNotFound))
 	}
-	item, put, remove := path+"/{"+pathName+"}", c.put, c.delete
-	if c.readOnly() {
-		put, remove = refuse, refuse
+	put, remove := c.put, c.delete
+	item += "/{" + pathName + "}"
+	if why := c.closed(); why != "" {
+		put, remove = refuse(why), refuse(why)
 	}
-	return append(list,
+	items := []httpkit.Endpoint{
 		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat), http.StatusNotFound),
 		does(route(http.MethodPut, item, "Create or replace a "+d.Singular, put), httpkit.Contract{
 			Query: append([]httpkit.Parameter{paramValidation, paramForce}, c.tries()...), Body: d.Type + suffixWrite,
@@ -58,7 +73,13 @@ func (c collection) endpoints() []httpkit.Endpoint {
 		}, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 		does(route(http.MethodDelete, item, "Delete a "+d.Singular, remove), shows(c.tried(schemaDryRun, ""), append(c.tries(), paramForce)...),
 			http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
-	)
+	}
+	if c.kind == mesh.Meshes {
+		for i := range items {
+			items[i].Where = ofMesh
+		}
+	}
+	return append(list, items...)
 }
 
 // parameters returns the query parameters of the lists.
@@ -82,13 +103,6 @@ func named(next http.HandlerFunc) http.HandlerFunc {
 		}
 		next(w, r)
 	}
-}
-
-func (c collection) readOnly() bool { return c.kind.ReadOnly || c.api.ReadOnly }
-
-// refuse answers writes of resources that cannot be written here.
-func refuse(w http.ResponseWriter, r *http.Request) {
-	fail(w, r, operation{}, fault.New(fault.Unsupported, textReadOnly))
 }
 
 // failure is an error together with the operation that failed.
@@ -148,7 +162,7 @@ func (c collection) get(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, opGet, err)
 		return
 	}
-	shown, err := show(res)
+	shown, err := show(c.api.encodingsFor(r, res), res)
 	if err != nil {
 		fail(w, r, opGet, err)
 		return

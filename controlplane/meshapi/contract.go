@@ -30,8 +30,14 @@ const (
 	schemaUser       = "user"
 	schemaConditions = "conditions"
 	schemaChanges    = "change" + suffixList
-	schemaOverview   = "dataplane_overview"
 	schemaNode       = "node"
+
+	schemaMeshInsight    = "MeshInsight"
+	schemaServiceInsight = "ServiceInsight"
+	schemaGlobalInsights = "GlobalInsights"
+	schemaGlobalInsight  = "global_insight"
+	schemaZoneStatus     = "zone_status" + suffixList
+
 	schemaNodes      = schemaNode + suffixList
 	schemaDump       = "dump"
 	schemaConfig     = "dataplane_config"
@@ -41,6 +47,7 @@ const (
 	schemaRules      = "rules"
 	schemaTypeRules  = "rules_by_type"
 	schemaChosen     = "chosen_dataplanes"
+	schemaGateways   = "gateway_dataplanes"
 	schemaWarned     = "mesh_warnings"
 	schemaExplained  = "explanation"
 	schemaKeys       = "key" + suffixList
@@ -49,6 +56,9 @@ const (
 	schemaAdded      = "added"
 	schemaToken      = "dataplane_token_request"
 	schemaGateway    = "gateway_token_request"
+	schemaForUser    = "user_token_request"
+	schemaForZone    = "zone_token_request"
+	schemaIngress    = "zone_ingress_token_request"
 )
 
 // everywhere lists the answers that every endpoint may give: the query or body cannot be

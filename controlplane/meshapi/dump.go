@@ -1,10 +1,13 @@
 package meshapi
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -12,8 +15,9 @@ import (
 
 const pathOperation = "operation"
 
-// dumps returns the endpoints for the configuration that a dataplane holds. They are for
-// administrators only, because a dump reveals a whole mesh.
+// dumps returns the endpoints for the configuration that a dataplane holds. They have
+// rights of their own, which only administrators have unless settings say otherwise: a dump
+// reveals a whole mesh.
 func (a *API) dumps() []httpkit.Endpoint {
 	if a.Dumps == nil || !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
@@ -22,19 +26,59 @@ func (a *API) dumps() []httpkit.Endpoint {
 	item := prefixMesh + c.kind.Path + "/{" + pathName + "}/"
 	return []httpkit.Endpoint{
 		about("configuration dumps",
-			does(endpoint(http.MethodGet, item+"xds", httpkit.Administrator, "Dump the configuration of a dataplane", mediaJSON, named(c.asked(a.showDump))),
+			does(endpoint(http.MethodGet, item+"xds", access.ConfigDump, "Dump the configuration of a dataplane", mediaJSON, named(c.asked(a.showDump))),
 				shows(schemaDump, paramSource), http.StatusNotFound)).About(c.kind.Name),
 		about("clusters",
-			does(endpoint(http.MethodGet, item+"clusters", httpkit.Administrator, "Show the endpoints that a dataplane knows", mediaText, named(c.asked(a.showClusters))),
+			does(endpoint(http.MethodGet, item+"clusters", access.Clusters, "Show the endpoints that a dataplane knows", mediaText, named(c.asked(a.showClusters))),
 				shows(schemaPage, paramJSON), http.StatusNotFound)).About(c.kind.Name),
 		about("stats",
-			does(endpoint(http.MethodGet, item+"stats", httpkit.Administrator, "Show the figures of a dataplane", mediaText, named(c.asked(a.showStats))),
+			does(endpoint(http.MethodGet, item+"stats", access.Stats, "Show the figures of a dataplane", mediaText, named(c.asked(a.showStats))),
 				shows(schemaPage, paramJSON, paramUsed), http.StatusNotFound)).About(c.kind.Name),
 		about("configuration",
-			does(endpoint(http.MethodGet, item+"_config", httpkit.Administrator, "Show the configuration that a dataplane has, or should have", mediaJSON, named(c.asked(a.showConfig))),
+			does(endpoint(http.MethodGet, item+"_config", access.ConfigDump, "Show the configuration that a dataplane has, or should have", mediaJSON, named(c.asked(a.showConfig))),
 				shows(schemaConfig, paramShadow, paramInclude), http.StatusNotFound)).About(c.kind.Name),
-		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", httpkit.Open, "Refused: no such operation", mediaJSON, noOperation),
+		does(endpoint(http.MethodGet, item+"{"+pathOperation+"}", access.Known, "Refused: no such operation", mediaJSON, noOperation),
 			httpkit.Contract{}, http.StatusNotFound),
+	}
+}
+
+// zoneDumps returns the endpoints for what an ingress of the zone holds.
+func (a *API) zoneDumps() (list []httpkit.Endpoint) {
+	if a.Dumps == nil || !slices.Contains(a.Kinds, mesh.ZoneIngresses) {
+		return nil
+	}
+	c := collection{a, mesh.ZoneIngresses}
+	item := prefixAll + strings.ReplaceAll(c.kind.Path, "-", "") + "/{" + pathName + "}/"
+	for _, d := range []struct {
+		path, subject, summary string
+		needs                  access.Right
+		media                  string
+		show                   func(w http.ResponseWriter, r *http.Request, node string)
+		answered               httpkit.Contract
+	}{
+		{"xds", "configuration dumps", "Dump the configuration of an ingress", access.ConfigDump, mediaJSON, a.showDump, shows(schemaDump, paramSource)},
+		{"clusters", "clusters", "Show the endpoints that an ingress knows", access.Clusters, mediaText, a.showClusters, shows(schemaPage, paramJSON)},
+		{"stats", "stats", "Show the figures of an ingress", access.Stats, mediaText, a.showStats, shows(schemaPage, paramJSON, paramUsed)},
+	} {
+		e := endpoint(http.MethodGet, item+d.path, d.needs, d.summary, d.media, named(c.askedOfZone(d.show)))
+		list = append(list, about(d.subject, does(e, d.answered, http.StatusNotFound)).About(c.kind.Name))
+	}
+	return list
+}
+
+// askedOfZone has something shown of the node of an ingress. That of another zone is nowhere near.
+func (c collection) askedOfZone(show func(w http.ResponseWriter, r *http.Request, node string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		res, err := c.read(r)
+		if err != nil {
+			fail(w, r, opFindIngress, err)
+			return
+		}
+		if own := cmp.Or(c.api.Zone, mesh.DefaultZone); !res.Spec.(*mesh.ZoneIngress).In(own, own) {
+			fail(w, r, opOtherZone, fault.New(fault.Invalid, "%s", textInvalid))
+			return
+		}
+		show(w, r, mesh.ZoneNodeID(mesh.ProxyIngress, res.Name))
 	}
 }
 

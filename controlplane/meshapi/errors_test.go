@@ -134,7 +134,7 @@ func TestErrors(t *testing.T) {
 		{"write of a read-only kind", "PUT", "/censuses/c", "{}", expected(405, "Method not allowed", textReadOnly)},
 		{"broken insight", "GET", "/meshes/m/dataplanes+insights/broken", "", expected(500, retrieve, "Internal Server Error")},
 		{"broken insight in a list", "GET", "/dataplanes+insights", "", expected(500, list, "Internal Server Error")},
-		{"document that is no JSON", "GET", "/meshes/m/dataplanes+insights/nan", "", expected(500, "Internal Server Error", "Internal Server Error")},
+		{"document that is no JSON", "GET", "/meshes/m/dataplanes+insights/nan", "", expected(500, "Could not retrieve a resource", "Internal Server Error")},
 		{"proxy away", "GET", "/meshes/m/dataplanes/away/xds", "", expected(503, "Could not execute admin operation", "the proxy is not connected")},
 		{"dump fails", "GET", "/meshes/m/dataplanes/broken/xds", "", expected(500, "Could not execute admin operation", "Internal Server Error")},
 		{"body too large", "PUT", path, `{"type":"` + strings.Repeat("a", MaxBody) + `"}`, expected(413, "Bad Request", "the body is larger than 1048576 bytes")},
@@ -310,7 +310,7 @@ func TestTokenFaults(t *testing.T) {
 
 // TestReadOnly: every write of a document is refused, and tokens are still issued.
 func TestReadOnly(t *testing.T) {
-	a := newAPI(t, func(o *Options) { o.ReadOnly = true })
+	a := newAPI(t, func(o *Options) { o.Writes.ReadOnly = true })
 	want := expected(405, "Method not allowed", textReadOnly)
 	check(t, request(a.handler, "PUT", "/meshes/m", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON), want)
 	check(t, request(a.handler, "DELETE", "/meshes/m/secrets/s", ""), want)
@@ -319,6 +319,46 @@ func TestReadOnly(t *testing.T) {
 	}
 	if rec := request(a.handler, "GET", "/policies", ""); strings.Contains(rec.Body.String(), `"readOnly": false`) {
 		t.Error(rec.Body)
+	}
+}
+
+// TestModes: what is written by another control plane, or by Kubernetes, is refused with the text
+// that says where to write it, and everything else is not.
+func TestModes(t *testing.T) {
+	const missing = "Not found"
+	for _, test := range []struct {
+		name   string
+		writes Writes
+		want   map[string]string // by path: the text, or missing if the mesh is looked for
+	}{
+		{"global", Writes{Global: true}, map[string]string{
+			"/meshes/x/dataplanes/d": textGlobal, "/zone-ingresses/i": textGlobal, "/zoneegresses/e": textGlobal,
+			"/censuses/c": textGlobal, "/mesh-insights/x": textGlobal, "/meshes/x/tickets/t": missing, "/meshes/x/secrets/s": missing, "/meshes/x/passes/p": missing,
+		}},
+		{"zone", Writes{Zone: true}, map[string]string{
+			"/meshes/x": textReadOnly, "/meshes/x/tickets/t": textReadOnly, "/meshes/x/secrets/s": textReadOnly, "/censuses/c": textReadOnly,
+			"/meshes/x/dataplanes/d": missing, "/meshes/x/passes/p": missing,
+		}},
+		{"native", Writes{Native: true}, map[string]string{
+			"/meshes/x": textNative, "/meshes/x/tickets/t": textNative, "/meshes/x/dataplanes/d": textNative, "/zones/z": textNative, "/censuses/c": textReadOnly,
+		}},
+	} {
+		a := newAPI(t, func(o *Options) { o.Writes = test.writes })
+		for path, text := range test.want {
+			for _, method := range []string{http.MethodPut, http.MethodDelete} {
+				rec := request(a.handler, method, path, "{}", "Content-Type", mediaJSON)
+				if text == missing {
+					if rec.Code != http.StatusNotFound {
+						t.Errorf("%s: %s %s: %d %s", test.name, method, path, rec.Code, rec.Body)
+					}
+					continue
+				}
+				check(t, rec, expected(405, "Method not allowed", text))
+			}
+		}
+		if rec := request(a.handler, "GET", "/meshes", ""); rec.Code != http.StatusOK {
+			t.Errorf("%s: reading answers %d", test.name, rec.Code)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,11 +18,13 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/dryrun/dryruntest"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
@@ -93,8 +96,8 @@ var passes = model.Describe(pass{}, model.Kind{
 	Document: &model.Document{Type: "Pass", Singular: "Pass", Plural: "Passes", Policy: true},
 })
 
-// census is a kind that this API only shows.
-var census = model.Describe(ticket{}, model.Kind{
+// surveys is a kind that this API only shows.
+var surveys = model.Describe(ticket{}, model.Kind{
 	Name: "census", Path: "censuses", Scoping: model.Global, ReadOnly: true,
 	Document: &model.Document{Type: "Census", Singular: "Census", Plural: "Censuses", Policy: true, Outbound: true},
 })
@@ -130,15 +133,15 @@ func (w *writer) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, nam
 	return w.Writer.DeleteDocumentIf(ctx, k, scope, name, allowed)
 }
 
-// insights holds the insights of dataplanes of mesh m by name.
+// insights holds what is known, by name, of dataplanes of mesh m and of the proxies of zones.
 type insights map[string]any
 
-func (i insights) Read(_ context.Context, mesh, name string) (any, bool, error) {
+func (i insights) Read(_ context.Context, _ *model.Kind, mesh, name string) (any, bool, error) {
 	doc, ok := i[name]
 	if err, broken := doc.(error); broken {
 		return nil, false, err
 	}
-	return doc, ok && mesh == "m", nil
+	return doc, ok && (mesh == "m" || mesh == ""), nil
 }
 
 type problems map[string][]string
@@ -154,6 +157,23 @@ func (m *mint) Issue(_ context.Context, r identity.DataplaneTokenRequest) (strin
 	}
 	raw, err := json.Marshal(r)
 	return string(raw), err
+}
+
+func (m *mint) IssueUser(_ context.Context, r identity.UserTokenRequest) (string, error) {
+	return m.any(r)
+}
+
+func (m *mint) IssueZone(_ context.Context, r identity.ZoneTokenRequest) (string, error) {
+	return m.any(r)
+}
+
+func (m *mint) IssueZoneIngress(_ context.Context, r identity.ZoneIngressTokenRequest) (string, error) {
+	return m.any(r)
+}
+
+func (m *mint) any(r any) (string, error) {
+	raw, err := json.Marshal(r)
+	return string(raw), errors.Join(err, m.err)
 }
 
 // api is an API on a store in memory.
@@ -176,8 +196,9 @@ func identify(r *http.Request) (model.Actor, error) {
 		return model.Anonymous(), nil
 	case "forged":
 		return model.Actor{}, fault.New(fault.Denied, "the token is forged")
-	default:
-		return model.User(name), nil
+	default: // name:group,group
+		name, groups, _ := strings.Cut(name, ":")
+		return model.User(name, slices.DeleteFunc(strings.Split(groups, ","), func(g string) bool { return g == "" })...), nil
 	}
 }
 
@@ -224,8 +245,15 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick}), c, change...)
 }
 
+// newCountedAPI is newAPI on a store that reads the clock only when it is written, so that a census
+// moves no time.
+func newCountedAPI(t testing.TB) *api {
+	c := &clock{now: start}
+	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick, Past: c.read}), c)
+}
+
 // testKinds returns the kinds of the API under test.
-func testKinds() []*model.Kind { return append(mesh.Kinds(), tickets, passes, census) }
+func testKinds() []*model.Kind { return append(mesh.Kinds(), tickets, passes, surveys) }
 
 // newAPIOn is newAPI with another store, which it closes.
 func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *api {
@@ -233,31 +261,40 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 	t.Cleanup(func() { _ = s.Close() })
 	kinds := testKinds()
 	gate := admit.New(s, &admittest.Revoker{}, kinds, c.read).As(model.System("test"))
+	counts := newCensus(t, s, kinds)
 	views := view.New(s, []*model.Kind{tickets}, slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
 	a := &api{store: s, tokens: keys(t), writer: &writer{Writer: gate}, mint: &mint{}, rig: dryruntest.New(t, s)}
 	a.options = Options{
-		Revoke: func(ctx context.Context, mesh string, ids []string) (int, error) {
-			return identity.RevokeTokens(ctx, gate, mesh, ids)
+		Revoke: func(ctx context.Context, of identity.TokenKind, mesh string, ids []string) (int, error) {
+			return identity.RevokeTokens(ctx, gate, of, mesh, ids)
 		},
 		Kinds: kinds, Recorded: changes.Listed(kinds), Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{
 			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
 			"broken": errors.New("the disk is gone"),
 			"nan":    math.NaN(),
+			"east": map[string]any{"subscriptions": []any{map[string]any{
+				"id": "z-1", "globalInstanceId": "g-1", "connectTime": start, "status": map[string]any{"total": map[string]any{}},
+				"version": map[string]any{"meshCp": map[string]any{"version": "1.2.3"}},
+			}}},
 		},
+		Census:          counts,
 		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
 		Policies:        &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Explain:         explanations(views, s),
 		Dumps:           nodestest.Dumps{"m.away": fault.New(fault.Unavailable, "the proxy is not connected"), "m.broken": errors.New("10.0.0.9: refused")},
 		DryRun:          a.rig,
-		DataplaneTokens: a.mint,
-		About:           About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
-		ProxyVersions:   map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
-		Zone:            "east",
-		Keys:            ring{identity.NewUses(c.read)},
-		Identify:        identify,
-		Nodes:           nodestest.New(),
+		DataplaneTokens: a.mint, ControlPlaneTokens: a.mint,
+		Settings: func() any {
+			return map[string]any{"mode": "standalone", "apiServer": map[string]any{"readOnly": false}}
+		},
+		About:         About{ClusterID: "c-1", Hostname: "host", InstanceID: "host-ab12"},
+		ProxyVersions: map[string]string{"1.2.3": "1.39.3", "~1.1.0": "~1.38.0"},
+		Zone:          "east",
+		Keys:          ring{identity.NewUses(c.read)},
+		Identify:      identify,
+		Nodes:         nodestest.New(),
 		Revisions: func(w http.ResponseWriter, r *http.Request) {
 			httpkit.WriteMessage(w, http.StatusOK, "revision "+r.PathValue("revision"))
 		},
@@ -268,6 +305,42 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 	}
 	a.handler = Handler(a.options)
 	return a
+}
+
+// taken is a census that runs once it is asked for the first time: it reads the store, and so the
+// clock. It knows the proxy web-1, which is connected.
+type taken struct {
+	*census.Census
+	begin func()
+}
+
+func (c *taken) Now(ctx context.Context) (*census.State, time.Time, error) {
+	c.begin()
+	return c.Census.Now(ctx)
+}
+
+func newCensus(t testing.TB, s store.Store, kinds []*model.Kind) *taken {
+	c := census.New(census.Options{
+		Store: s, Kinds: kinds, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return start.Add(time.Hour) },
+		Online: func(_ *model.Kind, name string) bool { return name == "east" },
+		Insight: func(_, name string) *insight.DataplaneInsight {
+			if name != "web-1" {
+				return nil
+			}
+			return &insight.DataplaneInsight{
+				Subscriptions: []insight.Subscription{{ConnectTime: start, Version: &insight.Versions{
+					MeshDP: insight.AgentVersion{Version: "1.2.3"}, Proxy: insight.ProxyVersion{Version: "1.39.3"},
+				}}},
+				MTLS: &insight.MTLS{IssuedBackend: "ca-1", SupportedBackends: []string{"ca-1"}},
+			}
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	return &taken{c, sync.OnceFunc(func() {
+		running.Go(func() { _ = c.Run(ctx) }) // it ends with the test
+	})}
 }
 
 func request(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
@@ -294,6 +367,6 @@ func explanations(views *view.Views, s store.Store) *explain.Meshes {
 	return &explain.Meshes{
 		Policies: &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Last:     func(string) *resource.Set { return nil },
-		Settled:  func(context.Context, uint64) error { return nil },
+		Planned:  func(context.Context, string) error { return nil },
 	}
 }

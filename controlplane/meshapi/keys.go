@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -20,16 +21,20 @@ import (
 const (
 	KeysNodeTokens      = "node-tokens"
 	KeysDataplaneTokens = "dataplane-tokens"
-	KeysEncryption      = "encryption"
-	KeysAuthority       = "control-plane-ca"
+	KeysUserTokens      = "user-tokens"
+	KeysZoneTokens      = "zone-tokens"
+	// KeysZoneIngressTokens are those of the older tokens of ingresses.
+	KeysZoneIngressTokens = "zone-ingress-tokens"
+	KeysEncryption        = "encryption"
+	KeysAuthority         = "control-plane-ca"
 )
 
 // Rotatable are the kinds of keys that can be rotated.
-var Rotatable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysEncryption, KeysAuthority}
+var Rotatable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens, KeysEncryption, KeysAuthority}
 
-// Withdrawable lists the kinds of keys whose tokens are exchanged for tokens of the next key,
-// so that all keys can be withdrawn in one step.
-var Withdrawable = []string{KeysNodeTokens, KeysDataplaneTokens}
+// Withdrawable lists the kinds of keys that sign tokens: all of a kind can be withdrawn in one
+// step.
+var Withdrawable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens}
 
 // Key describes a key for an administrator. It holds nothing secret.
 type Key struct {
@@ -169,11 +174,11 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, refers := spec.(interface{ SecretNames() []string }); refers && len(s.SecretNames()) > 0 && !httpkit.CallerOf(r).Administrates() {
-		return nil, fault.New(fault.Forbidden, "user %q cannot refer to secrets", httpkit.CallerOf(r))
+	if err := c.mayRefer(r, spec); err != nil {
+		return nil, err
 	}
 	return func(reader store.Reader, stored *model.Resource) error {
-		if force || stored == nil || c.kind != mesh.Secrets || c.api.Keys == nil {
+		if force || stored == nil || c.kind != mesh.Secrets && c.kind != mesh.GlobalSecrets || c.api.Keys == nil {
 			return nil
 		}
 		have, readable := stored.Spec.(*mesh.Secret)
@@ -182,4 +187,21 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 		}
 		return c.api.Keys.MayRemove(reader, stored)
 	}, nil
+}
+
+// mayRefer returns Forbidden for a document that refers to what its author may not read: to
+// secrets of its mesh, or to files of the control plane, which belong to no mesh.
+func (c collection) mayRefer(r *http.Request, spec any) error {
+	who := httpkit.CallerOf(r)
+	if s, refers := spec.(interface{ SecretNames() []string }); refers && len(s.SecretNames()) > 0 && !c.api.may(r, access.AdminResources, c.scope(r)) {
+		return fault.New(fault.Forbidden, "user %q cannot refer to secrets", who)
+	}
+	s, refers := spec.(interface{ FileMembers() []string })
+	if !refers || c.api.may(r, access.Administrator, access.Scope{}) {
+		return nil
+	}
+	if files := s.FileMembers(); len(files) > 0 {
+		return fault.New(fault.Forbidden, "user %q cannot have a file of the control plane read (%s): this is for administrators of everything; a secret can hold the same", who, files[0])
+	}
+	return nil
 }

@@ -39,18 +39,21 @@ type listing struct {
 // list answers with a page of one mesh, or of all meshes. pattern is the pattern of the
 // endpoint.
 func (c collection) list(pattern string) http.HandlerFunc {
-	return c.listOf(pattern, func(_ *http.Request, res *model.Resource) (any, error) { return show(res) })
+	return c.listOf(pattern, nil, func(r *http.Request, res *model.Resource) (any, error) {
+		return show(c.api.encodingsFor(r, res), res)
+	})
 }
 
-// listOf answers with a page in which show converts each resource.
-func (c collection) listOf(pattern string, show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
+// listOf answers with a page of those resources that keep chooses, all if it is nil. show converts
+// each resource.
+func (c collection) listOf(pattern string, keep func(*http.Request, *model.Resource) (bool, error), show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := httpkit.Query(r)
 		if err != nil {
 			fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
 			return
 		}
-		found, window, err := c.find(r, query, pattern)
+		found, window, err := c.find(r, query, pattern, keep)
 		if err != nil {
 			answer(w, r, opList, err)
 			return
@@ -72,11 +75,8 @@ func (c collection) listOf(pattern string, show func(*http.Request, *model.Resou
 				fail(w, r, opList, err)
 				return
 			}
-			switch item := item.(type) {
-			case json.RawMessage:
-				written += len(item)
-			case dataplaneOverview:
-				written += len(item.Dataplane)
+			if raw, ok := item.(json.RawMessage); ok {
+				written += len(raw)
 			}
 			doc.Items = append(doc.Items, item)
 		}
@@ -105,7 +105,7 @@ type result struct {
 }
 
 // find checks size, filters, mesh and offset, in this order, and reads the page.
-func (c collection) find(r *http.Request, query url.Values, pattern string) (found result, win window, err error) {
+func (c collection) find(r *http.Request, query url.Values, pattern string, keep func(*http.Request, *model.Resource) (bool, error)) (found result, win window, err error) {
 	if win.size, err = pageSize(query.Get("size")); err != nil {
 		return found, win, failed(opSize, err)
 	}
@@ -114,8 +114,23 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 	if err != nil {
 		return found, win, err
 	}
+	visible := c.api.seen(r)
+	if c.kind == mesh.Meshes && visible != nil {
+		match = func(res *model.Resource) bool { return visible(res.Name) }
+	}
+	var broken error // the first failure of keep
+	if accepts := match; keep != nil {
+		match = func(res *model.Resource) bool {
+			if broken != nil || accepts != nil && !accepts(res) {
+				return false
+			}
+			var kept bool
+			kept, broken = keep(r, res)
+			return kept
+		}
+	}
 	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
-		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh))
+		scopes, unreadable, err := c.scopes(reader, r.PathValue(pathMesh), visible)
 		if err != nil {
 			return err
 		}
@@ -124,14 +139,14 @@ func (c collection) find(r *http.Request, query url.Values, pattern string) (fou
 		}
 		found, err = c.search(reader, scopes, match, win)
 		found.unreadable = append(found.unreadable, unreadable...)
-		return err
+		return cmp.Or(err, broken)
 	})
 	return found, win, err
 }
 
 // scopes returns the scopes that a list covers, in the order of the list, and errors for
-// scopes that cannot be read.
-func (c collection) scopes(reader store.Reader, name string) (scopes []string, unreadable []error, err error) {
+// scopes that cannot be read. visible says which meshes the caller may see; nil means all.
+func (c collection) scopes(reader store.Reader, name string, visible func(mesh string) bool) (scopes []string, unreadable []error, err error) {
 	if c.kind.Scoping != model.Mesh {
 		return []string{""}, nil, nil
 	}
@@ -140,7 +155,9 @@ func (c collection) scopes(reader store.Reader, name string) (scopes []string, u
 	}
 	meshes, unreadable, err := store.ListReadable(reader, mesh.Meshes, "")
 	for _, m := range meshes {
-		scopes = append(scopes, m.Name)
+		if visible == nil || visible(m.Name) {
+			scopes = append(scopes, m.Name)
+		}
 	}
 	return scopes, unreadable, err
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -33,11 +34,10 @@ type Writer interface {
 	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
 }
 
-// Insights returns what proxies have reported.
+// Insights returns what proxies and zones have reported.
 type Insights interface {
-	// Read returns the insight of a dataplane as a JSON document, and whether
-	// there is one.
-	Read(ctx context.Context, mesh, name string) (document any, ok bool, err error)
+	// Read returns what is known about a resource as a JSON object, and whether anything is.
+	Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error)
 }
 
 // Problems tells why proxies do not have the configuration that they should have.
@@ -68,6 +68,14 @@ type Dumps interface {
 // Invalid with violations of the request, and NotFound with the missing signing key.
 type DataplaneTokens interface {
 	Issue(ctx context.Context, r identity.DataplaneTokenRequest) (string, error)
+}
+
+// ControlPlaneTokens issues the tokens of users and zones. Its faults are those of
+// [DataplaneTokens].
+type ControlPlaneTokens interface {
+	IssueUser(ctx context.Context, r identity.UserTokenRequest) (string, error)
+	IssueZone(ctx context.Context, r identity.ZoneTokenRequest) (string, error)
+	IssueZoneIngress(ctx context.Context, r identity.ZoneIngressTokenRequest) (string, error)
 }
 
 // Nodes knows all nodes; [nodes.Registry] implements it.
@@ -102,17 +110,21 @@ type Options struct {
 	Writer Writer
 
 	Insights        Insights
+	Census          Census
 	Problems        Problems
 	Dumps           Dumps
 	Policies        Policies
 	Explain         Explain
 	DryRun          DryRun
 	DataplaneTokens DataplaneTokens
+	// ControlPlaneTokens issues the tokens of users and zones.
+	ControlPlaneTokens ControlPlaneTokens
+	// NoIssuing refuses to issue tokens of dataplanes, users and zones.
+	NoIssuing bool
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
-	// Revoke adds ids to the revoked dataplane tokens of a mesh, or to the revoked tokens of
-	// gateways if no mesh is named; [identity.RevokeTokens] does this.
-	Revoke func(ctx context.Context, mesh string, ids []string) (added int, err error)
+	// Revoke adds ids to the revoked tokens of a kind; [identity.RevokeTokens] does this.
+	Revoke func(ctx context.Context, of identity.TokenKind, mesh string, ids []string) (added int, err error)
 	// Recorded lists the kinds by which GET /changes can be filtered. Without it, GET
 	// /changes is not offered.
 	Recorded []*model.Kind
@@ -133,14 +145,18 @@ type Options struct {
 	ProxyVersions map[string]string
 	// Zone is the name of the local zone; empty if there is none.
 	Zone string
-	// ReadOnly refuses every PUT and DELETE of documents; tokens are still issued.
-	ReadOnly bool
+	// Writes says which documents can be written here.
+	Writes Writes
+	// Settings returns the document of GET /config. Without it, GET /config is not offered.
+	Settings func() any
 
 	// Guard protects a loopback listener without authentication.
 	Guard httpkit.BrowserGuard
 	// Identify returns the caller of a request. If it is nil, everybody who passes the guard
 	// is an administrator. Its error is a Denied fault.
 	Identify func(*http.Request) (model.Actor, error)
+	// Rules decide what callers may do.
+	Rules *access.Rules
 }
 
 // API serves the mesh API.
@@ -153,7 +169,7 @@ func Handler(o Options) http.Handler {
 	if a.Identify == nil {
 		a.Identify = httpkit.Everybody(model.Administrator())
 	}
-	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints(), forbid)))
+	return a.Guard.Wrap(a.authenticate(newRouter(a.Endpoints(), a.Rules, forbid)))
 }
 
 // Endpoints lists every endpoint.
@@ -165,14 +181,16 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 		}
 	}
 	list = append(list, a.overviews()...)
+	list = append(list, a.insights()...)
 	list = append(list, a.dumps()...)
+	list = append(list, a.zoneDumps()...)
 	list = append(list, a.selections()...)
 	list = append(list, a.strangers()...)
 	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.tokens()...)
 	list = append(list, a.revocations()...)
-	return append(list, a.keys()...)
+	return placed(append(list, a.keys()...))
 }
 
 // endpoint returns an endpoint that reads JSON and writes the media type produces.

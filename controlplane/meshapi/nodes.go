@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/nodes"
@@ -37,10 +38,10 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		}), http.StatusNotFound, http.StatusConflict),
 	}
 	if a.Dumps != nil {
-		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", httpkit.Administrator, "Dump the configuration of a node", mediaJSON, a.ofNode(a.showDump))
-		clusters := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/clusters", httpkit.Administrator, "Show the endpoints that a node knows", mediaText, a.ofNode(a.showClusters))
-		stats := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/stats", httpkit.Administrator, "Show the figures of a node", mediaText, a.ofNode(a.showStats))
-		compared := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", httpkit.Administrator, "Show what a node should have, was sent and has acknowledged", mediaJSON, a.ofNode(a.showCompared))
+		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", access.ConfigDump, "Dump the configuration of a node", mediaJSON, a.ofNode(a.showDump))
+		clusters := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/clusters", access.Clusters, "Show the endpoints that a node knows", mediaText, a.ofNode(a.showClusters))
+		stats := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/stats", access.Stats, "Show the figures of a node", mediaText, a.ofNode(a.showStats))
+		compared := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/config", access.ConfigDump, "Show what a node should have, was sent and has acknowledged", mediaJSON, a.ofNode(a.showCompared))
 		list = append(list,
 			about("configuration", does(compared, shows(schemaCompared, paramInclude), http.StatusNotFound)).Closed(),
 			about("configuration dumps", does(dump, shows(schemaDump, paramSource), http.StatusNotFound)).Closed(),

@@ -10,7 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
-	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
@@ -122,13 +122,13 @@ func (a *API) components() schemas {
 		schemaConditions: openapi.Closed(schemas{
 			"message": text().Says("ready, or what is missing for that"), "mark": text(), "conditions": openapi.List(openapi.For[health.Condition]()),
 		}, "message"),
-		schemaChanges:  pageOf(openapi.For[changes.Shown](), schemas{"oldest": openapi.Count()}),
-		schemaOverview: openapi.For[dataplaneOverview](), schemaOverview + suffixList: pageOf(openapi.To(schemaOverview), schemas{"unreadable": openapi.Count()}),
-		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOf(openapi.To(schemaNode), schemas{"mark": text()}),
+		schemaChanges: pageOf(openapi.For[changes.Shown](), schemas{"oldest": openapi.Count()}),
+		schemaNode:    openapi.For[nodes.Node](), schemaNodes: pageOf(openapi.To(schemaNode), schemas{"mark": text()}),
 		schemaDump: {Type: openapi.Types{openapi.Object}, Properties: schemas{"configs": openapi.List(&openapi.Schema{})}, Required: []string{"configs"}},
 		schemaKeys: keys, schemaRotation: openapi.For[KeyRotation](), schemaAdded: openapi.Closed(schemas{"added": openapi.Count()}, "added"),
 		schemaRevocation: optional(openapi.For[tokenRevocation](), "ids"),
-		schemaToken:      optional(openapi.For[dataplaneTokenRequest]()), schemaGateway: optional(openapi.For[gatewayTokenRequest](), "name"),
+		schemaToken:      optional(openapi.For[identity.DataplaneTokenRequest]()), schemaForUser: optional(openapi.For[identity.UserTokenRequest](), "name", "validFor"),
+		schemaForZone: optional(openapi.For[identity.ZoneTokenRequest](), "scope"), schemaIngress: optional(openapi.For[identity.ZoneIngressTokenRequest](), "zone"), schemaGateway: optional(openapi.For[gatewayTokenRequest](), "name"),
 	}
 	describeSelections(out)
 	describeConfigurations(out)
@@ -138,9 +138,8 @@ func (a *API) components() schemas {
 			describeKind(k, out)
 		}
 	}
-	spec := openapi.From(mesh.Dataplanes.Document.Schema)
-	delete(spec.Properties, "labels") // labels are beside the spec
-	out[schemaOverview].Properties["dataplane"] = spec
+	a.describeOverviews(out)
+	a.describeInsights(out)
 	return out
 }
 

@@ -27,7 +27,24 @@ func describeSelections(out schemas) {
 	places["kind"] = text()
 	places["warnings"] = openapi.List(text()).Says("Inbounds that refuse for want of a policy, and services that the dataplane leaves out; only where there are some")
 	places["errors"] = errors()
-	out[schemaMatched] = openapi.Closed(places, "kind", "total", "items")
+	origin := func() *openapi.Schema {
+		return openapi.Closed(schemas{"mesh": text(), "name": text()}, "mesh", "name")
+	}
+	each := func() *openapi.Schema {
+		return &openapi.Schema{Type: openapi.Types{openapi.Object}, AdditionalProperties: policy}
+	}
+	listeners := func(destination *openapi.Schema) *openapi.Schema {
+		route := openapi.Closed(schemas{"route": text(), "destinations": openapi.List(destination)}, "route", "destinations")
+		host := openapi.Closed(schemas{"hostName": text(), "routes": openapi.List(route)}, "hostName", "routes")
+		return openapi.List(openapi.Closed(schemas{"port": openapi.Count(), "protocol": text(), "hosts": openapi.List(host)}, "port", "protocol", "hosts"))
+	}
+	gateway := openapi.Closed(schemas{
+		"kind": openapi.OneOf("MeshGatewayDataplane"), "gateway": origin(), "policies": each(), "errors": errors(),
+		"listeners": listeners(openapi.Closed(schemas{"tags": texts(), "policies": each(), "effective": openapi.Of(openapi.Object)}, "tags", "policies")),
+	}, "kind", "gateway", "listeners", "policies")
+	places["kind"] = openapi.OneOf("SidecarDataplane")
+	out[schemaMatched] = &openapi.Schema{AnyOf: []*openapi.Schema{openapi.Closed(places, "kind", "total", "items"), gateway}}
+	out[schemaGateways] = openapi.Closed(list(openapi.Closed(schemas{"dataplane": origin()}, "dataplane")), "total", "items")
 
 	warned := openapi.Closed(schemas{
 		"type": text(), "mesh": text(), "name": text().Says("Left out where inbounds lack a policy of the type"), "warnings": openapi.List(text()),
@@ -35,9 +52,6 @@ func describeSelections(out schemas) {
 	}, "type", "mesh", "warnings")
 	out[schemaWarned] = openapi.Closed(list(warned), "total", "items")
 
-	origin := func() *openapi.Schema {
-		return openapi.Closed(schemas{"mesh": text(), "name": text()}, "mesh", "name")
-	}
 	rule := openapi.Closed(schemas{
 		"type": text(), "name": text(), "service": text(), "policyType": text(), "subset": texts().OrNull(), "conf": {}, "origins": openapi.List(origin()),
 		"errors": errors(),
@@ -67,7 +81,8 @@ func describeSelections(out schemas) {
 
 	proxy := openapi.Closed(schemas{
 		"kind": text(), "dataplane": origin(), "attachments": openapi.List(openapi.Closed(place(), "type")), "errors": errors(),
-	}, "kind", "dataplane", "attachments")
+		"gateway": origin().Says("Of a builtin gateway"), "listeners": listeners(texts()).Says("Of a builtin gateway, unless the policy is for all of it"),
+	}, "kind", "dataplane")
 	chosen := list(proxy)
 	chosen["warnings"] = openapi.List(text()).Says("Services that dataplanes leave out, where the policy would be chosen; only where there are some")
 	out[schemaChosen] = openapi.Closed(chosen, "total", "items")

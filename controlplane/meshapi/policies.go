@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -26,6 +27,8 @@ type Policies interface {
 	RulesOf(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
+	// Gateways shows the builtin gateways that a MeshGateway or a MeshGatewayRoute is for.
+	Gateways(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
 	// Warnings shows what is valid in a mesh but most likely a mistake.
 	Warnings(ctx context.Context, mesh string, show func(doc any) error) error
 	// Nowhere returns the selectors of a new policy that select nothing.
@@ -40,7 +43,7 @@ func (a *API) selections() []httpkit.Endpoint {
 	}
 	c := collection{a, mesh.Dataplanes}
 	get := func(k *model.Kind, suffix, summary string, h http.HandlerFunc, c httpkit.Contract) httpkit.Endpoint {
-		e := endpoint(http.MethodGet, prefixMesh+k.Path+"/{"+pathName+"}/"+suffix, httpkit.Open, summary, mediaJSON, named(h)).About(k.Name)
+		e := endpoint(http.MethodGet, prefixMesh+k.Path+"/{"+pathName+"}/"+suffix, access.Read, summary, mediaJSON, named(h)).About(k.Name)
 		return does(e, c, http.StatusNotFound)
 	}
 	explain := httpkit.Parameter{Name: queryExplain, Type: "boolean", Summary: "Also show what is in force, with defaults"}
@@ -49,11 +52,16 @@ func (a *API) selections() []httpkit.Endpoint {
 		get(c.kind, "rules", "List what rules come to on a dataplane", c.rules, shows(schemaRules)),
 		get(c.kind, "_rules", "List what rules come to on a dataplane, by the types of their policies", c.rulesByType, shows(schemaTypeRules)),
 	}
-	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", httpkit.Open, "List policies of a mesh that select nobody, and inbounds that refuse everybody because no policy admits anybody", mediaJSON, a.warnings)
+	warnings := endpoint(http.MethodGet, prefixMesh+"warnings", access.Read, "List policies of a mesh that select nobody, and inbounds that refuse everybody because no policy admits anybody", mediaJSON, a.warnings)
 	list = append(list, does(warnings, shows(schemaWarned), http.StatusNotFound))
 	for _, k := range a.Kinds {
 		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {
 			list = append(list, get(k, c.kind.Path, "List the dataplanes for which a "+d.Singular+" is chosen", collection{a, k}.chosen, shows(schemaChosen)))
+		}
+	}
+	for _, k := range []*model.Kind{mesh.MeshGateways, mesh.MeshGatewayRoutes} {
+		if slices.Contains(a.Kinds, k) {
+			list = append(list, get(k, c.kind.Path, "List the gateways that a "+k.Document.Singular+" is for", collection{a, k}.gateways, shows(schemaGateways)))
 		}
 	}
 	return list
@@ -92,6 +100,13 @@ func (c collection) rulesByType(w http.ResponseWriter, r *http.Request) {
 func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
 	c.inspect(w, r, ofDataplanes, func(ctx context.Context, mesh, name string, show func(any) error) error {
 		return c.api.Policies.Chosen(ctx, c.kind, mesh, name, show)
+	})
+}
+
+func (c collection) gateways(w http.ResponseWriter, r *http.Request) {
+	find := operation{title: "Could not find " + c.kind.Document.Type}
+	c.inspect(w, r, inspection{opChosen, find, nil}, func(ctx context.Context, mesh, name string, show func(any) error) error {
+		return c.api.Policies.Gateways(ctx, c.kind, mesh, name, show)
 	})
 }
 

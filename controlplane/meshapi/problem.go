@@ -68,6 +68,7 @@ var (
 	opContext      = operation{title: "Could not build MeshContext"}
 	opMatched      = operation{title: "Could not get MatchedPolicies"}
 	opChosen       = operation{title: "Could not list Dataplanes"}
+	opIssue        = operation{title: "Could not issue a token"}
 	opToken        = operation{"Could not issue a token", map[fault.Code]row{
 		fault.Invalid:  {status: http.StatusBadRequest, title: "Invalid request"},
 		fault.NotFound: {status: http.StatusNotFound, title: "Signing Key not found"},
@@ -130,6 +131,9 @@ func fail(w http.ResponseWriter, r *http.Request, op operation, err error) {
 	entry.Code = string(fault.CodeOf(err))
 	if d.Status >= http.StatusInternalServerError {
 		entry.Cause = err
+	}
+	if d.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if errors.Is(err, turns.ErrFull) {
 		w.Header().Set("Retry-After", "1")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
@@ -34,18 +35,18 @@ var allowOrder = []string{http.MethodPut, http.MethodPost, http.MethodDelete, ht
 // newRouter returns a router that calls a handler only if its endpoint permits the caller,
 // see [httpkit.Enforce]. It panics on endpoints that contradict each other or declare no
 // authorisation.
-func newRouter(endpoints []httpkit.Endpoint, refuse httpkit.Refuse) *router {
+func newRouter(endpoints []httpkit.Endpoint, rules *access.Rules, refuse httpkit.Refuse) *router {
 	rt := &router{root: &segment{}}
 	for _, e := range endpoints {
 		if !slices.Contains(allowOrder, e.Method) {
 			panic("meshapi: endpoint of an unknown method: " + e.Method + " " + e.Pattern)
 		}
-		rt.root.add(e, refuse)
+		rt.root.add(e, rules, refuse)
 	}
 	return rt
 }
 
-func (s *segment) add(e httpkit.Endpoint, refuse httpkit.Refuse) {
+func (s *segment) add(e httpkit.Endpoint, rules *access.Rules, refuse httpkit.Refuse) {
 	var names []string
 	for _, part := range split(e.Pattern) {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
@@ -60,7 +61,7 @@ func (s *segment) add(e httpkit.Endpoint, refuse httpkit.Refuse) {
 	if s.methods == nil {
 		s.pattern, s.names, s.methods = e.Pattern, names, map[string]http.Handler{}
 	}
-	s.methods[e.Method] = httpkit.Enforce(e, refuse)
+	s.methods[e.Method] = httpkit.Enforce(e, rules, refuse)
 	var allow []string
 	for _, m := range allowOrder {
 		if _, ok := s.methods[m]; ok {
@@ -128,7 +129,7 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
 		return
 	}
-	for i, name := range end.names {
+	for i, name := range end.names { // they say where the request acts
 		r.SetPathValue(name, values[i])
 	}
 	h.ServeHTTP(w, r)

@@ -11,13 +11,13 @@ import (
 )
 
 // show returns a resource in the form of this API.
-func show(res *model.Resource) (any, error) {
-	raw, err := model.EncodeDocument(res)
+func show(e encodings, res *model.Resource) (any, error) {
+	raw, err := e.document(res)
 	return json.RawMessage(raw), err
 }
 
 // format returns the function that shows a resource in the requested format.
-func format(r *http.Request) (func(*model.Resource) (any, error), error) {
+func format(r *http.Request) (func(encodings, *model.Resource) (any, error), error) {
 	switch r.URL.Query().Get("format") {
 	case "", "universal":
 		return show, nil
@@ -45,7 +45,7 @@ type objectMeta struct {
 }
 
 // showObject shows a resource as a custom resource, and a secret as a core one.
-func showObject(res *model.Resource) (any, error) {
+func showObject(e encodings, res *model.Resource) (any, error) {
 	o := object{
 		Kind: res.Kind.Document.Type, APIVersion: "mesh.io/v1alpha1", Mesh: res.Scope,
 		Metadata: objectMeta{Name: res.Name, CreationTimestamp: res.Created.UTC().Format(time.RFC3339), Labels: model.LabelsOf(res.Spec)},
@@ -57,7 +57,7 @@ func showObject(res *model.Resource) (any, error) {
 		}
 		return o, nil
 	}
-	raw, err := model.EncodeSpec(res.Spec)
+	raw, err := e.spec(res.Kind, res.Spec)
 	if err != nil {
 		return nil, err
 	}

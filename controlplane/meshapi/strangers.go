@@ -3,7 +3,9 @@ package meshapi
 import (
 	"net/http"
 	"slices"
+	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -15,8 +17,6 @@ import (
 const (
 	pathGateways      = "meshgateways"
 	pathGatewayRoutes = "meshgatewayroutes"
-	pathIngresses     = "zoneingresses"
-	pathEgresses      = "zoneegresses"
 )
 
 // The egress is an ingress here: clients compare this text.
@@ -24,11 +24,12 @@ var (
 	opFindGateway = operation{title: "Could not find MeshGateway"}
 	opFindRoute   = operation{title: "Could not find MeshGatewayRoute"}
 	opFindIngress = operation{title: "Could not get zone ingress resource"}
+	opOtherZone   = operation{title: "Could not connect to zone ingress that resides in another zone"}
 )
 
-// strangers returns the endpoints about resources of kinds that are not offered: there are none,
-// so every answer is the error document that clients expect where one is missing. Without them
-// clients would read the plain text of an unknown path.
+// strangers returns the endpoints about resources of kinds that are not offered, and about egresses,
+// which no proxy serves yet, and what does not exist of ingresses: every answer is the error document that clients expect where
+// one is missing. Without them clients would read the plain text of an unknown path.
 func (a *API) strangers() []httpkit.Endpoint {
 	if !slices.Contains(a.Kinds, mesh.Dataplanes) {
 		return nil
@@ -41,16 +42,31 @@ func (a *API) strangers() []httpkit.Endpoint {
 		h := func(w http.ResponseWriter, r *http.Request) {
 			fail(w, r, op(r), fault.New(fault.NotFound, "no such resource"))
 		}
-		list = append(list, does(endpoint(http.MethodGet, pattern, httpkit.Open, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
+		list = append(list, does(endpoint(http.MethodGet, pattern, access.Known, summary, mediaJSON, named(h)), httpkit.Contract{}, http.StatusNotFound))
 	}
 	always := func(op operation) func(*http.Request) operation { return func(*http.Request) operation { return op } }
 	chosen := "/{" + pathName + "}/" + mesh.Dataplanes.Path
 	refuse(pathGateways, prefixMesh+pathGateways+chosen, "Refused: there are no such resources", always(opFindGateway))
 	refuse(pathGatewayRoutes, prefixMesh+pathGatewayRoutes+chosen, "Refused: there are no such resources", always(opFindRoute))
-	for _, kind := range []string{pathIngresses, pathEgresses} {
-		refuse(kind, prefixAll+kind+"/{"+pathName+"}/{"+pathOperation+"}", "Refused: there are no such proxies", aboutIngress)
+	for _, kind := range []*model.Kind{mesh.ZoneIngresses, mesh.ZoneEgresses} {
+		pattern := prefixAll + strings.ReplaceAll(kind.Path, "-", "") + "/{" + pathName + "}/{" + pathOperation + "}"
+		list = append(list, does(endpoint(http.MethodGet, pattern, access.Read, "Refused: no proxy serves such a resource yet", mediaJSON, named(collection{a, kind}.unserved)),
+			httpkit.Contract{}, http.StatusNotFound).About(kind.Name))
 	}
 	return list
+}
+
+// unserved answers a question about the proxy of a resource that no proxy serves.
+func (c collection) unserved(w http.ResponseWriter, r *http.Request) {
+	op, err := aboutIngress(r), fault.New(fault.NotFound, "no such resource")
+	if op.title == opFindIngress.title && slices.Contains(c.api.Kinds, c.kind) {
+		if _, err := c.read(r); err != nil {
+			fail(w, r, op, err)
+			return
+		}
+		op, err = opDump, fault.New(fault.Unavailable, "no proxy serves this resource yet")
+	}
+	fail(w, r, op, err)
 }
 
 // aboutIngress returns the operation of a request about a proxy between zones. An operation that

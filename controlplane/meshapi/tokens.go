@@ -1,12 +1,14 @@
 package meshapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -15,14 +17,22 @@ import (
 
 const maxTokenBody = 64 << 10
 
-// tokens returns the endpoints that issue tokens, for administrators only.
+// textNoIssuing is what clients compare.
+const textNoIssuing = "issuing tokens using the control plane is disabled."
+
+// tokens returns the endpoints that issue tokens. Only administrators have their rights, unless
+// settings say otherwise.
 func (a *API) tokens() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	if a.DataplaneTokens != nil {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			e := endpoint(method, "/tokens/dataplane", httpkit.Administrator, "Issue the token of dataplanes", mediaText, a.dataplaneToken)
-			list = append(list, about("generate dataplane token", does(e, issues(schemaToken), http.StatusNotFound)))
+			e := endpoint(method, "/tokens/dataplane", access.DataplaneTokens, "Issue the token of dataplanes", mediaText, issuing(a, a.mayDataplane, a.DataplaneTokens.Issue))
+			e.Where = somewhere
+			list = append(list, about(subjectDataplane, does(e, issues(schemaToken), http.StatusNotFound)))
 		}
+	}
+	if a.ControlPlaneTokens != nil {
+		list = append(list, a.globalTokens()...)
 	}
 	if a.Tokens != nil {
 		// Clients of this endpoint need not declare JSON as their content type.
@@ -34,6 +44,94 @@ func (a *API) tokens() []httpkit.Endpoint {
 	return list
 }
 
+// globalTokens returns the endpoints for the tokens of users and zones.
+func (a *API) globalTokens() []httpkit.Endpoint {
+	issue := func(pattern string, right access.Right, summary, request string, h http.HandlerFunc, refusal func(*http.Request, model.Actor) string) httpkit.Endpoint {
+		e := does(endpoint(http.MethodPost, pattern, right, summary, mediaText, h), issues(request), http.StatusNotFound)
+		e.Refusal = refusal
+		return e
+	}
+	return []httpkit.Endpoint{
+		issue("/tokens/zone", access.ZoneTokens, "Issue the token of the proxies between zones", schemaForZone, issuing(a, nil, a.ControlPlaneTokens.IssueZone), cannotZone),
+		issue("/tokens/zone-ingress", access.ZoneTokens, "Issue the older token of the ingress of a zone", schemaIngress, issuing(a, nil, a.ControlPlaneTokens.IssueZoneIngress), cannotZone),
+		issue("/tokens/user", access.UserTokens, "Issue the token of a user", schemaForUser, issuing(a, a.mayUser, a.ControlPlaneTokens.IssueUser), cannotUser),
+	}
+}
+
+const (
+	subjectDataplane = "generate dataplane token"
+	textNotAllowed   = "action not allowed"
+)
+
+// mayDataplane judges a caller when the mesh is known.
+func (a *API) mayDataplane(r *http.Request, in identity.DataplaneTokenRequest) error {
+	return httpkit.Permit(a.Rules, r, access.DataplaneTokens, access.Scope{Mesh: in.Mesh}, func(who model.Actor) string {
+		return httpkit.Cannot(who, subjectDataplane)
+	})
+}
+
+// mayUser refuses the tokens of users who may do more than the caller. Otherwise the right to
+// issue tokens of users would be the right to do everything.
+func (a *API) mayUser(r *http.Request, in identity.UserTokenRequest) error {
+	if a.Rules.Exceeds(model.User(in.Name, in.Groups...), httpkit.CallerOf(r)) {
+		return fault.New(fault.Forbidden, textNotAllowed)
+	}
+	return nil
+}
+
+func cannotUser(*http.Request, model.Actor) string { return textNotAllowed }
+
+// cannotZone names the zone of the request that is refused, as clients expect.
+func cannotZone(r *http.Request, who model.Actor) string {
+	var in struct {
+		Zone string `json:"zone"`
+	}
+	raw, err := io.ReadAll(io.LimitReader(r.Body, maxTokenBody))
+	if err == nil {
+		_ = json.Unmarshal(raw, &in) // a request that cannot be read names no zone
+	}
+	return httpkit.Cannot(who, "generate zone token for zone '"+in.Zone+"'")
+}
+
+// issuing returns a handler that reads a request, judges the caller, and issues a token. It
+// answers a body that cannot be read with an empty body. It refuses unknown members, and
+// members that are given twice, by name: a mistyped restriction would otherwise produce a
+// token for every proxy of the mesh.
+func issuing[T any](a *API, permit func(*http.Request, T) error, issue func(context.Context, T) (string, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a.NoIssuing {
+			fail(w, r, opIssue, fault.New(fault.Invalid, textNoIssuing))
+			return
+		}
+		raw, err := body(w, r)
+		if fault.Is(err, fault.TooLarge) {
+			fail(w, r, opDecode, err)
+			return
+		}
+		var loose, in T
+		if err != nil || json.Unmarshal(raw, &loose) != nil {
+			empty(w, http.StatusBadRequest)
+			return
+		}
+		if err := httpkit.DecodeObject(raw, &in); err != nil {
+			fail(w, r, opToken, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
+			return
+		}
+		if permit != nil {
+			if err := permit(r, in); err != nil {
+				fail(w, r, opToken, err)
+				return
+			}
+		}
+		token, err := issue(r.Context(), in)
+		if err != nil {
+			fail(w, r, opToken, err)
+			return
+		}
+		writeToken(w, mediaText, token)
+	}
+}
+
 // issues returns the contract of an endpoint that answers with a bare token.
 func issues(request string) httpkit.Contract {
 	return httpkit.Contract{Body: request, Answers: map[int]string{http.StatusOK: schemaText}}
@@ -42,42 +140,6 @@ func issues(request string) httpkit.Contract {
 // writeToken answers with the bare token as text.
 func writeToken(w http.ResponseWriter, mediaType, token string) {
 	write(w, http.StatusOK, mediaType, []byte(token))
-}
-
-// dataplaneTokenRequest is the body of /tokens/dataplane.
-type dataplaneTokenRequest struct {
-	Name     string              `json:"name"`
-	Mesh     string              `json:"mesh"`
-	Tags     map[string][]string `json:"tags"`
-	Type     string              `json:"type"`
-	ValidFor string              `json:"validFor"`
-}
-
-// dataplaneToken answers a body that cannot be read with an empty body. It refuses unknown
-// members, and members that are given twice, by name: a mistyped restriction would otherwise
-// produce a token for every proxy of the mesh.
-func (a *API) dataplaneToken(w http.ResponseWriter, r *http.Request) {
-	raw, err := body(w, r)
-	if fault.Is(err, fault.TooLarge) {
-		fail(w, r, opDecode, err)
-		return
-	}
-	var in dataplaneTokenRequest
-	if err != nil || json.Unmarshal(raw, &in) != nil {
-		empty(w, http.StatusBadRequest)
-		return
-	}
-	in = dataplaneTokenRequest{}
-	if err := httpkit.DecodeObject(raw, &in); err != nil {
-		fail(w, r, opToken, fault.Wrap(fault.Invalid, err, "the request cannot be read: %s", err))
-		return
-	}
-	token, err := a.DataplaneTokens.Issue(r.Context(), identity.DataplaneTokenRequest(in))
-	if err != nil {
-		fail(w, r, opToken, err)
-		return
-	}
-	writeToken(w, mediaText, token)
 }
 
 type gatewayTokenRequest struct {

@@ -35,7 +35,11 @@ func TestTranscripts(t *testing.T) {
 			if filepath.Base(file) == "dryrun.txt" {
 				change = append(change, planned)
 			}
-			got := replay(t, newAPI(t, change...), string(raw))
+			a := newAPI
+			if filepath.Base(file) == "insights.txt" {
+				a = func(t testing.TB, _ ...func(*Options)) *api { return newCountedAPI(t) }
+			}
+			got := replay(t, a(t, change...), string(raw))
 			golden.Compare(t, file, []byte(got))
 		})
 	}

@@ -20,12 +20,15 @@ func whoAmI(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, user{who.Name, who.Groups})
 }
 
+// pathGUI is where the console is, which shows nothing before its user has a token.
+const pathGUI = "gui"
+
 // authenticate identifies the caller before anything else is checked. Everybody may call GET
-// /, which describes the control plane.
+// /, which describes the control plane, and load the console, whatever token they show.
 func (a *API) authenticate(next http.Handler) http.Handler {
 	identify := func(r *http.Request) (model.Actor, error) {
 		who, err := a.Identify(r)
-		if err != nil && len(split(r.URL.Path)) == 0 {
+		if parts := split(r.URL.Path); err != nil && (len(parts) == 0 || parts[0] == pathGUI) {
 			return model.Anonymous(), nil
 		}
 		return who, err

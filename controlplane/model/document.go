@@ -20,11 +20,18 @@ type Document struct {
 	Type string
 	// Aliases are further types that are accepted in input.
 	Aliases []string
+	// OtherPaths are further collections in which clients look for the documents.
+	OtherPaths []string
 	// Singular and Plural are names for people, such as Traffic Routes.
 	Singular, Plural string
 	// Policy is set if the kind is listed at /policies. Inbound, Outbound and Proxy say where a
 	// policy acts: on one of the first two, or on whole proxies.
 	Policy, Inbound, Outbound, Proxy bool
+	// Listed is set for kinds that are listed at /policies, too, although nothing is chosen from
+	// them for the places of a sidecar.
+	Listed bool
+	// Written says where the documents are written if there are several zones.
+	Written Written
 	// AdminOnly is set for kinds that only administrators may read and write.
 	AdminOnly bool
 	// Default completes a spec before it is validated. It may change the spec.
@@ -36,6 +43,16 @@ type Document struct {
 	// resource, nil at a creation.
 	Cross func(g Getter, old, r *Resource) ([]fault.Violation, error)
 }
+
+// Written says by which control planes documents are written if there are several zones.
+type Written int
+
+// The control planes that write: the global one, those of zones, or each.
+const (
+	ByGlobal Written = iota
+	ByZones
+	ByEach
+)
 
 // Selecting tells an index which tag sets the spec of a policy selects. Views index policies
 // by it and never by type.

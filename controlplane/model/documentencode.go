@@ -14,7 +14,9 @@ import (
 // mesh-scoped kinds), name, times, labels, and beside them the spec. Fields are in the order
 // of their declaration, and the keys of maps are sorted. Integers of 64 bits are strings. The
 // default of an enumeration is left out like other zero values.
-func EncodeDocument(r *Resource) ([]byte, error) {
+func EncodeDocument(r *Resource) ([]byte, error) { return encodeDocument(r, nil) }
+
+func encodeDocument(r *Resource, c *concealing) ([]byte, error) {
 	e := &documentEncoder{}
 	e.buf.WriteByte('{')
 	e.member("type", reflect.ValueOf(r.Kind.Document.Type))
@@ -27,6 +29,7 @@ func EncodeDocument(r *Resource) ([]byte, error) {
 	if labels := LabelsOf(r.Spec); len(labels) > 0 {
 		e.member("labels", reflect.ValueOf(labels))
 	}
+	e.concealing = c
 	e.fields(reflect.ValueOf(r.Spec).Elem())
 	e.buf.WriteByte('}')
 	return e.buf.Bytes(), e.err
@@ -34,8 +37,10 @@ func EncodeDocument(r *Resource) ([]byte, error) {
 
 // EncodeSpec encodes a spec alone, without labels, in the form for a document that contains
 // it.
-func EncodeSpec(spec any) ([]byte, error) {
-	e := &documentEncoder{}
+func EncodeSpec(spec any) ([]byte, error) { return encodeSpec(spec, nil) }
+
+func encodeSpec(spec any, c *concealing) ([]byte, error) {
+	e := &documentEncoder{concealing: c}
 	e.buf.WriteByte('{')
 	e.fields(reflect.ValueOf(spec).Elem())
 	e.buf.WriteByte('}')
@@ -46,6 +51,8 @@ func EncodeSpec(spec any) ([]byte, error) {
 type documentEncoder struct {
 	buf bytes.Buffer
 	err error
+	// concealing replaces secrets; nil shows them.
+	concealing *concealing
 }
 
 // member writes a key and its value into the open object.
@@ -53,7 +60,9 @@ func (e *documentEncoder) member(key string, v reflect.Value) {
 	e.separate()
 	e.plain(key)
 	e.buf.WriteByte(':')
+	e.concealing.enter(key)
 	e.value(v)
+	e.concealing.leave()
 }
 
 // separate writes a comma unless an object or list was just opened.
@@ -95,7 +104,12 @@ func (e *documentEncoder) value(v reflect.Value) {
 	if v.CanAddr() {
 		self = v.Addr().Interface()
 	}
-	if _, own := self.(json.Marshaler); own {
+	_, own := self.(json.Marshaler)
+	switch {
+	case e.concealing.secret() && (own || !contains(v)):
+		e.conceal(self)
+		return
+	case own:
 		e.plain(self)
 		return
 	}
@@ -131,9 +145,11 @@ func (e *documentEncoder) list(v reflect.Value) {
 		return
 	}
 	e.buf.WriteByte('[')
-	for _, x := range v.Seq2() {
+	for i, x := range v.Seq2() {
 		e.separate()
+		e.concealing.enter(strconv.FormatInt(i.Int(), 10))
 		e.value(x)
+		e.concealing.leave()
 	}
 	e.buf.WriteByte(']')
 }
@@ -149,4 +165,24 @@ func (e *documentEncoder) plain(x any) {
 		return
 	}
 	e.buf.Truncate(e.buf.Len() - 1) // remove the newline
+}
+
+// contains reports whether a value has members of its own.
+func contains(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Struct, reflect.Map:
+		return true
+	case reflect.Slice:
+		return v.Type().Elem().Kind() != reflect.Uint8
+	}
+	return false
+}
+
+// conceal writes [Concealed] in place of a value.
+func (e *documentEncoder) conceal(x any) {
+	begin := e.buf.Len()
+	e.plain(x)
+	e.concealing.note(e.buf.Bytes()[begin:])
+	e.buf.Truncate(begin)
+	e.plain(Concealed)
 }

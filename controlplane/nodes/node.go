@@ -12,10 +12,11 @@ import (
 
 // Node is one node as the APIs show it.
 type Node struct {
-	// Name is the node id: <mesh>.<dataplane>, or cp/<control plane>/<instance>.
+	// Name is the node id: <mesh>.<dataplane>, cp/<control plane>/<instance>, or
+	// zone/<type>/<name>.
 	Name string `json:"name"`
-	// Type is sidecar or gateway.
-	Type         string `json:"type" jsonschema:"enum=sidecar,enum=gateway"`
+	// Type is sidecar, gateway, or ingress of a zone.
+	Type         string `json:"type" jsonschema:"enum=sidecar,enum=gateway,enum=ingress"`
 	Mesh         string `json:"mesh,omitempty"`
 	ControlPlane string `json:"controlPlane,omitempty"`
 	// State is connected, away or refused. Who is refused is away.
@@ -102,9 +103,10 @@ func (r *Registry) document(n insight.Node, f Filters) Node {
 		NotReady: n.NotReady, NotReadySince: moment(n.NotReadySince), Conditions: n.Conditions,
 		CertificateExpires: moment(n.CertificateExpires), TokenExpires: moment(n.TokenExpires), Filters: f,
 	}
-	if n.Type == insight.Gateway {
+	switch n.Type {
+	case insight.Gateway:
 		d.ControlPlane = n.Scope
-	} else {
+	case insight.Sidecar:
 		d.Mesh = n.Scope
 	}
 	if v := n.Versions; v != nil {
@@ -185,6 +187,16 @@ func split(id string, f Filters) insight.Node {
 		n.Scope, n.Name = scope, name
 	}
 	return n
+}
+
+// ScopeOf returns the mesh or the control plane to which a node belongs by its id. Both are empty
+// for an id that no node has.
+func ScopeOf(id string) (mesh, controlPlane string) {
+	n := split(id, Filters{})
+	if n.Type == insight.Gateway {
+		return "", n.Scope
+	}
+	return n.Scope, ""
 }
 
 func moment(t time.Time) *time.Time {

@@ -51,6 +51,8 @@ type Query struct {
 	State string
 	// Part is a text that the names must contain.
 	Part string
+	// Sees, if set, says which nodes there are for whoever asks, by their ids.
+	Sees func(id string) bool
 	// After is the name after which the page begins, Offset the number of nodes to skip
 	// there, and Size the number of nodes on the page, or 0 for all.
 	After        string
@@ -103,7 +105,7 @@ func (r *Registry) List(q Query) Page {
 
 func (q Query) picks(n insight.Node) bool {
 	state := q.State == "" || n.State == q.State || q.State == insight.Away && n.State == insight.Refused
-	return state && strings.Contains(n.ID, q.Part)
+	return state && strings.Contains(n.ID, q.Part) && (q.Sees == nil || q.Sees(n.ID))
 }
 
 func (r *Registry) show(c candidate, f Filters) Node {

@@ -34,7 +34,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type arrived struct{}
 
 // Wait implements gatewayapi.Progress.
-func (arrived) Wait(context.Context, uint64) (any, error) { return map[string]any{}, nil }
+func (arrived) Wait(context.Context, uint64, func(string, string) bool) (any, error) {
+	return map[string]any{}, nil
+}
 
 // inProcess is the administration API and the OAuth server on one store. Between them is a
 // gateway that only knows prefixes.

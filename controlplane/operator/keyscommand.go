@@ -69,7 +69,7 @@ func keysRotateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate KIND",
 		Short: "Add a new key of a kind, which is used from now on",
-		Long: "Add a new key of a kind, which is used from now on.\nKIND is one of " + strings.Join(meshapi.Rotatable, ", ") + `.
+		Long: "Add a new key of a kind, which is used from now on.\nKIND is one of\n" + kindsInLines() + `.
 The other kinds of "meshgate keys list" are replaced in other ways: the roots of meshes
 (mesh-ca) as "A new root" in docs/mesh.md says, all others as docs/operations/keys.md does.`,
 		Example: `  meshgate keys rotate node-tokens`,
@@ -84,11 +84,22 @@ The other kinds of "meshgate keys list" are replaced in other ways: the roots of
 		},
 	}
 	c.Flags().StringVar(&r.Mesh, "mesh", "", "the mesh whose key is meant")
-	c.Flags().BoolVar(&r.Compromised, "compromised", false, "with "+strings.Join(meshapi.Withdrawable, " and ")+": withdraw every key that there is, because one was stolen; each node needs a new token")
+	c.Flags().BoolVar(&r.Compromised, "compromised", false, "with keys that sign tokens: withdraw every key that there is, because one was stolen; each holder needs a new token")
 	c.Flags().BoolVar(&r.Force, "force", false, "with control-plane-ca: take the next step although it cuts off nodes")
 	c.Flags().BoolVar(&r.ForgetOld, "forget-old", false, "with encryption: drop the old keys from the key file once nothing is left under them; backups from before then need a copy of them")
 	api = addAPIFlags(c)
 	return c
+}
+
+// kindsInLines lists the kinds that can be rotated, in lines that fit on a screen.
+func kindsInLines() string {
+	half := len(meshapi.Rotatable) / 2
+	return strings.Join(meshapi.Rotatable[:half], ", ") + ",\n" + strings.Join(meshapi.Rotatable[half:], ", ")
+}
+
+// globalKeys are the names of the global secrets that hold keys, up to their suffix.
+var globalKeys = map[string]string{
+	meshapi.KeysUserTokens: mesh.UserToken, meshapi.KeysZoneTokens: mesh.ZoneToken, meshapi.KeysZoneIngressTokens: mesh.ZoneIngressToken,
 }
 
 func keysDeleteCommand() *cobra.Command {
@@ -98,7 +109,7 @@ func keysDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete KIND NAME",
 		Short:   "Delete a key that signed tokens, once no node uses it",
-		Long:    "Delete a key that signed tokens, once no node uses it. KIND is " + meshapi.KeysNodeTokens + " or " + meshapi.KeysDataplaneTokens + ".",
+		Long:    "Delete a key that signed tokens, once no node uses it. KIND is one of\n" + strings.Join(meshapi.Withdrawable, ", ") + ".",
 		Example: `  meshgate keys delete node-tokens 1`,
 		Args:    cli.Wants,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -108,6 +119,9 @@ func keysDeleteCommand() *cobra.Command {
 					return fault.NotBegun(errors.New("--mesh is needed: the keys of dataplane tokens are those of one mesh"))
 				}
 				path = "/meshes/" + url.PathEscape(meshName) + "/secrets/" + url.PathEscape(mesh.TokenSigningKey+meshName+"-"+args[1])
+			}
+			if prefix := globalKeys[args[0]]; prefix != "" {
+				path = "/global-secrets/" + url.PathEscape(prefix+mesh.SigningKeySuffix+args[1])
 			}
 			if err := callKeys(c, api, http.MethodDelete, path, url.Values{"force": {strconv.FormatBool(force)}}, nil, nil); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -11,7 +12,7 @@ import (
 // keeps the publications of a scope in order.
 func (l *Loop) announce(p plane, sets batch) {
 	c := p.common()
-	now := announced{true, c.revision, c.lacks, c.reached}
+	now := announced{true, c.revision, c.lacks, c.reached, c.tried}
 	connected := l.noteSets(sets)
 	l.mu.Lock()
 	moves := now != c.announced
@@ -72,6 +73,48 @@ func (l *Loop) settled(ctx context.Context, revision uint64, scopes ...string) e
 		case <-moved:
 		}
 	}
+}
+
+// UpToDate waits until a scope shows everything that was stored before the call. It returns
+// Unavailable with the reason if the scope cannot be read or planned. Other scopes do not matter.
+func (l *Loop) UpToDate(ctx context.Context, scope string) error {
+	revision := l.Latest()
+	for {
+		late, moved := l.late(revision, []string{scope})
+		if late == "" {
+			return nil
+		}
+		if err := l.failed(scope, revision); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "%s cannot be planned at present", scope)
+		}
+		select {
+		case <-ctx.Done():
+			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again")
+		case <-moved:
+		}
+	}
+}
+
+// failed returns why a scope does not show a revision, or nil while it may do so soon.
+func (l *Loop) failed(scope string, revision uint64) error {
+	l.mu.Lock()
+	p := l.planes[scope]
+	tried := p != nil && p.common().announced.tried >= revision
+	l.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	if err := p.unread(); err != nil {
+		return err
+	}
+	if tried {
+		for _, f := range l.problems.of(scope, "") {
+			if f.Cell == cellPlan {
+				return f.Err
+			}
+		}
+	}
+	return nil
 }
 
 // late returns a scope that does not show a revision, or an empty name if all scopes show

@@ -202,7 +202,7 @@ func (q *inquiry) ofMember(name string, m *view.Membership) bool {
 // cannot be read yet. m is what the scope consists of, nil for a mesh.
 func (q *inquiry) touchesScope(scope string, m *view.Membership) bool {
 	for _, key := range q.keys {
-		if m != nil && m.Shapes(key) {
+		if m != nil && m.Shapes(key) || scope == ZoneScope && view.OfZone(key) {
 			return true
 		}
 		if of, known := q.l.scopeOf(key); known && of == scope {

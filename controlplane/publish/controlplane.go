@@ -68,7 +68,7 @@ func (l *Loop) controlPlane(
 		return first, nil
 	}
 	p.sub = scope.Subscribe(p.wake)
-	p.revision = p.state.Revision()
+	p.revision, p.tried = p.state.Revision(), p.state.Revision()
 	l.announce(p, nil)
 	return p, nil
 }
@@ -132,6 +132,8 @@ func (p *gatewayPlane) id() string { return ControlPlaneScope(p.name) }
 
 func (p *gatewayPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
+func (p *gatewayPlane) unread() error { return p.scope.Err() }
+
 func (p *gatewayPlane) gone() bool { return false }
 
 func (p *gatewayPlane) close() {
@@ -150,19 +152,22 @@ func (p *gatewayPlane) update(now time.Time) batch {
 	change := p.sub.Take()
 	p.state = change.State
 	touched := change.All || len(change.Keys) > 0
-	changed, failed := map[*variant]bool{}, false
+	changed, failed, waits := map[*variant]bool{}, false, false
 	for _, c := range p.variants {
 		if touched {
 			c.retry.changed()
 		}
 		if touched && c.retry.err == nil || c.retry.err != nil && !c.retry.waits(now) {
 			changed[c] = p.plan(c, change.State, now)
+		} else {
+			waits = waits || c.retry.err != nil
 		}
 		failed = failed || c.retry.err != nil
 	}
 	if !failed {
 		p.revision = max(p.revision, change.State.Revision())
 	}
+	p.attempted(change.State.Revision(), touched, waits)
 	out := batch{}
 	for id, params := range p.nodes {
 		if c := p.variants[params]; changed[c] {
@@ -234,7 +239,7 @@ func (p *gatewayPlane) failures() listed {
 	}
 	for _, c := range p.variants {
 		if c.retry.err != nil {
-			out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "plan", Err: c.retry.err, Kept: true}})
+			out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: cellPlan, Err: c.retry.err, Kept: true}})
 		}
 		for _, f := range c.result.Failures {
 			out = append(out, Failure{ControlPlane: p.name, Failure: f})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -23,6 +24,9 @@ func (l *Loop) Desired(ctx context.Context, id string) (*resource.Set, error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.desiredOfGateway(ctx, id)
 	}
+	if proxyType, name, ok := mesh.ParseZoneNode(id); ok {
+		return l.desiredOfZone(ctx, proxyType, name)
+	}
 	meshName, dataplane, err := ParseProxy(id)
 	if err != nil {
 		return nil, err
@@ -32,7 +36,7 @@ func (l *Loop) Desired(ctx context.Context, id string) (*resource.Set, error) {
 		return nil, err
 	}
 	defer l.entered(p)
-	if err := l.newest(ctx, p); err != nil {
+	if err := l.UpToDate(ctx, p.id()); err != nil {
 		return nil, err
 	}
 	for last := false; ; {
@@ -45,14 +49,6 @@ func (l *Loop) Desired(ctx context.Context, id string) (*resource.Set, error) {
 		}
 		l.round(p, time.Now()) // takes what was read
 	}
-}
-
-// newest waits until a plane shows everything that was stored before the call.
-func (l *Loop) newest(ctx context.Context, p plane) error {
-	if err := l.settled(ctx, l.Latest(), p.id()); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "what was written last is not planned yet: ask again")
-	}
-	return nil
 }
 
 // desiredOfProxy returns the set of a connected proxy, or plans one from nothing.
@@ -89,13 +85,35 @@ func (l *Loop) desiredOfProxy(p *meshPlane, dataplane string) (*resource.Set, er
 	return set, nil
 }
 
+// attempt waits until a control plane has planned, or tried to plan, everything that was stored
+// before the call. Gateways of other parameters, for which that may have failed, do not matter.
+func (l *Loop) attempt(ctx context.Context, p *gatewayPlane) error {
+	revision := l.Latest()
+	for {
+		l.mu.Lock()
+		tried, moved := p.announced.tried >= revision, l.moved
+		l.mu.Unlock()
+		if tried {
+			return nil
+		}
+		if err := p.unread(); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "control plane %s cannot be read at present", p.name)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again")
+		}
+	}
+}
+
 // desiredOfGateway does what Desired does, for a gateway.
 func (l *Loop) desiredOfGateway(ctx context.Context, id string) (*resource.Set, error) {
 	p, err := l.follow(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.newest(ctx, p); err != nil {
+	if err := l.attempt(ctx, p); err != nil {
 		return nil, err
 	}
 	params, err := l.parameters(ctx, id)

@@ -53,9 +53,12 @@ func (p *meshPlane) isGone(dataplane string) bool {
 	return !exists
 }
 
-// gone reports whether a node is a proxy whose dataplane was deleted. The caller holds the
+// gone reports whether a node is a proxy whose dataplane, or resource of the zone, was deleted. The caller holds the
 // lock of the plane.
 func gone(p plane, id string) bool {
+	if z, ok := p.(*zonePlane); ok {
+		return z.goneFromZone(id)
+	}
 	m, ok := p.(*meshPlane)
 	return ok && m.isGone(strings.TrimPrefix(id, m.name+"."))
 }

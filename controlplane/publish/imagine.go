@@ -47,6 +47,8 @@ func (l *Loop) Imagine(d view.Draft, base *Base) (im *Imagination, late []string
 	for _, p := range l.concernedBy(d.Keys) {
 		ok := false
 		switch p := p.(type) {
+		case *zonePlane:
+			continue // what becomes of proxies of zones is not foreseen
 		case *gatewayPlane:
 			var i view.Imagined[*view.Gateway]
 			if i, ok = imagineOn(p.scope, base.planes[p], d); ok {
@@ -154,36 +156,33 @@ func (l *Loop) Reached(ctx context.Context, revision uint64, scopes []string) er
 
 // ReadBase reads the states of scopes in a transaction that has written nothing yet. Where writes
 // follow so closely that no scope ever shows the newest state, this is how to get one. It reads
-// everything, so it is not the first thing to try.
-func (l *Loop) ReadBase(d view.Draft, scopes []string) (*Base, error) {
+// everything, so it is not the first thing to try. What cannot be read is left out: the write does
+// not fail because of it.
+func (l *Loop) ReadBase(d view.Draft, scopes []string) *Base {
 	b := &Base{meshes: map[*meshPlane]*view.Mesh{}, planes: map[*gatewayPlane]*view.Gateway{}}
 	// Each is read once: the writer's lock is held.
-	read := func(g *gatewayPlane) (err error) {
-		if b.planes[g] == nil {
-			b.planes[g], err = g.scope.Read(d.Reader)
+	read := func(g *gatewayPlane) {
+		if b.planes[g] != nil {
+			return
 		}
-		return err
+		if state, err := g.scope.Read(d.Reader); err == nil {
+			b.planes[g] = state
+		}
 	}
 	for _, p := range l.named(scopes) {
-		var err error
 		switch p := p.(type) {
 		case *gatewayPlane:
-			err = read(p)
+			read(p)
 		case *meshPlane:
-			if b.meshes[p], err = p.scope.Read(d.Reader); err != nil {
-				return nil, err
+			if state, err := p.scope.Read(d.Reader); err == nil {
+				b.meshes[p] = state
 			}
 			for _, g := range l.lookedAt(p) {
-				if err := read(g); err != nil {
-					return nil, err
-				}
+				read(g)
 			}
 		}
-		if err != nil {
-			return nil, err
-		}
 	}
-	return b, nil
+	return b
 }
 
 // named returns the planes of scopes that are followed.

@@ -167,6 +167,7 @@ func (p *meshPlane) open(now time.Time) {
 	p.sub = p.scope.Subscribe(p.wake)
 	p.state = p.sub.Take().State
 	p.shown(p.state)
+	p.tried = p.state.Revision()
 	if p.plan(now, nil); p.retry.err == nil {
 		p.reached = p.state.Revision()
 		p.advance(p.seen()) // no proxy is connected yet, so what is still being read can change nothing for one
@@ -292,6 +293,8 @@ func (p *meshPlane) leave(node string, now time.Time) {
 	}
 }
 
+func (p *meshPlane) unread() error { return p.scope.Err() }
+
 func (p *meshPlane) id() string { return MeshScope(p.name) }
 
 func (p *meshPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
@@ -338,12 +341,15 @@ func (p *meshPlane) update(now time.Time) batch {
 	p.shown(p.state)
 	p.take()
 	p.bury(change)
-	if change.All || len(change.Keys) > 0 || p.moved || len(p.noted) > 0 {
+	touched := change.All || len(change.Keys) > 0 || p.moved || len(p.noted) > 0
+	if touched {
 		p.retry.changed()
 		clear(p.blocked)
 	}
 	var out batch
-	if !p.retry.waits(now) {
+	waits := p.retry.waits(now)
+	p.attempted(p.state.Revision(), touched, waits)
+	if !waits {
 		out = p.plan(now, func(s sidecarPlanner) {
 			for dataplane, yes := range p.noted {
 				s.Secured(dataplane, yes)
@@ -460,7 +466,7 @@ func (p *meshPlane) relist(now time.Time) {
 	p.listed = listed{}
 	var untold error
 	if p.retry.err != nil {
-		p.listed[""] = []Failure{{Mesh: p.name, Failure: failure{Cell: "plan", Err: p.retry.err, Kept: true}}}
+		p.listed[""] = []Failure{{Mesh: p.name, Failure: failure{Cell: cellPlan, Err: p.retry.err, Kept: true}}}
 	} else {
 		known := p.known
 		p.known = map[string]bool{}
@@ -472,7 +478,7 @@ func (p *meshPlane) relist(now time.Time) {
 	}
 	p.tell(untold, now)
 	for dataplane, b := range p.blocked {
-		p.listed[dataplane] = append(p.listed[dataplane], Failure{Mesh: p.name, Dataplane: dataplane, Failure: failure{Cell: "plan", Err: b.err}})
+		p.listed[dataplane] = append(p.listed[dataplane], Failure{Mesh: p.name, Dataplane: dataplane, Failure: failure{Cell: cellPlan, Err: b.err}})
 	}
 }
 
@@ -492,7 +498,7 @@ func (p *meshPlane) list(dataplane string, known map[string]bool) error {
 	var failures, unserved []failure
 	err := guard(func() { failures, unserved = p.planner.Failures(dataplane), p.planner.Unserved(dataplane) })
 	if err != nil {
-		failures, unserved = []failure{{Cell: "plan", Err: err, Kept: true}}, nil
+		failures, unserved = []failure{{Cell: cellPlan, Err: err, Kept: true}}, nil
 	}
 	var fs []Failure
 	for _, f := range failures {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -26,12 +27,12 @@ func ParseNode(id string) (controlPlane, instance string, err error) {
 }
 
 // ParseProxy splits the id of a proxy of a mesh, <mesh>.<dataplane>. Other ids are Invalid.
-func ParseProxy(id string) (mesh, dataplane string, err error) {
-	mesh, dataplane, ok := strings.Cut(id, ".")
-	if !ok || mesh == "" || dataplane == "" || strings.Contains(id, "/") {
+func ParseProxy(id string) (meshName, dataplane string, err error) {
+	meshName, dataplane, ok := strings.Cut(id, ".")
+	if !ok || meshName == "" || dataplane == "" || strings.Contains(id, "/") {
 		return "", "", fault.New(fault.Invalid, "node id %q is not <mesh>.<dataplane>", id)
 	}
-	return mesh, dataplane, nil
+	return meshName, dataplane, nil
 }
 
 // Connect registers a stream of an authenticated node. When it returns, the set of the node
@@ -41,6 +42,9 @@ func ParseProxy(id string) (mesh, dataplane string, err error) {
 func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(), err error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.connectGateway(ctx, id)
+	}
+	if proxyType, name, ok := mesh.ParseZoneNode(id); ok {
+		return l.connectZone(ctx, id, proxyType, name)
 	}
 	meshName, dataplane, err := ParseProxy(id)
 	if err != nil {

@@ -26,6 +26,9 @@ func MeshScope(name string) string { return "mesh/" + name }
 
 type failure = plan.Failure
 
+// cellPlan is the cell of a failure of a whole plan.
+const cellPlan = "plan"
+
 // plane is one scope whose proxies are planned together: a control plane with its gateways,
 // or a mesh. Callers hold its own lock, except for id and concerns, whose results never
 // change.
@@ -41,6 +44,8 @@ type plane interface {
 	leave(node string, now time.Time)
 	// failures lists what is not published as configured.
 	failures() listed
+	// unread returns why the scope cannot be read, or nil.
+	unread() error
 	// due returns the time of the next attempt of something that failed, or zero.
 	due() time.Time
 	// gone reports whether the plane has nothing left to do. The caller also holds the lock
@@ -100,6 +105,10 @@ type standing struct {
 	// lacks, unless 0, is the oldest revision that is not shown although revision is newer.
 	// It is a revision of another scope that the plane looks at.
 	lacks uint64
+	// tried is the newest revision of the scope itself that the plane has planned or failed to
+	// plan. pending says that there is a change that it has not tried.
+	tried   uint64
+	pending bool
 	// since, unless 0, is the oldest revision that the sets of the next publication may
 	// contain.
 	since uint64
@@ -107,13 +116,21 @@ type standing struct {
 
 // announced is what others can know about a plane.
 type announced struct {
-	yes                      bool
-	revision, lacks, reached uint64
+	yes                             bool
+	revision, lacks, reached, tried uint64
 }
 
 // shows reports whether a revision is published.
 func (a announced) shows(revision uint64) bool {
 	return a.revision >= revision && (a.lacks == 0 || revision < a.lacks)
+}
+
+// attempted notes how far a plane is that shows a revision of its scope. changed says that there is
+// something new to plan, and waits that it is not tried yet because the last attempt failed.
+func (s *standing) attempted(revision uint64, changed, waits bool) {
+	if s.pending = waits && (s.pending || changed); !s.pending {
+		s.tried = revision
+	}
 }
 
 // retry is a failure and the time of the next attempt.

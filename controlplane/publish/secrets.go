@@ -46,6 +46,8 @@ type Identities interface {
 	// External returns what proxies of a mesh present to the ExternalService of a name, nil if
 	// that is nothing.
 	External(ctx context.Context, meshName, service string) (*mesh.Presented, error)
+	// Listener returns what gateways of a mesh present that name one of its secrets.
+	Listener(ctx context.Context, meshName, secret string) (*mesh.ClientPair, error)
 	// Roots returns the PEM bundle that validates the control plane.
 	Roots(ctx context.Context) ([]byte, error)
 }
@@ -100,6 +102,9 @@ func (l *Loop) secret(ctx context.Context, id, name, generation string) (*tlsv3.
 	meshName, dataplane, err := ParseProxy(id)
 	if service, ok := mesh.ParseExternalClient(name); ok && err == nil {
 		return l.external(ctx, meshName, service, name)
+	}
+	if of, ok := mesh.ParseServer(name); ok && err == nil {
+		return l.listener(ctx, meshName, of, name, generation)
 	}
 	if err != nil || name != mesh.SecretIdentity(meshName) {
 		return nil, fault.New(fault.NotFound, "no such secret")
@@ -183,6 +188,19 @@ func (l *Loop) external(ctx context.Context, meshName, service, name string) (*t
 	}
 	if p == nil || p.Name != name {
 		return nil, fault.New(fault.Unavailable, "ExternalService %s of mesh %s has another certificate by now", service, meshName)
+	}
+	return pairSecret(name, Pair{Certificate: p.Chain, Key: p.Key}), nil
+}
+
+// listener returns what the listeners of a gateway present. Its set says in which generation; if
+// the secret has other content by now, a set with that is about to come.
+func (l *Loop) listener(ctx context.Context, meshName, of, name, generation string) (*tlsv3.Secret, error) {
+	p, err := l.Identities.Listener(ctx, meshName, of)
+	if err != nil {
+		return nil, err
+	}
+	if p.Generation() != generation {
+		return nil, fault.New(fault.Unavailable, "secret %s of mesh %s has another certificate by now", of, meshName)
 	}
 	return pairSecret(name, Pair{Certificate: p.Chain, Key: p.Key}), nil
 }

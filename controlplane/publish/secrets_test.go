@@ -32,6 +32,8 @@ type identities struct {
 	stored map[string]publish.Pair
 	// external holds what proxies present, by mesh and ExternalService.
 	external map[string]*mesh.Presented
+	// listeners holds what gateways present, by mesh and secret.
+	listeners map[string]publish.Pair
 }
 
 func (i *identities) Certificate(_ context.Context, controlPlane, id string, alternative bool) (publish.Pair, error) {
@@ -49,6 +51,13 @@ func (i *identities) Workload(context.Context, string, string) (publish.Workload
 }
 func (i *identities) External(_ context.Context, meshName, service string) (*mesh.Presented, error) {
 	return i.external[meshName+" "+service], nil
+}
+func (i *identities) Listener(_ context.Context, meshName, secret string) (*mesh.ClientPair, error) {
+	p, ok := i.listeners[meshName+" "+secret]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "no such secret")
+	}
+	return &mesh.ClientPair{Chain: p.Certificate, Key: p.Key}, nil
 }
 func (i *identities) Roots(context.Context) ([]byte, error) { return i.roots, nil }
 

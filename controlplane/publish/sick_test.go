@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -275,5 +276,49 @@ func TestFiveThousandProxiesAtOnce(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if each := int64(after.HeapAlloc-before.HeapAlloc) / proxies; each > 50<<10 {
 		t.Errorf("%d bytes for each proxy", each)
+	}
+}
+
+// TestWritesToWhatCannotBeReadAreForetold: a mesh whose rows cannot be read does not keep a write
+// from being tried, and what would mend it is foretold.
+func TestWritesToWhatCannotBeReadAreForetold(t *testing.T) {
+	f := startFleet(t, "sick", "well")
+	f.connect("sick.web-1")
+	f.connect("well.web-1")
+	f.db.spoil("sick", true)
+	stuck := f.put(mesh.Dataplanes, "sick", "web-1", dataplane("127.0.0.2", "web", "http"))
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := f.loop.Settled(short, stuck); err == nil {
+		t.Fatal("the sick mesh is settled")
+	}
+	for name, mends := range map[string]bool{"a write that mends nothing": false, "a write that mends": true} {
+		var im *publish.Imagination
+		var late []string
+		_, err := f.db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			moved := &model.Resource{Kind: mesh.Dataplanes, Scope: "sick", Name: "web-1", Spec: dataplane("127.0.0.9", "web", "http")}
+			if _, err := tx.Update(moved, 0); err != nil {
+				return err
+			}
+			d := view.DraftOf(tx)
+			if !mends {
+				d.Reader = spoiltReader{tx, f.db}
+			}
+			im, late = f.loop.Imagine(d, f.loop.ReadBase(d, nil))
+			return errUndone
+		})
+		if !errors.Is(err, errUndone) || len(late) > 0 {
+			t.Fatalf("%s: %v; waits for %v", name, err, late)
+		}
+		seen, err := f.loop.Foresee(bounded(t), im, 10)
+		if err != nil || len(seen) != 1 {
+			t.Fatalf("%s: %v, %d scopes", name, err, len(seen))
+		}
+		if changed := len(seen[0].Fates) > 0; changed != mends {
+			t.Errorf("%s: fates are %+v, failures %+v", name, seen[0].Fates, seen[0].Failures)
+		}
+		if told := slices.ContainsFunc(seen[0].Failures, func(x publish.ForeseenFailure) bool { return errors.Is(x.Err, errRow) }); told == mends {
+			t.Errorf("%s: failures are %+v", name, seen[0].Failures)
+		}
 	}
 }

@@ -85,7 +85,7 @@ func BenchmarkEndpointChange(b *testing.B) {
 // the next state.
 func BenchmarkUnrelatedEvent(b *testing.B) {
 	_, m := fleet(b)
-	f := &feed{mine: meshSource(mesh.Default, nil).mine, wake: make(chan struct{}, 1)}
+	f := &feed{mine: meshSource(mesh.Default, mesh.DefaultZone, nil).mine, wake: make(chan struct{}, 1)}
 	events := []store.Event{{Revision: 1, Key: model.Key{Kind: "secret", Scope: mesh.Default, Name: "s"}, Op: store.Updated}}
 	b.ReportAllocs()
 	for b.Loop() {

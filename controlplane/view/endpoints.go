@@ -20,7 +20,7 @@ type endpointEdit struct {
 type serviceChange struct {
 	// inbounds is the difference in the number of inbounds with the service's tag.
 	inbounds int
-	// left names the dataplanes whose old endpoints are outdated; joined are their new ones.
+	// left names the sources whose old endpoints are outdated; joined are their new ones.
 	left   map[string]struct{}
 	joined []Endpoint
 }
@@ -92,7 +92,7 @@ func (c *serviceChange) merge(old *MeshService) []Endpoint {
 	joined := c.joined
 	out := make([]Endpoint, 0, len(old.Endpoints)+len(joined))
 	for _, stays := range old.Endpoints {
-		if _, left := c.left[stays.Dataplane]; left {
+		if _, left := c.left[stays.Source()]; left {
 			continue
 		}
 		for len(joined) > 0 && compareEndpoints(joined[0], stays) < 0 {
@@ -103,18 +103,18 @@ func (c *serviceChange) merge(old *MeshService) []Endpoint {
 	return append(out, joined...)
 }
 
-// compareEndpoints orders by address, port and dataplane, so that the order, and with it
+// compareEndpoints orders by address, port and source, so that the order, and with it
 // every assignment, does not depend on the history. Tags decide between conflicting inbounds
 // of one dataplane.
 func compareEndpoints(a, b Endpoint) int {
-	if c := cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Dataplane, b.Dataplane)); c != 0 {
+	if c := cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Source(), b.Source())); c != 0 {
 		return c
 	}
 	return cmp.Compare(a.Tags.String(), b.Tags.String())
 }
 
 func sameEndpoint(a, b Endpoint) bool {
-	return a.Address == b.Address && a.Port == b.Port && a.Dataplane == b.Dataplane && a.Ready == b.Ready && maps.Equal(a.Tags, b.Tags)
+	return a.Address == b.Address && a.Port == b.Port && a.Source() == b.Source() && a.Ready == b.Ready && a.Instances == b.Instances && maps.Equal(a.Tags, b.Tags)
 }
 
 // inboundsOf yields the inbounds with a service tag. Tags of gateways do not count, because

@@ -48,13 +48,27 @@ func (i *Imagined[S]) Moved() bool { return i.All || len(i.Keys) > 0 }
 
 // Imagine returns what a transaction would make of the scope. It is called in the transaction, and
 // changes nothing. ok is false if the scope does not show the state on which the transaction is
-// based; then a state before it can be read with Read, while nothing is written yet.
+// based, although it can be read; then a state before it can be read with Read, while nothing is written yet.
 func (s *Scope[S]) Imagine(d Draft) (i Imagined[S], ok bool) {
 	before := s.State()
+	if err := s.Err(); err != nil {
+		return s.imagineMended(before, err, d), true
+	}
 	if before.Revision() != d.Reader.Revision() {
 		return i, false
 	}
 	return s.ImagineFrom(before, d), true
+}
+
+// imagineMended returns what a transaction would make of a scope whose rows cannot be read: nothing,
+// unless it mends them.
+func (s *Scope[S]) imagineMended(before S, failure error, d Draft) Imagined[S] {
+	if slices.ContainsFunc(d.Keys, s.source.mine) {
+		if after, err := s.Read(d.Reader); err == nil {
+			return Imagined[S]{Before: before, After: after, All: true}
+		}
+	}
+	return Imagined[S]{Before: before, After: before, Err: failure}
 }
 
 // ImagineFrom is Imagine for a state on which the transaction is based.
@@ -80,4 +94,11 @@ func (s *Scope[S]) ImagineFrom(before S, d Draft) (i Imagined[S]) {
 }
 
 // Read reads the whole state that r shows. What the scope itself shows stays as it is.
-func (s *Scope[S]) Read(r store.Reader) (S, error) { return s.source.read(r) }
+func (s *Scope[S]) Read(r store.Reader) (state S, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the view panicked: %v", v)
+		}
+	}()
+	return s.source.read(r)
+}

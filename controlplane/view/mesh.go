@@ -14,7 +14,8 @@ type Dataplane = Entry[mesh.Dataplane]
 // pointer as long as it does not change.
 type MeshService struct {
 	Name string
-	// Endpoints of all inbounds except the ignored ones, ordered by address and port.
+	// Endpoints of all inbounds except the ignored ones, and of the ingresses of other zones,
+	// ordered by address and port.
 	Endpoints []Endpoint
 	// Named is set if the address of an endpoint is a name.
 	Named bool
@@ -33,7 +34,7 @@ type Mesh struct {
 	trust      *Entry[mesh.Trust]
 	dataplanes table[*Dataplane]
 	services   table[*MeshService]
-	// inbounds counts the inbounds of each service, ready or not.
+	// inbounds counts the inbounds of each service, ready or not, and what other zones have of it.
 	inbounds table[int]
 	// kinds are the kinds, by name, that the mesh holds in addition to its own: policies, and
 	// kinds that locate services.
@@ -45,6 +46,8 @@ type Mesh struct {
 	// naming holds what VirtualOutbounds call inbounds, addresses the stored ones by host name.
 	naming    naming
 	addresses table[*Entry[mesh.Address]]
+	// remote is what there is in other zones.
+	remote remote
 }
 
 // Name returns the mesh's name.
@@ -83,3 +86,6 @@ func (m *Mesh) Lacks(k *model.Kind) bool { return m.policies[k.Name].none() }
 func (m *Mesh) Candidates(k *model.Kind, service string) iter.Seq[*Policy] {
 	return m.policies[k.Name].candidates(service)
 }
+
+// Policy returns a policy of a kind by name, nil if there is none.
+func (m *Mesh) Policy(k *model.Kind, name string) *Policy { return m.policies[k.Name].get(name) }

@@ -11,12 +11,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// meshSource reads and follows a mesh. The Mesh resource is in the global scope, all else in
-// the scope of the mesh, whose name may also be that of a control plane. Insights and gateway
+// meshSource reads and follows a mesh. The Mesh resource is in the global scope, as are zones and
+// their ingresses, all else in the scope of the mesh, whose name may also be that of a control plane. Insights and gateway
 // kinds do not belong to the view, and of secrets only what others refer to.
-func meshSource(name string, policies []*model.Kind) source[*Mesh] {
+func meshSource(name, zone string, policies []*model.Kind) source[*Mesh] {
 	kinds := kindsByName(policies)
-	load := func(r store.Reader) (*Mesh, error) { return loadMesh(name, kinds, r) }
+	load := func(r store.Reader) (*Mesh, error) { return loadMesh(name, zone, kinds, r) }
 	return source[*Mesh]{load: load, read: load, mine: (&Mesh{name: name, kinds: kinds}).mine}
 }
 
@@ -25,6 +25,8 @@ func (m *Mesh) mine(key model.Key) bool {
 	switch key.Kind {
 	case mesh.Meshes.Name:
 		return key.Scope == "" && key.Name == m.name
+	case mesh.ZoneIngresses.Name, mesh.Zones.Name:
+		return key.Scope == ""
 	case mesh.Trusts.Name:
 		return key.Scope == m.name && key.Name == m.name
 	case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name, mesh.Secrets.Name:
@@ -33,9 +35,11 @@ func (m *Mesh) mine(key model.Key) bool {
 	return key.Scope == m.name && m.kinds[key.Kind] != nil
 }
 
+// kindsByName returns the given kinds and those of gateways, which every view of a mesh holds and
+// chooses by selectors, as policies are.
 func kindsByName(kinds []*model.Kind) map[string]*model.Kind {
-	out := make(map[string]*model.Kind, len(kinds))
-	for _, k := range kinds {
+	out := make(map[string]*model.Kind, len(kinds)+2)
+	for _, k := range append([]*model.Kind{mesh.MeshGateways, mesh.MeshGatewayRoutes}, kinds...) {
 		out[k.Name] = k
 	}
 	return out
@@ -43,11 +47,13 @@ func kindsByName(kinds []*model.Kind) map[string]*model.Kind {
 
 // LoadMesh reads a whole mesh once, without following it.
 func LoadMesh(name string, policies []*model.Kind, r store.Reader) (*Mesh, error) {
-	return loadMesh(name, kindsByName(policies), r)
+	return loadMesh(name, mesh.DefaultZone, kindsByName(policies), r)
 }
 
-func loadMesh(name string, kinds map[string]*model.Kind, r store.Reader) (*Mesh, error) {
-	d := draftOfMesh(&Mesh{name: name, kinds: kinds}, r)
+// loadMesh reads a mesh. With nil for kinds it reads nothing but its services and what they are
+// protected by.
+func loadMesh(name, zone string, kinds map[string]*model.Kind, r store.Reader) (*Mesh, error) {
+	d := draftOfMesh(&Mesh{name: name, kinds: kinds, remote: remote{own: zone}}, r)
 	for key, k := range map[model.Key]*model.Kind{
 		{Kind: mesh.Meshes.Name, Name: name}:              mesh.Meshes,
 		{Kind: mesh.Trusts.Name, Scope: name, Name: name}: mesh.Trusts,
@@ -56,13 +62,16 @@ func loadMesh(name string, kinds map[string]*model.Kind, r store.Reader) (*Mesh,
 			return nil, fmt.Errorf("read %s %s: %w", key.Kind, name, err)
 		}
 	}
-	for _, k := range []*model.Kind{mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses} {
+	if err := d.list(mesh.Dataplanes); err != nil || kinds == nil {
+		return d.freeze(), err
+	}
+	for _, k := range append([]*model.Kind{mesh.VirtualOutbounds, mesh.Addresses}, slices.Collect(maps.Values(kinds))...) {
 		if err := d.list(k); err != nil {
 			return nil, err
 		}
 	}
-	for _, k := range kinds {
-		if err := d.list(k); err != nil {
+	for _, k := range []*model.Kind{mesh.ZoneIngresses, mesh.Zones} {
+		if err := d.listGlobal(k); err != nil {
 			return nil, err
 		}
 	}
@@ -84,6 +93,7 @@ type meshDraft struct {
 	// rules and addresses hold the changes of these by name; nil means deleted.
 	rules     map[string]*namingRule
 	addresses map[string]*Entry[mesh.Address]
+	zones     ofZones
 }
 
 func draftOfMesh(m *Mesh, r store.Reader) *meshDraft {
@@ -91,6 +101,7 @@ func draftOfMesh(m *Mesh, r store.Reader) *meshDraft {
 		reader: r, from: m, spec: m.spec, trust: m.trust,
 		dataplanes: map[string]*Dataplane{}, policies: map[string]map[string]*Policy{}, located: map[string]map[string]Locating{},
 		rules: map[string]*namingRule{}, addresses: map[string]*Entry[mesh.Address]{},
+		zones: ofZones{map[string]*Entry[mesh.ZoneIngress]{}, map[string]*Entry[mesh.Zone]{}},
 	}
 }
 
@@ -123,7 +134,7 @@ func (m *Mesh) apply(r store.Reader, keys []model.Key) (next *Mesh, relevant []m
 }
 
 func (m *Mesh) kindOf(key model.Key) *model.Kind {
-	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses} {
+	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses, mesh.ZoneIngresses, mesh.Zones} {
 		if key.Kind == k.Name {
 			return k
 		}
@@ -139,12 +150,18 @@ func (d *meshDraft) reread(k *model.Kind, key model.Key) (bool, error) {
 		return d.drop(k, key.Name), nil
 	case err != nil:
 		return false, err
+	case k == mesh.ZoneIngresses:
+		return d.putIngress(entryOf[mesh.ZoneIngress](res)), nil
 	}
 	return true, d.put(res)
 }
 
-func (d *meshDraft) list(k *model.Kind) error {
-	rs, err := d.reader.List(k, store.Query{Scope: d.from.name})
+func (d *meshDraft) list(k *model.Kind) error { return d.listIn(k, d.from.name) }
+
+func (d *meshDraft) listGlobal(k *model.Kind) error { return d.listIn(k, "") }
+
+func (d *meshDraft) listIn(k *model.Kind, scope string) error {
+	rs, err := d.reader.List(k, store.Query{Scope: scope})
 	if err != nil {
 		return fmt.Errorf("list %s of mesh %s: %w", k.Path, d.from.name, err)
 	}
@@ -168,6 +185,10 @@ func (d *meshDraft) put(res *model.Resource) error {
 		d.rules[res.Name] = &namingRule{res.Name, entryOf[mesh.VirtualOutbound](res).Spec.Namer()}
 	case mesh.Addresses:
 		d.addresses[res.Name] = entryOf[mesh.Address](res)
+	case mesh.ZoneIngresses:
+		d.putIngress(entryOf[mesh.ZoneIngress](res))
+	case mesh.Zones:
+		d.zones.zones[res.Name] = entryOf[mesh.Zone](res)
 	default:
 		if spec, ok := res.Spec.(Resolving); ok {
 			return d.resolve(res, spec)
@@ -177,6 +198,9 @@ func (d *meshDraft) put(res *model.Resource) error {
 			return nil
 		}
 		p, err := policyOf(res)
+		if err == nil {
+			err = d.certify(p)
+		}
 		if err != nil {
 			return err
 		}
@@ -204,6 +228,10 @@ func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
 		if _, was = d.from.addresses.get(name); was {
 			d.addresses[name] = nil
 		}
+	case mesh.ZoneIngresses:
+		was = d.dropIngress(name)
+	case mesh.Zones:
+		was, d.zones.zones[name] = true, nil
 	default:
 		if _, was = d.from.located[k.Name].specs.get(name); was {
 			put(d.located, k, name, nil)
@@ -237,7 +265,7 @@ func (d *meshDraft) freeze() *Mesh {
 		}
 		next.addresses = all.table
 	}
-	if len(d.dataplanes) > 0 {
+	if len(d.dataplanes) > 0 || !d.zones.none() {
 		all, endpoints := editOf(d.from.dataplanes), newEndpointEdit(d.from)
 		for name, now := range d.dataplanes {
 			was, _ := d.from.dataplanes.get(name)
@@ -249,6 +277,7 @@ func (d *meshDraft) freeze() *Mesh {
 			}
 		}
 		next.dataplanes = all.table
+		next.remote = d.freezeZones(endpoints)
 		next.services, next.inbounds = endpoints.freeze()
 	}
 	if len(d.policies) > 0 {

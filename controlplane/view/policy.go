@@ -27,6 +27,9 @@ type Policy struct {
 	// Targets are the tag sets of the proxies that it is for; nil for policies that do not say
 	// it ([model.Targeting]).
 	Targets []mesh.Tags
+	// Certificates are what the listeners of a gateway present, by the names of the secrets; nil
+	// for everything else.
+	Certificates map[string]mesh.ServerCertificate
 }
 
 // Selectors returns the tag sets by which it is chosen for an inbound or for a whole proxy.

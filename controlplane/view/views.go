@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -19,6 +20,7 @@ type Views struct {
 	store    store.Store
 	resolver scopes.Resolver
 	policies []*model.Kind
+	zone     string
 	log      *slog.Logger
 	ctx      context.Context //nolint:containedctx // the lifetime of the goroutines, ended by Close
 	stop     context.CancelFunc
@@ -27,6 +29,7 @@ type Views struct {
 	mu     sync.Mutex
 	planes map[string]*Scope[*Gateway]
 	meshes map[string]*Scope[*Mesh]
+	zones  map[string]*Scope[*Zone]
 	closed bool
 }
 
@@ -41,9 +44,15 @@ func New(s store.Store, policies []*model.Kind, log *slog.Logger) *Views {
 func NewResolved(s store.Store, resolver scopes.Resolver, policies []*model.Kind, log *slog.Logger) *Views {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Views{
-		store: s, resolver: resolver, policies: policies, log: log, ctx: ctx, stop: stop,
-		planes: map[string]*Scope[*Gateway]{}, meshes: map[string]*Scope[*Mesh]{},
+		store: s, resolver: resolver, policies: policies, zone: mesh.DefaultZone, log: log, ctx: ctx, stop: stop,
+		planes: map[string]*Scope[*Gateway]{}, meshes: map[string]*Scope[*Mesh]{}, zones: map[string]*Scope[*Zone]{},
 	}
+}
+
+// InZone says in which zone the control plane is. It is called before any view is opened.
+func (v *Views) InZone(name string) *Views {
+	v.zone = name
+	return v
 }
 
 // ControlPlane returns the view of a control plane after it has loaded. The first user of a
@@ -65,7 +74,17 @@ func (v *Views) gatewaySource(name string) source[*Gateway] { return gatewaySour
 // Otherwise it behaves like [Views.ControlPlane]. A control plane and a mesh of the same name
 // are unrelated.
 func (v *Views) Mesh(ctx context.Context, name string) (*Scope[*Mesh], error) {
-	return open(ctx, v, v.meshes, name, false, func(name string) source[*Mesh] { return meshSource(name, v.policies) })
+	return open(ctx, v, v.meshes, name, false, func(name string) source[*Mesh] { return meshSource(name, v.zone, v.policies) })
+}
+
+// OwnZone returns the view of the zone of this control plane. It behaves like [Views.Mesh].
+func (v *Views) OwnZone(ctx context.Context) (*Scope[*Zone], error) {
+	return open(ctx, v, v.zones, v.zone, false, zoneSource)
+}
+
+// AwaitOwnZone is OwnZone, but it waits as long as the state cannot be read.
+func (v *Views) AwaitOwnZone(ctx context.Context) (*Scope[*Zone], error) {
+	return open(ctx, v, v.zones, v.zone, true, zoneSource)
 }
 
 // open returns a scope from scopes, which v.mu guards.

@@ -62,3 +62,10 @@ func (a *API) DataplaneToken(mesh, name, validFor string) string {
 func (a *API) MeshURL(path string) string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s", a.c.Mesh, path)
 }
+
+// ZoneToken asks for the token of proxies of a zone.
+func (a *API) ZoneToken(zone string, scope ...string) string {
+	r := a.Mesh(http.MethodPost, "/tokens/zone", map[string]any{"zone": zone, "scope": scope, "validFor": "24h"})
+	gomega.ExpectWithOffset(1, r.Status).To(gomega.Equal(http.StatusOK), r.Body)
+	return r.Body
+}

@@ -16,7 +16,7 @@ import (
 // meshPorts are the ports that the guides name, and the setting that moves those of
 // the control plane.
 var meshPorts = []struct{ port, setting string }{
-	{"5678", "DATA_PLANE_PORT"}, {"5680", "DIAGNOSTICS_PORT"}, {"5681", "MESH_PORT"},
+	{"5678", "DATA_PLANE_PORT"}, {"5680", "DIAGNOSTICS_PORT"}, {"5681", "MESH_PORT"}, {"5682", "MESH_TLS_PORT"},
 	{"8001", "ADMIN_PORT"}, {"8443", "GATEWAY_HTTPS_PORT"}, {"8000", "GATEWAY_HTTP_PORT"},
 	{"8444", "ADMIN_TLS_PORT"}, {"6390", "REDIS_EMBEDDED_PORT"},
 	{"9101", ""}, {"9102", ""}, {"8002", ""}, {"9000", ""}, {"9443", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""}, {"9400", ""}, {"9401", ""},
@@ -70,6 +70,7 @@ var _ = Describe("docs/mesh.md", func() {
 		// The guide ends what it started itself; the trap is for one that breaks off.
 		p := framework.Start(append(env, "DIR="+dir, "REFUSED="+refused), "bash", "-c", meshPreamble+script)
 		Expect(p.Exit(patience)).To(Equal(0), p.Output())
+		expectSoundLogs(dir)
 		noted, err := os.ReadFile(refused)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Split(strings.TrimSpace(string(noted)), "\n")).To(Equal([]string{

@@ -45,17 +45,38 @@ func perform(dir, guide string, more ...string) string {
 	p := framework.Start(append(append(env, "DIR="+dir), more...), "bash", "-c",
 		"set -eu\ncd \"$DIR\"\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"+script)
 	Expect(p.Exit(patience)).To(Equal(0), func() string {
-		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
-		inside, _ := filepath.Glob(filepath.Join(dir, ".state-*", "*.log"))
-		logs = append(logs, inside...)
 		all := p.Output()
-		for _, l := range logs {
-			text, _ := os.ReadFile(l)
-			all += "\n" + l + "\n" + string(text)
+		for l, text := range logsIn(dir) {
+			all += "\n" + l + "\n" + text
 		}
 		return all
 	})
+	expectSoundLogs(dir)
 	return p.Output()
+}
+
+// logsIn are the logs of the programs that a guide has started in a directory.
+func logsIn(dir string) map[string]string {
+	all := map[string]string{}
+	for _, below := range []string{"*.log", filepath.Join(".state-*", "*.log")} {
+		names, err := filepath.Glob(filepath.Join(dir, below))
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			Expect(err).NotTo(HaveOccurred())
+			all[name] = string(text)
+		}
+	}
+	return all
+}
+
+// expectSoundLogs fails the spec if a program that a guide has started tells of a panic or a
+// crash. The framework sees only what is printed to the terminal of the guide.
+func expectSoundLogs(dir string) {
+	GinkgoHelper()
+	for name, text := range logsIn(dir) {
+		Expect(framework.Unsound(text)).To(BeEmpty(), name)
+	}
 }
 
 var _ = Describe("docs/operations/install.md", func() {

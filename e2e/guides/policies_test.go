@@ -66,7 +66,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(?m)^…$`), "\x01", `(?s:.*)`},
 	{regexp.MustCompile(`…`), "\x02", `.*`},
 	{regexp.MustCompile(`(?m)^ +\d+ `), "\x03", ` *\d+ `},
-	{regexp.MustCompile(`(?m): \d+$`), "\x04", `: \d+`},
+	{regexp.MustCompile(`(?m): [1-9]\d*$`), "\x04", `: [1-9]\d*`}, // nothing is something else than some
 	{regexp.MustCompile(`\d{4,}|\d+\.\d+`), "\x05", `[\d.]+`},
 	{regexp.MustCompile(` {2,}`), "\x06", ` +`},
 }

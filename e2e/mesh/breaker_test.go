@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,20 +68,42 @@ var _ = Describe("circuit breaker", Ordered, core, func() {
 		}, patience, "20ms").Should(Equal("ledger-1 three"))
 	})
 
+	// ejections are how often each detector has left out an endpoint of pool.
+	ejections := func() map[string]int {
+		of := map[string]int{}
+		for name, n := range web.Stats() {
+			if detector, is := strings.CutPrefix(name, "cluster.pool.outlier_detection.ejections_enforced_"); is && detector != "total" {
+				of[detector] = n
+			}
+		}
+		return of
+	}
+	// grown are those that have left one out since.
+	grown := func(before, after map[string]int) (out []string) {
+		for name, n := range after {
+			if n > before[name] {
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+
 	// The endpoint that fails is found by its answers, gets nothing for a while, and comes back.
 	for _, detector := range []struct {
-		name   string
-		conf   map[string]any
-		answer answer
+		name    string
+		conf    map[string]any
+		answer  answer
+		counter string
 	}{
-		{"totalErrors", map[string]any{"totalErrors": map[string]any{"consecutive": 3}}, 500},
-		{"gatewayErrors", map[string]any{"gatewayErrors": map[string]any{"consecutive": 3}}, 503},
-		{"failure", map[string]any{"failure": map[string]any{"requestVolume": 5, "minimumHosts": 2, "threshold": 50}}, 500},
-		{"standardDeviation", map[string]any{"standardDeviation": map[string]any{"requestVolume": 5, "minimumHosts": 2, "factor": 0.5}}, 500},
+		{"totalErrors", map[string]any{"totalErrors": map[string]any{"consecutive": 3}}, 500, "consecutive_5xx"},
+		{"gatewayErrors", map[string]any{"gatewayErrors": map[string]any{"consecutive": 3}}, 503, "consecutive_gateway_failure"},
+		{"failure", map[string]any{"failure": map[string]any{"requestVolume": 5, "minimumHosts": 2, "threshold": 50}}, 500, "failure_percentage"},
+		{"standardDeviation", map[string]any{"standardDeviation": map[string]any{"requestVolume": 5, "minimumHosts": 2, "factor": 0.5}}, 500, "success_rate"},
 	} {
 		It("an endpoint is left out and returns: "+detector.name, func() {
 			bad.always(http.StatusOK)
 			breaks("pool", map[string]any{"interval": "500ms", "baseEjectionTime": "1s", "detectors": detector.conf})
+			before := ejections()
 			bad.always(detector.answer)
 			out := func() int { return web.Stat("cluster.pool.outlier_detection.ejections_active") }
 			failed := 0
@@ -93,6 +116,7 @@ var _ = Describe("circuit breaker", Ordered, core, func() {
 				return out()
 			}, patience, "1ms").Should(Equal(1))
 			Expect(failed).To(BeNumerically(">", 2), "it was found by its answers")
+			Expect(grown(before, ejections())).To(Equal([]string{detector.counter}), "only this detector was told to look")
 			AddReportEntry(detector.name+": failed before it was left out", failed)
 			bad.always(http.StatusOK)
 			good.always(http.StatusOK)
@@ -108,12 +132,14 @@ var _ = Describe("circuit breaker", Ordered, core, func() {
 
 	It("an endpoint is left out that cannot be reached, by errors of its caller's proxy", func() {
 		w.Put("dataplanes", w.around("pool-3", nil, 1, tags{service: "pool", protocol: "http"}).doc)
+		before := ejections()
 		breaks("pool", map[string]any{"interval": "500ms", "baseEjectionTime": "1h", "maxEjectionPercent": 50, "splitExternalAndLocalErrors": true,
 			"detectors": map[string]any{"localErrors": map[string]any{"consecutive": 2}}})
 		Eventually(func() int {
 			called(web.to("pool"))
 			return web.Stat("cluster.pool.outlier_detection.ejections_active")
 		}, patience, "1ms").Should(Equal(1))
+		Expect(grown(before, ejections())).To(Equal([]string{"consecutive_local_origin_failure"}))
 		for range 20 {
 			Expect(called(web.to("pool"))).To(Equal(200))
 		}

@@ -1,11 +1,18 @@
 package mesh_test
 
 import (
+	"crypto/tls"
+	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
 )
+
+// claims is what the proxy of web would write into a header about its caller.
+const claims = "By=spiffe://shop/backend;URI=mesh://mesh.io/service/web;URI=mesh://team/a;URI=spiffe://shop/web;"
 
 var _ = Describe("fault injection", Ordered, core, func() {
 	var (
@@ -37,11 +44,18 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		inject("web", tags{service: "web", "team": "a"}, abort(418))
 		answers(web.to("backend"), 418) // connections of before the first fault drain
 		Expect(called(other.to("backend"))).To(Equal(200))
+		claimed := func() int {
+			r, err := framework.Do(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, http.MethodGet, other.to("backend"), http.Header{"X-Forwarded-Client-Cert": {claims}}, "")
+			Expect(err).NotTo(HaveOccurred())
+			return r.Status
+		}
+		Expect(claimed()).To(Equal(200), "who claims to be web is not web")
 		inject("web", tags{service: "web", "team": "b"}, abort(418))
 		Expect(called(web.to("backend"))).To(Equal(200))
 		inject("web", tags{service: "*", "team": "*"}, abort(418))
 		Expect(called(web.to("backend"))).To(Equal(418))
 		Expect(called(other.to("backend"))).To(Equal(200))
+		Expect(claimed()).To(Equal(200), "who claims to have a team has none")
 	})
 
 	It("once the proxies have confirmed it, a change is in force on connections that are open", func() {
@@ -103,5 +117,23 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		w.Delete(shop, "fault-injections", "web")
 		w.Converged()
 		answers(web.to("backend"), 200)
+	})
+
+	// The proxy of a caller takes away what its workload claims, but a caller may be without one.
+	It("who has a certificate is nobody else, whatever it claims", func() {
+		authority := newRoot()
+		w.rotate(authority)
+		leaf := authority.leaf("spiffe://shop/other")
+		Eventually(func() error { return handshake(backend.inbound(), leaf) }, patience, "50ms").Should(Succeed())
+		inject("web", tags{service: "web", "team": "a"}, abort(418))
+		answers(web.to("backend"), 418)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, NextProtos: []string{"mesh"}, Certificates: []tls.Certificate{*leaf},
+		}}}
+		for _, claim := range []string{"", claims} {
+			r, err := framework.Do(client, http.MethodGet, "https://"+backend.inbound(), http.Header{"X-Forwarded-Client-Cert": {claim}}, "")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.Status).To(Equal(200), claim)
+		}
 	})
 })

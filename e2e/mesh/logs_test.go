@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -139,13 +140,14 @@ var _ = Describe("access logs", Ordered, func() {
 	var (
 		w                  *world
 		web, server, plain *member
-		dir                string
+		dir, received      string
 	)
 
 	BeforeAll(func() {
 		dir = GinkgoT().TempDir()
 		w = newWorld("STRICT")
-		server = w.start("backend-1", tags{service: "backend"})
+		received = GinkgoT().TempDir()
+		server = w.join(w.describe("backend-1", tags{service: "backend"}), "--access-log-dir", received)
 		plain = w.start("plain-1", tags{service: "plain", protocol: "tcp"})
 		web = w.describe("web-1", tags{service: "web"}, "backend", "plain")
 		w.Put("dataplanes", web.doc)
@@ -179,7 +181,30 @@ var _ = Describe("access logs", Ordered, func() {
 		log := file("sub/mesh.log")
 		logged(log, "backend", "/orders", "GET HTTP/1.1 /orders shop web backend 127.0.0.1:0 127.0.0.1 OUTBOUND %\n")
 		logged(log, "plain", "/", "- - - shop web plain 127.0.0.1:0 127.0.0.1 OUTBOUND %\n")
-		Expect(log()).NotTo(MatchRegexp(`MESH_|inbound`), "only the proxy of the caller logs")
+		Expect(log()).NotTo(MatchRegexp(`MESH_`))
+	})
+
+	It("only the proxy of the caller logs", func() {
+		w.logging(toFile("f", "sides.log", everyPlaceholder+" %REQ(:PATH)%"))
+		w.Converged()
+		logged(file("sides.log"), "backend", "/first", "OUTBOUND /first\n")
+		Expect(file("sides.log")()).NotTo(ContainSubstring("INBOUND"))
+		// When the other proxy writes what it is told to, it would have written these before.
+		mark := filepath.Join(received, "mark.log")
+		w.Put("meshaccesslogs", framework.Document{"type": "MeshAccessLog", "mesh": shop, "name": "mark", "spec": map[string]any{
+			"targetRef": ref("backend", nil),
+			"from": []any{item(ref("", nil), map[string]any{"backends": []any{
+				map[string]any{"type": "File", "file": map[string]any{"path": "mark.log", "format": map[string]any{"type": "Plain", "plain": everyPlaceholder}}},
+			}})},
+		}})
+		w.Converged()
+		logged(func() string {
+			text, _ := os.ReadFile(mark)
+			return string(text)
+		}, "backend", "/second", "INBOUND\n")
+		Expect(filepath.Glob(filepath.Join(received, "*"))).To(Equal([]string{mark}))
+		w.Delete(shop, "meshaccesslogs", "mark")
+		w.Converged()
 	})
 
 	It("another format takes effect, and the default ones", func() {
@@ -319,8 +344,22 @@ var _ = Describe("access logs", Ordered, func() {
 		}
 	})
 
+	It("an agent that does not take what is logged costs no request", func() {
+		w.logging(toFile("f", "paused.log", "%REQ(:PATH)%"))
+		w.Converged()
+		logged(file("paused.log"), "backend", "/before", "/before\n")
+		web.Signal(syscall.SIGSTOP)
+		DeferCleanup(web.Signal, syscall.SIGCONT)
+		for i := range 300 { // more than fits into the connection to the agent and what waits for it
+			Expect(called(fmt.Sprintf("%s/%d/%s", web.to("backend"), i, strings.Repeat("a", 8000)))).To(Equal(200))
+		}
+		Expect(file("paused.log")()).NotTo(ContainSubstring("/299/"), "the agent is away")
+		web.Signal(syscall.SIGCONT)
+		logged(file("paused.log"), "backend", "/after", "/after\n")
+	})
+
 	// The agent that is started here ends with its spec, which is therefore the last one.
-	It("an agent that is away costs no request, and one that is back goes on", func() {
+	It("an agent that is back after a restart goes on", func() {
 		w.logging(toFile("f", "restart.log", "%REQ(:PATH)%"))
 		w.Converged()
 		logged(file("restart.log"), "backend", "/before", "/before\n")

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,35 @@ var _ = Describe("permissions", Ordered, core, func() {
 		}
 	})
 
+	// Each worker of a proxy takes a change for itself. What a proxy has confirmed must hold at all of
+	// them, so all are asked at once, by connections of two callers that have several workers, too.
+	It("once the proxies have confirmed it, no worker lets one more request pass on any open connection", func() {
+		allow("*", "*")
+		many := w.join(w.describe("many-1", tags{service: "many"}), workers...)
+		var callers []*member
+		for i := range 2 {
+			callers = append(callers, w.join(w.describe(fmt.Sprintf("busy-%d", i+1), tags{service: "busy"}, "many"), workers...))
+		}
+		w.ready(append(callers, many)...)
+		Expect(many.Stat("server.concurrency")).To(Equal(4))
+		for round := range 10 {
+			allow("busy", "many")
+			var open []*kept
+			for i := range 16 {
+				c := callers[i%2]
+				answers(c.to("many"), 200)
+				open = append(open, keepAlive(c.port2("many")))
+			}
+			Expect(together(open)).To(HaveEach(200))
+			w.Delete(shop, "traffic-permissions", "only")
+			w.Converged()
+			Expect(together(open)).To(HaveEach(403), "round %d", round)
+			for _, o := range open {
+				Expect(o.reconnected()).To(BeFalse())
+			}
+		}
+	})
+
 	It("who is permitted is told by the certificate", func() {
 		allow("web", "backend")
 		answers(web.to("backend"), 200)
@@ -104,9 +134,24 @@ var _ = Describe("permissions", Ordered, core, func() {
 // port2 is the address of the port that leads to a service.
 func (m *member) port2(name string) string { return fmt.Sprintf("127.0.0.1:%d", m.out[name]) }
 
+// workers are the arguments of a proxy with several workers.
+var workers = []string{"--envoy-concurrency", "4"}
+
+// together asks on all connections at once and returns the statuses.
+func together(open []*kept) []int {
+	statuses := make([]int, len(open))
+	var all sync.WaitGroup
+	for i, o := range open {
+		all.Go(func() { statuses[i] = o.get() })
+	}
+	all.Wait()
+	return statuses
+}
+
 // kept is one HTTP connection that is never replaced unnoticed.
 type kept struct {
 	address string
+	header  http.Header
 	client  *http.Client
 	dialled atomic.Int64
 }
@@ -127,7 +172,7 @@ func keepAlive(address string) *kept {
 
 // get asks and returns the status; 0 without an answer.
 func (k *kept) get() int {
-	r, err := framework.Do(k.client, http.MethodGet, "http://"+k.address, http.Header{}, "")
+	r, err := framework.Do(k.client, http.MethodGet, "http://"+k.address, k.header, "")
 	if err != nil {
 		return 0
 	}

@@ -130,8 +130,11 @@ var _ = Describe("endpoints picked by a hash", Ordered, core, func() {
 
 	// The proxy beside a workload hears from nobody else, so its source is the same for all requests.
 	It("what comes after a terminal policy counts only for requests without its hash", func() {
+		hashed("backend", "maglev", map[string]any{"header": map[string]any{"name": "x-user"}})
+		alone := places(byHeader)
+		Expect(len(taken(alone))).To(BeNumerically(">", 1))
 		hashed("backend", "maglev", map[string]any{"header": map[string]any{"name": "x-user"}, "terminal": true}, map[string]any{"sourceIp": map[string]any{}})
-		Expect(len(taken(places(byHeader)))).To(BeNumerically(">", 1))
+		Expect(places(byHeader)).To(Equal(alone), "the source changes nothing where the header is")
 		Expect(taken(places(func(int) (string, http.Header) { return "", http.Header{} }))).To(HaveLen(1))
 	})
 

@@ -57,10 +57,24 @@ var _ = Describe("timeout", Ordered, core, func() {
 		return map[string]any{"http": conf}
 	}
 
+	// All of them answer the same, so the counters of Envoy tell which it was.
+	ended := map[string]string{
+		"requestTimeout": "cluster.backend.upstream_rq_timeout", "streamIdleTimeout": "http.backend.downstream_rq_idle_timeout",
+		"maxStreamDuration": "http.backend.downstream_rq_max_duration_reached",
+	}
 	for _, one := range []string{"requestTimeout", "streamIdleTimeout", "maxStreamDuration"} {
 		It("HTTP: "+one, func() {
 			work.always(never)
+			before := web.Stats()
 			ends(one, "backend", limit(one), func() { Expect(called(web.to("backend"))).To(Equal(504)) })
+			after := web.Stats()
+			for other, counter := range ended {
+				grown := 0
+				if other == one {
+					grown = 1
+				}
+				Expect(after[counter]-before[counter]).To(Equal(grown), counter)
+			}
 			work.always(200)
 			Expect(called(web.to("backend"))).To(Equal(200))
 		})

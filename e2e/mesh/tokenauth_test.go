@@ -20,8 +20,9 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 		}
 		w := adopt(cp.Start(), "STRICT")
 		f := framework.NewFixture(cp)
-		backend := w.start("backend-1", tags{service: "backend"})
-		web := w.start("web-1", tags{service: "web"}, "backend")
+		// Each worker of a proxy decides for itself, so there are several.
+		backend := w.join(w.describe("backend-1", tags{service: "backend"}), workers...)
+		web := w.join(w.describe("web-1", tags{service: "web"}, "backend"), workers...)
 		w.ready(web, backend)
 		answers(web.to("backend"), 200)
 		// Only a proxy that checks tokens hears where their records are.
@@ -33,6 +34,7 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 			}
 		}
 		Expect(hears(backend)()).To(BeEmpty())
+		Expect(backend.Stat("server.concurrency")).To(Equal(4))
 
 		w.Put("meshtokenauths", framework.Document{
 			"type": "MeshTokenAuth", "mesh": shop, "name": "tokens",
@@ -100,8 +102,15 @@ var _ = Describe("tokens of the gateway on an inbound", Ordered, core, func() {
 		for range 10 {
 			token := f.MustMint(cp.HTTPS)
 			Expect(call(token).Status).To(Equal(200))
+			var open []*kept
+			for range 16 {
+				c := keepAlive(web.port2("backend"))
+				c.header = http.Header{"Authorization": {"Bearer " + token}}
+				open = append(open, c)
+			}
+			Expect(together(open)).To(HaveEach(200))
 			f.Must(204, http.MethodDelete, "/oauth2_tokens/"+token, nil)
-			Expect(call(token).Status).To(Equal(401), "DELETE answers when no proxy accepts the token any more")
+			Expect(together(open)).To(HaveEach(401), "DELETE answers when no worker of a proxy accepts the token any more")
 		}
 
 		since = time.Now()

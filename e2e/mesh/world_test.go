@@ -120,10 +120,11 @@ func (w *world) around(name string, work *framework.Workload, servicePort int, o
 	return m
 }
 
-// join stores the dataplane and starts its sidecar, without waiting for it.
-func (w *world) join(m *member) *member {
+// join stores the dataplane and starts its sidecar, perhaps with more arguments, without waiting
+// for it.
+func (w *world) join(m *member, more ...string) *member {
 	w.Put("dataplanes", m.doc)
-	m.Sidecar = framework.NewSidecar(w.cp, shop, m.doc["name"].(string), "").Start()
+	m.Sidecar = framework.NewSidecar(w.cp, shop, m.doc["name"].(string), "", more...).Start()
 	return m
 }
 

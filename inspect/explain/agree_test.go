@@ -148,7 +148,8 @@ type agreement struct {
 // TestInspectionAgreesWithTheSnapshot draws meshes. What /policies and /rules say about each
 // dataplane is in the configuration of its proxy, with its numbers, and there is nothing else:
 // circuit breakers, health checks, timeouts and retries of what it calls; limits, faults and
-// permissions of its inbounds. Permissions are compared by what they do to each other dataplane.
+// permissions of its inbounds, and the tokens that they demand. These two are compared by what they
+// do to each other dataplane.
 func TestInspectionAgreesWithTheSnapshot(t *testing.T) {
 	worlds, seed := setting(t, envAgree, 150), setting(t, envSeed, 1)
 	seen := map[string]int{}
@@ -170,7 +171,8 @@ func TestInspectionAgreesWithTheSnapshot(t *testing.T) {
 	t.Logf("compared: %v", seen)
 	for _, what := range []string{
 		"connections", "checks", "connect timeouts", "request timeouts", "retries", "attempts", "limits", "faults",
-		"permitted", "refused", "rules permit", "rules refuse",
+		"permitted", "refused", "rules permit", "rules refuse", "in " + mesh.ModeStrict, "in " + mesh.ModePermissive,
+		"tokens demanded", "no tokens taken", "no tokens demanded",
 	} {
 		if seen[what] == 0 {
 			t.Errorf("no %s were compared", what)
@@ -367,7 +369,7 @@ func (a *agreement) inbounds() {
 			}
 			a.same("faults", at, faults, l.faults())
 		}
-		a.permissions(at, place)
+		a.permissions(at, place, l.routes != nil)
 	}
 }
 
@@ -384,10 +386,11 @@ func (a *agreement) limited(at string, shown, has []string) {
 	a.seen["limits"] += len(has)
 }
 
-// permissions compares who may call an inbound. A proxy of several services is several callers.
-func (a *agreement) permissions(at string, place *shownPlace) {
-	if a.d.w.mode != mesh.ModeStrict {
-		return // anybody may call without saying who it is
+// permissions compares who may call an inbound as a proxy of the mesh, and who needs a token. A proxy
+// of several services is several callers.
+func (a *agreement) permissions(at string, place *shownPlace, http bool) {
+	if a.d.w.mode == "" {
+		return // nobody says who it is
 	}
 	proxy := &interpret.Proxy{Set: a.set, Check: func(contract.Hash, string) engine.Found { return engine.Found{Answer: contract.Unknown} }}
 	l, err := proxy.Find(a.t.Context(), netip.MustParseAddrPort(at))
@@ -399,8 +402,10 @@ func (a *agreement) permissions(at string, place *shownPlace) {
 		if len(caller.Networking.Inbound) != 1 {
 			continue
 		}
-		c := interpret.Connection{TLS: true, Peer: explain.Names(a.d.w.name, caller)}
-		out, err := proxy.Arrive(l, c, &interpret.Request{Method: "GET", Scheme: "http", Host: "x", Path: "/"})
+		c := interpret.Connection{TLS: true, Protocols: []string{mesh.ALPN}, Peer: explain.Names(a.d.w.name, caller)}
+		out, err := proxy.Arrive(l, c, &interpret.Request{
+			Method: "GET", Scheme: "http", Host: "x", Path: "/", Headers: []interpret.Header{{Name: "authorization", Value: "Bearer unknown"}},
+		})
 		if err != nil {
 			a.t.Fatalf("%s calls %s: %v", name, at, err)
 		}
@@ -411,7 +416,39 @@ func (a *agreement) permissions(at string, place *shownPlace) {
 			a.t.Errorf("%s calls %s: %s %t, and the proxy refuses it: %t", name, at, says, may, refused)
 		}
 		a.seen[says]++
+		a.seen["in "+a.d.w.mode]++
+		if may && http {
+			a.tokens(at, name, caller.Networking.Inbound[0].Tags, out)
+		}
 	}
+}
+
+// tokens compares who needs a token that is known. The one of the request is not. A fault may come
+// before.
+func (a *agreement) tokens(at, name string, tags mesh.Tags, out *interpret.Passage) {
+	last, status := out.Steps[len(out.Steps)-1].Kind, uint32(0)
+	if out.Reply != nil {
+		status = out.Reply.Status
+	}
+	if last == interpret.StepFault && out.Reply != nil {
+		return
+	}
+	says, want := "no tokens demanded", uint32(0)
+	for i := range a.rules {
+		r := &a.rules[i]
+		if r.PolicyType != "MeshTokenAuth" || r.Name != at {
+			continue
+		}
+		if inSubset(r.Subset, tags) {
+			says, want = "tokens demanded", 401
+			break
+		}
+		says, want = "no tokens taken", 403 // those of others are
+	}
+	if status != want || want == 401 && last != interpret.StepToken {
+		a.t.Errorf("%s calls %s with an unknown token: %s, and the proxy answers %d at %s", name, at, says, status, last)
+	}
+	a.seen[says]++
 }
 
 // says is what inspection says of a caller with some tags: the rules, or else the permission.

@@ -1,12 +1,14 @@
 package explain_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/inspect/explain"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
@@ -70,12 +72,7 @@ func TestPoliciesThatDecide(t *testing.T) {
 	w.put(faultinjection.Kind, "demo", "slow", &faultinjection.Spec{Connection: connection("web", "backend"), Conf: fault(10)})
 	w.put(ratelimit.Kind, "demo", "everybody", &ratelimit.Spec{Connection: connection("*", "backend"), Conf: limit(5)})
 	w.put(ratelimit.Kind, "demo", "web", &ratelimit.Spec{Connection: connection("web", "backend"), Conf: limit(1)})
-	w.put(meshtokenauth.Kind, "demo", "tokens", &meshtokenauth.Resource{Spec: &meshtokenauth.Spec{
-		TargetRef: &target.Ref{Kind: target.Service, Name: "backend"},
-		From: []target.Item[meshtokenauth.Default]{{
-			TargetRef: &target.Ref{Kind: target.Mesh}, Default: &meshtokenauth.Default{Config: &meshtokenauth.Config{GlobalCredentials: true}},
-		}},
-	}})
+	w.put(meshtokenauth.Kind, "demo", "tokens", tokensOfBackend())
 	w.put(meshtrafficpermission.Kind, "demo", "rules", &meshtrafficpermission.Resource{Spec: &meshtrafficpermission.Spec{
 		TargetRef: &target.Ref{Kind: target.ServiceSubset, Name: "backend", Tags: mesh.Tags{"version": "v2"}},
 		From: []target.Item[meshtrafficpermission.Conf]{{
@@ -150,17 +147,65 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestNoTokenIsShown: no part of an answer contains the token.
+// TestNoTokenIsShown: no part of an answer contains the token, which was looked at.
 func TestNoTokenIsShown(t *testing.T) {
 	w := pair(t)
+	w.put(meshtokenauth.Kind, "demo", "tokens", tokensOfBackend())
 	w.plan()
-	q, err := explain.Read(map[string][]string{"source": {"web-1"}, "destination": {"backend"}, "token": {"s3cr3t"}}, "", "source", "destination", "token")
+	q, err := explain.Read(map[string][]string{"source": {"web-1"}, "destination": {"backend"}, "token": {canary}}, "", "source", "destination", "token")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(w.explain(q))
-	if err != nil || strings.Contains(string(text), "s3cr3t") {
+	looked := 0
+	w.record = func(_ context.Context, _ string, hash contract.Hash) (*contract.Record, contract.Answer, uint64, error) {
+		if hash == contract.HashToken([]byte(canary)) {
+			looked++
+		}
+		return nil, contract.Unknown, 1, nil
+	}
+	e := w.explain(q)
+	text, err := json.Marshal(e)
+	if err != nil || strings.Contains(string(text), canary) {
 		t.Errorf("the token is shown, or %v: %s", err, text)
+	}
+	if by := e.Outcome.By; looked != 2 || len(e.Endpoints) != 2 || e.Outcome.Status != 401 || by == nil || by.Step != "token" {
+		t.Errorf("the token was looked at %d times: %s", looked, dump(e))
+	}
+}
+
+// canary is a token that nothing else looks like.
+const canary = "c4n4ry-7f3e9a5b21d84c60-t0k3n"
+
+// tokensOfBackend demands tokens from everybody who calls backend.
+func tokensOfBackend() *meshtokenauth.Resource {
+	return &meshtokenauth.Resource{Spec: &meshtokenauth.Spec{
+		TargetRef: &target.Ref{Kind: target.Service, Name: "backend"},
+		From: []target.Item[meshtokenauth.Default]{{
+			TargetRef: &target.Ref{Kind: target.Mesh}, Default: &meshtokenauth.Default{Config: &meshtokenauth.Config{GlobalCredentials: true}},
+		}},
+	}}
+}
+
+// TestDirectAccess: an instance that is called by its own address is called as the service that it
+// is of, and decides as it does for others.
+func TestDirectAccess(t *testing.T) {
+	w := pair(t)
+	ask := func() *explain.Explanation {
+		return w.explain(explain.Question{Source: "web-1", Destination: "10.0.0.2:8080", Path: "/", Method: "GET"})
+	}
+	w.put(mesh.Dataplanes, "demo", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{
+		Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web", mesh.TagProtocol: "http"}}},
+		TransparentProxying: &mesh.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, DirectAccessServices: []string{"backend"}},
+	}})
+	w.plan()
+	e := ask()
+	if e.Outcome.Verdict != explain.Allowed || len(e.Endpoints) != 1 || e.Endpoints[0].Address != "10.0.0.2:8080" || e.Endpoints[0].Cluster != "@direct_access:backend:15001" {
+		t.Error(dump(e))
+	}
+	w.put(trafficpermission.Kind, "demo", "others", &trafficpermission.Spec{Connection: connection("others", "backend")})
+	w.plan()
+	if e = ask(); e.Outcome.Verdict != explain.Refused {
+		t.Error(dump(e))
 	}
 }
 

@@ -25,10 +25,9 @@ type Gateways struct {
 	// Last returns the set that was last published for a node, nil for a node that this control
 	// plane has not planned, or that refuses a part of it.
 	Last func(node string) *resource.Set
-	// Latest returns the newest revision, and Settled waits until everything up to it is
-	// published.
-	Latest  func() uint64
-	Settled func(ctx context.Context, revision uint64) error
+	// Planned waits until everything that is stored is published. Its error says why that is not
+	// so.
+	Planned func(ctx context.Context) error
 	Record  Records
 	// Turns limits concurrent answers.
 	Turns *turns.Queue
@@ -43,8 +42,8 @@ func (e *Gateways) Explain(ctx context.Context, q Question) (*Explanation, error
 	}
 	planned, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := e.Settled(planned, e.Latest()); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "what was written last is not planned yet: ask again")
+	if err := e.Planned(planned); err != nil {
+		return nil, err
 	}
 	if err := e.Turns.Enter(ctx); err != nil {
 		return nil, err

@@ -20,6 +20,9 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
+// known is the token that the gateways of shop accept.
+const known = "kn0wn-51b0c7d29e6f4a83-t0k3n"
+
 func uuid(kind, n int) string { return fmt.Sprintf("%08d-0000-4000-8000-%012d", kind, n) }
 
 // shop are the gateways of a control plane with an open service and one behind tokens.
@@ -62,11 +65,11 @@ func shop(t *testing.T) *explain.Gateways {
 	}
 	params := edge.Params{HTTPPort: 8000, HTTPSPort: 8443, Filter: contract.ModeModule, OAuth: edge.Endpoint{Host: "127.0.0.1", Port: 5678}}
 	set := edge.NewPlanner(params).Plan(g).Set
-	good := contract.HashToken([]byte("good"))
+	good := contract.HashToken([]byte(known))
 	return &explain.Gateways{
 		Scope: model.DefaultControlPlane, Nodes: func() []string { return []string{"cp/default/gw-1"} },
-		Last: func(string) *resource.Set { return set }, Latest: db.Revision, Turns: turns.Sized(1, 1),
-		Settled: func(context.Context, uint64) error { return nil },
+		Last: func(string) *resource.Set { return set }, Turns: turns.Sized(1, 1),
+		Planned: func(context.Context) error { return nil },
 		Record: func(_ context.Context, _ string, hash contract.Hash) (*contract.Record, contract.Answer, uint64, error) {
 			if hash != good {
 				return nil, contract.Unknown, 1, nil
@@ -91,8 +94,8 @@ func TestGatewayDecides(t *testing.T) {
 		{"open", explain.Question{Path: "/x"}, "allowed 0 everything 127.0.0.1:9000", ""},
 		{"a prefix that is stripped", explain.Question{Path: "/stripped/x"}, "allowed 0 stripped 127.0.0.1:9000", "everything"},
 		{"without a token", explain.Question{Path: "/invoices/1"}, "refused 401 invoices plugins oauth2", "everything"},
-		{"an unknown token", explain.Question{Path: "/invoices", Token: "bad"}, "refused 401 invoices plugins oauth2", "everything"},
-		{"a valid token", explain.Question{Path: "/invoices", Token: "good"}, "allowed 0 invoices plugins oauth2 consumer bob 127.0.0.1:9001", "everything"},
+		{"an unknown token", explain.Question{Path: "/invoices", Token: canary}, "refused 401 invoices plugins oauth2", "everything"},
+		{"a valid token", explain.Question{Path: "/invoices", Token: known}, "allowed 0 invoices plugins oauth2 consumer bob 127.0.0.1:9001", "everything"},
 		{"the OAuth server", explain.Question{Path: "/invoices/oauth2/token", Method: "POST"}, "allowed 0 invoices plugins oauth2", "everything"},
 		{"https demanded", explain.Question{Path: "/secure"}, "refused 426 secure", "everything"},
 		{"https", explain.Question{Path: "/secure", Scheme: "https"}, "allowed 0 secure 127.0.0.1:9000", "everything"},
@@ -115,7 +118,7 @@ func TestGatewayDecides(t *testing.T) {
 		if said := summary(got); said != test.want || strings.Join(others, " ") != test.others {
 			t.Errorf("%s: %s, others %v, want %s, others %s\n%s", test.name, said, others, test.want, test.others, dump(got))
 		}
-		if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), "good") || strings.Contains(string(text), "bad\"") {
+		if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), known) || strings.Contains(string(text), canary) {
 			t.Errorf("%s: the token is shown, or %v", test.name, err)
 		}
 	}

@@ -23,8 +23,9 @@ type Meshes struct {
 	// Last returns the set that was last published for a node, nil for a node that this control
 	// plane has not planned, or that refuses a part of it.
 	Last func(node string) *resource.Set
-	// Settled waits until everything up to a revision is published.
-	Settled func(ctx context.Context, revision uint64) error
+	// Planned waits until everything that is stored is published for a mesh. Its error says why
+	// that is not so.
+	Planned func(ctx context.Context, mesh string) error
 	// Record returns what the store knows of a token hash in the scope of a control plane.
 	Record Records
 }
@@ -51,8 +52,8 @@ func (e *Meshes) Explain(ctx context.Context, meshName string, q Question, show 
 	}
 	planned, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := e.Settled(planned, e.Policies.Latest()); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "what was written last is not planned yet: ask again")
+	if err := e.Planned(planned, meshName); err != nil {
+		return err
 	}
 	return e.Policies.With(ctx, meshName, func(m *view.Mesh) error {
 		d, ok := m.Dataplane(q.Source)

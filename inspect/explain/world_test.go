@@ -34,6 +34,8 @@ type world struct {
 	secured []string
 	// mode is that of mutual TLS, empty without.
 	mode string
+	// record is what is known of tokens, nil if nobody can say.
+	record explain.Records
 }
 
 func newWorld(t testing.TB, name string) *world {
@@ -107,7 +109,8 @@ func (w *world) meshes() *explain.Meshes {
 			}
 			return nil
 		},
-		Settled: func(context.Context, uint64) error { return nil },
+		Planned: func(context.Context, string) error { return nil },
+		Record:  w.record,
 	}
 }
 

@@ -2,6 +2,7 @@ package interpret
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	statev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/directing"
 )
 
 // mostOthers bounds the routes that are listed beside the one that was taken.
@@ -234,6 +236,13 @@ func (p *Proxy) remember(out *Passage, packed *anypb.Any, c Connection) error {
 	for _, f := range config.GetOnNewConnection() {
 		format := f.GetFormatString().GetTextFormatSource().GetInlineString()
 		value := strings.ReplaceAll(format, requestedName, strings.ToLower(c.ServerName))
+		if group, is := directing.GroupOf(f); is {
+			l, err := p.Redirected(context.Background(), true)
+			if err != nil || l == nil {
+				return unsaid("to which port the connection was redirected")
+			}
+			value = directing.Cluster(group, l.proto.GetAddress().GetSocketAddress().GetPortValue())
+		}
 		if f.GetObjectKey() == "" || strings.Contains(value, "%") {
 			return unsaid("what the listener remembers of connections")
 		}

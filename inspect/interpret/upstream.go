@@ -11,6 +11,7 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/meshgate/meshgate/xds/directing"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -44,6 +45,9 @@ func (p *Proxy) lead(out *Passage, a *routev3.RouteAction) error {
 func (p *Proxy) tcp(out *Passage, t *tcpv3.TcpProxy) error {
 	out.Opaque = true
 	var shares []Share
+	if chosen := out.facts[directing.Chosen]; chosen != "" {
+		return p.split(out, []Share{{Cluster: chosen, Weight: 1}}, 0, 0)
+	}
 	switch c := t.GetClusterSpecifier().(type) {
 	case *tcpv3.TcpProxy_Cluster:
 		shares = []Share{{Cluster: c.Cluster, Weight: 1}}
@@ -114,7 +118,7 @@ func (p *Proxy) fill(s *Share, notFound, empty uint32) error {
 	case clusterv3.Cluster_ORIGINAL_DST:
 		s.Steps = append(s.Steps, Step{Kind: StepCluster, Name: s.Cluster, Text: "the connection goes on to where the client wanted to go"})
 		s.Ends = []End{{Original: true, Weight: 1, Total: 1}}
-		return nil
+		return s.Ends[0].secure(c, &endpointv3.LbEndpoint{})
 	case clusterv3.Cluster_EDS:
 		given := p.Set.Get(resource.Endpoint, s.Cluster)
 		if name := c.GetEdsClusterConfig().GetServiceName(); name != "" {

@@ -95,18 +95,23 @@ func identified(tags mesh.Tags) (out Callers) {
 	return out
 }
 
-// ForSources returns the routes to clusters that only the callers selected by some sources
+// ForSources edits the routes to clusters that only the callers selected by some sources
 // take. They are for settings about one source. The routes are copies, unless the sources
 // select everybody. They come before the routes for everybody and after those from earlier
 // calls, so if two calls select the same caller, the first one applies. Routes that answer by
-// themselves are copied too: these callers get the same answers as everybody.
-func (r *Routes) ForSources(sources []mesh.Selector) (lead []*routev3.Route) {
+// themselves are copied too: these callers get the same answers as everybody. It fails if the
+// copies of all calls have more than maxDivided bytes.
+func (r *Routes) ForSources(sources []mesh.Selector, edit func(*routev3.Route)) error {
 	special := func(route *routev3.Route) bool {
 		return slices.ContainsFunc(route.GetMatch().GetHeaders(), func(h *routev3.HeaderMatcher) bool { return h.GetName() == identities })
 	}
 	at := slices.IndexFunc(r.Host.Routes, func(route *routev3.Route) bool { return !special(route) })
 	if at < 0 {
 		return nil
+	}
+	size := 0
+	for _, route := range r.Host.Routes[:at] {
+		size += proto.Size(route)
 	}
 	general := r.Host.Routes[at:]
 	var own []*routev3.Route
@@ -118,12 +123,18 @@ func (r *Routes) ForSources(sources []mesh.Selector) (lead []*routev3.Route) {
 				own = append(own, route)
 			}
 			if route.GetRoute() != nil {
-				lead = append(lead, route)
+				edit(route)
+			}
+			if len(callers) == 0 {
+				continue
+			}
+			if size += proto.Size(route); size > maxDivided {
+				return fmt.Errorf("%d routes for groups of callers are more than %d MiB", at+len(own), maxDivided>>20)
 			}
 		}
 	}
 	r.Host.Routes = slices.Concat(r.Host.Routes[:at], own, general)
-	return lead
+	return nil
 }
 
 // Division says what becomes of the routes of some callers.

@@ -70,8 +70,14 @@ func TestForSources(t *testing.T) {
 		Match: &routev3.RouteMatch{}, Action: &routev3.Route_Route{Route: &routev3.RouteAction{}},
 	}}}}
 	web := []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "web"}}}
-	one, two := r.ForSources(web), r.ForSources(append(web, mesh.Selector{Match: mesh.Tags{"team": "a"}}))
-	all := r.ForSources([]mesh.Selector{{Match: mesh.Tags{mesh.TagService: "*"}}})
+	leading := func(sources ...mesh.Selector) (lead []*routev3.Route) {
+		if err := r.ForSources(sources, func(route *routev3.Route) { lead = append(lead, route) }); err != nil {
+			t.Fatal(err)
+		}
+		return lead
+	}
+	one, two := leading(web...), leading(append(web, mesh.Selector{Match: mesh.Tags{"team": "a"}})...)
+	all := leading(mesh.Selector{Match: mesh.Tags{mesh.TagService: "*"}})
 	if len(one) != 1 || len(two) != 2 || len(all) != 1 || !slices.Equal(r.Host.Routes, slices.Concat(one, two, all)) {
 		t.Errorf("%d, %d and %d routes; all are %v", len(one), len(two), len(all), r.Host.Routes)
 	}
@@ -92,8 +98,8 @@ func TestDivide(t *testing.T) {
 		}
 		r := &Routes{Host: &routev3.VirtualHost{Routes: []*routev3.Route{prefix("/a"), prefix("/")}}}
 		own := tags.Draw(t, "own")
-		for _, route := range r.ForSources([]mesh.Selector{{Match: own}}) {
-			route.RequestHeadersToRemove = []string{"own"}
+		if err := r.ForSources([]mesh.Selector{{Match: own}}, func(route *routev3.Route) { route.RequestHeadersToRemove = []string{"own"} }); err != nil {
+			t.Fatal(err)
 		}
 		var of []Division
 		for i := range rapid.IntRange(0, 3).Draw(t, "n") {
@@ -124,6 +130,31 @@ func TestDivide(t *testing.T) {
 		}
 		t.Fatalf("%v at %s has no route", caller, path)
 	})
+}
+
+// TestForSourcesIsBounded: the same holds of groups of callers that get settings one after another.
+// What everybody takes is no copy.
+func TestForSourcesIsBounded(t *testing.T) {
+	give := func(bytes int, source func(i int) mesh.Tags) (err error) {
+		r := &Routes{Host: &routev3.VirtualHost{}}
+		for range 16 {
+			r.Host.Routes = append(r.Host.Routes, &routev3.Route{Match: &routev3.RouteMatch{}, Action: &routev3.Route_Route{Route: &routev3.RouteAction{}}})
+		}
+		for i := 0; i < 16 && err == nil; i++ {
+			err = r.ForSources([]mesh.Selector{{Match: source(i)}}, func(route *routev3.Route) { route.Name = strings.Repeat("x", bytes) })
+		}
+		return err
+	}
+	team := func(i int) mesh.Tags { return mesh.Tags{"team": fmt.Sprint(i)} }
+	if err := give(maxDivided/16/16/2, team); err != nil {
+		t.Error(err)
+	}
+	if err := give(maxDivided/16/16, team); err == nil || err.Error() != "256 routes for groups of callers are more than 4 MiB" {
+		t.Errorf("too much: %v", err)
+	}
+	if err := give(maxDivided, func(int) mesh.Tags { return mesh.Tags{mesh.TagService: mesh.AnyValue} }); err != nil {
+		t.Errorf("for everybody: %v", err)
+	}
 }
 
 // TestDivideIsBounded: groups of callers times routes do not make more than a proxy takes.

@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/directing"
 	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/scraping"
 )
@@ -35,7 +36,8 @@ const (
 	byClient    protoreflect.FullName = "envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"
 	oldByClient protoreflect.FullName = "envoy.config.listener.v3.FilterChain.use_proxy_proto"
 	// stateKey is the key of a value that a filter stores about a connection.
-	stateKey protoreflect.FullName = "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue.object_key"
+	stateKey   protoreflect.FullName = "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue.object_key"
+	stateValue protoreflect.FullName = "envoy.extensions.filters.common.set_filter_state.v3.FilterStateValue"
 	// chosenAddress is the key of an address that replaces the original address of a
 	// connection.
 	chosenAddress = "envoy.network.transport_socket.original_dst_address"
@@ -70,6 +72,8 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 			return errMalformed
 		}
 		return w.bounds.reaches(&a, a.GetPortValue())
+	case stateValue:
+		w.redirected = directing.IsChoice(body)
 	case healthCheck:
 		var c corev3.HealthCheck
 		if proto.Unmarshal(body, &c) != nil {

@@ -123,6 +123,9 @@ type walk struct {
 	// is the length of path there. caller is empty elsewhere.
 	caller protoreflect.FullName
 	depth  int
+	// redirected says that the value of a connection is the one by which a connection with direct
+	// access has its cluster, and nothing that a client chooses.
+	redirected bool
 }
 
 // any inspects the content of an Any, or a whole resource.

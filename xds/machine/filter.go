@@ -74,9 +74,6 @@ var byHeader = map[protoreflect.FullName]bool{
 	"envoy.config.route.v3.WeightedCluster.ClusterWeight.cluster_header":   true,
 }
 
-// chosenCluster is the key of a value of a connection that names its cluster.
-const chosenCluster = "envoy.tcp_proxy.cluster"
-
 func choosesCluster(by protoreflect.FullName) error {
 	return fmt.Errorf("it has each request choose the cluster that it is led to (%s)", by)
 }

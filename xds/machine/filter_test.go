@@ -29,6 +29,7 @@ import (
 
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/directing"
 	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/machine"
 	_ "github.com/meshgate/meshgate/xds/plan/edge" // links the messages of its golden files
@@ -160,6 +161,14 @@ func TestRequestsDoNotChooseClusters(t *testing.T) {
 	state := func(key string) proto.Message {
 		return listening(t, &statev3.Config{OnRequestHeaders: []*factsv3.FilterStateValue{{Key: &factsv3.FilterStateValue_ObjectKey{ObjectKey: key}}}})
 	}
+	two := func(of ...*factsv3.FilterStateValue) proto.Message {
+		return listening(t, &statev3.Config{OnRequestHeaders: of})
+	}
+	directed := func(change func(*factsv3.FilterStateValue), group string) proto.Message {
+		v := directing.Choice(group)
+		change(v)
+		return two(v)
+	}
 	for name, c := range map[string]struct {
 		got  proto.Message
 		want string
@@ -168,9 +177,14 @@ func TestRequestsDoNotChooseClusters(t *testing.T) {
 		"a share of a route": {ledBy(&routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{WeightedClusters: &routev3.WeightedCluster{
 			Clusters: []*routev3.WeightedCluster_ClusterWeight{{ClusterHeader: "x-to"}},
 		}}}), refused},
-		"a mirror":      {ledBy(&routev3.RouteAction{RequestMirrorPolicies: []*routev3.RouteAction_RequestMirrorPolicy{{ClusterHeader: "x-to"}}}), refused},
-		"a connection":  {state("envoy.tcp_proxy.cluster"), refused},
-		"another value": {state(contract.StateOAuth), ""},
+		"a mirror":     {ledBy(&routev3.RouteAction{RequestMirrorPolicies: []*routev3.RouteAction_RequestMirrorPolicy{{ClusterHeader: "x-to"}}}), refused},
+		"a connection": {state("envoy.tcp_proxy.cluster"), refused},
+		"the port to which a connection was redirected": {directed(func(*factsv3.FilterStateValue) {}, "@direct_access:a"), ""},
+		"a cluster that is not for that":                {directed(func(*factsv3.FilterStateValue) {}, "@logs"), refused},
+		"something of the client before":                {directed(func(*factsv3.FilterStateValue) {}, "@direct_access:%REQUESTED_SERVER_NAME%"), refused},
+		"an upstream that shares it":                    {directed(func(v *factsv3.FilterStateValue) { v.SharedWithUpstream = factsv3.FilterStateValue_ONCE }, "@direct_access"), refused},
+		"another one after one that was redirected":     {two(directing.Choice("@direct_access"), &factsv3.FilterStateValue{Key: &factsv3.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"}}), refused},
+		"another value":                                 {state(contract.StateOAuth), ""},
 	} {
 		if got := refusal(t, c.got); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

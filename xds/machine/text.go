@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/directing"
 	"github.com/meshgate/meshgate/xds/reserved"
 )
 
@@ -48,7 +49,7 @@ func (w *walk) text(field protoreflect.FullName, value []byte, roots bool) error
 		return fmt.Errorf("it names %q, which leads to the access logs of the proxy's agent (%s)", value, field)
 	case w.shows(value) && !compared(field):
 		return fmt.Errorf("it names %q, which leads to the metrics of the proxy's agent (%s)", value, field)
-	case byHeader[field], field == stateKey && string(value) == chosenCluster:
+	case byHeader[field], field == stateKey && string(value) == directing.Chosen && !w.redirected:
 		return choosesCluster(field)
 	case field == stateKey && string(value) == chosenAddress:
 		return chosen(field)

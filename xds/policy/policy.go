@@ -91,6 +91,10 @@ type Policy struct {
 	// Proxyless policies are chosen only for those outbounds whose service has no proxies of the mesh
 	// that could do what the policy demands. Elsewhere it is done at inbounds.
 	Proxyless bool
+	// Gateway policies are chosen for the destinations of builtin gateways, one for each. Their
+	// edits are those of outbounds; what a policy only does at inbounds is done there for gateways
+	// as for all callers.
+	Gateway bool
 	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
 	// the rank of their first source, then by [Tie].
 	Order func(a, b *view.Policy) int
@@ -173,6 +177,9 @@ type Edits struct {
 	// Outbound edits the listener of an outbound, and OutboundRoutes its routes.
 	Outbound       func(*draft.Outbound, *Selection) error
 	OutboundRoutes func(*draft.Routes, *Selection) error
+	// Prepare adds to every HTTP listener of a builtin gateway what Outbound adds where a policy is
+	// chosen, so that a choice changes routes and no listener.
+	Prepare func(*draft.Outbound) error
 	// Inbound edits the chains of an inbound, and InboundRoutes its routes. With attachment
 	// ByInbound, or Always, they also run with a nil selection, because the policy decides what
 	// happens if no policy permits anything.

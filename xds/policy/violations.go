@@ -18,9 +18,18 @@ const (
 	TextPercentRange = "has to be in [0.0 - 100.0] range"
 	TextVisible      = "must not have control characters"
 	TextWhole        = "must be at least 1ms"
+	TextLong         = "must not have more than %d bytes"
+	TextMany         = "must have at most %d elements"
 
 	textReserved = "host header and HTTP/2 pseudo-headers are not allowed to be modified"
 )
+
+// MaxHeader is how long the name or value of a header may be that Envoy writes, in bytes. Percent
+// signs are doubled on the way to it (draft.Literal), and then it takes 16384.
+const MaxHeader = 8192
+
+// MaxHeaders is how many headers may be in a list. Envoy takes 1000 of them.
+const MaxHeaders = 64
 
 // Violations collects what is wrong with a spec, in the order of validation.
 type Violations []fault.Violation
@@ -61,6 +70,10 @@ func (v *Violations) Header(path, key, value string) {
 		v.Add(path+".key", textReserved)
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }):
 		v.Add(path+".key", "must be a header name")
+	case len(key) > MaxHeader:
+		v.Add(path+".key", TextLong, MaxHeader)
+	case len(value) > MaxHeader:
+		v.Add(path+".value", TextLong, MaxHeader)
 	case !Visible(value):
 		v.Add(path+".value", TextVisible)
 	default:

@@ -81,6 +81,27 @@ func Reachable(reachable []string, service string) bool {
 	return len(reachable) == 0 || slices.Contains(reachable, service)
 }
 
+// Direct lists the services whose instances the workloads of a proxy call by their own addresses,
+// ordered, or only [mesh.AnyValue].
+func Direct(n *mesh.Networking) []string {
+	if n.TransparentProxying == nil {
+		return nil
+	}
+	out := slices.Compact(slices.Sorted(slices.Values(n.TransparentProxying.DirectAccessServices)))
+	if slices.Contains(out, mesh.AnyValue) {
+		return []string{mesh.AnyValue}
+	}
+	return out
+}
+
+// DirectServices lists the services that [Direct] means in a mesh.
+func DirectServices(m *view.Mesh, direct []string) []string {
+	if !slices.Contains(direct, mesh.AnyValue) {
+		return direct
+	}
+	return slices.Sorted(m.Destinations())
+}
+
 // Sources are the tag sets that a proxy stands for.
 func Sources(n *mesh.Networking) (out []mesh.Tags) {
 	if n.Gateway != nil && n.Gateway.Tags != nil {

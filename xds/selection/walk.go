@@ -70,6 +70,11 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 			services[service] |= policy.AtDestination
 		}
 	}
+	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
+		for _, service := range DirectServices(m, Direct(n)) {
+			services[service] |= policy.AtService
+		}
+	}
 	for _, service := range slices.Sorted(maps.Keys(services)) {
 		w.connection(Place{Sort: PlaceService, Name: service, Service: service}, services[service])
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,9 @@ type dataplaneFlags struct {
 const (
 	proxyGateway   = "oauth-gateway"
 	proxySidecar   = "sidecar"
+	proxyBuiltin   = "gateway"   // of a mesh
 	proxyDataplane = "dataplane" // another name for sidecar
+	proxyIngress   = mesh.ProxyIngress
 )
 
 // maxDataplaneFile bounds the size of the file in bytes.
@@ -63,14 +66,14 @@ func dataplaneCommand() *cobra.Command {
 			return a.Run(ctx)
 		}),
 	}
-	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "what the Envoy is: sidecar or oauth-gateway")
+	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "the Envoy: sidecar, gateway, ingress or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
-	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar")
-	c.Flags().StringVar(&f.name, "name", "", "instance or Dataplane; the node token is for this name")
+	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway; an ingress has none")
+	c.Flags().StringVar(&f.name, "name", "", "instance, Dataplane or ZoneIngress; the node token is for this name")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
-	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "Dataplane registered while it runs; empty: it exists")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane or ZoneIngress to register, if any")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
@@ -90,7 +93,15 @@ func (f *dataplaneFlags) folder() string {
 	if f.proxyType == proxyGateway {
 		return filepath.Join("gateways", filepath.Base(f.controlPlane)+"."+f.name)
 	}
-	return filepath.Join("proxies", f.mesh+"."+f.name)
+	return filepath.Join("proxies", f.dir())
+}
+
+// dir returns the name of the run directory of a proxy of a mesh or zone.
+func (f *dataplaneFlags) dir() string {
+	if f.proxyType == proxyIngress {
+		return agent.ZoneDir(f.proxyType, f.name)
+	}
+	return f.mesh + "." + f.name
 }
 
 func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (*agent.Agent, error) {
@@ -135,7 +146,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	} else if o.Sidecar, err = f.sidecar(); err == nil {
 		// Only its Dataplane tells which ports the sidecar opens, so they are not checked
 		// here.
-		err = agent.EndPredecessor(ctx, cfg.StateDir, f.mesh+"."+f.name, cfg.Drain.Timeout, o.Log)
+		err = agent.EndPredecessor(ctx, cfg.StateDir, f.dir(), cfg.Drain.Timeout, o.Log)
 	}
 	if err != nil {
 		return nil, fault.NotBegun(err)
@@ -151,20 +162,22 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 
 func (f *dataplaneFlags) check() error {
 	switch {
-	case f.proxyType != proxyGateway && f.proxyType != proxySidecar && f.proxyType != proxyDataplane:
-		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway or sidecar", f.proxyType)
+	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane, proxyIngress}, f.proxyType):
+		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar, gateway or ingress", f.proxyType)
 	case f.caFile == "" || f.tokenFile == "":
 		return errors.New("--ca-cert-file and --dataplane-token-file are needed")
 	case f.adminPort < 0 || f.adminPort > 65535:
 		return fmt.Errorf("--admin-port %d is no port", f.adminPort)
 	case f.dnsPort < 0 || f.dnsPort > 65535:
 		return fmt.Errorf("--dns-port %d is no port", f.dnsPort)
-	case f.proxyType == proxyGateway && f.dnsPort != 0:
+	case (f.proxyType == proxyGateway || f.proxyType == proxyBuiltin || f.proxyType == proxyIngress) && f.dnsPort != 0:
 		return errors.New("--dns-port is for sidecars")
 	case f.dnsPort == 0 && len(f.dnsUpstreams) > 0:
 		return errors.New("--dns-upstream needs --dns-port")
 	case f.proxyType == proxyGateway && (f.dataplaneFile != "" || len(f.variables) > 0):
-		return errors.New("--dataplane-file and --dataplane-var are for sidecars")
+		return errors.New("--dataplane-file and --dataplane-var are for proxies of a mesh or zone")
+	case f.proxyType == proxyIngress:
+		return agent.CheckZoneProxy(f.name)
 	case f.proxyType != proxyGateway:
 		return agent.CheckSidecar(f.mesh, f.name)
 	}
@@ -215,6 +228,9 @@ func (f *dataplaneFlags) dns() (*agent.DNS, error) {
 // sidecar reads the Dataplane file, if there is one.
 func (f *dataplaneFlags) sidecar() (*agent.Sidecar, error) {
 	s := &agent.Sidecar{Mesh: f.mesh}
+	if f.proxyType == proxyIngress {
+		s.Mesh, s.ZoneType = "", f.proxyType
+	}
 	if f.dataplaneFile == "" {
 		if len(f.variables) > 0 {
 			return nil, errors.New("--dataplane-var needs --dataplane-file")

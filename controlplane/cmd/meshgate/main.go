@@ -22,8 +22,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
-const rootHelp = `An OAuth 2.0 gateway and a service mesh on one Envoy fleet.
-Exit codes: 0 if all went well; 1 if something failed; 2 if nothing was begun. status: see there.`
+const rootHelp = `OAuth 2.0 gateway and service mesh on one Envoy fleet. Exit codes: 0 well, 1 failed, 2 not begun.`
 
 // begun marks a root command after its arguments were understood.
 const begun = "begun"
@@ -43,7 +42,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 

@@ -51,7 +51,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := func(name string, args ...string) []string {
-		return append([]string{"--state-dir", filepath.Join(dir, name), "--data-plane-port", "0", "--diagnostics-port", "0", "--mesh-port", "0", "--admin-port", "0", "--admin-tls-port", "0"}, args...)
+		return append([]string{"--state-dir", filepath.Join(dir, name), "--data-plane-port", "0", "--diagnostics-port", "0", "--mesh-port", "0", "--mesh-tls-port", "0", "--admin-port", "0", "--admin-tls-port", "0"}, args...)
 	}
 	gw := []string{"--proxy-type", "oauth-gateway", "--ca-cert-file", file, "--dataplane-token-file", file, "--state-dir", filepath.Join(dir, "dp")}
 	for _, test := range []struct {
@@ -66,12 +66,17 @@ func TestStartErrors(t *testing.T) {
 		{"state directory in use", runCommand(), []string{"--state-dir", used}, "it is in use by another meshgate; set stateDir (environment MESHGATE_STATE_DIR)"},
 		{"port in use", runCommand(), []string{"--state-dir", filepath.Join(dir, "run"), "--data-plane-port", taken}, "port " + taken + " on 0.0.0.0 is in use by another process; set dataPlane.port (environment MESHGATE_DATA_PLANE_PORT) to a free one"},
 		{"open administration", runCommand(), []string{"--state-dir", filepath.Join(dir, "open"), "--admin-listen", "0.0.0.0"}, "admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set"},
+		{"open mesh API", runCommand(), []string{"--state-dir", filepath.Join(dir, "openmesh"), "--mesh-listen", "0.0.0.0"}, "mesh.listen: must be a loopback address unless access.roles is set or access.anonymous is false"},
+		{"no public key", runCommand(), free("public", "--tokens-public-keys", "[{for: user, kid: ci, keyFile: "+file+"}]"), "tokens.publicKeys[0].keyFile " + file + ": is not PEM"},
+		{"no authority of clients", runCommand(), free("clients", "--access-client-ca-file", file), "access.clientCAFile: holds no certificate"},
+		{"no certificate", runCommand(), free("cert", "--mesh-tls-cert-file", file, "--mesh-tls-key-file", file), "mesh.tlsCertFile and mesh.tlsKeyFile: "},
 		{"short token", runCommand(), free("short", "--admin-token-file", short), "admin.tokenFile: the token must have at least 16 characters"},
 		{"no declarative file", runCommand(), free("none", "--gateway-declarative", declared+"x"), "gateway.declarative (environment MESHGATE_GATEWAY_DECLARATIVE): open " + declared + "x"},
 		{"a plugin that needs a database", runCommand(), free("oauth2", "--gateway-declarative", declared), declared + ":3: plugins[0].name: the plugin issues tokens and codes and needs a database"},
 		{"no Envoy", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s1"), "--envoy-path", file}, "cannot run Envoy at " + file},
 		{"demo in a used directory", demoCommand(), []string{"--state-dir", used}, "it is in use by another meshgate"},
-		{"no proxy type", dataplaneCommand(), []string{"--state-dir", filepath.Join(dir, "dp")}, `--proxy-type "" is none that exists; use oauth-gateway`},
+		{"no proxy type", dataplaneCommand(), []string{"--state-dir", filepath.Join(dir, "dp")}, `--proxy-type "" is none that exists; use oauth-gateway, sidecar, gateway or ingress`},
+		{"names for a gateway", dataplaneCommand(), []string{"--proxy-type", "gateway", "--name", "gw", "--ca-cert-file", file, "--dataplane-token-file", file, "--dns-port", "53"}, "--dns-port is for sidecars"},
 		{"no files", dataplaneCommand(), gw[:2], "--ca-cert-file and --dataplane-token-file are needed"},
 		{"no name", dataplaneCommand(), gw, `--name "": the input is not valid: name: must be 1 to 63 of`},
 		{"filter of nobody", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s2"), "--filter-mode", "wasm"}, "filter.mode: must be one of module, extauthz, golang"},

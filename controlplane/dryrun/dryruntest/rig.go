@@ -45,7 +45,7 @@ func New(t testing.TB, s store.Store, kinds ...*model.Kind) *Rig {
 		Views: views, Publisher: snapshots, Parameters: parameters{}, Policies: all.Policies(), Latest: s.Revision, Log: log,
 	})
 	t.Cleanup(views.Close)
-	return &Rig{Runner: &dryrun.Runner{Loop: loop, Latest: s.Revision, Turns: turns.New(8)}, Snapshots: snapshots}
+	return &Rig{Runner: &dryrun.Runner{Loop: loop, Latest: s.Revision, Turns: turns.New(8), Others: turns.New(8)}, Snapshots: snapshots}
 }
 
 // Connect connects a node until the test ends.

@@ -58,7 +58,7 @@ func (n *Nodes) List(q nodes.Query) nodes.Page {
 	p := nodes.Page{Nodes: []nodes.Node{}, Mark: "cp-1.7.9"}
 	for _, d := range n.Documents {
 		picked := q.State == "" || d.State == q.State || q.State == insight.Away && d.State == insight.Refused
-		if !picked || !strings.Contains(d.Name, q.Part) {
+		if !picked || !strings.Contains(d.Name, q.Part) || q.Sees != nil && !q.Sees(d.Name) {
 			continue
 		}
 		if p.Total++; d.Name > q.After {

@@ -8,7 +8,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -111,12 +110,5 @@ func (s chainSpec) match(trusted string) (*listenerv3.FilterChainMatch, error) {
 }
 
 func downstreamTLS(secrets []string) (*anypb.Any, error) {
-	common := &tlsv3.CommonTlsContext{
-		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
-		AlpnProtocols: []string{"h2", "http/1.1"},
-	}
-	for _, name := range secrets {
-		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, secret(name))
-	}
-	return plan.Pack(&tlsv3.DownstreamTlsContext{CommonTlsContext: common})
+	return plan.Pack(plan.ServerTLS(secrets, []string{"h2", "http/1.1"}))
 }

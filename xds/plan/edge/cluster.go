@@ -186,8 +186,8 @@ func httpOptions(http2 bool) *httpv3.HttpProtocolOptions {
 	}
 	if http2 {
 		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-			InitialStreamWindowSize:     wrapperspb.UInt32(streamWindow),
-			InitialConnectionWindowSize: wrapperspb.UInt32(connectionWindow),
+			InitialStreamWindowSize:     wrapperspb.UInt32(plan.StreamWindow),
+			InitialConnectionWindowSize: wrapperspb.UInt32(plan.ConnectionWindow),
 		}}
 	}
 	return &httpv3.HttpProtocolOptions{
@@ -210,7 +210,7 @@ func cluster(kind clusterv3.Cluster_DiscoveryType, connect time.Duration) *clust
 		Name:                          "unnamed",
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: kind},
 		ConnectTimeout:                durationpb.New(connect),
-		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
+		PerConnectionBufferLimitBytes: wrapperspb.UInt32(plan.ConnectionBuffer),
 		DnsLookupFamily:               clusterv3.Cluster_V4_PREFERRED,
 		// The gateway leaves limiting to listeners.
 		CircuitBreakers: plan.Unlimited(),

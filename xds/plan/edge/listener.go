@@ -3,12 +3,10 @@ package edge
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -19,19 +17,6 @@ import (
 	"github.com/meshgate/meshgate/xds/accesslog"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
-)
-
-// These are limits of connections at the edge, following Envoy's recommendations for edge
-// proxies. The route limits the bodies that the filter reads.
-const (
-	connectionBuffer = 32 << 10 // bytes
-	maxStreams       = 100
-	streamWindow     = 64 << 10 // bytes
-	connectionWindow = 1 << 20  // bytes
-	streamIdle       = 300 * time.Second
-	connectionIdle   = time.Hour
-	headersTimeout   = 10 * time.Second
-	handshakeTimeout = 10 * time.Second
 )
 
 // endpoint is what a listener cell reads.
@@ -57,19 +42,17 @@ func listener(e endpoint) (*resource.Resource, error) {
 	out := &listenerv3.Listener{
 		Name: e.name(), StatPrefix: strings.ReplaceAll(e.name(), ":", "_"),
 		Address:                       socketAddress(address, e.port),
-		PerConnectionBufferLimitBytes: wrapperspb.UInt32(connectionBuffer),
+		PerConnectionBufferLimitBytes: wrapperspb.UInt32(plan.ConnectionBuffer),
 
 		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
 	}
 	if e.scheme == "https" {
-		inspector, err := plan.Pack(&inspectorv3.TlsInspector{})
+		inspector, err := plan.Inspector()
 		if err != nil {
 			return nil, err
 		}
-		out.ListenerFiltersTimeout = durationpb.New(handshakeTimeout)
-		out.ListenerFilters = []*listenerv3.ListenerFilter{{
-			Name: "envoy.filters.listener.tls_inspector", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
-		}}
+		out.ListenerFiltersTimeout = durationpb.New(plan.HandshakeTimeout)
+		out.ListenerFilters = []*listenerv3.ListenerFilter{inspector}
 	}
 	filters := map[bool][]*listenerv3.Filter{}
 	for _, s := range filterChains(e) {
@@ -110,7 +93,7 @@ func filterChain(s chainSpec, trusted string, filters []*listenerv3.Filter) (*li
 		return nil, err
 	}
 	c := &listenerv3.FilterChain{
-		Name: s.name, FilterChainMatch: match, TransportSocketConnectTimeout: durationpb.New(handshakeTimeout),
+		Name: s.name, FilterChainMatch: match, TransportSocketConnectTimeout: durationpb.New(plan.HandshakeTimeout),
 		Filters: filters,
 	}
 	if len(s.secrets) == 0 {
@@ -154,7 +137,7 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 			RouteConfigName: how.tableName(), ConfigSource: plan.ADS(),
 		}},
 		UseRemoteAddress:             wrapperspb.Bool(true),
-		InternalAddressConfig:        nobodyInternal(),
+		InternalAddressConfig:        plan.NobodyInternal(),
 		NormalizePath:                wrapperspb.Bool(true),
 		MergeSlashes:                 true,
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
@@ -164,17 +147,13 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		EarlyHeaderMutationExtensions: early,
 		AppendXForwardedPort:          true,
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
-			IdleTimeout:                  durationpb.New(connectionIdle),
+			IdleTimeout:                  durationpb.New(plan.ConnectionIdle),
 			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,
 		},
-		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-			MaxConcurrentStreams:        wrapperspb.UInt32(maxStreams),
-			InitialStreamWindowSize:     wrapperspb.UInt32(streamWindow),
-			InitialConnectionWindowSize: wrapperspb.UInt32(connectionWindow),
-		},
+		Http2ProtocolOptions:       plan.StrangersHTTP2(),
 		Tracing:                    tracing,
-		StreamIdleTimeout:          durationpb.New(streamIdle),
-		RequestHeadersTimeout:      durationpb.New(headersTimeout),
+		StreamIdleTimeout:          durationpb.New(plan.StreamIdle),
+		RequestHeadersTimeout:      durationpb.New(plan.HeadersTimeout),
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		Via:                        "1.1 meshgate",
 		AccessLog:                  loggers,
@@ -189,15 +168,6 @@ func connectionManager(e endpoint, trusted bool) (*anypb.Any, error) {
 		manager.SchemeHeaderTransformation = nil
 	}
 	return plan.Pack(manager)
-}
-
-// nobodyInternal makes Envoy trust no client, wherever it is, to control it with x-envoy-*
-// headers. An empty list would mean all private addresses, so the list contains an address
-// that no peer can have.
-func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
-	return &hcmv3.HttpConnectionManager_InternalAddressConfig{
-		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)}},
-	}
 }
 
 func overwrite(name, value string) *corev3.HeaderValueOption {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/xds/bootstrap"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
@@ -184,7 +185,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		for _, chain := range listener.FilterChains {
 			edit(t, chain.Filters[len(chain.Filters)-1].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
 				idle := m.CommonHttpProtocolOptions.IdleTimeout
-				if idle.AsDuration() != connectionIdle {
+				if idle.AsDuration() != plan.ConnectionIdle {
 					t.Errorf("idle connections last %v", idle.AsDuration())
 				}
 				m.CommonHttpProtocolOptions.IdleTimeout = durationpb.New(short)

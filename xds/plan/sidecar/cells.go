@@ -3,6 +3,8 @@ package sidecar
 import (
 	"slices"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -15,13 +17,18 @@ type cells struct {
 	assignments    *memo[assignmentKey, *resource.Resource]
 	outbounds      *memo[outboundKey, *resource.Resource]
 	outboundRoutes *memo[outboundRoutesKey, *resource.Resource]
-	ways           *memo[outboundRoutesKey, *draft.Routes]
-	fronts         *memo[frontRoutesKey, *resource.Resource]
+	builtinRoutes  *memo[builtinRouteKey, *routev3.Route]
+	builtinTables  *memo[builtinTableKey, *resource.Resource]
+	builtins       *memo[builtinListenerKey, *resource.Resource]
 	chains         *memo[inboundKey, *chains]
 	inboundRoutes  *memo[inboundRoutesKey, *resource.Resource]
 	listeners      *memo[listenerKey, *resource.Resource]
 	redirects      *memo[passKey, *resource.Resource]
 	originals      *memo[redirectKey, *resource.Resource]
+	probings       *memo[probeRoutesKey, *resource.Resource]
+	probes         *memo[probeKey, *resource.Resource]
+	directs        *memo[directKey, *resource.Resource]
+	accesses       *memo[accessKey, *resource.Resource]
 	contributions  *memo[contributionKey, *contribution]
 	patches        *memo[patchKey, patchedResource]
 
@@ -43,13 +50,18 @@ func newCells() (c cells) {
 	begin(&c, &c.assignments)
 	begin(&c, &c.outbounds)
 	begin(&c, &c.outboundRoutes)
-	begin(&c, &c.ways)
-	begin(&c, &c.fronts)
+	begin(&c, &c.builtinRoutes)
+	begin(&c, &c.builtinTables)
+	begin(&c, &c.builtins)
 	begin(&c, &c.chains)
 	begin(&c, &c.inboundRoutes)
 	begin(&c, &c.listeners)
 	begin(&c, &c.redirects)
 	begin(&c, &c.originals)
+	begin(&c, &c.probings)
+	begin(&c, &c.probes)
+	begin(&c, &c.directs)
+	begin(&c, &c.accesses)
 	begin(&c, &c.contributions)
 	begin(&c, &c.patches)
 	return c
@@ -77,6 +89,7 @@ func (p *Planner) sweep() {
 	}
 	for _, class := range p.classes {
 		p.redirected(class)
+		p.probing(class, &part{})
 		p.contributed(class.picks(p), nil)
 		for _, in := range class.inbounds {
 			p.buildInbound(class, in)

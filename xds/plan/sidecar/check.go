@@ -14,7 +14,6 @@ import (
 // over.
 func (p *Planner) Check() error {
 	fresh := New(p.policies, p.outside, p.log, p.state, p.kinds[len(DestinationKinds()):]...)
-	fresh.front = p.front
 	maps.Copy(fresh.secured, p.secured)
 	maps.Copy(fresh.bare, p.bare)
 	for name, x := range p.proxies {

@@ -77,9 +77,9 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 		c.members[x] = struct{}{}
 	}
 	x.listening = listening(d)
-	x.admin = 0
+	x.admin, x.owned = 0, nil
 	if n := d.Spec.Networking; n != nil {
-		x.address = n.Address
+		x.address, x.owned = n.Address, owned(n)
 		if n.Admin != nil {
 			x.admin = uint16(min(n.Admin.Port, math.MaxUint16))
 		}
@@ -135,6 +135,7 @@ func (p *Planner) gather(c *class) {
 	for _, in := range c.inbounds {
 		rest.add(&in.part)
 	}
+	rest.routes = append(rest.routes, p.probing(c, &rest)...)
 	p.contribute(c, &first, &rest)
 	rest.clusters = append(rest.clusters, c.contributed.clusters...)
 	c.clusters.with(&p.compare, r.clusters, beside(r.clusters, first.clusters, rest.clusters), nil)
@@ -213,6 +214,11 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 		}
 		secrets[name] = "" // another content has another name
 	}
+	if len(c.reach.presented) > 0 {
+		all := maps.Clone(c.reach.presented)
+		maps.Copy(all, secrets)
+		secrets = all
+	}
 	x.failures = x.own.failures
 	if c.proxy != nil && p.has.patch {
 		x.failures = slices.Concat(x.failures, p.finish(x, tables))
@@ -280,6 +286,8 @@ func (p *Planner) buildOwn(x *proxy) {
 		case err != nil:
 		case taken.has(at):
 			err = fmt.Errorf("another inbound listens on %s", at)
+		case in.shape.Scraping != nil && x.probedAt().has(at):
+			err = fmt.Errorf("probes are answered at %s", at)
 		case in.shape.Scraping != nil:
 			err = p.givesWay(x, at)
 		case at.Addr().IsUnspecified() && in.shape.servedAt(at.Port()):
@@ -306,6 +314,8 @@ func (p *Planner) buildOwn(x *proxy) {
 		x.own.keep(&x.own.clusters, old.clusters, lk.name, cl, err)
 	}
 	x.hide(taken)
+	x.hideOwn()
+	p.probe(x, taken)
 	x.tellSource()
 }
 
@@ -326,7 +336,7 @@ func (x *proxy) hide(taken sockets) {
 	for _, port := range taken.ports() {
 		for _, o := range x.class.reach.ports[port] {
 			if taken.has(o.at) {
-				name := outboundName(o.shape.Address, o.shape.Port)
+				name := o.listenerName()
 				x.hidden = append(x.hidden, name)
 				x.own.failures = append(x.own.failures, plan.Failure{Cell: name, Err: fmt.Errorf("an inbound listens on %s", o.at)})
 			}

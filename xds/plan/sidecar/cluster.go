@@ -58,6 +58,9 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 		},
 		HTTP: http2(),
 	}
+	if k.protocol == overTCP {
+		d.Protocol, d.HTTP = mesh.ProtocolHTTP, http1()
+	}
 	in := ClusterInput{Mesh: k.mesh, Tags: tags, Transport: k.transport}
 	if k.inline.destination != nil {
 		var err error

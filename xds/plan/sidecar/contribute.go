@@ -141,7 +141,7 @@ func (p *Planner) contribute(c *class, first, rest *part) {
 		c.join(&c.contributed.clusters, one.clusters)
 		c.join(&c.contributed.secrets, one.secrets)
 		for _, l := range one.listeners {
-			if at := one.sockets[l.Name]; c.reach.taken(at) {
+			if at := one.sockets[l.Name]; c.reach.occupied(at) {
 				c.contributed.failures = append(c.contributed.failures, plan.Failure{Cell: l.Name, Err: fmt.Errorf("an outbound listens on %s", at)})
 			} else if c.join(&c.contributed.listeners, []*resource.Resource{l}) {
 				if c.sockets == nil {
@@ -166,6 +166,10 @@ func (c *class) join(into *[]*resource.Resource, more []*resource.Resource) (joi
 	}
 	return joined
 }
+
+// occupied reports whether an outbound, or the direct access to an instance, is where something
+// else would listen.
+func (r *reach) occupied(at netip.AddrPort) bool { return r.direct.at[at] || r.taken(at) }
 
 // taken reports whether an outbound listens where something else would.
 func (r *reach) taken(at netip.AddrPort) bool {

@@ -22,6 +22,9 @@ type assignmentKey struct {
 	destination view.Destination
 	// clear are its dataplanes that are called in clear text, as namesOf joins them.
 	clear string
+	// far says that connections to other zones can be made: what is there is told by mutual TLS
+	// which service a connection is for.
+	far bool
 	// aware says that the mesh prefers near endpoints. local is then the zone of the proxy.
 	aware bool
 	local string
@@ -54,9 +57,13 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	}
 	places := map[place]*endpointv3.LocalityLbEndpoints{}
 	all := endpointsOf(k.destination)
+	var ways ways
+	if k.far {
+		ways = waysTo(tags, all)
+	}
 	for i := range all {
 		e := &all[i]
-		if !e.Ready || !mesh.Matches(tags, e.Tags) {
+		if !e.Ready || !mesh.Matches(tags, e.Tags) || e.Ingress != "" && !ways.leads(e) {
 			continue
 		}
 		_, clearly := slices.BinarySearch(clearOnes, e.Dataplane)
@@ -77,8 +84,9 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 		if clearly {
 			mark(endpoint)
 		}
+		endpoint.LoadBalancingWeight.Value = ways.weight(e)
 		l.LbEndpoints = append(l.LbEndpoints, endpoint)
-		l.LoadBalancingWeight.Value++
+		l.LoadBalancingWeight.Value += ways.weight(e)
 	}
 	near := func(l *endpointv3.LocalityLbEndpoints) uint32 { return l.GetPriority() }
 	slices.SortStableFunc(a.Endpoints, func(x, y *endpointv3.LocalityLbEndpoints) int {
@@ -126,7 +134,8 @@ func assigned(e *view.Endpoint) (*endpointv3.LbEndpoint, error) {
 	out.LoadBalancingWeight = wrapperspb.UInt32(1)
 	tags := map[string]any{}
 	for k, v := range e.Tags {
-		if k != mesh.TagService {
+		// Behind an ingress are instances with various tags.
+		if k != mesh.TagService && (e.Ingress == "" || k == mesh.TagZone) {
 			tags[k] = v
 		}
 	}

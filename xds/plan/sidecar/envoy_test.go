@@ -55,7 +55,8 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 		}
 	}
 	for _, name := range set.Secrets() {
-		if _, is := mesh.ParseExternalClient(name); is {
+		_, client := mesh.ParseExternalClient(name)
+		if _, server := mesh.ParseServer(name); client || server {
 			own := proto.CloneOf(secrets()[0])
 			own.Name = name
 			b.StaticResources.Secrets = append(slices.Clone(b.StaticResources.Secrets), own)

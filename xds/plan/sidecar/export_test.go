@@ -10,15 +10,11 @@ import (
 // proxies share.
 func (p *Planner) Alone(name string) *resource.Set {
 	alone := New(p.policies, p.outside, p.log, p.state, p.kinds[len(DestinationKinds()):]...)
-	alone.front = p.front
 	maps.Copy(alone.secured, p.secured)
 	maps.Copy(alone.bare, p.bare)
 	alone.Join(name)
 	return alone.Plan()[name]
 }
-
-// Stand puts a front before the outbounds of gateways. It comes before the first Join.
-func (p *Planner) Stand(f Front) { p.front = f }
 
 // Reaches is the number of reaches.
 func (p *Planner) Reaches() int { return len(p.reaches) }

@@ -40,8 +40,6 @@ type world struct {
 	policies []*policy.Policy
 	// kinds are those of destinations that it knows beside the mesh's own.
 	kinds []sidecar.DestinationKind
-	// front is before the outbounds of gateways; nil for none.
-	front sidecar.Front
 	// outside is what policies see of beyond the mesh; mostly nothing.
 	outside policy.Outside
 	// together are the names of proxies, none by default, that settle holds against
@@ -93,7 +91,6 @@ func newWorldOf(t testing.TB, policies []*policy.Policy, more ...sidecar.Destina
 // restart makes a planner from nothing, as a restarted control plane does.
 func (w *world) restart() {
 	w.planner = sidecar.New(w.policies, w.outside, logged, w.take().State, w.kinds...)
-	w.planner.Stand(w.front)
 }
 
 // take waits until the view shows the last write and takes what changed.
@@ -145,7 +142,12 @@ func (w *world) put(k *model.Kind, scope, name string, spec any) {
 
 func (w *world) drop(k *model.Kind, name string) {
 	w.t.Helper()
-	commit, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, meshName, name, 0) })
+	w.dropIn(meshName, k, name)
+}
+
+func (w *world) dropIn(scope string, k *model.Kind, name string) {
+	w.t.Helper()
+	commit, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error { return tx.Delete(k, scope, name, 0) })
 	if err != nil {
 		w.t.Fatalf("delete %s %s: %v", k.Name, name, err)
 	}

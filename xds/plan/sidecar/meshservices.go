@@ -56,7 +56,7 @@ func (meshServices) Clear(a Around, d view.Destination) string {
 	var out []string
 	all := endpointsOf(d)
 	for i := range all {
-		if !a.Secured(all[i].Dataplane) {
+		if all[i].Ingress == "" && !a.Secured(all[i].Dataplane) {
 			out = append(out, all[i].Dataplane)
 		}
 	}

@@ -38,9 +38,14 @@ type outbound struct {
 	wants   []want
 	renamed renames
 	part    part
-	// way holds its routes behind the front of a gateway, in the last version that could be
-	// made. It is nil if the outbound has a listener of its own.
-	way *draft.Routes
+	// direct says that it is the direct access to a service, whose instances are at instances.
+	direct    bool
+	instances []netip.AddrPort
+	// listener is what it is for, at a builtin gateway, backends are its destinations by their
+	// tags, and hosts its routes. All are nil elsewhere.
+	listener *selection.GatewayListener
+	backends map[string]*backend
+	hosts    []builtinHost
 }
 
 // id returns a text that is equal for outbounds that are built alike.
@@ -65,22 +70,25 @@ func (p *Planner) buildOutbound(o *outbound) {
 		o.part, o.wants = old, wants
 		o.part.learned = unknown
 		o.part.clusters = p.stillPermitted(o.reach, &old, p.fit(&old))
-		if o.way != nil && !o.part.holds(o.way) {
-			o.way = nil
-		}
-		o.part.failures = []plan.Failure{{Cell: o.routeTable(), Err: err, Kept: true}}
+		o.part.failures = []plan.Failure{{Cell: o.cell(), Err: err, Kept: true}}
 	}
 }
 
 func (p *Planner) makeOutbound(o *outbound) {
+	if o.listener != nil {
+		p.makeBuiltin(o)
+		return
+	}
+	if o.direct {
+		p.makeDirect(o)
+		return
+	}
 	old, wants := o.part, o.wants
 	o.part, o.wants, o.forbidden, o.idle = part{}, nil, nil, nil
 	chosen := p.spread(o.reach.key.proxy, aboutOutbounds)
 	service := o.shape.Tags.Service()
 	p.forConnection(o.reach.sources, service, policy.AtOutbound, 0, chosen)
-	if o.reach.shape.Gateway == nil { // a front has one of them for all outbounds behind it
-		p.forService(o.reach.sources, service, chosen, &o.part)
-	}
+	p.forService(o.reach.sources, service, chosen, &o.part)
 	split, err := p.split(o, chosen)
 	if err != nil {
 		// Requests still go where they went before, so those endpoints must stay up to date.
@@ -100,11 +108,7 @@ func (p *Planner) makeOutbound(o *outbound) {
 	p.forConnection(o.reach.sources, selection.Principal(services, service), policy.AtDestination, policy.AtOutbound, chosen)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
-	if o.reach.shape.Gateway != nil {
-		p.behind(o, p.routesOf(o, chosen, destinations, protocol, names))
-	} else {
-		p.listen(o, &old, chosen, destinations, protocol, names)
-	}
+	p.listen(o, &old, chosen, destinations, protocol, names)
 }
 
 // listen makes the listener of an outbound and, for HTTP, its route table.
@@ -129,16 +133,12 @@ func (p *Planner) listen(o *outbound, old *part, chosen picks, destinations []me
 	o.part.keep(&o.part.listeners, old.listeners, outboundName(k.address, k.port), l, err)
 }
 
-// routesOf returns the key of the routes of an outbound. Behind a front the routes also say
-// what the outbound's own listener would say.
+// routesOf returns the key of the routes of an outbound.
 func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, protocol string, names renames) outboundRoutesKey {
-	behind := o.reach.shape.Gateway != nil
 	k := outboundRoutesKey{
 		mesh: p.facts.mesh, name: o.routeTable(), service: o.shape.Tags.Service(), protocol: protocol, split: o.split, renamed: names,
-		selections: p.only(chosen, func(pol *policy.Policy) bool {
-			return pol.OutboundRoutes != nil || pol.Route != nil || behind && pol.Outbound != nil
-		}),
-		leads: p.leads(destinations),
+		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.OutboundRoutes != nil || pol.Route != nil }),
+		leads:      p.leads(destinations),
 	}
 	if p.has.targets {
 		k.targets = p.forTargets(o, chosen, destinations)
@@ -152,9 +152,7 @@ func (p *Planner) routesOf(o *outbound, chosen picks, destinations []mesh.Tags, 
 // one to the other when the new one is warm.
 func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer picks, tags mesh.Tags, protocol string) (name string) {
 	canonical, service := tags.String(), tags.Service()
-	chosen := p.blank(atDestination)
-	copy(chosen, outer)
-	p.forConnection(o.reach.sources, service, policy.AtDestination, 0, chosen)
+	chosen := p.atDestination(o, outer, tags)
 	o.part.learned = p.learnAll(o.part.learned, chosen)
 	p.contributed(chosen, &o.part)
 	p.idleAt(o, chosen, policy.AtDestination, protocol)
@@ -168,7 +166,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		}
 		return refused(tags)
 	}
-	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d)}
+	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d), far: p.facts.security != plain}
 	inline := p.kinds[kind].Inline(tags, d)
 	if inline {
 		ak.name += byName

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -47,19 +48,12 @@ type outboundKey struct {
 	life        time.Duration
 	transparent bool
 	// source is whose outbound it is, if a policy looks at that.
-	source source
-	// front says that it is the listener of a front, and no outbound's.
-	front      bool
+	source     source
 	renamed    renames
 	selections *policy.Choices
 }
 
-func (k *outboundKey) name() string {
-	if k.front {
-		return frontName(k.address, k.port)
-	}
-	return outboundName(k.address, k.port)
-}
+func (k *outboundKey) name() string { return outboundName(k.address, k.port) }
 
 // outbound builds the listener of an outbound.
 func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
@@ -83,9 +77,7 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.HTTP = httpManager(statName(d.Service), k.routes)
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(outboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(outboundStreamIdle)
-		if !k.front {
-			d.HTTP.HttpProtocolOptions = http10()
-		}
+		d.HTTP.HttpProtocolOptions = http10()
 		d.HTTP.AccessLog = log
 	} else {
 		d.TCP = tcpTo(statName(d.Service), k.split, k.renamed)
@@ -93,11 +85,6 @@ func (p *Planner) outbound(k outboundKey) (*resource.Resource, error) {
 		d.TCP.AccessLog = log
 		if k.life > 0 { // Envoy's clusters bound connections of HTTP alone
 			d.TCP.MaxDownstreamConnectionDuration = durationpb.New(k.life)
-		}
-	}
-	if k.front {
-		if err := p.front.Listener(d); err != nil {
-			return nil, err
 		}
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
@@ -145,7 +132,12 @@ func http10() *corev3.Http1ProtocolOptions {
 
 // packHTTP ends the chain with the router.
 func packHTTP(m *hcmv3.HttpConnectionManager, filters *draft.Slots) (*listenerv3.Filter, error) {
-	router, err := plan.Pack(&routerv3.Router{})
+	return packRouted(m, filters, &routerv3.Router{})
+}
+
+// packRouted ends the chain with a certain router.
+func packRouted(m *hcmv3.HttpConnectionManager, filters *draft.Slots, last *routerv3.Router) (*listenerv3.Filter, error) {
+	router, err := plan.Pack(last)
 	if err != nil {
 		return nil, err
 	}
@@ -167,24 +159,31 @@ func packFilter(name string, m proto.Message) (*listenerv3.Filter, error) {
 // that leads nowhere forwards to a cluster that does not exist: connections are
 // closed.
 func tcpTo(stat string, split *draft.Split, names renames) *tcpv3.TcpProxy {
-	t := &tcpv3.TcpProxy{StatPrefix: stat}
-	var targets []draft.Destination
+	var shares any
 	if split != nil {
-		targets = split.Otherwise
-		if split.HashSource {
-			t.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
+		for _, to := range slices.Backward(split.Otherwise) {
+			shares = shareKey{names.cluster(to.Tags), to.Weight, shares}
 		}
 	}
-	switch len(targets) {
+	t := tcpToShares(stat, shares)
+	if split != nil && split.HashSource {
+		t.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
+	}
+	return t
+}
+
+// tcpToShares does what tcpTo does, for a list of shareKeys.
+func tcpToShares(stat string, shares any) *tcpv3.TcpProxy {
+	t, weighted := &tcpv3.TcpProxy{StatPrefix: stat}, &tcpv3.TcpProxy_WeightedCluster{}
+	for s, ok := shares.(shareKey); ok; s, ok = s.rest.(shareKey) {
+		weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: s.cluster, Weight: s.weight})
+	}
+	switch len(weighted.Clusters) {
 	case 0:
 		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: nowhere}
 	case 1:
-		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: names.cluster(targets[0].Tags)}
+		t.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: weighted.Clusters[0].Name}
 	default:
-		weighted := &tcpv3.TcpProxy_WeightedCluster{}
-		for _, to := range targets {
-			weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: names.cluster(to.Tags), Weight: to.Weight})
-		}
 		t.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}
 	return t

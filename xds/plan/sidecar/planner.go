@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -18,10 +19,7 @@ type Planner struct {
 	// policies is ordered by phase. Policies of one phase keep the given order.
 	policies []*policy.Policy
 	// kinds are the kinds of destinations. A service belongs to the first kind that has it.
-	kinds []DestinationKind
-	// front makes the listeners of gateways. If it is nil, the outbounds of every proxy have
-	// listeners of their own.
-	front   Front
+	kinds   []DestinationKind
 	outside policy.Outside
 	// log never changes during the life of the planner, so it is part of no key.
 	log      accesslog.Settings
@@ -76,6 +74,8 @@ type proxy struct {
 	// address of the proxy.
 	listening []string
 	address   string
+	// owned are the addresses that the dataplane says are its own.
+	owned []netip.Addr
 	// admin is the port for the administration of the proxy, 0 if the dataplane names none.
 	admin uint16
 	set   *resource.Set
@@ -224,15 +224,15 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	for _, o := range x.class.reach.outbounds {
 		for _, service := range o.unserved {
 			out = append(out, plan.Failure{
-				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
+				Cell: o.cell(), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
 			})
 		}
 		for _, service := range o.forbidden {
 			out = append(out, plan.Failure{
-				Cell: outboundName(o.shape.Address, o.shape.Port), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
+				Cell: o.cell(), Err: fmt.Errorf("no permission of the mesh lets this proxy call %q", service), Awaited: true,
 			})
 		}
 		out = append(out, o.idle...)
 	}
-	return once(out)
+	return once(append(out, x.class.shape.idleDirect()...))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
+	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/policy/target"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
@@ -145,12 +146,19 @@ func (d *driver) dataplane() {
 		if d.yes() {
 			spec.Networking.TransparentProxying.ReachableServices = []string{pick(d, fewServices...), "c"}
 		}
+		if d.yes() {
+			spec.Networking.TransparentProxying.DirectAccessServices = []string{pick(d, anyService...), "c"}
+		}
+	}
+	if pick(d, 0, 1, 2) == 0 {
+		spec.Probes = &mesh.Probes{Port: pick(d, uint32(1234), 5670, 8080, 9000), Endpoints: []mesh.ProbeEndpoint{{InboundPort: pick(d, uint32(8080), 9080, 1), InboundPath: "/healthz", Path: pick(d, "/a", "/b")}}}
 	}
 	if pick(d, 0, 1, 2) == 0 {
 		spec.Networking.Outbound = append(spec.Networking.Outbound, mesh.Outbound{Address: spec.Networking.Address, Port: pick(d, uint32(5670), 1234), Tags: mesh.Tags{mesh.TagService: "a"}})
 	}
 	if pick(d, 0, 1, 2, 3) == 0 {
-		spec = entrance(pick(d, 18080, 18081), pick(d, fewServices...), pick(d, fewServices...))
+		spec = entrance("127.0.0.5" + pick(d, "1", "2"))
+		spec.Networking.Gateway.Tags["version"] = pick(d, "v1", "v2")
 	}
 	if pick(d, 0, 1, 2) == 0 {
 		spec.Metrics = &mesh.MetricsBackend{Type: mesh.Prometheus, Conf: map[string]any{"port": pick(d, 1234.0, 8080, -1), "envoy": map[string]any{"usedOnly": d.yes()}}}
@@ -267,6 +275,78 @@ func (d *driver) rule() {
 	}
 	d.put(mesh.VirtualOutbounds, meshName, name, virtualOutbound(
 		pick(d, "{{.s}}.mesh", "{{.v}}.{{.s}}.mesh", "one.example"), pick(d, "80", "81"), mesh.Tags{mesh.TagService: pick(d, anyService...)}))
+}
+
+// gateway writes or deletes a MeshGateway.
+func (d *driver) gateway() {
+	name := pick(d, fewPolicies...)
+	if pick(d, 0, 1, 2, 3) == 0 {
+		d.erase(mesh.MeshGateways, name)
+		return
+	}
+	match := mesh.Tags{mesh.TagService: pick(d, "edge", mesh.AnyValue)}
+	if d.yes() {
+		match["version"] = pick(d, "v1", mesh.AnyValue)
+	}
+	g := &mesh.MeshGateway{Selectors: []mesh.Selector{{Match: match}}, Conf: &mesh.MeshGatewayConf{}}
+	secured := &mesh.GatewayTLS{Mode: mesh.TLSTerminate, Certificates: []mesh.DataSource{{Secret: pick(d, "server", "missing")}}}
+	for i, host := range []string{"", "a.example", "*.example"} {
+		l := mesh.GatewayListener{Port: pick(d, uint32(80), 1234, 5670), Protocol: mesh.ListenerHTTP, Hostname: host, Tags: mesh.Tags{"port": fmt.Sprint(i)}}
+		if d.yes() {
+			g.Conf.Listeners = append(g.Conf.Listeners, l)
+		}
+		if l.Port, l.Protocol, l.TLS = 443, mesh.ListenerHTTPS, secured; d.yes() {
+			g.Conf.Listeners = append(g.Conf.Listeners, l)
+		}
+		if l.Port, l.Protocol, l.TLS = 444, mesh.ListenerTLS, pick(d, secured, &mesh.GatewayTLS{Mode: mesh.TLSPassthrough}); d.yes() {
+			g.Conf.Listeners = append(g.Conf.Listeners, l)
+		}
+	}
+	g.Conf.Listeners = append(g.Conf.Listeners, mesh.GatewayListener{Port: 81, Protocol: mesh.ListenerTCP, Resources: &mesh.GatewayResources{ConnectionLimit: pick(d, uint32(0), 5)}})
+	d.put(mesh.MeshGateways, meshName, name, g)
+}
+
+// gatewayRoute writes or deletes a MeshGatewayRoute.
+func (d *driver) gatewayRoute() {
+	name := pick(d, fewPolicies...)
+	if pick(d, 0, 1, 2, 3) == 0 {
+		d.erase(mesh.MeshGatewayRoutes, name)
+		return
+	}
+	match := mesh.Tags{mesh.TagService: "edge"}
+	if d.yes() {
+		match["port"] = pick(d, "0", "1")
+	}
+	backend := func() mesh.GatewayBackend {
+		b := mesh.GatewayBackend{Weight: pick(d, uint32(0), 1), Destination: mesh.Tags{mesh.TagService: pick(d, fewServices...)}}
+		if d.yes() {
+			b.Destination["version"] = pick(d, "v1", "v2")
+		}
+		return b
+	}
+	rule := mesh.HTTPGatewayRule{
+		Matches:  []mesh.GatewayMatch{{Path: &mesh.GatewayPathMatch{Match: mesh.MatchPrefix, Value: pick(d, "/", "/a")}}},
+		Backends: []mesh.GatewayBackend{backend(), backend()}, Filters: []mesh.GatewayFilter{{Rewrite: &mesh.GatewayRewrite{HostToBackendHostname: true}}},
+	}
+	if mirrored := backend(); d.yes() {
+		rule.Filters = append(rule.Filters, mesh.GatewayFilter{Mirror: &mesh.GatewayMirror{Backend: &mirrored, Percentage: new(50.0)}})
+	}
+	r := &mesh.MeshGatewayRoute{Selectors: []mesh.Selector{{Match: match}}, Conf: &mesh.MeshGatewayRouteConf{}}
+	if d.yes() {
+		r.Conf.TCP = &mesh.TCPGatewayRoute{Rules: []mesh.TCPGatewayRule{{Backends: []mesh.GatewayBackend{backend(), backend()}}}}
+	} else {
+		r.Conf.HTTP = &mesh.HTTPGatewayRoute{Hostnames: pick(d, nil, []string{"a.example"}, []string{"b.example", "*.example"}), Rules: []mesh.HTTPGatewayRule{rule}}
+	}
+	d.put(mesh.MeshGatewayRoutes, meshName, name, r)
+}
+
+// certificate exchanges what gateways present, for another one or for what is none.
+func (d *driver) certificate() {
+	if pick(d, 0, 1, 2) == 0 {
+		d.erase(mesh.Secrets, "server")
+		return
+	}
+	d.put(mesh.Secrets, meshName, "server", &mesh.Secret{Data: []byte(pick(d, clientPEM, clientPEM, rootCA))})
 }
 
 // address stores or deletes the address of a name, as it would be or another one.
@@ -386,7 +466,14 @@ func (d *driver) gone() {
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
-		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "join": d.join, "restart": d.again,
+		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "gateway": d.gateway, "gateway route": d.gatewayRoute, "gateway certificate": d.certificate, "join": d.join, "restart": d.again,
+		"gateway limit": func() {
+			spec := &ratelimit.Spec{Connection: connection("edge", pick(d, anyService...)), Conf: &ratelimit.Conf{HTTP: &ratelimit.HTTP{Requests: pick(d, uint32(1), 2), Interval: mesh.Of(time.Second)}}}
+			if d.yes() {
+				spec.Sources[0].Match["port"] = pick(d, "0", "1")
+			}
+			d.policy(ratelimit.Kind, spec)
+		},
 		"control plane": func() { d.outside.g = pick(d, d.gateways...); d.planner.Outside() },
 		"leave":         func() { name := pick(d, fewNames...); d.planner.Leave(name); delete(d.joined, name) },
 		"secured":       func() { d.planner.Secured(pick(d, fewNames...), d.yes()) },
@@ -409,7 +496,7 @@ func (d *driver) steps() map[string]func(*rapid.T) {
 
 func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway, samples map[*model.Kind][]policytest.Sample) *driver {
 	d := &driver{world: newWorldBeyond(t), rt: rt, outside: &plugged{}, gateways: gs, samples: samples, joined: map[string]bool{}, aspects: aspects{mode: mesh.ModeStrict, issuer: "r1"}}
-	d.world.t, d.world.outside, d.world.front = rt, d.outside, paths{}
+	d.world.t, d.world.outside = rt, d.outside
 	d.together = func() []string {
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(d.joined)), func(name string) bool { return !d.joined[name] })
 	}

@@ -230,7 +230,7 @@ func (x *proxy) listensAt(at netip.AddrPort) bool {
 			}
 		}
 	}
-	return taken.has(at) || x.class.reach.taken(at)
+	return taken.has(at) || x.class.reach.occupied(at)
 }
 
 // patchedResource is a resource after a patch, nil if the patch removes it, and what of the patch
@@ -334,7 +334,9 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 func originOf(r *resource.Resource) string {
 	name, marked := strings.CutPrefix(r.Name, apart)
 	switch {
-	case aboutMetrics(r):
+	case aboutMetrics(r), r.Name == probeListener && r.Type != resource.Cluster:
+		return draft.OriginTransparent
+	case marked == (r.Type == resource.Cluster) && strings.HasPrefix(name, directPrefix):
 		return draft.OriginTransparent
 	case marked == (r.Type == resource.Cluster) && isPassthrough(name):
 		return draft.OriginTransparent

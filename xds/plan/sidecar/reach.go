@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -24,12 +25,17 @@ type reach struct {
 	sources   []mesh.Tags
 	classes   map[*class]struct{}
 	outbounds []*outbound
-	// front is the front of a gateway, behind which its outbounds are.
-	front part
+	// gateway is what a builtin gateway has to do; nil for other proxies. front holds its listeners
+	// and route tables, and presented the certificates of its listeners with their generations.
+	gateway   *selection.Gateway
+	front     part
+	presented map[string]string
 	// known is the table of host names of proxies that reach everything.
 	known part
 	// ports maps a port to the outbounds that listen on it.
 	ports map[uint16][]*outbound
+	// direct is what the direct accesses among the outbounds amount to.
+	direct direct
 
 	// stale holds the outbounds that the next Plan must build. relist says that it must also
 	// make the list of outbounds again.
@@ -61,8 +67,11 @@ type reachShape struct {
 	Transparent bool
 	Everything  bool
 	Reachable   []string
-	// Gateway holds the tags of a proxy whose outbounds are behind a front.
+	// Direct says to which services the class has direct access.
+	Direct *directShape `json:",omitempty"`
+	// Gateway holds the tags of a builtin gateway, and At is where it listens.
 	Gateway mesh.Tags `json:",omitempty"`
+	At      string    `json:",omitempty"`
 	// Zone is only set while the mesh prefers near endpoints.
 	Zone string
 	// Source is only set while a policy looks at it.
@@ -135,12 +144,15 @@ func aboutConnections(pol *policy.Policy) bool {
 func (p *Planner) reachOf(c *class) reachShape {
 	s := reachShape{
 		Outbounds: c.shape.Outbounds, Transparent: c.shape.Transparent, Everything: c.shape.Everything, Reachable: c.shape.Reachable,
-	}
-	if p.front != nil && c.shape.Builtin {
-		s.Gateway = c.shape.Gateway
+		Direct: directOf(&c.shape),
 	}
 	if p.facts.localityAware {
 		s.Zone = zone(c.sources)
+	}
+	if c.shape.Builtin { // the tags distinguish it in every respect
+		s.Gateway, s.At, s.Source = c.shape.Gateway, c.shape.At, sourceOf(c.sources)
+		s.Outbounds, s.Transparent, s.Everything, s.Reachable, s.Direct = nil, false, false, nil, nil
+		return s
 	}
 	for _, selector := range p.selectors {
 		if slices.ContainsFunc(c.sources, func(tags mesh.Tags) bool { return mesh.Matches(selector.tags, tags) }) {
@@ -225,7 +237,7 @@ func (r *reach) inherit(old *reach) {
 		r.outbounds = append(r.outbounds, &own)
 		r.stale[&own] = struct{}{}
 	}
-	r.contributions, r.confided, r.front, r.known = old.contributions, old.confided, old.front, old.known
+	r.contributions, r.confided, r.front, r.known, r.presented = old.contributions, old.confided, old.front, old.known, old.presented
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
 
@@ -262,6 +274,7 @@ func (p *Planner) follow(r *reach) {
 		p.rename(r, before)
 	}
 	p.stand(r)
+	r.settleDirect()
 	if r.relist || r.shape.Gateway != nil || !r.patch(before) {
 		r.gather()
 	}
@@ -273,7 +286,7 @@ func (p *Planner) follow(r *reach) {
 	if p.has.contribute {
 		r.collectContributions()
 	}
-	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !slices.Equal(r.contributions, was.contributions) {
+	if relisted || len(was.failures)+len(r.failures) > 0 || !r.sameTables(&was) || !maps.Equal(r.presented, was.presented) || !slices.Equal(r.contributions, was.contributions) {
 		for c := range r.classes {
 			p.mark(c)
 		}
@@ -324,6 +337,10 @@ func (p *Planner) rename(r *reach, before map[*outbound]part) {
 
 // list makes the outbounds of a reach. It keeps those that it still has.
 func (p *Planner) list(r *reach) {
+	if r.shape.Gateway != nil {
+		p.listBuiltin(r)
+		return
+	}
 	before := map[string]*outbound{}
 	for _, o := range r.outbounds {
 		before[o.id()] = o
@@ -345,10 +362,9 @@ func (p *Planner) list(r *reach) {
 			r.stale[o] = struct{}{}
 		}
 		r.outbounds = append(r.outbounds, o)
-		if r.shape.Gateway == nil {
-			r.ports[at.Port()] = append(r.ports[at.Port()], o)
-		}
+		r.ports[at.Port()] = append(r.ports[at.Port()], o)
 	}
+	p.listDirect(r, before)
 	for _, o := range before {
 		p.unlink(o)
 		delete(r.stale, o)
@@ -359,9 +375,10 @@ func (p *Planner) list(r *reach) {
 // because a cluster that both reach is one cluster. If no byte of a table differs, its pointer
 // stays the same.
 func (r *reach) gather() {
-	all := part{failures: slices.Clone(r.refused)}
+	all := part{failures: slices.Concat(r.refused, r.direct.failures)}
 	for _, o := range r.outbounds {
-		all.add(&o.part)
+		usable := r.direct.usable(o)
+		all.add(&usable)
 	}
 	all.add(&r.front)
 	all.add(&r.known)
@@ -403,13 +420,8 @@ func (p *Planner) outboundsOf(r *reach) []selection.Outbound {
 		return r.shape.Outbounds
 	}
 	out, hosts, left := selection.VirtualNamed(p.state, r.shape.Reachable)
-	if r.shape.Gateway == nil {
-		r.known = known(hosts, left)
-		return out
-	}
-	// Behind a front nothing is known by host names, so each service is there once.
-	out = slices.DeleteFunc(out, func(o selection.Outbound) bool { return len(o.Tags) > 1 })
-	return slices.CompactFunc(out, func(a, b selection.Outbound) bool { return a.Tags.Service() == b.Tags.Service() })
+	r.known = known(hosts, left)
+	return out
 }
 
 // resourced reports whether two versions of a policy name different sources.

@@ -51,10 +51,9 @@ var collector = &policy.Policy{
 	},
 	Edits: policy.Edits{
 		Callers: func(r *draft.Routes, s *policy.Selection) error {
-			for _, route := range r.ForSources(policy.First[sample](s).Sources) {
+			return r.ForSources(policy.First[sample](s).Sources, func(route *routev3.Route) {
 				route.ResponseHeadersToAdd = append(route.ResponseHeadersToAdd, said("x-inbound", s.Policies[0].Name))
-			}
-			return nil
+			})
 		},
 		Route: func(r *draft.Route, s *policy.Selection) error {
 			r.Proto.ResponseHeadersToAdd = append(r.Proto.ResponseHeadersToAdd, said("x-outbound", s.Policies[0].Name))

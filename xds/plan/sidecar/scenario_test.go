@@ -88,6 +88,34 @@ conf:
 			w.put(mesh.Dataplanes, meshName, name, &mesh.Dataplane{Networking: &copied})
 		}
 	}},
+	// Probes of every protocol, one of the port of an inbound and one of that of a workload.
+	{"probed", both, func(w *world) {
+		pair("grpc")(w)
+		w.under(mesh.ModeStrict)
+		backend := dataplane("127.0.0.2", "backend", "http")
+		backend.Networking.Inbound = append(backend.Networking.Inbound, mesh.Inbound{Port: 8081, ServicePort: 9081, Tags: mesh.Tags{mesh.TagService: "rpc", mesh.TagProtocol: "grpc"}})
+		backend.Probes = &mesh.Probes{Port: 9000, Endpoints: []mesh.ProbeEndpoint{
+			{InboundPort: 9080, InboundPath: "/healthz", Path: "/9080/healthz"}, {InboundPort: 8081, InboundPath: "/ready", Path: "/rpc"},
+		}}
+		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
+		web := transparent("127.0.0.3", "web", "tcp")
+		web.Probes = &mesh.Probes{Port: 9000, Endpoints: []mesh.ProbeEndpoint{{InboundPort: 9080, InboundPath: "/", Path: "/web"}}}
+		w.put(mesh.Dataplanes, meshName, "web-1", web)
+	}},
+	// What is accessed directly: by mutual TLS or not, by IPv6, and not at one's own address.
+	{"direct", both[1:], func(w *world) {
+		pair("http")(w)
+		w.under(mesh.ModePermissive)
+		w.planner.Secured("backend-1", true)
+		backend := dataplane("10.0.0.2", "backend", "http")
+		backend.Networking.Inbound = append(backend.Networking.Inbound, mesh.Inbound{Port: 8081, Address: "2001:db8::2", Tags: mesh.Tags{mesh.TagService: "other"}})
+		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
+		w.put(mesh.Dataplanes, meshName, "backend-2", dataplane("10.0.0.3", "backend", "http"))
+		web := transparent("10.0.0.9", "web", "http")
+		web.Networking.TransparentProxying.DirectAccessServices = []string{"*"}
+		web.Networking.TransparentProxying.ReachableServices = []string{"nothing"}
+		w.put(mesh.Dataplanes, meshName, "web-1", web)
+	}},
 	{"virtual", both[1:], func(w *world) {
 		pair("http")(w)
 		w.put(mesh.Dataplanes, meshName, "web-1", transparent("127.0.0.3", "web", "http"))
@@ -383,6 +411,7 @@ destinations: [{match: {mesh.io/service: spare, mesh.io/protocol: http}}]
 conf: {delay: {percentage: 50, value: 1s}, abort: {percentage: 12.5, httpStatus: 503}}
 `)
 	}},
+	{"gateway", []string{"edge-1"}, entranceOfAll},
 }
 
 // targeted permits some callers, and denies some of them.

@@ -16,8 +16,10 @@ type shape struct {
 	Inbounds  []inboundShape
 	Outbounds []selection.Outbound
 	Gateway   mesh.Tags `json:",omitempty"`
-	// Builtin gateways are ours, and not somebody else's beside a sidecar.
-	Builtin bool `json:",omitempty"`
+	// Builtin gateways are ours, and not somebody else's beside a sidecar. At is then where they
+	// listen.
+	Builtin bool   `json:",omitempty"`
+	At      string `json:",omitempty"`
 	// Transparent proxies listen on addresses that are not theirs.
 	Transparent bool `json:",omitempty"`
 	// Everything is set for proxies that may reach every service of the mesh;
@@ -32,6 +34,10 @@ type shape struct {
 	Bare bool `json:",omitempty"`
 	// Unscraped says why the metrics of the mesh cannot be.
 	Unscraped string `json:",omitempty"`
+	// Probes are answered by the proxy.
+	Probes *mesh.Probes `json:",omitempty"`
+	// Direct are the services whose instances workloads call by their own addresses, ordered.
+	Direct []string `json:",omitempty"`
 }
 
 type inboundShape struct {
@@ -55,7 +61,10 @@ func shapeOf(m *view.Mesh, d *view.Dataplane) shape {
 	}
 	var s shape
 	if n.Gateway != nil {
-		s.Gateway, s.Builtin = n.Gateway.Tags, n.Gateway.Type == mesh.GatewayBuiltin
+		s.Gateway = n.Gateway.Tags
+	}
+	if selection.Builtin(n) {
+		s.Builtin, s.At = true, atHome(n)
 	}
 	if tp := n.TransparentProxying; tp != nil && tp.RedirectPortOutbound != 0 {
 		s.Transparent = true
@@ -72,6 +81,10 @@ func shapeOf(m *view.Mesh, d *view.Dataplane) shape {
 			is.WorkloadAddress = loopback
 		}
 		s.Inbounds = append(s.Inbounds, is)
+	}
+	s.Direct = selection.Direct(n)
+	if !s.Builtin {
+		s.Probes = d.Spec.Probes
 	}
 	s.name()
 	s.scrape(m, d)

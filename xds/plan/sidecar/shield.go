@@ -8,6 +8,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
@@ -30,15 +31,16 @@ var claimed = []string{
 func shield(m *hcmv3.HttpConnectionManager) error {
 	m.NormalizePath, m.MergeSlashes = wrapperspb.Bool(true), true
 	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
-	early := &earlyv3.HeaderMutation{}
+	var removals []*mutationv3.HeaderMutation
 	for _, prefix := range claimed {
-		early.Mutations = append(early.Mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
-			RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
-				MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},
-			}},
-		}})
+		removals = append(removals, removal(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}}))
 	}
-	packed, err := plan.Pack(early)
+	return early(m, removals)
+}
+
+// early has a connection manager change headers before it chooses a route and writes its own.
+func early(m *hcmv3.HttpConnectionManager, changes []*mutationv3.HeaderMutation) error {
+	packed, err := plan.Pack(&earlyv3.HeaderMutation{Mutations: changes})
 	if err != nil {
 		return err
 	}
@@ -46,4 +48,23 @@ func shield(m *hcmv3.HttpConnectionManager) error {
 		Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: packed,
 	}}
 	return nil
+}
+
+// saidByStrangers removes [contract.ReservedHeaders], also those that Envoy writes itself: it does
+// so later. Headers with underscores, which some servers read as the same, do not come through.
+func saidByStrangers() (removals []*mutationv3.HeaderMutation) {
+	for _, r := range contract.ReservedHeaders {
+		m := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: r.Name}}
+		if r.Family {
+			m.MatchPattern = &matcherv3.StringMatcher_Prefix{Prefix: r.Name}
+		}
+		removals = append(removals, removal(m))
+	}
+	return removals
+}
+
+func removal(of *matcherv3.StringMatcher) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
+		RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: of},
+	}}
 }

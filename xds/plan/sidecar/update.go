@@ -28,6 +28,8 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 		switch key.Kind {
 		case mesh.Dataplanes.Name:
 			p.dataplane(before, key.Name)
+		case mesh.MeshGateways.Name, mesh.MeshGatewayRoutes.Name:
+			p.gatewayKind(before, key)
 		case mesh.Meshes.Name:
 			if f := meshSettingsOf(state); f != p.facts {
 				p.everything()
@@ -41,6 +43,8 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 			}
 			p.trust()
 			p.allMembers()
+		case mesh.ZoneIngresses.Name, mesh.Zones.Name:
+			p.elsewhere(before, key)
 		default:
 			p.located(before, key)
 			elsewhere = p.policy(before, key) || p.proxylessKind(key.Kind) || elsewhere
@@ -119,6 +123,19 @@ func (p *Planner) dataplane(before *view.Mesh, name string) {
 	}
 }
 
+// elsewhere takes a changed zone, or ingress of another zone. It marks the outbounds to the
+// services that are or were there.
+func (p *Planner) elsewhere(before *view.Mesh, key model.Key) {
+	for _, m := range [...]*view.Mesh{before, p.state} {
+		for service := range m.Elsewhere(key) {
+			if before.Service(service) != p.state.Service(service) {
+				p.service(service)
+				p.population(before, service)
+			}
+		}
+	}
+}
+
 // servicesOf yields the services of dataplanes. It may yield a service more than once.
 func servicesOf(ds ...*view.Dataplane) iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -149,7 +166,7 @@ func (p *Planner) population(before *view.Mesh, service string) {
 		return
 	}
 	for _, r := range p.reaches {
-		if r.shape.Everything && selection.Reachable(r.shape.Reachable, service) {
+		if r.shape.Everything && selection.Reachable(r.shape.Reachable, service) || r.shape.Direct.all() {
 			r.relist = true
 			p.moved[r] = struct{}{}
 		}
@@ -205,6 +222,13 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 	}
 	if pol.Attachment.Has(policy.AtProxy) {
 		p.placeAll()
+	}
+	if pol.Attachment.Has(policy.AtService) {
+		for _, r := range p.reaches {
+			if r.shape.Gateway != nil {
+				p.moved[r] = struct{}{}
+			}
+		}
 	}
 }
 

@@ -24,7 +24,11 @@ func TestValidate(t *testing.T) {
 		{`empty detectors`, sources + `,` + destinations + `,"conf":{"detectors":{},"thresholds":{"maxRetries":0}}`, []string{`conf.detectors: can't be empty`}},
 		{`empty thresholds`, sources + `,` + destinations + `,"conf":{"detectors":{"localErrors":{}},"thresholds":{}}`, []string{`conf.thresholds: can't be empty`}},
 		{`percentages`, sources + `,` + destinations + `,"conf":{"maxEjectionPercent":101,"detectors":{"failure":{"threshold":200}}}`, []string{`conf.maxEjectionPercent: has to be in [0.0 - 100.0] range`, `conf.detectors.failure.threshold: has to be in [0.0 - 100.0] range`}},
-		{`less than a millisecond`, sources + `,` + destinations + `,"conf":{"interval":"1us","baseEjectionTime":"1us","detectors":{"totalErrors":{}}}`, []string{`conf.interval: must be at least 1ms`, `conf.baseEjectionTime: must be at least 1ms`}},
+		{`no failures at all`, sources + `,` + destinations + `,"conf":{"detectors":{"failure":{"threshold":0}}}`, []string{`conf.detectors.failure.threshold: has to be greater than 0 when defined`}},
+		{`often`, sources + `,` + destinations + `,"conf":{"interval":"9ms","baseEjectionTime":"1ms","detectors":{"totalErrors":{}}}`, []string{`conf.interval: must not be shorter than 10ms`}},
+		{`often enough`, sources + `,` + destinations + `,"conf":{"interval":"10ms","detectors":{"totalErrors":{}}}`, nil},
+		{`no interval`, sources + `,` + destinations + `,"conf":{"interval":"0s","detectors":{"totalErrors":{}}}`, nil},
+		{`less than a millisecond`, sources + `,` + destinations + `,"conf":{"interval":"1us","baseEjectionTime":"1us","detectors":{"totalErrors":{}}}`, []string{`conf.interval: must not be shorter than 10ms`, `conf.baseEjectionTime: must be at least 1ms`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, spec := policytest.Decode(t, Kind, []byte(`{"type":"CircuitBreaker","mesh":"demo","name":"x",`+c.fields+`}`))
@@ -49,6 +53,18 @@ func TestIdle(t *testing.T) {
 	}{
 		{`{"thresholds":{"maxRequests":2}}`, policy.Setting{}, nil},
 		{`{"detectors":{"totalErrors":{}}}`, policy.Setting{}, nil},
+		{`{"detectors":{"totalErrors":{"consecutive":0},"gatewayErrors":{"consecutive":0},"localErrors":{"consecutive":0},"standardDeviation":{}}}`, policy.Setting{}, []string{
+			"conf.detectors.totalErrors has no effect: consecutive is 0, which no number of errors in a row is",
+			"conf.detectors.gatewayErrors has no effect: consecutive is 0, which no number of errors in a row is",
+			"conf.detectors.localErrors has no effect without conf.splitExternalAndLocalErrors",
+		}},
+		{`{"splitExternalAndLocalErrors":true,"detectors":{"localErrors":{"consecutive":0}}}`, policy.Setting{}, []string{"conf.detectors.localErrors has no effect: consecutive is 0, which no number of errors in a row is"}},
+		{`{"interval":"1s","baseEjectionTime":"1s","maxEjectionPercent":0,"splitExternalAndLocalErrors":true,"thresholds":{"maxRequests":2}}`, policy.Setting{}, []string{
+			"conf.interval has no effect without conf.detectors", "conf.baseEjectionTime has no effect without conf.detectors",
+			"conf.maxEjectionPercent has no effect without conf.detectors", "conf.splitExternalAndLocalErrors has no effect without conf.detectors",
+		}},
+		{`{"interval":"0s","baseEjectionTime":"0s","thresholds":{"maxRequests":2}}`, policy.Setting{}, nil},
+		{`{"interval":"1s","baseEjectionTime":"1s","maxEjectionPercent":0,"detectors":{"totalErrors":{}}}`, policy.Setting{}, nil},
 		{`{"splitExternalAndLocalErrors":true,"detectors":{"localErrors":{}}}`, policy.Setting{}, nil},
 		{`{"detectors":{"localErrors":{"consecutive":2}}}`, policy.Setting{}, []string{"conf.detectors.localErrors has no effect without conf.splitExternalAndLocalErrors"}},
 	} {

@@ -3,6 +3,8 @@
 package circuitbreaker
 
 import (
+	"time"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -86,11 +88,15 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits the clusters of destinations.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination, Gateway: true,
 	Edits:   policy.Edits{Cluster: cluster},
 	Explain: explain,
 	Idle:    idle,
 }
+
+// minInterval is the least time between two checks of the endpoints, which Envoy's main thread
+// makes for every cluster.
+const minInterval = 10 * time.Millisecond
 
 func validate(spec any) []fault.Violation {
 	s := spec.(*Spec)
@@ -106,11 +112,17 @@ func validate(spec any) []fault.Violation {
 	if c.Detectors != nil && !c.detects() {
 		v.Add("conf.detectors", "can't be empty")
 	}
-	v.Whole("conf.interval", c.Interval)
+	if d := c.Interval.Or(0); d > 0 && d < minInterval {
+		v.Add("conf.interval", "must not be shorter than 10ms")
+	}
 	v.Whole("conf.baseEjectionTime", c.BaseEjectionTime)
 	v.Percent("conf.maxEjectionPercent", c.MaxEjectionPercent)
 	if c.detects() && c.Detectors.Failure != nil {
-		v.Percent("conf.detectors.failure.threshold", c.Detectors.Failure.Threshold)
+		threshold := c.Detectors.Failure.Threshold
+		v.Percent("conf.detectors.failure.threshold", threshold)
+		if threshold != nil && *threshold == 0 { // every endpoint would fail
+			v.Add("conf.detectors.failure.threshold", policy.TextPositiveIf)
+		}
 	}
 	if c.Thresholds != nil && !c.limits() {
 		v.Add("conf.thresholds", "can't be empty")

@@ -38,6 +38,10 @@ func TestValidate(t *testing.T) {
 			`conf.http.requestHeadersToAdd[2].header.key: host header and HTTP/2 pseudo-headers are not allowed to be modified`,
 			`conf.http.requestHeadersToAdd[3].header.key: must be a header name`, `conf.http.requestHeadersToAdd[4].header.value: must not have control characters`,
 		}},
+		{`long headers`, who + `,"conf":{` + good + `,"http":{"path":"/","requestHeadersToAdd":[{"header":{"key":"` + strings.Repeat("a", 8192) + `","value":"` + strings.Repeat("%", 8192) + `"}},{"header":{"key":"` + strings.Repeat("a", 8193) + `"}},{"header":{"key":"a","value":"` + strings.Repeat("%", 8193) + `"}}]}}`, []string{
+			`conf.http.requestHeadersToAdd[1].header.key: must not have more than 8192 bytes`, `conf.http.requestHeadersToAdd[2].header.value: must not have more than 8192 bytes`,
+		}},
+		{`many headers`, who + `,"conf":{` + good + `,"http":{"path":"/","requestHeadersToAdd":[` + strings.Repeat(`{},`, 64) + `{}]}}`, []string{`conf.http.requestHeadersToAdd: must have at most 64 elements`}},
 		{`both`, who + `,"conf":{` + good + `,"http":{"path":"/"},"tcp":{}}`, []string{`conf: http and tcp cannot be defined at the same time`}},
 		{`less than proxies count`, who + `,"conf":{"interval":"1ms","timeout":"1us","unhealthyThreshold":1,"healthyThreshold":1,"noTrafficInterval":"9ms","initialJitter":"1us","intervalJitter":"1us"}`, []string{
 			`conf.timeout: must be at least 1ms`, `conf.initialJitter: must be at least 1ms`, `conf.intervalJitter: must be at least 1ms`,
@@ -65,6 +69,11 @@ func TestIdle(t *testing.T) {
 		want []string
 	}{
 		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"alwaysLogHealthCheckFailures":false}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"healthyPanicThreshold":0.5}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":false,"healthyPanicThreshold":0}`, policy.Setting{}, nil},
+		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"healthyPanicThreshold":0}`, policy.Setting{Hashing: true}, []string{
+			"conf.failTrafficOnPanic has no effect: conf.healthyPanicThreshold is 0, with which there is no panic",
+		}},
 		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":false}`, policy.Setting{Hashing: true}, nil},
 		{`{"interval":"1s","timeout":"1s","unhealthyThreshold":1,"healthyThreshold":1,"failTrafficOnPanic":true,"alwaysLogHealthCheckFailures":true}`, policy.Setting{Hashing: true}, []string{
 			"conf.alwaysLogHealthCheckFailures has no effect: proxies write no log of health checks",

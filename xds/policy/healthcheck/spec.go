@@ -87,7 +87,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits the clusters of destinations.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination, Gateway: true,
 	Edits:   policy.Edits{Cluster: cluster},
 	Explain: explain,
 	Idle:    idle,

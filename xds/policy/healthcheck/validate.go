@@ -89,6 +89,10 @@ func (h *HTTP) validate(v *policy.Violations) {
 			v.Add(fmt.Sprintf("conf.http.expectedStatuses[%d]", i), "must be in range [100, 600)")
 		}
 	}
+	if len(h.RequestHeadersToAdd) > policy.MaxHeaders {
+		v.Add("conf.http.requestHeadersToAdd", policy.TextMany, policy.MaxHeaders)
+		return
+	}
 	for i, add := range h.RequestHeadersToAdd {
 		path := fmt.Sprintf("conf.http.requestHeadersToAdd[%d].header", i)
 		switch {

@@ -46,6 +46,8 @@ func TestValidate(t *testing.T) {
 		{"no conf", `"spec":{"targetRef":{"kind":"Mesh"},"from":[{"targetRef":{"kind":"Mesh"}}]}`, []string{"spec.from[0].default: must be defined"}},
 		{"no backends", saying(``), nil},
 		{"many backends", backend(strings.Repeat(`{"type":"File","file":{"path":"a"}},`, maxBackends) + `{"type":"x"}`), []string{"spec.to[0].default.backends: must have at most 8 elements"}},
+		{"much", backend(strings.Repeat(`{"type":"File","file":{"path":"a","format":{"type":"Plain","plain":"`+strings.Repeat("x", 4096)+`"}}},`, maxBackends-1) + `{"type":"OpenTelemetry","openTelemetry":{"endpoint":"otel:4317","body":{"stringValue":"` + strings.Repeat("x", 4096) + `"}}}`), []string{"spec.to[0].default.backends: must not have more than 32768 bytes in all"}},
+		{"as much as can be", backend(strings.Repeat(`{"type":"File","file":{"path":"a","format":{"type":"Plain","plain":"`+strings.Repeat("x", 4095)+`"}}},`, maxBackends-1) + `{"type":"File","file":{"path":"a","format":{"type":"Plain","plain":"` + strings.Repeat("x", 4095) + `"}}}`), nil},
 		{"type", backend(`{"file":{"path":"a"}}`), []string{at + ".type: value is not supported. Available values: Tcp, File, OpenTelemetry"}},
 		{"member", backend(`{"type":"Tcp","file":{"path":"a"}}`), []string{at + ".tcp: must be defined", at + ".file: must not be set with type Tcp"}},
 		{"values", backend(`{"type":"Tcp","tcp":{"address":"x"}},{"type":"File","file":{"path":"../x"}}`), []string{

@@ -18,6 +18,7 @@ const (
 	maxBackends = 8
 	maxFields   = 64
 	maxKey      = 256
+	maxTexts    = 32 << 10
 )
 
 const textDefined = "must be defined"
@@ -51,12 +52,46 @@ func items(v *policy.Violations, path string, all []target.Item[Conf], kinds ...
 			v.Add(at+".default", textDefined)
 		case len(item.Default.Backends) > maxBackends:
 			v.Add(at+".default.backends", "must have at most %d elements", maxBackends)
+		case item.Default.size() > maxTexts:
+			v.Add(at+".default.backends", "must not have more than %d bytes in all", maxTexts)
 		default:
 			for j := range item.Default.Backends {
 				item.Default.Backends[j].validate(v, fmt.Sprintf("%s.default.backends[%d]", at, j))
 			}
 		}
 	}
+}
+
+// size returns the bytes of all texts that a listener has a copy of.
+func (c *Conf) size() (n int) {
+	of := func(all []Field) (n int) {
+		for _, f := range all {
+			n += len(f.Key) + len(f.Value)
+		}
+		return n
+	}
+	format := func(f *Format) int {
+		if f == nil {
+			return 0
+		}
+		n := of(f.JSON)
+		if f.Plain != nil {
+			n += len(*f.Plain)
+		}
+		return n
+	}
+	for _, b := range c.Backends {
+		if b.TCP != nil {
+			n += len(b.TCP.Address) + format(b.TCP.Format)
+		}
+		if b.File != nil {
+			n += len(b.File.Path) + format(b.File.Format)
+		}
+		if o := b.OpenTelemetry; o != nil {
+			n += len(o.Endpoint) + of(o.Attributes) + len(o.Body)
+		}
+	}
+	return n
 }
 
 func (b *Backend) validate(v *policy.Violations, path string) {

@@ -111,7 +111,12 @@ func Mesh() *mesh.Mesh {
 // without gateways.
 func Select(t *testing.T, p *policy.Policy, text []byte) *policy.Selection {
 	t.Helper()
-	s := &policy.Selection{Policies: Resource(t, p.Kind, text)}
+	return Choose(p, Resource(t, p.Kind, text)...)
+}
+
+// Choose returns the selection of some resources, in the world of [Select].
+func Choose(p *policy.Policy, chosen ...*view.Policy) *policy.Selection {
+	s := &policy.Selection{Policies: chosen}
 	if p.Facts != nil {
 		s.Facts = p.Facts(policy.World{Mesh: Mesh(), Outside: nowhere{}}, s.Policies)
 	}

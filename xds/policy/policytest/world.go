@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -45,29 +46,43 @@ func sinks() *mesh.Logging {
 func contributed(t *testing.T, p *policy.Policy, s *policy.Selection) map[string]json.RawMessage {
 	t.Helper()
 	out := map[string]json.RawMessage{}
-	d := &draft.Contribution{Mesh: meshName}
-	for _, edit := range []func(*draft.Contribution, *policy.Selection) error{p.Contribute, p.Add} {
-		if edit == nil {
-			continue
-		}
-		if err := edit(d, s); err != nil {
-			t.Error(err)
-		}
+	all, err := contributions(p, s)
+	if err != nil {
+		t.Error(err)
 	}
-	add := func(what string, n named) {
-		if _, err := plan.Freeze(n.t, n.m.GetName(), n.m); err != nil {
-			t.Error(err)
-		}
+	for _, n := range all {
+		what := map[resource.TypeURL]string{resource.Cluster: "cluster", resource.Listener: "listener", resource.Secret: "secret"}[n.t]
 		out[what+" "+n.m.GetName()] = body(t, n.m)
 	}
+	return out
+}
+
+// FreezeContributions makes resources from what a policy adds to a proxy.
+func FreezeContributions(p *policy.Policy, s *policy.Selection) error {
+	_, err := contributions(p, s)
+	return err
+}
+
+// contributions returns what a policy adds. The error says also what of it does not freeze.
+func contributions(p *policy.Policy, s *policy.Selection) (all []named, err error) {
+	d := &draft.Contribution{Mesh: meshName}
+	for _, edit := range []func(*draft.Contribution, *policy.Selection) error{p.Contribute, p.Add} {
+		if edit != nil {
+			err = errors.Join(err, edit(d, s))
+		}
+	}
 	for _, c := range d.Clusters {
-		add("cluster", named{resource.Cluster, c})
+		all = append(all, named{resource.Cluster, c})
 	}
 	for _, l := range d.Listeners {
-		add("listener", named{resource.Listener, l})
+		all = append(all, named{resource.Listener, l})
 	}
 	for _, x := range d.Secrets {
-		add("secret", named{resource.Secret, x})
+		all = append(all, named{resource.Secret, x})
 	}
-	return out
+	for _, n := range all {
+		_, failed := plan.Freeze(n.t, n.m.GetName(), n.m)
+		err = errors.Join(err, failed)
+	}
+	return all, err
 }

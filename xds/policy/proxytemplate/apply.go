@@ -144,6 +144,9 @@ func (s *step) hosts(t *routev3.RouteConfiguration) error {
 		if !ok {
 			return fmt.Errorf("it is a %T", s.value)
 		}
+		if repeated(host.GetDomains()) >= 0 { // stored before that was refused
+			return fmt.Errorf("virtual host %s has a domain twice", host.GetName())
+		}
 		for _, h := range t.GetVirtualHosts() {
 			if h.GetName() == host.GetName() || slices.ContainsFunc(h.GetDomains(), func(d string) bool { return slices.Contains(host.GetDomains(), d) }) {
 				return fmt.Errorf("%s has a virtual host of this name, or for one of its domains", t.GetName())

@@ -151,6 +151,9 @@ func (p *program) add(m proto.Message) error {
 		}
 		// Two proxies of a machine would otherwise share the port and say nothing.
 		m.EnableReusePort = wrapperspb.Bool(false)
+		if err := lazy(m); err != nil {
+			return err
+		}
 		p.listeners = append(p.listeners, m)
 	default:
 		return fmt.Errorf("it is a %s, and must be a cluster or a listener", m.ProtoReflect().Descriptor().FullName())

@@ -84,7 +84,12 @@ func checkResources(v *policy.Violations, rs []Resource) {
 		if r.Resource == "" {
 			continue
 		}
-		if err := new(program).resource(r.Resource); err != nil {
+		p := new(program)
+		err := p.resource(r.Resource)
+		if err == nil {
+			err = p.whole()
+		}
+		if err != nil {
 			v.Add(path+".resource", textNative, err)
 		}
 	}
@@ -107,9 +112,13 @@ func checkModifications(v *policy.Violations, ms []Modification) {
 		if c.Operation == opRemove {
 			continue
 		}
-		err := new(program).modification(i, kind, c)
-		if c.Value == "" {
+		p := new(program)
+		err := p.modification(i, kind, c)
+		switch {
+		case c.Value == "":
 			err = errors.New("value: it is empty")
+		case err == nil:
+			err = p.whole()
 		}
 		if err != nil {
 			v.Add(path+".value", textNative, strings.TrimPrefix(err.Error(), "value: "))
@@ -161,7 +170,8 @@ func checkMatch(v *policy.Violations, path string, kind sort, c *Change) {
 	}
 }
 
-// checkNames refuses two new resources of one name: one of them would be dropped.
+// checkNames refuses two new resources of one name: one of them would be dropped. It does the same
+// to two listeners in one place.
 func checkNames(v *policy.Violations, c *Conf) {
 	p, err := compile(c)
 	if err != nil {
@@ -179,6 +189,9 @@ func checkNames(v *policy.Violations, c *Conf) {
 		if names[i] == names[i+1] {
 			v.Add("conf", "%s is made twice", names[i])
 		}
+	}
+	if names := clash(p.listeners); names != "" {
+		v.Add("conf", "%s listen on the same port", names)
 	}
 }
 

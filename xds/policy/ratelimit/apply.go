@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	localratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -46,6 +47,9 @@ func outbound(d *draft.Outbound, s *policy.Selection) error {
 	return put(&d.Filters)
 }
 
+// prepare adds the filter to the listeners of gateways, whose routes say what is limited.
+func prepare(d *draft.Outbound) error { return put(&d.Filters) }
+
 // limitOutbound says the limit of all routes at once: Envoy has one bucket for each place where a
 // limit is said.
 func limitOutbound(r *draft.Routes, s *policy.Selection) error {
@@ -70,11 +74,14 @@ func limitCallers(r *draft.Routes, s *policy.Selection) error {
 		if err != nil {
 			return err
 		}
-		for _, route := range r.ForSources([]mesh.Selector{l.source}) {
+		err = r.ForSources([]mesh.Selector{l.source}, func(route *routev3.Route) {
 			if route.TypedPerFilterConfig == nil {
 				route.TypedPerFilterConfig = map[string]*anypb.Any{}
 			}
 			route.TypedPerFilterConfig[filter] = config
+		})
+		if err != nil {
+			return err
 		}
 		if everybody(l.source) { // nobody is left for another one
 			break

@@ -43,6 +43,7 @@ func TestValidate(t *testing.T) {
 			`conf.http.onRateLimit.header["0"].key: must not contain %ENVIRONMENT, with which proxies read their environment`,
 			`conf.http.onRateLimit.header["0"].value: must not be @authz, which is a cluster of the proxy's own`,
 		}},
+		{`long headers`, limit(`"headers":[{"key":"x","value":"` + strings.Repeat("%", 8192) + `"},{"key":"x","value":"` + strings.Repeat("%", 8193) + `"}]`), []string{`conf.http.onRateLimit.header["1"].value: must not have more than 8192 bytes`}},
 		{`ten headers`, limit(`"headers":[` + strings.Repeat(`{"key":"x","value":"y"},`, 9) + `{"key":"x","value":"y"}]`), nil},
 		{`eleven headers`, limit(`"headers":[` + strings.Repeat(`{"key":"x","value":"y"},`, 10) + `{"key":"x","value":"y"}]`), []string{`conf.http.onRateLimit.header: must have at most 10 elements`}},
 	} {

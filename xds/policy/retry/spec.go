@@ -74,7 +74,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits the listeners and routes of outbounds.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByDestination, Gateway: true,
 	Edits:   policy.Edits{Outbound: outbound, OutboundRoutes: outboundRoutes},
 	Explain: explain,
 	Idle:    idle,

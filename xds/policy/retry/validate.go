@@ -16,6 +16,10 @@ import (
 // maxHeaders is how many headers every answer may be asked for.
 const maxHeaders = 16
 
+// maxAttempts is how often a connection may be tried. A worker makes attempts that are refused
+// at once without a pause.
+const maxAttempts = 16
+
 const textEmpty = "field cannot be empty"
 
 func validate(spec any) []fault.Violation {
@@ -36,8 +40,12 @@ func validate(spec any) []fault.Violation {
 	if c.GRPC != nil {
 		checkGRPC(&v, c.GRPC)
 	}
-	if c.TCP != nil && c.TCP.MaxConnectAttempts == 0 {
+	switch {
+	case c.TCP == nil:
+	case c.TCP.MaxConnectAttempts == 0:
 		v.Add("conf.tcp.maxConnectAttempts", policy.TextPositive)
+	case c.TCP.MaxConnectAttempts > maxAttempts:
+		v.Add("conf.tcp.maxConnectAttempts", "must be at most %d", maxAttempts)
 	}
 	return v
 }

@@ -60,7 +60,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits the clusters, listeners and routes of outbounds.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByOutbound,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByOutbound, Gateway: true,
 	Edits:   policy.Edits{Cluster: cluster, Outbound: outbound, OutboundRoutes: outboundRoutes},
 	Explain: explain,
 }

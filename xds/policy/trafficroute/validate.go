@@ -22,8 +22,19 @@ const (
 	textValue  = "must be a valid header value"
 )
 
-// maxRing is the largest ring that Envoy accepts.
-const maxRing = 8 << 20
+// maxRules and maxSplit bound lists: every outbound that a route is chosen for has a copy of the
+// rules, and each destination is a cluster.
+const maxRules, maxSplit = 256, 64
+
+const (
+	// maxRing is the largest ring that Envoy accepts.
+	maxRing = 8 << 20
+	// maxMinRing is how large a ring may be asked for. Envoy fills it on its main thread, whenever
+	// an endpoint comes or goes, and all workers share it.
+	maxMinRing = 64 << 10
+	// maxChoices is how many endpoints a request may be compared for, which a worker does at once.
+	maxChoices = 100
+)
 
 func validate(spec any) []fault.Violation {
 	s := spec.(*Spec)
@@ -34,6 +45,10 @@ func validate(spec any) []fault.Violation {
 		return v
 	}
 	checkTo(&v, "conf", c.Split, c.Destination)
+	if len(c.HTTP) > maxRules {
+		v.Add("conf.http", policy.TextMany, maxRules)
+		return v
+	}
 	for i := range c.HTTP {
 		r, path := &c.HTTP[i], fmt.Sprintf("conf.http[%d]", i)
 		checkMatch(&v, path+".match", r.Match)
@@ -54,6 +69,10 @@ func checkTo(v *policy.Violations, path string, split []Split, destination mesh.
 		v.Add(path, `requires either "destination" or "split"`)
 	case len(split) > 0 && len(destination) > 0:
 		v.Add(path, `"split" cannot be defined at the same time as "destination"`)
+	}
+	if len(split) > maxSplit {
+		v.Add(path+".split", policy.TextMany, maxSplit)
+		return
 	}
 	sum := uint64(0)
 	for i, s := range split {
@@ -112,6 +131,8 @@ func checkRegex(v *policy.Violations, path, pattern string) {
 		v.Add(path, textEmpty)
 	} else if _, err := regexp.Compile(pattern); err != nil {
 		v.Add(path, textRegex)
+	} else if wrong := mesh.WrongExpression(pattern); wrong != "" {
+		v.Add(path, "%s", wrong)
 	}
 }
 
@@ -127,6 +148,8 @@ func checkModify(v *policy.Violations, path string, m *Modify, match *Match) {
 			v.Add(at+".rewritePrefix", textEmpty)
 		case match == nil || match.Path == nil || match.Path.Prefix == nil || *match.Path.Prefix == "":
 			v.Add(at+".rewritePrefix", "can only be set when .http.match.path.prefix is not empty")
+		case !httpguts.ValidHeaderFieldValue(*p.RewritePrefix):
+			v.Add(at+".rewritePrefix", textValue)
 		default:
 			v.Sent(at+".rewritePrefix", *p.RewritePrefix)
 		}
@@ -154,12 +177,23 @@ func checkSubstitution(v *policy.Violations, path string, s *Substitution) {
 	checkRegex(v, path+".pattern", s.Pattern)
 	if s.Substitution == "" {
 		v.Add(path+".substitution", textEmpty)
+	} else if wrong := mesh.WrongSubstitution(s.Pattern, s.Substitution); wrong != "" {
+		v.Add(path+".substitution", "%s", wrong)
 	}
 }
 
 func checkHeaders(v *policy.Violations, path string, h *Headers) {
 	if h == nil {
 		return
+	}
+	for _, list := range []struct {
+		name string
+		n    int
+	}{{"add", len(h.Add)}, {"remove", len(h.Remove)}} {
+		if list.n > policy.MaxHeaders {
+			v.Add(path+"."+list.name, policy.TextMany, policy.MaxHeaders)
+			return
+		}
 	}
 	for i, a := range h.Add {
 		at := fmt.Sprintf("%s.add[%d]", path, i)
@@ -168,6 +202,8 @@ func checkHeaders(v *policy.Violations, path string, h *Headers) {
 			v.Add(at+".value", textEmpty)
 		} else if !httpguts.ValidHeaderFieldValue(a.Value) {
 			v.Add(at+".value", textValue)
+		} else if len(a.Value) > policy.MaxHeader {
+			v.Add(at+".value", policy.TextLong, policy.MaxHeader)
 		}
 		v.SentLiteral(at+".value", a.Value)
 	}
@@ -184,6 +220,8 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 		v.Add(path, "host header and HTTP/2 pseudo-headers are not allowed to be modified")
 	case !httpguts.ValidHeaderFieldName(name):
 		v.Add(path, textHeader)
+	case len(name) > policy.MaxHeader:
+		v.Add(path, policy.TextLong, policy.MaxHeader)
 	default:
 		v.Sent(path, name)
 	}
@@ -192,6 +230,8 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 func checkBalancer(v *policy.Violations, lb *LoadBalancer) {
 	if l := lb.LeastRequest; l != nil && l.ChoiceCount == 1 {
 		v.Add("conf.loadBalancer.leastRequest.choiceCount", "value must be greater than or equal to 2")
+	} else if l != nil && l.ChoiceCount > maxChoices {
+		v.Add("conf.loadBalancer.leastRequest.choiceCount", "value must be less than or equal to %d", maxChoices)
 	}
 	if m := lb.Maglev; m != nil {
 		checkHashes(v, "conf.loadBalancer.maglev.hashPolicies", m.HashPolicies)
@@ -205,8 +245,8 @@ func checkBalancer(v *policy.Violations, lb *LoadBalancer) {
 	if r.HashFunction != HashXX && r.HashFunction != HashMurmur {
 		v.Add(path+".hashFunction", "must have a valid hash function")
 	}
-	if r.MinRingSize > maxRing {
-		v.Add(path+".minRingSize", "must be at most %d", maxRing)
+	if r.MinRingSize > maxMinRing {
+		v.Add(path+".minRingSize", "must be at most %d", maxMinRing)
 	}
 	if r.MaxRingSize > maxRing {
 		v.Add(path+".maxRingSize", "must be at most %d", maxRing)

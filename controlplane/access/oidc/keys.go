@@ -1,0 +1,244 @@
+package oidc
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// fetchTime and fetchBytes bound one answer of the issuer.
+	fetchTime  = 10 * time.Second
+	fetchBytes = 1 << 20
+	// maxKeys bounds the keys of an issuer.
+	maxKeys = 100
+	// fresh is how long keys are used before they are fetched again. kept is how long they
+	// are used if that fails: a key that the issuer has withdrawn counts no longer than that.
+	fresh = 10 * time.Minute
+	kept  = time.Hour
+	// pause is the shortest time between two fetches, whatever tokens arrive.
+	pause = 10 * time.Second
+	// patience is how long after its beginning requests wait for a fetch.
+	patience = 2 * time.Second
+	// minBits is the least size of RSA keys (RFC 7518 3.3).
+	minBits = 2048
+)
+
+var (
+	errUnavailable = errors.New("the keys of the issuer cannot be fetched")
+	errUnknownKey  = errors.New("the issuer has no such key")
+)
+
+// key verifies signatures, with one algorithm if it names one.
+type key struct {
+	public    crypto.PublicKey
+	algorithm string
+}
+
+// keys are the keys of an issuer. They are fetched by one goroutine at a time, for nobody in
+// particular. Callers that need what is being fetched wait for it, but not for long: an issuer
+// that is slow must not hold all who show a token. Tokens of fresh keys never wait.
+type keys struct {
+	// issuer is the URL without a slash at its end; named is how tokens name it.
+	issuer, named string
+	client        *http.Client
+	now           func() time.Time
+	// ctx is the lifetime of fetches; end ends it. work is the one that runs.
+	ctx  context.Context //nolint:containedctx // that of goroutines which no request owns
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	by      map[string]key
+	fetched time.Time // when by was
+	tried   time.Time
+	running chan struct{} // closed when the fetch ends; nil if there is none
+	began   time.Time     // when the running one did, by the clock of timers
+}
+
+// get returns the key with an id.
+func (k *keys) get(ctx context.Context, kid string) (key, error) {
+	k.mu.Lock()
+	found, ok := k.by[kid]
+	if age := k.now().Sub(k.fetched); ok && age < fresh && age >= 0 {
+		k.mu.Unlock()
+		return found, nil
+	}
+	if since := k.now().Sub(k.tried); k.running == nil && k.ctx.Err() == nil && (k.tried.IsZero() || since >= pause || since < 0) {
+		k.tried, k.began, k.running = k.now(), time.Now(), make(chan struct{})
+		k.work.Go(k.refresh)
+	}
+	running, left := k.running, time.Until(k.began.Add(patience))
+	k.mu.Unlock()
+	if running != nil && left > 0 {
+		up := time.NewTimer(left)
+		defer up.Stop()
+		select {
+		case <-running:
+		case <-up.C:
+		case <-ctx.Done():
+			return key{}, errUnavailable
+		}
+	}
+	return k.known(kid)
+}
+
+// refresh fetches the keys.
+func (k *keys) refresh() {
+	by, err := k.fetch(k.ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		k.by, k.fetched = by, k.now()
+	}
+	close(k.running)
+	k.running = nil
+}
+
+// known returns a key if the keys are recent enough.
+func (k *keys) known(kid string) (key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	age := k.now().Sub(k.fetched)
+	found, ok := k.by[kid]
+	switch {
+	case k.by == nil || age >= kept || age < 0:
+		return key{}, errUnavailable
+	case !ok && k.running != nil:
+		return key{}, errUnavailable // it may be among those that are on their way
+	case !ok:
+		return key{}, errUnknownKey
+	}
+	return found, nil
+}
+
+// fetch reads the metadata of the issuer (OpenID Connect Discovery 1.0 section 4), and its keys
+// (RFC 7517).
+func (k *keys) fetch(ctx context.Context) (map[string]key, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	var about struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	if err := k.read(ctx, k.issuer+"/.well-known/openid-configuration", &about); err != nil {
+		return nil, err
+	}
+	if about.Issuer != k.named {
+		return nil, fmt.Errorf("the issuer calls itself %q", about.Issuer)
+	}
+	if err := CheckURL(about.Keys); err != nil {
+		return nil, fmt.Errorf("jwks_uri %w", err)
+	}
+	var set struct {
+		Keys []webKey `json:"keys"`
+	}
+	if err := k.read(ctx, about.Keys, &set); err != nil {
+		return nil, err
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("more than %d keys", maxKeys)
+	}
+	by := map[string]key{}
+	for _, w := range set.Keys {
+		public, err := w.public()
+		if err != nil || w.Use != "" && w.Use != "sig" {
+			continue // it is for something else
+		}
+		if _, twice := by[w.ID]; twice {
+			return nil, fmt.Errorf("two keys have the id %q", w.ID)
+		}
+		by[w.ID] = key{public, w.Algorithm}
+	}
+	return by, nil
+}
+
+func (k *keys) read(ctx context.Context, url string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	a, err := k.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.Body.Close() }()
+	if a.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d", url, a.StatusCode)
+	}
+	raw, err := io.ReadAll(io.LimitReader(a.Body, fetchBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(raw) > fetchBytes {
+		return fmt.Errorf("%s answers with more than %d bytes", url, fetchBytes)
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// webKey is a public key (RFC 7517, RFC 7518 section 6, RFC 8037).
+type webKey struct {
+	Type      string `json:"kty"`
+	ID        string `json:"kid"`
+	Use       string `json:"use"`
+	Algorithm string `json:"alg"`
+	Curve     string `json:"crv"`
+	N         string `json:"n"`
+	E         string `json:"e"`
+	X         string `json:"x"`
+	Y         string `json:"y"`
+}
+
+func (w *webKey) public() (crypto.PublicKey, error) {
+	switch w.Type {
+	case "RSA":
+		n, e := number(w.N), number(w.E)
+		if n.BitLen() < minBits || n.BitLen() > 16384 || !e.IsInt64() || e.Int64() < 3 || e.Int64() > 1<<31-1 || e.Bit(0) == 0 {
+			return nil, errors.New("the key is too weak")
+		}
+		return &rsa.PublicKey{N: n, E: int(e.Int64())}, nil
+	case "EC":
+		return w.elliptic()
+	case "OKP":
+		x, err := base64.RawURLEncoding.DecodeString(w.X)
+		if err != nil || w.Curve != "Ed25519" || len(x) != ed25519.PublicKeySize {
+			return nil, errors.New("the key is no Ed25519 key")
+		}
+		return ed25519.PublicKey(x), nil
+	}
+	return nil, errors.New("the key is of another type")
+}
+
+func (w *webKey) elliptic() (crypto.PublicKey, error) {
+	curve, ok := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}[w.Curve]
+	if !ok {
+		return nil, errors.New("the key is on another curve")
+	}
+	x, errX := base64.RawURLEncoding.DecodeString(w.X)
+	y, errY := base64.RawURLEncoding.DecodeString(w.Y)
+	if size := (curve.Params().BitSize + 7) / 8; errX != nil || errY != nil || len(x) != size || len(y) != size {
+		return nil, errors.New("the key is no point")
+	}
+	return ecdsa.ParseUncompressedPublicKey(curve, append(append([]byte{4}, x...), y...)) // refuses what is not on the curve
+}
+
+// number decodes a number; it is 0 if it is none.
+func number(text string) *big.Int {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return new(big.Int)
+	}
+	return new(big.Int).SetBytes(raw)
+}

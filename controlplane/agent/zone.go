@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+)
+
+// zoneProxy is an ingress of a zone. It runs like the proxy of a Dataplane.
+type zoneProxy struct{ sidecar }
+
+func (z zoneProxy) node() string { return mesh.ZoneNodeID(z.Sidecar.ZoneType, z.Name) }
+func (z zoneProxy) dir() string  { return ZoneDir(z.Sidecar.ZoneType, z.Name) }
+
+// ZoneDir returns the name of the run directory of a proxy of a zone. No mesh has the mark in its
+// name.
+func ZoneDir(proxyType, name string) string { return "zone~" + proxyType + "." + name }
+
+func (z zoneProxy) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
+	return z.join(ctx, client, token, z.Sidecar.ZoneType)
+}
+
+// withdraw does nothing: no proxy here sends requests to one of a zone.
+func (zoneProxy) withdraw(context.Context, *http.Client, string) error { return nil }
+
+func (z zoneProxy) leave(ctx context.Context, client *http.Client, token string) error {
+	if z.Sidecar.Dataplane == "" {
+		return nil
+	}
+	return enrol.LeaveZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
+}
+
+func (z zoneProxy) bootstrap(answer *enrol.Answer) ([]byte, error) {
+	return z.described(z.node(), answer)
+}

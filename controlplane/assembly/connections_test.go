@@ -1,0 +1,142 @@
+package assembly
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/xds/pemtext"
+)
+
+// withUsers runs a control plane that trusts client certificates of the authorities in a file.
+func withUsers(t *testing.T, caFile string) *ControlPlane {
+	t.Helper()
+	cp, err := OpenControlPlane(t.Context(), &config.Config{
+		StateDir: t.TempDir(), Store: config.Store{Type: "memory"}, DataPlane: config.DataPlane{Listen: "127.0.0.1"}, Dataplane: config.Dataplane{RemoveAfter: time.Minute},
+		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: config.MeshPorts{Listen: "127.0.0.1"}, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+		Access: config.Access{LocalhostIsAdmin: caFile == "", Anonymous: true, ClientCAFile: caFile, Roles: []access.Role{{Role: "viewer", All: true, Groups: []string{"viewers"}}}},
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- cp.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return cp
+}
+
+// TestAuthoritiesAreLookedAtAgain: when an authority of client certificates is no longer trusted,
+// the connections that began with one of its certificates have no rights any more.
+func TestAuthoritiesAreLookedAtAgain(t *testing.T) {
+	clients, others := signedBy(t, nil, pkix.Name{CommonName: "clients"}), signedBy(t, nil, pkix.Name{CommonName: "other clients"})
+	caFile := filepath.Join(t.TempDir(), "clients.pem")
+	trust := func(cas ...tls.Certificate) {
+		var text []byte
+		for _, ca := range cas {
+			text = append(text, pemtext.Certificate(ca.Certificate[0])...)
+		}
+		if err := os.WriteFile(caFile, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(clients)
+	cp := withUsers(t, caFile)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: cp.authority.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{signedBy(t, &clients, pkix.Name{CommonName: "vi", Organization: []string{"viewers"}})},
+	}}}
+	defer client.CloseIdleConnections()
+	ask := func(port int, path string) (status int, reused bool) {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://localhost:%d%s", port, path), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, a.Body)
+		_ = a.Body.Close()
+		return a.StatusCode, reused
+	}
+	ports := map[int]string{cp.MeshTLSPort(): "/meshes", port(cp.ports.adminTLS): "/services"}
+	for _, step := range []struct {
+		trusted []tls.Certificate
+		want    int
+	}{{[]tls.Certificate{clients}, 200}, {[]tls.Certificate{clients, others}, 200}, {[]tls.Certificate{others}, 401}} {
+		trust(step.trusted...)
+		for port, path := range ports {
+			if status, reused := ask(port, path); status != step.want || len(step.trusted) == 1 && step.want == 401 && !reused {
+				t.Errorf("%s with %d authorities: %d, want %d; the same connection: %t", path, len(step.trusted), status, step.want, reused)
+			}
+		}
+	}
+}
+
+// flood is more connections than one address may have.
+const flood = 600
+
+// TestFloodsShutNobodyOut: a client that opens connections to the ports of the APIs loses its
+// oldest ones, and an administrator on this machine is answered.
+func TestFloodsShutNobodyOut(t *testing.T) {
+	cp := withUsers(t, "")
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}, Timeout: 10 * time.Second}
+	trusting := &tls.Config{RootCAs: cp.authority.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	dial := map[string]func(address string) (net.Conn, error){
+		"http":  func(address string) (net.Conn, error) { return from.Dial("tcp", address) },
+		"https": func(address string) (net.Conn, error) { return tls.DialWithDialer(from, "tcp", address, trusting) },
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusting, DisableKeepAlives: true}}
+	for at, path := range map[string]string{
+		fmt.Sprintf("http://127.0.0.1:%d", cp.MeshPort()): "/global-secrets", fmt.Sprintf("https://127.0.0.1:%d", cp.MeshTLSPort()): "/global-secrets",
+		fmt.Sprintf("http://127.0.0.1:%d", cp.AdminPort()): "/services", fmt.Sprintf("https://127.0.0.1:%d", port(cp.ports.adminTLS)): "/services",
+	} {
+		scheme, address, _ := strings.Cut(at, "://")
+		var conns []net.Conn
+		for range flood {
+			c, err := dial[scheme](address)
+			if err != nil {
+				t.Fatalf("%s: %v", at, err)
+			}
+			conns = append(conns, c)
+		}
+		_ = conns[0].SetReadDeadline(time.Now().Add(3 * time.Second)) // a header may take 5 s
+		if _, err := conns[0].Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the oldest of %d connections is still there", at, flood)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := client.Do(r)
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+		if _ = a.Body.Close(); a.StatusCode != http.StatusOK {
+			t.Errorf("%s answers %d", at, a.StatusCode)
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+}

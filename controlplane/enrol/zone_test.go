@@ -1,0 +1,131 @@
+package enrol
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// ownZone knows one good token, and one of another zone.
+type ownZone struct{}
+
+func (ownZone) CheckToken(context.Context, string) error { return nil }
+func (ownZone) Own() string                              { return "west" }
+
+func (ownZone) CheckProxy(_ context.Context, proxyType, token string) error {
+	switch {
+	case token == "east":
+		return fault.New(fault.Forbidden, "the proxy's zone west is not the token's east")
+	case token != "west" || proxyType != mesh.ProxyIngress:
+		return fault.New(fault.Denied, "the zone token is not valid")
+	}
+	return nil
+}
+
+const ingressYAML = "type: ZoneIngress\nname: in\nnetworking:\n  address: 127.0.0.2\n  port: 10001\navailableServices:\n- mesh: default\n  tags: {mesh.io/service: lies}\n"
+
+// TestZoneIngress: an ingress registers itself with a token of its zone, replaces what its own agent
+// or none has registered, and takes that away when it leaves.
+func TestZoneIngress(t *testing.T) {
+	s := newMeshServer(t)
+	s.Mesh.Zone = ownZone{}
+	ask := func(method string, change map[string]any) (int, string) {
+		t.Helper()
+		in := map[string]any{
+			"proxyType": "ingress", "name": "in", "dataplaneToken": "west", "dataplaneResource": ingressYAML, "instance": "a",
+			"relay": Relay{Socket: "/s", AdminSocket: "/a"},
+		}
+		for k, v := range change {
+			in[k] = v
+		}
+		rec := send(s, method, "application/json", encode(t, in))
+		return rec.Code, rec.Body.String()
+	}
+	stored := func() (z *mesh.ZoneIngress) {
+		t.Helper()
+		err := s.Store.View(t.Context(), func(r store.Reader) error {
+			res, err := r.Get(mesh.ZoneIngresses, "", "in")
+			if err == nil {
+				z = res.Spec.(*mesh.ZoneIngress)
+			}
+			return err
+		})
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			t.Fatal(err)
+		}
+		return z
+	}
+	write := func(z *mesh.ZoneIngress) {
+		t.Helper()
+		_, err := s.Store.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			old, err := tx.Get(mesh.ZoneIngresses, "", "in")
+			if err != nil {
+				_, err = tx.Create(&model.Resource{Kind: mesh.ZoneIngresses, Name: "in", Spec: z})
+				return err
+			}
+			_, err = tx.Update(&model.Resource{Kind: mesh.ZoneIngresses, Name: "in", Spec: z}, old.Version)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		what   string
+		change map[string]any
+		status int
+		want   string
+	}{
+		{"a token of another zone", map[string]any{"dataplaneToken": "east"}, 403, "east"},
+		{"a token of a mesh", map[string]any{"dataplaneToken": "default/in/web"}, 401, "not valid"},
+		{"a mesh", map[string]any{"mesh": "default"}, 422, `"field":"mesh"`},
+		{"another name", map[string]any{"name": "other"}, 422, `"field":"name"`},
+		{"another zone", map[string]any{"dataplaneResource": "zone: east\n" + ingressYAML}, 422, `"field":"zone"`},
+		{"another kind", map[string]any{"dataplaneResource": dataplaneYAML}, 422, `"field":"type"`},
+		{"nothing", map[string]any{"dataplaneResource": ""}, 404, "create it first"},
+	} {
+		if status, body := ask(http.MethodPost, c.change); status != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d %s", c.what, status, body)
+		}
+		if stored() != nil {
+			t.Fatalf("%s: it has registered", c.what)
+		}
+	}
+	if status, body := ask(http.MethodPost, nil); status != 200 || !strings.Contains(body, `"node":"zone/ingress/in"`) {
+		t.Fatalf("%d %s", status, body)
+	}
+	z := stored()
+	if z == nil || len(z.AvailableServices) > 0 || z.Labels[LabelOwner] != OwnerAgent {
+		t.Fatalf("registered as %+v", z)
+	}
+	// What the control plane has counted stays when the agent comes again.
+	counted := *z
+	counted.AvailableServices = []mesh.AvailableService{{Mesh: "default", Instances: 1, Tags: mesh.Tags{mesh.TagService: "web"}}}
+	write(&counted)
+	if status, body := ask(http.MethodPost, map[string]any{"instance": "b"}); status != 200 || len(stored().AvailableServices) != 1 {
+		t.Errorf("%d %s, %+v", status, body, stored())
+	}
+	if status, _ := ask(http.MethodDelete, nil); status != 204 || stored() == nil {
+		t.Errorf("%d: an agent that was replaced took the ingress away", status)
+	}
+	if status, _ := ask(http.MethodDelete, map[string]any{"instance": "b"}); status != 204 || stored() != nil {
+		t.Errorf("%d: it is still there", status)
+	}
+	write(&mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Port: 1}})
+	if status, _ := ask(http.MethodPost, nil); status != 409 {
+		t.Errorf("%d: what an operator wrote is replaced", status)
+	}
+	if status, _ := ask(http.MethodPost, map[string]any{"dataplaneResource": ""}); status != 200 {
+		t.Errorf("%d: what an operator wrote is not used", status)
+	}
+	write(&mesh.ZoneIngress{Zone: "east"})
+	if status, _ := ask(http.MethodPost, map[string]any{"dataplaneResource": ""}); status != 403 {
+		t.Errorf("%d: an ingress of another zone is served", status)
+	}
+}

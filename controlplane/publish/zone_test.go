@@ -1,0 +1,82 @@
+package publish_test
+
+import (
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// TestZone: an ingress gets what the services of all meshes need, and a change of any of them.
+func TestZone(t *testing.T) {
+	db, snapshots := memstore.New(), snapshot.New()
+	l := publish.Begin(t, db, publish.Options{Publisher: snapshots}, nil)
+	secured := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}}
+	publish.Put(t, db, mesh.Meshes, "", "one", secured)
+	publish.Put(t, db, mesh.Meshes, "", "two", secured)
+	const node = "zone/ingress/in"
+	if _, err := l.Connect(t.Context(), node, false); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("an ingress that does not exist: %v", err)
+	}
+	if _, err := l.Connect(t.Context(), "zone/egress/in", false); err == nil {
+		t.Fatal("an egress has configuration")
+	}
+	publish.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
+	release, err := l.Connect(t.Context(), node, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(clusters ...string) {
+		t.Helper()
+		set := snapshots.Get(node)
+		if set.Len(resource.Cluster) != 2*len(clusters) { // the service, and the service in its zone
+			t.Fatalf("there are %d clusters, not those of %v", set.Len(resource.Cluster), clusters)
+		}
+		for _, c := range clusters {
+			if set.Get(resource.Cluster, c) == nil {
+				t.Fatalf("there is no cluster %s", c)
+			}
+		}
+		if set.Secrets() != nil {
+			t.Fatal("an ingress may have secrets")
+		}
+	}
+	has()
+	shows := func(revision uint64) {
+		t.Helper()
+		if err := l.Settled(t.Context(), revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows(publish.Put(t, db, mesh.Dataplanes, "one", "a-1", zonal("a")))
+	has("one:a")
+	shows(publish.Put(t, db, mesh.Dataplanes, "two", "b-1", zonal("b")))
+	has("one:a", "two:b")
+	shows(publish.Put(t, db, mesh.Meshes, "", "one", &mesh.Mesh{}))
+	has("two:b")
+	// It cannot listen there, so it keeps what it has, and says so.
+	shows(publish.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "x.example", Port: 1}}))
+	has("two:b")
+	if fs := l.FailuresOf(publish.ZoneScope, publish.ZoneProxy(mesh.ProxyIngress, "in")); len(fs) != 1 || !fs[0].Kept {
+		t.Errorf("failures are %v", fs)
+	}
+	concerns, err := l.Concerns(t.Context(), publish.Put(t, db, mesh.Dataplanes, "two", "b-2", zonal("b")))
+	if err != nil || !concerns(publish.ZoneScope) {
+		t.Errorf("a dataplane does not concern the zone: %v", err)
+	}
+	release()
+	if snapshots.Get(node) != nil {
+		t.Error("an ingress that has left is published")
+	}
+	if set, err := l.Desired(t.Context(), node); err == nil || set != nil {
+		t.Error("what it should have is known although it cannot be made")
+	}
+}
+
+func zonal(service string) *mesh.Dataplane {
+	return &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: service}}}}}
+}

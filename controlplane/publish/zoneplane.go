@@ -1,0 +1,259 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/ingress"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// ZoneScope is the publisher's name of the scope of the proxies of the zone.
+const ZoneScope = "zone"
+
+// ZoneProxy returns the name under which failures of a proxy of the zone are listed.
+func ZoneProxy(proxyType, name string) string { return proxyType + "/" + name }
+
+// zonePlane is the zone of the control plane with its connected ingresses. A plan that panics
+// changes nothing: the proxies keep what they have.
+type zonePlane struct {
+	turns
+	scope   *view.Scope[*view.Zone]
+	sub     *view.Subscription[*view.Zone]
+	state   *view.Zone
+	planner *ingress.Planner
+	retry   retry
+	// joined holds the connected ingresses by name, with the last good set of each, and refused
+	// why one of them keeps that.
+	joined  map[string]*resource.Set
+	refused map[string]error
+	log     *slog.Logger
+}
+
+// zone returns the plane of the zone, which is followed from now on.
+func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
+	if p := l.openedZone(); p != nil {
+		return p, nil
+	}
+	defer l.begin(ZoneScope)()
+	scope, err := l.Views.OwnZone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &zonePlane{turns: newTurns(), scope: scope, planner: ingress.New(), joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.mu.Lock()
+	first, _ := l.planes[ZoneScope].(*zonePlane)
+	if first == nil {
+		l.add(p)
+	}
+	l.mu.Unlock()
+	if first != nil {
+		scope.Release()
+		return first, nil
+	}
+	p.sub = scope.Subscribe(p.wake)
+	p.update(time.Now())
+	l.announce(p, nil)
+	return p, nil
+}
+
+func (l *Loop) openedZone() *zonePlane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, _ := l.planes[ZoneScope].(*zonePlane)
+	return p
+}
+
+// connectZone does what [Loop.Connect] does, for a proxy of a zone.
+func (l *Loop) connectZone(ctx context.Context, id, proxyType, name string) (release func(), err error) {
+	if proxyType != mesh.ProxyIngress {
+		return nil, fault.New(fault.NotFound, "no proxy of the type %s has configuration here", proxyType)
+	}
+	p, err := l.zone(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the zone: %w", err)
+	}
+	if err := l.awaitZone(ctx, p, l.Latest()); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	set, err := p.join(name)
+	l.problems.set(p.id(), p.failures())
+	if err != nil {
+		return nil, err
+	}
+	return l.connected(id, p, batch{id: set}, nil), nil
+}
+
+// awaitZone waits until the zone has planned a revision. It fails with Unavailable if it cannot.
+func (l *Loop) awaitZone(ctx context.Context, p *zonePlane, revision uint64) error {
+	for {
+		l.mu.Lock()
+		shown, moved := p.announced.revision >= revision, l.moved
+		l.mu.Unlock()
+		if shown {
+			return nil
+		}
+		for _, f := range l.problems.of(p.id(), "") {
+			if f.Cell == cellPlan {
+				return fault.Wrap(fault.Unavailable, f.Err, "the zone does not show its newest state")
+			}
+		}
+		if err := p.scope.Err(); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "the zone does not show its newest state")
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// unread implements plane.
+func (p *zonePlane) unread() error { return p.scope.Err() }
+
+func (p *zonePlane) id() string { return ZoneScope }
+
+func (p *zonePlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
+
+func (p *zonePlane) gone() bool { return false }
+
+func (p *zonePlane) due() time.Time { return p.retry.at }
+
+func (p *zonePlane) close() {
+	p.sub.Close()
+	p.scope.Release()
+}
+
+// join registers an ingress and returns its set.
+func (p *zonePlane) join(name string) (*resource.Set, error) {
+	if p.retry.err != nil {
+		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
+	}
+	set, err := p.set(name)
+	if err != nil {
+		if p.joined[name] == nil {
+			return nil, err
+		}
+		return p.joined[name], nil
+	}
+	p.joined[name] = set
+	return set, nil
+}
+
+// set returns the set of an ingress.
+func (p *zonePlane) set(name string) (*resource.Set, error) {
+	e := p.state.Ingress(name)
+	if e == nil {
+		return nil, fault.New(fault.NotFound, "zone ingress %s does not exist in this zone; create it first", name)
+	}
+	n := e.Spec.Networking
+	if n == nil {
+		n = &mesh.ZoneIngressNetworking{}
+	}
+	set, err := p.planner.Set(n.Address, n.Port)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the configuration of zone ingress %s cannot be made: %s", name, err)
+	}
+	return set, nil
+}
+
+func (p *zonePlane) leave(node string, _ time.Time) {
+	_, name, _ := mesh.ParseZoneNode(node)
+	delete(p.joined, name)
+	delete(p.refused, name)
+}
+
+func (p *zonePlane) update(now time.Time) batch {
+	change := p.sub.Take()
+	p.state = change.State
+	touched := change.All || len(change.Keys) > 0
+	if touched {
+		p.retry.changed()
+	}
+	out := batch{}
+	if touched && p.retry.err == nil || p.retry.err != nil && !p.retry.waits(now) {
+		err := guard(func() { p.plan(out) })
+		if err != nil {
+			out = nil
+			p.planner = ingress.New() // it may have stopped half-way
+			p.retry.failed(err, now)
+			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
+		} else {
+			p.retry = retry{}
+		}
+	}
+	if p.retry.err == nil {
+		p.revision = max(p.revision, change.State.Revision())
+	}
+	return out
+}
+
+// plan plans all connected ingresses. One that was deleted keeps what it has until it is turned
+// away.
+func (p *zonePlane) plan(out batch) {
+	p.planner.Update(p.state)
+	clear(p.refused)
+	for name, before := range p.joined {
+		set, err := p.set(name)
+		if err != nil {
+			p.refused[name] = err
+			continue
+		}
+		if !set.Equal(before) {
+			p.joined[name], out[mesh.ZoneNodeID(mesh.ProxyIngress, name)] = set, set
+		}
+	}
+}
+
+func (p *zonePlane) failures() listed {
+	out := listed{}
+	if p.retry.err != nil {
+		out[""] = []Failure{{Failure: failure{Cell: cellPlan, Err: p.retry.err, Kept: true}}}
+	}
+	for _, f := range p.planner.Failures() {
+		out[""] = append(out[""], Failure{Failure: f})
+	}
+	for name, err := range p.refused {
+		of := ZoneProxy(mesh.ProxyIngress, name)
+		out[of] = append(out[of], Failure{Dataplane: of, Failure: failure{Cell: "listener", Err: err, Kept: true}})
+	}
+	return out
+}
+
+// desiredOfZone does what [Loop.Desired] does, for a proxy of a zone.
+func (l *Loop) desiredOfZone(ctx context.Context, proxyType, name string) (*resource.Set, error) {
+	if proxyType != mesh.ProxyIngress {
+		return nil, fault.New(fault.NotFound, "no proxy of the type %s has configuration here", proxyType)
+	}
+	p, err := l.zone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.UpToDate(ctx, p.id()); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if set := p.joined[name]; set != nil {
+		return set, nil
+	}
+	return p.set(name)
+}
+
+// goneFromZone reports whether a node is a proxy of the zone whose resource was deleted.
+func (p *zonePlane) goneFromZone(id string) bool {
+	_, name, ok := mesh.ParseZoneNode(id)
+	return ok && strings.HasPrefix(id, mesh.ZoneNodeScope(mesh.ProxyIngress)) && p.state.Ingress(name) == nil
+}

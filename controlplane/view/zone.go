@@ -1,0 +1,219 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Zone is what the proxies of a zone, which belong to no mesh, go by at one store revision: the
+// services of all meshes with mutual TLS, and the ingresses of the zone. Without mutual TLS nobody
+// could tell what a connection is for, so other meshes are left out. No mesh is read while
+// the zone has no ingress. A Zone is immutable. It holds no policies.
+type Zone struct {
+	name     string
+	revision uint64
+	meshes   map[string]*Mesh
+	// sick are the meshes of which a row cannot be read. They show their last good state.
+	sick      map[string]error
+	ingresses map[string]*Entry[mesh.ZoneIngress]
+}
+
+// Name returns the name of the zone.
+func (z *Zone) Name() string { return z.name }
+
+// Revision returns the store revision of this state, which is complete.
+func (z *Zone) Revision() uint64 { return z.revision }
+
+// Meshes yields the meshes with mutual TLS, in no particular order. A mesh keeps its pointer as
+// long as nothing of it changes that matters here.
+func (z *Zone) Meshes() iter.Seq2[string, *Mesh] { return maps.All(z.meshes) }
+
+// Sick yields the meshes that cannot be read, with the reasons.
+func (z *Zone) Sick() iter.Seq2[string, error] { return maps.All(z.sick) }
+
+// Ingress returns an ingress of the zone by name, nil if there is none.
+func (z *Zone) Ingress(name string) *Entry[mesh.ZoneIngress] { return z.ingresses[name] }
+
+// Ingresses yields the ingresses of the zone, in no particular order.
+func (z *Zone) Ingresses() iter.Seq2[string, *Entry[mesh.ZoneIngress]] { return maps.All(z.ingresses) }
+
+// zoneSource reads and follows a zone.
+func zoneSource(name string) source[*Zone] {
+	load := func(r store.Reader) (*Zone, error) { return loadZone(name, r) }
+	return source[*Zone]{load: load, read: load, mine: OfZone}
+}
+
+// OfZone reports whether a key may be part of a zone.
+func OfZone(key model.Key) bool {
+	switch key.Kind {
+	case mesh.Meshes.Name, mesh.ZoneIngresses.Name:
+		return key.Scope == ""
+	case mesh.Dataplanes.Name:
+		return key.Scope != ""
+	}
+	return false
+}
+
+func loadZone(name string, r store.Reader) (*Zone, error) {
+	d := (&Zone{name: name}).edit(r)
+	ingresses, err := r.List(mesh.ZoneIngresses, store.Query{})
+	if err != nil {
+		return nil, fmt.Errorf("list ingresses: %w", err)
+	}
+	for _, res := range ingresses {
+		d.put(res)
+	}
+	return d.Zone, d.all()
+}
+
+// all reads all meshes, if somebody needs them.
+func (d *zoneEdit) all() error {
+	if len(d.ingresses) == 0 {
+		return nil
+	}
+	meshes, unreadable, err := store.ListReadable(d.reader, mesh.Meshes, "")
+	if err != nil {
+		return fmt.Errorf("list meshes: %w", err)
+	}
+	if len(unreadable) > 0 { // nobody knows whether they have mutual TLS
+		d.sick[""] = errors.Join(unreadable...)
+	}
+	for _, res := range meshes {
+		if err := d.mesh(res.Name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zoneEdit is the next state of a zone during its construction.
+type zoneEdit struct {
+	*Zone
+	reader store.Reader
+}
+
+func (z *Zone) edit(r store.Reader) *zoneEdit {
+	next := &Zone{name: z.name, revision: r.Revision(), meshes: maps.Clone(z.meshes), sick: maps.Clone(z.sick), ingresses: maps.Clone(z.ingresses)}
+	if next.meshes == nil {
+		next.meshes, next.sick, next.ingresses = map[string]*Mesh{}, map[string]error{}, map[string]*Entry[mesh.ZoneIngress]{}
+	}
+	return &zoneEdit{next, r}
+}
+
+func (d *zoneEdit) put(res *model.Resource) {
+	if e := entryOf[mesh.ZoneIngress](res); e.Spec.In(d.name, d.name) {
+		d.ingresses[res.Name] = e
+	} else {
+		delete(d.ingresses, res.Name)
+	}
+}
+
+// at implements [State].
+func (z *Zone) at(revision uint64) *Zone {
+	next := *z
+	next.revision = revision
+	return &next
+}
+
+// apply implements [State]. Keys of other kinds are ignored.
+func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []model.Key, err error) {
+	d := z.edit(r)
+	changed := map[string][]model.Key{}
+	for _, key := range keys {
+		switch {
+		case !OfZone(key):
+			continue
+		case key.Kind == mesh.Meshes.Name:
+			changed[key.Name] = append(changed[key.Name], key)
+		case key.Kind == mesh.Dataplanes.Name:
+			changed[key.Scope] = append(changed[key.Scope], key)
+		default:
+			if err := d.ingress(key.Name); err != nil {
+				return nil, nil, err
+			}
+		}
+		relevant = append(relevant, key)
+	}
+	switch {
+	case len(d.ingresses) == 0:
+		clear(d.meshes)
+		clear(d.sick)
+		return d.Zone, relevant, nil
+	case len(z.ingresses) == 0:
+		return d.Zone, relevant, d.all()
+	}
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		if err := d.mesh(name, changed[name]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return d.Zone, relevant, nil
+}
+
+func (d *zoneEdit) ingress(name string) error {
+	res, err := d.reader.Get(mesh.ZoneIngresses, "", name)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		delete(d.ingresses, name)
+		return nil
+	case err != nil:
+		return fmt.Errorf("refresh ingress %s: %w", name, err)
+	}
+	d.put(res)
+	return nil
+}
+
+// mesh takes changes of a mesh; without keys, any may have changed. A mesh that cannot be read does
+// not keep others from being shown; it is read as a whole when it changes next.
+func (d *zoneEdit) mesh(name string, keys []model.Key) error {
+	known := d.meshes[name]
+	now, err := known, error(nil)
+	switch itself := func(k model.Key) bool { return k.Kind == mesh.Meshes.Name }; {
+	case keys == nil || d.sick[name] != nil || known == nil && slices.ContainsFunc(keys, itself):
+		now, err = d.load(name)
+	case known == nil:
+		return nil // a mesh without mutual TLS
+	default:
+		var relevant []model.Key
+		if now, relevant, err = known.apply(d.reader, keys); err == nil && len(relevant) == 0 {
+			now = known
+		}
+	}
+	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		d.sick[name] = err
+		return nil
+	case err != nil:
+		return err
+	}
+	delete(d.sick, name)
+	if now == nil || now.Spec() == nil || now.Spec().Spec.Authority() == nil {
+		delete(d.meshes, name)
+	} else {
+		d.meshes[name] = now
+	}
+	return nil
+}
+
+// load reads a mesh with mutual TLS; nil if there is none of the name.
+func (d *zoneEdit) load(name string) (*Mesh, error) {
+	res, err := d.reader.Get(mesh.Meshes, "", name)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m := entryOf[mesh.Mesh](res).Spec; m.Authority() == nil {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	return loadMesh(name, d.name, nil, d.reader)
+}

@@ -1,0 +1,296 @@
+package mesh_test
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+// zoneWorld is the control plane of a zone, with a mesh whose authority other zones share.
+type zoneWorld struct {
+	*world
+	zone string
+}
+
+// shared is the mesh with an authority that both zones have.
+func shared(name, certificate, key string, more map[string]any) framework.Document {
+	d := framework.Document{"type": "Mesh", "name": name, "mtls": map[string]any{
+		"enabledBackend": "own", "backends": []any{map[string]any{"name": "own", "type": "provided", "conf": map[string]any{
+			"cert": map[string]any{"inlineString": certificate}, "key": map[string]any{"inlineString": key},
+		}}},
+	}}
+	for k, v := range more {
+		d[k] = v
+	}
+	return d
+}
+
+func newZone(zone string) *zoneWorld {
+	file := filepath.Join(GinkgoT().TempDir(), zone+".yaml")
+	writeFile(file, []byte("zone:\n  name: "+zone+"\n"))
+	cp := framework.NewControlPlane("run", "--config", file).Start()
+	return &zoneWorld{&world{API: cp.API(), cp: cp}, zone}
+}
+
+// available are the services that a zone says others can reach: <mesh> <service> and the version.
+func (z *zoneWorld) available(ingress string) (out []string) {
+	for _, s := range z.services(ingress) {
+		out = append(out, fmt.Sprintf("%s %s %s %d", s.Mesh, s.Tags[service], s.Tags["version"], s.Instances))
+	}
+	return out
+}
+
+type availableService struct {
+	Mesh      string `json:"mesh"`
+	Tags      tags   `json:"tags"`
+	Instances int    `json:"instances"`
+}
+
+func (z *zoneWorld) services(ingress string) []availableService {
+	r := z.Mesh(http.MethodGet, "/zone-ingresses/"+ingress+"/_overview", nil)
+	ExpectWithOffset(2, r.Status).To(Equal(http.StatusOK), r.Body)
+	var doc struct {
+		ZoneIngress struct {
+			Available []availableService `json:"availableServices"`
+		} `json:"zoneIngress"`
+	}
+	ExpectWithOffset(2, json.Unmarshal([]byte(r.Body), &doc)).To(Succeed())
+	return doc.ZoneIngress.Available
+}
+
+// learns registers the ingress of another zone by hand, as that zone describes it.
+func (z *zoneWorld) learns(from *zoneWorld, ingress string) {
+	doc := framework.Document(from.Get("/zone-ingresses/" + ingress))
+	for _, own := range []string{"creationTime", "modificationTime", "labels"} {
+		delete(doc, own)
+	}
+	doc["zone"] = from.zone
+	z.Put("zone-ingresses", doc)
+}
+
+// tokenID is the id of a token.
+func tokenID(token string) string {
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	ExpectWithOffset(1, json.Unmarshal(payload, &claims)).To(Succeed())
+	return claims.ID
+}
+
+// greeted opens a connection with a server name, and returns why that fails.
+func greeted(port int, sni string) error {
+	dialer := &tls.Dialer{Config: &tls.Config{ServerName: sni, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"mesh"}}} //nolint:gosec // what is presented does not matter here
+	ctx := bounded("")
+	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+var _ = Describe("zones", Ordered, core, func() {
+	var (
+		east, west   *zoneWorld
+		ingress      *framework.Sidecar
+		port         int
+		web          *member
+		first        *member
+		certificates = map[string][2]string{}
+	)
+	// both stores a mesh in both zones.
+	both := func(name string, more map[string]any) {
+		for _, z := range []*zoneWorld{east, west} {
+			z.Put("meshes", shared(name, certificates[name][0], certificates[name][1], more))
+		}
+	}
+	named := func(name string) func() string {
+		return func() string {
+			r, err := get(web.to("backend"))
+			if err != nil || r.Status != http.StatusOK {
+				return ""
+			}
+			return r.Received().Name
+		}
+	}
+
+	BeforeAll(func() {
+		east, west = newZone("east"), newZone("west")
+		for _, name := range []string{shop, "bank"} {
+			c, k := framework.MeshRoot(name)
+			certificates[name] = [2]string{c, k}
+			both(name, nil)
+		}
+		west.Put("meshes", framework.Document{"type": "Mesh", "name": "plain"})
+		port = framework.FreePorts(1)[0]
+		file := filepath.Join(GinkgoT().TempDir(), "ingress.yaml")
+		writeFile(file, []byte(fmt.Sprintf(`type: ZoneIngress
+name: {{ name }}
+networking:
+  address: 127.0.0.1
+  port: %d
+  advertisedAddress: 127.0.0.1
+  advertisedPort: %d
+`, port, port)))
+		ingress = framework.NewIngress(west.cp, "west", "west-in", file, "--dataplane-var", "name=west-in").Start()
+		ingress.WaitReady()
+		first = west.start("backend-1", tags{service: "backend", "version": "v1"})
+		for _, other := range []string{"bank", "plain"} {
+			west.Put("dataplanes", framework.Document{"type": "Dataplane", "mesh": other, "name": "ledger-1", "networking": map[string]any{
+				"address": "127.0.0.1", "inbound": []any{map[string]any{"port": 1, "tags": tags{service: "ledger-" + other}}},
+			}})
+		}
+		west.ready(first)
+		web = east.start("web-1", tags{service: "web", "mesh.io/zone": "east"}, "backend")
+		east.ready(web)
+	})
+
+	It("the services of meshes with mutual TLS are available, and the ingress is online", func() {
+		Eventually(func() []string { return west.available("west-in") }, patience).Should(ConsistOf("shop backend v1 1", "bank ledger-bank  1"))
+		r := west.Mesh(http.MethodGet, "/zone-ingresses/west-in/_overview", nil)
+		var doc struct {
+			Insight struct {
+				Subscriptions []struct {
+					Connect    time.Time  `json:"connectTime"`
+					Disconnect *time.Time `json:"disconnectTime"`
+				} `json:"subscriptions"`
+			} `json:"zoneIngressInsight"`
+		}
+		Expect(json.Unmarshal([]byte(r.Body), &doc)).To(Succeed(), r.Body)
+		Expect(doc.Insight.Subscriptions).To(HaveLen(1), r.Body)
+		Expect(doc.Insight.Subscriptions[0].Disconnect).To(BeNil())
+		zones := west.Get("/global-insight")["zones"].(map[string]any)
+		Expect(zones["zoneIngresses"]).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
+		Expect(west.Get("/nodes/zone%2Fingress%2Fwest-in")).To(And(HaveKeyWithValue("type", "ingress"), HaveKeyWithValue("inStep", true)))
+	})
+
+	It("a service of another zone is called through its ingress", func() {
+		Expect(called(web.to("backend"))).NotTo(Equal(200))
+		east.learns(west, "west-in")
+		Eventually(named("backend-1"), patience).Should(Equal("backend-1"))
+		Expect(ingress.Stat("tcp.shop_backend.downstream_cx_total")).To(BeNumerically(">", 0))
+	})
+
+	It("whoever has a permission is judged by the service's own proxy", func() {
+		west.Put("traffic-permissions", policy("TrafficPermission", allowAll, tags{service: "nobody"}, tags{service: "*"}, nil))
+		west.Converged()
+		answers(web.to("backend"), http.StatusForbidden)
+		west.Put("traffic-permissions", policy("TrafficPermission", allowAll, tags{service: "*"}, tags{service: "*"}, nil))
+		answers(web.to("backend"), 200)
+	})
+
+	It("instances are chosen by tags", func() {
+		second := west.start("backend-2", tags{service: "backend", "version": "v2"})
+		west.ready(second)
+		Eventually(func() []string { return west.available("west-in") }, patience).Should(ContainElement("shop backend v2 1"))
+		east.learns(west, "west-in")
+		east.route(map[string]any{"split": []any{share(1, tags{service: "backend", "version": "v2"})}})
+		east.Converged()
+		Eventually(named("backend"), patience).Should(Equal("backend-2"))
+		for range 20 {
+			Expect(named("backend")()).To(Equal("backend-2"))
+		}
+		east.route(map[string]any{"split": []any{share(1, tags{service: "backend", "mesh.io/zone": "west", "version": "v1"})}})
+		east.Converged()
+		Eventually(named("backend"), patience).Should(Equal("backend-1"))
+		east.Delete(shop, "traffic-routes", "to-backend")
+		west.Delete(shop, "dataplanes", "backend-2")
+		east.Converged()
+		second.Stop()
+		Eventually(func() []string { return west.available("west-in") }, patience).Should(ConsistOf("shop backend v1 1", "bank ledger-bank  1"))
+	})
+
+	It("instances come and go without a failed request", func() {
+		east.learns(west, "west-in")
+		answers(web.to("backend"), 200)
+		load := framework.StartConnections(web.to("backend"), nil, 4, 20)
+		for i := range 3 {
+			name := fmt.Sprintf("more-%d", i)
+			m := west.registering(name)
+			m.WaitReady()
+			west.Converged()
+			Eventually(func() string { return strings.Join(west.available("west-in"), ",") }, patience).Should(ContainSubstring("shop backend  1"))
+			east.learns(west, "west-in")
+			m.Signal(term)
+			m.Exit(patience)
+		}
+		none(load)
+	})
+
+	It("other server names, and none, are refused", func() {
+		Expect(greeted(port, "ledger-bank{mesh=shop}")).NotTo(Succeed())
+		Expect(greeted(port, "ledger-plain{mesh=plain}")).NotTo(Succeed())
+		Expect(greeted(port, "backend{mesh=bank}")).NotTo(Succeed())
+		Expect(greeted(port, "")).NotTo(Succeed())
+		// The proxy of the service asks for a certificate.
+		Expect(greeted(port, "backend{mesh=shop}")).To(Succeed())
+	})
+
+	It("an ingress has no key of any mesh", func() {
+		dump, err := ingress.Admin("/config_dump")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(dump).To(ContainSubstring("backend{mesh=shop}"))
+		Expect(dump).NotTo(ContainSubstring("identity_cert"))
+		Expect(dump).NotTo(ContainSubstring("mesh_ca"))
+	})
+
+	It("the own zone comes first, and the other one when it has none left", func() {
+		both(shop, map[string]any{"routing": map[string]any{"localityAwareLoadBalancing": true}})
+		own := east.start("own-1", tags{service: "backend", "mesh.io/zone": "east"})
+		east.ready(own)
+		Eventually(named("backend"), patience).Should(Equal("own-1"))
+		for range 20 {
+			Expect(named("backend")()).To(Equal("own-1"))
+		}
+		east.Delete(shop, "dataplanes", "own-1")
+		east.Converged()
+		Eventually(named("backend"), patience).Should(Equal("backend-1"))
+		own.Stop()
+	})
+
+	It("a zone that is switched off is not called", func() {
+		east.Put("zones", framework.Document{"type": "Zone", "name": "west", "enabled": false})
+		east.Converged()
+		Eventually(func() int { return called(web.to("backend")) }, patience).ShouldNot(Equal(200))
+		east.Put("zones", framework.Document{"type": "Zone", "name": "west"})
+		answers(web.to("backend"), 200)
+	})
+
+	It("tokens of other zones and scopes, and revoked ones, are refused", func() {
+		refused := func(token string) {
+			GinkgoHelper()
+			other := framework.NewIngress(west.cp, "west", "west-in", "")
+			other.WriteToken(token)
+			other.Start()
+			other.Exit(patience)
+			Expect(other.Output()).To(ContainSubstring("403"))
+		}
+		refused(west.ZoneToken("east", "ingress"))
+		refused(west.ZoneToken("west", "egress"))
+		old := ingress.Token()
+		west.Mesh(http.MethodPut, "/global-secrets/zone-token-revocations", map[string]any{
+			"type": "GlobalSecret", "name": "zone-token-revocations", "data": base64.StdEncoding.EncodeToString([]byte(tokenID(old))),
+		})
+		Eventually(func() any { return west.Get("/nodes/zone%2Fingress%2Fwest-in")["state"] }, patience).Should(Equal("refused"))
+		ingress.WriteToken(west.ZoneToken("west", "ingress"))
+		Eventually(func() any { return west.Get("/nodes/zone%2Fingress%2Fwest-in")["state"] }, patience).Should(Equal("connected"))
+		answers(web.to("backend"), 200)
+	})
+
+	It("an ingress that leaves is deregistered", func() {
+		ingress.Signal(term)
+		ingress.Exit(patience)
+		Expect(west.Mesh(http.MethodGet, "/zone-ingresses/west-in", nil).Status).To(Equal(http.StatusNotFound))
+	})
+})

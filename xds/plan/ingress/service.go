@@ -1,0 +1,145 @@
+package ingress
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	// idle is longer than that of outbounds, which so end their connections themselves.
+	idle = 2 * time.Hour
+	// attempts is how many instances are tried: one that has just left refuses connections before
+	// the ingress hears of it.
+	attempts = 3
+)
+
+// service is what a service contributes to every ingress.
+type service struct {
+	clusters, endpoints []*resource.Resource
+	chains              []*listenerv3.FilterChain
+	failures            []plan.Failure
+}
+
+// build makes what a service of a mesh contributes. It contributes nothing without instances.
+func build(meshName, zone string, s *view.MeshService) (*service, error) {
+	out := &service{}
+	all := local(s, zone)
+	chosen, left := subsets(all)
+	if left > 0 {
+		out.failures = append(out.failures, plan.Failure{
+			Cell: "service " + meshName + ":" + s.Name,
+			Err:  fmt.Errorf("%d sets of tags are too many: other zones cannot choose instances by them", left),
+		})
+	}
+	for _, tags := range chosen {
+		if err := out.add(meshName, tags, all); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// add makes the cluster and the chain of the endpoints that some tags select.
+func (s *service) add(meshName string, tags mesh.Tags, all []view.Endpoint) error {
+	name := meshName + ":" + sidecar.ClusterName(tags)
+	c := &clusterv3.Cluster{
+		Name: name, AltStatName: stat(name), ConnectTimeout: durationpb.New(connectTimeout),
+		IgnoreHealthOnHostRemoval: true,
+		CommonLbConfig:            &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)},
+		CircuitBreakers:           plan.Unlimited(),
+	}
+	members, byName := assignment(name, tags, all)
+	if byName {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
+		c.DnsLookupFamily, c.LoadAssignment = clusterv3.Cluster_V4_PREFERRED, members
+		var err error
+		if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
+			return err
+		}
+	} else {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()}
+		e, err := plan.Freeze(resource.Endpoint, name, members)
+		if err != nil {
+			return err
+		}
+		s.endpoints = append(s.endpoints, e)
+	}
+	r, err := plan.Freeze(resource.Cluster, name, c)
+	if err != nil {
+		return err
+	}
+	s.clusters = append(s.clusters, r)
+	l, err := chain(sidecar.SNI(meshName, tags), name)
+	s.chains = append(s.chains, l)
+	return err
+}
+
+// assignment lists the endpoints that some tags select, each address once. byName reports whether
+// one of them is a name.
+func assignment(name string, tags mesh.Tags, all []view.Endpoint) (a *endpointv3.ClusterLoadAssignment, byName bool) {
+	group := &endpointv3.LocalityLbEndpoints{}
+	var last *view.Endpoint
+	for i := range all {
+		e := &all[i]
+		if !mesh.Matches(tags, e.Tags) || last != nil && last.Address == e.Address && last.Port == e.Port {
+			continue
+		}
+		last, byName = e, byName || !e.IsIP()
+		group.LbEndpoints = append(group.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+			Endpoint: &endpointv3.Endpoint{Address: socket(e.Address, e.Port)},
+		}})
+	}
+	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{group}}, byName
+}
+
+// chain passes connections with a server name on to a cluster.
+func chain(sni, cluster string) (*listenerv3.FilterChain, error) {
+	packed, err := plan.Pack(&tcpv3.TcpProxy{
+		StatPrefix: stat(cluster), IdleTimeout: durationpb.New(idle), MaxConnectAttempts: wrapperspb.UInt32(attempts),
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &listenerv3.FilterChain{
+		Name:             sni,
+		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: []string{sni}},
+		Filters: []*listenerv3.Filter{{
+			Name: "envoy.filters.network.tcp_proxy", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed},
+		}},
+	}, nil
+}
+
+func socket(address string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+// stat makes a name fit for statistics, in which dots are separators.
+func stat(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || slices.Contains([]rune("-_"), r) {
+			return r
+		}
+		return '_'
+	}, name)
+}

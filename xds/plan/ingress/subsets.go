@@ -1,0 +1,88 @@
+package ingress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+)
+
+// Callers choose instances of a service by tags, and name these in the server name. An ingress does
+// not know the routes of other zones, so it has a chain for every set of tags that any instance
+// has. These are the limits: further sets, those with the most tags, are left out.
+const (
+	maxSubsets = 64
+	maxKeys    = 6
+)
+
+// local returns the endpoints of a service that are in the zone and get connections. Whatever a
+// dataplane says, its zone is the one that it is in.
+func local(s *view.MeshService, zone string) (out []view.Endpoint) {
+	for _, e := range s.Endpoints {
+		if e.Ingress != "" || !e.Ready {
+			continue
+		}
+		tags := maps.Clone(e.Tags)
+		tags[mesh.TagZone] = zone
+		e.Tags = tags
+		out = append(out, e)
+	}
+	return out
+}
+
+// subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
+// first. The first is the service alone. left counts those that are too many.
+func subsets(all []view.Endpoint) (out []mesh.Tags, left int) {
+	seen, whole := map[string]bool{}, map[string]bool{}
+	for i := range all {
+		tags := all[i].Tags
+		if text := tags.String(); whole[text] {
+			continue
+		} else {
+			whole[text] = true
+		}
+		for _, s := range subsetsOf(tags) {
+			if text := s.String(); !seen[text] {
+				seen[text] = true
+				out = append(out, s)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b mesh.Tags) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a.String(), b.String()))
+	})
+	if len(out) > maxSubsets {
+		out, left = out[:maxSubsets], len(out)-maxSubsets
+	}
+	return out, left
+}
+
+// subsetsOf returns all sets of the tags of one endpoint that contain its service. Of very many
+// tags it takes each alone, and all together.
+func subsetsOf(tags mesh.Tags) (out []mesh.Tags) {
+	keys := slices.Sorted(maps.Keys(tags))
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k == mesh.TagService })
+	pick := func(chosen func(i int) bool) {
+		s := mesh.Tags{mesh.TagService: tags.Service()}
+		for i, k := range keys {
+			if chosen(i) {
+				s[k] = tags[k]
+			}
+		}
+		out = append(out, s)
+	}
+	if len(keys) > maxKeys {
+		pick(func(int) bool { return false })
+		for only := range keys {
+			pick(func(i int) bool { return i == only })
+		}
+		pick(func(int) bool { return true })
+		return out
+	}
+	for bits := range 1 << len(keys) {
+		pick(func(i int) bool { return bits&(1<<i) != 0 })
+	}
+	return out
+}

@@ -1,0 +1,336 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/accesslog"
+	"github.com/meshgate/meshgate/xds/draft"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/selection"
+)
+
+// limitFilter is the name of Envoy's filter that bounds connections.
+const limitFilter = "envoy.filters.network.connection_limit"
+
+// builtinChain is everything that one filter chain of a gateway is made of, and the chain of the
+// next one. A whole list of chains is comparable.
+type builtinChain struct {
+	protocol, host string
+	// table is the route table of HTTP.
+	table string
+	// secrets are the names of the certificates that are presented, joined by commas; none where
+	// TLS is not ended.
+	secrets string
+	// closed says that it ends every connection, because what it is for could not be made. Without
+	// it, the chain of a wider name would take them.
+	closed bool
+	// shares are where connections of TCP and TLS go, as shareKeys, with what edits them.
+	shares     any
+	selections *policy.Choices
+	// limit bounds the connections, 0 for none.
+	limit uint32
+	// life bounds connections of TCP that certificates have proved, 0 where none has.
+	life time.Duration
+	rest any
+}
+
+// shareKey is one cluster with its weight, and that of the next one.
+type shareKey struct {
+	cluster string
+	weight  uint32
+	rest    any
+}
+
+// builtinListenerKey is everything that the listener on one port of a gateway is made of.
+type builtinListenerKey struct {
+	mesh, address, service string
+	port                   uint32
+	source                 source
+	chains                 any
+	selections             *policy.Choices
+}
+
+// stand makes the listeners of a gateway, after its outbounds were built. What cannot be made
+// keeps its last version.
+func (p *Planner) stand(r *reach) {
+	if r.shape.Gateway == nil {
+		return
+	}
+	old, presented := r.front, r.presented
+	if err := guard(func() { p.makeListeners(r) }); err != nil {
+		r.front, r.presented = old, presented
+		r.front.failures = []plan.Failure{{Cell: gatewayPrefix + r.shape.Gateway.Service(), Err: err, Kept: true}}
+	}
+}
+
+func (p *Planner) makeListeners(r *reach) {
+	old := r.front
+	r.front, r.presented = part{}, map[string]string{}
+	chosen := p.spread(r.key.proxy, aboutOutbounds)
+	p.forService(r.sources, mesh.PassThrough, chosen, &r.front)
+	r.front.learned = p.learnAll(nil, chosen)
+	p.contributed(chosen, &r.front)
+	selections := p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil })
+	for i := 0; i < len(r.outbounds); {
+		n := i + 1
+		for n < len(r.outbounds) && r.outbounds[n].shape.Port == r.outbounds[i].shape.Port {
+			n++
+		}
+		p.makePort(r, r.outbounds[i:n], &old, selections)
+		i = n
+	}
+}
+
+// makePort makes the listener on one port, and its route tables.
+func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *policy.Choices) {
+	first := on[0]
+	k := builtinListenerKey{
+		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, selections: selections,
+	}
+	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
+		if table, ok := p.makeTable(r, on, old, gatewayTable(r.gateway.Chosen.Name, first.listener.Spec, mesh.AnyHost), nil); ok {
+			k.chains = builtinChain{protocol: mesh.ListenerHTTP, table: table, limit: limitOf(on)}
+		}
+	} else {
+		open := false
+		for _, o := range slices.Backward(on) {
+			c, ok := p.chainOf(r, o, on, old)
+			if !ok {
+				c = builtinChain{protocol: c.protocol, host: c.host, closed: true}
+			}
+			open = open || ok
+			c.rest = k.chains
+			k.chains = c
+		}
+		if !open {
+			k.chains = nil
+		}
+	}
+	if k.chains == nil {
+		return // nothing listens where nothing could be done
+	}
+	l, err := of(p.cells.builtins, p.round, k, p.builtinListener)
+	r.front.keep(&r.front.listeners, old.listeners, first.listenerName(), l, err)
+}
+
+// limitOf returns the limit of the connections to one port.
+func limitOf(on []*outbound) (limit uint32) {
+	for _, o := range on {
+		if res := o.listener.Spec.Resources; res != nil {
+			limit = max(limit, res.ConnectionLimit)
+		}
+	}
+	return limit
+}
+
+// makeTable makes the route table of some listeners. elsewhere are listeners with other chains.
+func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, elsewhere []*outbound) (string, bool) {
+	k := builtinTableKey{mesh: p.facts.mesh, name: name, secure: with[0].listener.Spec.Protocol == mesh.ListenerHTTPS}
+	for _, o := range slices.Backward(with) {
+		for _, h := range slices.Backward(o.hosts) {
+			k.hosts = namedHosts{h, k.hosts}
+		}
+	}
+	var names []string
+	for _, o := range elsewhere {
+		if o != with[0] && selection.Covers(with[0].listener.Host, o.listener.Host) {
+			names = append(names, o.listener.Host)
+		}
+	}
+	if k.secure && with[0].listener.Host != mesh.AnyHost {
+		// A client may have taken the connection for another host, to whose address it leads, too.
+		names = append(names, mesh.AnyHost)
+	}
+	k.elsewhere = strings.Join(names, ",")
+	table, err := of(p.cells.builtinTables, p.round, k, builtinTable)
+	return name, r.front.keep(&r.front.routes, old.routes, name, table, err)
+}
+
+// chainOf makes the chain of a listener that is told by its host name, or by nothing.
+func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part) (c builtinChain, ok bool) {
+	l := o.listener.Spec
+	c = builtinChain{protocol: l.Protocol, host: o.listener.Host}
+	if l.Resources != nil {
+		c.limit = l.Resources.ConnectionLimit
+	}
+	if l.TLS != nil && l.TLS.Mode == mesh.TLSTerminate {
+		names := r.present(o)
+		if len(names) == 0 {
+			return c, false
+		}
+		c.secrets = strings.Join(names, ",")
+	}
+	if l.Protocol == mesh.ListenerHTTPS {
+		c.table, ok = p.makeTable(r, []*outbound{o}, old, gatewayTable(r.gateway.Chosen.Name, l, o.listener.Host), on)
+		return c, ok
+	}
+	c.life = o.part.life()
+	for _, s := range slices.Backward(o.listener.Shares) {
+		if b := o.backends[s.Backend.Destination.String()]; s.Weight > 0 && b != nil {
+			c.shares, c.selections = shareKey{b.cluster, s.Weight, c.shares}, b.choices
+		}
+	}
+	return c, true
+}
+
+// present notes which certificates a listener presents and returns the names of their secrets. One
+// that cannot be used is left out, even if proxies have it: a proxy that comes later would wait for
+// it, and all hosts of the port with it.
+func (r *reach) present(o *outbound) (names []string) {
+	for _, c := range o.listener.Spec.TLS.Certificates {
+		cert, name := r.gateway.Chosen.Certificates[c.Secret], mesh.SecretServer(c.Secret)
+		if cert.Wrong != "" {
+			r.front.failures = append(r.front.failures, plan.Failure{
+				Cell: o.cell(), Err: fmt.Errorf("secret %q cannot be used, and connections for %s that need it are closed: %s", c.Secret, o.listener.Host, cert.Wrong),
+			})
+			continue
+		}
+		r.presented[name] = cert.Generation
+		names = append(names, name)
+	}
+	return names
+}
+
+// builtinListener builds the listener on one port of a gateway.
+func (p *Planner) builtinListener(k builtinListenerKey) (*resource.Resource, error) {
+	out := &listenerv3.Listener{
+		Name: gatewayListenerName(k.address, k.port), Address: socket(k.address, k.port), TrafficDirection: corev3.TrafficDirection_INBOUND,
+		PerConnectionBufferLimitBytes: wrapperspb.UInt32(plan.ConnectionBuffer), MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
+		EnableReusePort: alone(),
+	}
+	for c, ok := k.chains.(builtinChain); ok; c, ok = c.rest.(builtinChain) {
+		chain, err := p.builtinFilterChain(&k, &c)
+		if err != nil {
+			return nil, err
+		}
+		out.FilterChains = append(out.FilterChains, chain)
+		if secured := c.protocol == mesh.ListenerHTTPS || c.protocol == mesh.ListenerTLS; secured && out.ListenerFilters == nil {
+			inspector, err := plan.Inspector()
+			if err != nil {
+				return nil, err
+			}
+			out.ListenerFilters = []*listenerv3.ListenerFilter{inspector}
+			out.ListenerFiltersTimeout = durationpb.New(plan.HandshakeTimeout)
+		}
+	}
+	return plan.Freeze(resource.Listener, out.GetName(), out)
+}
+
+// builtinFilterChain builds one chain. Policies on the whole gateway edit each as they edit the
+// listener of an outbound.
+func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*listenerv3.FilterChain, error) {
+	chain := &listenerv3.FilterChain{Name: strings.ToLower(c.protocol) + ":" + c.host}
+	d := &draft.Outbound{Mesh: k.mesh, Service: k.service, Protocol: mesh.ProtocolHTTP, Source: k.source.Service, Zone: k.source.Zone, Proto: &listenerv3.Listener{}}
+	secured := c.protocol == mesh.ListenerHTTPS || c.protocol == mesh.ListenerTLS
+	if secured {
+		chain.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
+		if c.host != mesh.AnyHost {
+			chain.FilterChainMatch.ServerNames = []string{c.host}
+		}
+		chain.TransportSocketConnectTimeout = durationpb.New(plan.HandshakeTimeout)
+	}
+	if c.closed {
+		end, err := packFilter(tcpFilter, tcpToShares(statName(fmt.Sprintf("%s_%s_%d", k.service, c.protocol, k.port)), nil))
+		chain.Filters = []*listenerv3.Filter{end}
+		return chain, err
+	}
+	log, err := accesslog.Sidecar(p.log, accesslog.Place{Mesh: k.mesh, Service: k.service, TCP: c.table == ""})
+	if err != nil {
+		return nil, err
+	}
+	stat := statName(fmt.Sprintf("%s_%s_%d", k.service, c.protocol, k.port))
+	var alpn []string
+	if c.table != "" {
+		alpn = []string{"h2", "http/1.1"}
+		if d.HTTP, err = p.strangers(stat, c, &d.Filters); err != nil {
+			return nil, err
+		}
+		d.HTTP.AccessLog = log
+	} else {
+		d.Protocol = mesh.ProtocolTCP
+		d.TCP = tcpToShares(stat, c.shares)
+		d.TCP.IdleTimeout = durationpb.New(outboundIdle)
+		d.TCP.AccessLog = log
+		if c.life > 0 {
+			d.TCP.MaxDownstreamConnectionDuration = durationpb.New(c.life)
+		}
+	}
+	for _, selections := range []*policy.Choices{c.selections, k.selections} {
+		if err := p.edit(selections, func(e *edits, s *chosen) error { return e.outbound(d, s) }); err != nil {
+			return nil, err
+		}
+	}
+	if c.secrets != "" {
+		packed, err := plan.Pack(plan.ServerTLS(words(c.secrets), alpn))
+		if err != nil {
+			return nil, err
+		}
+		chain.TransportSocket = &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}
+	}
+	if c.limit > 0 {
+		f, err := packFilter(limitFilter, &limitv3.ConnectionLimit{StatPrefix: stat, MaxConnections: wrapperspb.UInt64(uint64(c.limit))})
+		if err != nil {
+			return nil, err
+		}
+		chain.Filters = append(chain.Filters, f)
+	}
+	var last *listenerv3.Filter
+	if d.HTTP != nil {
+		last, err = packRouted(d.HTTP, &d.Filters, &routerv3.Router{SuppressEnvoyHeaders: true})
+	} else {
+		last, err = packFilter(tcpFilter, d.TCP)
+	}
+	chain.Filters = append(chain.Filters, last)
+	return chain, err
+}
+
+// strangers returns a manager for clients that nobody knows (Envoy's recommendations for edge
+// proxies). It has no request timeout, because uploads may be long; slow headers and idle streams
+// are ended, and routes bound the rest.
+func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots) (*hcmv3.HttpConnectionManager, error) {
+	prepared, err := p.prepared()
+	if err != nil {
+		return nil, err
+	}
+	*filters = prepared
+	scheme := "http"
+	if c.protocol == mesh.ListenerHTTPS {
+		scheme = "https"
+	}
+	m := httpManager(stat, c.table)
+	m.UseRemoteAddress, m.InternalAddressConfig = wrapperspb.Bool(true), plan.NobodyInternal()
+	m.NormalizePath, m.MergeSlashes = wrapperspb.Bool(true), true
+	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT
+	m.SchemeHeaderTransformation = &corev3.SchemeHeaderTransformation{
+		Transformation: &corev3.SchemeHeaderTransformation_SchemeToOverwrite{SchemeToOverwrite: scheme},
+	}
+	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
+		IdleTimeout: durationpb.New(plan.ConnectionIdle), HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_REJECT_REQUEST,
+	}
+	m.Http2ProtocolOptions = plan.StrangersHTTP2()
+	m.StreamIdleTimeout, m.RequestHeadersTimeout = durationpb.New(plan.StreamIdle), durationpb.New(plan.HeadersTimeout)
+	// Inbounds let through what gateways say about callers. Here it would be the caller's own word.
+	return m, early(m, saidByStrangers())
+}
+
+// words splits names that were joined by commas.
+func words(joined string) []string {
+	if joined == "" {
+		return nil
+	}
+	return strings.Split(joined, ",")
+}

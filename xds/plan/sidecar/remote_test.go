@@ -1,0 +1,94 @@
+package sidecar_test
+
+import (
+	"testing"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// ingressOf is an ingress of another zone with services of the mesh.
+func ingressOf(zone, address string, services ...mesh.AvailableService) *mesh.ZoneIngress {
+	for i := range services {
+		services[i].Mesh = meshName
+	}
+	return &mesh.ZoneIngress{
+		Zone: zone, Networking: &mesh.ZoneIngressNetworking{AdvertisedAddress: address, AdvertisedPort: 10001}, AvailableServices: services,
+	}
+}
+
+func instancesOf(service string, n uint32, version string) mesh.AvailableService {
+	return mesh.AvailableService{Tags: mesh.Tags{mesh.TagService: service, mesh.TagProtocol: "http", "version": version}, Instances: n}
+}
+
+// assigned is the assignment of a cluster of web-1.
+func (w *world) assigned(t *testing.T, cluster string) *endpointv3.ClusterLoadAssignment {
+	t.Helper()
+	w.settle()
+	r := w.planner.Set("web-1").Get(resource.Endpoint, cluster)
+	if r == nil {
+		return nil
+	}
+	var a endpointv3.ClusterLoadAssignment
+	if err := proto.Unmarshal(r.Body, &a); err != nil {
+		t.Fatal(err)
+	}
+	return &a
+}
+
+// TestRemote: services of other zones are endpoints at their ingresses.
+func TestRemote(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	w.under("STRICT")
+	w.settle()
+	w.planner.Join("web-1")
+	endpoints := func() map[string]uint32 {
+		out := map[string]uint32{}
+		for _, l := range w.assigned(t, "backend").GetEndpoints() {
+			for _, e := range l.GetLbEndpoints() {
+				out[l.GetLocality().GetZone()+" "+e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()] = e.GetLoadBalancingWeight().GetValue()
+			}
+		}
+		return out
+	}
+	same := func(want map[string]uint32) {
+		t.Helper()
+		got := endpoints()
+		if len(got) != len(want) {
+			t.Fatalf("endpoints are %v, want %v", got, want)
+		}
+		for k, v := range want {
+			if got[k] != v {
+				t.Fatalf("endpoints are %v, want %v", got, want)
+			}
+		}
+	}
+	w.put(mesh.ZoneIngresses, "", "own", ingressOf("", "10.0.0.1", instancesOf("backend", 7, "v1")))
+	same(map[string]uint32{"east 127.0.0.2": 1})
+	w.put(mesh.ZoneIngresses, "", "north", ingressOf("north", "10.0.0.9", instancesOf("backend", 3, "v1"), instancesOf("backend", 2, "v2")))
+	same(map[string]uint32{"east 127.0.0.2": 1, "north 10.0.0.9": 5})
+	// Two addresses of one zone lead to the same instances; two ingresses at one address are one.
+	w.put(mesh.ZoneIngresses, "", "north-2", ingressOf("north", "10.0.0.8", instancesOf("backend", 5, "v1")))
+	w.put(mesh.ZoneIngresses, "", "north-3", ingressOf("north", "10.0.0.8", instancesOf("backend", 5, "v1")))
+	same(map[string]uint32{"east 127.0.0.2": 2, "north 10.0.0.8": 5, "north 10.0.0.9": 5})
+	off := false
+	w.put(mesh.Zones, "", "north", &mesh.Zone{Enabled: &off})
+	same(map[string]uint32{"east 127.0.0.2": 1})
+	w.drop(mesh.Dataplanes, "backend-1")
+	same(nil)
+	w.put(mesh.Zones, "", "north", &mesh.Zone{})
+	same(map[string]uint32{"north 10.0.0.8": 5, "north 10.0.0.9": 5})
+	// Without mutual TLS an ingress would not know what a connection is for.
+	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
+	same(nil)
+	w.under("PERMISSIVE")
+	same(map[string]uint32{"north 10.0.0.8": 5, "north 10.0.0.9": 5})
+	for _, name := range []string{"north", "north-2", "north-3"} {
+		w.dropIn("", mesh.ZoneIngresses, name)
+	}
+	same(nil)
+}
