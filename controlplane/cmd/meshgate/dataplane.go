@@ -70,7 +70,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
-	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway; an ingress has none")
+	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
 	c.Flags().StringVar(&f.name, "name", "", "instance, Dataplane or ZoneIngress; the node token is for this name")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
 	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane or ZoneIngress to register, if any")
