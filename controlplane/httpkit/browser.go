@@ -43,7 +43,7 @@ func (g BrowserGuard) Wrap(next http.Handler) http.Handler {
 		if listed && preflight(w, r, origin, slices.Contains(g.Origins, "*")) {
 			return
 		}
-		if reason := g.refuse(r, origin, listed); reason != "" && !(g.Tokens && bears(r)) {
+		if reason := g.refuse(r, origin, listed); reason != "" && (!g.Tokens || !bears(r)) {
 			EntryOf(r.Context()).Code = "browser_refused"
 			WriteMessage(w, http.StatusForbidden, reason)
 			return

@@ -7,7 +7,7 @@ import (
 
 // MeshGatewayRoute is the spec of what the listeners of builtin gateways do with requests and
 // connections (requirement "MeshGatewayRoute").
-type MeshGatewayRoute struct {
+type MeshGatewayRoute struct { //nolint:revive // documents have this name
 	model.Labelled
 	// Selectors select listeners by their tags; see [MeshGateway.ListenerTags].
 	Selectors []Selector            `json:"selectors,omitempty"`
@@ -15,7 +15,7 @@ type MeshGatewayRoute struct {
 }
 
 // MeshGatewayRouteConf has HTTP for listeners of HTTP and HTTPS, and TCP for those of TCP and TLS.
-type MeshGatewayRouteConf struct {
+type MeshGatewayRouteConf struct { //nolint:revive // documents have this name
 	TCP  *TCPGatewayRoute  `json:"tcp,omitempty"`
 	HTTP *HTTPGatewayRoute `json:"http,omitempty"`
 }

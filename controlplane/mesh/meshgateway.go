@@ -9,7 +9,7 @@ import (
 
 // MeshGateway is the spec of what builtin gateways listen to (requirement "MeshGateway"). The
 // gateway of a Dataplane is the one whose selectors match the tags of the Dataplane best.
-type MeshGateway struct {
+type MeshGateway struct { //nolint:revive // documents have this name
 	model.Labelled
 	Selectors []Selector `json:"selectors,omitempty"`
 	// Tags are added to those of the dataplane. Routes and policies select the result.
@@ -18,7 +18,7 @@ type MeshGateway struct {
 }
 
 // MeshGatewayConf lists the listeners.
-type MeshGatewayConf struct {
+type MeshGatewayConf struct { //nolint:revive // documents have this name
 	Listeners []GatewayListener `json:"listeners,omitempty"`
 }
 

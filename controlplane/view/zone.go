@@ -175,7 +175,8 @@ func (d *zoneEdit) ingress(name string) error {
 // not keep others from being shown; it is read as a whole when it changes next.
 func (d *zoneEdit) mesh(name string, keys []model.Key) error {
 	known := d.meshes[name]
-	now, err := known, error(nil)
+	var now *Mesh
+	var err error
 	switch itself := func(k model.Key) bool { return k.Kind == mesh.Meshes.Name }; {
 	case keys == nil || d.sick[name] != nil || known == nil && slices.ContainsFunc(keys, itself):
 		now, err = d.load(name)

@@ -86,20 +86,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 		}
-		switch err := k.write(ctx, scope.State()); {
-		case err == nil:
-			pause = firstRetry
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-wake:
-			}
-			timer.Reset(quiet)
-		default:
+		if err := k.write(ctx, scope.State()); err != nil {
 			k.log.Error("the services that other zones can reach could not be stored", "retry_in", pause.String(), "error", err)
 			timer.Reset(pause)
 			pause = min(2*pause, lastRetry)
+			continue
 		}
+		pause = firstRetry
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-wake:
+		}
+		timer.Reset(quiet)
 	}
 }
 

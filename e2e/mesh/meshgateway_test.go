@@ -58,7 +58,7 @@ func (e entry) at() string {
 
 // client follows no redirects. It shows which certificate it was shown last.
 func (e entry) client(serial *int64) *http.Client {
-	t := &http.Transport{TLSClientConfig: &tls.Config{ServerName: e.host, InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error { //nolint:gosec // the certificate is compared
+	t := &http.Transport{TLSClientConfig: &tls.Config{ServerName: e.host, InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
 		if serial != nil {
 			*serial = s.PeerCertificates[0].SerialNumber.Int64()
 		}
@@ -294,7 +294,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 			Expect(status).To(BeElementOf(unanswered, "400", "403"), what)
 		}
 		for version, takes := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-			conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", secure), &tls.Config{ServerName: "bar.example", InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: version}) //nolint:gosec,noctx // a test
+			conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", secure), &tls.Config{ServerName: "bar.example", InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: version}) //nolint:noctx // a test
 			Expect(err == nil).To(Equal(takes), tls.VersionName(version))
 			if conn != nil {
 				Expect(conn.Close()).To(Succeed())
@@ -391,8 +391,8 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", passing)) //nolint:noctx // a test
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = conn.Close() }()
-		hello := &tls.Config{ServerName: "pass.example", InsecureSkipVerify: true, NextProtos: []string{"line\n"}} //nolint:gosec // nobody answers in TLS
-		err = tls.Client(conn, hello).Handshake()                                                                  //nolint:noctx // a test
+		hello := &tls.Config{ServerName: "pass.example", InsecureSkipVerify: true, NextProtos: []string{"line\n"}}
+		err = tls.Client(conn, hello).Handshake() //nolint:noctx // a test
 		Expect(err).To(MatchError(ContainSubstring("first record does not look like a TLS handshake")), "the bytes reach the service as they are")
 	})
 

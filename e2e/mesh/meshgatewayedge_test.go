@@ -84,7 +84,7 @@ func answered(port int, request string) string {
 // gateway says of the connection, and the status of the answer, or unanswered.
 func overHTTP2(port int, name string, more ...hpack.HeaderField) (settings map[http2.SettingID]uint32, status string) {
 	GinkgoHelper()
-	conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec,noctx // a test
+	conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{ServerName: name, InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:noctx // a test
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = conn.Close() }()
 	Expect(conn.SetDeadline(time.Now().Add(patience))).To(Succeed())

@@ -71,7 +71,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
-	c.Flags().StringVar(&f.name, "name", "", "instance, Dataplane or ZoneIngress; the node token is for this name")
+	c.Flags().StringVar(&f.name, "name", "", "instance, Dataplane or ZoneIngress of the node token")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
 	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane or ZoneIngress to register, if any")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
