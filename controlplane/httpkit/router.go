@@ -76,6 +76,8 @@ type Router struct {
 	mux    *http.ServeMux
 	rules  *access.Rules
 	refuse Refuse
+	// root says what an API is; nil if nothing does.
+	root *Endpoint
 }
 
 // NewRouter returns a router without rules, for APIs of which everything is open or for
@@ -103,11 +105,28 @@ func NewRuledRouter(endpoints []Endpoint, rules *access.Rules, refuse Refuse) *R
 		mounted := pattern
 		if pattern == "/" {
 			mounted = "/{$}"
+			if e, ok := methods[http.MethodGet]; ok {
+				rt.root = &e
+			}
 		}
 		rt.mux.Handle(mounted, rt.path(pattern, methods))
 	}
-	rt.mux.HandleFunc("/", NotFound)
+	rt.mux.HandleFunc("/", rt.missing(NotFound))
 	return rt
+}
+
+// missing returns next for callers with an identity. Where an API does not even say to others what
+// it is, they do not learn either which paths and methods there are.
+func (rt *Router) missing(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if rt.root != nil && CallerOf(r).Name == model.UserAnonymous {
+			if err := Permit(rt.rules, r, rt.root.Auth, rt.root.scope(r), rt.root.refusal(r)); err != nil {
+				rt.refuse(w, r, err)
+				return
+			}
+		}
+		next(w, r)
+	}
 }
 
 // path serves the methods of one pattern.
@@ -131,8 +150,10 @@ func (rt *Router) path(pattern string, methods map[string]Endpoint) http.Handler
 		EntryOf(r.Context()).Pattern = pattern
 		h, ok := handlers[r.Method]
 		if !ok {
-			w.Header().Set("Allow", allow)
-			MethodNotAllowed(w, r)
+			rt.missing(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Allow", allow)
+				MethodNotAllowed(w, r)
+			})(w, r)
 			return
 		}
 		h.ServeHTTP(w, r)
