@@ -14,6 +14,9 @@ const (
 	// quiet is the least time between two reports. Each may be a change for every caller, so a
 	// workload that comes and goes all the time is told less often.
 	quiet = time.Second
+	// gather is how long a finding waits for others of the same moment, as of one process that
+	// serves several ports.
+	gather = 10 * time.Millisecond
 	// resend is how long the control plane may take to say that it holds what it was told. It
 	// says so with the configuration, which the proxy has to confirm first.
 	resend = 15 * time.Second
@@ -34,8 +37,11 @@ func (p *Prober) tell(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-p.wake:
 			case <-again.C():
+			case <-p.wake:
+				if alarm.Rest(ctx, gather) != nil {
+					return
+				}
 			}
 			continue
 		}
