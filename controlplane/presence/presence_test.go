@@ -173,6 +173,10 @@ func TestWritesOnlyChanges(t *testing.T) {
 	if diff := cmp.Diff([]uint64{2, 2, 3, 3, 4}, versions); diff != "" {
 		t.Error(diff)
 	}
+	w.Documents = putter(func() error { t.Error("it is written again"); return nil })
+	if code := w.report("default.web-1", "default.web-1", of(80, true)); code != http.StatusNoContent {
+		t.Error(code)
+	}
 }
 
 // TestUserWritesBetween: a user who writes the dataplane and says nothing of its readiness changes

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/probing"
+)
+
+// TestProbes: the agent of a sidecar tells the control plane, as its node, which workloads are there,
+// and tries again if that is not taken. It connects to no other machine. Before the proxy withdraws,
+// it stops.
+func TestProbes(t *testing.T) {
+	cp := newControlPlane(t)
+	reports, calls := make(chan probing.Report, 16), make(chan string, 16)
+	refused := 1
+	f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == probing.Path && refused > 0 {
+			refused--
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		calls <- r.URL.Path
+		if r.URL.Path == probing.Path {
+			var report probing.Report
+			if err := json.NewDecoder(r.Body).Decode(&report); err != nil || r.Header.Get("Authorization") == "" || r.Header.Get(contract.NodeHeader) != "default.web-1" {
+				t.Errorf("%v, of node %q", err, r.Header.Get(contract.NodeHeader))
+			}
+			reports <- report
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	cp.refuse.Store(&f)
+	o, r := cp.options(t, "web-1")
+	o.Name, o.Sidecar = "web-1", &Sidecar{Mesh: "default", Dataplane: "type: Dataplane"}
+	a := newAgent(t, o)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	probe := func(port uint16, at string, ready bool) probing.Probe {
+		return probing.Probe{Inbound: probing.Inbound{Port: port}, At: netip.MustParseAddrPort(at), Interval: 10 * time.Millisecond, Timeout: time.Second, Unhealthy: 1, Healthy: 1, Ready: ready}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go a.probe(ctx)
+	there := probe(80, lis.Addr().String(), false)
+	a.probes([]probing.Probe{there})
+	r.wait(t, "could not be told which workloads are there")
+	if diff := cmp.Diff(probing.Report{Inbounds: []probing.Finding{{Inbound: there.Inbound, Ready: true}}}, <-reports); diff != "" {
+		t.Error(diff)
+	}
+	there.Ready = true
+	a.probes([]probing.Probe{there, probe(81, "192.0.2.1:80", true)})
+	if diff := cmp.Diff(probing.Report{Inbounds: []probing.Finding{{Inbound: probing.Inbound{Port: 81}}}}, <-reports); diff != "" {
+		t.Error(diff)
+	}
+	withdrawn := make(chan struct{})
+	go func() { a.withdraw(context.Background()); close(withdrawn) }()
+	cancel()
+	<-withdrawn
+	select {
+	case <-a.probed:
+	default:
+		t.Error("it probes while the proxy withdraws")
+	}
+	for _, want := range []string{probing.Path, probing.Path, enrol.Path} {
+		if got := <-calls; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// TestOnlySidecarsProbe: other proxies have no workloads.
+func TestOnlySidecarsProbe(t *testing.T) {
+	for _, s := range []*Sidecar{nil, {ZoneType: "ingress"}} {
+		a := &Agent{Options: Options{Sidecar: s}}
+		a.newProber()
+		a.probes([]probing.Probe{{}})
+		a.probe(t.Context()) // ends at once
+		if <-a.probed; a.prober != nil {
+			t.Error(s)
+		}
+	}
+}
