@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 
 	"github.com/meshgate/meshgate/controlplane/prober"
@@ -37,8 +38,16 @@ func (a *Agent) probe(ctx context.Context) {
 	}
 }
 
-// tellFound tells the control plane which workloads are there.
+// errNotConnected says that what the mesh holds is not known.
+var errNotConnected = errors.New("the proxy is not connected")
+
+// tellFound tells the control plane which workloads are there. What differs from an old
+// configuration counts for nothing: another agent may have taken the place of this one, and would
+// be contradicted for ever.
 func (a *Agent) tellFound(ctx context.Context, found []probing.Finding) error {
+	if r := a.relay.Load(); r != nil && !r.Status().Connected {
+		return errNotConnected
+	}
 	token, err := a.token()
 	if err != nil {
 		return err

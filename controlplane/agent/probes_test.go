@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -79,6 +80,27 @@ func TestProbes(t *testing.T) {
 		if got := <-calls; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// TestNothingIsToldUnconnected: an agent that does not know what the mesh holds reports nothing.
+func TestNothingIsToldUnconnected(t *testing.T) {
+	cp := newControlPlane(t)
+	f := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	cp.refuse.Store(&f)
+	o, _ := cp.options(t, "web-1")
+	o.Name, o.Sidecar = "web-1", &Sidecar{Mesh: "default"}
+	a := newAgent(t, o)
+	if err := a.tellFound(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	stream, err := a.newRelay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.relay.Store(stream)
+	if err := a.tellFound(t.Context(), nil); !errors.Is(err, errNotConnected) {
+		t.Error(err)
 	}
 }
 
