@@ -331,7 +331,7 @@ func TestBounded(t *testing.T) {
 		defer w.end()
 		var many []probing.Probe
 		for i := range 2 * probing.Max {
-			many = append(many, probeOf(uint16(i+1), web, true)) //nolint:gosec // small
+			many = append(many, probeOf(uint16(i+1), web, true))
 		}
 		w.Set(many)
 		if n := w.dials(web); n != probing.Max {

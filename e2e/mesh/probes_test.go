@@ -52,7 +52,7 @@ func (w *world) held(name string) bool {
 	return in.Health.Ready
 }
 
-var _ = Describe("a workload with a service probe", Ordered, core, func() {
+var _ = Describe("a workload with a service probe", Ordered, func() {
 	var (
 		w    *world
 		work *mortal

@@ -28,7 +28,7 @@ func probe(port uint16, change ...func(*probing.Probe)) probing.Probe {
 func TestProbesTravel(t *testing.T) {
 	many := func(n int) (out []probing.Probe) {
 		for i := range n {
-			out = append(out, probe(uint16(i+1))) //nolint:gosec // small
+			out = append(out, probe(uint16(i+1)))
 		}
 		return out
 	}

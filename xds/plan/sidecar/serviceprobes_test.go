@@ -80,7 +80,7 @@ func TestTooManyProbes(t *testing.T) {
 		d.Networking.Inbound = append(d.Networking.Inbound, one)
 	}
 	for i := range probing.Max {
-		one.Port = uint32(10_000 + i) //nolint:gosec // small
+		one.Port = uint32(10_000 + i)
 		d.Networking.Inbound = append(d.Networking.Inbound, one)
 	}
 	w := newWorld(t)
