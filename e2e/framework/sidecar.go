@@ -180,13 +180,14 @@ func WaitServing(address string, output func() string) {
 }
 
 // NewIngress prepares the ingress of a zone that exists or that file describes. It gets a token of
-// the zone.
+// the zone. It may lead to this machine, where all instances of tests are.
 func NewIngress(c *ControlPlane, zone, name, file string, more ...string) *Sidecar {
 	s := &Sidecar{Name: name, StateDir: shortDir(), Envoy: os.Getenv(EnvoyVariable)}
 	s.WriteToken(c.API().ZoneToken(zone, "ingress"))
 	s.args = append([]string{
 		"dataplane", "--proxy-type", "ingress", "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data), "--ca-cert-file", c.CAFile(),
 		"--name", name, "--dataplane-token-file", s.TokenFile(), "--state-dir", s.StateDir, "--log-level", "debug", "--envoy-concurrency", "1",
+		"--workload-address", "127.0.0.0/8",
 	}, append(slices.Clone(leaveSoon), more...)...)
 	if file != "" {
 		s.args = append(s.args, "--dataplane-file", file)

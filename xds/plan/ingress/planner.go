@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -25,13 +26,19 @@ import (
 // inspectTimeout bounds how long a client may take to say what a connection is for.
 const inspectTimeout = 5 * time.Second
 
+// maxSets bounds the sets that are remembered. There are never so many ingresses.
+const maxSets = 512
+
 // Planner plans the ingresses of one zone. One goroutine uses it.
 type Planner struct {
+	zone   string
 	meshes map[string]*meshPart
+	// ingresses are where the ingresses of the zone listen or are found.
+	ingresses map[netip.AddrPort]bool
 	// The tables and chains are those of all services.
 	clusters, endpoints *resource.Table
 	chains              []*listenerv3.FilterChain
-	failures            []plan.Failure
+	failures, clashes   []plan.Failure
 	// sets are the last ones, by where an ingress listens. Ingresses differ in nothing else.
 	sets map[netip.AddrPort]*resource.Set
 }
@@ -40,6 +47,9 @@ type Planner struct {
 type meshPart struct {
 	state    *view.Mesh
 	services map[string]made
+	// room is how many services have chains, and sets how many sets of tags each may have. left
+	// counts the services that are too many.
+	room, sets, left int
 }
 
 type made struct {
@@ -56,12 +66,24 @@ func New() *Planner {
 // before. A service that cannot be made keeps what it contributed before.
 func (p *Planner) Update(z *view.Zone) {
 	changed := false
+	moved := p.locate(z)
 	seen := map[string]bool{}
-	for name, m := range z.Meshes() {
+	for name := range z.Meshes() {
 		seen[name] = true
-		if part := p.meshes[name]; part == nil || part.state != m {
-			changed = p.mesh(z.Name(), name, m) || changed
+	}
+	for name, m := range z.Meshes() {
+		room, sets := shares(len(seen), m.CountServices())
+		part := p.meshes[name]
+		if part != nil && part.state == m && part.room == room && part.sets == sets && !moved {
+			continue
 		}
+		if part == nil {
+			part = &meshPart{services: map[string]made{}}
+			p.meshes[name] = part
+		}
+		anew := moved || part.room != room || part.sets != sets
+		part.state, part.room, part.sets = m, room, sets
+		changed = p.mesh(part, anew) || changed
 	}
 	for name := range p.meshes {
 		if !seen[name] {
@@ -69,37 +91,64 @@ func (p *Planner) Update(z *view.Zone) {
 			changed = true
 		}
 	}
-	p.note(z)
 	if changed {
 		p.gather()
 	}
+	p.note(z)
 }
 
-func (p *Planner) mesh(zone, name string, m *view.Mesh) (changed bool) {
-	part := p.meshes[name]
-	if part == nil {
-		part = &meshPart{services: map[string]made{}}
-		p.meshes[name] = part
+// locate notes where the ingresses of the zone are, and reports whether that is news.
+func (p *Planner) locate(z *view.Zone) (moved bool) {
+	at := map[netip.AddrPort]bool{}
+	add := func(address string, port uint32) {
+		if ip, err := netip.ParseAddr(address); err == nil && port <= math.MaxUint16 {
+			at[netip.AddrPortFrom(ip.Unmap(), uint16(port))] = true
+		}
 	}
-	part.state = m
-	for s := range m.Services() {
+	for _, e := range z.Ingresses() {
+		if n := e.Spec.Networking; n != nil {
+			add(n.Address, n.Port)
+			add(n.AdvertisedAddress, n.AdvertisedPort)
+		}
+	}
+	moved = p.zone != z.Name() || !maps.Equal(p.ingresses, at)
+	p.zone, p.ingresses = z.Name(), at
+	return moved
+}
+
+// served returns the services of a mesh that have room, and how many have none.
+func served(part *meshPart) (of []*view.MeshService, left int) {
+	of = slices.SortedFunc(part.state.Services(), func(a, b *view.MeshService) int { return cmp.Compare(a.Name, b.Name) })
+	if len(of) > part.room {
+		of, left = of[:part.room], len(of)-part.room
+	}
+	return of, left
+}
+
+// mesh makes the services of a mesh that are not the same as before, or all of them.
+func (p *Planner) mesh(part *meshPart, anew bool) (changed bool) {
+	name, known := part.state.Name(), map[string]bool{}
+	var of []*view.MeshService
+	of, part.left = served(part)
+	for _, s := range of {
+		known[s.Name] = true
 		old := part.services[s.Name]
-		if old.of == s {
+		if old.of == s && !anew {
 			continue
 		}
 		changed = true
-		now, err := plan.Protect(s, func(s *view.MeshService) (*service, error) { return build(name, zone, s) })
+		now, err := plan.Protect(s, func(s *view.MeshService) (*service, error) { return p.build(part, s) })
 		if err != nil {
 			now = &service{}
 			if old.service != nil {
 				*now = *old.service
 			}
-			now.failures = []plan.Failure{{Cell: "service " + name + ":" + s.Name, Err: err, Kept: old.service != nil}}
+			now.failures = []plan.Failure{{Cell: cell(name, s.Name), Err: err, Kept: old.service != nil}}
 		}
 		part.services[s.Name] = made{s, now}
 	}
 	for service := range part.services {
-		if m.Service(service) == nil {
+		if !known[service] {
 			delete(part.services, service)
 			changed = true
 		}
@@ -113,12 +162,16 @@ func (p *Planner) note(z *view.Zone) {
 	for name, err := range z.Sick() {
 		p.failures = append(p.failures, plan.Failure{Cell: strings.TrimSuffix("mesh "+name, " "), Err: err, Kept: p.meshes[name] != nil})
 	}
-	for _, part := range p.meshes {
+	for name, part := range p.meshes {
+		if part.left > 0 {
+			p.failures = append(p.failures, plan.Failure{Cell: "mesh " + name, Err: fmt.Errorf("%d services are too many: other zones cannot reach them", part.left)})
+		}
 		for _, s := range part.services {
 			p.failures = append(p.failures, s.failures...)
 		}
 	}
-	slices.SortFunc(p.failures, func(a, b plan.Failure) int { return cmp.Compare(a.Cell, b.Cell) })
+	p.failures = append(p.failures, p.clashes...)
+	slices.SortStableFunc(p.failures, func(a, b plan.Failure) int { return cmp.Compare(a.Cell, b.Cell) })
 }
 
 // gather makes the tables. Server names are the same in upper and lower case, so of tags that
@@ -126,16 +179,22 @@ func (p *Planner) note(z *view.Zone) {
 func (p *Planner) gather() {
 	var clusters, endpoints []*resource.Resource
 	var chains []*listenerv3.FilterChain
-	taken := map[string]bool{}
+	taken := map[string]string{}
+	p.clashes = nil
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		services := p.meshes[name].services
 		for _, s := range slices.Sorted(maps.Keys(services)) {
 			clusters, endpoints = append(clusters, services[s].clusters...), append(endpoints, services[s].endpoints...)
 			for _, c := range services[s].chains {
-				if sni := strings.ToLower(c.GetName()); !taken[sni] {
-					taken[sni] = true
-					chains = append(chains, c)
+				sni := strings.ToLower(c.GetName())
+				if by, is := taken[sni]; is {
+					if by != s {
+						p.clashes = append(p.clashes, plan.Failure{Cell: cell(name, s), Err: fmt.Errorf("in a server name it is the same as service %s, which other zones reach instead", by)})
+					}
+					continue
 				}
+				taken[sni] = s
+				chains = append(chains, c)
 			}
 		}
 	}
@@ -165,6 +224,9 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		tables[resource.Listener] = resource.TableOf([]*resource.Resource{l})
 	}
 	set := resource.Assemble(tables, nil)
+	if len(p.sets) >= maxSets { // most are of ingresses that listen elsewhere now
+		clear(p.sets)
+	}
 	p.sets[key] = set
 	return set, nil
 }

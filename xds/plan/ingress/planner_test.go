@@ -245,3 +245,86 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 	}
 	return b
 }
+
+// failuresOf are the texts of the failures of a cell.
+func (z *zone) failuresOf(cell string) (out []string) {
+	for _, f := range z.planner.Failures() {
+		if f.Cell == cell {
+			out = append(out, f.Err.Error())
+		}
+	}
+	return out
+}
+
+// TestNothingGoesInCircles: a dataplane that says it is where an ingress is gets no connections
+// there, nor one whose name may lead anywhere, whichever was there first.
+func TestNothingGoesInCircles(t *testing.T) {
+	z := newZone(t)
+	z.put(mesh.Meshes, "", "shop", secured())
+	z.put(mesh.ZoneIngresses, "", "in", own())
+	evil := func(address string, port uint32, service string) *mesh.Dataplane {
+		d := dataplane(address, mesh.Tags{mesh.TagService: service})
+		d.Networking.Inbound[0].Port = port
+		return d
+	}
+	z.put(mesh.Dataplanes, "shop", "evil-1", evil("127.0.0.1", 10001, "evil"))
+	z.put(mesh.Dataplanes, "shop", "evil-2", evil("::ffff:127.0.0.1", 10001, "evil"))
+	z.put(mesh.Dataplanes, "shop", "named-1", evil("in.example", 10001, "named"))
+	z.put(mesh.Dataplanes, "shop", "second-1", evil("203.0.113.5", 443, "second"))
+	second := []string{"web{mesh=shop,mesh.io/zone=west}", "web{mesh=shop}"}
+	for i := range second {
+		second[i] = strings.Replace(second[i], "web", "second", 1)
+	}
+	z.same("before the second ingress", second...)
+	also := own()
+	also.Networking.Port, also.Networking.AdvertisedAddress, also.Networking.AdvertisedPort = 10002, "203.0.113.5", 443
+	z.put(mesh.ZoneIngresses, "", "also", also)
+	z.same("with the second ingress")
+	for cell, n := range map[string]int{"service shop:evil": 2, "service shop:named": 1, "service shop:second": 1} {
+		if fs := z.failuresOf(cell); len(fs) != 1 || !strings.Contains(fs[0], fmt.Sprint("cannot reach ", n, " of its instances")) {
+			t.Errorf("%s: %v", cell, fs)
+		}
+	}
+	z.drop(mesh.ZoneIngresses, "", "also")
+	z.same("when it is gone", second...)
+}
+
+// TestRoomOfMeshes: a mesh with very many services or sets of tags takes no room of another one.
+func TestRoomOfMeshes(t *testing.T) {
+	z := newZone(t)
+	z.put(mesh.Meshes, "", "a", secured())
+	z.put(mesh.Meshes, "", "shop", secured())
+	z.put(mesh.ZoneIngresses, "", "in", own())
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
+	for i := range 5000 {
+		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("s-%04d", i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
+		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags})
+	}
+	z.put(mesh.Dataplanes, "a", "all", d)
+	z.put(mesh.Dataplanes, "shop", "web-1", dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "v": "1"}))
+	names := z.names()
+	if n := len(names); n != 4096+4 || !slices.Contains(names, "s-4095{mesh=a}") || !slices.Contains(names, "web{mesh=shop,v=1}") {
+		t.Errorf("%d server names", n)
+	}
+	if fs := z.failuresOf("mesh a"); len(fs) != 1 || !strings.Contains(fs[0], "904 services are too many") {
+		t.Errorf("failures are %v", fs)
+	}
+	d.Networking.Inbound = d.Networking.Inbound[:500]
+	z.put(mesh.Dataplanes, "a", "all", d)
+	if n := len(z.names()); n != 500*8+4 {
+		t.Errorf("%d server names of fewer services", n)
+	}
+}
+
+// TestNamesThatDifferInCase: of services that are the same in a server name one is reached, and
+// the other one is said not to be.
+func TestNamesThatDifferInCase(t *testing.T) {
+	z := newZone(t)
+	z.put(mesh.Meshes, "", "shop", secured())
+	z.put(mesh.ZoneIngresses, "", "in", own())
+	z.put(mesh.Dataplanes, "shop", "one", dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "WEB"}))
+	z.put(mesh.Dataplanes, "shop", "two", dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web"}))
+	if fs := z.failuresOf("service shop:web"); len(fs) == 0 || !strings.Contains(fs[0], "WEB") {
+		t.Errorf("failures are %v", z.planner.Failures())
+	}
+}

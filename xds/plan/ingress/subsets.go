@@ -3,6 +3,8 @@ package ingress
 import (
 	"cmp"
 	"maps"
+	"math/bits"
+	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -17,11 +19,32 @@ const (
 	maxKeys    = 6
 )
 
-// local returns the endpoints of a service that are in the zone and get connections. Whatever a
-// dataplane says, its zone is the one that it is in.
-func local(s *view.MeshService, zone string) (out []view.Endpoint) {
+// An ingress serves all meshes, and a mesh must not take the room of others. These are the limits
+// of the chains of a mesh and of all; a chain and its cluster have about a kilobyte.
+const (
+	maxOfMesh = 4096
+	maxOfAll  = 16384
+)
+
+// shares returns how many services of a mesh have chains, and how many sets of tags each may have.
+// They are powers of two, so that they seldom change with the numbers of meshes and services.
+func shares(meshes, services int) (ofMesh, ofService int) {
+	floor := func(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) } //nolint:gosec // it is positive
+	ofMesh = min(maxOfMesh, floor(maxOfAll/max(meshes, 1)))
+	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
+}
+
+// local returns the endpoints of a service that are in the zone and get connections, and how many
+// are left out because nobody knows where their names lead, or because an ingress is there: a
+// connection would go in circles. Whatever a dataplane says, its zone is the one that it is in.
+func local(s *view.MeshService, zone string, ingresses map[netip.AddrPort]bool) (out []view.Endpoint, left int) {
 	for _, e := range s.Endpoints {
 		if e.Ingress != "" || !e.Ready {
+			continue
+		}
+		at, err := netip.ParseAddr(e.Address)
+		if err != nil || ingresses[netip.AddrPortFrom(at.Unmap(), uint16(e.Port))] { //nolint:gosec // a port
+			left++
 			continue
 		}
 		tags := maps.Clone(e.Tags)
@@ -29,12 +52,12 @@ func local(s *view.MeshService, zone string) (out []view.Endpoint) {
 		e.Tags = tags
 		out = append(out, e)
 	}
-	return out
+	return out, left
 }
 
 // subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
-// first. The first is the service alone. left counts those that are too many.
-func subsets(all []view.Endpoint) (out []mesh.Tags, left int) {
+// first, and most of them. The first is the service alone. left counts those that are too many.
+func subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
 	seen, whole := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		tags := all[i].Tags
@@ -53,8 +76,8 @@ func subsets(all []view.Endpoint) (out []mesh.Tags, left int) {
 	slices.SortFunc(out, func(a, b mesh.Tags) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a.String(), b.String()))
 	})
-	if len(out) > maxSubsets {
-		out, left = out[:maxSubsets], len(out)-maxSubsets
+	if len(out) > most {
+		out, left = out[:most], len(out)-most
 	}
 	return out, left
 }
@@ -81,8 +104,8 @@ func subsetsOf(tags mesh.Tags) (out []mesh.Tags) {
 		pick(func(int) bool { return true })
 		return out
 	}
-	for bits := range 1 << len(keys) {
-		pick(func(i int) bool { return bits&(1<<i) != 0 })
+	for set := range 1 << len(keys) {
+		pick(func(i int) bool { return set&(1<<i) != 0 })
 	}
 	return out
 }
