@@ -1,4 +1,4 @@
-package ingress
+package passing
 
 import (
 	"cmp"
@@ -25,14 +25,23 @@ import (
 // inspectTimeout bounds how long a client may take to say what a connection is for.
 const inspectTimeout = 5 * time.Second
 
-// Planner plans the ingresses of one zone. One goroutine uses it.
+// Role says what some proxies of a zone are for.
+type Role struct {
+	// Serves reports whether they pass on connections of a mesh.
+	Serves func(m *view.Mesh) bool
+	// Leads returns the endpoints of a service to which they lead. zone is the own one.
+	Leads func(s *view.MeshService, zone string) []view.Endpoint
+}
+
+// Planner plans the proxies of one role in one zone. One goroutine uses it.
 type Planner struct {
+	role   Role
 	meshes map[string]*meshPart
 	// The tables and chains are those of all services.
 	clusters, endpoints *resource.Table
 	chains              []*listenerv3.FilterChain
 	failures            []plan.Failure
-	// sets are the last ones, by where an ingress listens. Ingresses differ in nothing else.
+	// sets are the last ones, by where a proxy listens. Proxies differ in nothing else.
 	sets map[netip.AddrPort]*resource.Set
 }
 
@@ -48,8 +57,8 @@ type made struct {
 }
 
 // New returns a planner that knows nothing.
-func New() *Planner {
-	return &Planner{meshes: map[string]*meshPart{}, sets: map[netip.AddrPort]*resource.Set{}}
+func New(role Role) *Planner {
+	return &Planner{role: role, meshes: map[string]*meshPart{}, sets: map[netip.AddrPort]*resource.Set{}}
 }
 
 // Update takes a state of the zone. It looks only at meshes and services that are not the same as
@@ -58,6 +67,9 @@ func (p *Planner) Update(z *view.Zone) {
 	changed := false
 	seen := map[string]bool{}
 	for name, m := range z.Meshes() {
+		if !p.role.Serves(m) {
+			continue
+		}
 		seen[name] = true
 		if part := p.meshes[name]; part == nil || part.state != m {
 			changed = p.mesh(z.Name(), name, m) || changed
@@ -88,7 +100,7 @@ func (p *Planner) mesh(zone, name string, m *view.Mesh) (changed bool) {
 			continue
 		}
 		changed = true
-		now, err := plan.Protect(s, func(s *view.MeshService) (*service, error) { return build(name, zone, s) })
+		now, err := plan.Protect(s, func(s *view.MeshService) (*service, error) { return build(name, s, p.role.Leads(s, zone)) })
 		if err != nil {
 			now = &service{}
 			if old.service != nil {
@@ -143,10 +155,10 @@ func (p *Planner) gather() {
 	clear(p.sets)
 }
 
-// Failures returns what is not as configured at any ingress.
+// Failures returns what is not as configured at any proxy.
 func (p *Planner) Failures() []plan.Failure { return p.failures }
 
-// Set returns the set of an ingress that listens on an address. It fails if it cannot listen there.
+// Set returns the set of a proxy that listens on an address. It fails if it cannot listen there.
 func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 	at, err := netip.ParseAddr(address)
 	if err != nil || port == 0 || port > 65535 {

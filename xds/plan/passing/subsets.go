@@ -1,4 +1,4 @@
-package ingress
+package passing
 
 import (
 	"cmp"
@@ -9,28 +9,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// Callers choose instances of a service by tags, and name these in the server name. An ingress does
-// not know the routes of other zones, so it has a chain for every set of tags that any instance
-// has. These are the limits: further sets, those with the most tags, are left out.
+// Callers choose instances of a service by tags, and name these in the server name. A proxy does
+// not know their routes, so it has a chain for every set of tags that any instance has. These are the limits: further sets, those with the most tags, are left out.
 const (
 	maxSubsets = 64
 	maxKeys    = 6
 )
-
-// local returns the endpoints of a service that are in the zone and get connections. Whatever a
-// dataplane says, its zone is the one that it is in.
-func local(s *view.MeshService, zone string) (out []view.Endpoint) {
-	for _, e := range s.Endpoints {
-		if e.Ingress != "" || !e.Ready {
-			continue
-		}
-		tags := maps.Clone(e.Tags)
-		tags[mesh.TagZone] = zone
-		e.Tags = tags
-		out = append(out, e)
-	}
-	return out
-}
 
 // subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
 // first. The first is the service alone. left counts those that are too many.

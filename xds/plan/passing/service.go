@@ -1,4 +1,4 @@
-package ingress
+package passing
 
 import (
 	"fmt"
@@ -26,26 +26,26 @@ const (
 	// idle is longer than that of outbounds, which so end their connections themselves.
 	idle = 2 * time.Hour
 	// attempts is how many instances are tried: one that has just left refuses connections before
-	// the ingress hears of it.
+	// the proxy hears of it.
 	attempts = 3
 )
 
-// service is what a service contributes to every ingress.
+// service is what a service contributes to every proxy.
 type service struct {
 	clusters, endpoints []*resource.Resource
 	chains              []*listenerv3.FilterChain
 	failures            []plan.Failure
 }
 
-// build makes what a service of a mesh contributes. It contributes nothing without instances.
-func build(meshName, zone string, s *view.MeshService) (*service, error) {
+// build makes what a service of a mesh contributes, whose endpoints are all. It contributes nothing
+// without any.
+func build(meshName string, s *view.MeshService, all []view.Endpoint) (*service, error) {
 	out := &service{}
-	all := local(s, zone)
 	chosen, left := subsets(all)
 	if left > 0 {
 		out.failures = append(out.failures, plan.Failure{
 			Cell: "service " + meshName + ":" + s.Name,
-			Err:  fmt.Errorf("%d sets of tags are too many: other zones cannot choose instances by them", left),
+			Err:  fmt.Errorf("%d sets of tags are too many: callers cannot choose instances by them", left),
 		})
 	}
 	for _, tags := range chosen {
@@ -97,15 +97,18 @@ func (s *service) add(meshName string, tags mesh.Tags, all []view.Endpoint) erro
 func assignment(name string, tags mesh.Tags, all []view.Endpoint) (a *endpointv3.ClusterLoadAssignment, byName bool) {
 	group := &endpointv3.LocalityLbEndpoints{}
 	var last *view.Endpoint
-	for i := range all {
-		e := &all[i]
-		if !mesh.Matches(tags, e.Tags) || last != nil && last.Address == e.Address && last.Port == e.Port {
+	for _, e := range sidecar.Shares(tags, all, true) {
+		if last != nil && last.Address == e.Address && last.Port == e.Port {
 			continue
 		}
-		last, byName = e, byName || !e.IsIP()
-		group.LbEndpoints = append(group.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+		last, byName = e.Endpoint, byName || !e.IsIP()
+		to := &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
 			Endpoint: &endpointv3.Endpoint{Address: socket(e.Address, e.Port)},
-		}})
+		}}
+		if e.Weight > 1 {
+			to.LoadBalancingWeight = wrapperspb.UInt32(e.Weight)
+		}
+		group.LbEndpoints = append(group.LbEndpoints, to)
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{group}}, byName
 }
