@@ -78,7 +78,7 @@ func TestWeights(t *testing.T) {
 	z.Put(mesh.ZoneIngresses, "", "east-in", in)
 	z.Put(mesh.ZoneIngresses, "", "north-in", ingressOf("north", "10.0.0.8", 1, version("v2")))
 	for cluster, want := range map[string]map[string]uint32{
-		"shop:far":             {"10.0.0.9": 5, "10.0.0.8": 1},
+		"shop:far": {"10.0.0.9": 5, "10.0.0.8": 1},
 		"shop:" + sidecar.ClusterName(version("v2")): {"10.0.0.9": 2, "10.0.0.8": 1},
 		"shop:" + sidecar.ClusterName(version("v1")): {"10.0.0.9": 3},
 	} {

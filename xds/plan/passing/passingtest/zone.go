@@ -79,7 +79,7 @@ func (z *Zone) Drop(k *model.Kind, scope, name string) {
 }
 
 // follow takes a write. Whatever was written before, the plan is that of a planner that knows
-// nothing.
+// nothing, of a state that is read as a whole.
 func (z *Zone) follow(revision uint64, err error) {
 	z.t.Helper()
 	if err != nil {
@@ -90,8 +90,14 @@ func (z *Zone) follow(revision uint64, err error) {
 		z.t.Fatal(err)
 	}
 	z.Planner.Update(state)
+	views := view.New(z.db, nil, slog.New(slog.DiscardHandler)).InZone("west")
+	defer views.Close()
+	whole, err := views.OwnZone(z.t.Context())
+	if err != nil {
+		z.t.Fatal(err)
+	}
 	fresh := z.new()
-	fresh.Update(state)
+	fresh.Update(whole.State())
 	if want, err := fresh.Set("127.0.0.1", 10001); err != nil || !want.Equal(z.Set()) {
 		z.t.Fatalf("the plan is not that of a new planner: %v", err)
 	}
