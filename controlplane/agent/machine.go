@@ -17,6 +17,6 @@ func (a *Agent) machine() machine.Bounds {
 	return machine.Bounds{
 		Library: library, Mode: &mode,
 		AccessLog: a.AccessLog.Path, Roots: a.systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render
-		Workloads: a.Sidecar != nil, Allowed: a.WorkloadAddresses,
+		Workloads: a.Sidecar != nil, Elsewhere: a.Sidecar != nil && a.Sidecar.ZoneType != "", Allowed: a.WorkloadAddresses,
 	}
 }

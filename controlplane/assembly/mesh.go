@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/census"
+	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -144,12 +145,20 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	cp.gate.Hook(mesh.ExternalServices, lifecycle.LimitedExternals(ratelimit.Kind))
 	cp.gate.Hook(ratelimit.Kind, lifecycle.Limits(ratelimit.Kind))
 	cp.gate.Hook(mesh.Zones, lifecycle.Zones(cp.zoneOnline))
+	if cp.cfg.Mode == config.ModeGlobal {
+		return cp.ensureMesh(ctx)
+	}
 	if err := lifecycle.EnsureZone(ctx, cp.gate.As(model.System("lifecycle")), cp.cfg.Zone.Own()); err != nil {
 		if fault.CodeOf(err) != fault.Internal || !cp.holds(ctx, mesh.Zones) {
 			return err
 		}
 		cp.Log.Error("the zone of this control plane cannot be looked after", "error", err)
 	}
+	return cp.ensureMesh(ctx)
+}
+
+// ensureMesh sees to it that the default mesh exists.
+func (cp *ControlPlane) ensureMesh(ctx context.Context) error {
 	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
 		// There is one that cannot be read. It keeps nobody else from starting.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/census"
+	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/insight"
@@ -20,8 +21,11 @@ import (
 )
 
 // zoneOnline reports whether the control plane of a zone is connected. That of the own zone is
-// this process. No other control plane connects yet.
-func (cp *ControlPlane) zoneOnline(name string) bool { return name == cp.cfg.Zone.Own() }
+// this process, unless it is the one above several zones, which is in none. No other control plane
+// connects yet.
+func (cp *ControlPlane) zoneOnline(name string) bool {
+	return cp.cfg.Mode != config.ModeGlobal && name == cp.cfg.Zone.Own()
+}
 
 // ownZone is what is known about the zone of this process: that it runs since it was started.
 func ownZone(instance string, started time.Time) *insight.ZoneInsight {

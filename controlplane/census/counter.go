@@ -49,8 +49,7 @@ func newCounter(kinds []*model.Kind) *counter {
 			continue
 		}
 		c.of[k.Name] = k
-		// Clients look for the last two among the policies, too.
-		c.policy[k.Name] = d.Policy || k == mesh.ExternalServices || d.Type == "MeshGateway" || d.Type == "MeshGatewayRoute"
+		c.policy[k.Name] = d.Policy || d.Listed
 		if k.Scoping == model.Global {
 			c.global[d.Type] = 0
 		}

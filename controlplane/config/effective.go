@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -98,11 +97,18 @@ func leaf(v any, secret bool) any {
 // withoutUser masks the user and the password of a URL. A setting that is not meant to hold
 // them is shown to whoever may see the rest.
 func withoutUser(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.User == nil {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
 		return text
 	}
-	return strings.Replace(text, u.User.String()+"@", Mask+"@", 1)
+	authority, path := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		authority = Mask + authority[i:]
+	}
+	return scheme + "://" + authority + path
 }
 
 // list returns an empty list for none, so that clients always find one.

@@ -82,6 +82,9 @@ const (
 	textLocalhost    = "must not be localhost, because it would mean something else at each proxy"
 )
 
+// TagSets returns the tags of the service, by which lists are filtered.
+func (s *ExternalService) TagSets() []Tags { return []Tags{s.Tags} }
+
 func (s *ExternalService) validate() []fault.Violation {
 	var vs violations
 	if s.Networking == nil {

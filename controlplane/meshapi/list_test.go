@@ -203,6 +203,14 @@ func TestFilters(t *testing.T) {
 			}
 		}
 	}
+	for name, service := range map[string]string{"mail": "mail", "maps": "maps"} {
+		a.put(t, "/meshes/m/external-services/"+name, `{"type":"ExternalService","mesh":"m","name":"`+name+`","networking":{"address":"`+name+`.example:443"},"tags":{"mesh.io/service":"`+service+`"}}`)
+	}
+	for _, path := range []string{"/external-services", "/meshes/m/external-services"} {
+		if p := readPage(t, request(a.handler, "GET", path+"?tag=mesh.io/service:map", "")); p.Total != 1 || p.Items[0].Name != "maps" {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
 	// Other kinds have neither tags nor gateways.
 	if p := readPage(t, request(a.handler, "GET", "/meshes?tag=a:b&gateway=foo", "")); p.Total != 1 {
 		t.Errorf("%d meshes", p.Total)

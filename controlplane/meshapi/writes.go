@@ -14,7 +14,7 @@ const (
 	textGlobal = "On global control plane you can not modify dataplane resources with 'meshgate apply' or via the HTTP API. " +
 		"You can still use 'meshgate' or the HTTP API to modify them on the zone control plane.\n"
 	textNative = "On Kubernetes you cannot modify resources with 'meshgate apply' or via the HTTP API. " +
-		"Apply them with 'kubectl apply' instead.\n"
+		"This control plane does not read them from Kubernetes yet: start it with environment universal to modify them.\n"
 )
 
 // Writes says which documents can be written through the API. Tokens are issued in any case.

@@ -74,6 +74,9 @@ func (m *Mesh) Service(name string) *MeshService { s, _ := m.services.get(name);
 // Services yields all services in no particular order.
 func (m *Mesh) Services() iter.Seq[*MeshService] { return values(m.services) }
 
+// CountServices returns how many there are.
+func (m *Mesh) CountServices() int { return m.services.size }
+
 // Policies yields the policies of a kind, ordered by name.
 func (m *Mesh) Policies(k *model.Kind) iter.Seq[*Policy] { return m.policies[k.Name].all() }
 

@@ -47,6 +47,9 @@ func (z *Zone) Sick() iter.Seq2[string, error] { return maps.All(z.sick) }
 // Ingresses yields the ingresses of the zone, in no particular order.
 func (z *Zone) Ingresses() iter.Seq2[string, *Entry[mesh.ZoneIngress]] { return maps.All(z.ingresses) }
 
+// Egresses yields the egresses of the zone, in no particular order.
+func (z *Zone) Egresses() iter.Seq2[string, *Entry[mesh.ZoneEgress]] { return maps.All(z.egresses) }
+
 // Proxy returns the spec of a proxy of the zone by its type and name, nil if there is none.
 func (z *Zone) Proxy(proxyType, name string) mesh.Zonal {
 	if e := z.ingresses[name]; proxyType == mesh.ProxyIngress && e != nil {

@@ -30,7 +30,7 @@ const (
 	lastRetry  = time.Minute
 )
 
-// maxServices bounds the services of one ingress. The first ones by mesh and tags are told.
+// maxServices bounds the services of one ingress, of which each mesh has a share.
 const maxServices = 5000
 
 // Documents writes documents. [admit.Gate] implements it.
@@ -147,17 +147,36 @@ func (k *Keeper) count(z *view.Zone) {
 	if !k.stale {
 		return
 	}
-	k.services, k.stale = nil, false
-	for _, name := range slices.Sorted(maps.Keys(k.meshes)) {
+	k.stale = false
+	k.services = k.shared()
+}
+
+// shared returns the services of all meshes. Of too many, a mesh has its share and what smaller
+// ones leave of theirs.
+func (k *Keeper) shared() (out []mesh.AvailableService) {
+	names, of, total := slices.Sorted(maps.Keys(k.meshes)), map[string][]mesh.AvailableService{}, 0
+	for _, name := range names {
 		services := k.meshes[name].services
 		for _, s := range slices.Sorted(maps.Keys(services)) {
-			k.services = append(k.services, services[s].sets...)
+			of[name] = append(of[name], services[s].sets...)
 		}
+		total += len(of[name])
 	}
-	if n := len(k.services); n > maxServices {
-		k.log.Error("not all services are told to other zones", "services", n, "told", maxServices)
-		k.services = k.services[:maxServices]
+	if total > maxServices {
+		k.log.Error("not all services are told to other zones", "services", total, "told", maxServices)
 	}
+	// Those with the fewest choose first, so that what they leave is known.
+	bySize := slices.Clone(names)
+	slices.SortStableFunc(bySize, func(a, b string) int { return cmp.Compare(len(of[a]), len(of[b])) })
+	room := maxServices
+	for i, name := range bySize {
+		n := min(len(of[name]), room/(len(bySize)-i))
+		of[name], room = of[name][:n], room-n
+	}
+	for _, name := range names {
+		out = append(out, of[name]...)
+	}
+	return out
 }
 
 func (k *Keeper) mesh(name string, m *view.Mesh) {

@@ -180,7 +180,7 @@ func WaitServing(address string, output func() string) {
 }
 
 // NewIngress prepares the ingress of a zone that exists or that file describes. It gets a token of
-// the zone.
+// the zone. It may lead to this machine, where all instances of tests are.
 func NewIngress(c *ControlPlane, zone, name, file string, more ...string) *Sidecar {
 	return newZoneProxy(c, "ingress", zone, name, file, more...)
 }
@@ -196,6 +196,7 @@ func newZoneProxy(c *ControlPlane, proxyType, zone, name, file string, more ...s
 	s.args = append([]string{
 		"dataplane", "--proxy-type", proxyType, "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data), "--ca-cert-file", c.CAFile(),
 		"--name", name, "--dataplane-token-file", s.TokenFile(), "--state-dir", s.StateDir, "--log-level", "debug", "--envoy-concurrency", "1",
+		"--workload-address", "127.0.0.0/8",
 	}, append(slices.Clone(leaveSoon), more...)...)
 	if file != "" {
 		s.args = append(s.args, "--dataplane-file", file)

@@ -141,7 +141,7 @@ var _ = Describe("proxy template", Ordered, core, func() {
 	})
 
 	It("keeps everything else of a proxy when Envoy refuses a listener", func() {
-		template(raw(pages("x"))) // without the cluster to which it leads
+		template(raw(strings.Replace(pages("x"), `"address":"127.0.0.1"`, `"address":"192.0.2.1"`, 1))) // which this machine does not have
 		rejected := func() string {
 			var all []string
 			for _, s := range w.overview("web-1").Insight.Subscriptions {

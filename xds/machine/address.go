@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -201,6 +202,11 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 	if (ip.IsLinkLocalUnicast() || hostname.IsMetadata(ip)) && !b.allows(ip) {
 		return fmt.Errorf("it leads to %s, where machines are told secrets, and which its agent was not started with (--workload-address)", ip)
 	}
+	if b.Elsewhere && !b.allows(ip) {
+		if here, err := b.here(ip); here || err != nil {
+			return fmt.Errorf("it leads strangers to %s on this machine, which its agent was not started with (--workload-address)", ip)
+		}
+	}
 	if !b.operators(port) {
 		return nil
 	}
@@ -216,6 +222,8 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 func (b Bounds) named(name string, port uint32, at string) error {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
 	switch {
+	case b.Elsewhere:
+		return fmt.Errorf("it leads to %q, and nobody knows whether that will be this machine", name)
 	case labels[len(labels)-1] == "localhost" && b.operators(port), port != 0 && port == uint32(b.Admin):
 		return answersOperators(at)
 	case hostname.EndsInNumber(name):
@@ -246,6 +254,16 @@ func (b Bounds) here(ip netip.Addr) (bool, error) {
 	}
 	own, err := local()
 	return slices.Contains(own, ip), err
+}
+
+// once returns the bounds with one look at the addresses of this machine, for one resource.
+func (b Bounds) once() Bounds {
+	local := b.Local
+	if local == nil {
+		local = interfaces
+	}
+	b.Local = sync.OnceValues(local)
+	return b
 }
 
 // interfaces returns the addresses of this machine's network interfaces.

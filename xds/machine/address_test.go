@@ -93,6 +93,24 @@ func TestApplicationsAreOfTheMachine(t *testing.T) {
 	}
 }
 
+// TestStrangersAreLedElsewhere: a proxy that leads strangers, such as an ingress, leads them to no
+// address of its own machine but those it was started with, and to no name.
+func TestStrangersAreLedElsewhere(t *testing.T) {
+	b := here
+	b.Workloads, b.Elsewhere = false, true
+	for _, own := range []string{"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.0.0.7"} {
+		holds(t, b, own, address(at(own, 5682)), elsewhere)
+		holds(t, b, own, leading(clusterv3.Cluster_EDS, &endpointv3.Endpoint{Address: at(own, 5682)}), elsewhere)
+	}
+	for _, name := range []string{"localhost", "db.example"} {
+		holds(t, b, name, address(at(name, 5682)), "nobody knows")
+	}
+	holds(t, b, "another machine", address(at("10.0.0.8", 5682)), "")
+	b.Allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	holds(t, b, "an address that it was started with", address(at("127.0.0.3", 8080)), "")
+	holds(t, b, "the port of operators there", address(at("127.0.0.3", adminPort)), operators)
+}
+
 // TestNothingLeadsToOperatorsPorts covers proxies of a mesh, gateways and health checks, whose
 // requests can have any method and path.
 func TestNothingLeadsToOperatorsPorts(t *testing.T) {

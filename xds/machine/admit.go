@@ -33,6 +33,9 @@ type Bounds struct {
 	// Workloads requires that clusters of the proxy's own workloads lead to this machine or to
 	// an allowed address.
 	Workloads bool
+	// Elsewhere forbids all addresses of this machine but allowed ones: whatever the proxy leads
+	// strangers to is on other machines.
+	Elsewhere bool
 	// Allowed are further addresses of workloads. Link-local addresses must be listed here.
 	Allowed []netip.Prefix
 	// Local returns the addresses of this machine besides loopback. nil means those of its
@@ -99,6 +102,7 @@ func Names(name protoreflect.FullName) bool {
 // machine's own files in place of others. The error says what the resource must not name, or
 // what cannot be inspected.
 func (b Bounds) Admit(typeURL string, body []byte) (own []byte, err error) {
+	b = b.once()
 	w := &walk{bounds: b}
 	if err := w.any(typeURL, body, 0); err != nil {
 		return nil, err

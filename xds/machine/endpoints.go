@@ -22,6 +22,7 @@ const Partly = "-part"
 // machine cannot verify, and the reasons. Otherwise one proxy or target of a service with a forbidden address would keep
 // every caller from all others. The error is that of Admit for any other fault.
 func (b Bounds) Endpoints(typeURL string, body []byte) (own []byte, left []error, err error) {
+	b = b.once()
 	m, err := (&anypb.Any{TypeUrl: typeURL, Value: body}).UnmarshalNew()
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode what has endpoints: %w", err)

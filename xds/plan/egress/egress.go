@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"net/netip"
+
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/passing"
 )
@@ -11,11 +13,15 @@ func New() *passing.Planner {
 }
 
 // elsewhere returns the endpoints of a service at the ingresses of other zones.
-func elsewhere(s *view.MeshService, _ string) (out []view.Endpoint) {
+func elsewhere(s *view.MeshService, _ string, proxies map[netip.AddrPort]bool) (out []view.Endpoint, left int) {
 	for i := range s.Endpoints {
-		if e := &s.Endpoints[i]; e.Ingress != "" && e.Ready {
+		switch e := &s.Endpoints[i]; {
+		case e.Ingress == "" || !e.Ready:
+		case passing.Astray(e, proxies):
+			left++
+		default:
 			out = append(out, *e)
 		}
 	}
-	return out
+	return out, left
 }

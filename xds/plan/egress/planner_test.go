@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"strings"
 	"testing"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -106,13 +107,36 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// TestNothingGoesInCircles: what says that it is an ingress of another zone, and is where a proxy of
+// this one is, gets no connections, nor does one whose name may lead anywhere.
+func TestNothingGoesInCircles(t *testing.T) {
+	z := passingtest.New(t, egress.New)
+	z.Put(mesh.Meshes, "", "shop", through())
+	z.Put(mesh.ZoneIngresses, "", "evil-in", ingressOf("east", "127.0.0.1", 1, version("v1")))
+	also := own()
+	also.Networking.Port = 10003
+	z.Put(mesh.ZoneEgresses, "", "also", also)
+	z.Same("at another port of the machine", "far{mesh=shop,mesh.io/zone=east,version=v1}", "far{mesh=shop,mesh.io/zone=east}", "far{mesh=shop,version=v1}", "far{mesh=shop}")
+	also.Networking.Port = 10001
+	z.Put(mesh.ZoneEgresses, "", "also", also)
+	z.Same("where the egress is")
+	z.Put(mesh.ZoneEgresses, "", "also", own())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	z.Same("where an ingress is")
+	if fs := z.FailuresOf("service shop:far"); len(fs) != 1 || !strings.Contains(fs[0], "cannot reach 1 of its instances") {
+		t.Errorf("failures are %v", fs)
+	}
+	z.Put(mesh.ZoneIngresses, "", "evil-in", ingressOf("east", "in.example", 1, version("v1")))
+	z.Same("at a name")
+}
+
 // TestGolden: the plan of an egress, which both versions of Envoy accept.
 func TestGolden(t *testing.T) {
 	z := passingtest.New(t, egress.New)
 	z.Put(mesh.Meshes, "", "shop", through())
 	z.Put(mesh.ZoneEgresses, "", "out", own())
 	z.Put(mesh.ZoneIngresses, "", "east-in", ingressOf("east", "10.0.0.9", 3, version("v1")))
-	z.Put(mesh.ZoneIngresses, "", "north-in", ingressOf("north", "ingress.example", 1, mesh.Tags{mesh.TagService: "named"}))
+	z.Put(mesh.ZoneIngresses, "", "north-in", ingressOf("north", "10.0.0.8", 1, version("v1")))
 	z.Golden("testdata/egress.golden.yaml")
 	if z.Set().Secrets() != nil {
 		t.Error("an egress has secrets although it only passes connections on")

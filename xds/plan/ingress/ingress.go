@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"maps"
+	"net/netip"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -18,9 +19,13 @@ func New() *passing.Planner {
 
 // local returns the endpoints of a service that are in the zone and get connections. Whatever a
 // dataplane says, its zone is the one that it is in.
-func local(s *view.MeshService, zone string) (out []view.Endpoint) {
+func local(s *view.MeshService, zone string, proxies map[netip.AddrPort]bool) (out []view.Endpoint, left int) {
 	for _, e := range s.Endpoints {
 		if e.Ingress != "" || !e.Ready {
+			continue
+		}
+		if passing.Astray(&e, proxies) {
+			left++
 			continue
 		}
 		tags := maps.Clone(e.Tags)
@@ -28,5 +33,5 @@ func local(s *view.MeshService, zone string) (out []view.Endpoint) {
 		e.Tags = tags
 		out = append(out, e)
 	}
-	return out
+	return out, left
 }

@@ -3,6 +3,7 @@ package ingress_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -83,5 +84,78 @@ func TestGolden(t *testing.T) {
 	z.Golden("testdata/ingress.golden.yaml")
 	if z.Set().Secrets() != nil {
 		t.Error("an ingress may have secrets")
+	}
+}
+
+// TestNothingGoesInCircles: a dataplane that says it is where an ingress is gets no connections
+// there, nor one whose name may lead anywhere, whichever was there first.
+func TestNothingGoesInCircles(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	evil := func(address string, port uint32, service string) *mesh.Dataplane {
+		d := passingtest.Dataplane(address, mesh.Tags{mesh.TagService: service})
+		d.Networking.Inbound[0].Port = port
+		return d
+	}
+	z.Put(mesh.Dataplanes, "shop", "evil-1", evil("127.0.0.1", 10001, "evil"))
+	z.Put(mesh.Dataplanes, "shop", "evil-2", evil("::ffff:127.0.0.1", 10001, "evil"))
+	z.Put(mesh.Dataplanes, "shop", "named-1", evil("in.example", 10001, "named"))
+	z.Put(mesh.Dataplanes, "shop", "second-1", evil("203.0.113.5", 443, "second"))
+	second := []string{"web{mesh=shop,mesh.io/zone=west}", "web{mesh=shop}"}
+	for i := range second {
+		second[i] = strings.Replace(second[i], "web", "second", 1)
+	}
+	z.Same("before the second ingress", second...)
+	also := passingtest.Ingress()
+	also.Networking.Port, also.Networking.AdvertisedAddress, also.Networking.AdvertisedPort = 10002, "203.0.113.5", 443
+	z.Put(mesh.ZoneIngresses, "", "also", also)
+	z.Same("with the second ingress")
+	for cell, n := range map[string]int{"service shop:evil": 2, "service shop:named": 1, "service shop:second": 1} {
+		if fs := z.FailuresOf(cell); len(fs) != 1 || !strings.Contains(fs[0], fmt.Sprint("cannot reach ", n, " of its instances")) {
+			t.Errorf("%s: %v", cell, fs)
+		}
+	}
+	z.Drop(mesh.ZoneIngresses, "", "also")
+	z.Same("when it is gone", second...)
+}
+
+// TestRoomOfMeshes: a mesh with very many services or sets of tags takes no room of another one.
+func TestRoomOfMeshes(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.Meshes, "", "a", passingtest.Secured())
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
+	for i := range 5000 {
+		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("s-%04d", i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
+		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags})
+	}
+	z.Put(mesh.Dataplanes, "a", "all", d)
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "v": "1"}))
+	names := z.Names()
+	if n := len(names); n != 4096+4 || !slices.Contains(names, "s-4095{mesh=a}") || !slices.Contains(names, "web{mesh=shop,v=1}") {
+		t.Errorf("%d server names", n)
+	}
+	if fs := z.FailuresOf("mesh a"); len(fs) != 1 || !strings.Contains(fs[0], "904 services are too many") {
+		t.Errorf("failures are %v", fs)
+	}
+	d.Networking.Inbound = d.Networking.Inbound[:500]
+	z.Put(mesh.Dataplanes, "a", "all", d)
+	if n := len(z.Names()); n != 500*8+4 {
+		t.Errorf("%d server names of fewer services", n)
+	}
+}
+
+// TestNamesThatDifferInCase: of services that are the same in a server name one is reached, and
+// the other one is said not to be.
+func TestNamesThatDifferInCase(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	z.Put(mesh.Dataplanes, "shop", "one", passingtest.Dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "WEB"}))
+	z.Put(mesh.Dataplanes, "shop", "two", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web"}))
+	if fs := z.FailuresOf("service shop:web"); len(fs) == 0 || !strings.Contains(fs[0], "WEB") {
+		t.Errorf("failures are %v", z.Planner.Failures())
 	}
 }

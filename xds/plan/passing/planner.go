@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -25,22 +26,36 @@ import (
 // inspectTimeout bounds how long a client may take to say what a connection is for.
 const inspectTimeout = 5 * time.Second
 
+// maxSets bounds the sets that are remembered. There are never so many proxies.
+const maxSets = 512
+
 // Role says what some proxies of a zone are for.
 type Role struct {
 	// Serves reports whether they pass on connections of a mesh.
 	Serves func(m *view.Mesh) bool
-	// Leads returns the endpoints of a service to which they lead. zone is the own one.
-	Leads func(s *view.MeshService, zone string) []view.Endpoint
+	// Leads returns the endpoints of a service to which they lead, and how many are left out because
+	// they are [Astray]. zone is the own one, and proxies are where its proxies are.
+	Leads func(s *view.MeshService, zone string, proxies map[netip.AddrPort]bool) (out []view.Endpoint, left int)
+}
+
+// Astray reports whether a connection must not be led to an endpoint: nobody knows where its name
+// leads, or a proxy of the zone is there, so that the connection would go in circles.
+func Astray(e *view.Endpoint, proxies map[netip.AddrPort]bool) bool {
+	at, err := netip.ParseAddr(e.Address)
+	return err != nil || proxies[netip.AddrPortFrom(at.Unmap(), uint16(e.Port))] //nolint:gosec // a port
 }
 
 // Planner plans the proxies of one role in one zone. One goroutine uses it.
 type Planner struct {
 	role   Role
+	zone   string
 	meshes map[string]*meshPart
+	// proxies are where the proxies of the zone listen or are found.
+	proxies map[netip.AddrPort]bool
 	// The tables and chains are those of all services.
 	clusters, endpoints *resource.Table
 	chains              []*listenerv3.FilterChain
-	failures            []plan.Failure
+	failures, clashes   []plan.Failure
 	// sets are the last ones, by where a proxy listens. Proxies differ in nothing else.
 	sets map[netip.AddrPort]*resource.Set
 }
@@ -49,6 +64,9 @@ type Planner struct {
 type meshPart struct {
 	state    *view.Mesh
 	services map[string]made
+	// room is how many services have chains, and sets how many sets of tags each may have. left
+	// counts the services that are too many.
+	room, sets, left int
 }
 
 type made struct {
@@ -65,15 +83,29 @@ func New(role Role) *Planner {
 // before. A service that cannot be made keeps what it contributed before.
 func (p *Planner) Update(z *view.Zone) {
 	changed := false
+	moved := p.locate(z)
 	seen := map[string]bool{}
 	for name, m := range z.Meshes() {
-		if !p.role.Serves(m) {
+		if p.role.Serves(m) {
+			seen[name] = true
+		}
+	}
+	for name, m := range z.Meshes() {
+		if !seen[name] {
 			continue
 		}
-		seen[name] = true
-		if part := p.meshes[name]; part == nil || part.state != m {
-			changed = p.mesh(z.Name(), name, m) || changed
+		room, sets := shares(len(seen), m.CountServices())
+		part := p.meshes[name]
+		if part != nil && part.state == m && part.room == room && part.sets == sets && !moved {
+			continue
 		}
+		if part == nil {
+			part = &meshPart{services: map[string]made{}}
+			p.meshes[name] = part
+		}
+		anew := moved || part.room != room || part.sets != sets
+		part.state, part.room, part.sets = m, room, sets
+		changed = p.mesh(part, anew) || changed
 	}
 	for name := range p.meshes {
 		if !seen[name] {
@@ -81,37 +113,67 @@ func (p *Planner) Update(z *view.Zone) {
 			changed = true
 		}
 	}
-	p.note(z)
 	if changed {
 		p.gather()
 	}
+	p.note(z)
 }
 
-func (p *Planner) mesh(zone, name string, m *view.Mesh) (changed bool) {
-	part := p.meshes[name]
-	if part == nil {
-		part = &meshPart{services: map[string]made{}}
-		p.meshes[name] = part
+// locate notes where the proxies of the zone are, and reports whether that is news.
+func (p *Planner) locate(z *view.Zone) (moved bool) {
+	at := map[netip.AddrPort]bool{}
+	add := func(address string, port uint32) {
+		if ip, err := netip.ParseAddr(address); err == nil && port <= math.MaxUint16 {
+			at[netip.AddrPortFrom(ip.Unmap(), uint16(port))] = true
+		}
 	}
-	part.state = m
-	for s := range m.Services() {
+	for _, e := range z.Ingresses() {
+		add(e.Spec.Listens())
+		if n := e.Spec.Networking; n != nil {
+			add(n.AdvertisedAddress, n.AdvertisedPort)
+		}
+	}
+	for _, e := range z.Egresses() {
+		add(e.Spec.Listens())
+	}
+	moved = p.zone != z.Name() || !maps.Equal(p.proxies, at)
+	p.zone, p.proxies = z.Name(), at
+	return moved
+}
+
+// served returns the services of a mesh that have room, and how many have none.
+func served(part *meshPart) (of []*view.MeshService, left int) {
+	of = slices.SortedFunc(part.state.Services(), func(a, b *view.MeshService) int { return cmp.Compare(a.Name, b.Name) })
+	if len(of) > part.room {
+		of, left = of[:part.room], len(of)-part.room
+	}
+	return of, left
+}
+
+// mesh makes the services of a mesh that are not the same as before, or all of them.
+func (p *Planner) mesh(part *meshPart, anew bool) (changed bool) {
+	name, known := part.state.Name(), map[string]bool{}
+	var of []*view.MeshService
+	of, part.left = served(part)
+	for _, s := range of {
+		known[s.Name] = true
 		old := part.services[s.Name]
-		if old.of == s {
+		if old.of == s && !anew {
 			continue
 		}
 		changed = true
-		now, err := plan.Protect(s, func(s *view.MeshService) (*service, error) { return build(name, s, p.role.Leads(s, zone)) })
+		now, err := plan.Protect(s, func(s *view.MeshService) (*service, error) { return p.build(part, s) })
 		if err != nil {
 			now = &service{}
 			if old.service != nil {
 				*now = *old.service
 			}
-			now.failures = []plan.Failure{{Cell: "service " + name + ":" + s.Name, Err: err, Kept: old.service != nil}}
+			now.failures = []plan.Failure{{Cell: cell(name, s.Name), Err: err, Kept: old.service != nil}}
 		}
 		part.services[s.Name] = made{s, now}
 	}
 	for service := range part.services {
-		if m.Service(service) == nil {
+		if !known[service] {
 			delete(part.services, service)
 			changed = true
 		}
@@ -125,12 +187,16 @@ func (p *Planner) note(z *view.Zone) {
 	for name, err := range z.Sick() {
 		p.failures = append(p.failures, plan.Failure{Cell: strings.TrimSuffix("mesh "+name, " "), Err: err, Kept: p.meshes[name] != nil})
 	}
-	for _, part := range p.meshes {
+	for name, part := range p.meshes {
+		if part.left > 0 {
+			p.failures = append(p.failures, plan.Failure{Cell: "mesh " + name, Err: fmt.Errorf("%d services are too many: callers cannot reach them", part.left)})
+		}
 		for _, s := range part.services {
 			p.failures = append(p.failures, s.failures...)
 		}
 	}
-	slices.SortFunc(p.failures, func(a, b plan.Failure) int { return cmp.Compare(a.Cell, b.Cell) })
+	p.failures = append(p.failures, p.clashes...)
+	slices.SortStableFunc(p.failures, func(a, b plan.Failure) int { return cmp.Compare(a.Cell, b.Cell) })
 }
 
 // gather makes the tables. Server names are the same in upper and lower case, so of tags that
@@ -138,16 +204,22 @@ func (p *Planner) note(z *view.Zone) {
 func (p *Planner) gather() {
 	var clusters, endpoints []*resource.Resource
 	var chains []*listenerv3.FilterChain
-	taken := map[string]bool{}
+	taken := map[string]string{}
+	p.clashes = nil
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		services := p.meshes[name].services
 		for _, s := range slices.Sorted(maps.Keys(services)) {
 			clusters, endpoints = append(clusters, services[s].clusters...), append(endpoints, services[s].endpoints...)
 			for _, c := range services[s].chains {
-				if sni := strings.ToLower(c.GetName()); !taken[sni] {
-					taken[sni] = true
-					chains = append(chains, c)
+				sni := strings.ToLower(c.GetName())
+				if by, is := taken[sni]; is {
+					if by != s {
+						p.clashes = append(p.clashes, plan.Failure{Cell: cell(name, s), Err: fmt.Errorf("in a server name it is the same as service %s, which callers reach instead", by)})
+					}
+					continue
 				}
+				taken[sni] = s
+				chains = append(chains, c)
 			}
 		}
 	}
@@ -177,6 +249,9 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		tables[resource.Listener] = resource.TableOf([]*resource.Resource{l})
 	}
 	set := resource.Assemble(tables, nil)
+	if len(p.sets) >= maxSets { // most are of proxies that listen elsewhere now
+		clear(p.sets)
+	}
 	p.sets[key] = set
 	return set, nil
 }

@@ -28,6 +28,8 @@ const (
 	// attempts is how many instances are tried: one that has just left refuses connections before
 	// the proxy hears of it.
 	attempts = 3
+	// maxConnections is how many connections may lead to the instances of one set of tags.
+	maxConnections = 8192
 )
 
 // service is what a service contributes to every proxy.
@@ -37,16 +39,20 @@ type service struct {
 	failures            []plan.Failure
 }
 
-// build makes what a service of a mesh contributes, whose endpoints are all. It contributes nothing
-// without any.
-func build(meshName string, s *view.MeshService, all []view.Endpoint) (*service, error) {
+// build makes what a service of a mesh contributes. It contributes nothing without instances.
+func (p *Planner) build(part *meshPart, s *view.MeshService) (*service, error) {
+	meshName := part.state.Name()
 	out := &service{}
-	chosen, left := subsets(all)
+	lacks := func(err error) {
+		out.failures = append(out.failures, plan.Failure{Cell: cell(meshName, s.Name), Err: err})
+	}
+	all, astray := p.role.Leads(s, p.zone, p.proxies)
+	if astray > 0 {
+		lacks(fmt.Errorf("callers cannot reach %d of its instances: their address is a name, or that of a proxy of the zone", astray))
+	}
+	chosen, left := subsets(all, part.sets)
 	if left > 0 {
-		out.failures = append(out.failures, plan.Failure{
-			Cell: "service " + meshName + ":" + s.Name,
-			Err:  fmt.Errorf("%d sets of tags are too many: callers cannot choose instances by them", left),
-		})
+		lacks(fmt.Errorf("%d sets of tags are too many: callers cannot choose instances by them", left))
 	}
 	for _, tags := range chosen {
 		if err := out.add(meshName, tags, all); err != nil {
@@ -63,25 +69,18 @@ func (s *service) add(meshName string, tags mesh.Tags, all []view.Endpoint) erro
 		Name: name, AltStatName: stat(name), ConnectTimeout: durationpb.New(connectTimeout),
 		IgnoreHealthOnHostRemoval: true,
 		CommonLbConfig:            &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)},
-		CircuitBreakers:           plan.Unlimited(),
+		// Wherever connections lead, also back to here, they end before Envoy has no descriptors left.
+		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+			MaxConnections: wrapperspb.UInt32(maxConnections), MaxPendingRequests: wrapperspb.UInt32(maxConnections),
+		}}},
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()},
 	}
-	members, byName := assignment(name, tags, all)
-	if byName {
-		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
-		c.DnsLookupFamily, c.LoadAssignment = clusterv3.Cluster_V4_PREFERRED, members
-		var err error
-		if c.TypedDnsResolverConfig, err = plan.Resolver(); err != nil {
-			return err
-		}
-	} else {
-		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
-		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: plan.ADS()}
-		e, err := plan.Freeze(resource.Endpoint, name, members)
-		if err != nil {
-			return err
-		}
-		s.endpoints = append(s.endpoints, e)
+	e, err := plan.Freeze(resource.Endpoint, name, assignment(name, tags, all))
+	if err != nil {
+		return err
 	}
+	s.endpoints = append(s.endpoints, e)
 	r, err := plan.Freeze(resource.Cluster, name, c)
 	if err != nil {
 		return err
@@ -92,16 +91,15 @@ func (s *service) add(meshName string, tags mesh.Tags, all []view.Endpoint) erro
 	return err
 }
 
-// assignment lists the endpoints that some tags select, each address once. byName reports whether
-// one of them is a name.
-func assignment(name string, tags mesh.Tags, all []view.Endpoint) (a *endpointv3.ClusterLoadAssignment, byName bool) {
+// assignment lists the endpoints that some tags select, each address once.
+func assignment(name string, tags mesh.Tags, all []view.Endpoint) *endpointv3.ClusterLoadAssignment {
 	group := &endpointv3.LocalityLbEndpoints{}
 	var last *view.Endpoint
 	for _, e := range sidecar.Shares(tags, all, true) {
 		if last != nil && last.Address == e.Address && last.Port == e.Port {
 			continue
 		}
-		last, byName = e.Endpoint, byName || !e.IsIP()
+		last = e.Endpoint
 		to := &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
 			Endpoint: &endpointv3.Endpoint{Address: socket(e.Address, e.Port)},
 		}}
@@ -110,10 +108,13 @@ func assignment(name string, tags mesh.Tags, all []view.Endpoint) (a *endpointv3
 		}
 		group.LbEndpoints = append(group.LbEndpoints, to)
 	}
-	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{group}}, byName
+	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{group}}
 }
 
-// chain passes connections with a server name on to a cluster.
+func cell(meshName, service string) string { return "service " + meshName + ":" + service }
+
+// chain passes connections with a server name on to a cluster, if they are by mutual TLS of a mesh:
+// a mesh that is PERMISSIVE has workloads with a TLS of their own, which judges nobody.
 func chain(sni, cluster string) (*listenerv3.FilterChain, error) {
 	packed, err := plan.Pack(&tcpv3.TcpProxy{
 		StatPrefix: stat(cluster), IdleTimeout: durationpb.New(idle), MaxConnectAttempts: wrapperspb.UInt32(attempts),
@@ -124,7 +125,7 @@ func chain(sni, cluster string) (*listenerv3.FilterChain, error) {
 	}
 	return &listenerv3.FilterChain{
 		Name:             sni,
-		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: []string{sni}},
+		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: []string{sni}, ApplicationProtocols: []string{mesh.ALPN}},
 		Filters: []*listenerv3.Filter{{
 			Name: "envoy.filters.network.tcp_proxy", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed},
 		}},

@@ -3,6 +3,7 @@ package passing
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -10,15 +11,31 @@ import (
 )
 
 // Callers choose instances of a service by tags, and name these in the server name. A proxy does
-// not know their routes, so it has a chain for every set of tags that any instance has. These are the limits: further sets, those with the most tags, are left out.
+// not know their routes, so it has a chain for every set of tags that any instance has. These are
+// the limits: further sets, those with the most tags, are left out.
 const (
 	maxSubsets = 64
 	maxKeys    = 6
 )
 
+// A proxy serves many meshes, and a mesh must not take the room of others. These are the limits
+// of the chains of a mesh and of all; a chain and its cluster have about a kilobyte.
+const (
+	maxOfMesh = 4096
+	maxOfAll  = 16384
+)
+
+// shares returns how many services of a mesh have chains, and how many sets of tags each may have.
+// They are powers of two, so that they seldom change with the numbers of meshes and services.
+func shares(meshes, services int) (ofMesh, ofService int) {
+	floor := func(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) } //nolint:gosec // it is positive
+	ofMesh = min(maxOfMesh, floor(maxOfAll/max(meshes, 1)))
+	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
+}
+
 // subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
-// first. The first is the service alone. left counts those that are too many.
-func subsets(all []view.Endpoint) (out []mesh.Tags, left int) {
+// first, and most of them. The first is the service alone. left counts those that are too many.
+func subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
 	seen, whole := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		tags := all[i].Tags
@@ -37,8 +54,8 @@ func subsets(all []view.Endpoint) (out []mesh.Tags, left int) {
 	slices.SortFunc(out, func(a, b mesh.Tags) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a.String(), b.String()))
 	})
-	if len(out) > maxSubsets {
-		out, left = out[:maxSubsets], len(out)-maxSubsets
+	if len(out) > most {
+		out, left = out[:most], len(out)-most
 	}
 	return out, left
 }
@@ -65,8 +82,8 @@ func subsetsOf(tags mesh.Tags) (out []mesh.Tags) {
 		pick(func(int) bool { return true })
 		return out
 	}
-	for bits := range 1 << len(keys) {
-		pick(func(i int) bool { return bits&(1<<i) != 0 })
+	for set := range 1 << len(keys) {
+		pick(func(i int) bool { return set&(1<<i) != 0 })
 	}
 	return out
 }

@@ -154,6 +154,9 @@ func (p *Planner) instances(o *outbound, s *view.MeshService) (mutual map[netip.
 	named := false
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
+		if e.Ingress != "" {
+			continue // an ingress is no instance, and many services are behind it
+		}
 		at, err := addressOf(e.Address, e.Port)
 		if err != nil {
 			named = true

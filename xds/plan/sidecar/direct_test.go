@@ -118,6 +118,22 @@ func TestDirectAccessIsNotToOneself(t *testing.T) {
 	}
 }
 
+// TestDirectAccessIsNotToIngresses: many services are behind an ingress, which is an instance of none.
+func TestDirectAccessIsNotToIngresses(t *testing.T) {
+	w := accessingWorld(t, accessing(mesh.AnyValue))
+	w.put(mesh.ZoneIngresses, "", "west-in", &mesh.ZoneIngress{
+		Zone: "west", Networking: &mesh.ZoneIngressNetworking{AdvertisedAddress: "10.0.7.7", AdvertisedPort: 10001},
+		AvailableServices: []mesh.AvailableService{
+			{Mesh: meshName, Instances: 1, Tags: mesh.Tags{mesh.TagService: "far"}}, {Mesh: meshName, Instances: 1, Tags: mesh.Tags{mesh.TagService: "farther"}},
+		},
+	})
+	w.settle()
+	expectAccess(t, w, "10.0.0.2:8080")
+	if fs := w.planner.Failures("web-1"); len(fs) > 0 {
+		t.Errorf("failures are %v", fs)
+	}
+}
+
 // TestDirectAccessGivesWay: what an outbound has is the outbound's; of two services at one address
 // the first is called, and the other is shown.
 func TestDirectAccessGivesWay(t *testing.T) {

@@ -151,6 +151,16 @@ func Ingress() *mesh.ZoneIngress {
 	return &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 10001}}
 }
 
+// FailuresOf are the texts of the failures of a cell.
+func (z *Zone) FailuresOf(cell string) (out []string) {
+	for _, f := range z.Planner.Failures() {
+		if f.Cell == cell {
+			out = append(out, f.Err.Error())
+		}
+	}
+	return out
+}
+
 // Golden compares the set of a proxy with a file, and has both versions of Envoy accept it.
 func (z *Zone) Golden(file string) {
 	z.t.Helper()
