@@ -28,7 +28,7 @@ const (
 // shares returns how many services of a mesh have chains, and how many sets of tags each may have.
 // They are powers of two, so that they seldom change with the numbers of meshes and services.
 func shares(meshes, services int) (ofMesh, ofService int) {
-	floor := func(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) } //nolint:gosec // it is positive
+	floor := func(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) }
 	ofMesh = min(maxOfMesh, floor(maxOfAll/max(meshes, 1)))
 	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
 }
