@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -537,89 +536,4 @@ func TestCensusOfAnyHistory(t *testing.T) {
 		w.begin()
 		w.compare("after a restart")
 	})
-}
-
-// TestStatesDoNotChange: what was read stays as it was.
-func TestStatesDoNotChange(t *testing.T) {
-	w := newWorld(t, 0)
-	defer w.close()
-	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
-	w.put(mesh.Dataplanes, "m", "a", plain("web"))
-	old := w.now()
-	m, err := old.Mesh("m")
-	w.must(err)
-	in, services := *m.Insight(), m.Services()
-	versions := maps.Clone(in.Versions.Agent)
-	w.connect("m", "a")
-	w.put(mesh.Dataplanes, "m", "b", plain("api"))
-	w.put(rules, "m", "r", &rule{})
-	w.compare("afterwards")
-	if kept, err := old.Mesh("m"); kept != m || err != nil {
-		t.Errorf("a state changed: %v", err)
-	}
-	if d := cmp.Diff(in, *m.Insight()); d != "" || len(m.Services()) != 1 || services[0].Status != census.StatusOffline {
-		t.Errorf("an insight changed: %s", d)
-	}
-	if d := cmp.Diff(versions, m.Insight().Versions.Agent); d != "" {
-		t.Error(d)
-	}
-}
-
-// TestMeshMadeAgain: what belongs to a mesh that does not exist is not shown, and shown again with
-// the mesh, which was then made later.
-func TestMeshMadeAgain(t *testing.T) {
-	w := newWorld(t, 0)
-	defer w.close()
-	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
-	w.put(mesh.Dataplanes, "m", "a", plain("web"))
-	w.compare("made")
-	w.remove(mesh.Meshes, "", "m")
-	if s := w.now(); len(s.Meshes()) != 0 || s.All(time.Time{}).Services.Internal.Total != 0 {
-		t.Errorf("shown: %v", s.All(time.Time{}))
-	}
-	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
-	w.compare("made again")
-}
-
-// TestNowWaits: whoever asks before anything is counted gets no numbers.
-func TestNowWaits(t *testing.T) {
-	s := memstore.New()
-	defer func() { _ = s.Close() }()
-	c := census.New(census.Options{Store: s, Kinds: kinds()})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := c.Now(ctx); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("%v", err)
-	}
-}
-
-func plain(service string) *mesh.Dataplane {
-	return &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: service}}}}}
-}
-
-// TestReports: each change of what is known about a proxy is counted.
-func TestReports(t *testing.T) {
-	w := newWorld(t, 0)
-	defer w.close()
-	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
-	w.put(mesh.Dataplanes, "m", "a", plain("web"))
-	w.compare("created")
-	for _, step := range []struct {
-		name string
-		do   func()
-	}{
-		{"connected", func() { w.connect("m", "a") }},
-		{"described", func() {
-			w.insights.Described("m.a", insight.Versions{MeshDP: insight.AgentVersion{Version: "1.0"}, Proxy: insight.ProxyVersion{Version: "1.39"}})
-		}},
-		{"issued", func() { w.insights.Issued("m", "a", "ca-1", time.Now().Add(time.Hour), time.Now()) }},
-		{"issued by another", func() { w.insights.Issued("m", "a", "ca-2", time.Now().Add(time.Hour), time.Now()) }},
-		{"disconnected", func() { w.disconnect("m", "a") }},
-		{"forgotten", func() { w.insights.Forget("m", "a") }},
-		{"expected", func() { w.insights.Expect("m.a") }},
-		{"removed", func() { w.insights.Remove("m.a") }},
-	} {
-		step.do()
-		w.compare(step.name)
-	}
 }
