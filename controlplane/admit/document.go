@@ -161,6 +161,9 @@ func (g *Gate) storeDocument(tx store.Tx, d documentWrite, prepared []any) (stor
 	if err := fault.Violated(model.ValidateName(d.name, created)); err != nil {
 		return nil, false, err
 	}
+	if keep := d.kind.Document.Keep; keep != nil {
+		d.spec = keep(old, d.spec)
+	}
 	r := &model.Resource{Kind: d.kind, Scope: d.scope, Name: d.name, Spec: d.spec}
 	if cross := d.kind.Document.Cross; cross != nil {
 		violations, err := cross(tx, old, r)

@@ -27,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/prober"
 	"github.com/meshgate/meshgate/controlplane/scrape"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/relay"
@@ -155,6 +156,10 @@ type Agent struct {
 	lineTrouble chan struct{}
 	// page is what a sidecar shows of its metrics; it is nil for other proxies.
 	page *scrape.Page
+	// prober checks the workloads of a sidecar; it is nil for other proxies. probed is closed when
+	// it has ended, or never begins.
+	prober *prober.Prober
+	probed chan struct{}
 	// relay is set once the relay exists.
 	relay atomic.Pointer[relay.Relay]
 }
@@ -221,6 +226,7 @@ func New(o Options) (*Agent, error) {
 		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz,
 	}
 	a.newPage()
+	a.newProber()
 	a.link = &adminlink.Client{Address: a.host, TLS: a.tls, Node: a.NodeID(), Token: a.token, Fetch: a.fetch, Trust: a.trust.learn, Report: a.tells, Log: a.Log}
 	return a, nil
 }
@@ -299,6 +305,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		}
 	})
+	g.Go(func() error { a.probe(ctx); return nil })
 	g.Go(func() error { a.watchCertificates(ctx); return nil })
 	g.Go(func() error { a.watchToken(ctx); return nil })
 	g.Go(func() error {
@@ -380,7 +387,7 @@ func (a *Agent) newRelayTo(leaving context.Context, report func(error)) (*relay.
 			o := append(relay.DialOptions(), grpc.WithContextDialer(a.transport.dial), grpc.WithTransportCredentials(noted{credentials.NewTLS(a.tls.Clone()), &a.transport}))
 			return grpc.NewClient("passthrough:///"+a.host, o...)
 		},
-		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set, Sinks: a.sinks, Metrics: a.showing,
+		Machine: a.machine(), Token: a.token, Metadata: about, Log: a.Log, Report: report, Saved: a.saved, Secrets: a.held.set, Names: a.names.Set, Sinks: a.sinks, Metrics: a.showing, Probes: a.probes,
 		Unknown: func(ctx context.Context) {
 			if leaving.Err() == nil {
 				a.registerAgain(ctx)

@@ -132,6 +132,11 @@ func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
 func (a *Agent) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
+	// A report on the way could say again that the proxy is to be called.
+	select {
+	case <-a.probed:
+	case <-ctx.Done():
+	}
 	token, err := a.token()
 	if err == nil {
 		err = a.proxy().withdraw(ctx, a.client(), token)

@@ -37,6 +37,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/controlplane/presence"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/scopes"
@@ -51,6 +52,7 @@ import (
 	"github.com/meshgate/meshgate/inspect"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/probing"
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -380,6 +382,7 @@ func (cp *ControlPlane) dataPlane() http.Handler {
 	handle(adminlink.Path, cp.mesh.admin)
 	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers}
 	handle(enrol.Path, joining)
+	handle(probing.Path, &presence.Server{Tokens: cp.mesh.tokens, Store: cp.store, Documents: cp.gate, Log: cp.Log})
 	handle(enrol.RenewPath, http.HandlerFunc(joining.Renew))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		httpkit.EntryOf(r.Context()).Pattern = oauth.Route(r.URL)

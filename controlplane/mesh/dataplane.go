@@ -52,10 +52,10 @@ type Inbound struct {
 	Address        string  `json:"address,omitempty"`
 	Tags           Tags    `json:"tags,omitempty"`
 	Health         *Health `json:"health,omitempty"`
-	// ServiceProbe is always refused.
-	ServiceProbe map[string]any `json:"serviceProbe,omitzero"`
-	State        string         `json:"state,omitempty" jsonschema:"enum=Ready,enum=NotReady,enum=Ignored"`
-	Name         string         `json:"name,omitempty"`
+	// ServiceProbe, unless nil, decides State and Health once the inbound is there.
+	ServiceProbe *ServiceProbe `json:"serviceProbe,omitempty"`
+	State        string        `json:"state,omitempty" jsonschema:"enum=Ready,enum=NotReady,enum=Ignored"`
+	Name         string        `json:"name,omitempty"`
 }
 
 // Health says whether the workload is ready.

@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,11 +118,21 @@ func TestDataplaneValidation(t *testing.T) {
 			`networking.inbound[0].tags["version"]: tag value must be non-empty`,
 		}},
 		{"probe", inbound(`"port":1,"serviceProbe":{"interval":"0s","timeout":"-1s","unhealthyThreshold":0,"healthyThreshold":0,"tcp":{}}`), []string{
-			"networking.inbound[0].serviceProbe: is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used",
+			"networking.inbound[0].serviceProbe.interval: must have a positive value", "networking.inbound[0].serviceProbe.timeout: must have a positive value",
+			"networking.inbound[0].serviceProbe.unhealthyThreshold: must have a positive value", "networking.inbound[0].serviceProbe.healthyThreshold: must have a positive value",
+		}},
+		{"probe without settings", inbound(`"port":1,"serviceProbe":{"tcp":{}}`), nil},
+		{"probe with settings", inbound(`"port":1,"serviceProbe":{"interval":"10ms","timeout":"1s","unhealthyThreshold":3,"healthyThreshold":2,"tcp":{}}`), nil},
+		{"probe all the time", inbound(`"port":1,"serviceProbe":{"interval":"9.9ms","tcp":{}}`), []string{
+			"networking.inbound[0].serviceProbe.interval: must not be shorter than 10ms",
 		}},
 		{"probe of nothing", inbound(`"port":1,"serviceProbe":{}`), []string{
-			"networking.inbound[0].serviceProbe: is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used",
+			"networking.inbound[0].serviceProbe.tcp: must be defined: there is no other kind of probe",
 		}},
+		{"probes of too many", `{"networking":{"address":"10.0.0.1","inbound":[` + strings.TrimSuffix(manyProbed(mesh.MaxServiceProbes+1), ",") + `]}}`, []string{
+			"networking.inbound: must have at most 100 elements with serviceProbe",
+		}},
+		{"probes of many", `{"networking":{"address":"10.0.0.1","inbound":[` + strings.TrimSuffix(manyProbed(mesh.MaxServiceProbes), ",") + `]}}`, nil},
 		{"outbound", outbound(`"port":0,"address":"x"`), []string{
 			"networking.outbound[0].port: " + port, "networking.outbound[0].address: address has to be valid IP address",
 			`networking.outbound[0].tags: mandatory tag "mesh.io/service" is missing`,
@@ -254,4 +265,13 @@ func TestMembership(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
 	}
+}
+
+// manyProbed is the text of n inbounds with a probe.
+func manyProbed(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, `{"port":%d,"tags":{"mesh.io/service":"a"},"serviceProbe":{"tcp":{}}},`, i+1)
+	}
+	return out.String()
 }

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	loopback     = "127.0.0.1"
-	textPort     = "port must be in the range [1, 65535]"
-	textDiffer   = "serviceAddress and servicePort has to differ from address and port"
-	textNoProbes = "is not supported: nothing would run the probe. Leave it out; a state or health that something else sets is used"
-	textProbe    = "should be a valid URL Path"
+	loopback   = "127.0.0.1"
+	textPort   = "port must be in the range [1, 65535]"
+	textDiffer = "serviceAddress and servicePort has to differ from address and port"
+	textProbe  = "should be a valid URL Path"
 	// What nothing would do is refused: a proxy that silently lacks it looks as if it had it.
 	textNoBackends   = "is not supported: there are no such resources. Use reachableServices"
 	textNoBackendRef = "is not supported: there are no such resources. Name the service by tags"
@@ -63,6 +62,7 @@ func (d *Dataplane) validate() []fault.Violation {
 		vs.inbound(indexed("networking.inbound", i), &n.Inbound[i], n.Address)
 	}
 	vs.sockets(n)
+	vs.manyProbes(n)
 	for i := range n.Outbound {
 		vs.outbound(indexed("networking.outbound", i), &n.Outbound[i])
 	}
@@ -177,11 +177,7 @@ func (vs *violations) inbound(path string, in *Inbound, address string) {
 		}
 	}
 	vs.inboundTags(path+".tags", in.Tags)
-	if in.ServiceProbe != nil {
-		// Nobody runs such probes, so an inbound that waits for one to succeed would wait for
-		// ever.
-		vs.add(path+".serviceProbe", textNoProbes)
-	}
+	vs.serviceProbe(path+".serviceProbe", in.ServiceProbe)
 }
 
 // sockets refuses two inbounds on one port. Only the first could listen, and calls for the

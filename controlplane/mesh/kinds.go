@@ -31,6 +31,7 @@ var (
 			Written: model.ByZones,
 			Type:    "Dataplane", Singular: "Dataplane", Plural: "Dataplanes",
 			Validate: func(spec any) []fault.Violation { return spec.(*Dataplane).validate() },
+			Keep:     keepReadiness,
 			Cross:    crossDataplane,
 		},
 	})

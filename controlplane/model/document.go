@@ -39,6 +39,9 @@ type Document struct {
 	// Validate returns all violations of a spec, without looking at other resources. Paths
 	// have the form sources[0].match["mesh.io/service"].
 	Validate func(spec any) []fault.Violation
+	// Keep returns the spec to store in place of one that its author has sent: with what only
+	// others know. It changes neither spec. old is the stored resource, nil at a creation.
+	Keep func(old *Resource, spec any) any
 	// Cross checks a resource against others inside the transaction. old is the stored
 	// resource, nil at a creation.
 	Cross func(g Getter, old, r *Resource) ([]fault.Violation, error)

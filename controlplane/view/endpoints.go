@@ -41,7 +41,7 @@ func (e *endpointEdit) change(name string, was, now *Dataplane) {
 		c.inbounds++
 		if in.State != mesh.StateIgnored {
 			c.joined = append(c.joined, Endpoint{
-				Address: addressOf(now.Spec.Networking, in), Port: in.Port, Tags: in.Tags, Dataplane: name, Ready: isReady(in),
+				Address: addressOf(now.Spec.Networking, in), Port: in.Port, Tags: in.Tags, Dataplane: name, Ready: in.IsReady(),
 			})
 		}
 	}
@@ -130,10 +130,6 @@ func inboundsOf(d *Dataplane) iter.Seq[*mesh.Inbound] {
 			}
 		}
 	}
-}
-
-func isReady(in *mesh.Inbound) bool {
-	return (in.State == "" || in.State == mesh.StateReady) && (in.Health == nil || in.Health.Ready)
 }
 
 // addressOf returns the address at which other proxies reach an inbound.

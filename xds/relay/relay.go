@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/xds/logsink"
 	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/naming"
+	"github.com/meshgate/meshgate/xds/probing"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/scraping"
 	"github.com/meshgate/meshgate/xds/server"
@@ -81,7 +82,10 @@ type Config struct {
 	// Metrics is called with what a page of metrics consists of whenever Envoy has confirmed
 	// something else, and with nil when it has nothing of that any more.
 	Metrics func(*scraping.Settings)
-	Log     *slog.Logger
+	// Probes is called with the probes of workloads whenever Envoy has confirmed other ones, and
+	// with nil when it has none any more.
+	Probes func([]probing.Probe)
+	Log    *slog.Logger
 }
 
 // Status is the state of the upstream half.
@@ -127,6 +131,8 @@ type Relay struct {
 	sinks []*resource.Resource
 	// scraped says what a page of metrics consists of, as it was told last.
 	scraped *resource.Resource
+	// probed are the probes that were told last.
+	probed *resource.Resource
 }
 
 // SaveAgain makes the relay try again to write a cache that could not be written.
@@ -215,6 +221,25 @@ func (r *Relay) tellMetrics() {
 	r.cfg.Metrics(s)
 }
 
+// tellProbes tells which workloads are probed.
+func (r *Relay) tellProbes() {
+	now := r.good[resource.Cluster][probing.Told]
+	if r.cfg.Probes == nil || now == r.probed {
+		return
+	}
+	r.probed = now
+	if now == nil {
+		r.cfg.Probes(nil)
+		return
+	}
+	probes, err := probing.Read(now.Body)
+	if err != nil {
+		r.cfg.Log.Error("probes_not_read", "error", err)
+		return
+	}
+	r.cfg.Probes(probes)
+}
+
 // New checks the configuration and reads the cache. A cache that is missing, damaged or of
 // another node is no error: the control plane fills it again.
 func New(cfg Config) (*Relay, error) {
@@ -255,6 +280,7 @@ func New(cfg Config) (*Relay, error) {
 		r.tellNames()
 		r.tellSinks()
 		r.tellMetrics()
+		r.tellProbes()
 	}
 	return r, nil
 }

@@ -131,6 +131,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 	r.tellNames()
 	r.tellSinks()
 	r.tellMetrics()
+	r.tellProbes()
 	for _, m := range answers {
 		if failed := stream.Send(m); failed != nil {
 			return open, fmt.Errorf("answer the control plane: %w", failed)

@@ -47,8 +47,9 @@ var layers = map[string]string{
 	"xds/directing":     "",
 	"xds/naming":        "",
 	"xds/logsink":       "",
-	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
+	"xds/relay":         "xds/bootstrap xds/durable xds/logsink xds/machine xds/naming xds/probing xds/reserved xds/resource xds/scraping xds/server xds/snapshot",
 	"xds/scraping":      "",
+	"xds/probing":       "",
 	"xds/xdstest":       "xds/resource",
 	"xds/bootstrap":     "filter/contract xds/logsink xds/reserved xds/scraping",
 	"xds/plan":          "xds/resource",
@@ -56,7 +57,7 @@ var layers = map[string]string{
 	"xds/accesslog":     "filter/contract xds/plan",
 	"xds/collector":     "xds/plan",
 	"xds/plan/edge":     "controlplane/gateway controlplane/view filter/contract xds/accesslog xds/chain xds/collector xds/plan xds/resource",
-	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/directing xds/draft xds/logsink xds/naming xds/plan xds/policy xds/resource xds/scraping xds/selection",
+	"xds/plan/sidecar":  "controlplane/mesh controlplane/model controlplane/view filter/contract xds/accesslog xds/collector xds/directing xds/draft xds/logsink xds/naming xds/plan xds/policy xds/probing xds/resource xds/scraping xds/selection",
 	"xds/plan/ingress":  "controlplane/mesh controlplane/view xds/plan xds/plan/sidecar xds/resource",
 	"xds/plan/plantest": "filter/contract xds/machine xds/resource",
 	"xds/draft":         "controlplane/mesh xds/plan",
@@ -166,6 +167,7 @@ var layers = map[string]string{
 	"controlplane/oauth/oauthtest": "",
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
+	"controlplane/presence":        "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/probing",
 	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
 	"controlplane/meshapi":         "controlplane/access controlplane/admit controlplane/census controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
@@ -175,10 +177,11 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/relay xds/resource xds/scraping xds/pemtext",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
 	"controlplane/resolver":   "xds/naming",
 	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
 	"controlplane/scrape":     "controlplane/httpkit controlplane/recent xds/scraping",
+	"controlplane/prober":     "filter/contract xds/alarm xds/probing",
 	"controlplane/recent":     "",
 
 	// It implements what the parts that it measures declare.

@@ -84,6 +84,7 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 			x.admin = uint16(min(n.Admin.Port, math.MaxUint16))
 		}
 	}
+	x.probes.take(d, &s)
 	p.loose[x] = struct{}{}
 }
 
@@ -317,6 +318,7 @@ func (p *Planner) buildOwn(x *proxy) {
 	x.hideOwn()
 	p.probe(x, taken)
 	x.tellSource()
+	x.tellProbes()
 }
 
 // tellSource tells the agent of a proxy with access logs the address of the proxy. It is in no

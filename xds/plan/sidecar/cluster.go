@@ -120,6 +120,18 @@ const (
 	inboundSource6 = "::1"
 )
 
+// workloadSource is the address from which a transparent proxy calls a workload at an address.
+func workloadSource(address string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return a, err
+	}
+	if a.Is6() {
+		return netip.MustParseAddr(inboundSource6), nil
+	}
+	return netip.MustParseAddr(inboundSource), nil
+}
+
 func local(k localKey) (*resource.Resource, error) {
 	if _, err := netip.ParseAddr(k.address); err != nil {
 		return nil, fmt.Errorf("the workload is at %q, which is no IP address", k.address)
@@ -133,12 +145,12 @@ func local(k localKey) (*resource.Resource, error) {
 		CircuitBreakers:      plan.Unlimited(),
 	}
 	if k.transparent {
-		source := inboundSource
-		if a, err := netip.ParseAddr(k.address); err == nil && a.Is6() {
-			source = inboundSource6
+		source, err := workloadSource(k.address)
+		if err != nil {
+			return nil, err
 		}
 		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
-			Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
+			Address: source.String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
 		}}
 	}
 	var options *upstreamsv3.HttpProtocolOptions

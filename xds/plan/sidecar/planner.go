@@ -78,7 +78,9 @@ type proxy struct {
 	owned []netip.Addr
 	// admin is the port for the administration of the proxy, 0 if the dataplane names none.
 	admin uint16
-	set   *resource.Set
+	// probes are those of its inbounds.
+	probes serviceProbes
+	set    *resource.Set
 	// begun says that the proxy has a set, possibly from an earlier planner.
 	begun    bool
 	failures []plan.Failure

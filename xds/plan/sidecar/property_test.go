@@ -134,6 +134,7 @@ func (d *driver) dataplane() {
 	in := &spec.Networking.Inbound[0]
 	in.Tags["version"], in.Tags[mesh.TagZone], in.Tags["team"] = pick(d, "v1", "v2"), pick(d, "east", "west"), pick(d, "a", "b")
 	in.State = pick(d, "", "", mesh.StateNotReady)
+	in.ServiceProbe = pick(d, nil, nil, &mesh.ServiceProbe{TCP: &mesh.TCPProbe{}}, &mesh.ServiceProbe{Interval: mesh.Of(time.Minute), TCP: &mesh.TCPProbe{}})
 	in.ServicePort, in.ServiceAddress = pick(d, uint32(9080), 9081), pick(d, "", "", "127.0.0.9")
 	spec.Networking.AdvertisedAddress = pick(d, "", "", "proxy.example.test")
 	spec.Networking.Outbound[0].Tags["version"] = pick(d, "v1", "v2")

@@ -334,7 +334,7 @@ func closedListener(r *resource.Resource) (*resource.Resource, error) {
 func originOf(r *resource.Resource) string {
 	name, marked := strings.CutPrefix(r.Name, apart)
 	switch {
-	case aboutMetrics(r), r.Name == probeListener && r.Type != resource.Cluster:
+	case aboutMetrics(r), aboutProbes(r), r.Name == probeListener && r.Type != resource.Cluster:
 		return draft.OriginTransparent
 	case marked == (r.Type == resource.Cluster) && strings.HasPrefix(name, directPrefix):
 		return draft.OriginTransparent

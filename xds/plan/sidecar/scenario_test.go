@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -100,6 +101,23 @@ conf:
 		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
 		web := transparent("127.0.0.3", "web", "tcp")
 		web.Probes = &mesh.Probes{Port: 9000, Endpoints: []mesh.ProbeEndpoint{{InboundPort: 9080, InboundPath: "/", Path: "/web"}}}
+		w.put(mesh.Dataplanes, meshName, "web-1", web)
+	}},
+	// Workloads that agents probe: with defaults, with everything, twice at one address, where a
+	// transparent proxy has it, and not where nobody is to call.
+	{"serviceprobes", both, func(w *world) {
+		pair("http")(w)
+		backend := dataplane("127.0.0.2", "backend", "http")
+		n := backend.Networking
+		three, two := uint32(3), uint32(2)
+		n.Inbound[0].ServiceProbe = &mesh.ServiceProbe{TCP: &mesh.TCPProbe{}}
+		n.Inbound[0].SetReady(false)
+		n.Inbound = append(n.Inbound, mesh.Inbound{Port: 8081, Address: "127.0.0.4", ServiceAddress: "127.0.0.5", Tags: mesh.Tags{mesh.TagService: "backend"}, ServiceProbe: &mesh.ServiceProbe{
+			Interval: mesh.Of(5 * time.Second), Timeout: mesh.Of(time.Second), UnhealthyThreshold: &three, HealthyThreshold: &two, TCP: &mesh.TCPProbe{},
+		}}, mesh.Inbound{Port: 8082, State: mesh.StateIgnored, Tags: mesh.Tags{mesh.TagService: "old"}, ServiceProbe: &mesh.ServiceProbe{TCP: &mesh.TCPProbe{}}})
+		w.put(mesh.Dataplanes, meshName, "backend-1", backend)
+		web := transparent("127.0.0.3", "web", "tcp")
+		web.Networking.Inbound[0].ServiceProbe = &mesh.ServiceProbe{TCP: &mesh.TCPProbe{}}
 		w.put(mesh.Dataplanes, meshName, "web-1", web)
 	}},
 	// What is accessed directly: by mutual TLS or not, by IPv6, and not at one's own address.

@@ -1,0 +1,76 @@
+package prober
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/meshgate/meshgate/xds/alarm"
+	"github.com/meshgate/meshgate/xds/probing"
+)
+
+// watch checks a workload until ctx ends.
+func (p *Prober) watch(ctx context.Context, w *watch) {
+	var succeeded, failed uint32
+	for {
+		err := p.check(ctx, w.probe)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			succeeded, failed = min(succeeded+1, w.probe.Healthy), 0
+		} else {
+			succeeded, failed = 0, min(failed+1, w.probe.Unhealthy)
+		}
+		switch {
+		case succeeded > 0 && succeeded >= w.probe.Healthy:
+			p.find(w, present, nil)
+		case failed > 0 && failed >= w.probe.Unhealthy:
+			p.find(w, absent, err)
+		}
+		if alarm.Rest(ctx, w.probe.Interval) != nil {
+			return
+		}
+	}
+}
+
+// check connects to a workload once. The addresses of this machine may change, so each check asks
+// whether it may.
+func (p *Prober) check(ctx context.Context, probe probing.Probe) error {
+	if err := p.o.May(probe.At); err != nil {
+		return err
+	}
+	if probe.From.IsValid() && !probe.From.IsLoopback() {
+		return fmt.Errorf("it is to be called from %s, which is not loopback", probe.From)
+	}
+	ctx, cancel := context.WithTimeout(ctx, probe.Timeout)
+	defer cancel()
+	conn, err := p.o.Dial(ctx, probe.From, probe.At)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close() // it was there, however the connection ends
+	return nil
+}
+
+var errItself = errors.New("nobody listens there")
+
+func dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
+	d := net.Dialer{}
+	d.SetMultipathTCP(false)
+	if from.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+	}
+	conn, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	// A connection to a free port of this machine may get that port as its own, and then meets itself.
+	if conn.LocalAddr().String() == conn.RemoteAddr().String() {
+		_ = conn.Close()
+		return nil, errItself
+	}
+	return conn, nil
+}
