@@ -8,7 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
-// zoneProxy is an ingress of a zone. It runs like the proxy of a Dataplane.
+// zoneProxy is an ingress or egress of a zone. It runs like the proxy of a Dataplane.
 type zoneProxy struct{ sidecar }
 
 func (z zoneProxy) node() string { return mesh.ZoneNodeID(z.Sidecar.ZoneType, z.Name) }

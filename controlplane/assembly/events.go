@@ -58,7 +58,7 @@ func followStore(ctx context.Context, s store.Store, happened func(context.Conte
 // reconcile does what the missed events would have done. It leaves as it is what belongs to
 // rows that cannot be read.
 func (cp *ControlPlane) reconcile(ctx context.Context) error {
-	meshes, dataplanes, ingresses := map[string]bool{}, map[model.Key]bool{}, map[string]bool{}
+	meshes, dataplanes, ofZone := map[string]bool{}, map[model.Key]bool{}, map[string]bool{}
 	var unreadable []error
 	err := cp.store.View(ctx, func(r store.Reader) error {
 		all, bad, err := store.ListReadable(r, mesh.Meshes, "")
@@ -78,7 +78,7 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 			}
 		}
 		var worse []error
-		ingresses, worse, err = cp.expectIngresses(r)
+		ofZone, worse, err = cp.expectZoneProxies(r)
 		unreadable = append(unreadable, worse...)
 		return err
 	})
@@ -87,8 +87,10 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 	}
 	if err == nil {
 		cp.mesh.insights.Prune(func(meshName, name string) bool {
-			if meshName == mesh.ZoneNodeScope(mesh.ProxyIngress) {
-				return ingresses[name] || cp.ownIngress(ctx, name)
+			for _, t := range mesh.ZoneProxies {
+				if meshName == mesh.ZoneNodeScope(t) {
+					return ofZone[mesh.ZoneNodeID(t, name)] || cp.ownZoneProxy(ctx, t, name)
+				}
 			}
 			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {
 				return true

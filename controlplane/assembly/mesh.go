@@ -230,8 +230,8 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 		if e.Key.Name == mesh.GatewayTokenRevocations || strings.HasPrefix(e.Key.Name, mesh.ZoneToken) || strings.HasPrefix(e.Key.Name, mesh.ZoneIngressToken) {
 			cp.recheck(ctx)
 		}
-	case mesh.ZoneIngresses.Name:
-		cp.zoneProxyWritten(ctx, e.Key.Name)
+	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name:
+		cp.zoneProxyWritten(ctx, mesh.ZoneProxyOf(e.Key.Kind), e.Key.Name)
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
 		if e.Op != store.Deleted {

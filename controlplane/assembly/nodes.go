@@ -50,7 +50,7 @@ func (cp *ControlPlane) openNodes(ctx context.Context) error {
 		for _, g := range gateways {
 			cp.mesh.insights.Expect(identity.GatewayNode(g.Scope, g.Name))
 		}
-		_, worse, err := cp.expectIngresses(r)
+		_, worse, err := cp.expectZoneProxies(r)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func nodeScope(typ, name string) string {
 	switch typ {
 	case insight.Gateway:
 		return publish.ControlPlaneScope(name)
-	case insight.Ingress:
+	case insight.Ingress, insight.Egress:
 		return publish.ZoneScope
 	}
 	return publish.MeshScope(name)
@@ -92,8 +92,8 @@ func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err err
 	switch n.Type {
 	case insight.Sidecar:
 		_, err = cp.gate.DeleteDocument(ctx, mesh.Dataplanes, n.Scope, n.Name)
-	case insight.Ingress:
-		_, err = cp.gate.DeleteDocument(ctx, mesh.ZoneIngresses, "", n.Name)
+	case insight.Ingress, insight.Egress:
+		_, err = cp.gate.DeleteDocument(ctx, mesh.ZoneKind(n.Type), "", n.Name)
 	default:
 		_, err = cp.gate.Write(ctx, model.Credential, func(tx store.Tx) error {
 			return tx.Delete(gateway.Instances, n.Scope, n.Name, 0)

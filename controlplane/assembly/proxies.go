@@ -92,14 +92,13 @@ func versionsOf(m map[string]string) insight.Versions {
 // insights gives the mesh API what is known about proxies and zones.
 type insights struct{ cp *ControlPlane }
 
-// Read implements meshapi.Insights. Nothing is known about the egresses of zones, because no proxy
-// serves them yet.
+// Read implements meshapi.Insights.
 func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error) {
 	switch {
 	case k == mesh.Dataplanes:
 		return i.cp.mesh.insights.Read(ctx, scope, name)
-	case k == mesh.ZoneIngresses:
-		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ProxyIngress), name)
+	case mesh.ZoneProxyOf(k.Name) != "":
+		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
 	case k == mesh.Zones && i.cp.zoneOnline(name):
 		return i.cp.ownZone, true, nil
 	}
@@ -145,8 +144,8 @@ func (p problems) refused(meshName, dataplane string) (out []string) {
 func (cp *ControlPlane) unapplied(n insight.Node) []string {
 	var out []string
 	of := n.Name
-	if n.Type == insight.Ingress {
-		of = publish.ZoneProxy(mesh.ProxyIngress, n.Name)
+	if mesh.ZoneKind(n.Type) != nil {
+		of = publish.ZoneProxy(n.Type, n.Name)
 	}
 	for _, f := range cp.loop.FailuresOf(nodeScope(n.Type, n.Scope), of) {
 		if !f.Awaited {

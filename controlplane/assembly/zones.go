@@ -54,46 +54,50 @@ func (z zoneTokens) CheckProxy(ctx context.Context, proxyType, token string) err
 // Own implements enrol.ZoneTokens.
 func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 
-// zoneProxyWritten acts on one event of a ZoneIngress. What is stored decides and not the event,
+// zoneProxyWritten acts on one event of the resource of a proxy of a zone. What is stored decides and not the event,
 // which may be late.
-func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, name string) {
-	node := mesh.ZoneNodeID(mesh.ProxyIngress, name)
-	if cp.ownIngress(ctx, name) {
-		cp.mesh.insights.Recall(mesh.ZoneNodeScope(mesh.ProxyIngress), name)
+func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name string) {
+	node := mesh.ZoneNodeID(proxyType, name)
+	if cp.ownZoneProxy(ctx, proxyType, name) {
+		cp.mesh.insights.Recall(mesh.ZoneNodeScope(proxyType), name)
 		cp.mesh.insights.Expect(node)
 	} else {
-		cp.mesh.insights.Forget(mesh.ZoneNodeScope(mesh.ProxyIngress), name)
+		cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
 		cp.dropNode(node)
 		cp.loop.Forget(node)
 	}
 	cp.recheck(ctx, node)
 }
 
-// ownIngress reports whether an ingress exists in the own zone. A row that cannot be read counts
+// ownZoneProxy reports whether a proxy of a zone exists in the own zone. A row that cannot be read counts
 // as existing.
-func (cp *ControlPlane) ownIngress(ctx context.Context, name string) (yes bool) {
+func (cp *ControlPlane) ownZoneProxy(ctx context.Context, proxyType, name string) (yes bool) {
 	err := cp.store.View(ctx, func(r store.Reader) error {
-		res, err := r.Get(mesh.ZoneIngresses, "", name)
-		yes = err == nil && res.Spec.(*mesh.ZoneIngress).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own())
+		res, err := r.Get(mesh.ZoneKind(proxyType), "", name)
+		yes = err == nil && res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own())
 		return err
 	})
 	return yes || err != nil && !fault.Is(err, fault.NotFound)
 }
 
-// expectIngresses lists the ingresses of the own zone as nodes that may connect.
-func (cp *ControlPlane) expectIngresses(r store.Reader) (names map[string]bool, unreadable []error, err error) {
-	all, unreadable, err := store.ListReadable(r, mesh.ZoneIngresses, "")
-	if err != nil {
-		return nil, nil, fmt.Errorf("list ingresses: %w", err)
-	}
-	names = map[string]bool{}
-	for _, res := range all {
-		if res.Spec.(*mesh.ZoneIngress).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
-			names[res.Name] = true
-			cp.mesh.insights.Expect(mesh.ZoneNodeID(mesh.ProxyIngress, res.Name))
+// expectZoneProxies lists the proxies of the own zone as nodes that may connect. It returns their
+// ids.
+func (cp *ControlPlane) expectZoneProxies(r store.Reader) (ids map[string]bool, unreadable []error, err error) {
+	ids = map[string]bool{}
+	for _, t := range mesh.ZoneProxies {
+		all, bad, err := store.ListReadable(r, mesh.ZoneKind(t), "")
+		if err != nil {
+			return nil, nil, fmt.Errorf("list proxies of the zone of the type %s: %w", t, err)
+		}
+		unreadable = append(unreadable, bad...)
+		for _, res := range all {
+			if id := mesh.ZoneNodeID(t, res.Name); res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
+				ids[id] = true
+				cp.mesh.insights.Expect(id)
+			}
 		}
 	}
-	return names, unreadable, nil
+	return ids, unreadable, nil
 }
 
 // newCensus returns a census of everything that the mesh API shows. It asks the insights once it
@@ -106,8 +110,8 @@ func (cp *ControlPlane) newCensus() *census.Census {
 			return in
 		},
 		Online: func(k *model.Kind, name string) bool {
-			if k == mesh.ZoneIngresses {
-				return cp.connected(mesh.ZoneNodeID(mesh.ProxyIngress, name))
+			if t := mesh.ZoneProxyOf(k.Name); t != "" {
+				return cp.connected(mesh.ZoneNodeID(t, name))
 			}
 			return k == mesh.Zones && cp.zoneOnline(name)
 		},

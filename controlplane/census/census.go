@@ -65,8 +65,10 @@ func New(o Options) *Census {
 // scope is that of its node id. It does not block.
 func (c *Census) Changed(scope, name string) {
 	key := model.Key{Kind: mesh.Dataplanes.Name, Scope: scope, Name: name}
-	if scope == mesh.ZoneNodeScope(mesh.ProxyIngress) {
-		key = model.Key{Kind: mesh.ZoneIngresses.Name, Name: name}
+	for _, t := range mesh.ZoneProxies {
+		if scope == mesh.ZoneNodeScope(t) {
+			key = model.Key{Kind: mesh.ZoneKind(t).Name, Name: name}
+		}
 	}
 	c.mu.Lock()
 	c.changed[key] = struct{}{}
@@ -190,8 +192,8 @@ func (c *Census) reports() {
 	defer c.counting.Unlock()
 	keys, marks := c.take()
 	for key := range keys {
-		if key.Kind == mesh.ZoneIngresses.Name {
-			c.counter.present(key, c.Online(mesh.ZoneIngresses, key.Name))
+		if t := mesh.ZoneProxyOf(key.Kind); t != "" {
+			c.counter.present(key, c.Online(mesh.ZoneKind(t), key.Name))
 			continue
 		}
 		c.counter.reported(key, c.Insight(key.Scope, key.Name))

@@ -472,7 +472,7 @@ func TestCensusOfAnyHistory(t *testing.T) {
 		for i := range rapid.IntRange(30, 60).Draw(rt, "steps") {
 			m, name := pick("mesh", "m", "m", "n"), pick("name", "a", "b")
 			step := pick("step", "mesh", "mesh", "unmesh", "dataplane", "dataplane", "dataplane", "undataplane", "rule", "unrule", "secret", "external", "external", "unexternal",
-				"zone", "unzone", "ingress", "uningress", "connect", "connect", "connect", "disconnect", "version", "issued", "forget", "restart", "quiet", "quiet")
+				"zone", "unzone", "ingress", "uningress", "egress", "unegress", "connect", "connect", "connect", "disconnect", "version", "issued", "forget", "restart", "quiet", "quiet")
 			inMesh := true
 			if w.store.View(context.Background(), func(r store.Reader) error { _, err := r.Get(mesh.Meshes, "", m); return err }) != nil {
 				inMesh = false
@@ -492,6 +492,10 @@ func TestCensusOfAnyHistory(t *testing.T) {
 				w.put(mesh.GlobalSecrets, "", name, &mesh.Secret{})
 			case step == "uningress":
 				w.remove(mesh.ZoneIngresses, "", name)
+			case step == "egress":
+				w.put(mesh.ZoneEgresses, "", name, &mesh.ZoneEgress{})
+			case step == "unegress":
+				w.remove(mesh.ZoneEgresses, "", name)
 			case step == "connect":
 				w.connect(m, name)
 			case step == "disconnect":

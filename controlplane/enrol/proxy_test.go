@@ -215,7 +215,7 @@ func TestProxyRefusals(t *testing.T) {
 		{"another proxy", map[string]any{"name": "web-2"}, 403, "another proxy"},
 		{"unknown mesh", map[string]any{"mesh": "nope", "dataplaneToken": "nope/web-1/web"}, 404, `create it first`},
 		{"unknown dataplane", nil, 404, "create it first"},
-		{"every violation", map[string]any{"mesh": "", "name": "a/b", "proxyType": "egress", "relay": Relay{}}, 422, `[{"field":"mesh","message":"cannot be empty"},{"field":"name","message":"must be a name"},{"field":"proxyType","message":"must be dataplane or ingress"},{"field":"relay.adminSocket","message":"cannot be empty without adminPort"},{"field":"relay.socket","message":"cannot be empty"}]`},
+		{"every violation", map[string]any{"mesh": "", "name": "a/b", "proxyType": "other", "relay": Relay{}}, 422, `[{"field":"mesh","message":"cannot be empty"},{"field":"name","message":"must be a name"},{"field":"proxyType","message":"must be dataplane, ingress or egress"},{"field":"relay.adminSocket","message":"cannot be empty without adminPort"},{"field":"relay.socket","message":"cannot be empty"}]`},
 		{"a mesh with a dot", map[string]any{"mesh": "a.b"}, 422, `"field":"mesh"`},
 		{"long socket", map[string]any{"relay": Relay{Socket: strings.Repeat("x", 108), AdminSocket: "/a"}}, 422, "relay.socket"},
 		{"not YAML", map[string]any{"dataplaneResource": "a: b: c"}, 422, "no YAML"},

@@ -29,7 +29,7 @@ type Proxy struct {
 	Instance string `json:"instance,omitempty"`
 	// Leaving says that the proxy is about to drain. The request then does nothing else.
 	Leaving bool `json:"leaving,omitempty"`
-	// Resource is the Dataplane, or the ZoneIngress, as JSON or YAML text; the proxy then owns it.
+	// Resource is the Dataplane, ZoneIngress or ZoneEgress, as JSON or YAML text; the proxy then owns it.
 	Resource string `json:"dataplaneResource,omitempty"`
 	// Version, Features, WorkDir and Dynamic become metadata of the node.
 	Version  map[string]any    `json:"version,omitempty"`
@@ -51,7 +51,7 @@ type Relay struct {
 }
 
 // ofZone reports whether the proxy is one of a zone, which belongs to no mesh.
-func (p *Proxy) ofZone() bool { return p.ProxyType == mesh.ProxyIngress }
+func (p *Proxy) ofZone() bool { return mesh.ZoneKind(p.ProxyType) != nil }
 
 // node returns the id of the proxy.
 func (p *Proxy) node() string {
@@ -115,7 +115,7 @@ func readProxy(o *model.Object, how httpkit.Strictness) (in *Proxy, unknown []fa
 		}
 	}
 	if t := in.ProxyType; t != "" && t != typeDataplane && t != typeSidecar && !in.ofZone() {
-		add("proxyType", "must be dataplane or ingress")
+		add("proxyType", "must be dataplane, ingress or egress")
 	}
 	if !isInstance(in.Instance) {
 		add("instance", "must be at most 64 of a-z, 0-9 and '-'")

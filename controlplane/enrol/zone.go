@@ -55,8 +55,8 @@ func (s *Server) zoneProxy(ctx context.Context, r *http.Request, in *Proxy) (*An
 		return nil, err
 	}
 	config.Cluster, config.Metadata = in.ProxyType, metadata(in, config)
-	if in.Relay == nil && z.Networking != nil {
-		adminPort(config, z.Networking.Admin)
+	if in.Relay == nil {
+		adminPort(config, z.Administered())
 	}
 	text, err := bootstrap.Render(*config)
 	if err != nil {
@@ -66,11 +66,11 @@ func (s *Server) zoneProxy(ctx context.Context, r *http.Request, in *Proxy) (*An
 }
 
 // settledZone is [Server.settled] for proxies of a zone.
-func (s *Server) settledZone(ctx context.Context, in *Proxy, act func(context.Context, *Proxy, *model.Resource) (*mesh.ZoneIngress, error)) (*mesh.ZoneIngress, error) {
+func (s *Server) settledZone(ctx context.Context, in *Proxy, act func(context.Context, *Proxy, *model.Resource) (mesh.Zonal, error)) (mesh.Zonal, error) {
 	for range maxAttempts {
 		var old *model.Resource
 		err := s.Store.View(ctx, func(r store.Reader) (err error) {
-			if old, err = r.Get(mesh.ZoneIngresses, "", in.Name); fault.Is(err, fault.NotFound) {
+			if old, err = r.Get(mesh.ZoneKind(in.ProxyType), "", in.Name); fault.Is(err, fault.NotFound) {
 				return nil
 			}
 			return err
@@ -78,39 +78,40 @@ func (s *Server) settledZone(ctx context.Context, in *Proxy, act func(context.Co
 		if err != nil {
 			return nil, err
 		}
-		if old != nil && !old.Spec.(*mesh.ZoneIngress).In(s.Mesh.Zone.Own(), s.Mesh.Zone.Own()) {
-			return nil, fault.New(fault.Forbidden, "zone ingress %q is in another zone than %s", in.Name, s.Mesh.Zone.Own())
+		if old != nil && !old.Spec.(mesh.Zonal).In(s.Mesh.Zone.Own(), s.Mesh.Zone.Own()) {
+			return nil, fault.New(fault.Forbidden, "zone %s %q is in another zone than %s", in.ProxyType, in.Name, s.Mesh.Zone.Own())
 		}
 		if z, err := act(ctx, in, old); !errors.Is(err, errMoved) {
 			return z, err
 		}
 	}
-	return nil, fault.New(fault.Unavailable, "zone ingress %q is being written by others", in.Name)
+	return nil, fault.New(fault.Unavailable, "zone %s %q is being written by others", in.ProxyType, in.Name)
 }
 
 // joinZone returns the resource of a proxy, and registers it if the proxy has sent one.
-func (s *Server) joinZone(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.ZoneIngress, error) {
+func (s *Server) joinZone(ctx context.Context, in *Proxy, old *model.Resource) (mesh.Zonal, error) {
 	switch {
 	case in.Resource == "" && old == nil:
-		return nil, fault.New(fault.NotFound, "zone ingress %q not found: create it first, or start the proxy with its file", in.Name)
+		return nil, fault.New(fault.NotFound, "zone %s %q not found: create it first, or start the proxy with its file", in.ProxyType, in.Name)
 	case in.Resource == "":
-		return old.Spec.(*mesh.ZoneIngress), nil
+		return old.Spec.(mesh.Zonal), nil
 	case old != nil && owner(old) == "":
 		// The token alone must not replace what an operator has written.
-		return nil, fault.New(fault.Conflict, "zone ingress %q is not owned by its proxy: start the proxy without a file, or delete it first", in.Name)
+		return nil, fault.New(fault.Conflict, "zone %s %q is not owned by its proxy: start the proxy without a file, or delete it first", in.ProxyType, in.Name)
 	}
 	raw, err := yamldoc.JSON(ctx, []byte(in.Resource), model.MaxDocument)
 	if err != nil {
 		return nil, err
 	}
-	read, err := model.ReadDocument(mesh.ZoneIngresses, raw)
+	kind := mesh.ZoneKind(in.ProxyType)
+	read, err := model.ReadDocument(kind, raw)
 	if err != nil {
 		return nil, err
 	}
-	z := read.Spec.(*mesh.ZoneIngress)
+	z := read.Spec.(mesh.Zonal)
 	vs := read.Unknown
 	for _, f := range []struct{ path, got, want string }{
-		{"type", read.Meta.Type, mesh.ZoneIngresses.Document.Type}, {"name", read.Meta.Name, in.Name},
+		{"type", read.Meta.Type, kind.Document.Type}, {"name", read.Meta.Name, in.Name},
 	} {
 		if f.got != f.want {
 			vs = append(vs, fault.Violation{Path: f.path, Message: "must be " + strconv.Quote(f.want)})
@@ -122,25 +123,26 @@ func (s *Server) joinZone(ctx context.Context, in *Proxy, old *model.Resource) (
 	if err := fault.Violated(vs); err != nil {
 		return nil, err
 	}
-	z.SetLabels(in.labels(z.Labels))
-	z.AvailableServices = nil // which the control plane knows better
+	z.SetLabels(in.labels(model.LabelsOf(z)))
 	if old != nil {
-		z.AvailableServices = old.Spec.(*mesh.ZoneIngress).AvailableServices
+		z.Adopt(old.Spec.(mesh.Zonal))
+	} else {
+		z.Adopt(nil)
 	}
-	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, mesh.ZoneIngresses, "", in.Name, z, roomInZone(old))
+	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, kind, "", in.Name, z, roomInZone(in.ProxyType, old))
 	return z, err
 }
 
 // roomInZone is [Server.room] for proxies of a zone.
-func roomInZone(judged *model.Resource) admit.Allowed {
+func roomInZone(proxyType string, judged *model.Resource) admit.Allowed {
 	same := as(judged)
 	return func(r store.Reader, stored *model.Resource) error {
 		if err := same(r, stored); err != nil || stored != nil {
 			return err
 		}
-		n, err := r.Count(mesh.ZoneIngresses, store.Query{})
+		n, err := r.Count(mesh.ZoneKind(proxyType), store.Query{})
 		if err == nil && n >= mostZoneProxies {
-			err = fault.New(fault.Unavailable, "there are %d zone ingresses: proxies register no more", n)
+			err = fault.New(fault.Unavailable, "there are %d zone proxies of the type %s: proxies register no more", n, proxyType)
 		}
 		return err
 	}
@@ -148,14 +150,14 @@ func roomInZone(judged *model.Resource) admit.Allowed {
 
 // leaveZone deletes the resource of a proxy that owns it. It does nothing for an agent whose place
 // another agent has taken.
-func (s *Server) leaveZone(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.ZoneIngress, error) {
+func (s *Server) leaveZone(ctx context.Context, in *Proxy, old *model.Resource) (mesh.Zonal, error) {
 	if old == nil || model.LabelsOf(old.Spec)[LabelInstance] != in.Instance {
 		return nil, nil //nolint:nilnil // the proxy leaves
 	}
 	if owner(old) == "" {
-		return nil, fault.New(fault.Conflict, "zone ingress %q is not owned by its proxy", in.Name)
+		return nil, fault.New(fault.Conflict, "zone %s %q is not owned by its proxy", in.ProxyType, in.Name)
 	}
-	_, err := s.Mesh.Documents.DeleteDocumentIf(ctx, mesh.ZoneIngresses, "", in.Name, as(old))
+	_, err := s.Mesh.Documents.DeleteDocumentIf(ctx, mesh.ZoneKind(in.ProxyType), "", in.Name, as(old))
 	if fault.Is(err, fault.NotFound) {
 		err = nil
 	}

@@ -22,7 +22,7 @@ func (ownZone) CheckProxy(_ context.Context, proxyType, token string) error {
 	switch {
 	case token == "east":
 		return fault.New(fault.Forbidden, "the proxy's zone west is not the token's east")
-	case token != "west" || proxyType != mesh.ProxyIngress:
+	case token != "west" && token != "out" || (token == "out") != (proxyType == mesh.ProxyEgress):
 		return fault.New(fault.Denied, "the zone token is not valid")
 	}
 	return nil
@@ -127,5 +127,46 @@ func TestZoneIngress(t *testing.T) {
 	write(&mesh.ZoneIngress{Zone: "east"})
 	if status, _ := ask(http.MethodPost, map[string]any{"dataplaneResource": ""}); status != 403 {
 		t.Errorf("%d: an ingress of another zone is served", status)
+	}
+}
+
+// TestZoneEgress: an egress registers itself as an ingress does, with a token for egresses.
+func TestZoneEgress(t *testing.T) {
+	s := newMeshServer(t)
+	s.Mesh.Zone = ownZone{}
+	ask := func(method, token, instance string) (int, string) {
+		t.Helper()
+		rec := send(s, method, "application/json", encode(t, map[string]any{
+			"proxyType": "egress", "name": "out", "dataplaneToken": token, "instance": instance, "relay": Relay{Socket: "/s", AdminSocket: "/a"},
+			"dataplaneResource": "type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.2, port: 10002}\n",
+		}))
+		return rec.Code, rec.Body.String()
+	}
+	registered := func() (yes bool) {
+		t.Helper()
+		err := s.Store.View(t.Context(), func(r store.Reader) error {
+			res, err := r.Get(mesh.ZoneEgresses, "", "out")
+			if err == nil {
+				address, port := res.Spec.(*mesh.ZoneEgress).Listens()
+				yes = address == "127.0.0.2" && port == 10002
+			}
+			return err
+		})
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	if status, body := ask(http.MethodPost, "west", "a"); status != 401 || registered() {
+		t.Errorf("with a token for ingresses: %d %s", status, body)
+	}
+	if status, body := ask(http.MethodPost, "out", "a"); status != 200 || !strings.Contains(body, `"node":"zone/egress/out"`) || !registered() {
+		t.Fatalf("%d %s", status, body)
+	}
+	if status, _ := ask(http.MethodDelete, "out", "b"); status != 204 || !registered() {
+		t.Errorf("%d: another agent took the egress away", status)
+	}
+	if status, _ := ask(http.MethodDelete, "out", "a"); status != 204 || registered() {
+		t.Errorf("%d: it is still there", status)
 	}
 }

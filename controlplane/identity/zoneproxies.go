@@ -59,12 +59,8 @@ func (t *ControlPlaneTokens) AuthenticateZoneProxy(ctx context.Context, zone, no
 	if until, err = t.CheckZoneProxy(ctx, zone, proxyType, token); err != nil {
 		return until, err
 	}
-	k := mesh.ZoneIngresses
-	if proxyType == mesh.ProxyEgress {
-		k = mesh.ZoneEgresses
-	}
 	err = t.store.View(ctx, func(r store.Reader) error {
-		res, err := r.Get(k, "", name)
+		res, err := r.Get(mesh.ZoneKind(proxyType), "", name)
 		if fault.Is(err, fault.NotFound) {
 			return fault.New(fault.NotFound, "zone %s %s does not exist; create it first", proxyType, name)
 		}

@@ -31,6 +31,13 @@ func TestZoneProxies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	_, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: mesh.ZoneEgresses, Name: "out", Spec: &mesh.ZoneEgress{}})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	issue := func(zone string, scope ...string) string {
 		t.Helper()
 		token, err := tokens.IssueZone(t.Context(), identity.ZoneTokenRequest{Zone: zone, Scope: scope})
@@ -64,6 +71,10 @@ func TestZoneProxies(t *testing.T) {
 		{"a made-up token", "zone/ingress/in", good[:len(good)-8] + "AAAAAAAA", fault.Denied},
 		{"an ingress that does not exist", "zone/ingress/none", good, fault.NotFound},
 		{"an ingress of another zone", "zone/ingress/far", good, fault.Forbidden},
+		{"an egress", "zone/egress/out", good, ""},
+		{"an egress with a token for ingresses", "zone/egress/out", issue("west", "ingress"), fault.Forbidden},
+		{"an egress with an older token", "zone/egress/out", older("west"), fault.Denied},
+		{"an egress with the name of an ingress", "zone/egress/in", good, fault.NotFound},
 		{"another type", "zone/gateway/in", good, fault.Forbidden},
 		{"a proxy of a mesh", "default.in", good, fault.Forbidden},
 	} {

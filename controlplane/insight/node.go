@@ -15,6 +15,7 @@ const (
 	Sidecar = "sidecar"
 	Gateway = "gateway"
 	Ingress = mesh.ProxyIngress // of a zone
+	Egress  = mesh.ProxyEgress  // of a zone
 )
 
 // States of a node. One that is refused is away, too: the last thing that was heard of
@@ -145,7 +146,7 @@ func (i id) zonal() string {
 }
 
 // types are all types of nodes.
-var types = [...]string{Sidecar, Gateway, Ingress}
+var types = [...]string{Sidecar, Gateway, Ingress, Egress}
 
 // byType counts nothing of each type.
 func byType() map[string]int {

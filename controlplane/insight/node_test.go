@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 		r.close()
 		r.open()
 		r.lists("after a restart", "default.web sidecar default web refused (signing key 3 is gone, 3 times)")
-		want := map[string]map[string]int{"sidecar": {"connected": 0, "away": 0, "refused": 1}, "gateway": {"connected": 0, "away": 0, "refused": 0}, "ingress": {"connected": 0, "away": 0, "refused": 0}}
+		want := map[string]map[string]int{"sidecar": {"connected": 0, "away": 0, "refused": 1}, "gateway": {"connected": 0, "away": 0, "refused": 0}, "ingress": {"connected": 0, "away": 0, "refused": 0}, "egress": {"connected": 0, "away": 0, "refused": 0}}
 		if diff := cmp.Diff(want, r.Counts()); diff != "" {
 			t.Error(diff)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // ZoneEgress is the spec of a proxy through which a zone reaches other zones and services
-// outside the mesh. No proxy serves one yet: it is stored, checked and shown.
+// outside the mesh.
 type ZoneEgress struct {
 	model.Labelled
 	// Zone is the name of its zone; that of this control plane if it is absent.
@@ -26,6 +26,25 @@ type ZoneEgressNetworking struct {
 // In reports whether the egress is in a zone. own is the zone of this control plane, in which is
 // an egress that names none.
 func (z *ZoneEgress) In(zone, own string) bool { return cmp.Or(z.Zone, own) == zone }
+
+// Listens implements [Zonal].
+func (z *ZoneEgress) Listens() (address string, port uint32) {
+	if z.Networking == nil {
+		return "", 0
+	}
+	return z.Networking.Address, z.Networking.Port
+}
+
+// Administered implements [Zonal].
+func (z *ZoneEgress) Administered() *Admin {
+	if z.Networking == nil {
+		return nil
+	}
+	return z.Networking.Admin
+}
+
+// Adopt implements [Zonal].
+func (*ZoneEgress) Adopt(Zonal) {}
 
 // ZoneEgresses describes the resources.
 var ZoneEgresses = model.Describe(ZoneEgress{}, model.Kind{

@@ -42,6 +42,30 @@ type AvailableService struct {
 // is an ingress that names none.
 func (z *ZoneIngress) In(zone, own string) bool { return cmp.Or(z.Zone, own) == zone }
 
+// Listens implements [Zonal].
+func (z *ZoneIngress) Listens() (address string, port uint32) {
+	if z.Networking == nil {
+		return "", 0
+	}
+	return z.Networking.Address, z.Networking.Port
+}
+
+// Administered implements [Zonal].
+func (z *ZoneIngress) Administered() *Admin {
+	if z.Networking == nil {
+		return nil
+	}
+	return z.Networking.Admin
+}
+
+// Adopt implements [Zonal]. The control plane knows better which services there are.
+func (z *ZoneIngress) Adopt(stored Zonal) {
+	z.AvailableServices = nil
+	if stored != nil {
+		z.AvailableServices = stored.(*ZoneIngress).AvailableServices
+	}
+}
+
 // maxInstances bounds the weight of one service, because Envoy adds weights up in 32 bits.
 const maxInstances = 10_000
 

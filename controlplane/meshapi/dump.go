@@ -42,12 +42,18 @@ func (a *API) dumps() []httpkit.Endpoint {
 	}
 }
 
-// zoneDumps returns the endpoints for what an ingress of the zone holds.
+// zoneDumps returns the endpoints for what the proxies of the zone hold.
 func (a *API) zoneDumps() (list []httpkit.Endpoint) {
-	if a.Dumps == nil || !slices.Contains(a.Kinds, mesh.ZoneIngresses) {
-		return nil
+	for _, t := range mesh.ZoneProxies {
+		if a.Dumps != nil && slices.Contains(a.Kinds, mesh.ZoneKind(t)) {
+			list = append(list, a.zoneDumpsOf(t)...)
+		}
 	}
-	c := collection{a, mesh.ZoneIngresses}
+	return list
+}
+
+func (a *API) zoneDumpsOf(proxyType string) (list []httpkit.Endpoint) {
+	c := collection{a, mesh.ZoneKind(proxyType)}
 	item := prefixAll + strings.ReplaceAll(c.kind.Path, "-", "") + "/{" + pathName + "}/"
 	for _, d := range []struct {
 		path, subject, summary string
@@ -56,9 +62,9 @@ func (a *API) zoneDumps() (list []httpkit.Endpoint) {
 		show                   func(w http.ResponseWriter, r *http.Request, node string)
 		answered               httpkit.Contract
 	}{
-		{"xds", "configuration dumps", "Dump the configuration of an ingress", access.ConfigDump, mediaJSON, a.showDump, shows(schemaDump, paramSource)},
-		{"clusters", "clusters", "Show the endpoints that an ingress knows", access.Clusters, mediaText, a.showClusters, shows(schemaPage, paramJSON)},
-		{"stats", "stats", "Show the figures of an ingress", access.Stats, mediaText, a.showStats, shows(schemaPage, paramJSON, paramUsed)},
+		{"xds", "configuration dumps", "Dump the configuration of an " + proxyType, access.ConfigDump, mediaJSON, a.showDump, shows(schemaDump, paramSource)},
+		{"clusters", "clusters", "Show the endpoints that an " + proxyType + " knows", access.Clusters, mediaText, a.showClusters, shows(schemaPage, paramJSON)},
+		{"stats", "stats", "Show the figures of an " + proxyType, access.Stats, mediaText, a.showStats, shows(schemaPage, paramJSON, paramUsed)},
 	} {
 		e := endpoint(http.MethodGet, item+d.path, d.needs, d.summary, d.media, named(c.askedOfZone(d.show)))
 		list = append(list, about(d.subject, does(e, d.answered, http.StatusNotFound)).About(c.kind.Name))
@@ -66,7 +72,7 @@ func (a *API) zoneDumps() (list []httpkit.Endpoint) {
 	return list
 }
 
-// askedOfZone has something shown of the node of an ingress. That of another zone is nowhere near.
+// askedOfZone has something shown of the node of a proxy of the zone. That of another zone is nowhere near.
 func (c collection) askedOfZone(show func(w http.ResponseWriter, r *http.Request, node string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		res, err := c.read(r)
@@ -74,11 +80,11 @@ func (c collection) askedOfZone(show func(w http.ResponseWriter, r *http.Request
 			fail(w, r, opFindIngress, err)
 			return
 		}
-		if own := cmp.Or(c.api.Zone, mesh.DefaultZone); !res.Spec.(*mesh.ZoneIngress).In(own, own) {
+		if own := cmp.Or(c.api.Zone, mesh.DefaultZone); !res.Spec.(mesh.Zonal).In(own, own) {
 			fail(w, r, opOtherZone, fault.New(fault.Invalid, "%s", textInvalid))
 			return
 		}
-		show(w, r, mesh.ZoneNodeID(mesh.ProxyIngress, res.Name))
+		show(w, r, mesh.ZoneNodeID(mesh.ZoneProxyOf(res.Kind.Name), res.Name))
 	}
 }
 

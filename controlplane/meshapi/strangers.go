@@ -27,8 +27,8 @@ var (
 	opOtherZone   = operation{title: "Could not connect to zone ingress that resides in another zone"}
 )
 
-// strangers returns the endpoints about resources of kinds that are not offered, and about egresses,
-// which no proxy serves yet, and what does not exist of ingresses: every answer is the error document that clients expect where
+// strangers returns the endpoints about resources of kinds that are not offered, and what does not
+// exist of ingresses and egresses: every answer is the error document that clients expect where
 // one is missing. Without them clients would read the plain text of an unknown path.
 func (a *API) strangers() []httpkit.Endpoint {
 	if !slices.Contains(a.Kinds, mesh.Dataplanes) {
@@ -50,7 +50,7 @@ func (a *API) strangers() []httpkit.Endpoint {
 	refuse(pathGatewayRoutes, prefixMesh+pathGatewayRoutes+chosen, "Refused: there are no such resources", always(opFindRoute))
 	for _, kind := range []*model.Kind{mesh.ZoneIngresses, mesh.ZoneEgresses} {
 		pattern := prefixAll + strings.ReplaceAll(kind.Path, "-", "") + "/{" + pathName + "}/{" + pathOperation + "}"
-		list = append(list, does(endpoint(http.MethodGet, pattern, access.Read, "Refused: no proxy serves such a resource yet", mediaJSON, named(collection{a, kind}.unserved)),
+		list = append(list, does(endpoint(http.MethodGet, pattern, access.Read, "Refused: no such operation", mediaJSON, named(collection{a, kind}.unserved)),
 			httpkit.Contract{}, http.StatusNotFound).About(kind.Name))
 	}
 	return list

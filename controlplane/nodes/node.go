@@ -15,8 +15,8 @@ type Node struct {
 	// Name is the node id: <mesh>.<dataplane>, cp/<control plane>/<instance>, or
 	// zone/<type>/<name>.
 	Name string `json:"name"`
-	// Type is sidecar, gateway, or ingress of a zone.
-	Type         string `json:"type" jsonschema:"enum=sidecar,enum=gateway,enum=ingress"`
+	// Type is sidecar, gateway, or ingress or egress of a zone.
+	Type         string `json:"type" jsonschema:"enum=sidecar,enum=gateway,enum=ingress,enum=egress"`
 	Mesh         string `json:"mesh,omitempty"`
 	ControlPlane string `json:"controlPlane,omitempty"`
 	// State is connected, away or refused. Who is refused is away.

@@ -237,7 +237,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%d away", n)
 		}
 		// The counts must include every node that the list shows.
-		counts := map[string]map[string]int{"gateway": {"connected": 1, "away": 2, "refused": 0}, "sidecar": {"connected": 0, "away": 1, "refused": 0}, "ingress": {"connected": 0, "away": 0, "refused": 0}}
+		counts := map[string]map[string]int{"gateway": {"connected": 1, "away": 2, "refused": 0}, "sidecar": {"connected": 0, "away": 1, "refused": 0}, "ingress": {"connected": 0, "away": 0, "refused": 0}, "egress": {"connected": 0, "away": 0, "refused": 0}}
 		if diff := cmp.Diff(counts, r.Counts()); diff != "" {
 			t.Error(diff)
 		}

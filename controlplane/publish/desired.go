@@ -24,8 +24,8 @@ func (l *Loop) Desired(ctx context.Context, id string) (*resource.Set, error) {
 	if strings.HasPrefix(id, "cp/") {
 		return l.desiredOfGateway(ctx, id)
 	}
-	if proxyType, name, ok := mesh.ParseZoneNode(id); ok {
-		return l.desiredOfZone(ctx, proxyType, name)
+	if _, _, ok := mesh.ParseZoneNode(id); ok {
+		return l.desiredOfZone(ctx, id)
 	}
 	meshName, dataplane, err := ParseProxy(id)
 	if err != nil {

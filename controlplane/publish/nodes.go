@@ -43,8 +43,8 @@ func (l *Loop) Connect(ctx context.Context, id string, bare bool) (release func(
 	if strings.HasPrefix(id, "cp/") {
 		return l.connectGateway(ctx, id)
 	}
-	if proxyType, name, ok := mesh.ParseZoneNode(id); ok {
-		return l.connectZone(ctx, id, proxyType, name)
+	if _, _, ok := mesh.ParseZoneNode(id); ok {
+		return l.connectZone(ctx, id)
 	}
 	meshName, dataplane, err := ParseProxy(id)
 	if err != nil {

@@ -22,8 +22,8 @@ func TestZone(t *testing.T) {
 	if _, err := l.Connect(t.Context(), node, false); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("an ingress that does not exist: %v", err)
 	}
-	if _, err := l.Connect(t.Context(), "zone/egress/in", false); err == nil {
-		t.Fatal("an egress has configuration")
+	if _, err := l.Connect(t.Context(), "zone/egress/in", false); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("an egress that does not exist: %v", err)
 	}
 	publish.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
 	release, err := l.Connect(t.Context(), node, false)
@@ -74,6 +74,51 @@ func TestZone(t *testing.T) {
 	}
 	if set, err := l.Desired(t.Context(), node); err == nil || set != nil {
 		t.Error("what it should have is known although it cannot be made")
+	}
+}
+
+// TestZoneEgress: an egress gets what leads to other zones, beside an ingress of the same name, which
+// gets something else.
+func TestZoneEgress(t *testing.T) {
+	db, snapshots := memstore.New(), snapshot.New()
+	l := publish.Begin(t, db, publish.Options{Publisher: snapshots}, nil)
+	secured := &mesh.Mesh{
+		MTLS:    &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}},
+		Routing: &mesh.Routing{ZoneEgress: true},
+	}
+	publish.Put(t, db, mesh.Meshes, "", "one", secured)
+	publish.Put(t, db, mesh.Dataplanes, "one", "near-1", zonal("near"))
+	publish.Put(t, db, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
+	publish.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 2}})
+	publish.Put(t, db, mesh.ZoneIngresses, "", "theirs", &mesh.ZoneIngress{
+		Zone: "east", Networking: &mesh.ZoneIngressNetworking{AdvertisedAddress: "10.0.0.9", AdvertisedPort: 1},
+		AvailableServices: []mesh.AvailableService{{Mesh: "one", Instances: 1, Tags: mesh.Tags{mesh.TagService: "far"}}},
+	})
+	for _, node := range []string{"zone/ingress/x", "zone/egress/x"} {
+		release, err := l.Connect(t.Context(), node, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+	for node, want := range map[string]string{"zone/ingress/x": "one:near", "zone/egress/x": "one:far"} {
+		set := snapshots.Get(node)
+		if set.Len(resource.Cluster) != 2 || set.Get(resource.Cluster, want) == nil {
+			t.Errorf("%s has %d clusters, not those of %s", node, set.Len(resource.Cluster), want)
+		}
+		if desired, err := l.Desired(t.Context(), node); err != nil || !desired.Equal(set) {
+			t.Errorf("%s should have something else than it has: %v", node, err)
+		}
+	}
+	revision := publish.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "x.example", Port: 2}})
+	if err := l.Settled(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+	if fs := l.FailuresOf(publish.ZoneScope, publish.ZoneProxy(mesh.ProxyEgress, "x")); len(fs) != 1 || !fs[0].Kept {
+		t.Errorf("failures are %v", fs)
+	}
+	if fs := l.FailuresOf(publish.ZoneScope, publish.ZoneProxy(mesh.ProxyIngress, "x")); len(fs) > 0 {
+		t.Errorf("failures of the ingress are %v", fs)
 	}
 }
 

@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/egress"
 	"github.com/meshgate/meshgate/xds/plan/ingress"
+	"github.com/meshgate/meshgate/xds/plan/passing"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -21,20 +22,26 @@ const ZoneScope = "zone"
 // ZoneProxy returns the name under which failures of a proxy of the zone are listed.
 func ZoneProxy(proxyType, name string) string { return proxyType + "/" + name }
 
-// zonePlane is the zone of the control plane with its connected ingresses. A plan that panics
+// zonePlane is the zone of the control plane with its connected proxies. A plan that panics
 // changes nothing: the proxies keep what they have.
 type zonePlane struct {
 	turns
-	scope   *view.Scope[*view.Zone]
-	sub     *view.Subscription[*view.Zone]
-	state   *view.Zone
-	planner *ingress.Planner
-	retry   retry
-	// joined holds the connected ingresses by name, with the last good set of each, and refused
+	scope *view.Scope[*view.Zone]
+	sub   *view.Subscription[*view.Zone]
+	state *view.Zone
+	// planners are those of the types of proxies.
+	planners map[string]*passing.Planner
+	retry    retry
+	// joined holds the connected proxies by their ids, with the last good set of each, and refused
 	// why one of them keeps that.
 	joined  map[string]*resource.Set
 	refused map[string]error
 	log     *slog.Logger
+}
+
+// zonePlanners returns planners of all types of proxies of zones.
+func zonePlanners() map[string]*passing.Planner {
+	return map[string]*passing.Planner{mesh.ProxyIngress: ingress.New(), mesh.ProxyEgress: egress.New()}
 }
 
 // zone returns the plane of the zone, which is followed from now on.
@@ -47,7 +54,7 @@ func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &zonePlane{turns: newTurns(), scope: scope, planner: ingress.New(), joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
+	p := &zonePlane{turns: newTurns(), scope: scope, planners: zonePlanners(), joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
@@ -74,10 +81,7 @@ func (l *Loop) openedZone() *zonePlane {
 }
 
 // connectZone does what [Loop.Connect] does, for a proxy of a zone.
-func (l *Loop) connectZone(ctx context.Context, id, proxyType, name string) (release func(), err error) {
-	if proxyType != mesh.ProxyIngress {
-		return nil, fault.New(fault.NotFound, "no proxy of the type %s has configuration here", proxyType)
-	}
+func (l *Loop) connectZone(ctx context.Context, id string) (release func(), err error) {
 	p, err := l.zone(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open the zone: %w", err)
@@ -87,7 +91,7 @@ func (l *Loop) connectZone(ctx context.Context, id, proxyType, name string) (rel
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	set, err := p.join(name)
+	set, err := p.join(id)
 	l.problems.set(p.id(), p.failures())
 	if err != nil {
 		return nil, err
@@ -136,43 +140,39 @@ func (p *zonePlane) close() {
 	p.scope.Release()
 }
 
-// join registers an ingress and returns its set.
-func (p *zonePlane) join(name string) (*resource.Set, error) {
+// join registers a proxy and returns its set.
+func (p *zonePlane) join(id string) (*resource.Set, error) {
 	if p.retry.err != nil {
 		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
 	}
-	set, err := p.set(name)
+	set, err := p.set(id)
 	if err != nil {
-		if p.joined[name] == nil {
+		if p.joined[id] == nil {
 			return nil, err
 		}
-		return p.joined[name], nil
+		return p.joined[id], nil
 	}
-	p.joined[name] = set
+	p.joined[id] = set
 	return set, nil
 }
 
-// set returns the set of an ingress.
-func (p *zonePlane) set(name string) (*resource.Set, error) {
-	e := p.state.Ingress(name)
-	if e == nil {
-		return nil, fault.New(fault.NotFound, "zone ingress %s does not exist in this zone; create it first", name)
+// set returns the set of a proxy.
+func (p *zonePlane) set(id string) (*resource.Set, error) {
+	proxyType, name, _ := mesh.ParseZoneNode(id)
+	z := p.state.Proxy(proxyType, name)
+	if z == nil {
+		return nil, fault.New(fault.NotFound, "zone %s %s does not exist in this zone; create it first", proxyType, name)
 	}
-	n := e.Spec.Networking
-	if n == nil {
-		n = &mesh.ZoneIngressNetworking{}
-	}
-	set, err := p.planner.Set(n.Address, n.Port)
+	set, err := p.planners[proxyType].Set(z.Listens())
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the configuration of zone ingress %s cannot be made: %s", name, err)
+		return nil, fault.Wrap(fault.Unavailable, err, "the configuration of zone %s %s cannot be made: %s", proxyType, name, err)
 	}
 	return set, nil
 }
 
 func (p *zonePlane) leave(node string, _ time.Time) {
-	_, name, _ := mesh.ParseZoneNode(node)
-	delete(p.joined, name)
-	delete(p.refused, name)
+	delete(p.joined, node)
+	delete(p.refused, node)
 }
 
 func (p *zonePlane) update(now time.Time) batch {
@@ -187,7 +187,7 @@ func (p *zonePlane) update(now time.Time) batch {
 		err := guard(func() { p.plan(out) })
 		if err != nil {
 			out = nil
-			p.planner = ingress.New() // it may have stopped half-way
+			p.planners = zonePlanners() // one may have stopped half-way
 			p.retry.failed(err, now)
 			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
 		} else {
@@ -200,19 +200,21 @@ func (p *zonePlane) update(now time.Time) batch {
 	return out
 }
 
-// plan plans all connected ingresses. One that was deleted keeps what it has until it is turned
+// plan plans all connected proxies. One that was deleted keeps what it has until it is turned
 // away.
 func (p *zonePlane) plan(out batch) {
-	p.planner.Update(p.state)
+	for _, planner := range p.planners {
+		planner.Update(p.state)
+	}
 	clear(p.refused)
-	for name, before := range p.joined {
-		set, err := p.set(name)
+	for id, before := range p.joined {
+		set, err := p.set(id)
 		if err != nil {
-			p.refused[name] = err
+			p.refused[id] = err
 			continue
 		}
 		if !set.Equal(before) {
-			p.joined[name], out[mesh.ZoneNodeID(mesh.ProxyIngress, name)] = set, set
+			p.joined[id], out[id] = set, set
 		}
 	}
 }
@@ -222,21 +224,23 @@ func (p *zonePlane) failures() listed {
 	if p.retry.err != nil {
 		out[""] = []Failure{{Failure: failure{Cell: cellPlan, Err: p.retry.err, Kept: true}}}
 	}
-	for _, f := range p.planner.Failures() {
-		out[""] = append(out[""], Failure{Failure: f})
+	for id := range p.joined {
+		proxyType, name, _ := mesh.ParseZoneNode(id)
+		of := ZoneProxy(proxyType, name)
+		for _, f := range p.planners[proxyType].Failures() {
+			out[of] = append(out[of], Failure{Dataplane: of, Failure: f})
+		}
 	}
-	for name, err := range p.refused {
-		of := ZoneProxy(mesh.ProxyIngress, name)
+	for id, err := range p.refused {
+		proxyType, name, _ := mesh.ParseZoneNode(id)
+		of := ZoneProxy(proxyType, name)
 		out[of] = append(out[of], Failure{Dataplane: of, Failure: failure{Cell: "listener", Err: err, Kept: true}})
 	}
 	return out
 }
 
 // desiredOfZone does what [Loop.Desired] does, for a proxy of a zone.
-func (l *Loop) desiredOfZone(ctx context.Context, proxyType, name string) (*resource.Set, error) {
-	if proxyType != mesh.ProxyIngress {
-		return nil, fault.New(fault.NotFound, "no proxy of the type %s has configuration here", proxyType)
-	}
+func (l *Loop) desiredOfZone(ctx context.Context, id string) (*resource.Set, error) {
 	p, err := l.zone(ctx)
 	if err != nil {
 		return nil, err
@@ -246,14 +250,14 @@ func (l *Loop) desiredOfZone(ctx context.Context, proxyType, name string) (*reso
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if set := p.joined[name]; set != nil {
+	if set := p.joined[id]; set != nil {
 		return set, nil
 	}
-	return p.set(name)
+	return p.set(id)
 }
 
 // goneFromZone reports whether a node is a proxy of the zone whose resource was deleted.
 func (p *zonePlane) goneFromZone(id string) bool {
-	_, name, ok := mesh.ParseZoneNode(id)
-	return ok && strings.HasPrefix(id, mesh.ZoneNodeScope(mesh.ProxyIngress)) && p.state.Ingress(name) == nil
+	proxyType, name, ok := mesh.ParseZoneNode(id)
+	return ok && p.state.Proxy(proxyType, name) == nil
 }

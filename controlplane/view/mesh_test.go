@@ -153,6 +153,7 @@ type content struct {
 	Services   []*view.MeshService
 	Policies   map[string][]*view.Policy
 	Candidates map[string][]string
+	Egresses   string
 }
 
 // services lists the services of the tests. Nobody serves the last one.
@@ -161,7 +162,7 @@ var services = []string{"a", "b", "c", "nobody"}
 func contentOf(m *view.Mesh) content {
 	out := content{
 		Name: m.Name(), Revision: m.Revision(), Spec: m.Spec(), Trust: m.Trust(),
-		Policies: map[string][]*view.Policy{}, Candidates: map[string][]string{},
+		Policies: map[string][]*view.Policy{}, Candidates: map[string][]string{}, Egresses: fmt.Sprint(m.Egresses()),
 	}
 	out.Dataplanes = slices.SortedFunc(m.Dataplanes(), func(a, b *view.Dataplane) int { return cmp.Compare(a.ID, b.ID) })
 	out.Services = slices.SortedFunc(m.Services(), func(a, b *view.MeshService) int { return cmp.Compare(a.Name, b.Name) })

@@ -25,7 +25,7 @@ func (m *Mesh) mine(key model.Key) bool {
 	switch key.Kind {
 	case mesh.Meshes.Name:
 		return key.Scope == "" && key.Name == m.name
-	case mesh.ZoneIngresses.Name, mesh.Zones.Name:
+	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name, mesh.Zones.Name:
 		return key.Scope == ""
 	case mesh.Trusts.Name:
 		return key.Scope == m.name && key.Name == m.name
@@ -50,8 +50,8 @@ func LoadMesh(name string, policies []*model.Kind, r store.Reader) (*Mesh, error
 	return loadMesh(name, mesh.DefaultZone, kindsByName(policies), r)
 }
 
-// loadMesh reads a mesh. With nil for kinds it reads nothing but its services and what they are
-// protected by.
+// loadMesh reads a mesh. With nil for kinds it reads nothing but its services, those of other zones
+// among them, and what they are protected by.
 func loadMesh(name, zone string, kinds map[string]*model.Kind, r store.Reader) (*Mesh, error) {
 	d := draftOfMesh(&Mesh{name: name, kinds: kinds, remote: remote{own: zone}}, r)
 	for key, k := range map[model.Key]*model.Kind{
@@ -62,16 +62,19 @@ func loadMesh(name, zone string, kinds map[string]*model.Kind, r store.Reader) (
 			return nil, fmt.Errorf("read %s %s: %w", key.Kind, name, err)
 		}
 	}
-	if err := d.list(mesh.Dataplanes); err != nil || kinds == nil {
-		return d.freeze(), err
+	if err := d.list(mesh.Dataplanes); err != nil {
+		return nil, err
 	}
-	for _, k := range append([]*model.Kind{mesh.VirtualOutbounds, mesh.Addresses}, slices.Collect(maps.Values(kinds))...) {
-		if err := d.list(k); err != nil {
+	for _, k := range []*model.Kind{mesh.ZoneIngresses, mesh.ZoneEgresses, mesh.Zones} {
+		if err := d.listGlobal(k); err != nil {
 			return nil, err
 		}
 	}
-	for _, k := range []*model.Kind{mesh.ZoneIngresses, mesh.Zones} {
-		if err := d.listGlobal(k); err != nil {
+	if kinds == nil {
+		return d.freeze(), nil
+	}
+	for _, k := range append([]*model.Kind{mesh.VirtualOutbounds, mesh.Addresses}, slices.Collect(maps.Values(kinds))...) {
+		if err := d.list(k); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +104,7 @@ func draftOfMesh(m *Mesh, r store.Reader) *meshDraft {
 		reader: r, from: m, spec: m.spec, trust: m.trust,
 		dataplanes: map[string]*Dataplane{}, policies: map[string]map[string]*Policy{}, located: map[string]map[string]Locating{},
 		rules: map[string]*namingRule{}, addresses: map[string]*Entry[mesh.Address]{},
-		zones: ofZones{map[string]*Entry[mesh.ZoneIngress]{}, map[string]*Entry[mesh.Zone]{}},
+		zones: ofZones{map[string]*Entry[mesh.ZoneIngress]{}, map[string]*Entry[mesh.ZoneEgress]{}, map[string]*Entry[mesh.Zone]{}},
 	}
 }
 
@@ -134,7 +137,7 @@ func (m *Mesh) apply(r store.Reader, keys []model.Key) (next *Mesh, relevant []m
 }
 
 func (m *Mesh) kindOf(key model.Key) *model.Kind {
-	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses, mesh.ZoneIngresses, mesh.Zones} {
+	for _, k := range [...]*model.Kind{mesh.Meshes, mesh.Trusts, mesh.Dataplanes, mesh.VirtualOutbounds, mesh.Addresses, mesh.ZoneIngresses, mesh.ZoneEgresses, mesh.Zones} {
 		if key.Kind == k.Name {
 			return k
 		}
@@ -152,6 +155,8 @@ func (d *meshDraft) reread(k *model.Kind, key model.Key) (bool, error) {
 		return false, err
 	case k == mesh.ZoneIngresses:
 		return d.putIngress(entryOf[mesh.ZoneIngress](res)), nil
+	case k == mesh.ZoneEgresses:
+		return d.putEgress(entryOf[mesh.ZoneEgress](res)), nil
 	}
 	return true, d.put(res)
 }
@@ -187,6 +192,8 @@ func (d *meshDraft) put(res *model.Resource) error {
 		d.addresses[res.Name] = entryOf[mesh.Address](res)
 	case mesh.ZoneIngresses:
 		d.putIngress(entryOf[mesh.ZoneIngress](res))
+	case mesh.ZoneEgresses:
+		d.putEgress(entryOf[mesh.ZoneEgress](res))
 	case mesh.Zones:
 		d.zones.zones[res.Name] = entryOf[mesh.Zone](res)
 	default:
@@ -230,6 +237,8 @@ func (d *meshDraft) drop(k *model.Kind, name string) (was bool) {
 		}
 	case mesh.ZoneIngresses:
 		was = d.dropIngress(name)
+	case mesh.ZoneEgresses:
+		was = d.dropEgress(name)
 	case mesh.Zones:
 		was, d.zones.zones[name] = true, nil
 	default:

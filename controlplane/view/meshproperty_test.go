@@ -80,7 +80,7 @@ func drawIngress(t *rapid.T) *mesh.ZoneIngress {
 func drawWrite(t *rapid.T) func(store.Tx) error {
 	kind := rapid.SampledFrom([]*model.Kind{
 		mesh.Dataplanes, mesh.Dataplanes, mesh.Dataplanes, permissions, permissions, traces, mesh.Meshes, mesh.Trusts, mesh.Secrets, gateway.Services,
-		mesh.ZoneIngresses, mesh.ZoneIngresses, mesh.Zones,
+		mesh.ZoneIngresses, mesh.ZoneIngresses, mesh.ZoneEgresses, mesh.Zones,
 	}).Draw(t, "kind")
 	scope := rapid.SampledFrom([]string{mesh.Default, mesh.Default, mesh.Default, "other"}).Draw(t, "scope")
 	name := rapid.SampledFrom([]string{"n0", "n1", "n2", "n3", "n4"}).Draw(t, "name")
@@ -94,6 +94,11 @@ func drawWrite(t *rapid.T) func(store.Tx) error {
 		spec = &trace{Selectors: drawSelectors(t, "selectors")}
 	case mesh.ZoneIngresses:
 		scope, spec = "", drawIngress(t)
+	case mesh.ZoneEgresses:
+		scope, spec = "", &mesh.ZoneEgress{
+			Zone:       rapid.SampledFrom([]string{"", mesh.DefaultZone, "east"}).Draw(t, "zone"),
+			Networking: &mesh.ZoneEgressNetworking{Address: rapid.SampledFrom([]string{"10.0.0.3", "10.0.0.4", "egress.example"}).Draw(t, "at"), Port: 1},
+		}
 	case mesh.Zones:
 		enabled := rapid.Bool().Draw(t, "enabled")
 		scope, name, spec = "", rapid.SampledFrom([]string{"east", "north"}).Draw(t, "zone"), &mesh.Zone{Enabled: &enabled}

@@ -2,18 +2,23 @@ package view
 
 import (
 	"iter"
+	"math"
+	"net/netip"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// remote is what a mesh has of other zones: their ingresses, and which of the zones are switched
-// off. What other zones have of the mesh are endpoints of its services, as inbounds are.
+// remote is what a mesh has of other zones: their ingresses, which of the zones are switched off,
+// and the egresses of the own zone, through which they may be called. What other zones have of the mesh are endpoints of its services, as inbounds are.
 type remote struct {
 	// own is the zone of this control plane.
 	own string
 	// ingresses are those of other zones, by name.
 	ingresses table[*Entry[mesh.ZoneIngress]]
+	// egresses are those of the own zone, by name.
+	egresses table[*Entry[mesh.ZoneEgress]]
 	// off are the zones that are switched off.
 	off table[bool]
 }
@@ -30,13 +35,14 @@ func (r *remote) reaches(name string) *Entry[mesh.ZoneIngress] {
 	return e
 }
 
-// ofZones holds the changes of ingresses and zones, by name; nil means deleted.
+// ofZones holds the changes of ingresses, egresses and zones, by name; nil means deleted.
 type ofZones struct {
 	ingresses map[string]*Entry[mesh.ZoneIngress]
+	egresses  map[string]*Entry[mesh.ZoneEgress]
 	zones     map[string]*Entry[mesh.Zone]
 }
 
-func (z *ofZones) none() bool { return len(z.ingresses)+len(z.zones) == 0 }
+func (z *ofZones) none() bool { return len(z.ingresses)+len(z.egresses)+len(z.zones) == 0 }
 
 // putIngress takes an ingress, unless it is one of the own zone. It reports whether anything can
 // differ.
@@ -56,7 +62,24 @@ func (d *meshDraft) dropIngress(name string) bool {
 	return true
 }
 
-// freezeZones returns the ingresses and zones after all changes, and tells an edit of the services
+// putEgress takes an egress, if it is one of the own zone. It reports whether anything can differ.
+func (d *meshDraft) putEgress(e *Entry[mesh.ZoneEgress]) bool {
+	if !e.Spec.In(d.from.remote.own, d.from.remote.own) {
+		return d.dropEgress(e.ID)
+	}
+	d.zones.egresses[e.ID] = e
+	return true
+}
+
+func (d *meshDraft) dropEgress(name string) bool {
+	if _, was := d.from.remote.egresses.get(name); !was {
+		return false
+	}
+	d.zones.egresses[name] = nil
+	return true
+}
+
+// freezeZones returns the ingresses, egresses and zones after all changes, and tells an edit of the services
 // what differs.
 func (d *meshDraft) freezeZones(services *endpointEdit) remote {
 	was := &d.from.remote
@@ -80,7 +103,15 @@ func (d *meshDraft) freezeZones(services *endpointEdit) remote {
 			differ[name] = differ[name] || e.Spec.Zone == zone
 		}
 	}
-	next := remote{own: was.own, ingresses: ingresses.table, off: off.table}
+	egresses := editOf(was.egresses)
+	for name, now := range d.zones.egresses {
+		if now == nil {
+			egresses.drop(name)
+		} else {
+			egresses.put(name, now)
+		}
+	}
+	next := remote{own: was.own, ingresses: ingresses.table, egresses: egresses.table, off: off.table}
 	for name, yes := range differ {
 		if yes {
 			services.ingress(name, was.reaches(name), next.reaches(name))
@@ -108,6 +139,24 @@ func remoteOf(name, meshName string, e *Entry[mesh.ZoneIngress]) []Endpoint {
 		return nil
 	}
 	return e.Spec.Endpoints(name, meshName)
+}
+
+// ThroughEgress reports whether other zones are called through the egresses of the own one.
+func (m *Mesh) ThroughEgress() bool {
+	return m.spec != nil && m.spec.Spec.Routing != nil && m.spec.Spec.Routing.ZoneEgress
+}
+
+// Egresses returns where the egresses of the own zone listen, each address once and in order. One
+// at no IP address is none: nobody could be sure to call a proxy of the zone.
+func (m *Mesh) Egresses() (out []netip.AddrPort) {
+	for _, e := range m.remote.egresses.all() {
+		address, port := e.Spec.Listens()
+		if ip, err := netip.ParseAddr(address); err == nil && port > 0 && port <= math.MaxUint16 {
+			out = append(out, netip.AddrPortFrom(ip, uint16(port)))
+		}
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return slices.Compact(out)
 }
 
 // Elsewhere yields the services that a zone or an ingress of another zone has of the mesh, by the

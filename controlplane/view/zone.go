@@ -14,9 +14,10 @@ import (
 )
 
 // Zone is what the proxies of a zone, which belong to no mesh, go by at one store revision: the
-// services of all meshes with mutual TLS, and the ingresses of the zone. Without mutual TLS nobody
-// could tell what a connection is for, so other meshes are left out. No mesh is read while
-// the zone has no ingress. A Zone is immutable. It holds no policies.
+// services of all meshes with mutual TLS, with those of other zones, and the ingresses and egresses
+// of the zone. Without mutual TLS nobody could tell what a connection is for, so other meshes are
+// left out. No mesh is read while the zone has no such proxy. A Zone is immutable. It holds no
+// policies.
 type Zone struct {
 	name     string
 	revision uint64
@@ -24,7 +25,11 @@ type Zone struct {
 	// sick are the meshes of which a row cannot be read. They show their last good state.
 	sick      map[string]error
 	ingresses map[string]*Entry[mesh.ZoneIngress]
+	egresses  map[string]*Entry[mesh.ZoneEgress]
 }
+
+// idle reports whether the zone has no proxy.
+func (z *Zone) idle() bool { return len(z.ingresses)+len(z.egresses) == 0 }
 
 // Name returns the name of the zone.
 func (z *Zone) Name() string { return z.name }
@@ -39,11 +44,22 @@ func (z *Zone) Meshes() iter.Seq2[string, *Mesh] { return maps.All(z.meshes) }
 // Sick yields the meshes that cannot be read, with the reasons.
 func (z *Zone) Sick() iter.Seq2[string, error] { return maps.All(z.sick) }
 
-// Ingress returns an ingress of the zone by name, nil if there is none.
-func (z *Zone) Ingress(name string) *Entry[mesh.ZoneIngress] { return z.ingresses[name] }
-
 // Ingresses yields the ingresses of the zone, in no particular order.
 func (z *Zone) Ingresses() iter.Seq2[string, *Entry[mesh.ZoneIngress]] { return maps.All(z.ingresses) }
+
+// Egresses yields the egresses of the zone, in no particular order.
+func (z *Zone) Egresses() iter.Seq2[string, *Entry[mesh.ZoneEgress]] { return maps.All(z.egresses) }
+
+// Proxy returns the spec of a proxy of the zone by its type and name, nil if there is none.
+func (z *Zone) Proxy(proxyType, name string) mesh.Zonal {
+	if e := z.ingresses[name]; proxyType == mesh.ProxyIngress && e != nil {
+		return e.Spec
+	}
+	if e := z.egresses[name]; proxyType == mesh.ProxyEgress && e != nil {
+		return e.Spec
+	}
+	return nil
+}
 
 // zoneSource reads and follows a zone.
 func zoneSource(name string) source[*Zone] {
@@ -54,7 +70,7 @@ func zoneSource(name string) source[*Zone] {
 // OfZone reports whether a key may be part of a zone.
 func OfZone(key model.Key) bool {
 	switch key.Kind {
-	case mesh.Meshes.Name, mesh.ZoneIngresses.Name:
+	case mesh.Meshes.Name, mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name, mesh.Zones.Name:
 		return key.Scope == ""
 	case mesh.Dataplanes.Name:
 		return key.Scope != ""
@@ -64,19 +80,21 @@ func OfZone(key model.Key) bool {
 
 func loadZone(name string, r store.Reader) (*Zone, error) {
 	d := (&Zone{name: name}).edit(r)
-	ingresses, err := r.List(mesh.ZoneIngresses, store.Query{})
-	if err != nil {
-		return nil, fmt.Errorf("list ingresses: %w", err)
-	}
-	for _, res := range ingresses {
-		d.put(res)
+	for _, k := range []*model.Kind{mesh.ZoneIngresses, mesh.ZoneEgresses} {
+		all, err := r.List(k, store.Query{})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", k.Path, err)
+		}
+		for _, res := range all {
+			d.put(res)
+		}
 	}
 	return d.Zone, d.all()
 }
 
 // all reads all meshes, if somebody needs them.
 func (d *zoneEdit) all() error {
-	if len(d.ingresses) == 0 {
+	if d.idle() {
 		return nil
 	}
 	meshes, unreadable, err := store.ListReadable(d.reader, mesh.Meshes, "")
@@ -101,18 +119,33 @@ type zoneEdit struct {
 }
 
 func (z *Zone) edit(r store.Reader) *zoneEdit {
-	next := &Zone{name: z.name, revision: r.Revision(), meshes: maps.Clone(z.meshes), sick: maps.Clone(z.sick), ingresses: maps.Clone(z.ingresses)}
+	next := &Zone{
+		name: z.name, revision: r.Revision(), meshes: maps.Clone(z.meshes), sick: maps.Clone(z.sick),
+		ingresses: maps.Clone(z.ingresses), egresses: maps.Clone(z.egresses),
+	}
 	if next.meshes == nil {
-		next.meshes, next.sick, next.ingresses = map[string]*Mesh{}, map[string]error{}, map[string]*Entry[mesh.ZoneIngress]{}
+		next.meshes, next.sick = map[string]*Mesh{}, map[string]error{}
+		next.ingresses, next.egresses = map[string]*Entry[mesh.ZoneIngress]{}, map[string]*Entry[mesh.ZoneEgress]{}
 	}
 	return &zoneEdit{next, r}
 }
 
 func (d *zoneEdit) put(res *model.Resource) {
-	if e := entryOf[mesh.ZoneIngress](res); e.Spec.In(d.name, d.name) {
-		d.ingresses[res.Name] = e
+	switch own := res.Spec.(mesh.Zonal).In(d.name, d.name); {
+	case !own:
+		d.drop(res.Kind, res.Name)
+	case res.Kind == mesh.ZoneIngresses:
+		d.ingresses[res.Name] = entryOf[mesh.ZoneIngress](res)
+	default:
+		d.egresses[res.Name] = entryOf[mesh.ZoneEgress](res)
+	}
+}
+
+func (d *zoneEdit) drop(k *model.Kind, name string) {
+	if k == mesh.ZoneIngresses {
+		delete(d.ingresses, name)
 	} else {
-		delete(d.ingresses, res.Name)
+		delete(d.egresses, name)
 	}
 }
 
@@ -127,6 +160,7 @@ func (z *Zone) at(revision uint64) *Zone {
 func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []model.Key, err error) {
 	d := z.edit(r)
 	changed := map[string][]model.Key{}
+	var everywhere []model.Key // which may concern any mesh
 	for _, key := range keys {
 		switch {
 		case !OfZone(key):
@@ -135,20 +169,31 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 			changed[key.Name] = append(changed[key.Name], key)
 		case key.Kind == mesh.Dataplanes.Name:
 			changed[key.Scope] = append(changed[key.Scope], key)
+		case key.Kind == mesh.Zones.Name:
+			everywhere = append(everywhere, key)
 		default:
-			if err := d.ingress(key.Name); err != nil {
+			if err := d.proxy(mesh.ZoneKind(mesh.ZoneProxyOf(key.Kind)), key.Name); err != nil {
 				return nil, nil, err
+			}
+			// The own ingress is written with every service that comes or goes.
+			if key.Kind == mesh.ZoneIngresses.Name && (z.ingresses[key.Name] == nil || d.ingresses[key.Name] == nil) {
+				everywhere = append(everywhere, key)
 			}
 		}
 		relevant = append(relevant, key)
 	}
 	switch {
-	case len(d.ingresses) == 0:
+	case d.idle():
 		clear(d.meshes)
 		clear(d.sick)
 		return d.Zone, relevant, nil
-	case len(z.ingresses) == 0:
+	case z.idle():
 		return d.Zone, relevant, d.all()
+	}
+	if len(everywhere) > 0 {
+		for name := range d.meshes {
+			changed[name] = append(changed[name], everywhere...)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(changed)) {
 		if err := d.mesh(name, changed[name]); err != nil {
@@ -158,14 +203,15 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 	return d.Zone, relevant, nil
 }
 
-func (d *zoneEdit) ingress(name string) error {
-	res, err := d.reader.Get(mesh.ZoneIngresses, "", name)
+// proxy reads the resource of a proxy again.
+func (d *zoneEdit) proxy(k *model.Kind, name string) error {
+	res, err := d.reader.Get(k, "", name)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		delete(d.ingresses, name)
+		d.drop(k, name)
 		return nil
 	case err != nil:
-		return fmt.Errorf("refresh ingress %s: %w", name, err)
+		return fmt.Errorf("refresh %s %s: %w", k.Document.Singular, name, err)
 	}
 	d.put(res)
 	return nil

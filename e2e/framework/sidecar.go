@@ -182,10 +182,19 @@ func WaitServing(address string, output func() string) {
 // NewIngress prepares the ingress of a zone that exists or that file describes. It gets a token of
 // the zone. It may lead to this machine, where all instances of tests are.
 func NewIngress(c *ControlPlane, zone, name, file string, more ...string) *Sidecar {
+	return newZoneProxy(c, "ingress", zone, name, file, more...)
+}
+
+// NewEgress prepares an egress of a zone, as NewIngress does an ingress.
+func NewEgress(c *ControlPlane, zone, name, file string, more ...string) *Sidecar {
+	return newZoneProxy(c, "egress", zone, name, file, more...)
+}
+
+func newZoneProxy(c *ControlPlane, proxyType, zone, name, file string, more ...string) *Sidecar {
 	s := &Sidecar{Name: name, StateDir: shortDir(), Envoy: os.Getenv(EnvoyVariable)}
-	s.WriteToken(c.API().ZoneToken(zone, "ingress"))
+	s.WriteToken(c.API().ZoneToken(zone, proxyType))
 	s.args = append([]string{
-		"dataplane", "--proxy-type", "ingress", "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data), "--ca-cert-file", c.CAFile(),
+		"dataplane", "--proxy-type", proxyType, "--cp-address", fmt.Sprintf("https://127.0.0.1:%d", c.Data), "--ca-cert-file", c.CAFile(),
 		"--name", name, "--dataplane-token-file", s.TokenFile(), "--state-dir", s.StateDir, "--log-level", "debug", "--envoy-concurrency", "1",
 		"--workload-address", "127.0.0.0/8",
 	}, append(slices.Clone(leaveSoon), more...)...)

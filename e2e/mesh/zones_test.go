@@ -288,6 +288,56 @@ networking:
 		answers(web.to("backend"), 200)
 	})
 
+	It("other zones are called through the egress of the own one, and not without it", func() {
+		unreached := func() {
+			GinkgoHelper()
+			Eventually(func() int { return called(web.to("backend")) }, patience).ShouldNot(Equal(200))
+		}
+		both(shop, map[string]any{"routing": map[string]any{"zoneEgress": true}})
+		east.Converged()
+		unreached()
+		Expect(fmt.Sprint(east.Get("/nodes/" + shop + ".web-1"))).To(ContainSubstring("no egress of the zone leads to"))
+
+		out := framework.FreePorts(1)[0]
+		file := filepath.Join(GinkgoT().TempDir(), "egress.yaml")
+		writeFile(file, []byte(fmt.Sprintf("type: ZoneEgress\nname: east-out\nnetworking: {address: 127.0.0.1, port: %d}\n", out)))
+		egress := framework.NewEgress(east.cp, "east", "east-out", file).Start()
+		egress.WaitReady()
+		east.Converged()
+		answers(web.to("backend"), 200)
+		Expect(named("backend-1")()).To(Equal("backend-1"))
+		Expect(egress.Stat("tcp.shop_backend.downstream_cx_total")).To(BeNumerically(">", 0))
+		Expect(east.Get("/nodes/zone%2Fegress%2Feast-out")).To(And(HaveKeyWithValue("type", "egress"), HaveKeyWithValue("inStep", true)))
+		zones := east.Get("/global-insight")["zones"].(map[string]any)
+		Expect(zones["zoneEgresses"]).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
+
+		// It is for what is in other zones, of meshes that want it.
+		Expect(greeted(out, "backend{mesh=shop}")).To(Succeed())
+		Expect(greeted(out, "web{mesh=shop}")).NotTo(Succeed())
+		Expect(greeted(out, "ledger-bank{mesh=bank}")).NotTo(Succeed())
+		Expect(greeted(out, "")).NotTo(Succeed())
+		dump, err := egress.Admin("/config_dump")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(dump).To(ContainSubstring("backend{mesh=shop}"))
+		Expect(dump).NotTo(ContainSubstring("identity_cert"))
+		Expect(dump).NotTo(ContainSubstring("mesh_ca"))
+
+		// The sidecar has no address of the other zone.
+		held, err := web.Admin("/clusters")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(held).To(ContainSubstring(fmt.Sprintf("backend::127.0.0.1:%d::", out)))
+		Expect(held).NotTo(ContainSubstring(fmt.Sprintf("backend::127.0.0.1:%d::", port)))
+
+		egress.Signal(term)
+		egress.Exit(patience)
+		Expect(east.Mesh(http.MethodGet, "/zoneegresses/east-out", nil).Status).To(Equal(http.StatusNotFound))
+		east.Converged()
+		unreached()
+		both(shop, nil)
+		east.Converged()
+		answers(web.to("backend"), 200)
+	})
+
 	It("an ingress that leaves is deregistered", func() {
 		ingress.Signal(term)
 		ingress.Exit(patience)

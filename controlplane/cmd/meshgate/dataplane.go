@@ -42,6 +42,7 @@ const (
 	proxyBuiltin   = "gateway"   // of a mesh
 	proxyDataplane = "dataplane" // another name for sidecar
 	proxyIngress   = mesh.ProxyIngress
+	proxyEgress    = mesh.ProxyEgress
 )
 
 // maxDataplaneFile bounds the size of the file in bytes.
@@ -66,14 +67,14 @@ func dataplaneCommand() *cobra.Command {
 			return a.Run(ctx)
 		}),
 	}
-	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "the Envoy: sidecar, gateway, ingress or oauth-gateway")
+	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "sidecar, gateway, ingress, egress or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
-	c.Flags().StringVar(&f.name, "name", "", "instance, Dataplane or ZoneIngress of the node token")
+	c.Flags().StringVar(&f.name, "name", "", "instance, or resource, of the node token")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
-	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane or ZoneIngress to register, if any")
+	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane, ZoneIngress or ZoneEgress to register")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
@@ -96,9 +97,12 @@ func (f *dataplaneFlags) folder() string {
 	return filepath.Join("proxies", f.dir())
 }
 
+// ofZone reports whether the proxy is one of a zone.
+func (f *dataplaneFlags) ofZone() bool { return mesh.ZoneKind(f.proxyType) != nil }
+
 // dir returns the name of the run directory of a proxy of a mesh or zone.
 func (f *dataplaneFlags) dir() string {
-	if f.proxyType == proxyIngress {
+	if f.ofZone() {
 		return agent.ZoneDir(f.proxyType, f.name)
 	}
 	return f.mesh + "." + f.name
@@ -162,21 +166,21 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 
 func (f *dataplaneFlags) check() error {
 	switch {
-	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane, proxyIngress}, f.proxyType):
-		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar, gateway or ingress", f.proxyType)
+	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane, proxyIngress, proxyEgress}, f.proxyType):
+		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar, gateway, ingress or egress", f.proxyType)
 	case f.caFile == "" || f.tokenFile == "":
 		return errors.New("--ca-cert-file and --dataplane-token-file are needed")
 	case f.adminPort < 0 || f.adminPort > 65535:
 		return fmt.Errorf("--admin-port %d is no port", f.adminPort)
 	case f.dnsPort < 0 || f.dnsPort > 65535:
 		return fmt.Errorf("--dns-port %d is no port", f.dnsPort)
-	case (f.proxyType == proxyGateway || f.proxyType == proxyBuiltin || f.proxyType == proxyIngress) && f.dnsPort != 0:
+	case (f.proxyType == proxyGateway || f.proxyType == proxyBuiltin || f.ofZone()) && f.dnsPort != 0:
 		return errors.New("--dns-port is for sidecars")
 	case f.dnsPort == 0 && len(f.dnsUpstreams) > 0:
 		return errors.New("--dns-upstream needs --dns-port")
 	case f.proxyType == proxyGateway && (f.dataplaneFile != "" || len(f.variables) > 0):
 		return errors.New("--dataplane-file and --dataplane-var are for proxies of a mesh or zone")
-	case f.proxyType == proxyIngress:
+	case f.ofZone():
 		return agent.CheckZoneProxy(f.name)
 	case f.proxyType != proxyGateway:
 		return agent.CheckSidecar(f.mesh, f.name)
@@ -228,7 +232,7 @@ func (f *dataplaneFlags) dns() (*agent.DNS, error) {
 // sidecar reads the Dataplane file, if there is one.
 func (f *dataplaneFlags) sidecar() (*agent.Sidecar, error) {
 	s := &agent.Sidecar{Mesh: f.mesh}
-	if f.proxyType == proxyIngress {
+	if f.ofZone() {
 		s.Mesh, s.ZoneType = "", f.proxyType
 	}
 	if f.dataplaneFile == "" {

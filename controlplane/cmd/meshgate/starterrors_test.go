@@ -75,7 +75,7 @@ func TestStartErrors(t *testing.T) {
 		{"a plugin that needs a database", runCommand(), free("oauth2", "--gateway-declarative", declared), declared + ":3: plugins[0].name: the plugin issues tokens and codes and needs a database"},
 		{"no Envoy", standaloneCommand(), []string{"--state-dir", filepath.Join(dir, "s1"), "--envoy-path", file}, "cannot run Envoy at " + file},
 		{"demo in a used directory", demoCommand(), []string{"--state-dir", used}, "it is in use by another meshgate"},
-		{"no proxy type", dataplaneCommand(), []string{"--state-dir", filepath.Join(dir, "dp")}, `--proxy-type "" is none that exists; use oauth-gateway, sidecar, gateway or ingress`},
+		{"no proxy type", dataplaneCommand(), []string{"--state-dir", filepath.Join(dir, "dp")}, `--proxy-type "" is none that exists; use oauth-gateway, sidecar, gateway, ingress or egress`},
 		{"names for a gateway", dataplaneCommand(), []string{"--proxy-type", "gateway", "--name", "gw", "--ca-cert-file", file, "--dataplane-token-file", file, "--dns-port", "53"}, "--dns-port is for sidecars"},
 		{"no files", dataplaneCommand(), gw[:2], "--ca-cert-file and --dataplane-token-file are needed"},
 		{"no name", dataplaneCommand(), gw, `--name "": the input is not valid: name: must be 1 to 63 of`},

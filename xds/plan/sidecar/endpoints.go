@@ -25,6 +25,10 @@ type assignmentKey struct {
 	// far says that connections to other zones can be made: what is there is told by mutual TLS
 	// which service a connection is for.
 	far bool
+	// through says that what is in other zones is called through the egresses of the own one, which
+	// are listed as [egresses] does.
+	through  bool
+	egresses string
 	// aware says that the mesh prefers near endpoints. local is then the zone of the proxy.
 	aware bool
 	local string
@@ -56,16 +60,17 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 		clear bool
 	}
 	places := map[place]*endpointv3.LocalityLbEndpoints{}
-	all := endpointsOf(k.destination)
-	var ways ways
-	if k.far {
-		ways = waysTo(tags, all)
-	}
-	for i := range all {
-		e := &all[i]
-		if !e.Ready || !mesh.Matches(tags, e.Tags) || e.Ingress != "" && !ways.leads(e) {
-			continue
+	all := Shares(tags, endpointsOf(k.destination), k.far)
+	if k.through {
+		var egress *endpointv3.LocalityLbEndpoints
+		if all, egress = throughEgress(all, egressesIn(k.egresses)); egress != nil {
+			if k.aware {
+				egress.Priority = 1
+			}
+			a.Endpoints = append(a.Endpoints, egress)
 		}
+	}
+	for _, e := range all {
 		_, clearly := slices.BinarySearch(clearOnes, e.Dataplane)
 		at := place{e.Tags[mesh.TagZone], clearly}
 		l := places[at]
@@ -77,16 +82,16 @@ func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 			places[at] = l
 			a.Endpoints = append(a.Endpoints, l)
 		}
-		endpoint, err := assigned(e)
+		endpoint, err := assigned(e.Endpoint)
 		if err != nil {
 			return nil, err
 		}
 		if clearly {
 			mark(endpoint)
 		}
-		endpoint.LoadBalancingWeight.Value = ways.weight(e)
+		endpoint.LoadBalancingWeight.Value = e.Weight
 		l.LbEndpoints = append(l.LbEndpoints, endpoint)
-		l.LoadBalancingWeight.Value += ways.weight(e)
+		l.LoadBalancingWeight.Value += e.Weight
 	}
 	near := func(l *endpointv3.LocalityLbEndpoints) uint32 { return l.GetPriority() }
 	slices.SortStableFunc(a.Endpoints, func(x, y *endpointv3.LocalityLbEndpoints) int {

@@ -33,6 +33,10 @@ type meshSettings struct {
 	withdrawn uint64
 	// metrics says, in JSON, how proxies are scraped; empty if they are not.
 	metrics string
+	// through says that other zones are called through the egresses of the own one, and egresses
+	// where these are.
+	through  bool
+	egresses string
 }
 
 // minLife is the minimum life of connections, for meshes with very short-lived certificates.
@@ -63,6 +67,9 @@ func meshSettingsOf(m *view.Mesh) meshSettings {
 		}
 	}
 	f.localityAware = spec.Spec.Routing != nil && spec.Spec.Routing.LocalityAwareLoadBalancing
+	if f.through = m.ThroughEgress(); f.through {
+		f.egresses = egresses(m)
+	}
 	f.metrics = metricsOf(spec.Spec)
 	f.passthrough = true
 	if n := spec.Spec.Networking; n != nil && n.Outbound != nil && n.Outbound.Passthrough != nil {

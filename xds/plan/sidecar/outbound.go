@@ -31,7 +31,8 @@ type outbound struct {
 	unserved []string
 	// forbidden are those services that the proxies may not call.
 	forbidden []string
-	// idle says which fields of the chosen policies have no effect here.
+	// idle says which fields of the chosen policies have no effect here, and what is not called
+	// because there is no egress.
 	idle []plan.Failure
 	// wants are its clusters under their own names. renamed are those that have another name,
 	// because another outbound wants a cluster of that name with other settings.
@@ -167,6 +168,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		return refused(tags)
 	}
 	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d), far: p.facts.security != plain}
+	p.passThrough(o, &ak, tags)
 	inline := p.kinds[kind].Inline(tags, d)
 	if inline {
 		ak.name += byName

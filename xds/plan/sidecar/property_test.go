@@ -87,7 +87,9 @@ type driver struct {
 type aspects struct {
 	mode, expiration, issuer string
 	off, near, passthrough   bool
-	withdrawn                uint64
+	// through says that other zones are called through egresses.
+	through   bool
+	withdrawn uint64
 	// traced is the host of one of the tracing backends; there are none if it is empty.
 	traced string
 	// logged is the file of one of the logging backends; there are none if it is empty.
@@ -375,7 +377,7 @@ func (d *driver) erase(k *model.Kind, name string) {
 // mesh changes one aspect of the mesh: a change of another would hide that it is
 // missed.
 func (d *driver) mesh() {
-	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5, 6, 7) {
+	switch a := &d.aspects; pick(d, 0, 1, 2, 3, 4, 5, 6, 7, 8) {
 	case 0:
 		a.mode = pick(d, mesh.ModeStrict, mesh.ModePermissive)
 	case 1:
@@ -390,6 +392,8 @@ func (d *driver) mesh() {
 		a.logged = pick(d, "", "/logs/a.log", "/logs/b.log")
 	case 6:
 		a.scraped = pick(d, uint32(0), 5670, 8080, 10001, 15001, 18080)
+	case 7:
+		a.through = !a.through
 	default:
 		a.passthrough = !a.passthrough
 	}
@@ -398,7 +402,7 @@ func (d *driver) mesh() {
 	if d.aspects.off {
 		m.MTLS.EnabledBackend = ""
 	}
-	m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: d.aspects.near}
+	m.Routing = &mesh.Routing{LocalityAwareLoadBalancing: d.aspects.near, ZoneEgress: d.aspects.through}
 	m.Networking = &mesh.Outbounds{}
 	m.Networking.Outbound = &struct {
 		Passthrough *bool `json:"passthrough,omitempty"`
@@ -415,6 +419,21 @@ func (d *driver) mesh() {
 		scraped(m, map[string]any{"port": float64(port), "skipMTLS": d.yes()})
 	}
 	d.put(mesh.Meshes, "", meshName, m)
+}
+
+// zones changes what there is of other zones, or the egresses that lead there.
+func (d *driver) zones() {
+	k := pick(d, mesh.ZoneIngresses, mesh.ZoneEgresses)
+	name := pick(d, fewPolicies...)
+	exists := d.db.View(ctx, func(r store.Reader) error { _, err := r.Get(k, "", name); return err }) == nil
+	switch {
+	case exists && d.yes():
+		d.dropIn("", k, name)
+	case k == mesh.ZoneIngresses:
+		d.put(k, "", name, ingressOf(pick(d, "", "north"), pick(d, "10.0.0.8", "10.0.0.9"), instancesOf(pick(d, fewServices...), pick(d, uint32(1), 2), "v1")))
+	default:
+		d.put(k, "", name, &mesh.ZoneEgress{Zone: pick(d, "", "north"), Networking: &mesh.ZoneEgressNetworking{Address: pick(d, "10.0.1.1", "10.0.1.2", "egress.example"), Port: 10002}})
+	}
 }
 
 // trust changes who signs, or how often a root was withdrawn.
@@ -467,7 +486,7 @@ func (d *driver) gone() {
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
-		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "gateway": d.gateway, "gateway route": d.gatewayRoute, "gateway certificate": d.certificate, "join": d.join, "restart": d.again,
+		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "zones": d.zones, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "gateway": d.gateway, "gateway route": d.gatewayRoute, "gateway certificate": d.certificate, "join": d.join, "restart": d.again,
 		"gateway limit": func() {
 			spec := &ratelimit.Spec{Connection: connection("edge", pick(d, anyService...)), Conf: &ratelimit.Conf{HTTP: &ratelimit.HTTP{Requests: pick(d, uint32(1), 2), Interval: mesh.Of(time.Second)}}}
 			if d.yes() {

@@ -1,6 +1,9 @@
 package sidecar_test
 
 import (
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -91,4 +94,75 @@ func TestRemote(t *testing.T) {
 		w.dropIn("", mesh.ZoneIngresses, name)
 	}
 	same(nil)
+}
+
+// TestThroughEgress: in a mesh with routing.zoneEgress, services of other zones are endpoints at the
+// egresses of the own one, and at none if there is none.
+func TestThroughEgress(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	near := dataplane("127.0.0.2", "backend", "http")
+	near.Networking.Inbound[0].Tags[mesh.TagZone] = "west" // where web is
+	w.put(mesh.Dataplanes, meshName, "backend-1", near)
+	through := func(yes, aware bool) {
+		m := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin", Mode: "STRICT"}}}}
+		m.Routing = &mesh.Routing{ZoneEgress: yes, LocalityAwareLoadBalancing: aware}
+		w.put(mesh.Meshes, "", meshName, m)
+	}
+	through(true, false)
+	w.settle()
+	w.planner.Join("web-1")
+	same := func(want map[string]uint32) {
+		t.Helper()
+		got := map[string]uint32{}
+		for _, l := range w.assigned(t, "backend").GetEndpoints() {
+			for _, e := range l.GetLbEndpoints() {
+				got[fmt.Sprint(l.GetPriority(), " ", e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress())] = e.GetLoadBalancingWeight().GetValue()
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("endpoints are %v, want %v", got, want)
+		}
+	}
+	missing := func() (n int) {
+		for _, f := range w.planner.Unserved("web-1") {
+			if strings.Contains(f.Err.Error(), "no egress of the zone leads to \"backend\"") && !f.Awaited {
+				n++
+			}
+		}
+		return n
+	}
+	egress := func(zone, address string) *mesh.ZoneEgress {
+		return &mesh.ZoneEgress{Zone: zone, Networking: &mesh.ZoneEgressNetworking{Address: address, Port: 10002}}
+	}
+	same(map[string]uint32{"0 127.0.0.2": 1})
+	if missing() > 0 {
+		t.Error("an egress is missing although nothing is in other zones")
+	}
+	w.put(mesh.ZoneIngresses, "", "north", ingressOf("north", "10.0.0.9", instancesOf("backend", 3, "v1"), instancesOf("backend", 2, "v2")))
+	same(map[string]uint32{"0 127.0.0.2": 1})
+	if missing() != 1 {
+		t.Errorf("%d notes say that an egress is missing", missing())
+	}
+	w.put(mesh.ZoneEgresses, "", "theirs", egress("north", "10.0.1.9"))
+	w.put(mesh.ZoneEgresses, "", "named", egress("", "egress.example"))
+	same(map[string]uint32{"0 127.0.0.2": 1})
+	w.put(mesh.ZoneEgresses, "", "out-1", egress("", "10.0.1.1"))
+	same(map[string]uint32{"0 127.0.0.2": 1, "0 10.0.1.1": 5})
+	if missing() > 0 {
+		t.Error("an egress is missing although there is one")
+	}
+	w.put(mesh.ZoneEgresses, "", "out-2", egress("", "10.0.1.2"))
+	same(map[string]uint32{"0 127.0.0.2": 2, "0 10.0.1.1": 5, "0 10.0.1.2": 5})
+	through(true, true)
+	same(map[string]uint32{"0 127.0.0.2": 2, "1 10.0.1.1": 5, "1 10.0.1.2": 5})
+	through(false, false)
+	same(map[string]uint32{"0 127.0.0.2": 1, "0 10.0.0.9": 5})
+	through(true, false)
+	w.drop(mesh.Dataplanes, "backend-1")
+	same(map[string]uint32{"0 10.0.1.1": 5, "0 10.0.1.2": 5})
+	for _, name := range []string{"out-1", "out-2"} {
+		w.dropIn("", mesh.ZoneEgresses, name)
+	}
+	same(map[string]uint32{})
 }

@@ -43,6 +43,11 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 			}
 			p.trust()
 			p.allMembers()
+		case mesh.ZoneEgresses.Name:
+			if f := meshSettingsOf(state); f != p.facts {
+				p.everything()
+				return
+			}
 		case mesh.ZoneIngresses.Name, mesh.Zones.Name:
 			p.elsewhere(before, key)
 		default:

@@ -17,6 +17,29 @@ type ways struct {
 	most  uint32
 }
 
+// Shared is an endpoint with the weight by which it gets connections.
+type Shared struct {
+	*view.Endpoint
+	Weight uint32
+}
+
+// Shares returns the endpoints that some tags select, with weights by which all instances get the
+// same share wherever they are. Those at ingresses of other zones are among them if far is set,
+// once for each address.
+func Shares(tags mesh.Tags, all []view.Endpoint, far bool) (out []Shared) {
+	var ways ways
+	if far {
+		ways = waysTo(tags, all)
+	}
+	for i := range all {
+		e := &all[i]
+		if e.Ready && mesh.Matches(tags, e.Tags) && (e.Ingress == "" || ways.leads(e)) {
+			out = append(out, Shared{e, ways.weight(e)})
+		}
+	}
+	return out
+}
+
 type place struct {
 	address string
 	port    uint32

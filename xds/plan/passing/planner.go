@@ -1,4 +1,4 @@
-package ingress
+package passing
 
 import (
 	"cmp"
@@ -26,20 +26,37 @@ import (
 // inspectTimeout bounds how long a client may take to say what a connection is for.
 const inspectTimeout = 5 * time.Second
 
-// maxSets bounds the sets that are remembered. There are never so many ingresses.
+// maxSets bounds the sets that are remembered. There are never so many proxies.
 const maxSets = 512
 
-// Planner plans the ingresses of one zone. One goroutine uses it.
+// Role says what some proxies of a zone are for.
+type Role struct {
+	// Serves reports whether they pass on connections of a mesh.
+	Serves func(m *view.Mesh) bool
+	// Leads returns the endpoints of a service to which they lead, and how many are left out because
+	// they are [Astray]. zone is the own one, and proxies are where its proxies are.
+	Leads func(s *view.MeshService, zone string, proxies map[netip.AddrPort]bool) (out []view.Endpoint, left int)
+}
+
+// Astray reports whether a connection must not be led to an endpoint: nobody knows where its name
+// leads, or a proxy of the zone is there, so that the connection would go in circles.
+func Astray(e *view.Endpoint, proxies map[netip.AddrPort]bool) bool {
+	at, err := netip.ParseAddr(e.Address)
+	return err != nil || proxies[netip.AddrPortFrom(at.Unmap(), uint16(e.Port))] //nolint:gosec // a port
+}
+
+// Planner plans the proxies of one role in one zone. One goroutine uses it.
 type Planner struct {
+	role   Role
 	zone   string
 	meshes map[string]*meshPart
-	// ingresses are where the ingresses of the zone listen or are found.
-	ingresses map[netip.AddrPort]bool
+	// proxies are where the proxies of the zone listen or are found.
+	proxies map[netip.AddrPort]bool
 	// The tables and chains are those of all services.
 	clusters, endpoints *resource.Table
 	chains              []*listenerv3.FilterChain
 	failures, clashes   []plan.Failure
-	// sets are the last ones, by where an ingress listens. Ingresses differ in nothing else.
+	// sets are the last ones, by where a proxy listens. Proxies differ in nothing else.
 	sets map[netip.AddrPort]*resource.Set
 }
 
@@ -58,8 +75,8 @@ type made struct {
 }
 
 // New returns a planner that knows nothing.
-func New() *Planner {
-	return &Planner{meshes: map[string]*meshPart{}, sets: map[netip.AddrPort]*resource.Set{}}
+func New(role Role) *Planner {
+	return &Planner{role: role, meshes: map[string]*meshPart{}, sets: map[netip.AddrPort]*resource.Set{}}
 }
 
 // Update takes a state of the zone. It looks only at meshes and services that are not the same as
@@ -68,10 +85,15 @@ func (p *Planner) Update(z *view.Zone) {
 	changed := false
 	moved := p.locate(z)
 	seen := map[string]bool{}
-	for name := range z.Meshes() {
-		seen[name] = true
+	for name, m := range z.Meshes() {
+		if p.role.Serves(m) {
+			seen[name] = true
+		}
 	}
 	for name, m := range z.Meshes() {
+		if !seen[name] {
+			continue
+		}
 		room, sets := shares(len(seen), m.CountServices())
 		part := p.meshes[name]
 		if part != nil && part.state == m && part.room == room && part.sets == sets && !moved {
@@ -97,7 +119,7 @@ func (p *Planner) Update(z *view.Zone) {
 	p.note(z)
 }
 
-// locate notes where the ingresses of the zone are, and reports whether that is news.
+// locate notes where the proxies of the zone are, and reports whether that is news.
 func (p *Planner) locate(z *view.Zone) (moved bool) {
 	at := map[netip.AddrPort]bool{}
 	add := func(address string, port uint32) {
@@ -106,13 +128,16 @@ func (p *Planner) locate(z *view.Zone) (moved bool) {
 		}
 	}
 	for _, e := range z.Ingresses() {
+		add(e.Spec.Listens())
 		if n := e.Spec.Networking; n != nil {
-			add(n.Address, n.Port)
 			add(n.AdvertisedAddress, n.AdvertisedPort)
 		}
 	}
-	moved = p.zone != z.Name() || !maps.Equal(p.ingresses, at)
-	p.zone, p.ingresses = z.Name(), at
+	for _, e := range z.Egresses() {
+		add(e.Spec.Listens())
+	}
+	moved = p.zone != z.Name() || !maps.Equal(p.proxies, at)
+	p.zone, p.proxies = z.Name(), at
 	return moved
 }
 
@@ -164,7 +189,7 @@ func (p *Planner) note(z *view.Zone) {
 	}
 	for name, part := range p.meshes {
 		if part.left > 0 {
-			p.failures = append(p.failures, plan.Failure{Cell: "mesh " + name, Err: fmt.Errorf("%d services are too many: other zones cannot reach them", part.left)})
+			p.failures = append(p.failures, plan.Failure{Cell: "mesh " + name, Err: fmt.Errorf("%d services are too many: callers cannot reach them", part.left)})
 		}
 		for _, s := range part.services {
 			p.failures = append(p.failures, s.failures...)
@@ -189,7 +214,7 @@ func (p *Planner) gather() {
 				sni := strings.ToLower(c.GetName())
 				if by, is := taken[sni]; is {
 					if by != s {
-						p.clashes = append(p.clashes, plan.Failure{Cell: cell(name, s), Err: fmt.Errorf("in a server name it is the same as service %s, which other zones reach instead", by)})
+						p.clashes = append(p.clashes, plan.Failure{Cell: cell(name, s), Err: fmt.Errorf("in a server name it is the same as service %s, which callers reach instead", by)})
 					}
 					continue
 				}
@@ -202,10 +227,10 @@ func (p *Planner) gather() {
 	clear(p.sets)
 }
 
-// Failures returns what is not as configured at any ingress.
+// Failures returns what is not as configured at any proxy.
 func (p *Planner) Failures() []plan.Failure { return p.failures }
 
-// Set returns the set of an ingress that listens on an address. It fails if it cannot listen there.
+// Set returns the set of a proxy that listens on an address. It fails if it cannot listen there.
 func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 	at, err := netip.ParseAddr(address)
 	if err != nil || port == 0 || port > 65535 {
@@ -224,7 +249,7 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		tables[resource.Listener] = resource.TableOf([]*resource.Resource{l})
 	}
 	set := resource.Assemble(tables, nil)
-	if len(p.sets) >= maxSets { // most are of ingresses that listen elsewhere now
+	if len(p.sets) >= maxSets { // most are of proxies that listen elsewhere now
 		clear(p.sets)
 	}
 	p.sets[key] = set

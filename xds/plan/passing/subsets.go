@@ -1,25 +1,24 @@
-package ingress
+package passing
 
 import (
 	"cmp"
 	"maps"
 	"math/bits"
-	"net/netip"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
-// Callers choose instances of a service by tags, and name these in the server name. An ingress does
-// not know the routes of other zones, so it has a chain for every set of tags that any instance
-// has. These are the limits: further sets, those with the most tags, are left out.
+// Callers choose instances of a service by tags, and name these in the server name. A proxy does
+// not know their routes, so it has a chain for every set of tags that any instance has. These are
+// the limits: further sets, those with the most tags, are left out.
 const (
 	maxSubsets = 64
 	maxKeys    = 6
 )
 
-// An ingress serves all meshes, and a mesh must not take the room of others. These are the limits
+// A proxy serves many meshes, and a mesh must not take the room of others. These are the limits
 // of the chains of a mesh and of all; a chain and its cluster have about a kilobyte.
 const (
 	maxOfMesh = 4096
@@ -32,27 +31,6 @@ func shares(meshes, services int) (ofMesh, ofService int) {
 	floor := func(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) }
 	ofMesh = min(maxOfMesh, floor(maxOfAll/max(meshes, 1)))
 	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
-}
-
-// local returns the endpoints of a service that are in the zone and get connections, and how many
-// are left out because nobody knows where their names lead, or because an ingress is there: a
-// connection would go in circles. Whatever a dataplane says, its zone is the one that it is in.
-func local(s *view.MeshService, zone string, ingresses map[netip.AddrPort]bool) (out []view.Endpoint, left int) {
-	for _, e := range s.Endpoints {
-		if e.Ingress != "" || !e.Ready {
-			continue
-		}
-		at, err := netip.ParseAddr(e.Address)
-		if err != nil || ingresses[netip.AddrPortFrom(at.Unmap(), uint16(e.Port))] { //nolint:gosec // a port
-			left++
-			continue
-		}
-		tags := maps.Clone(e.Tags)
-		tags[mesh.TagZone] = zone
-		e.Tags = tags
-		out = append(out, e)
-	}
-	return out, left
 }
 
 // subsets returns the sets of tags by which callers may choose among some endpoints, the smallest

@@ -1,4 +1,4 @@
-package ingress
+package passing
 
 import (
 	"fmt"
@@ -26,13 +26,13 @@ const (
 	// idle is longer than that of outbounds, which so end their connections themselves.
 	idle = 2 * time.Hour
 	// attempts is how many instances are tried: one that has just left refuses connections before
-	// the ingress hears of it.
+	// the proxy hears of it.
 	attempts = 3
 	// maxConnections is how many connections may lead to the instances of one set of tags.
 	maxConnections = 8192
 )
 
-// service is what a service contributes to every ingress.
+// service is what a service contributes to every proxy.
 type service struct {
 	clusters, endpoints []*resource.Resource
 	chains              []*listenerv3.FilterChain
@@ -46,13 +46,13 @@ func (p *Planner) build(part *meshPart, s *view.MeshService) (*service, error) {
 	lacks := func(err error) {
 		out.failures = append(out.failures, plan.Failure{Cell: cell(meshName, s.Name), Err: err})
 	}
-	all, elsewhere := local(s, p.zone, p.ingresses)
-	if elsewhere > 0 {
-		lacks(fmt.Errorf("other zones cannot reach %d of its instances: their address is a name, or that of an ingress", elsewhere))
+	all, astray := p.role.Leads(s, p.zone, p.proxies)
+	if astray > 0 {
+		lacks(fmt.Errorf("callers cannot reach %d of its instances: their address is a name, or that of a proxy of the zone", astray))
 	}
 	chosen, left := subsets(all, part.sets)
 	if left > 0 {
-		lacks(fmt.Errorf("%d sets of tags are too many: other zones cannot choose instances by them", left))
+		lacks(fmt.Errorf("%d sets of tags are too many: callers cannot choose instances by them", left))
 	}
 	for _, tags := range chosen {
 		if err := out.add(meshName, tags, all); err != nil {
@@ -95,15 +95,18 @@ func (s *service) add(meshName string, tags mesh.Tags, all []view.Endpoint) erro
 func assignment(name string, tags mesh.Tags, all []view.Endpoint) *endpointv3.ClusterLoadAssignment {
 	group := &endpointv3.LocalityLbEndpoints{}
 	var last *view.Endpoint
-	for i := range all {
-		e := &all[i]
-		if !mesh.Matches(tags, e.Tags) || last != nil && last.Address == e.Address && last.Port == e.Port {
+	for _, e := range sidecar.Shares(tags, all, true) {
+		if last != nil && last.Address == e.Address && last.Port == e.Port {
 			continue
 		}
-		last = e
-		group.LbEndpoints = append(group.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+		last = e.Endpoint
+		to := &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
 			Endpoint: &endpointv3.Endpoint{Address: socket(e.Address, e.Port)},
-		}})
+		}}
+		if e.Weight > 1 {
+			to.LoadBalancingWeight = wrapperspb.UInt32(e.Weight)
+		}
+		group.LbEndpoints = append(group.LbEndpoints, to)
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{group}}
 }
