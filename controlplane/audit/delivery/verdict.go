@@ -68,3 +68,13 @@ func (r *result) said(now time.Time) (time.Duration, bool) {
 	}
 	return 0, false
 }
+
+// unwanted reports whether the receiver has refused what was sent, and not who sent it or where: such
+// events are given up, because they would hold up all others for ever.
+func (r *result) unwanted() bool {
+	switch r.status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
