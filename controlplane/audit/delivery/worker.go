@@ -114,8 +114,8 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 		if n > 0 {
 			r = w.attempt(ctx, job.destination, body)
 		}
-		if ctx.Err() != nil {
-			return nothing, nil
+		if ctx.Err() != nil && r.status == 0 {
+			return nothing, nil // it was broken off
 		}
 		wait, again := r.again(retries, w.Now())
 		if err := w.note(ctx, job, r, began, last, !again); err != nil {
@@ -160,7 +160,8 @@ func (w *worker) note(ctx context.Context, job *work, r result, at time.Time, la
 		}
 	}
 	job.progress = next
-	_, err := w.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
+	// What a receiver has taken is not to be sent again because this process ends.
+	_, err := w.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
 		res := &model.Resource{Kind: cloud.Deliveries, Name: w.portal, Spec: &next}
 		_, err := tx.Get(cloud.Deliveries, "", w.portal)
 		if fault.Is(err, fault.NotFound) {
