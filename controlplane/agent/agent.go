@@ -223,7 +223,7 @@ func New(o Options) (*Agent, error) {
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
-		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz,
+		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz, Passing: o.Sidecar != nil && o.Sidecar.ZoneType != "",
 	}
 	a.newPage()
 	a.newProber()

@@ -22,8 +22,12 @@ func (z zoneProxy) enrol(ctx context.Context, client *http.Client, token string)
 	return z.join(ctx, client, token, z.Sidecar.ZoneType)
 }
 
-// withdraw does nothing: no proxy here sends requests to one of a zone.
-func (zoneProxy) withdraw(context.Context, *http.Client, string) error { return nil }
+func (z zoneProxy) withdraw(ctx context.Context, client *http.Client, token string) error {
+	if z.Sidecar.Dataplane == "" {
+		return nil // the operator manages the resource
+	}
+	return enrol.WithdrawZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
+}
 
 func (z zoneProxy) leave(ctx context.Context, client *http.Client, token string) error {
 	if z.Sidecar.Dataplane == "" {

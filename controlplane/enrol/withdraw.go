@@ -20,7 +20,17 @@ const withdrawWait = 2 * time.Second
 // It returns once they have confirmed that, or after a short time. It changes only what
 // this instance has registered. Errors are those of [Enrol].
 func Withdraw(ctx context.Context, client *http.Client, base, token, meshName, name, instance string) error {
-	_, err := ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {mesh.NodeID(meshName, name)}}, &Proxy{Mesh: meshName, Name: name, Instance: instance, Leaving: true})
+	return withdraw(ctx, client, base, token, &Proxy{Mesh: meshName, Name: name, Instance: instance})
+}
+
+// WithdrawZone is [Withdraw] for a proxy of a zone. An egress is deregistered by it.
+func WithdrawZone(ctx context.Context, client *http.Client, base, token, proxyType, name, instance string) error {
+	return withdraw(ctx, client, base, token, &Proxy{ProxyType: proxyType, Name: name, Instance: instance})
+}
+
+func withdraw(ctx context.Context, client *http.Client, base, token string, in *Proxy) error {
+	in.Leaving = true
+	_, err := ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {in.node()}}, in)
 	return err
 }
 
@@ -32,8 +42,16 @@ func (s *Server) serveLeaving(ctx context.Context, in *Proxy) error {
 		revision, err = s.withdraw(ctx, in, old)
 		return nil, err
 	})
-	if err != nil || revision == 0 || s.Mesh.Confirmed == nil {
+	if err != nil {
 		return err
+	}
+	return s.avoided(ctx, revision)
+}
+
+// avoided waits until others have confirmed a revision, from which on they avoid a proxy; 0 is none.
+func (s *Server) avoided(ctx context.Context, revision uint64) error {
+	if revision == 0 || s.Mesh.Confirmed == nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, withdrawWait)
 	defer cancel()
