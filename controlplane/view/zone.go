@@ -97,12 +97,9 @@ func (d *zoneEdit) all() error {
 	if d.idle() {
 		return nil
 	}
-	meshes, unreadable, err := store.ListReadable(d.reader, mesh.Meshes, "")
+	meshes, err := d.list()
 	if err != nil {
-		return fmt.Errorf("list meshes: %w", err)
-	}
-	if len(unreadable) > 0 { // nobody knows whether they have mutual TLS
-		d.sick[""] = errors.Join(unreadable...)
+		return err
 	}
 	for _, res := range meshes {
 		if err := d.mesh(res.Name, nil); err != nil {
@@ -110,6 +107,20 @@ func (d *zoneEdit) all() error {
 		}
 	}
 	return nil
+}
+
+// list returns the meshes that can be read, and notes the others: nobody knows whether they have
+// mutual TLS.
+func (d *zoneEdit) list() ([]*model.Resource, error) {
+	meshes, unreadable, err := store.ListReadable(d.reader, mesh.Meshes, "")
+	if err != nil {
+		return nil, fmt.Errorf("list meshes: %w", err)
+	}
+	delete(d.sick, "")
+	if len(unreadable) > 0 {
+		d.sick[""] = errors.Join(unreadable...)
+	}
+	return meshes, nil
 }
 
 // zoneEdit is the next state of a zone during its construction.
@@ -189,6 +200,12 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 		return d.Zone, relevant, nil
 	case z.idle():
 		return d.Zone, relevant, d.all()
+	}
+	itself := func(k model.Key) bool { return k.Kind == mesh.Meshes.Name }
+	if d.sick[""] != nil && slices.ContainsFunc(relevant, itself) { // it may be the one that could not be read
+		if _, err := d.list(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(everywhere) > 0 {
 		for name := range d.meshes {

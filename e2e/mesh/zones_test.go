@@ -338,6 +338,39 @@ networking:
 		answers(web.to("backend"), 200)
 	})
 
+	It("egresses are restarted one after the other without a failed request", func() {
+		east.learns(west, "west-in")
+		east.Delete(shop, "retries", "retry-all-"+shop) // nothing else makes good what fails
+		both(shop, map[string]any{"routing": map[string]any{"zoneEgress": true}})
+		start := func(name string) *framework.Sidecar {
+			file := filepath.Join(GinkgoT().TempDir(), name+".yaml")
+			writeFile(file, []byte(fmt.Sprintf("type: ZoneEgress\nname: %s\nnetworking: {address: 127.0.0.1, port: %d}\n", name, framework.FreePorts(1)[0])))
+			egress := framework.NewEgress(east.cp, "east", name, file).Start()
+			egress.WaitReady()
+			east.Converged()
+			return egress
+		}
+		egresses := []*framework.Sidecar{start("out-1"), start("out-2")}
+		answers(web.to("backend"), 200)
+		load := framework.StartConnections(web.to("backend"), nil, 4, 20)
+		for i, old := range egresses {
+			Eventually(func() int { return old.Stat("tcp.shop_backend.downstream_cx_total") }, patience).Should(BeNumerically(">", 0))
+			old.Signal(term)
+			old.Exit(patience)
+			Expect(old.Output()).NotTo(ContainSubstring("the time to drain is over"))
+			load.Served(100)
+			egresses[i] = start(old.Name)
+			load.Served(100)
+		}
+		none(load)
+		for _, egress := range egresses {
+			egress.Stop()
+		}
+		both(shop, nil)
+		east.Converged()
+		answers(web.to("backend"), 200)
+	})
+
 	It("an ingress that leaves is deregistered", func() {
 		ingress.Signal(term)
 		ingress.Exit(patience)

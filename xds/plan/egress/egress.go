@@ -9,7 +9,7 @@ import (
 
 // New returns a planner of egresses that knows nothing.
 func New() *passing.Planner {
-	return passing.New(passing.Role{Serves: (*view.Mesh).ThroughEgress, Leads: elsewhere})
+	return passing.New(passing.Role{Serves: (*view.Mesh).ThroughEgress, Leads: elsewhere, ToIngresses: true})
 }
 
 // elsewhere returns the endpoints of a service at the ingresses of other zones.

@@ -107,8 +107,10 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestNothingGoesInCircles: what says that it is an ingress of another zone, and is where a proxy of
-// this one is, gets no connections, nor does one whose name may lead anywhere.
+// TestNothingGoesInCircles: what says that it is an ingress of another zone, and is where an egress
+// of this one is, gets no connections, nor does one whose name may lead anywhere. Where an ingress is
+// makes no difference: it leads to no egress, and a token for ingresses must not take away what only
+// egresses lead to.
 func TestNothingGoesInCircles(t *testing.T) {
 	z := passingtest.New(t, egress.New)
 	z.Put(mesh.Meshes, "", "shop", through())
@@ -122,12 +124,28 @@ func TestNothingGoesInCircles(t *testing.T) {
 	z.Same("where the egress is")
 	z.Put(mesh.ZoneEgresses, "", "also", own())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
-	z.Same("where an ingress is")
+	z.Same("where an ingress is", "far{mesh=shop,mesh.io/zone=east,version=v1}", "far{mesh=shop,mesh.io/zone=east}", "far{mesh=shop,version=v1}", "far{mesh=shop}")
+	also.Networking.Port = 10001
+	z.Put(mesh.ZoneEgresses, "", "also", also)
+	z.Same("where both are")
 	if fs := z.FailuresOf("service shop:far"); len(fs) != 1 || !strings.Contains(fs[0], "cannot reach 1 of its instances") {
 		t.Errorf("failures are %v", fs)
 	}
 	z.Put(mesh.ZoneIngresses, "", "evil-in", ingressOf("east", "in.example", 1, version("v1")))
 	z.Same("at a name")
+}
+
+// TestRoom: services that an egress does not lead to take no room of those that it does.
+func TestRoom(t *testing.T) {
+	z := passingtest.New(t, egress.New)
+	z.Put(mesh.Meshes, "", "shop", through())
+	z.Put(mesh.ZoneEgresses, "", "out", own())
+	z.Put(mesh.Dataplanes, "shop", "near-1", passingtest.Crowd("a", 5000))
+	z.Put(mesh.ZoneIngresses, "", "east-in", ingressOf("east", "10.0.0.9", 1, version("v1")))
+	z.Same("with many services of the own zone", "far{mesh=shop,mesh.io/zone=east,version=v1}", "far{mesh=shop,mesh.io/zone=east}", "far{mesh=shop,version=v1}", "far{mesh=shop}")
+	if fs := z.Planner.Failures(); len(fs) > 0 {
+		t.Errorf("failures are %v", fs)
+	}
 }
 
 // TestGolden: the plan of an egress, which both versions of Envoy accept.

@@ -64,6 +64,50 @@ func TestManyTags(t *testing.T) {
 	}
 }
 
+// TestTagsOfInstances: of too many sets of tags those stay that select many instances, whatever they
+// are called.
+func TestTagsOfInstances(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	for i := range 100 {
+		tags := mesh.Tags{mesh.TagService: "web", "host": fmt.Sprint(i), "version": fmt.Sprint("v", i%2)}
+		z.Put(mesh.Dataplanes, "shop", fmt.Sprint("web-", i), passingtest.Dataplane("10.0.0.1", tags))
+	}
+	names := z.Names()
+	for _, want := range []string{"web{mesh=shop}", "web{mesh=shop,version=v0}", "web{mesh=shop,version=v1}", "web{mesh=shop,mesh.io/zone=west}", "web{host=0,mesh=shop}"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not among %d server names", want, len(names))
+		}
+	}
+	if fs := z.FailuresOf("service shop:web"); len(fs) != 1 || !strings.Contains(fs[0], "at least 40 sets of tags are too many") {
+		t.Errorf("failures are %v", fs)
+	}
+}
+
+// TestInstanceOfManyTags: of an instance with very many tags each is known alone, as far as there is
+// room.
+func TestInstanceOfManyTags(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	tags := mesh.Tags{mesh.TagService: "web"}
+	for i := range 8 {
+		tags[fmt.Sprint("k", i)] = "v"
+	}
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", tags))
+	if names := z.Names(); len(names) != 1+9+1 || !slices.Contains(names, "web{k7=v,mesh=shop}") || !slices.Contains(names, "web{k0=v,k1=v,k2=v,k3=v,k4=v,k5=v,k6=v,k7=v,mesh=shop,mesh.io/zone=west}") {
+		t.Errorf("%d server names: %v", len(names), names)
+	}
+	for i := range 30_000 {
+		tags[fmt.Sprintf("n%05d", i)] = "v"
+	}
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", tags))
+	if names := z.Names(); len(names) != 64 || !slices.Contains(names, "web{k7=v,mesh=shop}") || !slices.Contains(names, "web{mesh=shop}") {
+		t.Errorf("%d server names: %v", len(names), names)
+	}
+}
+
 // TestNowhere: an ingress must be told where to listen.
 func TestNowhere(t *testing.T) {
 	for _, address := range []string{"", "ingress.example"} {
@@ -126,11 +170,7 @@ func TestRoomOfMeshes(t *testing.T) {
 	z.Put(mesh.Meshes, "", "a", passingtest.Secured())
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
-	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
-	for i := range 5000 {
-		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("s-%04d", i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
-		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags})
-	}
+	d := passingtest.Crowd("s", 5000)
 	z.Put(mesh.Dataplanes, "a", "all", d)
 	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "v": "1"}))
 	names := z.Names()
@@ -144,6 +184,32 @@ func TestRoomOfMeshes(t *testing.T) {
 	z.Put(mesh.Dataplanes, "a", "all", d)
 	if n := len(z.Names()); n != 500*8+4 {
 		t.Errorf("%d server names of fewer services", n)
+	}
+}
+
+// TestRoomOfWhatLeadsNowhere: services without an instance that gets connections, and meshes of
+// such, take no room.
+func TestRoomOfWhatLeadsNowhere(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	for i := range 8 {
+		z.Put(mesh.Meshes, "", fmt.Sprint("empty-", i), passingtest.Secured())
+	}
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	d := passingtest.Crowd("s", 5000)
+	z.Put(mesh.Dataplanes, "shop", "all", d)
+	if n := len(z.Names()); n != 4096 {
+		t.Errorf("%d server names", n)
+	}
+	for i := range d.Networking.Inbound {
+		d.Networking.Inbound[i].State = mesh.StateNotReady
+	}
+	z.Put(mesh.Dataplanes, "shop", "all", d)
+	z.Same("without a service")
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "v": "1"}))
+	z.Same("with one", "web{mesh=shop,mesh.io/zone=west,v=1}", "web{mesh=shop,mesh.io/zone=west}", "web{mesh=shop,v=1}", "web{mesh=shop}")
+	if fs := z.Planner.Failures(); len(fs) > 0 {
+		t.Errorf("failures are %v", fs)
 	}
 }
 

@@ -52,7 +52,7 @@ func (p *Planner) build(part *meshPart, s *view.MeshService) (*service, error) {
 	}
 	chosen, left := subsets(all, part.sets)
 	if left > 0 {
-		lacks(fmt.Errorf("%d sets of tags are too many: callers cannot choose instances by them", left))
+		lacks(fmt.Errorf("at least %d sets of tags are too many: callers cannot choose instances by them", left))
 	}
 	for _, tags := range chosen {
 		if err := out.add(meshName, tags, all); err != nil {

@@ -2,6 +2,7 @@
 package passingtest
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -144,6 +145,16 @@ func Secured() *mesh.Mesh {
 // Dataplane has one inbound.
 func Dataplane(address string, tags mesh.Tags) *mesh.Dataplane {
 	return &mesh.Dataplane{Networking: &mesh.Networking{Address: address, Inbound: []mesh.Inbound{{Port: 8080, Tags: tags}}}}
+}
+
+// Crowd has very many inbounds, each of a service of its own.
+func Crowd(prefix string, n int) *mesh.Dataplane {
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
+	for i := range n {
+		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("%s-%04d", prefix, i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
+		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags}) //nolint:gosec // a port
+	}
+	return d
 }
 
 // Ingress is an ingress of the zone.
