@@ -1,7 +1,9 @@
 package zones_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -89,33 +91,43 @@ func instance(service, version, state string) *mesh.Dataplane {
 	}}}}
 }
 
-// TestKeeper: the ingresses of the zone say which services can be reached, are written only if that
-// changes, and once the store works again.
-func TestKeeper(t *testing.T) {
-	db := memstore.New()
+// keeps runs a keeper until the test ends. The returned function waits until an ingress says what it
+// should.
+func keeps(t *testing.T, db store.Store, d documents) (says func(ingress string, like func(got []string) bool)) {
 	views := view.New(db, nil, slog.New(slog.DiscardHandler)).InZone("west")
-	d := documents{db, make(chan string, 16), make(chan error, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- zones.New(views, d, slog.New(slog.DiscardHandler)).Run(ctx) }()
-	defer func() {
+	t.Cleanup(func() {
 		stop()
 		<-done
 		views.Close()
 		_ = db.Close()
-	}()
-	written := func(want ...string) {
+	})
+	return func(ingress string, like func([]string) bool) {
 		t.Helper()
 		for {
 			select {
 			case <-d.writes:
 			case <-time.After(20 * time.Second):
-				t.Fatalf("it says %v, want %v", told(t, db, "in"), want)
+				t.Fatalf("it says %.1000v", told(t, db, ingress))
 			}
-			if slices.Equal(told(t, db, "in"), want) {
+			if like(told(t, db, ingress)) {
 				return
 			}
 		}
+	}
+}
+
+// TestKeeper: the ingresses of the zone say which services can be reached, are written only if that
+// changes, and once the store works again.
+func TestKeeper(t *testing.T) {
+	db := memstore.New()
+	d := documents{db, make(chan string, 16), make(chan error, 1)}
+	says := keeps(t, db, d)
+	written := func(want ...string) {
+		t.Helper()
+		says("in", func(got []string) bool { return slices.Equal(got, want) })
 	}
 	secured := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}}
 	put(t, db, mesh.Meshes, "", "shop", secured)
@@ -140,5 +152,53 @@ func TestKeeper(t *testing.T) {
 	}
 	if n := len(d.writes); n > 0 {
 		t.Errorf("%d more writes", n)
+	}
+}
+
+// TestKeeperOfMuch: however long the tags of services are, others can store what an ingress says as
+// they are shown it, and a mesh with very long ones takes no room of another.
+func TestKeeperOfMuch(t *testing.T) {
+	db := memstore.New()
+	d := documents{db, make(chan string, 16), make(chan error, 1)}
+	says := keeps(t, db, d)
+	secured := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}}
+	for _, name := range []string{"long", "shop"} {
+		put(t, db, mesh.Meshes, "", name, secured)
+	}
+	for n := range 4 {
+		all := instance("a", "v1", "")
+		all.Networking.Inbound = nil
+		for i := range 1000 {
+			tags := mesh.Tags{mesh.TagService: fmt.Sprintf("s-%d-%04d", n, i), "long": strings.Repeat("l", 200), "longer": strings.Repeat("m", 200)}
+			all.Networking.Inbound = append(all.Networking.Inbound, mesh.Inbound{Port: uint32(1 + i), Tags: tags})
+		}
+		put(t, db, mesh.Dataplanes, "long", fmt.Sprint("all-", n), all)
+	}
+	put(t, db, mesh.Dataplanes, "shop", "z-1", instance("z", "v1", ""))
+	put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{})
+	says("in", func(got []string) bool {
+		return len(got) > 1000 && got[len(got)-1] == "shop mesh.io/service=z,version=v1 1"
+	})
+	err := db.View(t.Context(), func(r store.Reader) error {
+		res, err := r.Get(mesh.ZoneIngresses, "", "in")
+		if err != nil {
+			return err
+		}
+		text, err := model.EncodeDocument(res)
+		if err != nil {
+			return err
+		}
+		var shown bytes.Buffer
+		if err := json.Indent(&shown, text, "", " "); err != nil {
+			return err
+		}
+		if n := shown.Len(); n > model.MaxDocument || n < model.MaxDocument*3/4 {
+			t.Errorf("it has %d bytes", n)
+		}
+		_, err = model.ReadDocument(mesh.ZoneIngresses, shown.Bytes())
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan/ingress"
 	"github.com/meshgate/meshgate/xds/plan/passing/passingtest"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
 )
 
 // TestServerNames: an ingress lets in what is for services of meshes with mutual TLS in its zone.
@@ -105,6 +106,30 @@ func TestInstanceOfManyTags(t *testing.T) {
 	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", tags))
 	if names := z.Names(); len(names) != 64 || !slices.Contains(names, "web{k7=v,mesh=shop}") || !slices.Contains(names, "web{mesh=shop}") {
 		t.Errorf("%d server names: %v", len(names), names)
+	}
+}
+
+// TestTagNamedMesh: a tag with the key that the mesh has in server names is not lost in them.
+func TestTagNamedMesh(t *testing.T) {
+	z := passingtest.New(t, ingress.New)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	for i, value := range []string{"shop", "bank"} {
+		z.Put(mesh.Dataplanes, "shop", fmt.Sprint("web-", i), passingtest.Dataplane(fmt.Sprint("10.0.0.", i+1), mesh.Tags{mesh.TagService: "web", "mesh": value}))
+	}
+	names := map[string]bool{}
+	for _, name := range z.Names() {
+		names[name] = true
+	}
+	for _, tags := range []mesh.Tags{{mesh.TagService: "web"}, {mesh.TagService: "web", "mesh": "shop"}, {mesh.TagService: "web", "mesh": "bank"}} {
+		sni := sidecar.SNI("shop", tags)
+		if !names[sni] {
+			t.Errorf("%s: %s is refused", tags, sni)
+		}
+		delete(names, sni)
+	}
+	if len(names) != 3 { // those with the zone
+		t.Errorf("server names besides are %v", names)
 	}
 }
 
