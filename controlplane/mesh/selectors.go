@@ -31,9 +31,9 @@ const (
 // with mutual TLS, of servers.
 const maxTag = 255
 
-// maxTags bounds the tags of one inbound or service, because everything that is planned of a service
+// MaxTags bounds the tags of one inbound or service, because everything that is planned of a service
 // goes through the tags of all its instances.
-const maxTags = 128
+const MaxTags = 128
 
 const (
 	textLongTag     = "must not be longer than 255 characters"
@@ -111,8 +111,8 @@ func ValidateMatch(path string, match Tags, rule SelectorRule) []fault.Violation
 // those of a selector, their values are exact.
 func ValidateTags(path string, tags Tags) []fault.Violation {
 	var vs violations
-	if len(tags) > maxTags {
-		vs.add(path, fmt.Sprintf("must have at most %d tags", maxTags))
+	if len(tags) > MaxTags {
+		vs.add(path, fmt.Sprintf("must have at most %d tags", MaxTags))
 		return vs
 	}
 	for _, k := range slices.Sorted(maps.Keys(tags)) {

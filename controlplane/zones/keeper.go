@@ -252,7 +252,8 @@ func instances(meshName string, s *view.MeshService) (out []mesh.AvailableServic
 	at := map[string]int{}
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		if e.Ingress != "" || !e.Ready {
+		// An ingress takes no more tags. A dataplane that is older than that limit may have them.
+		if e.Ingress != "" || !e.Ready || len(e.Tags) > mesh.MaxTags {
 			continue
 		}
 		key := e.Tags.String()

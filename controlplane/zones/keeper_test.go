@@ -175,7 +175,12 @@ func TestKeeperOfMuch(t *testing.T) {
 		put(t, db, mesh.Dataplanes, "long", fmt.Sprint("all-", n), all)
 	}
 	put(t, db, mesh.Dataplanes, "shop", "z-1", instance("z", "v1", ""))
-	put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{})
+	old := instance("old", "v1", "")
+	for i := range mesh.MaxTags {
+		old.Networking.Inbound[0].Tags[fmt.Sprint("k", i)] = "v"
+	}
+	put(t, db, mesh.Dataplanes, "shop", "old-1", old)
+	put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Port: 1}})
 	says("in", func(got []string) bool {
 		return len(got) > 1000 && got[len(got)-1] == "shop mesh.io/service=z,version=v1 1"
 	})
@@ -183,6 +188,9 @@ func TestKeeperOfMuch(t *testing.T) {
 		res, err := r.Get(mesh.ZoneIngresses, "", "in")
 		if err != nil {
 			return err
+		}
+		if vs := mesh.ZoneIngresses.Document.Validate(res.Spec); len(vs) > 0 {
+			t.Errorf("it is refused: %v", vs)
 		}
 		text, err := model.EncodeDocument(res)
 		if err != nil {
