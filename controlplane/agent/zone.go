@@ -26,6 +26,9 @@ func (z zoneProxy) withdraw(ctx context.Context, client *http.Client, token stri
 	if z.Sidecar.Dataplane == "" {
 		return nil // the operator manages the resource
 	}
+	if r := z.relay.Load(); r != nil && z.Sidecar.ZoneType == mesh.ProxyEgress {
+		r.Part(ctx) // an egress is deregistered now, and would be turned away
+	}
 	return enrol.WithdrawZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
 }
 
