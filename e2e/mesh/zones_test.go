@@ -360,6 +360,7 @@ networking:
 			egress.Exit(patience)
 			Expect(egress.Output()).NotTo(ContainSubstring("the time to drain is over"))
 			Expect(east.Mesh(http.MethodGet, "/zoneegresses/"+egress.Name, nil).Status).To(Equal(http.StatusNotFound))
+			Expect(east.Mesh(http.MethodGet, "/nodes/zone%2Fegress%2F"+egress.Name, nil).Status).To(Equal(http.StatusNotFound), "it was not turned away")
 			load.Served(200)
 		}
 		none(load)
