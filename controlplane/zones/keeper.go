@@ -40,7 +40,7 @@ const (
 
 // bytesOf is how many bytes a service takes at most in a document, which is indented.
 func bytesOf(s *mesh.AvailableService) int {
-	const each, tag = 120, 16 // the names of members, marks, indents and numbers
+	const each, tag = 80, 12 // the names of members, marks, indents and numbers
 	n := each + len(s.Mesh)
 	for k, v := range s.Tags {
 		n += tag + len(k) + len(v)
