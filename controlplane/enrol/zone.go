@@ -151,7 +151,7 @@ func roomInZone(proxyType string, judged *model.Resource) admit.Allowed {
 // leaveZone deletes the resource of a proxy that owns it. It does nothing for an agent whose place
 // another agent has taken.
 func (s *Server) leaveZone(ctx context.Context, in *Proxy, old *model.Resource) (mesh.Zonal, error) {
-	if old == nil || model.LabelsOf(old.Spec)[LabelInstance] != in.Instance {
+	if old == nil || model.LabelsOf(old.Spec)[mesh.LabelInstance] != in.Instance {
 		return nil, nil //nolint:nilnil // the proxy leaves
 	}
 	if owner(old) == "" {
