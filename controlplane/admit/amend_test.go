@@ -22,6 +22,7 @@ func TestAmendDocument(t *testing.T) {
 		port    uint32
 	}{
 		"nothing":       {"d", nil, nil, "", 1, 1},
+		"the same":      {"d", proxy(1), nil, "", 1, 1},
 		"a refusal":     {"d", proxy(2), no, "", 1, 1},
 		"what is wrong": {"d", proxy(70_000), nil, "", 2, 70_000},
 		"what is gone":  {"gone", proxy(2), nil, fault.NotFound, 0, 0},

@@ -9,6 +9,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/prober"
 	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/probing"
+	"github.com/meshgate/meshgate/xds/relay"
 )
 
 // newProber makes what checks the workloads of a sidecar. Other proxies have none.
@@ -37,16 +38,17 @@ func unableIfUnread(err error) error {
 	return err
 }
 
-// lacksListener returns why Envoy refused a listener that it does not have.
+// lacksListener returns why Envoy does not have a listener.
 func (a *Agent) lacksListener(name string) error {
-	state := a.state.Load()
-	if state == nil || state.refused == nil {
+	r := a.relay.Load()
+	if r == nil {
 		return nil
 	}
-	if text, refused := state.refused()[name]; refused {
-		return errors.New(text)
+	err := r.Lacks(name)
+	if errors.Is(err, relay.ErrUnanswered) {
+		return fmt.Errorf("%w: %w", prober.ErrEarly, err)
 	}
-	return nil
+	return err
 }
 
 // probes tells the prober what it checks.

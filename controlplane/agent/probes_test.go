@@ -107,18 +107,19 @@ func TestNothingIsToldUnconnected(t *testing.T) {
 	}
 }
 
-// TestWhatProbesAskTheAgent: a listener that Envoy refused is lacking, and where a workload may be is
-// not known while the addresses of the machine cannot be read.
+// TestWhatProbesAskTheAgent: a listener that Envoy does not have is lacking, and where a workload may
+// be is not known while the addresses of the machine cannot be read.
 func TestWhatProbesAskTheAgent(t *testing.T) {
-	a := &Agent{Options: Options{Sidecar: &Sidecar{}}}
-	if err := a.lacksListener("inbound:10.0.0.1:80"); err != nil {
-		t.Error(err)
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "web-1")
+	o.Name, o.Sidecar = "web-1", &Sidecar{Mesh: "default"}
+	a := newAgent(t, o)
+	stream, err := a.newRelay(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	a.state.Store(&status{refused: func() map[string]string { return map[string]string{"inbound:10.0.0.1:80": "in use"} }})
-	if err := a.lacksListener("inbound:10.0.0.1:80"); err == nil || err.Error() != "in use" {
-		t.Error(err)
-	}
-	if err := a.lacksListener("inbound:10.0.0.1:81"); err != nil {
+	a.relay.Store(stream)
+	if err := a.lacksListener("inbound:10.0.0.1:80"); err == nil || errors.Is(err, prober.ErrEarly) {
 		t.Error(err)
 	}
 	if err := a.mayProbe(netip.MustParseAddrPort("127.0.0.1:80")); err != nil {

@@ -17,7 +17,8 @@ type Options struct {
 	// May returns an error for an address that this machine's agent must not connect to, and
 	// [ErrUnable] if that cannot be found out.
 	May func(netip.AddrPort) error
-	// Lacks returns why the proxy does not have a listener, nil if it has it.
+	// Lacks returns why the proxy does not have a listener, nil if it has it, and [ErrEarly] if
+	// that is about to be known.
 	Lacks func(listener string) error
 	// Report tells the control plane what was found. It returns nil once that is stored.
 	Report func(context.Context, []probing.Finding) error
@@ -26,8 +27,11 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrUnable says that nothing can be found out about a workload now.
-var ErrUnable = errors.New("it cannot be checked now")
+// ErrUnable says that nothing can be found out about a workload now, and ErrEarly that it soon can.
+var (
+	ErrUnable = errors.New("it cannot be checked now")
+	ErrEarly  = errors.New("it cannot be checked yet")
+)
 
 // Prober runs the probes that it was told last.
 type Prober struct {

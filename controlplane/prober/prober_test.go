@@ -408,28 +408,34 @@ func TestUnable(t *testing.T) {
 }
 
 // TestNoListener: nobody reaches a workload whose listener the proxy lacks, so it counts as not
-// there, and nobody connects to it.
+// there, and nobody connects to it. As long as the proxy has not said, nothing is known; then the
+// workload is checked soon, however long its interval is.
 func TestNoListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.end()
 		probe := probeOf(80, web, true)
-		probe.Listener = "inbound:10.0.0.1:80"
-		w.mu.Lock()
-		w.lacks = map[string]error{probe.Listener: errors.New("the port is in use")}
-		w.mu.Unlock()
-		w.Set([]probing.Probe{probe, probeOf(81, db, true)})
-		time.Sleep(2500 * time.Millisecond)
+		probe.Listener, probe.Interval, probe.Healthy, probe.Unhealthy = "inbound:10.0.0.1:80", time.Hour, 1, 1
+		says := func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.lacks = map[string]error{probe.Listener: err}
+		}
+		says(fmt.Errorf("%w: nobody has answered", ErrEarly))
+		other := probeOf(81, db, true)
+		w.Set([]probing.Probe{probe, other})
+		time.Sleep(time.Minute)
+		w.expect(t, "nothing is known")
+		says(errors.New("the port is in use"))
+		time.Sleep(early + gather)
 		w.expect(t, "it is refused", is(80, false))
 		if n := w.dials(web); n != 0 {
 			t.Error(n)
 		}
-		w.mu.Lock()
-		w.lacks = nil
-		w.mu.Unlock()
+		says(nil)
 		probe.Ready = false
-		w.Set([]probing.Probe{probe, probeOf(81, db, true)})
-		time.Sleep(2 * time.Second)
+		w.Set([]probing.Probe{probe, other})
+		time.Sleep(time.Hour)
 		w.expect(t, "it is there", is(80, true))
 	})
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/meshgate/meshgate/xds/probing"
 )
 
+// early is how long something that is about to be known is waited for.
+const early = 50 * time.Millisecond
+
 // watch checks a workload until ctx ends.
 func (p *Prober) watch(ctx context.Context, w *watch) {
 	var succeeded, failed uint32
@@ -23,7 +26,10 @@ func (p *Prober) watch(ctx context.Context, w *watch) {
 		if ctx.Err() != nil {
 			return
 		}
+		pause := w.probe.Interval
 		switch {
+		case errors.Is(err, ErrEarly):
+			pause = min(pause, early)
 		case err == nil:
 			succeeded, failed = min(succeeded+1, w.probe.Healthy), 0
 		case p.unable(err):
@@ -37,7 +43,7 @@ func (p *Prober) watch(ctx context.Context, w *watch) {
 		case failed > 0 && failed >= w.probe.Unhealthy:
 			p.find(w, absent, err)
 		}
-		if alarm.Rest(ctx, w.probe.Interval) != nil {
+		if alarm.Rest(ctx, pause) != nil {
 			return
 		}
 	}
