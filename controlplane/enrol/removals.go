@@ -166,7 +166,7 @@ var errStays = errors.New("the dataplane stays")
 func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
 	err := r.Store.View(ctx, func(s store.Reader) error {
 		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
-		yes = err == nil && owner(stored) == OwnerAgent
+		yes = err == nil && owner(stored) == mesh.OwnerAgent
 		return err
 	})
 	return yes || err != nil && !fault.Is(err, fault.NotFound)
@@ -185,7 +185,7 @@ func (r *Removals) remove(ctx context.Context, k proxyKey) {
 		_, again := r.due[k]
 		// If it was written a moment ago, its event may not have arrived yet.
 		written := time.Since(stored.Modified)
-		if again || r.streams[k] > 0 || owner(stored) != OwnerAgent || written >= 0 && written < r.After {
+		if again || r.streams[k] > 0 || owner(stored) != mesh.OwnerAgent || written >= 0 && written < r.After {
 			return errStays
 		}
 		return nil

@@ -36,6 +36,10 @@ func (w *removing) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name
 	return w.gate.PutDocumentIf(ctx, k, scope, name, spec, allowed)
 }
 
+func (w *removing) AmendDocument(ctx context.Context, k *model.Kind, scope, name string, change func(*model.Resource) (any, error)) (admit.Outcome, error) {
+	return w.gate.AmendDocument(ctx, k, scope, name, change)
+}
+
 func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error) {
 	if w.broken.Load() {
 		return store.Commit{}, fault.New(fault.Unavailable, "the store is away")
@@ -70,7 +74,7 @@ func (w *removing) register(name, owner string) {
 	w.serial++
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web"}}}}}
 	if owner != "" {
-		d.SetLabels(map[string]string{LabelOwner: owner, "serial": strconv.Itoa(w.serial)})
+		d.SetLabels(map[string]string{mesh.LabelOwner: owner, "serial": strconv.Itoa(w.serial)})
 	}
 	if _, _, err := w.gate.PutDocument(context.Background(), mesh.Dataplanes, "default", name, d); err != nil {
 		w.t.Fatal(err)
@@ -124,7 +128,7 @@ func removals(t *testing.T, f func(w *removing)) {
 // stream for 30 s. Dataplanes of an operator or of an Envoy without an agent stay.
 func TestCrashedProxyIsRemoved(t *testing.T) {
 	removals(t, func(w *removing) {
-		for name, owner := range map[string]string{"agent": OwnerAgent, "bare": OwnerProxy, "operator": "", "silent": OwnerAgent} {
+		for name, owner := range map[string]string{"agent": mesh.OwnerAgent, "bare": mesh.OwnerProxy, "operator": "", "silent": mesh.OwnerAgent} {
 			w.put(name, owner)
 			if name != "silent" { // silent registers and never opens a stream
 				w.Connected("default", name)
@@ -148,7 +152,7 @@ func TestCrashedProxyIsRemoved(t *testing.T) {
 // open counts.
 func TestReturnedProxyStays(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("agent", OwnerAgent)
+		w.put("agent", mesh.OwnerAgent)
 		w.Connected("default", "agent")
 		w.Connected("default", "agent")
 		w.Disconnected("default", "agent")
@@ -171,8 +175,8 @@ func TestReturnedProxyStays(t *testing.T) {
 // the full time to return.
 func TestAbsentControlPlaneRemovesNobody(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("back", OwnerAgent)
-		w.put("gone", OwnerAgent)
+		w.put("back", mesh.OwnerAgent)
+		w.put("gone", mesh.OwnerAgent)
 		w.Connected("default", "back")
 		w.Connected("default", "gone")
 		w.stop()

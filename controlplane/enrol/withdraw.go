@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -65,11 +66,11 @@ func (s *Server) avoided(ctx context.Context, revision uint64) error {
 // change. It returns 0 if nothing has to change. A proxy must not change a Dataplane that
 // an operator wrote or that another agent has taken over.
 func (s *Server) withdraw(ctx context.Context, in *Proxy, old *model.Resource) (uint64, error) {
-	if old == nil || owner(old) != OwnerAgent {
+	if old == nil || owner(old) != mesh.OwnerAgent {
 		return 0, nil
 	}
 	d := *old.Spec.(*mesh.Dataplane)
-	if d.Labels[LabelInstance] != in.Instance || d.Networking == nil || len(d.Networking.Inbound) == 0 {
+	if d.Labels[mesh.LabelInstance] != in.Instance || d.Networking == nil || len(d.Networking.Inbound) == 0 {
 		return 0, nil
 	}
 	n := *d.Networking
@@ -80,6 +81,11 @@ func (s *Server) withdraw(ctx context.Context, in *Proxy, old *model.Resource) (
 		}
 	}
 	d.Networking = &n
-	out, _, err := s.Mesh.Documents.PutDocumentIf(ctx, mesh.Dataplanes, in.Mesh, in.Name, &d, as(old))
+	out, err := s.Mesh.Documents.AmendDocument(ctx, mesh.Dataplanes, in.Mesh, in.Name, func(stored *model.Resource) (any, error) {
+		return &d, as(old)(nil, stored)
+	})
+	if fault.Is(err, fault.NotFound) { // it was deleted meanwhile
+		return 0, nil
+	}
 	return out.Commit.Revision, err
 }

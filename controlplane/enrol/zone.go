@@ -173,7 +173,7 @@ func (s *Server) serveLeavingEgress(ctx context.Context, in *Proxy) error {
 // deleteZone deletes the resource of a proxy that owns it, and returns the revision of that. It does
 // nothing, and returns 0, for an agent whose place another agent has taken.
 func (s *Server) deleteZone(ctx context.Context, in *Proxy, old *model.Resource) (uint64, error) {
-	if old == nil || model.LabelsOf(old.Spec)[LabelInstance] != in.Instance {
+	if old == nil || model.LabelsOf(old.Spec)[mesh.LabelInstance] != in.Instance {
 		return 0, nil
 	}
 	if owner(old) == "" {

@@ -101,7 +101,7 @@ func TestZoneIngress(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	z := stored()
-	if z == nil || len(z.AvailableServices) > 0 || z.Labels[LabelOwner] != OwnerAgent {
+	if z == nil || len(z.AvailableServices) > 0 || z.Labels[mesh.LabelOwner] != mesh.OwnerAgent {
 		t.Fatalf("registered as %+v", z)
 	}
 	// What the control plane has counted stays when the agent comes again.

@@ -161,8 +161,11 @@ func (b Bounds) isWorkload(text string) error {
 		return nil
 	}
 	if err == nil {
-		var here bool
-		if here, err = b.here(ip); here && err == nil {
+		here, err := b.here(ip)
+		if err != nil {
+			return fmt.Errorf("its workload is at %q, which is not what its agent was started with (--workload-address), and %w", text, err)
+		}
+		if here {
 			return nil
 		}
 	}
@@ -211,7 +214,7 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 		return nil
 	}
 	if here, err := b.here(ip); here || err != nil {
-		return answersOperators(at)
+		return errors.Join(answersOperators(at), err)
 	}
 	return nil
 }
@@ -253,8 +256,15 @@ func (b Bounds) here(ip netip.Addr) (bool, error) {
 		local = interfaces
 	}
 	own, err := local()
-	return slices.Contains(own, ip), err
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnread, err)
+	}
+	return slices.Contains(own, ip), nil
 }
+
+// ErrUnread says that the addresses of this machine could not be read. What depends on them is
+// refused, although it may be permitted.
+var ErrUnread = errors.New("the addresses of this machine cannot be read")
 
 // once returns the bounds with one look at the addresses of this machine, for one resource.
 func (b Bounds) once() Bounds {
@@ -270,7 +280,7 @@ func (b Bounds) once() Bounds {
 func interfaces() (out []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, fmt.Errorf("addresses of this machine: %w", err)
+		return nil, err
 	}
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {

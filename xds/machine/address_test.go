@@ -93,6 +93,26 @@ func TestApplicationsAreOfTheMachine(t *testing.T) {
 	}
 }
 
+// TestUnreadMachine: a refusal that is made only because the addresses of the machine are not known
+// says so, and none other does.
+func TestUnreadMachine(t *testing.T) {
+	blind := here
+	blind.Local = func() ([]netip.Addr, error) { return nil, errors.New("no") }
+	for address, unread := range map[string]bool{
+		"10.0.0.7:80": true, "10.0.0.8:80": true, "172.18.0.9:9901": true, "127.0.0.1:9901": false, "169.254.169.254:80": true,
+	} {
+		if err := blind.Asks(netip.MustParseAddrPort(address)); err == nil || errors.Is(err, machine.ErrUnread) != unread {
+			t.Errorf("%s: %v", address, err)
+		}
+		if err := here.Asks(netip.MustParseAddrPort(address)); errors.Is(err, machine.ErrUnread) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := blind.Asks(netip.MustParseAddrPort("127.0.0.1:80")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStrangersAreLedElsewhere: a proxy that leads strangers, such as an ingress, leads them to no
 // address of its own machine but those it was started with, and to no name.
 func TestStrangersAreLedElsewhere(t *testing.T) {
