@@ -54,6 +54,7 @@ type world struct {
 	status   store.Status
 	insights *insight.Insights
 	census   *census.Census
+	log      slog.Handler // of the census
 	stop     context.CancelFunc
 	done     chan error
 	streams  map[string][]uint64
@@ -62,7 +63,7 @@ type world struct {
 
 // newWorld returns a world whose store remembers so many events, 0 = many.
 func newWorld(t failing, history int) *world {
-	w := &world{t: t, store: memstore.Open(memstore.Options{History: history}), status: memstore.NewStatus(), streams: map[string][]uint64{}}
+	w := &world{t: t, store: memstore.Open(memstore.Options{History: history}), status: memstore.NewStatus(), streams: map[string][]uint64{}, log: slog.DiscardHandler}
 	w.begin()
 	return w
 }
@@ -70,7 +71,7 @@ func newWorld(t failing, history int) *world {
 // begin starts what a process starts.
 func (w *world) begin() {
 	w.census = census.New(census.Options{
-		Store: w.store, Kinds: kinds(), Log: slog.New(slog.DiscardHandler),
+		Store: w.store, Kinds: kinds(), Log: slog.New(w.log),
 		Insight: func(m, d string) *insight.DataplaneInsight {
 			in, _, _ := w.insights.Read(context.Background(), m, d)
 			return in

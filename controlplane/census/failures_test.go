@@ -91,8 +91,8 @@ func TestUnreadableRows(t *testing.T) {
 	w := newWorld(t, 0)
 	defer w.close()
 	w.end()
-	bad := &storetest.Unreadable{Store: w.store}
-	w.store = bad
+	bad, log := &storetest.Unreadable{Store: w.store}, &storetest.Complaints{}
+	w.store, w.log = bad, log
 	w.begin()
 	external := &mesh.ExternalService{Networking: &mesh.ExternalNetworking{Address: "x.example:1"}, Tags: mesh.Tags{mesh.TagService: "mail"}}
 	put := func() {
@@ -143,5 +143,8 @@ func TestUnreadableRows(t *testing.T) {
 	w.open(mesh.ZoneNodeID(mesh.ProxyIngress, "in"))
 	if d := cmp.Diff(before, w.shown(), times); d != "" {
 		t.Errorf("at a start (-changed +counted anew):\n%s", d)
+	}
+	if log.String() != "" {
+		t.Errorf("it was given up to count: %s", log)
 	}
 }
