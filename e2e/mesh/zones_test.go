@@ -375,6 +375,22 @@ networking:
 		answers(web.to("backend"), 200)
 	})
 
+	It("an ingress that is away is known, also to a control plane that starts anew", func() {
+		state := func() any { return west.Get("/nodes/zone%2Fingress%2Fwest-in")["state"] }
+		counted := func() any { return west.Get("/global-insight")["zones"].(map[string]any)["zoneIngresses"] }
+		ingress.Kill()
+		Eventually(state, patience).Should(Equal("away"))
+		Expect(counted()).To(Equal(map[string]any{"online": 0.0, "total": 1.0}))
+		west.cp.Stop()
+		west.cp.Start()
+		Expect(state()).To(Equal("away"))
+		Expect(counted()).To(Equal(map[string]any{"online": 0.0, "total": 1.0}))
+		ingress.Start()
+		Eventually(state, patience).Should(Equal("connected"))
+		Expect(counted()).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
+		answers(web.to("backend"), 200)
+	})
+
 	It("an ingress that leaves is deregistered", func() {
 		ingress.Signal(term)
 		ingress.Exit(patience)
