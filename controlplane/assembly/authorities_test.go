@@ -27,11 +27,11 @@ func TestKeysOfAuthoritiesAreHandedOutToNobody(t *testing.T) {
 	held := identities{&ControlPlane{store: s}}
 	external, err := held.External(t.Context(), "m", "mail")
 	if err != nil || external == nil || len(external.Key) == 0 {
-		t.Fatalf("%v, %v", external, err)
+		t.Fatalf("something: %t, %v", external != nil, err)
 	}
 	listener, err := held.Listener(t.Context(), "m", "s")
 	if err != nil || len(listener.Key) == 0 {
-		t.Fatalf("%v, %v", listener, err)
+		t.Fatalf("something: %t, %v", listener != nil, err)
 	}
 
 	storetest.Place(t, s, mesh.Meshes, "", "other", &mesh.Mesh{MTLS: &mesh.MTLS{Backends: []mesh.Authority{
@@ -39,9 +39,9 @@ func TestKeysOfAuthoritiesAreHandedOutToNobody(t *testing.T) {
 	}}})
 	const of = "that of an authority of mesh other"
 	if p, err := held.External(t.Context(), "m", "mail"); p != nil || !fault.Is(err, fault.Forbidden) || !strings.Contains(err.Error(), of) {
-		t.Errorf("for an ExternalService: %v, %v", p, err)
+		t.Errorf("for an ExternalService: something: %t, %v", p != nil, err)
 	}
 	if p, err := held.Listener(t.Context(), "m", "s"); p != nil || !fault.Is(err, fault.Forbidden) || !strings.Contains(err.Error(), of) {
-		t.Errorf("for a listener: %v, %v", p, err)
+		t.Errorf("for a listener: something: %t, %v", p != nil, err)
 	}
 }
