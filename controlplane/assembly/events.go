@@ -89,7 +89,11 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 		cp.mesh.insights.Prune(func(meshName, name string) bool {
 			for _, t := range mesh.ZoneProxies {
 				if meshName == mesh.ZoneNodeScope(t) {
-					return ofZone[mesh.ZoneNodeID(t, name)] || cp.ownZoneProxy(ctx, t, name)
+					there := ofZone[mesh.ZoneNodeID(t, name)] || cp.ownZoneProxy(ctx, t, name)
+					if !there {
+						cp.forgetZoneProxy(t, name)
+					}
+					return there
 				}
 			}
 			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {

@@ -62,11 +62,17 @@ func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name st
 		cp.mesh.insights.Recall(mesh.ZoneNodeScope(proxyType), name)
 		cp.mesh.insights.Expect(node)
 	} else {
-		cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
-		cp.dropNode(node)
-		cp.loop.Forget(node)
+		cp.forgetZoneProxy(proxyType, name)
 	}
 	cp.recheck(ctx, node)
+}
+
+// forgetZoneProxy drops everything remembered about a proxy of the own zone that does not exist.
+func (cp *ControlPlane) forgetZoneProxy(proxyType, name string) {
+	node := mesh.ZoneNodeID(proxyType, name)
+	cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
+	cp.dropNode(node)
+	cp.loop.Forget(node)
 }
 
 // ownZoneProxy reports whether a proxy of a zone exists in the own zone. A row that cannot be read counts

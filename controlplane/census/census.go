@@ -28,6 +28,8 @@ type Options struct {
 	// changes it calls [Census.Changed].
 	Insight func(meshName, dataplane string) *insight.DataplaneInsight
 	// Online reports whether the control plane of a zone, or a proxy of a zone, is connected.
+	// Whoever changes it for a proxy calls [Census.Changed]. For a control plane nobody can: it is
+	// asked when the zone is written, and so must answer the same as long as the census runs.
 	Online func(k *model.Kind, name string) bool
 	Log    *slog.Logger
 	// Now is the clock; nil = time.Now.

@@ -272,6 +272,7 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 		Kinds: kinds, Recorded: changes.Listed(kinds), Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
 		Insights: insights{
 			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
+			"left":   &insight.DataplaneInsight{Subscriptions: []insight.Subscription{{ID: "s-1", ConnectTime: start, DisconnectTime: new(start.Add(time.Hour))}}},
 			"broken": errors.New("the disk is gone"),
 			"nan":    math.NaN(),
 			"east": map[string]any{"subscriptions": []any{map[string]any{

@@ -404,6 +404,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(423))
 		Expect(http1.status("/x")).To(Equal(200))
 		Expect(gateway.Stat("rate_limit.http_local_rate_limit.rate_limited")).To(BeNumerically(">", 0), "the gateway itself refuses")
+		Expect(gateway.Stat("rate_limit.http_local_rate_limit.ok")).To(Equal(3), "and counts what it lets pass")
 		w.Delete(shop, "rate-limits", "few")
 	})
 
