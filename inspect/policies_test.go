@@ -19,8 +19,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
-	"github.com/meshgate/meshgate/xds/policy/policytest"
 	"github.com/meshgate/meshgate/xds/policy/meshtrace"
+	"github.com/meshgate/meshgate/xds/policy/policytest"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 

@@ -186,7 +186,7 @@ func TestEveryKindTakesNullForAbsence(t *testing.T) {
 }
 
 // free are the members of documents whose content is kept as it is given.
-var free = []string{"labels", "match", "tags", "destination", "conf.config", "conf", "body", "config", "listenerTags", "headers"}
+var free = []string{"labels", "match", "tags", "destination", "conf", "body", "config", "listenerTags", "headers"}
 
 // eachMember visits the members of a document at every depth, but for maps with free names.
 func eachMember(node any, at string, visit func(at string, holder map[string]any, name string)) {
