@@ -358,7 +358,7 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 			Global: cp.cfg.Mode == config.ModeGlobal, Zone: cp.cfg.Mode == config.ModeZone,
 		},
 		Settings:      cp.settings,
-		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
+		About:         meshapi.About{Product: cp.cfg.Mesh.Product, ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}
 }

@@ -95,8 +95,8 @@ type Nodes interface {
 type About struct {
 	// ClusterID is the same for all instances of one control plane.
 	ClusterID string
-	// GUI is the path of the console; empty if there is none.
-	GUI string
+	// Product is the name under which clients know this control plane; see [Product].
+	Product string
 	// Hostname and InstanceID identify this instance.
 	Hostname, InstanceID string
 }
@@ -174,7 +174,7 @@ func Handler(o Options) http.Handler {
 
 // Endpoints lists every endpoint.
 func (a *API) Endpoints() []httpkit.Endpoint {
-	list := a.information()
+	list := append(a.information(), a.gui()...)
 	for _, k := range a.Kinds {
 		if k.Document != nil {
 			list = append(list, collection{a, k}.endpoints()...)
@@ -185,6 +185,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.dumps()...)
 	list = append(list, a.zoneDumps()...)
 	list = append(list, a.selections()...)
+	list = append(list, a.matches()...)
 	list = append(list, a.strangers()...)
 	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)
