@@ -23,7 +23,7 @@ func administrates(address string) bool {
 		return false
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
 	if _, err = io.WriteString(conn, "GET /nodes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
 		return false
 	}
@@ -73,7 +73,7 @@ var _ = Describe("a sidecar beside the control plane", func() {
 	})
 
 	It("leads to a control plane that trusts nobody for where they are", func() {
-		w := newWorld("", "--access-localhost-is-admin=false")
+		w := newWorld("", "--access-localhost-is-admin=false", "--access-static-generate-dp-token-users", "mesh-system:anonymous")
 		_, lent := lending(w)
 		for _, address := range lent {
 			Eventually(func() int { return called("http://" + address + "/") }, patience, 20*time.Millisecond).ShouldNot(BeZero())
