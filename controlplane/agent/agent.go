@@ -117,6 +117,8 @@ type Agent struct {
 	host  string
 	// password is what Envoy shows to the relay.
 	password string
+	// trusting are the ports of this machine that must be lent to nobody, nil before anybody knows.
+	trusting atomic.Pointer[[]uint16]
 	// instance distinguishes this agent from others with the same name.
 	instance string
 	// running says that this agent has enrolled. A proxy that is connected with this name

@@ -101,3 +101,44 @@ func TestAgentsTakeTheirOwnFilter(t *testing.T) {
 		t.Errorf("a sidecar: %v", err)
 	}
 }
+
+// TestAgentsLendNoControlPlane: a proxy of a mesh beside the control plane leads nobody to ports
+// where that trusts its machine, also after a start without it. A gateway may lead there.
+func TestAgentsLendNoControlPlane(t *testing.T) {
+	p := newJoinPlane(t)
+	p.trusting = []uint16{8001}
+	o, _ := p.options(t)
+	leads := func(a *Agent) bool {
+		t.Helper()
+		_, err := a.machine().Admit(string(resource.Cluster), workloadAt(t, "127.0.0.1", 8001))
+		if err != nil && !strings.Contains(err.Error(), "for an administrator") {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	a := newAgent(t, o)
+	if !leads(a) {
+		t.Error("before the control plane has said anything")
+	}
+	if _, err := a.enrolFirst(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if leads(a) {
+		t.Error("an enrolled proxy lends the control plane")
+	}
+	next := newAgent(t, o)
+	if err := next.dir.refresh(next); err != nil {
+		t.Fatal(err)
+	}
+	if leads(next) {
+		t.Error("one that starts without the control plane lends it")
+	}
+	next.Sidecar = nil
+	if !leads(next) {
+		t.Error("a gateway leads nobody there")
+	}
+	p.trusting = nil
+	if _, err := a.enrolFirst(t.Context()); err != nil || !leads(a) {
+		t.Errorf("what the control plane no longer trusts: %v", err)
+	}
+}

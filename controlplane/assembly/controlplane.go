@@ -380,7 +380,8 @@ func (cp *ControlPlane) dataPlane() http.Handler {
 	handle(contract.LinkPath, cp.revoker)
 	handle(contract.EndedPath, http.HandlerFunc(cp.revoker.ServeEnded))
 	handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers,
+		Trusting: cp.trusting()}
 	handle(enrol.Path, joining)
 	handle(probing.Path, &presence.Server{Tokens: cp.mesh.tokens, Store: cp.store, Documents: cp.gate, Log: cp.Log})
 	handle(enrol.RenewPath, http.HandlerFunc(joining.Renew))

@@ -81,8 +81,8 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 			return errMalformed
 		}
 		// Another resource contains the address, so the port is checked alone.
-		if p := c.GetAltPort().GetValue(); p != 0 && w.bounds.operators(p) {
-			return answersOperators("port " + strconv.FormatUint(uint64(p), 10))
+		if p := c.GetAltPort().GetValue(); p != 0 {
+			return w.bounds.guarded(p, "port "+strconv.FormatUint(uint64(p), 10))
 		}
 	case endpoint:
 		return w.probed(md, body)
@@ -210,18 +210,19 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 			return fmt.Errorf("it leads strangers to %s on this machine, which its agent was not started with (--workload-address)", ip)
 		}
 	}
-	if !b.operators(port) {
+	wrong := b.guarded(port, at)
+	if wrong == nil {
 		return nil
 	}
 	if here, err := b.here(ip); here || err != nil {
-		return errors.Join(answersOperators(at), err)
+		return errors.Join(wrong, err)
 	}
 	return nil
 }
 
 // named does what [Bounds.reaches] does, for a name. Only a resolver knows where a name leads,
-// so no name may be combined with the port of Envoy's administration, even if it means another
-// machine.
+// so no name may be combined with the port of Envoy's administration, or with one at which the
+// control plane on this machine trusts it, even if it means another machine.
 func (b Bounds) named(name string, port uint32, at string) error {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
 	switch {
@@ -229,10 +230,28 @@ func (b Bounds) named(name string, port uint32, at string) error {
 		return fmt.Errorf("it leads to %q, and nobody knows whether that will be this machine", name)
 	case labels[len(labels)-1] == "localhost" && b.operators(port), port != 0 && port == uint32(b.Admin):
 		return answersOperators(at)
+	case b.trusting(port):
+		return trusts(at)
 	case hostname.EndsInNumber(name):
 		return fmt.Errorf("it leads to %q, which resolvers may read as an address", name)
 	}
 	return nil
+}
+
+// guarded returns why nothing may lead to a port of this machine, or nil.
+func (b Bounds) guarded(port uint32, at string) error {
+	switch {
+	case b.operators(port):
+		return answersOperators(at)
+	case b.trusting(port):
+		return trusts(at)
+	}
+	return nil
+}
+
+// trusting reports whether the control plane trusts whoever connects to a port from this machine.
+func (b Bounds) trusting(port uint32) bool {
+	return b.Trusting != nil && slices.ContainsFunc(b.Trusting(), func(p uint16) bool { return port == uint32(p) })
 }
 
 // operators reports whether a port of this machine is for operators.
@@ -292,6 +311,10 @@ func interfaces() (out []netip.Addr, err error) {
 
 func answersOperators(at string) error {
 	return fmt.Errorf("it leads to %s, where the proxy's agent or its Envoy answers operators", at)
+}
+
+func trusts(at string) error {
+	return fmt.Errorf("it leads to %s, where the control plane on this machine takes whoever is on it for an administrator (access.localhostIsAdmin)", at)
 }
 
 func chosen(by protoreflect.FullName) error {

@@ -227,3 +227,31 @@ func TestClientsChooseNoAddress(t *testing.T) {
 		holds(t, here, name, l, "choose the address")
 	}
 }
+
+// TestNobodyIsLentTheControlPlane: where the control plane is on the machine and trusts whoever is
+// there, nothing leads to its ports: no address of the machine, and no name, which may become one.
+func TestNobodyIsLentTheControlPlane(t *testing.T) {
+	const trusted, plane = "for an administrator", 5681
+	beside := here
+	beside.Trusting = func() []uint16 { return []uint16{8001, plane} }
+	for to, want := range map[string]string{
+		"127.0.0.1": trusted, "127.9.9.9": trusted, "::1": trusted, "::ffff:127.0.0.1": trusted, "0.0.0.0": trusted, "::": trusted, "10.0.0.7": trusted,
+		"localhost": trusted, "any.example": trusted, "10.0.0.8": "", "172.18.0.5": "",
+	} {
+		holds(t, beside, to, address(at(to, plane)), want)
+		holds(t, here, to+" without it", address(at(to, plane)), "")
+		holds(t, beside, to+", by a name", leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at(to, plane)}), want)
+	}
+	holds(t, beside, "another port", address(at("127.0.0.1", 5682)), "")
+	holds(t, beside, "its own workload", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("127.0.0.1", 8001)}), trusted)
+	holds(t, beside, "a check with a port of its own", &corev3.HealthCheck{AltPort: wrapperspb.UInt32(plane)}, trusted)
+	if err := beside.Asks(netip.MustParseAddrPort("127.0.0.1:5681")); err == nil || !strings.Contains(err.Error(), trusted) {
+		t.Errorf("a probe: %v", err)
+	}
+	if err := beside.Reaches("any.example", plane); err == nil || !strings.Contains(err.Error(), trusted) {
+		t.Errorf("a line of a log: %v", err)
+	}
+	if b, left, err := endpoints(t, beside, assigned([]*corev3.Address{at("10.0.0.8", plane), at("127.0.0.1", plane)})); err != nil || len(left) != 1 || strings.Contains(string(b), "127.0.0.1") {
+		t.Errorf("one of two endpoints: %v %v", left, err)
+	}
+}

@@ -30,6 +30,9 @@ type Bounds struct {
 	// Admin and Status are the ports of this machine for Envoy's administration and the
 	// agent's status, 0 for none. Nothing may connect to them.
 	Admin, Status uint16
+	// Trusting returns the ports of this machine at which a control plane takes whoever is on it
+	// for an administrator. nil means none. Nothing may connect to them.
+	Trusting func() []uint16
 	// Workloads requires that clusters of the proxy's own workloads lead to this machine or to
 	// an allowed address.
 	Workloads bool

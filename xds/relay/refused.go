@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/scraping"
+	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -66,7 +67,7 @@ func blamedListeners(x snapshot.Rejection) []string {
 	if x.Type != resource.Listener {
 		return nil
 	}
-	return blamed(x.Error, x.Resources)
+	return server.Meant(x.Error, x.Resources)
 }
 
 // Whole returns nil once Envoy has answered what was published at the time of the call and

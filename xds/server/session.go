@@ -72,6 +72,8 @@ type typed struct {
 	// has answered, because it may refuse them once more.
 	retried []*refusal
 	out     []*response
+	// aparts are parts of refused responses that are sent one by one.
+	aparts []*apart
 	// walk is set while any name may need to be sent or removed. Every change of the
 	// subscription, or of more than a few names at the proxy, sets it. While it is not set,
 	// only the names in moved may need anything.
@@ -105,6 +107,8 @@ type response struct {
 	add     []*resource.Resource
 	remove  []string
 	version string // of the whole vector, state-of-the-world only
+	// apart is the part of a refused response that this is, if it is one.
+	apart *apart
 	// frees says that the response removes or changes listeners, which may free addresses.
 	frees bool
 }
@@ -207,6 +211,7 @@ func (s *session) emit(t *typed, r *response) *response {
 		t.known[a.Name] = held{version: a.Version, resource: a}
 		delete(t.due, a.Name)
 		t.forgive(a.Name)
+		t.went(a.Name)
 	}
 	for _, name := range r.remove {
 		delete(t.known, name)

@@ -298,6 +298,11 @@ func (st *stream) settled(a *answer) {
 		return
 	}
 	e.Error = a.text
+	if a.divided {
+		st.log.Info("configuration_is_sent_in_parts", "node", st.node, "type", e.Type, "resources", e.Resources, "revision", e.Revision, "error", a.text)
+		st.report()
+		return
+	}
 	if skipped, due := st.refusals.due(st.srv.cfg.Now(), a.text); due {
 		st.log.Warn("configuration_refused", "node", st.node, "type", e.Type, "revision", e.Revision, "error", a.text, "skipped", skipped)
 	}
