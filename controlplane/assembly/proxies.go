@@ -36,6 +36,8 @@ func (o observer) Connected(e xds.Event) {
 	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
 		o.removals.Connected(meshName, dataplane)
 		o.rotations.ProxiesChanged(meshName)
+	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
+		o.removals.Connected(mesh.ZoneNodeScope(proxyType), name)
 	}
 }
 
@@ -63,6 +65,8 @@ func (o observer) Disconnected(e xds.Event) {
 	o.meter.Disconnected(e)
 	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
 		o.removals.Disconnected(meshName, dataplane)
+	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
+		o.removals.Disconnected(mesh.ZoneNodeScope(proxyType), name)
 	}
 }
 

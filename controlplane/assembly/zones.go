@@ -57,12 +57,14 @@ func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 // zoneProxyWritten acts on one event of the resource of a proxy of a zone. What is stored decides and not the event,
 // which may be late.
 func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name string) {
-	node := mesh.ZoneNodeID(proxyType, name)
+	node, scope := mesh.ZoneNodeID(proxyType, name), mesh.ZoneNodeScope(proxyType)
 	if cp.ownZoneProxy(ctx, proxyType, name) {
-		cp.mesh.insights.Recall(mesh.ZoneNodeScope(proxyType), name)
+		cp.mesh.removals.Written(scope, name)
+		cp.mesh.insights.Recall(scope, name)
 		cp.mesh.insights.Expect(node)
 	} else {
-		cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
+		cp.mesh.removals.Deleted(scope, name)
+		cp.mesh.insights.Forget(scope, name)
 		cp.dropNode(node)
 		cp.loop.Forget(node)
 	}
@@ -93,6 +95,7 @@ func (cp *ControlPlane) expectZoneProxies(r store.Reader) (ids map[string]bool, 
 		for _, res := range all {
 			if id := mesh.ZoneNodeID(t, res.Name); res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
 				ids[id] = true
+				cp.mesh.removals.Written(mesh.ZoneNodeScope(t), res.Name)
 				cp.mesh.insights.Expect(id)
 			}
 		}
