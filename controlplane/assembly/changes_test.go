@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,30 @@ func TestMembersOfSealedKinds(t *testing.T) {
 	got := strings.Join(lines, "\n") + "\n"
 	// Add secret members to Secrets of their kind before you write the file anew.
 	golden.Compare(t, "testdata/sealed-members.golden", []byte(got))
+}
+
+// soundsSecret matches names of members that may hold a secret.
+var soundsSecret = regexp.MustCompile(`(?i)(secret|token|passw|credential|private|inline|auth|_key|key$|key_|Key)`)
+
+// TestMembersThatSoundSecret lists every member of any kind that is called like a secret and is
+// shown. Somebody who adds one has to decide here that it is none.
+func TestMembersThatSoundSecret(t *testing.T) {
+	var lines []string
+	for _, k := range AllKinds() {
+		var paths []string
+		if k.Schema != nil {
+			paths = schemaPaths(k.Schema, "", nil)
+		} else {
+			paths = typePaths(reflect.TypeOf(k.New()), "")
+		}
+		slices.Sort(paths)
+		for _, p := range slices.Compact(paths) {
+			if soundsSecret.MatchString(p) && !changes.Secret(k, strings.ReplaceAll(p, "*", "0")) {
+				lines = append(lines, k.Name+" "+p)
+			}
+		}
+	}
+	golden.Compare(t, "testdata/sound-secret.golden", []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 // schemaPaths lists the leaves of a schema.

@@ -131,7 +131,12 @@ func storedSecrets(t *testing.T, s store.Store) (out []plantedSecret) {
 			t.Errorf("%s is sealed, and the test plants none", k.Name)
 		}
 	}
-	return out
+	// What is a copy of something that an API shows, such as the key of an authority, is that.
+	return slices.DeleteFunc(out, func(s plantedSecret) bool {
+		return len(readers(s.kind)) == 0 && slices.ContainsFunc(out, func(of plantedSecret) bool {
+			return len(readers(of.kind)) > 0 && bytes.Equal(of.forms[0], s.forms[0])
+		})
+	})
 }
 
 // jsonOf is a resource as its API shows it, or else as it is stored.

@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -138,7 +139,7 @@ func (w *plantedWorld) must(port int, method, path, body string) []byte {
 	w.t.Helper()
 	status, answer := w.ask(port, "admin", method, path, body)
 	if status >= 300 {
-		w.t.Errorf("%s %s: %d %s", method, path, status, answer)
+		w.t.Fatalf("%s %s: %d %s", method, path, status, answer)
 	}
 	return answer
 }
@@ -156,10 +157,11 @@ func (w *plantedWorld) pair() (cert, key string) {
 	return strings.ReplaceAll(cert, "\n", `\n`), strings.ReplaceAll(key, "\n", `\n`)
 }
 
-// root is a pair of an authority, whose key is of another sort.
+// root is a pair of an authority, whose key is an RSA one.
 func (w *plantedWorld) root() (cert, key string) {
 	w.t.Helper()
-	c, k, err := meshca.GenerateRoot(plantedMesh, "x", nil)
+	bits := uint32(2048)
+	c, k, err := meshca.GenerateRoot(plantedMesh, "x", &mesh.AuthorityConf{CACert: &mesh.CACert{RSABits: &bits}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -207,7 +209,7 @@ func (w *plantedWorld) plantGateway() {
 		var doc struct{ ID string }
 		answer, _, _ := bytes.Cut(w.must(port(w.ports.adminTLS), "POST", path, body), []byte("\n"))
 		if err := json.Unmarshal(answer, &doc); err != nil {
-			w.t.Errorf("%s: %s %v", path, answer, err)
+			w.t.Fatalf("%s: %s %v", path, answer, err)
 		}
 		return doc.ID
 	}

@@ -41,6 +41,7 @@ func (c *Census) gone(k *model.Kind, key model.Key) {
 		n.meshed(key.Name, false, n.mesh(key.Name).created)
 	case mesh.Dataplanes:
 		n.dataplane(key, nil)
+		n.listed.put(key.Scope, key.Name, nil)
 	case mesh.ExternalServices:
 		n.external(key, nil, false)
 	default:
@@ -57,7 +58,9 @@ func (c *Census) count(res *model.Resource) {
 		n.meshed(key.Name, true, res.Created.UTC())
 	case mesh.Dataplanes:
 		d, _ := res.Spec.(*mesh.Dataplane)
-		n.dataplane(key, shareOf(d, c.Insight(key.Scope, key.Name)))
+		in := c.Insight(key.Scope, key.Name)
+		n.dataplane(key, shareOf(d, in))
+		n.listed.put(key.Scope, key.Name, listedOf(res, in))
 	case mesh.ExternalServices:
 		x, _ := res.Spec.(*mesh.ExternalService)
 		n.external(key, x, true)
@@ -106,6 +109,7 @@ func (c *Census) load(ctx context.Context) (revision uint64, err error) {
 	}
 	s := c.counter.state(nil, c.Options.Now().UTC())
 	s.revision, s.marks = revision, marks
+	c.listed.Store(c.counter.listed)
 	c.publish(s)
 	return revision, nil
 }

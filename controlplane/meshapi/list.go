@@ -110,11 +110,18 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, keep
 		return found, win, failed(opSize, err)
 	}
 	win.part = query.Get("name")
-	match, err := c.filter(query, pattern)
+	wanted, err := c.filter(query, pattern)
 	if err != nil {
 		return found, win, err
 	}
 	visible := c.api.seen(r)
+	if c.kind == mesh.Dataplanes && c.api.Directory != nil && (wanted != nil || keep != nil) {
+		return c.findListed(r, query, visible, wanted, keep != nil, win)
+	}
+	var match func(*model.Resource) bool
+	if wanted != nil {
+		match = func(res *model.Resource) bool { return wanted(factsOf(res)) }
+	}
 	if c.kind == mesh.Meshes && visible != nil {
 		match = func(res *model.Resource) bool { return visible(res.Name) }
 	}

@@ -1,0 +1,63 @@
+package meshapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/census"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// findListed does what find does, for filtered lists of dataplanes: the directory says which ones
+// match, and only the page is read. known demands that something is known about the proxy.
+func (c collection) findListed(r *http.Request, query url.Values, visible func(string) bool, wanted func(facts) bool, known bool, win window) (found result, _ window, err error) {
+	var scopes []string
+	if err := c.api.Store.View(r.Context(), func(reader store.Reader) (err error) {
+		scopes, found.unreadable, err = c.scopes(reader, r.PathValue(pathMesh), visible)
+		return err
+	}); err != nil {
+		return found, win, err
+	}
+	if win.offset, err = pageOffset(query.Get("offset")); err != nil {
+		return found, win, failed(opOffset, err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), countingPatience)
+	defer cancel()
+	var page []model.Key
+	if err := c.api.Directory.Dataplanes(ctx, scopes, func(mesh string, l *census.Listed) {
+		switch {
+		case !strings.Contains(l.Name, win.part):
+		case l.Unread != nil:
+			found.unreadable = append(found.unreadable, l.Unread)
+		case known && !l.Known, wanted != nil && !wanted(facts{l.Tags, l.Gateway}):
+		default:
+			if found.total++; found.total > win.offset && len(page) < win.size {
+				page = append(page, model.Key{Scope: mesh, Name: l.Name})
+			}
+		}
+	}); err != nil {
+		return found, win, err
+	}
+	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.get(reader, page, &found) })
+}
+
+// get reads a page. What is gone since it was looked up is left out.
+func (c collection) get(reader store.Reader, page []model.Key, found *result) error {
+	found.page = make([]*model.Resource, len(page))
+	for i, key := range page {
+		res, err := reader.Get(c.kind, key.Scope, key.Name)
+		switch {
+		case store.UnreadIn(err) != nil:
+			found.unreadable = append(found.unreadable, err)
+		case err != nil && !fault.Is(err, fault.NotFound):
+			return err
+		case err == nil:
+			found.page[i] = res
+		}
+	}
+	return nil
+}
