@@ -71,6 +71,9 @@ func (c collection) listOf(pattern string, keep func(*http.Request, *model.Resou
 				continue
 			}
 			item, err := show(r, res)
+			if fault.Is(err, fault.NotFound) {
+				continue // what there was to show went a moment ago
+			}
 			if err != nil {
 				fail(w, r, opList, err)
 				return
@@ -115,8 +118,11 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, keep
 		return found, win, err
 	}
 	visible := c.api.seen(r)
-	if c.kind == mesh.Dataplanes && c.api.Directory != nil && (wanted != nil || keep != nil) {
-		return c.findListed(r, query, visible, wanted, keep != nil, win)
+	if c.kind == mesh.Dataplanes && c.api.Directory != nil {
+		found, listed, err := c.findListed(r, query, visible, wanted, keep != nil, win)
+		if !fault.Is(err, fault.Unavailable) || r.Context().Err() != nil {
+			return found, listed, err
+		}
 	}
 	var match func(*model.Resource) bool
 	if wanted != nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -12,8 +13,13 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// findListed does what find does, for filtered lists of dataplanes: the directory says which ones
-// match, and only the page is read. known demands that something is known about the proxy.
+// directoryPatience is how long a list waits for the directory to know what was written last. Then
+// everything is read instead.
+const directoryPatience = time.Second
+
+// findListed does what find does, for lists of dataplanes: the directory says which ones match and
+// how many there are, and only the page is read. known demands that something is known about the
+// proxy. The error is Unavailable if the directory does not know.
 func (c collection) findListed(r *http.Request, query url.Values, visible func(string) bool, wanted func(facts) bool, known bool, win window) (found result, _ window, err error) {
 	var scopes []string
 	if err := c.api.Store.View(r.Context(), func(reader store.Reader) (err error) {
@@ -25,7 +31,7 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	if win.offset, err = pageOffset(query.Get("offset")); err != nil {
 		return found, win, failed(opOffset, err)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), countingPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), directoryPatience)
 	defer cancel()
 	var page []model.Key
 	if err := c.api.Directory.Dataplanes(ctx, scopes, func(mesh string, l *census.Listed) {
@@ -42,11 +48,11 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	}); err != nil {
 		return found, win, err
 	}
-	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.get(reader, page, &found) })
+	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.readPage(reader, page, &found) })
 }
 
-// get reads a page. What is gone since it was looked up is left out.
-func (c collection) get(reader store.Reader, page []model.Key, found *result) error {
+// readPage reads a page. What is gone since it was looked up is left out.
+func (c collection) readPage(reader store.Reader, page []model.Key, found *result) error {
 	found.page = make([]*model.Resource, len(page))
 	for i, key := range page {
 		res, err := reader.Get(c.kind, key.Scope, key.Name)

@@ -120,7 +120,8 @@ type Options struct {
 
 	Insights Insights
 	Census   Census
-	// Directory answers filtered lists of dataplanes. Without it, they read all of them.
+	// Directory answers lists of dataplanes. Without it, those that are filtered read all of them,
+	// and the others count all of them.
 	Directory       Directory
 	Problems        Problems
 	Dumps           Dumps
