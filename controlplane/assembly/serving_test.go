@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ func startServing(t *testing.T, c config.Config, log *slog.Logger) *ControlPlane
 	}
 	if c.Store.Type == "" {
 		c.Store.Type = "memory"
+	}
+	if c.Store.Type == "sqlite" {
+		c.Store.SQLite.Path, c.Store.Encryption.KeyFile = filepath.Join(c.StateDir, "meshgate.db"), filepath.Join(c.StateDir, "key")
 	}
 	c.DataPlane.Listen, c.Diagnostics.Listen, c.Mesh.Listen, c.Admin.Listen = local, local, local, local
 	c.Dataplane.RemoveAfter = time.Minute

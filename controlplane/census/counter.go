@@ -41,7 +41,7 @@ type external struct{ service, address string }
 func newCounter(kinds []*model.Kind) *counter {
 	c := &counter{
 		meshes: map[string]*tally{}, shares: map[model.Key]*share{}, externals: map[model.Key]external{}, there: map[model.Key]bool{},
-		listed: &directory{meshes: map[string][]*Listed{}},
+		listed: newDirectory(),
 		zones:  map[string]ZoneStatus{}, online: map[model.Key]bool{}, global: map[string]int{}, total: map[string]int{},
 		services: map[string]*Counts{TypeInternal: {}, TypeBuiltin: {}, TypeDelegated: {}, TypeExternal: {}},
 		dirty:    map[string]bool{}, of: map[string]*model.Kind{}, policy: map[string]bool{},

@@ -2,6 +2,7 @@ package census
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -15,22 +16,32 @@ import (
 // Listed is what lists of dataplanes are filtered by. It never changes.
 type Listed struct {
 	Name string
-	// Tags are those of the gateway and of each inbound.
-	Tags []mesh.Tags
-	// Gateway is the type of the gateway, empty for none.
-	Gateway string
+	// Traits are shared by all dataplanes with the same ones, so that a filter need not look at them
+	// twice.
+	Traits *Traits
 	// Known says that something is known about the proxy.
 	Known bool
 	// Unread says why the row cannot be read, nil if it can. Then nothing else is known of it.
 	Unread error
 }
 
+// Traits are what many dataplanes may have in common.
+type Traits struct {
+	// Tags are those of the gateway and of each inbound.
+	Tags []mesh.Tags
+	// Gateway is the type of the gateway, empty for none.
+	Gateway string
+
+	key   string
+	users int
+}
+
 // listedOf returns what lists need of a row.
 func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
-	l := &Listed{Name: res.Name, Known: in != nil}
+	l := &Listed{Name: res.Name, Known: in != nil, Traits: &Traits{}}
 	switch spec := res.Spec.(type) {
 	case *mesh.Dataplane:
-		l.Tags, l.Gateway = spec.TagSets(), spec.GatewayType()
+		l.Traits.Tags, l.Traits.Gateway = spec.TagSets(), spec.GatewayType()
 	case *store.Unread:
 		l.Unread = spec.Why
 	}
@@ -42,6 +53,31 @@ func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
 type directory struct {
 	mu     sync.RWMutex
 	meshes map[string][]*Listed
+	// traits are those of all dataplanes, by their text.
+	traits map[string]*Traits
+}
+
+func newDirectory() *directory {
+	return &directory{meshes: map[string][]*Listed{}, traits: map[string]*Traits{}}
+}
+
+// share returns the traits that others have already, if any have them.
+func (d *directory) share(t *Traits) *Traits {
+	text, _ := json.Marshal([]any{t.Gateway, t.Tags}) // texts, and maps of them, with sorted keys
+	t.key = string(text)
+	if have := d.traits[t.key]; have != nil {
+		t = have
+	}
+	d.traits[t.key] = t
+	t.users++
+	return t
+}
+
+// leave says that a dataplane has these traits no more.
+func (d *directory) leave(t *Traits) {
+	if t.users--; t.users == 0 {
+		delete(d.traits, t.key)
+	}
 }
 
 // put adds or replaces a dataplane; nil takes it away.
@@ -50,6 +86,12 @@ func (d *directory) put(meshName, name string, l *Listed) {
 	defer d.mu.Unlock()
 	list := d.meshes[meshName]
 	i, found := slices.BinarySearchFunc(list, name, byName)
+	if l != nil {
+		l.Traits = d.share(l.Traits)
+	}
+	if found {
+		d.leave(list[i].Traits)
+	}
 	switch {
 	case found && l == nil:
 		list = slices.Delete(list, i, i+1)

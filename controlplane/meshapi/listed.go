@@ -34,12 +34,21 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	ctx, cancel := context.WithTimeout(r.Context(), directoryPatience)
 	defer cancel()
 	var page []model.Key
+	judged := map[*census.Traits]bool{}
+	matches := func(t *census.Traits) bool {
+		is, known := judged[t]
+		if !known {
+			is = wanted(facts{t.Tags, t.Gateway})
+			judged[t] = is
+		}
+		return is
+	}
 	if err := c.api.Directory.Dataplanes(ctx, scopes, func(mesh string, l *census.Listed) {
 		switch {
 		case !strings.Contains(l.Name, win.part):
 		case l.Unread != nil:
 			found.unreadable = append(found.unreadable, l.Unread)
-		case known && !l.Known, wanted != nil && !wanted(facts{l.Tags, l.Gateway}):
+		case known && !l.Known, wanted != nil && !matches(l.Traits):
 		default:
 			if found.total++; found.total > win.offset && len(page) < win.size {
 				page = append(page, model.Key{Scope: mesh, Name: l.Name})
