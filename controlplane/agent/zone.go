@@ -25,13 +25,6 @@ func (z zoneProxy) enrol(ctx context.Context, client *http.Client, token string)
 // withdraw does nothing: no proxy here sends requests to one of a zone.
 func (zoneProxy) withdraw(context.Context, *http.Client, string) error { return nil }
 
-func (z zoneProxy) leave(ctx context.Context, client *http.Client, token string) error {
-	if z.Sidecar.Dataplane == "" {
-		return nil
-	}
-	return enrol.LeaveZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
-}
-
 func (z zoneProxy) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	return z.described(z.node(), answer)
 }

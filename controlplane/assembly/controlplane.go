@@ -357,7 +357,7 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 			ReadOnly: cp.cfg.Mesh.ReadOnly, Native: cp.cfg.Environment == config.EnvironmentKubernetes,
 			Global: cp.cfg.Mode == config.ModeGlobal, Zone: cp.cfg.Mode == config.ModeZone,
 		},
-		Settings:      cp.settings,
+		Settings:      func() any { return cp.settings() },
 		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}
@@ -365,7 +365,7 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 
 // settings returns the configuration in force, with the ports that were given to this process
 // where it asked for any.
-func (cp *ControlPlane) settings() any {
+func (cp *ControlPlane) settings() map[string]any {
 	c := *cp.cfg
 	c.DataPlane.Port, c.Diagnostics.Port = port(cp.ports.data), port(cp.ports.diagnostics)
 	c.Mesh.Port, c.Mesh.TLSPort = port(cp.ports.mesh), port(cp.ports.meshTLS)

@@ -230,9 +230,30 @@ func TestPlantedSecrets(t *testing.T) {
 			t.Errorf("nobody sees the secrets of %s in their place", s.kind)
 		}
 	}
+	zoneConfig(t, w)
 	t.Logf("%d secrets, answers %v", len(w.secrets), answers)
 	if answers["admin 200"] < 300 || answers["viewer 200"] < 150 || answers["log 0"] < 100 {
 		t.Errorf("few answers: %v", answers)
+	}
+}
+
+// zoneConfig looks at the configuration of the zone as clients do who want to know its store, and
+// for what else it says.
+func zoneConfig(t *testing.T, w *plantedWorld) {
+	t.Helper()
+	_, answer := w.ask(w.MeshTLSPort(), "viewer", http.MethodGet, "/zones+insights/default", "")
+	var doc struct {
+		ZoneInsight struct{ Subscriptions []struct{ Config string } }
+	}
+	var settings map[string]any
+	if err := json.NewDecoder(bytes.NewReader(answer)).Decode(&doc); err != nil || len(doc.ZoneInsight.Subscriptions) != 1 {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	if err := json.Unmarshal([]byte(doc.ZoneInsight.Subscriptions[0].Config), &settings); err != nil {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	if of, _ := settings["store"].(map[string]any); of["type"] != "memory" || settings["mode"] == nil || settings["access"] != nil || settings["meshgate"] != nil {
+		t.Errorf("the configuration of the zone is %v", settings)
 	}
 }
 

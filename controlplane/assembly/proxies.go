@@ -104,7 +104,7 @@ func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (
 	case mesh.ZoneProxyOf(k.Name) != "":
 		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
 	case k == mesh.Zones && i.cp.zoneOnline(name):
-		return i.cp.ownZone, true, nil
+		return i.cp.zoneInsight(), true, nil
 	}
 	return nil, false, nil
 }

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -33,6 +34,21 @@ func ownZone(instance string, started time.Time) *insight.ZoneInsight {
 		ID: uuid.NewString(), GlobalInstanceID: instance, ZoneInstanceID: instance, ConnectTime: started,
 		Version: insight.ZoneVersions{MeshCP: insight.ZoneVersion{Version: version.Program, GlobalCompatible: true}},
 	}}}
+}
+
+// zoneInsight is what is known about the own zone, with the configuration in force. Whoever may read
+// zones sees it, so it has neither secrets nor who may do what; GET /config shows the latter to those
+// who may read that.
+func (cp *ControlPlane) zoneInsight() *insight.ZoneInsight {
+	in := *cp.ownZone
+	in.Subscriptions = slices.Clone(in.Subscriptions)
+	settings := cp.settings()
+	delete(settings, "access")
+	delete(settings, "meshgate")
+	if text, err := json.Marshal(settings); err == nil { // its values are texts, numbers and lists of them
+		in.Subscriptions[0].Config = string(text)
+	}
+	return &in
 }
 
 // zoneTokens checks the tokens of proxies of the own zone.
