@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/policy/healthcheck"
 )
 
 // segmentsOf are further names of collections in paths.
@@ -27,7 +28,7 @@ var segmentsOf = map[string]string{
 // readers are those who may read the secrets of a kind where its resources are read.
 func readers(kind string) []string {
 	switch kind {
-	case mesh.Meshes.Name, mesh.Secrets.Name, mesh.ExternalServices.Name:
+	case mesh.Meshes.Name, mesh.Secrets.Name, mesh.ExternalServices.Name, healthcheck.Kind.Name:
 		return []string{"admin", "mesh admin"}
 	case mesh.GlobalSecrets.Name:
 		return []string{"admin"}
@@ -155,6 +156,8 @@ func queries(path string) []string {
 		return []string{"", "?from=control-plane", "?source=control-plane"}
 	case strings.HasSuffix(path, "_config"), strings.HasSuffix(path, "/config"):
 		return []string{"", "?shadow=true", "?shadow=true&include=diff", "?include=diff"}
+	case strings.HasSuffix(path, "/policies"), strings.HasSuffix(path, "/rules"):
+		return []string{"", "?explain=true"}
 	case strings.HasPrefix(path, "/meshes"):
 		return []string{"", "?format=kubernetes"}
 	}

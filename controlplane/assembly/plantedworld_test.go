@@ -197,6 +197,10 @@ func (w *plantedWorld) plantMesh() {
 	external("y", "inline", inBase64)
 	put("/meshes/planted/dataplanes/web", `{"type":"Dataplane","mesh":"planted","name":"web","networking":{"address":"127.0.0.1","inbound":[{"port":8080,"tags":{"mesh.io/service":"web","mesh.io/protocol":"http"}}],
 		"outbound":[{"port":9090,"tags":{"mesh.io/service":"web"}},{"port":9091,"tags":{"mesh.io/service":"x"}},{"port":9092,"tags":{"mesh.io/service":"y"}}]}}`)
+	put("/meshes/planted/health-checks/h", `{"type":"HealthCheck","mesh":"planted","name":"h","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"web"}}],
+		"conf":{"interval":"10s","timeout":"2s","unhealthyThreshold":3,"healthyThreshold":1,"http":{"path":"/","requestHeadersToAdd":[{"header":{"key":"authorization","value":"`+w.secret()+`"}}]}}}`)
+	put("/meshes/planted/health-checks/t", `{"type":"HealthCheck","mesh":"planted","name":"t","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"x"}}],
+		"conf":{"interval":"10s","timeout":"2s","unhealthyThreshold":3,"healthyThreshold":1,"tcp":{"send":"`+inBase64(w.secret())+`"}}}`)
 	put("/zones/east", `{"type":"Zone","name":"east"}`)
 	put("/zone-ingresses/in", `{"type":"ZoneIngress","name":"in","networking":{"address":"127.0.0.1","port":10001}}`)
 	put("/zoneegresses/out", `{"type":"ZoneEgress","name":"out","networking":{"address":"127.0.0.1","port":10002}}`)
