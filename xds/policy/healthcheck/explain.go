@@ -1,6 +1,7 @@
 package healthcheck
 
 import (
+	"encoding/base64"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -21,7 +22,8 @@ func explain(s *policy.Selection) any {
 		c.HTTP = &http
 	}
 	if c.TCP != nil && len(c.TCP.Send) > 0 {
-		c.TCP = &TCP{Send: []byte(model.Concealed), Receive: c.TCP.Receive}
+		send, _ := base64.StdEncoding.DecodeString(model.Concealed) // it is shown in base64, and is that
+		c.TCP = &TCP{Send: send, Receive: c.TCP.Receive}
 	}
 	return &c
 }
