@@ -32,13 +32,6 @@ func (z zoneProxy) withdraw(ctx context.Context, client *http.Client, token stri
 	return enrol.WithdrawZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
 }
 
-func (z zoneProxy) leave(ctx context.Context, client *http.Client, token string) error {
-	if z.Sidecar.Dataplane == "" {
-		return nil
-	}
-	return enrol.LeaveZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
-}
-
 func (z zoneProxy) bootstrap(answer *enrol.Answer) ([]byte, error) {
 	return z.described(z.node(), answer)
 }

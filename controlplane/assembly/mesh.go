@@ -97,7 +97,7 @@ func (cp *ControlPlane) openRotations(context.Context) error {
 		Now: time.Now, Clock: cp.clocks.wall, Log: cp.Log, LeafLife: leafLife,
 		Grace: rotationGrace, Silence: rotationSilence, Held: held.told,
 	})
-	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.Log)
+	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Zone.Own(), cp.cfg.Dataplane.RemoveAfter, cp.Log)
 	return nil
 }
 

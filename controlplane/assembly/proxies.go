@@ -36,6 +36,8 @@ func (o observer) Connected(e xds.Event) {
 	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
 		o.removals.Connected(meshName, dataplane)
 		o.rotations.ProxiesChanged(meshName)
+	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
+		o.removals.Connected(mesh.ZoneNodeScope(proxyType), name)
 	}
 }
 
@@ -63,6 +65,8 @@ func (o observer) Disconnected(e xds.Event) {
 	o.meter.Disconnected(e)
 	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
 		o.removals.Disconnected(meshName, dataplane)
+	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
+		o.removals.Disconnected(mesh.ZoneNodeScope(proxyType), name)
 	}
 }
 
@@ -100,7 +104,7 @@ func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (
 	case mesh.ZoneProxyOf(k.Name) != "":
 		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
 	case k == mesh.Zones && i.cp.zoneOnline(name):
-		return i.cp.ownZone, true, nil
+		return i.cp.zoneInsight(), true, nil
 	}
 	return nil, false, nil
 }

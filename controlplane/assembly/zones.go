@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +36,21 @@ func ownZone(instance string, started time.Time) *insight.ZoneInsight {
 	}}}
 }
 
+// zoneInsight is what is known about the own zone, with the configuration in force. Whoever may read
+// zones sees it, so it has neither secrets nor who may do what; GET /config shows the latter to those
+// who may read that.
+func (cp *ControlPlane) zoneInsight() *insight.ZoneInsight {
+	in := *cp.ownZone
+	in.Subscriptions = slices.Clone(in.Subscriptions)
+	settings := cp.settings()
+	delete(settings, "access")
+	delete(settings, "meshgate")
+	if text, err := json.Marshal(settings); err == nil { // its values are texts, numbers and lists of them
+		in.Subscriptions[0].Config = string(text)
+	}
+	return &in
+}
+
 // zoneTokens checks the tokens of proxies of the own zone.
 type zoneTokens struct{ cp *ControlPlane }
 
@@ -57,11 +73,13 @@ func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 // zoneProxyWritten acts on one event of the resource of a proxy of a zone. What is stored decides and not the event,
 // which may be late.
 func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name string) {
-	node := mesh.ZoneNodeID(proxyType, name)
+	node, scope := mesh.ZoneNodeID(proxyType, name), mesh.ZoneNodeScope(proxyType)
 	if cp.ownZoneProxy(ctx, proxyType, name) {
-		cp.mesh.insights.Recall(mesh.ZoneNodeScope(proxyType), name)
+		cp.mesh.removals.Written(scope, name)
+		cp.mesh.insights.Recall(scope, name)
 		cp.mesh.insights.Expect(node)
 	} else {
+		cp.mesh.removals.Deleted(scope, name)
 		cp.forgetZoneProxy(proxyType, name)
 	}
 	cp.recheck(ctx, node)
@@ -99,6 +117,7 @@ func (cp *ControlPlane) expectZoneProxies(r store.Reader) (ids map[string]bool, 
 		for _, res := range all {
 			if id := mesh.ZoneNodeID(t, res.Name); res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
 				ids[id] = true
+				cp.mesh.removals.Written(mesh.ZoneNodeScope(t), res.Name)
 				cp.mesh.insights.Expect(id)
 			}
 		}

@@ -59,10 +59,13 @@ func (c *Census) mesh(key model.Key, res *model.Resource) {
 func (c *Census) dataplane(key model.Key, res *model.Resource) {
 	if res == nil {
 		c.counter.dataplane(key, nil)
+		c.counter.listed.put(key.Scope, key.Name, nil)
 		return
 	}
 	d, _ := res.Spec.(*mesh.Dataplane)
-	c.counter.dataplane(key, shareOf(d, c.Insight(key.Scope, key.Name)))
+	in := c.Insight(key.Scope, key.Name)
+	c.counter.dataplane(key, shareOf(d, in))
+	c.counter.listed.put(key.Scope, key.Name, listedOf(res, in))
 }
 
 func (c *Census) externalService(key model.Key, res *model.Resource) {
@@ -121,6 +124,7 @@ func (c *Census) load(ctx context.Context) (revision uint64, err error) {
 	}
 	s := c.counter.state(nil, c.Options.Now().UTC())
 	s.revision, s.marks = revision, marks
+	c.listed.Store(c.counter.listed)
 	c.publish(s)
 	return revision, nil
 }

@@ -53,6 +53,8 @@ type Census struct {
 	// counting guards the counter. It is held while changes are applied.
 	counting sync.Mutex
 	counter  *counter
+	// listed is the directory of the counter that has counted everything.
+	listed atomic.Pointer[directory]
 }
 
 // New returns a census that counts once it runs.
@@ -198,7 +200,9 @@ func (c *Census) reports() {
 			c.counter.present(key, c.Online(mesh.ZoneKind(t), key.Name))
 			continue
 		}
-		c.counter.reported(key, c.Insight(key.Scope, key.Name))
+		in := c.Insight(key.Scope, key.Name)
+		c.counter.reported(key, in)
+		c.counter.listed.known(key.Scope, key.Name, in != nil)
 	}
 	old := c.state.Load()
 	s := c.counter.state(old, c.Options.Now().UTC())

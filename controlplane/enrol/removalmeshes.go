@@ -66,6 +66,16 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 			for _, m := range known {
 				meshes = append(meshes, m.Name)
 			}
+			for _, t := range mesh.ZoneProxies {
+				proxies, bad, err := store.ListReadable(s, mesh.ZoneKind(t), "")
+				if err != nil {
+					return err
+				}
+				unreadable = append(unreadable, bad...)
+				for _, p := range proxies {
+					r.known(mesh.ZoneNodeScope(t), p.Name)
+				}
+			}
 		}
 		for _, name := range meshes {
 			dataplanes, bad, err := store.ListReadable(s, mesh.Dataplanes, name)
@@ -80,7 +90,7 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 		return nil
 	})
 	for _, bad := range unreadable {
-		r.Log.Error("a row cannot be read: a dataplane of an agent that is gone may stay until the row is written again", "error", bad)
+		r.Log.Error("a row cannot be read: what an agent that is gone has registered may stay until the row is written again", "error", bad)
 	}
 	return r.looked(ctx, err, all, meshes)
 }

@@ -3,6 +3,7 @@ package enrol
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -49,7 +50,7 @@ func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, n
 
 // start starts a new process over the same store.
 func (w *removing) start() {
-	w.Removals = NewRemovals(w.store, w, 30*time.Second, w.log)
+	w.Removals = NewRemovals(w.store, w, "west", 30*time.Second, w.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -145,6 +146,74 @@ func TestCrashedProxyIsRemoved(t *testing.T) {
 		w.expect("before 30 s", "agent", "bare", "operator")
 		time.Sleep(2 * time.Second)
 		w.expect("after 30 s", "bare", "operator")
+	})
+}
+
+// TestProxiesOfZonesAreRemoved: what the agents of ingresses and egresses have registered goes like
+// that of sidecars, and comes to be known at the start like theirs. What belongs to another zone or
+// to an operator stays.
+func TestProxiesOfZonesAreRemoved(t *testing.T) {
+	removals(t, func(w *removing) {
+		put := func(proxyType, name, zone, owner string) {
+			t.Helper()
+			var spec mesh.Zonal = &mesh.ZoneIngress{Zone: zone, Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.2", Port: 10001}}
+			if proxyType == mesh.ProxyEgress {
+				spec = &mesh.ZoneEgress{Zone: zone, Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.2", Port: 10002}}
+			}
+			if owner != "" {
+				spec.SetLabels(map[string]string{LabelOwner: owner})
+			}
+			if _, _, err := w.gate.PutDocument(context.Background(), mesh.ZoneKind(proxyType), "", name, spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			got := []string{}
+			if err := w.store.View(context.Background(), func(r store.Reader) error {
+				for _, proxyType := range mesh.ZoneProxies {
+					list, err := r.List(mesh.ZoneKind(proxyType), store.Query{})
+					if err != nil {
+						return err
+					}
+					for _, res := range list {
+						got = append(got, proxyType+" "+res.Name)
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		for _, proxyType := range mesh.ZoneProxies {
+			scope := mesh.ZoneNodeScope(proxyType)
+			put(proxyType, "agent", "west", OwnerAgent)
+			put(proxyType, "bare", "", OwnerProxy)
+			put(proxyType, "operator", "", "")
+			put(proxyType, "other", "east", OwnerAgent)
+			for _, name := range []string{"agent", "bare", "operator", "other"} {
+				w.Written(scope, name)
+			}
+			w.Connected(scope, "agent")
+		}
+		all := []string{"ingress agent", "ingress bare", "ingress operator", "ingress other", "egress agent", "egress bare", "egress operator", "egress other"}
+		time.Sleep(time.Hour)
+		expect("while they are there", all...)
+		w.Disconnected(mesh.ZoneNodeScope(mesh.ProxyIngress), "agent")
+		time.Sleep(29 * time.Second)
+		expect("before 30 s", all...)
+		time.Sleep(2 * time.Second)
+		expect("after 30 s", all[1:]...)
+		w.stop()
+		w.start() // the agent of the egress does not come back
+		time.Sleep(29 * time.Second)
+		expect("after a restart", all[1:]...)
+		time.Sleep(2 * time.Second)
+		expect("30 s after it", slices.Concat(all[1:4], all[5:])...)
 	})
 }
 

@@ -320,6 +320,11 @@ func (c *taken) Now(ctx context.Context) (*census.State, time.Time, error) {
 	return c.Census.Now(ctx)
 }
 
+func (c *taken) Dataplanes(ctx context.Context, meshes []string, f func(string, *census.Listed)) error {
+	c.begin()
+	return c.Census.Dataplanes(ctx, meshes, f)
+}
+
 func newCensus(t testing.TB, s store.Store, kinds []*model.Kind) *taken {
 	c := census.New(census.Options{
 		Store: s, Kinds: kinds, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return start.Add(time.Hour) },

@@ -71,6 +71,9 @@ func (c collection) listOf(pattern string, keep func(*http.Request, *model.Resou
 				continue
 			}
 			item, err := show(r, res)
+			if fault.Is(err, fault.NotFound) {
+				continue // what there was to show went a moment ago
+			}
 			if err != nil {
 				fail(w, r, opList, err)
 				return
@@ -110,11 +113,21 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, keep
 		return found, win, failed(opSize, err)
 	}
 	win.part = query.Get("name")
-	match, err := c.filter(query, pattern)
+	wanted, err := c.filter(query, pattern)
 	if err != nil {
 		return found, win, err
 	}
 	visible := c.api.seen(r)
+	if c.kind == mesh.Dataplanes && c.api.Directory != nil {
+		found, listed, err := c.findListed(r, query, visible, wanted, keep != nil, win)
+		if !fault.Is(err, fault.Unavailable) || r.Context().Err() != nil {
+			return found, listed, err
+		}
+	}
+	var match func(*model.Resource) bool
+	if wanted != nil {
+		match = func(res *model.Resource) bool { return wanted(factsOf(res)) }
+	}
 	if c.kind == mesh.Meshes && visible != nil {
 		match = func(res *model.Resource) bool { return visible(res.Name) }
 	}

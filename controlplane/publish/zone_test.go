@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -16,8 +17,8 @@ func TestZone(t *testing.T) {
 	db, snapshots := memstore.New(), snapshot.New()
 	l := publish.Begin(t, db, publish.Options{Publisher: snapshots}, nil)
 	secured := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}}
-	publish.Put(t, db, mesh.Meshes, "", "one", secured)
-	publish.Put(t, db, mesh.Meshes, "", "two", secured)
+	storetest.Put(t, db, mesh.Meshes, "", "one", secured)
+	storetest.Put(t, db, mesh.Meshes, "", "two", secured)
 	const node = "zone/ingress/in"
 	if _, err := l.Connect(t.Context(), node, false); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("an ingress that does not exist: %v", err)
@@ -25,7 +26,7 @@ func TestZone(t *testing.T) {
 	if _, err := l.Connect(t.Context(), "zone/egress/in", false); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("an egress that does not exist: %v", err)
 	}
-	publish.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
 	release, err := l.Connect(t.Context(), node, false)
 	if err != nil {
 		t.Fatal(err)
@@ -52,19 +53,19 @@ func TestZone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shows(publish.Put(t, db, mesh.Dataplanes, "one", "a-1", zonal("a")))
+	shows(storetest.Put(t, db, mesh.Dataplanes, "one", "a-1", zonal("a")))
 	has("one:a")
-	shows(publish.Put(t, db, mesh.Dataplanes, "two", "b-1", zonal("b")))
+	shows(storetest.Put(t, db, mesh.Dataplanes, "two", "b-1", zonal("b")))
 	has("one:a", "two:b")
-	shows(publish.Put(t, db, mesh.Meshes, "", "one", &mesh.Mesh{}))
+	shows(storetest.Put(t, db, mesh.Meshes, "", "one", &mesh.Mesh{}))
 	has("two:b")
 	// It cannot listen there, so it keeps what it has, and says so.
-	shows(publish.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "x.example", Port: 1}}))
+	shows(storetest.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "x.example", Port: 1}}))
 	has("two:b")
 	if fs := l.FailuresOf(publish.ZoneScope, publish.ZoneProxy(mesh.ProxyIngress, "in")); len(fs) != 1 || !fs[0].Kept {
 		t.Errorf("failures are %v", fs)
 	}
-	concerns, err := l.Concerns(t.Context(), publish.Put(t, db, mesh.Dataplanes, "two", "b-2", zonal("b")))
+	concerns, err := l.Concerns(t.Context(), storetest.Put(t, db, mesh.Dataplanes, "two", "b-2", zonal("b")))
 	if err != nil || !concerns(publish.ZoneScope) {
 		t.Errorf("a dataplane does not concern the zone: %v", err)
 	}
@@ -86,11 +87,11 @@ func TestZoneEgress(t *testing.T) {
 		MTLS:    &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}},
 		Routing: &mesh.Routing{ZoneEgress: true},
 	}
-	publish.Put(t, db, mesh.Meshes, "", "one", secured)
-	publish.Put(t, db, mesh.Dataplanes, "one", "near-1", zonal("near"))
-	publish.Put(t, db, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
-	publish.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 2}})
-	publish.Put(t, db, mesh.ZoneIngresses, "", "theirs", &mesh.ZoneIngress{
+	storetest.Put(t, db, mesh.Meshes, "", "one", secured)
+	storetest.Put(t, db, mesh.Dataplanes, "one", "near-1", zonal("near"))
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
+	storetest.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 2}})
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "theirs", &mesh.ZoneIngress{
 		Zone: "east", Networking: &mesh.ZoneIngressNetworking{AdvertisedAddress: "10.0.0.9", AdvertisedPort: 1},
 		AvailableServices: []mesh.AvailableService{{Mesh: "one", Instances: 1, Tags: mesh.Tags{mesh.TagService: "far"}}},
 	})
@@ -110,7 +111,7 @@ func TestZoneEgress(t *testing.T) {
 			t.Errorf("%s should have something else than it has: %v", node, err)
 		}
 	}
-	revision := publish.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "x.example", Port: 2}})
+	revision := storetest.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "x.example", Port: 2}})
 	if err := l.Settled(t.Context(), revision); err != nil {
 		t.Fatal(err)
 	}

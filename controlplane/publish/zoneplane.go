@@ -86,7 +86,7 @@ func (l *Loop) connectZone(ctx context.Context, id string) (release func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("open the zone: %w", err)
 	}
-	if err := l.awaitZone(ctx, p, l.Latest()); err != nil {
+	if err := l.UpToDate(ctx, p.id()); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -97,31 +97,6 @@ func (l *Loop) connectZone(ctx context.Context, id string) (release func(), err 
 		return nil, err
 	}
 	return l.connected(id, p, batch{id: set}, nil), nil
-}
-
-// awaitZone waits until the zone has planned a revision. It fails with Unavailable if it cannot.
-func (l *Loop) awaitZone(ctx context.Context, p *zonePlane, revision uint64) error {
-	for {
-		l.mu.Lock()
-		shown, moved := p.announced.revision >= revision, l.moved
-		l.mu.Unlock()
-		if shown {
-			return nil
-		}
-		for _, f := range l.problems.of(p.id(), "") {
-			if f.Cell == cellPlan {
-				return fault.Wrap(fault.Unavailable, f.Err, "the zone does not show its newest state")
-			}
-		}
-		if err := p.scope.Err(); err != nil {
-			return fault.Wrap(fault.Unavailable, err, "the zone does not show its newest state")
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // unread implements plane.
@@ -183,7 +158,9 @@ func (p *zonePlane) update(now time.Time) batch {
 		p.retry.changed()
 	}
 	out := batch{}
-	if touched && p.retry.err == nil || p.retry.err != nil && !p.retry.waits(now) {
+	waits := p.retry.waits(now)
+	p.attempted(change.State.Revision(), touched, waits)
+	if !waits && (touched || p.retry.err != nil) {
 		err := guard(func() { p.plan(out) })
 		if err != nil {
 			out = nil

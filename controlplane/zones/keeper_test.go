@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/controlplane/zones"
 )
@@ -49,22 +50,6 @@ func (d documents) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name
 		d.writes <- name
 	}
 	return out, false, err
-}
-
-func put(t *testing.T, db store.Store, k *model.Kind, scope, name string, spec any) {
-	t.Helper()
-	_, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
-		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Get(k, scope, name); err == nil {
-			_, err = tx.Update(r, 0)
-			return err
-		}
-		_, err := tx.Create(r)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func told(t *testing.T, db store.Store, ingress string) (out []string) {
@@ -130,22 +115,22 @@ func TestKeeper(t *testing.T) {
 		says("in", func(got []string) bool { return slices.Equal(got, want) })
 	}
 	secured := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}}
-	put(t, db, mesh.Meshes, "", "shop", secured)
-	put(t, db, mesh.Meshes, "", "plain", &mesh.Mesh{})
-	put(t, db, mesh.Dataplanes, "shop", "a-1", instance("a", "v1", ""))
-	put(t, db, mesh.Dataplanes, "shop", "a-2", instance("a", "v1", ""))
-	put(t, db, mesh.Dataplanes, "shop", "a-3", instance("a", "v2", ""))
-	put(t, db, mesh.Dataplanes, "shop", "a-4", instance("a", "v3", mesh.StateNotReady))
-	put(t, db, mesh.Dataplanes, "plain", "b-1", instance("b", "v1", ""))
-	put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{AvailableServices: []mesh.AvailableService{{Mesh: "shop", Tags: mesh.Tags{mesh.TagService: "lies"}, Instances: 9}}})
+	storetest.Put(t, db, mesh.Meshes, "", "shop", secured)
+	storetest.Put(t, db, mesh.Meshes, "", "plain", &mesh.Mesh{})
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "a-1", instance("a", "v1", ""))
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "a-2", instance("a", "v1", ""))
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "a-3", instance("a", "v2", ""))
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "a-4", instance("a", "v3", mesh.StateNotReady))
+	storetest.Put(t, db, mesh.Dataplanes, "plain", "b-1", instance("b", "v1", ""))
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{AvailableServices: []mesh.AvailableService{{Mesh: "shop", Tags: mesh.Tags{mesh.TagService: "lies"}, Instances: 9}}})
 	written("shop mesh.io/service=a,version=v1 2", "shop mesh.io/service=a,version=v2 1")
 	// What changes nothing that is told is not written; the next write is that of the next change.
-	put(t, db, mesh.Dataplanes, "shop", "a-4", instance("a", "v4", mesh.StateNotReady))
-	put(t, db, mesh.ZoneIngresses, "", "other", &mesh.ZoneIngress{Zone: "east"})
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "a-4", instance("a", "v4", mesh.StateNotReady))
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "other", &mesh.ZoneIngress{Zone: "east"})
 	d.broken <- fault.New(fault.Unavailable, "the disk is full")
-	put(t, db, mesh.Meshes, "", "plain", secured)
+	storetest.Put(t, db, mesh.Meshes, "", "plain", secured)
 	written("plain mesh.io/service=b,version=v1 1", "shop mesh.io/service=a,version=v1 2", "shop mesh.io/service=a,version=v2 1")
-	put(t, db, mesh.Meshes, "", "shop", &mesh.Mesh{})
+	storetest.Put(t, db, mesh.Meshes, "", "shop", &mesh.Mesh{})
 	written("plain mesh.io/service=b,version=v1 1")
 	if got := told(t, db, "other"); len(got) > 0 {
 		t.Errorf("an ingress of another zone says %s", strings.Join(got, ", "))
