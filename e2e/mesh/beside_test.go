@@ -71,13 +71,4 @@ var _ = Describe("a sidecar beside the control plane", func() {
 			Consistently(func() bool { return administrates(address) }, "500ms", "100ms").Should(BeFalse(), address)
 		}
 	})
-
-	It("leads to a control plane that trusts nobody for where they are", func() {
-		w := newWorld("", "--access-localhost-is-admin=false", "--access-static-generate-dp-token-users", "mesh-system:anonymous")
-		_, lent := lending(w)
-		for _, address := range lent {
-			Eventually(func() int { return called("http://" + address + "/") }, patience, 20*time.Millisecond).ShouldNot(BeZero())
-			Expect(administrates(address)).To(BeFalse(), address)
-		}
-	})
 })
