@@ -60,6 +60,7 @@ type builtinListenerKey struct {
 	mesh, address, service string
 	port                   uint32
 	source                 source
+	bare                   bool
 	chains                 any
 	selections             *policy.Choices
 }
@@ -71,18 +72,37 @@ func (p *Planner) stand(r *reach) {
 		return
 	}
 	old, presented := r.front, r.presented
-	if err := guard(func() { p.makeListeners(r) }); err != nil {
-		r.front, r.presented = old, presented
-		r.front.failures = []plan.Failure{{Cell: gatewayPrefix + r.shape.Gateway.Service(), Err: err, Kept: true}}
+	guards, err := p.guards(r)
+	if err == nil {
+		err = guard(func() { p.makeListeners(r, guards) })
 	}
+	if err == nil {
+		return
+	}
+	failure := plan.Failure{Cell: gatewayPrefix + r.shape.Gateway.Service(), Err: err, Kept: true}
+	r.front, r.presented = old, presented
+	if guards == nil || slices.ContainsFunc(guards, func(c *policy.Choices) bool { return c != nil }) {
+		// The last version may lack what was to keep somebody out.
+		failure.Kept, failure.Err = false, fmt.Errorf("nothing listens: %w", err)
+		r.front = part{learned: unknown}
+	}
+	r.front.failures = []plan.Failure{failure}
 }
 
-func (p *Planner) makeListeners(r *reach) {
-	old := r.front
+func (p *Planner) makeListeners(r *reach, guards []*policy.Choices) {
+	old, presented := r.front, r.presented
 	r.front, r.presented = part{}, map[string]string{}
+	for i, o := range r.outbounds {
+		o.guards = guards[i]
+		p.guarded(r, o)
+	}
+	if p.awaitFront(r, &old) {
+		r.presented = presented
+		return
+	}
 	chosen := p.spread(r.key.proxy, aboutOutbounds)
 	p.forService(r.sources, mesh.PassThrough, chosen, &r.front)
-	r.front.learned = p.learnAll(nil, chosen)
+	r.front.learned = p.learnAll(r.front.learned, chosen)
 	p.contributed(chosen, &r.front)
 	selections := p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil })
 	for i := 0; i < len(r.outbounds); {
@@ -99,7 +119,8 @@ func (p *Planner) makeListeners(r *reach) {
 func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *policy.Choices) {
 	first := on[0]
 	k := builtinListenerKey{
-		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, selections: selections,
+		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, bare: r.shape.Bare,
+		selections: selections,
 	}
 	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
 		if table, ok := p.makeTable(r, on, old, gatewayTable(r.gateway.Chosen.Name, first.listener.Spec, mesh.AnyHost), nil); ok {
@@ -139,10 +160,12 @@ func limitOf(on []*outbound) (limit uint32) {
 
 // makeTable makes the route table of some listeners. elsewhere are listeners with other chains.
 func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, elsewhere []*outbound) (string, bool) {
-	k := builtinTableKey{mesh: p.facts.mesh, name: name, secure: with[0].listener.Spec.Protocol == mesh.ListenerHTTPS}
+	k := builtinTableKey{mesh: p.facts.mesh, name: name, secure: with[0].listener.Spec.Protocol == mesh.ListenerHTTPS, bare: r.shape.Bare}
+	guarded := false
 	for _, o := range slices.Backward(with) {
+		guarded = guarded || o.guards != nil
 		for _, h := range slices.Backward(o.hosts) {
-			k.hosts = namedHosts{h, k.hosts}
+			k.hosts = namedHosts{h, o.guards, k.hosts}
 		}
 	}
 	var names []string
@@ -156,7 +179,11 @@ func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, 
 		names = append(names, mesh.AnyHost)
 	}
 	k.elsewhere = strings.Join(names, ",")
-	table, err := of(p.cells.builtinTables, p.round, k, builtinTable)
+	table, err := of(p.cells.builtinTables, p.round, k, p.builtinTable)
+	if err != nil && guarded { // an earlier version may lack what was to keep somebody out
+		r.front.failures = append(r.front.failures, plan.Failure{Cell: name, Err: fmt.Errorf("every request is refused: build %s: %w", name, err)})
+		table, err = closedTable(k)
+	}
 	return name, r.front.keep(&r.front.routes, old.routes, name, table, err)
 }
 
@@ -256,7 +283,7 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 	var alpn []string
 	if c.table != "" {
 		alpn = []string{"h2", "http/1.1"}
-		if d.HTTP, err = p.strangers(stat, c, &d.Filters); err != nil {
+		if d.HTTP, err = p.strangers(stat, c, &d.Filters, k.bare); err != nil {
 			return nil, err
 		}
 		d.HTTP.AccessLog = log
@@ -301,8 +328,8 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 // strangers returns a manager for clients that nobody knows (Envoy's recommendations for edge
 // proxies). It has no request timeout, because uploads may be long; slow headers and idle streams
 // are ended, and routes bound the rest.
-func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots) (*hcmv3.HttpConnectionManager, error) {
-	prepared, err := p.prepared()
+func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, bare bool) (*hcmv3.HttpConnectionManager, error) {
+	prepared, err := p.prepared(bare)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
 	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
-	body := `{"message":"the rules of this service cannot be enforced"}`
+	const body = `{"message":"the rules of this service cannot be enforced"}`
 	d.Host.Routes = []*routev3.Route{{
 		Match: everything(),
 		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
@@ -28,6 +28,11 @@ func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 		}},
 	}}
 	return plan.Freeze(resource.Route, k.name, d.Proto)
+}
+
+// closedTable does what closedRoutes does, for listeners of a gateway.
+func closedTable(k builtinTableKey) (*resource.Resource, error) {
+	return closedRoutes(inboundRoutesKey{mesh: k.mesh, name: k.name})
 }
 
 // closedChains ends every connection. Omitting the listener would not be enough: a transparent

@@ -21,11 +21,15 @@ const (
 
 var kinds = []string{Mesh, Subset, Service, ServiceSubset}
 
+// Gateway is the kind of a target that is the listeners of a MeshGateway, all or those with some
+// tags. No item refers to them.
+const Gateway = "MeshGateway"
+
 // Kinds are the kinds of references.
 func Kinds() []string { return slices.Clone(kinds) }
 
 // Ref refers to proxies, or their inbounds: to all, to those with some tags, to those of a
-// service, or to those of a service with some tags.
+// service, or to those of a service with some tags. A target may also be listeners of gateways.
 type Ref struct {
 	Kind string    `json:"kind,omitempty"`
 	Name string    `json:"name,omitempty"`
@@ -46,19 +50,29 @@ func (r *Ref) Selector() (tags mesh.Tags, readable bool) {
 	case Service:
 		return mesh.Tags{mesh.TagService: r.Name}, true
 	case ServiceSubset:
-		tags := maps.Clone(r.Tags)
-		if tags == nil {
-			tags = mesh.Tags{}
-		}
-		tags[mesh.TagService] = r.Name
-		return tags, true
+		return with(r.Tags, mesh.TagService, r.Name), true
 	}
 	return mesh.Tags{}, false
 }
 
+// place returns the tags of what is meant as a target: of proxies, or of listeners of a gateway.
+func (r *Ref) place() (tags mesh.Tags, readable bool) {
+	if r == nil || r.Kind != Gateway {
+		return r.Selector()
+	}
+	return with(r.Tags, mesh.ListenerOf, r.Name), true
+}
+
+func with(tags mesh.Tags, key, value string) mesh.Tags {
+	out := mesh.Tags{}
+	maps.Copy(out, tags)
+	out[key] = value
+	return out
+}
+
 // Selected returns what model.Targeting says of a target.
 func (r *Ref) Selected() []map[string]string {
-	tags, _ := r.Selector()
+	tags, _ := r.place()
 	return []map[string]string{tags}
 }
 
@@ -86,6 +100,9 @@ func compare(a, b *Ref) int {
 }
 
 func (r *Ref) strength() int {
+	if r.Kind == Gateway {
+		return 0 // only others of its kind are for the same listener
+	}
 	if i := slices.Index(kinds, r.Kind); i >= 0 {
 		return i
 	}
@@ -107,7 +124,7 @@ func Check(v *policy.Violations, path string, r *Ref, permitted ...string) {
 		}
 		return
 	}
-	named := r.Kind == Service || r.Kind == ServiceSubset
+	named := r.Kind == Service || r.Kind == ServiceSubset || r.Kind == Gateway
 	switch {
 	case !named && r.Name != "":
 		v.Add(path+".name", "must not be set with kind %s", r.Kind)
@@ -128,7 +145,7 @@ func checkTags(v *policy.Violations, path string, r *Ref) {
 		return
 	case r.Kind == Service:
 		return
-	case len(r.Tags) == 0:
+	case len(r.Tags) == 0 && r.Kind != Gateway:
 		v.Add(path, "must be set with kind %s", r.Kind)
 	}
 	if _, twice := r.Tags[mesh.TagService]; twice && r.Kind == ServiceSubset {
