@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -95,6 +96,16 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	for _, tags := range here {
+		if name := tags[mesh.ListenerOf]; name != "" {
+			if !matched(tags, c.listeners) {
+				v := fault.Violation{Path: listenersOf(tags), Message: "no gateway of the mesh has such a listener, so the policy is in force nowhere by it"}
+				if !slices.Contains(c.gateways, name) {
+					v.Message += fault.Meant(name, c.gateways)
+				}
+				out = append(out, v)
+			}
+			continue
+		}
 		if !everybody(tags) && !matched(tags, c.inbounds) {
 			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
 		}
@@ -112,6 +123,16 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	return out
+}
+
+// listenersOf is how a target that is listeners of a gateway is shown.
+func listenersOf(target mesh.Tags) string {
+	tags := maps.Clone(target)
+	delete(tags, mesh.ListenerOf)
+	if len(tags) == 0 {
+		return "MeshGateway " + target[mesh.ListenerOf]
+	}
+	return "MeshGateway " + target[mesh.ListenerOf] + " " + tags.String()
 }
 
 // sidesOf returns what a spec selects: the proxies whose connections it is about, those who

@@ -233,3 +233,19 @@ func Listening(gateway string, tags mesh.Tags) mesh.Tags {
 	of[mesh.ListenerOf] = gateway
 	return of
 }
+
+// Listened lists the tags by which targets select the listeners of a dataplane, if it is a builtin
+// gateway.
+func Listened(m *view.Mesh, n *mesh.Networking) (out []mesh.Tags) {
+	if !Builtin(n) {
+		return nil
+	}
+	g := ChosenGateway(m, n.Gateway.Tags)
+	if g == nil {
+		return nil
+	}
+	for _, l := range listenersOf(g, n.Gateway.Tags) {
+		out = append(out, Listening(g.Name, l.Tags))
+	}
+	return out
+}

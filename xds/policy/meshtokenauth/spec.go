@@ -76,7 +76,10 @@ func (r *Resource) Target() *target.Ref {
 }
 
 // SelectedTargets implements model.Targeting.
-func (r *Resource) SelectedTargets() []map[string]string { return r.Target().Selected() }
+func (r *Resource) SelectedTargets() []map[string]string { return target.Places(r) }
+
+// AtGateways implements target.AtGateways.
+func (r *Resource) AtGateways() {}
 
 // SelectedSources implements model.Selecting: the callers.
 func (r *Resource) SelectedSources() []map[string]string { return target.Selected(items(r)) }

@@ -22,7 +22,7 @@ const (
 var kinds = []string{Mesh, Subset, Service, ServiceSubset}
 
 // Gateway is the kind of a target that is the listeners of a MeshGateway, all or those with some
-// tags. No item refers to them.
+// tags. Only policies with [AtGateways] have such targets, and no item refers to them.
 const Gateway = "MeshGateway"
 
 // Kinds are the kinds of references.
@@ -55,12 +55,24 @@ func (r *Ref) Selector() (tags mesh.Tags, readable bool) {
 	return mesh.Tags{}, false
 }
 
-// place returns the tags of what is meant as a target: of proxies, or of listeners of a gateway.
-func (r *Ref) place() (tags mesh.Tags, readable bool) {
-	if r == nil || r.Kind != Gateway {
-		return r.Selector()
+// placeOf returns the tags of what a policy has as its target: of proxies, or of listeners of a
+// gateway.
+func placeOf(spec any) (tags mesh.Tags, readable bool) {
+	t, ok := spec.(Targeted)
+	if !ok {
+		return mesh.Tags{}, false
 	}
-	return with(r.Tags, mesh.ListenerOf, r.Name), true
+	r := t.Target()
+	if _, may := spec.(AtGateways); may && r != nil && r.Kind == Gateway {
+		return with(r.Tags, mesh.ListenerOf, r.Name), true
+	}
+	return r.Selector()
+}
+
+// Places returns what model.Targeting says of the target of a policy.
+func Places(spec AtGateways) []map[string]string {
+	tags, _ := placeOf(spec)
+	return []map[string]string{tags}
 }
 
 func with(tags mesh.Tags, key, value string) mesh.Tags {
@@ -72,7 +84,7 @@ func with(tags mesh.Tags, key, value string) mesh.Tags {
 
 // Selected returns what model.Targeting says of a target.
 func (r *Ref) Selected() []map[string]string {
-	tags, _ := r.place()
+	tags, _ := r.Selector()
 	return []map[string]string{tags}
 }
 
@@ -80,6 +92,14 @@ func (r *Ref) Selected() []map[string]string {
 type Targeted interface {
 	// Target returns the target; nil if the spec has none.
 	Target() *Ref
+}
+
+// AtGateways is implemented by the specs of policies of which a target may be listeners of gateways.
+// For all others such a target is one that cannot be read.
+type AtGateways interface {
+	Targeted
+	// AtGateways does nothing.
+	AtGateways()
 }
 
 // Order orders policies with a target, the strongest first (policy.Policy.Order).
@@ -100,9 +120,6 @@ func compare(a, b *Ref) int {
 }
 
 func (r *Ref) strength() int {
-	if r.Kind == Gateway {
-		return 0 // only others of its kind are for the same listener
-	}
 	if i := slices.Index(kinds, r.Kind); i >= 0 {
 		return i
 	}
