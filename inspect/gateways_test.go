@@ -103,7 +103,7 @@ func TestGatewaysOfPolicies(t *testing.T) {
 // is not in force.
 func TestRulesOfListeners(t *testing.T) {
 	p := doors(t)
-	const rule = `"type":"clientSubset","service":"edge","policyType":"MeshTokenAuth","subset":{},"conf":{"config":{"global_credentials":true}},"origins":[{"mesh":"demo","name":"tokens"}]`
+	const rule = `"type":"clientSubset","service":"edge","policyType":"MeshTokenAuth","subset":{},"conf":{"config":{"auth_header_name":"authorization","global_credentials":true}},"origins":[{"mesh":"demo","name":"tokens"}]`
 	want := parsed(t, `{"total":3,"items":[{"name":"10.0.0.1:80:*",`+rule+`},{"name":"10.0.0.1:80:a.example",`+rule+`},
 		{"name":"10.0.0.1:81:*",`+rule+`,"errors":["MeshTokenAuth tokens: not applied: the listener speaks TCP"]}]}`)
 	got := shown(t, func(show func(any) error) error { return p.Rules(t.Context(), "demo", "edge-1", show) })

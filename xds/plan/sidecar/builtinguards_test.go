@@ -200,7 +200,7 @@ func TestCheckThatFailsCloses(t *testing.T) {
 				if l := set.Get(resource.Listener, "gateway:127.0.0.51:18080"); l != nil {
 					t.Error("it listens")
 				}
-			} else if got := atHosts(t, set); len(got) != 1 || got["*"] != "503" && got[""] != "503" {
+			} else if got := atHosts(t, set); len(got) != 1 || got[edgeTable] != "503" {
 				t.Errorf("the hosts are %v", got)
 			}
 			if f := fmt.Sprint(w.planner.Failures("edge-1")); !strings.Contains(f, "a mistake") {
