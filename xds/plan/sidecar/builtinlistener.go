@@ -8,6 +8,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	gzipv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/compression/gzip/compressor/v3"
+	compressorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -334,6 +336,9 @@ func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, 
 		return nil, err
 	}
 	*filters = prepared
+	if err := compress(filters); err != nil {
+		return nil, err
+	}
 	scheme := "http"
 	if c.protocol == mesh.ListenerHTTPS {
 		scheme = "https"
@@ -349,9 +354,30 @@ func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, 
 		IdleTimeout: durationpb.New(plan.ConnectionIdle), HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_REJECT_REQUEST,
 	}
 	m.Http2ProtocolOptions = plan.StrangersHTTP2()
+	m.Http2ProtocolOptions.AllowConnect = true // for WebSockets alone, see httpManager
 	m.StreamIdleTimeout, m.RequestHeadersTimeout = durationpb.New(plan.StreamIdle), durationpb.New(plan.HeadersTimeout)
 	// Inbounds let through what gateways say about callers. Here it would be the caller's own word.
 	return m, early(m, saidByStrangers())
+}
+
+// compressor is the name of Envoy's filter that compresses.
+const compressor = "envoy.filters.http.compressor"
+
+// compress compresses answers for clients that take it (RFC 9110 section 12.5.3). An answer with an
+// entity tag stays as it is, because the tag is that of its bytes.
+func compress(filters *draft.Slots) error {
+	library, err := plan.Pack(&gzipv3.Gzip{})
+	if err != nil {
+		return err
+	}
+	config, err := plan.Pack(&compressorv3.Compressor{
+		ResponseDirectionConfig: &compressorv3.Compressor_ResponseDirectionConfig{DisableOnEtagHeader: true},
+		CompressorLibrary:       &corev3.TypedExtensionConfig{Name: "gzip", TypedConfig: library},
+	})
+	if err != nil {
+		return err
+	}
+	return filters.Put(draft.SlotCompression, &hcmv3.HttpFilter{Name: compressor, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}})
 }
 
 // words splits names that were joined by commas.
