@@ -27,8 +27,10 @@ func (p *Planner) guarded(r *reach, o *outbound) {
 		if s == nil {
 			continue
 		}
-		r.front.learned = p.learn(r.front.learned, i, s)
 		text := pol.IdleOn(o.listener.Spec.Protocol)
+		if text == "" { // otherwise what it finds makes no difference
+			r.front.learned = p.learn(r.front.learned, i, s)
+		}
 		switch {
 		case text != "":
 		case pol.NeedsFilter && r.shape.Bare:

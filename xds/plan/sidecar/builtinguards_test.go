@@ -172,6 +172,12 @@ func TestListenersWaitForTheCheck(t *testing.T) {
 	if planner.Set("edge-1") != nil || planner.Awaits("edge-1") != "it is being read" {
 		t.Errorf("it begins with %v and waits for %q", planner.Set("edge-1"), planner.Awaits("edge-1"))
 	}
+	w.gateway(t, "  - {port: 18081, protocol: TCP}\n")
+	planner.Update(w.state(), nil, true)
+	planner.Plan()
+	if planner.Set("edge-1") == nil || planner.Awaits("edge-1") != "" {
+		t.Errorf("it waits for %q, which makes no difference to connections of TCP", planner.Awaits("edge-1"))
+	}
 }
 
 // TestCheckThatFailsCloses: a listener does not go on without a check that cannot be made, neither where
