@@ -96,17 +96,9 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	for _, tags := range here {
-		if name := tags[mesh.ListenerOf]; name != "" {
-			if !matched(tags, c.listeners) {
-				v := fault.Violation{Path: listenersOf(tags), Message: "no gateway of the mesh has such a listener, so the policy is in force nowhere by it"}
-				if !slices.Contains(c.gateways, name) {
-					v.Message += fault.Meant(name, c.gateways)
-				}
-				out = append(out, v)
-			}
-			continue
-		}
-		if !everybody(tags) && !matched(tags, c.inbounds) {
+		if tags[mesh.ListenerOf] != "" {
+			out = c.listening(out, tags)
+		} else if !everybody(tags) && !matched(tags, c.inbounds) {
 			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
 		}
 	}
@@ -123,6 +115,18 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	return out
+}
+
+// listening appends what is wrong with a target that is listeners of a gateway, if anything is.
+func (c *census) listening(to []fault.Violation, target mesh.Tags) []fault.Violation {
+	if matched(target, c.listeners) {
+		return to
+	}
+	v := fault.Violation{Path: listenersOf(target), Message: "no gateway of the mesh has such a listener, so the policy is in force nowhere by it"}
+	if name := target[mesh.ListenerOf]; !slices.Contains(c.gateways, name) {
+		v.Message += fault.Meant(name, c.gateways)
+	}
+	return append(to, v)
 }
 
 // listenersOf is how a target that is listeners of a gateway is shown.
