@@ -408,6 +408,24 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		w.Delete(shop, "rate-limits", "few")
 	})
 
+	It("get the faults that services have for them, and no other callers", func() {
+		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "edge"}, tags{service: "ledger"}, map[string]any{
+			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
+		}))
+		w.Converged()
+		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(418))
+		Expect(http1.status("/x")).To(Equal(200))
+		w.Delete(shop, "fault-injections", "teapot")
+		w.Converged()
+		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(200))
+		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "other"}, tags{service: "ledger"}, map[string]any{
+			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
+		}))
+		w.Converged()
+		Expect(http1.status("/ledger")).To(Equal(200), "the gateway is known by its certificate")
+		w.Delete(shop, "fault-injections", "teapot")
+	})
+
 	It("show what is chosen for them", func() {
 		r := w.Mesh(http.MethodGet, "/meshes/shop/dataplanes/edge-1/policies", nil)
 		Expect(r.Status).To(Equal(200))

@@ -47,6 +47,8 @@ type outbound struct {
 	listener *selection.GatewayListener
 	backends map[string]*backend
 	hosts    []builtinHost
+	// guards are the policies on the listener.
+	guards *policy.Choices
 }
 
 // id returns a text that is equal for outbounds that are built alike.
