@@ -33,9 +33,9 @@ func shares(meshes, services int) (ofMesh, ofService int) {
 	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
 }
 
-// subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
+// Subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
 // first, and most of them. The first is the service alone. left counts those that are too many.
-func subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
+func Subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
 	seen, whole := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		tags := all[i].Tags

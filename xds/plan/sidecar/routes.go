@@ -212,7 +212,9 @@ type inboundRoutesKey struct {
 	mutualTLS bool
 	bare      bool
 	// scraped is the path at which metrics are shown, empty for workloads.
-	scraped    string
+	scraped string
+	// asked is the host for which the workload is asked, empty for what callers ask.
+	asked      string
 	selections *policy.Choices
 }
 
@@ -232,6 +234,9 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 	}}
 	if k.scraped != "" {
 		scrapedAt(k.scraped, d.Host.Routes[0])
+	}
+	if k.asked != "" {
+		(&draft.Target{Action: d.Host.Routes[0].GetRoute()}).Ask(k.asked)
 	}
 	for _, turn := range []func(*edits, *chosen) error{
 		func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) },

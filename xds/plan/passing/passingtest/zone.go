@@ -22,33 +22,42 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/e2e/golden"
-	"github.com/meshgate/meshgate/xds/plan/passing"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
+
+// Planner plans proxies of one type in a zone.
+type Planner interface {
+	Update(z *view.Zone)
+	Set(address string, port uint32) (*resource.Set, error)
+	Failures() []plan.Failure
+}
 
 // Zone is a zone west in a store, with a planner that follows it.
 type Zone struct {
 	t     *testing.T
 	db    store.Store
 	scope *view.Scope[*view.Zone]
-	new   func() *passing.Planner
+	new   func() Planner
+	kinds []*model.Kind
 	// Planner follows every write.
-	Planner *passing.Planner
+	Planner Planner
 }
 
 // New returns a zone without anything, followed by a planner that is made like this.
-func New(t *testing.T, planner func() *passing.Planner) *Zone {
+// kinds are those that meshes with policies hold.
+func New(t *testing.T, planner func() Planner, kinds ...*model.Kind) *Zone {
 	t.Helper()
 	db := memstore.New()
-	views := view.New(db, nil, slog.New(slog.DiscardHandler)).InZone("west")
+	views := view.New(db, kinds, slog.New(slog.DiscardHandler)).InZone("west")
 	t.Cleanup(func() {
 		views.Close()
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	z := &Zone{t: t, db: db, new: planner, Planner: planner()}
+	z := &Zone{t: t, db: db, new: planner, kinds: kinds, Planner: planner()}
 	var err error
 	if z.scope, err = views.OwnZone(t.Context()); err != nil {
 		t.Fatal(err)
@@ -90,7 +99,7 @@ func (z *Zone) follow(revision uint64, err error) {
 		z.t.Fatal(err)
 	}
 	z.Planner.Update(state)
-	views := view.New(z.db, nil, slog.New(slog.DiscardHandler)).InZone("west")
+	views := view.New(z.db, z.kinds, slog.New(slog.DiscardHandler)).InZone("west")
 	defer views.Close()
 	whole, err := views.OwnZone(z.t.Context())
 	if err != nil {
