@@ -56,15 +56,23 @@ func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 
 // zoneProxyWritten acts on one event of the resource of a proxy of a zone. What is stored decides and not the event,
 // which may be late.
-func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name string) {
+func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, op store.Op, proxyType, name string) {
 	node := mesh.ZoneNodeID(proxyType, name)
 	if cp.ownZoneProxy(ctx, proxyType, name) {
 		cp.mesh.insights.Recall(mesh.ZoneNodeScope(proxyType), name)
-		cp.mesh.insights.Expect(node)
+		if op == store.Created {
+			cp.mesh.insights.Created(mesh.ZoneNodeScope(proxyType), name)
+		} else {
+			cp.mesh.insights.Expect(node)
+		}
 	} else {
 		cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
 		cp.dropNode(node)
 		cp.loop.Forget(node)
+		if proxyType == mesh.ProxyEgress {
+			cp.mesh.workloads.ForgetEgress(name)
+			cp.mesh.rotations.EgressesChanged()
+		}
 	}
 	cp.recheck(ctx, node)
 }
