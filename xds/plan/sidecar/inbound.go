@@ -43,7 +43,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 		return
 	}
 	k := inboundKey{
-		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: protection, bare: c.shape.Bare, scraped: s.Scraping != nil, leaving: s.Leaving,
+		mesh: p.facts.mesh, tags: s.Tags.String(), cluster: s.Cluster, security: protection, bare: c.shape.Bare, scraped: s.Scraping != nil,
 		life: p.facts.life, withdrawn: p.facts.withdrawn,
 		selections: p.only(chosen, func(pol *policy.Policy) bool { return pol.Inbound != nil }),
 	}
@@ -61,7 +61,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	if mesh.IsHTTP(s.Tags.Protocol()) {
 		k.routes = s.Table
 		rk := inboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: protection != plain, bare: c.shape.Bare, asked: s.Asked,
+			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: protection != plain, bare: c.shape.Bare, leaving: s.Leaving, asked: s.Asked,
 			selections: p.only(chosen, (*policy.Policy).EditsInboundRoutes),
 		}
 		if s.Scraping != nil {

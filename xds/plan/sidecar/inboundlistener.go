@@ -44,9 +44,7 @@ type inboundKey struct {
 	// bare proxies lack the filter.
 	bare bool
 	// scraped says that the workload is the agent's page of metrics.
-	scraped bool
-	// leaving says that the workload is outside the mesh.
-	leaving    bool
+	scraped    bool
 	selections *policy.Choices
 }
 
@@ -75,10 +73,8 @@ func (p *Planner) chains(k inboundKey) (*chains, error) {
 	}
 	if mesh.IsHTTP(d.Protocol) {
 		d.HTTP = httpManager(stat, k.routes)
-		if !k.leaving { // who calls is nobody's business outside
-			d.HTTP.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-			d.HTTP.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
-		}
+		d.HTTP.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		d.HTTP.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
 		d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(inboundIdle)}
 		d.HTTP.StreamIdleTimeout = durationpb.New(inboundStreamIdle)
 		d.HTTP.AccessLog = log

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
@@ -137,6 +138,22 @@ func (z *Zone) Names() (out []string) {
 	return out
 }
 
+// Closed are the server names of which every connection is closed.
+func (z *Zone) Closed() (out []string) {
+	for _, r := range z.Set().All(resource.Listener) {
+		var l listenerv3.Listener
+		if err := proto.Unmarshal(r.Body, &l); err != nil {
+			z.t.Fatal(err)
+		}
+		for _, c := range l.GetFilterChains() {
+			if c.GetTransportSocket() == nil && c.GetName() != c.GetFilterChainMatch().GetServerNames()[0] {
+				out = append(out, c.GetFilterChainMatch().GetServerNames()...)
+			}
+		}
+	}
+	return out
+}
+
 // Same demands server names.
 func (z *Zone) Same(what string, want ...string) {
 	z.t.Helper()
@@ -207,6 +224,11 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 			load(set.Get(resource.Endpoint, c.GetName()), c.GetLoadAssignment())
 		}
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
+	}
+	for _, r := range set.All(resource.Secret) {
+		x := new(tlsv3.Secret)
+		load(r, x)
+		b.StaticResources.Secrets = append(b.StaticResources.Secrets, x)
 	}
 	return b
 }
