@@ -93,7 +93,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		w.Converged()
 	}
 	begin := func() {
-		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file).Start()}
+		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file, "--workload-address", outward()+"/32").Start()}
 		w.ready(egress)
 	}
 	// knows is the name by which the bank knows who called.
