@@ -207,9 +207,9 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 }
 
 // ignores reports whether a key is that of a policy, a secret or the like of a mesh that is there
-// without.
+// without. It may be what a mesh lacks that cannot be read.
 func (z *Zone) ignores(key model.Key) bool {
-	if key.Scope == "" || key.Kind == mesh.Dataplanes.Name {
+	if key.Scope == "" || key.Kind == mesh.Dataplanes.Name || z.sick[key.Scope] != nil {
 		return false
 	}
 	m := z.meshes[key.Scope]

@@ -74,6 +74,7 @@ func TestServicesOutside(t *testing.T) {
 	if next, ok := z.Set().Generation(mesh.SecretIdentity("shop")); !ok || next == first {
 		t.Errorf("another issuer makes no other identity: %s", next)
 	}
+	z.Put(mesh.Meshes, "", "bank", passingtest.Secured())
 	z.Put(mesh.Meshes, "", "bank", through())
 	z.Put(mesh.ExternalServices, "bank", "mail", external("mail.example:25", mesh.Tags{mesh.TagService: "mail", "v": "1"}, nil))
 	z.Same("of a second mesh without roots", "mail{mesh=shop}")
