@@ -58,10 +58,15 @@ var _ = Describe("a workload with a service probe", Ordered, func() {
 		work *mortal
 		web  *member
 		doc  framework.Document
+
+		marks int
 	)
 	becomes := func(ready bool) {
 		GinkgoHelper()
 		measured(fmt.Sprintf("held as ready=%t after", ready), time.Now(), func() bool { return w.held("backend-2") == ready })
+		// The agent has written it. A later revision, of a write that concerns nobody, is waited for.
+		marks++
+		w.Put("secrets", framework.Document{"type": "Secret", "name": "mark", "mesh": shop, "data": fmt.Sprintf("bWFy%04d", marks)})
 		w.Converged()
 	}
 
