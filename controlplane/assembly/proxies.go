@@ -39,6 +39,9 @@ func (o observer) Connected(e xds.Event) {
 	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
 		o.removals.Connected(mesh.ZoneNodeScope(proxyType), name)
 	}
+	if proxyType, _, ok := mesh.ParseZoneNode(e.Node); ok && proxyType == mesh.ProxyEgress {
+		o.rotations.EgressesChanged()
+	}
 }
 
 // Sent implements the ADS server's Observer.
@@ -102,7 +105,11 @@ func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (
 	case k == mesh.Dataplanes:
 		return i.cp.mesh.insights.Read(ctx, scope, name)
 	case mesh.ZoneProxyOf(k.Name) != "":
-		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
+		in, ok, err := i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
+		if in != nil { // what is known of its certificates is of no one mesh
+			in.MTLS = nil
+		}
+		return in, ok, err
 	case k == mesh.Zones && i.cp.zoneOnline(name):
 		return i.cp.zoneInsight(), true, nil
 	}

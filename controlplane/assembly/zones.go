@@ -72,12 +72,16 @@ func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 
 // zoneProxyWritten acts on one event of the resource of a proxy of a zone. What is stored decides and not the event,
 // which may be late.
-func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name string) {
+func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, op store.Op, proxyType, name string) {
 	node, scope := mesh.ZoneNodeID(proxyType, name), mesh.ZoneNodeScope(proxyType)
 	if cp.ownZoneProxy(ctx, proxyType, name) {
 		cp.mesh.removals.Written(scope, name)
 		cp.mesh.insights.Recall(scope, name)
-		cp.mesh.insights.Expect(node)
+		if op == store.Created {
+			cp.mesh.insights.Created(scope, name)
+		} else {
+			cp.mesh.insights.Expect(node)
+		}
 	} else {
 		cp.mesh.removals.Deleted(scope, name)
 		cp.forgetZoneProxy(proxyType, name)
@@ -91,6 +95,10 @@ func (cp *ControlPlane) forgetZoneProxy(proxyType, name string) {
 	cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
 	cp.dropNode(node)
 	cp.loop.Forget(node)
+	if proxyType == mesh.ProxyEgress {
+		cp.mesh.workloads.ForgetEgress(name)
+		cp.mesh.rotations.EgressesChanged()
+	}
 }
 
 // ownZoneProxy reports whether a proxy of a zone exists in the own zone. A row that cannot be read counts

@@ -161,7 +161,7 @@ func TestProxiesOfZonesAreRemoved(t *testing.T) {
 				spec = &mesh.ZoneEgress{Zone: zone, Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.2", Port: 10002}}
 			}
 			if owner != "" {
-				spec.SetLabels(map[string]string{LabelOwner: owner})
+				spec.SetLabels(map[string]string{mesh.LabelOwner: owner})
 			}
 			if _, _, err := w.gate.PutDocument(context.Background(), mesh.ZoneKind(proxyType), "", name, spec); err != nil {
 				t.Fatal(err)
@@ -191,10 +191,10 @@ func TestProxiesOfZonesAreRemoved(t *testing.T) {
 		}
 		for _, proxyType := range mesh.ZoneProxies {
 			scope := mesh.ZoneNodeScope(proxyType)
-			put(proxyType, "agent", "west", OwnerAgent)
-			put(proxyType, "bare", "", OwnerProxy)
+			put(proxyType, "agent", "west", mesh.OwnerAgent)
+			put(proxyType, "bare", "", mesh.OwnerProxy)
 			put(proxyType, "operator", "", "")
-			put(proxyType, "other", "east", OwnerAgent)
+			put(proxyType, "other", "east", mesh.OwnerAgent)
 			for _, name := range []string{"agent", "bare", "operator", "other"} {
 				w.Written(scope, name)
 			}

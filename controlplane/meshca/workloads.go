@@ -106,11 +106,22 @@ func (o *order) id() orderID {
 // Faults: NotFound for a dataplane that does not exist, Invalid for tags that no certificate
 // can carry, Unavailable while the mesh has no authority or the authority has just failed.
 func (w *Workloads) Issue(ctx context.Context, meshName, dataplane string) (*Leaf, error) {
-	o, err := w.order(ctx, meshName, dataplane)
+	return w.issue(ctx, model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane})
+}
+
+// IssueEgress does what Issue does, for an egress as one of a mesh: its only name there is that of
+// egresses. It fails with Unavailable in a mesh that is not left through egresses.
+func (w *Workloads) IssueEgress(ctx context.Context, meshName, egress string) (*Leaf, error) {
+	return w.issue(ctx, model.Key{Kind: mesh.ZoneEgresses.Name, Scope: meshName, Name: egress})
+}
+
+func (w *Workloads) issue(ctx context.Context, key model.Key) (*Leaf, error) {
+	meshName := key.Scope
+	o, err := w.order(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	key, id := model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane}, o.id()
+	id := o.id()
 	if leaf := w.held(key, id); leaf != nil {
 		return leaf, nil
 	}
@@ -177,10 +188,19 @@ func (w *Workloads) Forget(meshName, dataplane string) {
 	delete(w.leaves, model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane})
 }
 
-func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*order, error) {
-	o := &order{life: WorkloadLife}
+// ForgetEgress drops what is remembered of a deleted egress.
+func (w *Workloads) ForgetEgress(egress string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.leaves, func(key model.Key, _ *issuedLeaf) bool {
+		return key.Kind == mesh.ZoneEgresses.Name && key.Name == egress
+	})
+}
+
+func (w *Workloads) order(ctx context.Context, key model.Key) (*order, error) {
+	o, meshName := &order{life: WorkloadLife}, key.Scope
 	err := w.store.View(ctx, func(r store.Reader) error {
-		res, err := r.Get(mesh.Dataplanes, meshName, dataplane)
+		err := o.name(r, key)
 		if err != nil {
 			return err
 		}
@@ -208,12 +228,40 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 		if noted := o.authority.LeafLife; noted > 0 {
 			o.life = min(o.life, noted)
 		}
-		d := res.Spec.(*mesh.Dataplane)
-		o.sources = d.TagSets()
-		o.names, err = identities(meshName, d)
-		return err
+		return nil
 	})
 	return o, err
+}
+
+// name finds out the names of a proxy.
+func (o *order) name(r store.Reader, key model.Key) error {
+	if key.Kind == mesh.ZoneEgresses.Name {
+		return o.nameEgress(r, key)
+	}
+	res, err := r.Get(mesh.Dataplanes, key.Scope, key.Name)
+	if err != nil {
+		return err
+	}
+	d := res.Spec.(*mesh.Dataplane)
+	o.sources = d.TagSets()
+	o.names, err = identities(key.Scope, d)
+	return err
+}
+
+func (o *order) nameEgress(r store.Reader, key model.Key) error {
+	if _, err := r.Get(mesh.ZoneEgresses, "", key.Name); err != nil {
+		return err
+	}
+	of, err := r.Get(mesh.Meshes, "", key.Scope)
+	if err != nil {
+		return err
+	}
+	name, ok := parseName(mesh.SPIFFE(key.Scope, mesh.EgressService))
+	if !ok || !of.Spec.(*mesh.Mesh).LeavesByEgress() {
+		return fault.New(fault.Unavailable, "mesh %s is not left through egresses", key.Scope)
+	}
+	o.names = []*url.URL{name}
+	return nil
 }
 
 // LeafLife returns the validity of the certificates of a mesh with this authority.
@@ -227,6 +275,9 @@ func LeafLife(a *mesh.Authority) (time.Duration, error) {
 func identities(meshName string, d *mesh.Dataplane) ([]*url.URL, error) {
 	names := map[string]*url.URL{}
 	for _, tags := range d.TagSets() {
+		if tags.Service() == mesh.EgressService {
+			return nil, fault.New(fault.Invalid, "the service name %q stands for egresses in identities", mesh.EgressService)
+		}
 		for k, v := range tags {
 			texts := []string{mesh.TagURI(k, v)}
 			if k == mesh.TagService {

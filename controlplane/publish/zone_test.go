@@ -1,13 +1,19 @@
 package publish_test
 
 import (
+	"context"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -125,4 +131,87 @@ func TestZoneEgress(t *testing.T) {
 
 func zonal(service string) *mesh.Dataplane {
 	return &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: service}}}}}
+}
+
+// egressIdentities issues the identities of egresses by issuer, and what is presented outside.
+type egressIdentities struct {
+	*identities
+	issuers map[string]string
+}
+
+func (i egressIdentities) Egress(_ context.Context, meshName, egress string) (publish.Workload, error) {
+	if egress != "x" {
+		return publish.Workload{}, fault.New(fault.NotFound, "no egress %s", egress)
+	}
+	return publish.Workload{Pair: i.node, Issuer: i.issuers[meshName]}, nil
+}
+
+// TestEgressSecrets: an egress gets its identity in meshes that are left through it, of the issuer
+// that its set means, what it presents to services outside, and nothing else. Nobody else gets any
+// of it.
+func TestEgressSecrets(t *testing.T) {
+	db, snapshots := memstore.New(), snapshot.New()
+	ids := egressIdentities{&identities{node: pair(t, false, time.Now().Add(time.Hour)), external: map[string]*mesh.Presented{}}, map[string]string{"one": "a", "two": "b"}}
+	views := view.New(db, append(all.Kinds(), sidecar.LocatingKinds()...), slog.New(slog.DiscardHandler))
+	l := publish.Begin(t, db, publish.Options{Publisher: snapshots, Identities: ids, Views: views}, nil)
+	put := func(name string, through bool) uint64 {
+		m := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}, Routing: &mesh.Routing{ZoneEgress: through}}
+		return storetest.Put(t, db, mesh.Meshes, "", name, m)
+	}
+	chain := &mesh.DataSource{Inline: ids.node.Certificate}
+	key := &mesh.DataSource{Inline: ids.node.Key}
+	for _, name := range []string{"one", "two"} {
+		put(name, true)
+		storetest.Put(t, db, mesh.Trusts, name, name, &mesh.Trust{Backend: "ca", Issuer: ids.issuers[name], Roots: ids.node.Certificate})
+	}
+	mail := &mesh.ExternalService{Tags: mesh.Tags{mesh.TagService: "mail"}, Networking: &mesh.ExternalNetworking{
+		Address: "mail.example:443", TLS: &mesh.ExternalTLS{Enabled: true, ClientCert: chain, ClientKey: key},
+	}}
+	storetest.Put(t, db, mesh.ExternalServices, "one", "mail", mail)
+	storetest.Put(t, db, mesh.ExternalServices, "two", "news", &mesh.ExternalService{Tags: mesh.Tags{mesh.TagService: "news"}, Networking: &mesh.ExternalNetworking{Address: "news.example:80"}})
+	storetest.Put(t, db, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 2}})
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}})
+	const node = "zone/egress/x"
+	for _, id := range []string{node, "zone/ingress/x"} {
+		release, err := l.Connect(t.Context(), id, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+	gets := func(id, secret string) error {
+		generation, _ := snapshots.Get(id).Generation(secret)
+		_, err := l.Secret(t.Context(), id, secret, generation)
+		return err
+	}
+	presented := ""
+	for _, name := range snapshots.Get(node).Secrets() {
+		if _, is := mesh.ParseExternalClient(name); is {
+			presented = name
+		}
+	}
+	ids.external["one mail"] = &mesh.Presented{Name: presented, ClientPair: &mesh.ClientPair{Chain: ids.node.Certificate, Key: ids.node.Key}}
+	for _, secret := range []string{mesh.SecretIdentity("one"), mesh.SecretIdentity("two"), presented} {
+		if err := gets(node, secret); err != nil {
+			t.Errorf("%s: %v", secret, err)
+		}
+		if err := gets("zone/ingress/x", secret); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("an ingress gets %s: %v", secret, err)
+		}
+	}
+	if err := gets(node, mesh.SecretIdentity("three")); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("the identity of another mesh: %v", err)
+	}
+	ids.issuers["one"] = "c" // and the set means another one
+	if err := gets(node, mesh.SecretIdentity("one")); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("an identity of another issuer: %v", err)
+	}
+	if err := l.Settled(t.Context(), put("one", false)); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{mesh.SecretIdentity("one"), presented} {
+		if err := gets(node, secret); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("%s of a mesh that is no longer left through egresses: %v", secret, err)
+		}
+	}
 }

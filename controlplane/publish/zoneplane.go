@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/egress"
 	"github.com/meshgate/meshgate/xds/plan/ingress"
-	"github.com/meshgate/meshgate/xds/plan/passing"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -30,7 +30,8 @@ type zonePlane struct {
 	sub   *view.Subscription[*view.Zone]
 	state *view.Zone
 	// planners are those of the types of proxies.
-	planners map[string]*passing.Planner
+	planners map[string]zonePlanner
+	policies []*policy.Policy
 	retry    retry
 	// joined holds the connected proxies by their ids, with the last good set of each, and refused
 	// why one of them keeps that.
@@ -39,9 +40,16 @@ type zonePlane struct {
 	log     *slog.Logger
 }
 
+// zonePlanner plans the proxies of one type.
+type zonePlanner interface {
+	Update(z *view.Zone)
+	Set(address string, port uint32) (*resource.Set, error)
+	Failures() []failure
+}
+
 // zonePlanners returns planners of all types of proxies of zones.
-func zonePlanners() map[string]*passing.Planner {
-	return map[string]*passing.Planner{mesh.ProxyIngress: ingress.New(), mesh.ProxyEgress: egress.New()}
+func zonePlanners(policies []*policy.Policy) map[string]zonePlanner {
+	return map[string]zonePlanner{mesh.ProxyIngress: ingress.New(), mesh.ProxyEgress: egress.New(policies)}
 }
 
 // zone returns the plane of the zone, which is followed from now on.
@@ -54,7 +62,7 @@ func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &zonePlane{turns: newTurns(), scope: scope, planners: zonePlanners(), joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
+	p := &zonePlane{turns: newTurns(), scope: scope, planners: zonePlanners(l.Policies), policies: l.Policies, joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
@@ -164,7 +172,7 @@ func (p *zonePlane) update(now time.Time) batch {
 		err := guard(func() { p.plan(out) })
 		if err != nil {
 			out = nil
-			p.planners = zonePlanners() // one may have stopped half-way
+			p.planners = zonePlanners(p.policies) // one may have stopped half-way
 			p.retry.failed(err, now)
 			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
 		} else {

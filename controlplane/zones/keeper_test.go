@@ -148,7 +148,7 @@ func TestKeeperOfMuch(t *testing.T) {
 	says := keeps(t, db, d)
 	secured := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}}
 	for _, name := range []string{"long", "shop"} {
-		put(t, db, mesh.Meshes, "", name, secured)
+		storetest.Put(t, db, mesh.Meshes, "", name, secured)
 	}
 	for n := range 4 {
 		all := instance("a", "v1", "")
@@ -157,15 +157,15 @@ func TestKeeperOfMuch(t *testing.T) {
 			tags := mesh.Tags{mesh.TagService: fmt.Sprintf("s-%d-%04d", n, i), "long": strings.Repeat("l", 200), "longer": strings.Repeat("m", 200)}
 			all.Networking.Inbound = append(all.Networking.Inbound, mesh.Inbound{Port: uint32(1 + i), Tags: tags})
 		}
-		put(t, db, mesh.Dataplanes, "long", fmt.Sprint("all-", n), all)
+		storetest.Put(t, db, mesh.Dataplanes, "long", fmt.Sprint("all-", n), all)
 	}
-	put(t, db, mesh.Dataplanes, "shop", "z-1", instance("z", "v1", ""))
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "z-1", instance("z", "v1", ""))
 	old := instance("old", "v1", "")
 	for i := range mesh.MaxTags {
 		old.Networking.Inbound[0].Tags[fmt.Sprint("k", i)] = "v"
 	}
-	put(t, db, mesh.Dataplanes, "shop", "old-1", old)
-	put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Port: 1}})
+	storetest.Put(t, db, mesh.Dataplanes, "shop", "old-1", old)
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Port: 1}})
 	says("in", func(got []string) bool {
 		return len(got) > 1000 && got[len(got)-1] == "shop mesh.io/service=z,version=v1 1"
 	})

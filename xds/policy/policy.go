@@ -98,6 +98,9 @@ type Policy struct {
 	// edits are those of outbounds; what a policy only does at inbounds is done there for gateways
 	// as for all callers.
 	Gateway bool
+	// Egress policies are in force at the egresses through which services outside a mesh are called,
+	// as they are at inbounds.
+	Egress bool
 	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
 	// the rank of their first source, then by [Tie].
 	Order func(a, b *view.Policy) int

@@ -61,8 +61,8 @@ var layers = map[string]string{
 	"xds/plan/passing": "controlplane/mesh controlplane/view xds/plan xds/plan/sidecar xds/resource",
 	"xds/plan/ingress": "controlplane/mesh controlplane/view xds/plan/passing",
 	// It makes a zone for tests.
-	"xds/plan/passing/passingtest": "controlplane/mesh controlplane/model controlplane/store controlplane/store/memstore controlplane/view e2e/golden xds/plan/passing xds/plan/plantest xds/resource",
-	"xds/plan/egress":              "controlplane/view xds/plan/passing",
+	"xds/plan/passing/passingtest": "controlplane/mesh controlplane/model controlplane/store controlplane/store/memstore controlplane/view e2e/golden xds/plan xds/plan/plantest xds/resource",
+	"xds/plan/egress":              "controlplane/mesh controlplane/view xds/plan xds/plan/passing xds/plan/sidecar xds/policy xds/resource",
 	"xds/plan/plantest":            "filter/contract xds/machine xds/resource",
 	"xds/draft":                    "controlplane/mesh xds/plan",
 

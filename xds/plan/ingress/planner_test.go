@@ -12,9 +12,11 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 )
 
+func fresh() passingtest.Planner { return ingress.New() }
+
 // TestServerNames: an ingress lets in what is for services of meshes with mutual TLS in its zone.
 func TestServerNames(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	web := mesh.Tags{mesh.TagService: "web"}
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.Meshes, "", "plain", &mesh.Mesh{})
@@ -51,7 +53,7 @@ func TestServerNames(t *testing.T) {
 
 // TestManyTags: very many sets of tags are cut, and what is left out is said.
 func TestManyTags(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	for i := range 100 {
@@ -68,7 +70,7 @@ func TestManyTags(t *testing.T) {
 // TestTagsOfInstances: of too many sets of tags those stay that select many instances, whatever they
 // are called.
 func TestTagsOfInstances(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	for i := range 100 {
@@ -144,7 +146,7 @@ func TestNowhere(t *testing.T) {
 
 // TestGolden: the plan of an ingress, which both versions of Envoy accept.
 func TestGolden(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "web", "version": "v1"}))
@@ -159,7 +161,7 @@ func TestGolden(t *testing.T) {
 // TestNothingGoesInCircles: a dataplane that says it is where an ingress is gets no connections
 // there, nor one whose name may lead anywhere, whichever was there first.
 func TestNothingGoesInCircles(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	evil := func(address string, port uint32, service string) *mesh.Dataplane {
@@ -191,7 +193,7 @@ func TestNothingGoesInCircles(t *testing.T) {
 
 // TestRoomOfMeshes: a mesh with very many services or sets of tags takes no room of another one.
 func TestRoomOfMeshes(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "a", passingtest.Secured())
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
@@ -241,7 +243,7 @@ func TestRoomOfWhatLeadsNowhere(t *testing.T) {
 // TestNamesThatDifferInCase: of services that are the same in a server name one is reached, and
 // the other one is said not to be.
 func TestNamesThatDifferInCase(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	z.Put(mesh.Dataplanes, "shop", "one", passingtest.Dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "WEB"}))

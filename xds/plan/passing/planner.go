@@ -48,6 +48,17 @@ func Astray(e *view.Endpoint, proxies map[netip.AddrPort]bool) bool {
 	return err != nil || proxies[netip.AddrPortFrom(at.Unmap(), uint16(e.Port))] //nolint:gosec // a port
 }
 
+// Beside is what proxies have besides what they pass on. Callers reach it instead of what is passed
+// on under the same names.
+type Beside struct {
+	Clusters, Routes, Secrets []*resource.Resource
+	// Chains are named by the server names in Names, which are different ones.
+	Chains []*listenerv3.FilterChain
+	Names  []string
+	// Allowed are the secrets that proxies may ask for, with their generations.
+	Allowed map[string]string
+}
+
 // Planner plans the proxies of one role in one zone. One goroutine uses it.
 type Planner struct {
 	role   Role
@@ -59,6 +70,8 @@ type Planner struct {
 	clusters, endpoints *resource.Table
 	chains              []*listenerv3.FilterChain
 	failures, clashes   []plan.Failure
+	// beside is what the proxies have besides what they pass on.
+	beside Beside
 	// sets are the last ones, by where a proxy listens. Proxies differ in nothing else.
 	sets map[netip.AddrPort]*resource.Set
 }
@@ -253,12 +266,21 @@ func (p *Planner) note(z *view.Zone) {
 	slices.SortStableFunc(p.failures, func(a, b plan.Failure) int { return cmp.Compare(a.Cell, b.Cell) })
 }
 
+// Put replaces what proxies have besides what they pass on.
+func (p *Planner) Put(b Beside) {
+	p.beside = b
+	p.gather()
+}
+
 // gather makes the tables. Server names are the same in upper and lower case, so of tags that
 // differ in nothing else one set wins.
 func (p *Planner) gather() {
+	chains := slices.Clone(p.beside.Chains)
 	var clusters, endpoints []*resource.Resource
-	var chains []*listenerv3.FilterChain
-	taken := map[string]string{}
+	taken, own := map[string]string{}, map[string]bool{}
+	for _, sni := range p.beside.Names {
+		own[strings.ToLower(sni)] = true
+	}
 	p.clashes = nil
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		services := p.meshes[name].services
@@ -266,6 +288,9 @@ func (p *Planner) gather() {
 			clusters, endpoints = append(clusters, services[s].clusters...), append(endpoints, services[s].endpoints...)
 			for _, c := range services[s].chains {
 				sni := strings.ToLower(c.GetName())
+				if own[sni] {
+					continue
+				}
 				if by, is := taken[sni]; is {
 					if by != s {
 						p.clashes = append(p.clashes, plan.Failure{Cell: cell(name, s), Err: fmt.Errorf("in a server name it is the same as service %s, which callers reach instead", by)})
@@ -276,6 +301,10 @@ func (p *Planner) gather() {
 				chains = append(chains, c)
 			}
 		}
+	}
+	for _, c := range p.beside.Clusters {
+		named := func(r *resource.Resource) bool { return r.Name == c.Name }
+		clusters, endpoints = append(slices.DeleteFunc(clusters, named), c), slices.DeleteFunc(endpoints, named)
 	}
 	p.clusters, p.endpoints, p.chains = p.clusters.Become(clusters), p.endpoints.Become(endpoints), chains
 	clear(p.sets)
@@ -295,6 +324,9 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		return set, nil
 	}
 	tables := map[resource.TypeURL]*resource.Table{resource.Cluster: p.clusters, resource.Endpoint: p.endpoints}
+	if len(p.beside.Chains) > 0 {
+		tables[resource.Route], tables[resource.Secret] = resource.TableOf(p.beside.Routes), resource.TableOf(p.beside.Secrets)
+	}
 	if len(p.chains) > 0 { // Envoy takes no listener that leads nowhere
 		l, err := plan.Protect(key, p.listener)
 		if err != nil {
@@ -302,7 +334,7 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		}
 		tables[resource.Listener] = resource.TableOf([]*resource.Resource{l})
 	}
-	set := resource.Assemble(tables, nil)
+	set := resource.Assemble(tables, p.beside.Allowed)
 	if len(p.sets) >= maxSets { // most are of proxies that listen elsewhere now
 		clear(p.sets)
 	}

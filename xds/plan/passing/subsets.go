@@ -33,11 +33,11 @@ func shares(meshes, services int) (ofMesh, ofService int) {
 	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
 }
 
-// subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
+// Subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
 // first, and most of them. The first is the service alone. Of too many with equally many tags it
 // takes those that select the most instances: tags that differ from instance to instance do not push
 // out a version. left counts those that are left out; of more tags than these there may be others.
-func subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
+func Subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
 	groups := grouped(all)
 	for _, size := range sizes(groups) {
 		sets := setsOf(groups, size)
