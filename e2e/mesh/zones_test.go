@@ -421,9 +421,8 @@ networking:
 		Eventually(state, patience).Should(Equal("connected"))
 		Expect(counted()).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
 		answers(web.to("backend"), 200)
-	})
 
-	It("an ingress that leaves is deregistered", func() {
+		By("leaving, which deregisters it")
 		ingress.Signal(term)
 		ingress.Exit(patience)
 		Expect(west.Mesh(http.MethodGet, "/zone-ingresses/west-in", nil).Status).To(Equal(http.StatusNotFound))
