@@ -409,7 +409,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("get the faults that services have for them, and no other callers", func() {
-		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "edge"}, tags{service: "ledger"}, map[string]any{
+		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "edge"}, tags{service: "ledger", protocol: "http"}, map[string]any{
 			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
 		}))
 		w.Converged()
@@ -418,7 +418,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		w.Delete(shop, "fault-injections", "teapot")
 		w.Converged()
 		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(200))
-		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "other"}, tags{service: "ledger"}, map[string]any{
+		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "other"}, tags{service: "ledger", protocol: "http"}, map[string]any{
 			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
 		}))
 		w.Converged()
