@@ -91,7 +91,7 @@ func TestTagsOfInstances(t *testing.T) {
 // TestInstanceOfManyTags: of an instance with very many tags each is known alone, as far as there is
 // room.
 func TestInstanceOfManyTags(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	tags := mesh.Tags{mesh.TagService: "web"}
