@@ -58,7 +58,7 @@ func asks(port int, sni string, identity *tls.Certificate) string {
 	return strconv.Itoa(r.StatusCode)
 }
 
-var _ = Describe("services outside a mesh through the egress of the zone", Ordered, ContinueOnFailure, core, func() {
+var _ = Describe("services outside a mesh through the egress of the zone", Ordered, core, func() {
 	var (
 		w           *world
 		web, egress *member
@@ -136,9 +136,8 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			identity, roots := web.trust()
 			return len(roots) == 1 && identity != nil && identity.CheckSignatureFrom(authority.cert) == nil
 		}, patience).Should(BeTrue())
-	})
 
-	It("they are called directly until the mesh wants it, and then not without an egress", func() {
+		By("calling them directly until the mesh wants it, and then not without an egress")
 		permit("web", "clear", "safe", "bank")
 		for _, name := range []string{"clear", "safe", "bank"} {
 			answers(web.to(name), 200)
@@ -148,10 +147,10 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			answers(web.to(name), 503)
 		}
 		Expect(fmt.Sprint(w.Get("/nodes/" + shop + ".web-1"))).To(ContainSubstring(`no egress of the zone leads to "clear" outside the mesh`))
+		begin()
 	})
 
 	It("an egress calls them as they demand, and only it has what that takes", func() {
-		begin()
 		for _, name := range []string{"clear", "safe", "bank"} {
 			answers(web.to(name), 200)
 		}
