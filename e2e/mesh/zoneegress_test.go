@@ -183,11 +183,11 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		sni := "clear{mesh=shop}"
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/web"))).To(Equal("200"))
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/jobs"))).To(Equal("403"))
-		Expect(asks(out, sni, authority.leaf("spiffe://bank/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, sni, newRoot().leaf("spiffe://shop/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, sni, nil)).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, "clear{mesh=bank}", authority.leaf("spiffe://shop/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, "other{mesh=shop}", authority.leaf("spiffe://shop/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
+		Expect(asks(out, sni, authority.leaf("spiffe://bank/web"))).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, sni, newRoot().leaf("spiffe://shop/web"))).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, sni, nil)).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, "clear{mesh=bank}", authority.leaf("spiffe://shop/web"))).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, "other{mesh=shop}", authority.leaf("spiffe://shop/web"))).NotTo(MatchRegexp(`^\d+$`))
 		permit("jobs", "clear")
 		answers(web.to("clear"), 403)
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/web"))).To(Equal("403"))
@@ -267,8 +267,6 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		for _, name := range []string{"clear", "safe", "bank"} {
 			answers(web.to(name), 200)
 		}
-		dump, err := egress.Admin("/config_dump")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(dump).NotTo(ContainSubstring("mesh_ca"))
+		Eventually(func() (string, error) { return egress.Admin("/config_dump") }, patience).ShouldNot(ContainSubstring("mesh_ca"))
 	})
 })
