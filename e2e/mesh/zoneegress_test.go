@@ -58,7 +58,7 @@ func asks(port int, sni string, identity *tls.Certificate) string {
 	return strconv.Itoa(r.StatusCode)
 }
 
-var _ = Describe("services outside a mesh through the egress of the zone", Ordered, ContinueOnFailure, core, func() {
+var _ = Describe("services outside a mesh through the egress of the zone", Ordered, core, func() {
 	var (
 		w           *world
 		web, egress *member
@@ -136,9 +136,8 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			identity, roots := web.trust()
 			return len(roots) == 1 && identity != nil && identity.CheckSignatureFrom(authority.cert) == nil
 		}, patience).Should(BeTrue())
-	})
 
-	It("they are called directly until the mesh wants it, and then not without an egress", func() {
+		By("calling them directly until the mesh wants it, and then not without an egress")
 		permit("web", "clear", "safe", "bank")
 		for _, name := range []string{"clear", "safe", "bank"} {
 			answers(web.to(name), 200)
@@ -148,10 +147,10 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			answers(web.to(name), 503)
 		}
 		Expect(fmt.Sprint(w.Get("/nodes/" + shop + ".web-1"))).To(ContainSubstring(`no egress of the zone leads to "clear" outside the mesh`))
+		begin()
 	})
 
 	It("an egress calls them as they demand, and only it has what that takes", func() {
-		begin()
 		for _, name := range []string{"clear", "safe", "bank"} {
 			answers(web.to(name), 200)
 		}
@@ -184,11 +183,11 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		sni := "clear{mesh=shop}"
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/web"))).To(Equal("200"))
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/jobs"))).To(Equal("403"))
-		Expect(asks(out, sni, authority.leaf("spiffe://bank/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, sni, newRoot().leaf("spiffe://shop/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, sni, nil)).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, "clear{mesh=bank}", authority.leaf("spiffe://shop/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
-		Expect(asks(out, "other{mesh=shop}", authority.leaf("spiffe://shop/web"))).To(SatisfyAny(ContainSubstring("EOF"), ContainSubstring("tls: "), ContainSubstring("reset")))
+		Expect(asks(out, sni, authority.leaf("spiffe://bank/web"))).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, sni, newRoot().leaf("spiffe://shop/web"))).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, sni, nil)).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, "clear{mesh=bank}", authority.leaf("spiffe://shop/web"))).NotTo(MatchRegexp(`^\d+$`))
+		Expect(asks(out, "other{mesh=shop}", authority.leaf("spiffe://shop/web"))).NotTo(MatchRegexp(`^\d+$`))
 		permit("jobs", "clear")
 		answers(web.to("clear"), 403)
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/web"))).To(Equal("403"))
@@ -268,8 +267,6 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		for _, name := range []string{"clear", "safe", "bank"} {
 			answers(web.to(name), 200)
 		}
-		dump, err := egress.Admin("/config_dump")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(dump).NotTo(ContainSubstring("mesh_ca"))
+		Eventually(func() (string, error) { return egress.Admin("/config_dump") }, patience).ShouldNot(ContainSubstring("mesh_ca"))
 	})
 })
