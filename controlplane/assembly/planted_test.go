@@ -119,6 +119,8 @@ func (w *plantedWorld) paths(names map[string][]string, pattern string) []string
 		switch {
 		case part == "{mesh}":
 			put = []string{plantedMesh}
+		case part == "{page}":
+			put = []string{"index.html"}
 		case part == "{operation}":
 			put = []string{"xds", "stats", "clusters", "policies"}
 		case strings.HasPrefix(part, "{"):

@@ -113,7 +113,7 @@ func TestInstanceOfManyTags(t *testing.T) {
 
 // TestTagNamedMesh: a tag with the key that the mesh has in server names is not lost in them.
 func TestTagNamedMesh(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	for i, value := range []string{"shop", "bank"} {
@@ -217,7 +217,7 @@ func TestRoomOfMeshes(t *testing.T) {
 // TestRoomOfWhatLeadsNowhere: services without an instance that gets connections, and meshes of
 // such, take no room.
 func TestRoomOfWhatLeadsNowhere(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	for i := range 8 {
 		z.Put(mesh.Meshes, "", fmt.Sprint("empty-", i), passingtest.Secured())
