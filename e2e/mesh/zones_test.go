@@ -377,7 +377,6 @@ networking:
 
 	It("an egress leaves without a failed request while there is another one", func() {
 		east.learns(west, "west-in")
-		east.Delete(shop, "retries", "retry-all-"+shop) // nothing else makes good what fails
 		both(shop, map[string]any{"routing": map[string]any{"zoneEgress": true}})
 		var egresses []*framework.Sidecar
 		for _, name := range []string{"out-1", "out-2", "out-3"} {
