@@ -249,10 +249,11 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 // dataplane acts on one event of a Dataplane. What is stored decides and not the
 // event, which may be late: the Dataplane may be there again.
 func (cp *ControlPlane) dataplane(ctx context.Context, op store.Op, meshName, name string) {
-	if op == store.Deleted && !cp.stored(ctx, meshName, name) {
+	there, instance := cp.stored(ctx, meshName, name)
+	if op == store.Deleted && !there {
 		cp.forget(meshName, name)
 	} else {
-		cp.mesh.removals.Written(meshName, name)
+		cp.mesh.removals.Written(meshName, name, instance)
 		cp.remember(meshName, name)
 		if op == store.Created {
 			cp.mesh.insights.Created(meshName, name)

@@ -74,8 +74,8 @@ func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 // which may be late.
 func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, op store.Op, proxyType, name string) {
 	node, scope := mesh.ZoneNodeID(proxyType, name), mesh.ZoneNodeScope(proxyType)
-	if cp.ownZoneProxy(ctx, proxyType, name) {
-		cp.mesh.removals.Written(scope, name)
+	if there, instance := cp.ownZoneProxy(ctx, proxyType, name); there {
+		cp.mesh.removals.Written(scope, name, instance)
 		cp.mesh.insights.Recall(scope, name)
 		if op == store.Created {
 			cp.mesh.insights.Created(scope, name)
@@ -102,14 +102,16 @@ func (cp *ControlPlane) forgetZoneProxy(proxyType, name string) {
 }
 
 // ownZoneProxy reports whether a proxy of a zone exists in the own zone. A row that cannot be read counts
-// as existing.
-func (cp *ControlPlane) ownZoneProxy(ctx context.Context, proxyType, name string) (yes bool) {
+// as existing. instance is the agent that has registered it, if one has.
+func (cp *ControlPlane) ownZoneProxy(ctx context.Context, proxyType, name string) (yes bool, instance string) {
 	err := cp.store.View(ctx, func(r store.Reader) error {
 		res, err := r.Get(mesh.ZoneKind(proxyType), "", name)
-		yes = err == nil && res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own())
+		if err == nil {
+			yes, instance = res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()), instanceOf(res)
+		}
 		return err
 	})
-	return yes || err != nil && !fault.Is(err, fault.NotFound)
+	return yes || err != nil && !fault.Is(err, fault.NotFound), instance
 }
 
 // expectZoneProxies lists the proxies of the own zone as nodes that may connect. It returns their
@@ -125,7 +127,7 @@ func (cp *ControlPlane) expectZoneProxies(r store.Reader) (ids map[string]bool, 
 		for _, res := range all {
 			if id := mesh.ZoneNodeID(t, res.Name); res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
 				ids[id] = true
-				cp.mesh.removals.Written(mesh.ZoneNodeScope(t), res.Name)
+				cp.mesh.removals.Written(mesh.ZoneNodeScope(t), res.Name, instanceOf(res))
 				cp.mesh.insights.Expect(id)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -73,7 +74,7 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 				}
 				unreadable = append(unreadable, bad...)
 				for _, p := range proxies {
-					r.known(mesh.ZoneNodeScope(t), p.Name)
+					r.known(mesh.ZoneNodeScope(t), p)
 				}
 			}
 		}
@@ -84,7 +85,7 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 			}
 			unreadable = append(unreadable, bad...)
 			for _, d := range dataplanes {
-				r.known(d.Scope, d.Name)
+				r.known(d.Scope, d)
 			}
 		}
 		return nil
@@ -115,11 +116,14 @@ func (r *Removals) looked(ctx context.Context, err error, all bool, meshes []str
 	return l.again
 }
 
-// known starts to watch a Dataplane that existed before.
-func (r *Removals) known(meshName, name string) {
+// known starts to watch a Dataplane that existed before. What an event said of it since is newer.
+func (r *Removals) known(meshName string, stored *model.Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := proxyKey{meshName, name}
+	k := proxyKey{meshName, stored.Name}
+	if r.of[k] == "" {
+		r.learn(k, instanceOf(stored))
+	}
 	if _, waits := r.due[k]; !waits && r.streams[k] == 0 {
 		r.expect(k, r.After)
 	}

@@ -41,6 +41,8 @@ type Removals struct {
 	streams map[proxyKey]int
 	// due is when absent proxies are removed.
 	due map[proxyKey]time.Time
+	// of are the agents that are known to have registered the proxies.
+	of map[proxyKey]string
 	// unseen are Dataplanes that may exist without an event of them.
 	unseen lookout
 	wake   chan struct{}
@@ -65,7 +67,7 @@ const retryRemoval = 5 * time.Second
 func NewRemovals(s store.Store, d Documents, zone string, after time.Duration, log *slog.Logger) *Removals {
 	return &Removals{
 		Store: s, Documents: d, Zone: zone, After: after, Log: log,
-		streams: map[proxyKey]int{}, due: map[proxyKey]time.Time{}, wake: make(chan struct{}, 1),
+		streams: map[proxyKey]int{}, due: map[proxyKey]time.Time{}, of: map[proxyKey]string{}, wake: make(chan struct{}, 1),
 		unseen: lookout{all: true, meshes: map[string]bool{}},
 	}
 }
@@ -93,12 +95,29 @@ func (r *Removals) Disconnected(meshName, name string) {
 
 // Written says that a Dataplane was created or replaced, perhaps by an agent that never
 // opens a stream. Its proxy gets the full time from now on, however long an earlier one was
-// gone. It does not block.
-func (r *Removals) Written(meshName, name string) {
+// gone, unless it is still that of the same agent ([mesh.LabelInstance]): others write too, and
+// the control plane itself writes into each ingress whenever services change. It does not block.
+func (r *Removals) Written(meshName, name, instance string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := (proxyKey{meshName, name}); r.streams[k] == 0 {
+	k := proxyKey{meshName, name}
+	_, waits := r.due[k]
+	if r.streams[k] == 0 && !(waits && r.same(k, instance)) {
 		r.expect(k, r.After)
+	}
+	r.learn(k, instance)
+}
+
+// same reports whether a proxy is known to be of an agent. Of one that does not say which it is
+// nothing is known. The caller holds the lock.
+func (r *Removals) same(k proxyKey, instance string) bool {
+	return instance != "" && r.of[k] == instance
+}
+
+// learn notes which agent a proxy is of. The caller holds the lock.
+func (r *Removals) learn(k proxyKey, instance string) {
+	if r.of[k] = instance; instance == "" {
+		delete(r.of, k)
 	}
 }
 
@@ -106,7 +125,9 @@ func (r *Removals) Written(meshName, name string) {
 func (r *Removals) Deleted(meshName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.due, proxyKey{meshName, name})
+	k := proxyKey{meshName, name}
+	delete(r.due, k)
+	delete(r.of, k)
 }
 
 // expect schedules the removal of a proxy. The caller holds the lock.
@@ -187,6 +208,11 @@ func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
 	return yes || err != nil && !fault.Is(err, fault.NotFound)
 }
 
+// instanceOf returns which agent has registered a resource, empty if it does not say.
+func instanceOf(stored *model.Resource) string {
+	return model.LabelsOf(stored.Spec)[mesh.LabelInstance]
+}
+
 // ofAgent reports whether an agent here has registered a resource.
 func (r *Removals) ofAgent(stored *model.Resource) bool {
 	z, zonal := stored.Spec.(mesh.Zonal)
@@ -205,9 +231,10 @@ func (r *Removals) remove(ctx context.Context, k proxyKey) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		_, again := r.due[k]
-		// If it was written a moment ago, its event may not have arrived yet.
+		// If another agent wrote it a moment ago, its event may not have arrived yet.
 		written := time.Since(stored.Modified)
-		if again || r.streams[k] > 0 || !r.ofAgent(stored) || written >= 0 && written < r.After {
+		unheard := !r.same(k, instanceOf(stored)) && written >= 0 && written < r.After
+		if again || r.streams[k] > 0 || !r.ofAgent(stored) || unheard {
 			return errStays
 		}
 		return nil

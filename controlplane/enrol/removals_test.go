@@ -66,7 +66,7 @@ func (w *removing) start() {
 func (w *removing) put(name, owner string) {
 	w.t.Helper()
 	w.register(name, owner)
-	w.Written("default", name)
+	w.Written("default", name, "")
 }
 
 // register does what put does, but its event does not arrive.
@@ -196,7 +196,7 @@ func TestProxiesOfZonesAreRemoved(t *testing.T) {
 			put(proxyType, "operator", "", "")
 			put(proxyType, "other", "east", mesh.OwnerAgent)
 			for _, name := range []string{"agent", "bare", "operator", "other"} {
-				w.Written(scope, name)
+				w.Written(scope, name, "")
 			}
 			w.Connected(scope, "agent")
 		}
