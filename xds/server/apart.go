@@ -7,15 +7,15 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// maxApart is how many responses more one refused response may cause. One bad resource of
-// thousands is found with 26. Each costs the proxy as much as any other change.
+// maxApart is how many responses more the refused responses of one state may cause. One bad
+// resource of thousands is found with 26. Each costs the proxy as much as any other change.
 const maxApart = 256
 
 // apart is a part of a refused response that is sent by itself, because the proxy did not say
 // which resource it refused.
 type apart struct {
 	names []string
-	left  *int // how many responses more the refused response may cause
+	left  *int // how many responses more the refused responses of its state may cause
 }
 
 // divide sends a refused response again in halves, unless the proxy has said which resources it
@@ -41,8 +41,7 @@ func (s *session) divide(t *typed, a *answer, f *refusal) bool {
 	}
 	p := a.response.apart
 	if p == nil {
-		left := maxApart
-		p = &apart{left: &left}
+		p = &apart{left: s.search(a.response.state.Version)}
 	}
 	if *p.left < 2 {
 		return false
@@ -54,6 +53,16 @@ func (s *session) divide(t *typed, a *answer, f *refusal) bool {
 	s.redo(t, f)
 	s.unconfirm(a.response)
 	return true
+}
+
+// search returns how many responses more may be sent in search of what is refused of a state. What
+// belongs to an older one takes part in the newest search.
+func (s *session) search(version uint64) *int {
+	if s.searchLeft == nil || version > s.searched {
+		left := maxApart
+		s.searched, s.searchLeft = version, &left
+	}
+	return s.searchLeft
 }
 
 // turn selects what is sent next of the resources that are due. While parts of a refused response

@@ -52,6 +52,10 @@ type answer struct {
 	asks bool
 }
 
+// searches reports whether an answer belongs to the search for what is refused. The search ends by
+// itself (maxApart), and must not end the stream: it would begin anew on the next one.
+func (a *answer) searches() bool { return a.divided || a.response.apart != nil }
+
 // receive processes a request. The answer is nil if the request answers no response. An error
 // ends the stream.
 func (s *session) receive(r request) (*answer, error) {

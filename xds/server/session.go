@@ -31,6 +31,10 @@ type session struct {
 	// flushed are states that were sent completely but are not confirmed yet, each with the
 	// sequence number of its last response.
 	flushed []flush
+	// searched is the newest state of which refused responses were divided, and searchLeft how
+	// many responses more that may cause.
+	searched   uint64
+	searchLeft *int
 }
 
 // issued is a secret in force on a stream, with the generation that it was made for.
