@@ -16,6 +16,8 @@ const maxApart = 256
 type apart struct {
 	names []string
 	left  *int // how many responses more the refused responses of its state may cause
+	// frees is that of the refused response: its names no longer tell what the proxy had of them.
+	frees bool
 }
 
 // divide sends a refused response again in halves, unless the proxy has said which resources it
@@ -49,7 +51,7 @@ func (s *session) divide(t *typed, a *answer, f *refusal) bool {
 	*p.left -= 2
 	half := len(names) / 2
 	t.aparts = slices.Insert(t.aparts, 0,
-		&apart{slices.Clone(names[:half]), p.left}, &apart{slices.Clone(names[half:]), p.left})
+		&apart{slices.Clone(names[:half]), p.left, a.response.frees}, &apart{slices.Clone(names[half:]), p.left, a.response.frees})
 	s.redo(t, f)
 	s.unconfirm(a.response)
 	return true

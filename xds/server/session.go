@@ -210,7 +210,7 @@ func (s *session) emit(t *typed, r *response) *response {
 	s.seq++
 	r.typ, r.seq, r.state = t.url, s.seq, s.state
 	r.nonce = strconv.FormatUint(s.seq, 10)
-	r.frees = s.frees(t, r)
+	r.frees = s.frees(t, r) || r.apart != nil && r.apart.frees
 	for _, a := range r.add {
 		t.known[a.Name] = held{version: a.Version, resource: a}
 		delete(t.due, a.Name)
