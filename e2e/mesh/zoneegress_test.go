@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"bufio"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -194,6 +195,16 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/jobs"))).To(Equal("200"))
 		permit("web", "clear")
 		answers(web.to("clear"), 200)
+	})
+
+	It("what an egress has of the mesh opens no proxy of it", func() {
+		identity, _ := egress.trust()
+		Expect(identity.ExtKeyUsage).To(Equal([]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}))
+		permit("*", "web")
+		name := "spiffe://" + shop + "/zoneegress"
+		Eventually(func() error { return handshake(web.inbound(), authority.leaf(name)) }, patience).Should(Succeed())
+		Expect(handshake(web.inbound(), authority.usable(name, identity.ExtKeyUsage...))).To(MatchError(ContainSubstring("remote error: tls")))
+		Expect(handshake(web.inbound(), authority.usable(name, x509.ExtKeyUsageClientAuth))).To(Succeed())
 	})
 
 	It("a server has to have the name and the authority that are demanded", func() {
