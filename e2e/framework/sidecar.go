@@ -27,7 +27,9 @@ type Sidecar struct {
 	StateDir   string
 	// Envoy is an Envoy other than the one beside the program, if set.
 	Envoy string
-	args  []string
+	// Environment is set for the sidecar and its Envoy, beside that of the tests.
+	Environment []string
+	args        []string
 }
 
 // NewSidecar prepares the sidecar of a dataplane that exists or that file
@@ -62,7 +64,7 @@ func (s *Sidecar) Start() *Sidecar {
 	if s.Envoy != "" {
 		args = append(args[:len(args):len(args)], "--envoy-path", s.Envoy)
 	}
-	s.Process = Start(nil, Binary(), args...)
+	s.Process = Start(s.Environment, Binary(), args...)
 	return s
 }
 

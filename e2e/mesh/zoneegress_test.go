@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -69,7 +70,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		client      [2]string
 		ca          string
 		out         int
-		file        string
+		file, hosts string
 	)
 	external := func(name, proto string, at net.Addr, protection map[string]any) {
 		n := map[string]any{"address": at.String()}
@@ -94,8 +95,10 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		})
 		w.Converged()
 	}
-	begin := func() {
-		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file, "--workload-address", outward()+"/32").Start()}
+	begin := func(more ...string) {
+		s := framework.NewEgress(w.cp, "default", "out", file, append([]string{"--workload-address", outward() + "/32"}, more...)...)
+		s.Environment = []string{"CARES_HOSTS=" + hosts} // what Envoy's resolver reads
+		egress = &member{Sidecar: s.Start()}
 		w.ready(egress)
 	}
 	// knows is the name by which the bank knows who called.
@@ -127,9 +130,11 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			"clientCert": map[string]any{"inlineString": client[0]}, "clientKey": map[string]any{"inlineString": client[1]},
 		})
 		out = framework.FreePorts(1)[0]
-		file = filepath.Join(GinkgoT().TempDir(), "egress.yaml")
+		dir := GinkgoT().TempDir()
+		file, hosts = filepath.Join(dir, "egress.yaml"), filepath.Join(dir, "hosts")
+		writeFile(hosts, []byte(outward()+" named.example.test\n"))
 		writeFile(file, []byte(fmt.Sprintf("type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.1, port: %d}\n", out)))
-		web = w.start("web-1", tags{service: "web"}, "clear", "safe", "bank")
+		web = w.start("web-1", tags{service: "web"}, "clear", "safe", "bank", "named")
 		w.ready(web)
 		authority = newRoot()
 		w.rotate(authority)
@@ -203,7 +208,10 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		permit("*", "web")
 		name := "spiffe://" + shop + "/zoneegress"
 		Eventually(func() error { return handshake(web.inbound(), authority.leaf(name)) }, patience).Should(Succeed())
-		Expect(handshake(web.inbound(), authority.usable(name, identity.ExtKeyUsage...))).To(MatchError(ContainSubstring("remote error: tls")))
+		refused := "listener." + strings.ReplaceAll(web.inbound(), ":", "_") + ".ssl.fail_verify_error"
+		before := web.Stat(refused)
+		Expect(handshake(web.inbound(), authority.usable(name, identity.ExtKeyUsage...))).NotTo(Succeed())
+		Eventually(func() int { return web.Stat(refused) }, patience).Should(Equal(before + 1))
 		Expect(handshake(web.inbound(), authority.usable(name, x509.ExtKeyUsageClientAuth))).To(Succeed())
 	})
 
@@ -263,6 +271,28 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		egress.Signal(syscall.SIGCONT)
 		Eventually(func() int { _, roots := web.trust(); return len(roots) }, patience).Should(Equal(1))
 		answers(web.to("clear"), 200)
+	})
+
+	It("a service that has a name is called if the egress may lead to that name", func() {
+		_, port, err := net.SplitHostPort(clear.Listener.Addr().String())
+		Expect(err).NotTo(HaveOccurred())
+		w.Put("external-services", framework.Document{
+			"type": "ExternalService", "mesh": shop, "name": "named", "tags": tags{service: "named", protocol: "http"},
+			"networking": map[string]any{"address": net.JoinHostPort("named.example.test", port)},
+		})
+		permit("web", "named")
+		answers(web.to("named"), 503)
+		Eventually(egress.Output, patience).Should(And(ContainSubstring("endpoints_left_out"), ContainSubstring("an egress needs --external-name for it")))
+		again := func(name string) {
+			egress.Signal(term)
+			egress.Exit(patience)
+			begin("--external-name", name)
+			answers(web.to("clear"), 200)
+		}
+		again("example.com")
+		answers(web.to("named"), 503)
+		again("example.test")
+		answers(web.to("named"), 200)
 	})
 
 	It("without the egress nothing is called past it, and with it all is well again", func() {
