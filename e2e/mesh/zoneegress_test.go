@@ -97,7 +97,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 	}
 	begin := func(more ...string) {
 		s := framework.NewEgress(w.cp, "default", "out", file, append([]string{"--workload-address", outward() + "/32"}, more...)...)
-		s.Environment = []string{"CARES_HOSTS=" + hosts} // what Envoy's resolver reads
+		s.Environment = []string{"HOSTALIASES=" + hosts} // Envoy's resolver reads names without dots there
 		egress = &member{Sidecar: s.Start()}
 		w.ready(egress)
 	}
@@ -132,7 +132,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		out = framework.FreePorts(1)[0]
 		dir := GinkgoT().TempDir()
 		file, hosts = filepath.Join(dir, "egress.yaml"), filepath.Join(dir, "hosts")
-		writeFile(hosts, []byte(outward()+" named.example.test\n"))
+		writeFile(hosts, []byte("elsewhere "+outward()+"\n"))
 		writeFile(file, []byte(fmt.Sprintf("type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.1, port: %d}\n", out)))
 		web = w.start("web-1", tags{service: "web"}, "clear", "safe", "bank", "named")
 		w.ready(web)
@@ -278,7 +278,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		Expect(err).NotTo(HaveOccurred())
 		w.Put("external-services", framework.Document{
 			"type": "ExternalService", "mesh": shop, "name": "named", "tags": tags{service: "named", protocol: "http"},
-			"networking": map[string]any{"address": net.JoinHostPort("named.example.test", port)},
+			"networking": map[string]any{"address": net.JoinHostPort("elsewhere", port)},
 		})
 		permit("web", "named")
 		answers(web.to("named"), 503)
@@ -291,7 +291,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		}
 		again("example.com")
 		answers(web.to("named"), 503)
-		again("example.test")
+		again("elsewhere")
 		answers(web.to("named"), 200)
 	})
 
