@@ -27,9 +27,7 @@ type Sidecar struct {
 	StateDir   string
 	// Envoy is an Envoy other than the one beside the program, if set.
 	Envoy string
-	// Environment is set for the sidecar and its Envoy, beside that of the tests.
-	Environment []string
-	args        []string
+	args  []string
 }
 
 // NewSidecar prepares the sidecar of a dataplane that exists or that file
@@ -64,7 +62,7 @@ func (s *Sidecar) Start() *Sidecar {
 	if s.Envoy != "" {
 		args = append(args[:len(args):len(args)], "--envoy-path", s.Envoy)
 	}
-	s.Process = Start(s.Environment, Binary(), args...)
+	s.Process = Start(nil, Binary(), args...)
 	return s
 }
 

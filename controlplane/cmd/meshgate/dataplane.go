@@ -170,6 +170,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 }
 
 func (f *dataplaneFlags) check() error {
+	if _, err := f.external(); err != nil {
+		return err
+	}
 	switch {
 	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane, proxyIngress, proxyEgress}, f.proxyType):
 		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar, gateway, ingress or egress", f.proxyType)
