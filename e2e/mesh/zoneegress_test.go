@@ -270,8 +270,26 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		answers(web.to("clear"), 200)
 	})
 
+	It("without the egress nothing is called past it, and with it all is well again", func() {
+		egress.Signal(term)
+		egress.Exit(patience)
+		w.Converged()
+		answers(web.to("clear"), 503)
+		answers(web.to("safe"), 503)
+		begin()
+		answers(web.to("clear"), 200)
+		answers(web.to("safe"), 200)
+		through(false)
+		for _, name := range []string{"clear", "safe", "bank"} {
+			answers(web.to(name), 200)
+		}
+		Eventually(func() (string, error) { return egress.Admin("/config_dump") }, patience).ShouldNot(ContainSubstring("mesh_ca"))
+	})
+
 	// Whether anything answers is the resolver's business. What Envoy resolves is the agent's.
 	It("an egress leads to a name only if it was started with it", func() {
+		through(true)
+		begin()
 		w.Put("external-services", framework.Document{
 			"type": "ExternalService", "mesh": shop, "name": "named", "tags": tags{service: "named", protocol: "http"},
 			"networking": map[string]any{"address": "named.example.test:80"},
@@ -295,21 +313,5 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		Eventually(leads, patience).Should(ContainSubstring(`"address": "named.example.test"`))
 		Eventually(resolved, patience).Should(BeNumerically(">", 0))
 		Expect(egress.Output()).NotTo(ContainSubstring("endpoints_left_out"))
-	})
-
-	It("without the egress nothing is called past it, and with it all is well again", func() {
-		egress.Signal(term)
-		egress.Exit(patience)
-		w.Converged()
-		answers(web.to("clear"), 503)
-		answers(web.to("safe"), 503)
-		begin()
-		answers(web.to("clear"), 200)
-		answers(web.to("safe"), 200)
-		through(false)
-		for _, name := range []string{"clear", "safe", "bank"} {
-			answers(web.to(name), 200)
-		}
-		Eventually(func() (string, error) { return egress.Admin("/config_dump") }, patience).ShouldNot(ContainSubstring("mesh_ca"))
 	})
 })
