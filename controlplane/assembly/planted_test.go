@@ -88,9 +88,7 @@ func (w *plantedWorld) names() map[string][]string {
 	names := map[string][]string{
 		"nodes": {"planted.web", "cp/default/a"}, "service-insights": {"web", "x"}, "revisions": {"1", fmt.Sprint(w.store.Revision())}, "tags": {"a"}, "keys": {meshapi.KeysNodeTokens, meshapi.KeysDataplaneTokens}, "{kind}": {"1"},
 	}
-	for _, p := range gateway.PluginNames() {
-		names["schemas/plugins"] = append(names["schemas/plugins"], p)
-	}
+	names["schemas/plugins"] = append(names["schemas/plugins"], gateway.PluginNames()...)
 	if err := w.store.View(w.t.Context(), func(r store.Reader) error {
 		for _, k := range AllKinds() {
 			for _, scope := range []string{"", model.DefaultControlPlane, plantedMesh} {

@@ -142,7 +142,7 @@ func storedSecrets(t *testing.T, s store.Store) (out []plantedSecret) {
 // jsonOf is a resource as its API shows it, or else as it is stored.
 func jsonOf(t *testing.T, r *model.Resource) (v any) {
 	t.Helper()
-	var shown any = r.Spec
+	shown := r.Spec
 	if r.Kind.Schema != nil {
 		entity, err := r.Entity()
 		if err != nil {

@@ -84,7 +84,7 @@ func compete(t *testing.T, request func(n int) (method, url, body, member, text 
 	if len(list) < writersAtOnce/2 {
 		t.Errorf("only %d writes were acknowledged, refused %v", len(list), refused)
 	}
-	slices.SortFunc(list, func(a, b acknowledged) int { return int(a.revision) - int(b.revision) }) //nolint:gosec // small
+	slices.SortFunc(list, func(a, b acknowledged) int { return int(a.revision) - int(b.revision) })
 	return list
 }
 

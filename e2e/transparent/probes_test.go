@@ -54,9 +54,10 @@ var _ = Describe("a workload with a service probe behind a transparent proxy", f
 				"inbound": []any{map[string]any{"port": 8080, "tags": tags("web"), "serviceProbe": map[string]any{"interval": "50ms", "tcp": map[string]any{}}}},
 			}})
 		}
-		ready := func() any {
+		ready := func() bool {
 			n := api.Get("/meshes/net/dataplanes/web-1")["networking"].(map[string]any)
-			return n["inbound"].([]any)[0].(map[string]any)["health"].(map[string]any)["ready"]
+			yes, _ := n["inbound"].([]any)[0].(map[string]any)["health"].(map[string]any)["ready"].(bool) // absent if it is not
+			return yes
 		}
 		web(netns.Here4)
 		s := framework.NewSidecar(c, "net", "web-1", "").StartAs(proxy)

@@ -122,10 +122,8 @@ func Meant(text string, names []string) []string {
 // names reports whether a proxy's reason says which resources of its response are refused.
 func (s *session) names(t *typed, text string, rs []*resource.Resource) bool {
 	agent := s.types[resource.Route].wildcard // no Envoy asks for all routes
-	if !agent && !(t.wildcard && strings.HasPrefix(text, listing)) {
-		return false
-	}
-	return slices.ContainsFunc(rs, func(r *resource.Resource) bool { return Mentions(text, r.Name) })
+	believed := agent || t.wildcard && strings.HasPrefix(text, listing)
+	return believed && slices.ContainsFunc(rs, func(r *resource.Resource) bool { return Mentions(text, r.Name) })
 }
 
 // listing is how Envoy begins to list refused clusters and listeners, each with its reason.

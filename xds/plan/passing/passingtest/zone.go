@@ -178,7 +178,7 @@ func Crowd(prefix string, n int) *mesh.Dataplane {
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
 	for i := range n {
 		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("%s-%04d", prefix, i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
-		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags}) //nolint:gosec // a port
+		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags})
 	}
 	return d
 }
