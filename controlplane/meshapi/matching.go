@@ -57,12 +57,12 @@ func (c collection) matching(pattern string) http.HandlerFunc {
 			return
 		}
 		selectors := selectorsOf(policy.Spec.(model.Selecting))
-		keep := func(_ *http.Request, res *model.Resource) (bool, error) {
-			return slices.ContainsFunc(res.Spec.(*mesh.Dataplane).TagSets(), func(tags mesh.Tags) bool {
+		selected := func(f facts) bool {
+			return slices.ContainsFunc(f.tags, func(tags mesh.Tags) bool {
 				return slices.ContainsFunc(selectors, func(s map[string]string) bool { return mesh.Matches(s, tags) })
-			}), nil
+			})
 		}
-		proxies.listOf(pattern, keep, func(_ *http.Request, res *model.Resource) (any, error) {
+		proxies.listOf(pattern, demand{facts: selected}, func(_ *http.Request, res *model.Resource) (any, error) {
 			ref := reference{model.LabelsOf(res.Spec), res.Scope, res.Name, res.Kind.Document.Type}
 			if ref.Labels == nil {
 				ref.Labels = map[string]string{}

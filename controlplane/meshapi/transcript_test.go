@@ -35,11 +35,7 @@ func TestTranscripts(t *testing.T) {
 			if filepath.Base(file) == "dryrun.txt" {
 				change = append(change, planned)
 			}
-			a := newAPI
-			if filepath.Base(file) == "insights.txt" {
-				a = func(t testing.TB, _ ...func(*Options)) *api { return newCountedAPI(t) }
-			}
-			got := replay(t, a(t, change...), string(raw))
+			got := replay(t, newAPI(t, change...), string(raw))
 			golden.Compare(t, file, []byte(got))
 		})
 	}
