@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/e2e/golden"
+	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
@@ -32,8 +33,11 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			var change []func(*Options)
-			if filepath.Base(file) == "dryrun.txt" {
+			switch filepath.Base(file) {
+			case "dryrun.txt":
 				change = append(change, planned)
+			case "selected.txt":
+				change = append(change, func(o *Options) { o.Kinds = append(o.Kinds, meshtokenauth.Kind) })
 			}
 			got := replay(t, newAPI(t, change...), string(raw))
 			golden.Compare(t, file, []byte(got))
