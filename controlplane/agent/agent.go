@@ -27,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/prober"
 	"github.com/meshgate/meshgate/controlplane/scrape"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -73,6 +74,8 @@ type Options struct {
 	// may be. They also are the link-local addresses that configuration of any proxy may
 	// lead to.
 	WorkloadAddresses []netip.Prefix
+	// ExternalNames are the names that an egress may lead to. Others lead to none.
+	ExternalNames []hostname.Suffix
 	// SystemCAFile is the PEM bundle of this machine's public authorities; if it is empty, the
 	// agent looks for it.
 	SystemCAFile string

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/hostname"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/machine"
 )
@@ -19,10 +21,14 @@ func (a *Agent) machine() machine.Bounds {
 	if mode == contract.ModeGolang {
 		library = filepath.Join(a.ModuleDir, contract.GolangLibrary)
 	}
+	var names []hostname.Suffix
+	if a.Sidecar != nil && a.Sidecar.ZoneType == mesh.ProxyEgress {
+		names = a.ExternalNames
+	}
 	return machine.Bounds{
 		Library: library, Mode: &mode, Trusting: a.trustingPorts,
 		AccessLog: a.AccessLog.Path, Roots: a.systemRoots(), Admin: uint16(a.AdminPort), Status: a.statusPort, //nolint:gosec // checked by Render
-		Workloads: a.Sidecar != nil, Elsewhere: a.Sidecar != nil && a.Sidecar.ZoneType != "", Allowed: a.WorkloadAddresses,
+		Workloads: a.Sidecar != nil, Elsewhere: a.Sidecar != nil && a.Sidecar.ZoneType != "", Names: names, Allowed: a.WorkloadAddresses,
 	}
 }
 

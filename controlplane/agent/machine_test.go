@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -140,5 +142,21 @@ func TestAgentsLendNoControlPlane(t *testing.T) {
 	p.trusting = nil
 	if _, err := a.enrolFirst(t.Context()); err != nil || !leads(a) {
 		t.Errorf("what the control plane no longer trusts: %v", err)
+	}
+}
+
+// TestEgressesLeadToNames: of the proxies of zones only egresses lead to names, and only to those that
+// they were started with.
+func TestEgressesLeadToNames(t *testing.T) {
+	for proxyType, takes := range map[string]map[string]bool{
+		mesh.ProxyEgress:  {"mail.example.com": true, "mail.example.org": false, "localhost": false},
+		mesh.ProxyIngress: {"mail.example.com": false},
+	} {
+		a := &Agent{Options: Options{Sidecar: &Sidecar{ZoneType: proxyType}, ExternalNames: []hostname.Suffix{"example.com"}}}
+		for name, want := range takes {
+			if err := a.machine().Reaches(name, 443); (err == nil) != want {
+				t.Errorf("%s, %s: %v", proxyType, name, err)
+			}
+		}
 	}
 }

@@ -36,16 +36,44 @@ func ownZone(instance string, started time.Time) *insight.ZoneInsight {
 	}}}
 }
 
-// zoneInsight is what is known about the own zone, with the configuration in force. Whoever may read
-// zones sees it, so it has neither secrets nor who may do what; GET /config shows the latter to those
-// who may read that.
+// zoneSettings are what clients read of the configuration of a zone, by section; nil stands for a setting
+// that is no section. Whoever may read zones sees them, so there is nothing of who may do what, and no
+// path: GET /config shows these to those who may read it.
+var zoneSettings = map[string][]string{
+	"apiServer":       {"port", "readOnly"},
+	"bootstrapServer": {"port"},
+	"defaults":        {"skipMeshCreation"},
+	"diagnostics":     {"serverPort"},
+	"environment":     nil,
+	"guiServer":       {"enabled"},
+	"mode":            nil,
+	"store":           {"type"},
+	"xdsServer":       {"grpcPort", "diagnosticsPort"},
+}
+
+// shownOfZone returns those of some settings that [zoneSettings] names.
+func shownOfZone(settings map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, members := range zoneSettings {
+		if members == nil {
+			out[name] = settings[name]
+			continue
+		}
+		all, part := settings[name].(map[string]any), map[string]any{}
+		for _, m := range members {
+			part[m] = all[m]
+		}
+		out[name] = part
+	}
+	return out
+}
+
+// zoneInsight is what is known about the own zone, with what clients read of the configuration in
+// force.
 func (cp *ControlPlane) zoneInsight() *insight.ZoneInsight {
 	in := *cp.ownZone
 	in.Subscriptions = slices.Clone(in.Subscriptions)
-	settings := cp.settings()
-	delete(settings, "access")
-	delete(settings, "meshgate")
-	if text, err := json.Marshal(settings); err == nil { // its values are texts, numbers and lists of them
+	if text, err := json.Marshal(shownOfZone(cp.settings())); err == nil { // its values are texts, numbers and lists of them
 		in.Subscriptions[0].Config = string(text)
 	}
 	return &in

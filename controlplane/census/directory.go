@@ -63,7 +63,7 @@ func newDirectory() *directory {
 
 // share returns the traits that others have already, if any have them.
 func (d *directory) share(t *Traits) *Traits {
-	text, _ := json.Marshal([]any{t.Gateway, t.Tags}) // texts, and maps of them, with sorted keys
+	text, _ := json.Marshal(t) // all that is exported: texts, and maps of them, with sorted keys
 	t.key = string(text)
 	if have := d.traits[t.key]; have != nil {
 		t = have

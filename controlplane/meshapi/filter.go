@@ -57,6 +57,17 @@ func (c collection) filter(query url.Values, pattern string) (func(facts) bool, 
 	}, nil
 }
 
+// both returns a function for two demands, of which each may be nil, which demands nothing.
+func both(a, b func(facts) bool) func(facts) bool {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(f facts) bool { return a(f) && b(f) }
+}
+
 // gatewayFilters say which types of gateways they accept; "" stands for no gateway.
 var gatewayFilters = map[string]func(string) bool{
 	"true":      func(t string) bool { return t != "" },

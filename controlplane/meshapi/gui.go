@@ -10,8 +10,9 @@ import (
 
 const pathPage = "page"
 
-// gui returns the endpoints where clients expect a console. There is none: whoever comes to one of
-// its pages is told so, and where the control plane can be seen instead.
+// gui returns the endpoints where clients expect a console. There is none: whoever comes to /gui
+// or to a page right below it is told so, and where the control plane can be seen instead. Deeper ones
+// are not found.
 func (a *API) gui() (list []httpkit.Endpoint) {
 	about := []byte("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>" + html.EscapeString(a.product()) + "</title></head>\n" +
 		"<body><p>This control plane has no graphical console. What it knows is at <a href=\"/\">this API</a>, which " +

@@ -36,8 +36,8 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	var page []model.Key
 	judged := map[*census.Traits]bool{}
 	matches := func(t *census.Traits) bool {
-		is, known := judged[t]
-		if !known {
+		is, done := judged[t]
+		if !done {
 			is = wanted(facts{t.Tags, t.Gateway})
 			judged[t] = is
 		}
@@ -46,7 +46,7 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	if err := c.api.Directory.Dataplanes(ctx, scopes, func(mesh string, l *census.Listed) {
 		switch {
 		case !strings.Contains(l.Name, win.part):
-		case l.Unread != nil:
+		case l.Unread != nil && (known || wanted != nil): // what it is cannot be judged; without a filter it has its place
 			found.unreadable = append(found.unreadable, l.Unread)
 		case known && !l.Known, wanted != nil && !matches(l.Traits):
 		default:

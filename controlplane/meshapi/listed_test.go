@@ -37,21 +37,14 @@ var queriesOfLists = []string{
 	"gateway=delegated&tag=version:v2", "gateway=wrong", "name=1&gateway=true", "tag=mesh.io/service:s&size=3&offset=4", "gateway=false&offset=1000", "gateway=true&offset=-1", "tag=mesh.io/service:s1&size=2000", "",
 }
 
-// known knows of the same proxies as the census.
-type known struct{}
-
-func (known) Read(_ context.Context, _ *model.Kind, _, name string) (any, bool, error) {
-	return map[string]any{"subscriptions": []any{}}, name == "web-1", nil
-}
-
 // TestFilteredListsOfTheDirectory: a list that the directory filters is that which reads everything
 // would be, whatever is filtered by, whoever asks, and right after each write.
 func TestFilteredListsOfTheDirectory(t *testing.T) {
 	c := &counting{}
-	a := newAPI(t, func(o *Options) { c.Store, o.Store, o.Insights = o.Store, c, known{} })
-	reading := a.handler
-	a.options.Directory = a.options.Census.(*taken)
-	listing := Handler(a.options)
+	a := newAPI(t, func(o *Options) { c.Store, o.Store = o.Store, c })
+	listing := a.handler
+	a.options.Directory = nil
+	reading := Handler(a.options)
 	write := func(f func(store.Tx) error) {
 		t.Helper()
 		if _, err := a.store.Update(context.Background(), model.Config, f); err != nil {
@@ -60,7 +53,7 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 	}
 	compare := func(when string) {
 		t.Helper()
-		for _, path := range []string{"/dataplanes", "/meshes/one/dataplanes", "/meshes/none/dataplanes", "/dataplanes+insights", "/meshes/two/dataplanes/_overview", "/dataplane-insights", "/meshes/one/dataplane-insights"} {
+		for _, path := range []string{"/dataplanes", "/meshes/one/dataplanes", "/meshes/none/dataplanes", "/dataplanes+insights", "/meshes/two/dataplanes/_overview", "/dataplane-insights", "/meshes/one/dataplane-insights", "/meshes/one/tickets/some/_resources/dataplanes"} {
 			for _, query := range queriesOfLists {
 				for _, user := range []string{"", "viewer-m"} {
 					want := request(reading, http.MethodGet, path+"?"+query, "", "X-User", user)
@@ -79,6 +72,10 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 	write(func(tx store.Tx) error {
 		for _, m := range []string{"one", "two", "m"} {
 			if _, err := tx.Create(&model.Resource{Kind: mesh.Meshes, Name: m, Spec: &mesh.Mesh{}}); err != nil {
+				return err
+			}
+			some := &ticket{Connection: mesh.Connection{Destinations: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "s1", "version": "v1"}}, {Match: mesh.Tags{mesh.TagService: "edge", "version": mesh.AnyValue}}}}}
+			if _, err := tx.Create(&model.Resource{Kind: tickets, Scope: m, Name: "some", Spec: some}); err != nil {
 				return err
 			}
 			for i := range 40 {

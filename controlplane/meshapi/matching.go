@@ -1,13 +1,16 @@
 package meshapi
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // opPolicy fails where clients expect the policy itself to be missing.
@@ -56,13 +59,12 @@ func (c collection) matching(pattern string) http.HandlerFunc {
 			answer(w, r, opPolicy, err)
 			return
 		}
-		selectors := selectorsOf(policy.Spec.(model.Selecting))
-		keep := func(_ *http.Request, res *model.Resource) (bool, error) {
-			return slices.ContainsFunc(res.Spec.(*mesh.Dataplane).TagSets(), func(tags mesh.Tags) bool {
-				return slices.ContainsFunc(selectors, func(s map[string]string) bool { return mesh.Matches(s, tags) })
-			}), nil
+		selected, err := c.selected(r, selectorsOf(policy.Spec.(model.Selecting)))
+		if err != nil {
+			answer(w, r, opList, err)
+			return
 		}
-		proxies.listOf(pattern, keep, func(_ *http.Request, res *model.Resource) (any, error) {
+		proxies.listOf(pattern, demand{facts: selected}, func(_ *http.Request, res *model.Resource) (any, error) {
 			ref := reference{model.LabelsOf(res.Spec), res.Scope, res.Name, res.Kind.Document.Type}
 			if ref.Labels == nil {
 				ref.Labels = map[string]string{}
@@ -70,6 +72,61 @@ func (c collection) matching(pattern string) http.HandlerFunc {
 			return ref, nil
 		})(w, r)
 	}
+}
+
+// selected returns a function for the dataplanes of which a tag set matches one of some selectors. A
+// selector of listeners is for builtin gateways that have such a listener by the MeshGateway that it
+// names.
+func (c collection) selected(r *http.Request, selectors []map[string]string) (func(facts) bool, error) {
+	var gateways []func(facts) bool
+	for _, s := range selectors {
+		if name := s[mesh.ListenerOf]; name != "" {
+			spec, err := c.gateway(r, name)
+			if err != nil {
+				return nil, err
+			}
+			gateways = append(gateways, func(f facts) bool { return f.gateway == mesh.GatewayBuiltin && listens(spec, s, f.tags) })
+		}
+	}
+	return func(f facts) bool {
+		return slices.ContainsFunc(f.tags, func(tags mesh.Tags) bool {
+			return slices.ContainsFunc(selectors, func(s map[string]string) bool { return mesh.Matches(s, tags) })
+		}) || slices.ContainsFunc(gateways, func(is func(facts) bool) bool { return is(f) })
+	}, nil
+}
+
+// gateway returns a MeshGateway of the mesh of a request. One that does not exist has no listeners.
+func (c collection) gateway(r *http.Request, name string) (spec *mesh.MeshGateway, err error) {
+	spec = &mesh.MeshGateway{}
+	err = c.api.Store.View(r.Context(), func(reader store.Reader) error {
+		res, err := reader.Get(mesh.MeshGateways, r.PathValue(pathMesh), name)
+		if err == nil {
+			spec = res.Spec.(*mesh.MeshGateway)
+		}
+		return err
+	})
+	if fault.Is(err, fault.NotFound) {
+		err = nil
+	}
+	return spec, err
+}
+
+// listens reports whether a gateway with one of some tag sets has a listener with the tags of a
+// target by a MeshGateway.
+func listens(gateway *mesh.MeshGateway, target map[string]string, sets []mesh.Tags) bool {
+	want, listeners := maps.Clone(target), gateway.Listeners()
+	delete(want, mesh.ListenerOf)
+	return slices.ContainsFunc(sets, func(tags mesh.Tags) bool {
+		if !slices.ContainsFunc(gateway.Selectors, func(s mesh.Selector) bool { return mesh.Matches(s.Match, tags) }) {
+			return false
+		}
+		for i := range listeners {
+			if mesh.Matches(want, gateway.ListenerTags(tags, &listeners[i])) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // selectorsOf lists the tag sets of a policy. One that says for which proxies it is, is about no

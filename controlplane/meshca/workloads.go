@@ -90,6 +90,8 @@ type order struct {
 	names     []*url.URL
 	sources   []mesh.Tags
 	life      time.Duration
+	// usages are what the certificate may be shown for.
+	usages []x509.ExtKeyUsage
 }
 
 func (o *order) id() orderID {
@@ -243,11 +245,13 @@ func (o *order) name(r store.Reader, key model.Key) error {
 		return err
 	}
 	d := res.Spec.(*mesh.Dataplane)
-	o.sources = d.TagSets()
+	o.sources, o.usages = d.TagSets(), []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	o.names, err = identities(key.Scope, d)
 	return err
 }
 
+// nameEgress makes the order of an egress. It calls no proxy of the mesh, so its certificate is none
+// of clients: otherwise whoever has its key could call every service that permits all members.
 func (o *order) nameEgress(r store.Reader, key model.Key) error {
 	if _, err := r.Get(mesh.ZoneEgresses, "", key.Name); err != nil {
 		return err
@@ -260,7 +264,7 @@ func (o *order) nameEgress(r store.Reader, key model.Key) error {
 	if !ok || !of.Spec.(*mesh.Mesh).LeavesByEgress() {
 		return fault.New(fault.Unavailable, "mesh %s is not left through egresses", key.Scope)
 	}
-	o.names = []*url.URL{name}
+	o.names, o.usages = []*url.URL{name}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	return nil
 }
 
@@ -344,7 +348,7 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 		SerialNumber: serial, NotBefore: now.Add(-identity.Backdate), NotAfter: end, URIs: o.names,
 		BasicConstraintsValid: true, // not an authority (X509-SVID 4.1)
 		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage:           o.usages,
 	}, signer.cert, key.Public(), signer.key)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
 package meshca
 
 import (
+	"crypto/x509"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
@@ -11,7 +13,7 @@ import (
 )
 
 // TestIdentityOfEgress: an egress has one name in a mesh that is left through egresses, and none in
-// others. No proxy of the mesh gets that name.
+// others. No proxy of the mesh gets that name. The certificate is for servers only.
 func TestIdentityOfEgress(t *testing.T) {
 	s := memstore.New()
 	defer func() { _ = s.Close() }()
@@ -38,6 +40,11 @@ func TestIdentityOfEgress(t *testing.T) {
 	}
 	if err := c.CheckSignatureFrom(wt.root.cert); err != nil {
 		t.Error(err)
+	}
+	for usage, good := range map[x509.ExtKeyUsage]bool{x509.ExtKeyUsageServerAuth: true, x509.ExtKeyUsageClientAuth: false} {
+		if err := verify(chain(t, leaf), wt.root, identitytest.Epoch, usage); (err == nil) != good {
+			t.Errorf("usage %v: %v", usage, err)
+		}
 	}
 	// A dataplane of the name of the egress is somebody else.
 	wt.sets("out", mesh.Tags{mesh.TagService: "web"})

@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"bufio"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -93,8 +95,9 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		})
 		w.Converged()
 	}
-	begin := func() {
-		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file, "--workload-address", outward()+"/32").Start()}
+	begin := func(more ...string) {
+		more = append(more, "--workload-address", outward()+"/32")
+		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file, more...).Start()}
 		w.ready(egress)
 	}
 	// knows is the name by which the bank knows who called.
@@ -128,7 +131,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		out = framework.FreePorts(1)[0]
 		file = filepath.Join(GinkgoT().TempDir(), "egress.yaml")
 		writeFile(file, []byte(fmt.Sprintf("type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.1, port: %d}\n", out)))
-		web = w.start("web-1", tags{service: "web"}, "clear", "safe", "bank")
+		web = w.start("web-1", tags{service: "web"}, "clear", "safe", "bank", "named")
 		w.ready(web)
 		authority = newRoot()
 		w.rotate(authority)
@@ -194,6 +197,19 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		Expect(asks(out, sni, authority.leaf("spiffe://shop/jobs"))).To(Equal("200"))
 		permit("web", "clear")
 		answers(web.to("clear"), 200)
+	})
+
+	It("what an egress has of the mesh opens no proxy of it", func() {
+		identity, _ := egress.trust()
+		Expect(identity.ExtKeyUsage).To(Equal([]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}))
+		permit("*", "web")
+		name := "spiffe://" + shop + "/zoneegress"
+		Eventually(func() error { return handshake(web.inbound(), authority.leaf(name)) }, patience).Should(Succeed())
+		refused := "listener." + strings.ReplaceAll(web.inbound(), ":", "_") + ".ssl.fail_verify_error"
+		before := web.Stat(refused)
+		Expect(handshake(web.inbound(), authority.usable(name, identity.ExtKeyUsage...))).NotTo(Succeed())
+		Eventually(func() int { return web.Stat(refused) }, patience).Should(Equal(before + 1))
+		Expect(handshake(web.inbound(), authority.usable(name, x509.ExtKeyUsageClientAuth))).To(Succeed())
 	})
 
 	It("a server has to have the name and the authority that are demanded", func() {
@@ -268,5 +284,34 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			answers(web.to(name), 200)
 		}
 		Eventually(func() (string, error) { return egress.Admin("/config_dump") }, patience).ShouldNot(ContainSubstring("mesh_ca"))
+	})
+
+	// Whether anything answers is the resolver's business. What Envoy resolves is the agent's.
+	It("an egress leads to a name only if it was started with it", func() {
+		through(true)
+		begin()
+		w.Put("external-services", framework.Document{
+			"type": "ExternalService", "mesh": shop, "name": "named", "tags": tags{service: "named", protocol: "http"},
+			"networking": map[string]any{"address": "named.example.test:80"},
+		})
+		permit("web", "named")
+		resolved := func() int { return egress.Stat("cluster.shop_named.update_attempt") }
+		refused := And(ContainSubstring("endpoints_left_out"), ContainSubstring("an egress needs --external-name for it"))
+		again := func(name string) {
+			egress.Signal(term)
+			egress.Exit(patience)
+			begin("--external-name", name)
+			answers(web.to("clear"), 200)
+		}
+		leads := func() (string, error) { return egress.Admin("/config_dump") }
+		Eventually(egress.Output, patience).Should(refused)
+		Expect(leads()).NotTo(ContainSubstring(`"address": "named.example.test"`))
+		again("example.com")
+		Eventually(egress.Output, patience).Should(refused)
+		Expect(leads()).NotTo(ContainSubstring(`"address": "named.example.test"`))
+		again("example.test")
+		Eventually(leads, patience).Should(ContainSubstring(`"address": "named.example.test"`))
+		Eventually(resolved, patience).Should(BeNumerically(">", 0))
+		Expect(egress.Output()).NotTo(ContainSubstring("endpoints_left_out"))
 	})
 })

@@ -110,6 +110,9 @@ func (w *walk) probed(md protoreflect.MessageDescriptor, body []byte) error {
 		addresses = append(addresses, a.GetAddress())
 	}
 	for _, a := range addresses {
+		if a.GetSocketAddress() == nil {
+			continue // the check has no address of its own
+		}
 		for _, of := range addresses {
 			for _, port := range []uint32{of.GetSocketAddress().GetPortValue(), e.GetHealthCheckConfig().GetPortValue()} {
 				if err := w.bounds.reaches(a.GetSocketAddress(), port); err != nil {
@@ -226,8 +229,12 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 func (b Bounds) named(name string, port uint32, at string) error {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
 	switch {
-	case b.Elsewhere:
-		return fmt.Errorf("it leads to %q, and nobody knows whether that will be this machine", name)
+	case b.Elsewhere && hostname.IsLocal(name):
+		return fmt.Errorf("it leads strangers to %q, which is this machine or tells it secrets", name)
+	case b.Elsewhere && !slices.ContainsFunc(b.Names, func(s hostname.Suffix) bool { return s.Has(name) }):
+		return fmt.Errorf("it leads to %q, and nobody knows whether that will be this machine: an egress needs --external-name for it", name)
+	case b.Elsewhere && b.operators(port):
+		return answersOperators(at)
 	case labels[len(labels)-1] == "localhost" && b.operators(port), port != 0 && port == uint32(b.Admin):
 		return answersOperators(at)
 	case b.trusting(port):

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
@@ -122,13 +123,51 @@ func TestStrangersAreLedElsewhere(t *testing.T) {
 		holds(t, b, own, address(at(own, 5682)), elsewhere)
 		holds(t, b, own, leading(clusterv3.Cluster_EDS, &endpointv3.Endpoint{Address: at(own, 5682)}), elsewhere)
 	}
-	for _, name := range []string{"localhost", "db.example"} {
-		holds(t, b, name, address(at(name, 5682)), "nobody knows")
+	for name, want := range map[string]string{"localhost": "which is this machine", "db.example": "nobody knows whether that will be this machine: an egress needs --external-name"} {
+		holds(t, b, name, address(at(name, 5682)), want)
 	}
 	holds(t, b, "another machine", address(at("10.0.0.8", 5682)), "")
 	b.Allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	holds(t, b, "an address that it was started with", address(at("127.0.0.3", 8080)), "")
 	holds(t, b, "the port of operators there", address(at("127.0.0.3", adminPort)), operators)
+}
+
+// TestNamesForStrangers: of names, such a proxy leads to those that it was started with, never to its
+// own, and to no port of operators by any.
+func TestNamesForStrangers(t *testing.T) {
+	some, all := here, here
+	some.Workloads, some.Elsewhere, some.Names = false, true, []hostname.Suffix{"example.org", "example.com"}
+	all.Workloads, all.Elsewhere, all.Names = false, true, []hostname.Suffix{hostname.Any}
+	const trusting = 5681
+	some.Trusting = func() []uint16 { return []uint16{trusting} }
+	all.Trusting = some.Trusting
+	const unknown, own, number, trusts = "--external-name", "which is this machine", "may read as an address", "for an administrator"
+	for _, test := range []struct {
+		name      string
+		port      uint32
+		some, all string
+	}{
+		{"example.com", 443, "", ""}, {"Mail.Example.com.", 443, "", ""}, {"a.b.example.org", 443, "", ""},
+		{"mail.example", 443, unknown, ""}, {"badexample.com", 443, unknown, ""}, {"example.com.test", 443, unknown, ""}, {"com", 443, unknown, ""},
+		{"localhost", 443, own, own}, {"a.LocalHost.", 443, own, own}, {"metadata.google.internal", 80, own, own}, {"localhost\x00.example.com", 443, unknown, unknown},
+		{"mail.example.com", adminPort, operators, operators}, {"mail.example.com", statusPort, operators, operators}, {"mail.example.com", trusting, trusts, trusts},
+		{"0x7f000001", 443, unknown, number}, {"127.1", 443, unknown, number},
+	} {
+		for _, x := range []struct {
+			what string
+			b    machine.Bounds
+			want string
+		}{{"some: ", some, test.some}, {"all: ", all, test.all}} {
+			holds(t, x.b, x.what+test.name, leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at(test.name, test.port)}), x.want)
+		}
+	}
+	probe := &endpointv3.Endpoint{Address: at("mail.example.com", 443), HealthCheckConfig: &endpointv3.Endpoint_HealthCheckConfig{Hostname: "mail.example.com"}}
+	holds(t, some, "a check without an address", leading(clusterv3.Cluster_STRICT_DNS, probe), "")
+	probe.HealthCheckConfig.Address = at("mail.example", 0)
+	holds(t, some, "a check at another name", leading(clusterv3.Cluster_STRICT_DNS, probe), unknown)
+	// Addresses are what they were.
+	holds(t, all, "loopback", address(at("127.0.0.1", 443)), elsewhere)
+	holds(t, all, "metadata", address(at("169.254.169.254", 80)), secrets)
 }
 
 // TestNothingLeadsToOperatorsPorts covers proxies of a mesh, gateways and health checks, whose

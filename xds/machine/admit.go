@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -39,6 +40,9 @@ type Bounds struct {
 	// Elsewhere forbids all addresses of this machine but allowed ones: whatever the proxy leads
 	// strangers to is on other machines.
 	Elsewhere bool
+	// Names are the names that strangers may be led to in spite of Elsewhere, although only a
+	// resolver knows where they are.
+	Names []hostname.Suffix
 	// Allowed are further addresses of workloads. Link-local addresses must be listed here.
 	Allowed []netip.Prefix
 	// Local returns the addresses of this machine besides loopback. nil means those of its

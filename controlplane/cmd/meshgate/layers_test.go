@@ -181,7 +181,7 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/hostname controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
 	"controlplane/resolver":   "xds/naming",
 	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
 	"controlplane/scrape":     "controlplane/httpkit controlplane/recent xds/scraping",

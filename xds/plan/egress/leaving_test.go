@@ -10,7 +10,9 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/plan/passing/passingtest"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
@@ -138,6 +140,37 @@ func TestDifferentPermissions(t *testing.T) {
 	}
 	if names := z.Closed(); !slices.Equal(names, []string{"mail{mesh=shop}"}) {
 		t.Errorf("closed are %v", names)
+	}
+}
+
+// TestOutsideIsTaken: the agent of an egress takes services outside whose names it was started with,
+// unchanged, and of others nothing but clusters without endpoints, for a reason that says what it
+// lacks.
+func TestOutsideIsTaken(t *testing.T) {
+	z := outside(t)
+	ca := &mesh.DataSource{Inline: []byte(roots(t))}
+	z.Put(mesh.ExternalServices, "shop", "mail", external("mail.example:443", mesh.Tags{mesh.TagService: "mail", mesh.TagProtocol: "http"}, &mesh.ExternalTLS{Enabled: true, CACert: ca}))
+	z.Put(mesh.ExternalServices, "shop", "files", external("192.0.2.7:21", service("files"), nil))
+	clusters := map[bool]int{}
+	for r := range z.Set().Each(resource.Cluster) {
+		name, body := r.Name, r.Body
+		byName := strings.HasPrefix(name, "shop:mail")
+		clusters[byName]++
+		bounds := machine.Bounds{Elsewhere: true, Names: []hostname.Suffix{"mail.example"}}
+		if own, err := bounds.Admit(string(resource.Cluster), body); err != nil || string(own) != string(body) {
+			t.Errorf("%s: %v", name, err)
+		}
+		bounds.Names = []hostname.Suffix{"post.example"}
+		if _, err := bounds.Admit(string(resource.Cluster), body); (err != nil) != byName {
+			t.Errorf("%s, not permitted: %v", name, err)
+		}
+		_, left, err := bounds.Endpoints(string(resource.Cluster), body)
+		if err != nil || (len(left) == 1) != byName || byName && !strings.Contains(left[0].Error(), "--external-name") {
+			t.Errorf("%s, not permitted: %v, %v", name, left, err)
+		}
+	}
+	if clusters[true] == 0 || clusters[false] == 0 {
+		t.Errorf("clusters are %v", clusters)
 	}
 }
 
