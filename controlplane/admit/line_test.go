@@ -3,6 +3,7 @@ package admit
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -17,6 +18,7 @@ func TestLine(t *testing.T) {
 		g := &Gate{lines: &lines{of: map[string]*line{}}}
 		kind := &model.Kind{Name: "k"}
 		a := Address{Kind: kind, Key: "a"}
+		var counting sync.Mutex // those of two addresses count at once
 		writing, most, done := 0, 0, 0
 		hold := make(chan struct{})
 		write := func() func() (Outcome, error) {
@@ -26,9 +28,13 @@ func TestLine(t *testing.T) {
 					first = false
 					return Outcome{}, fault.New(fault.Conflict, "another came between")
 				}
+				counting.Lock()
 				writing++
 				most = max(most, writing)
+				counting.Unlock()
 				<-hold
+				counting.Lock()
+				defer counting.Unlock()
 				writing--
 				done++
 				return Outcome{}, nil
