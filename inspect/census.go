@@ -16,6 +16,10 @@ type census struct {
 	// inbounds, sources and beyond are tag sets by their text form: those of inbounds, those
 	// that proxies have as callers, and those of places outside the mesh that callers reach.
 	inbounds, sources, beyond map[string]mesh.Tags
+	// listeners are the tag sets by which targets select listeners of gateways, and gateways the
+	// names of these, in order.
+	listeners map[string]mesh.Tags
+	gateways  []string
 	// counts is the number of inbounds with a tag set.
 	counts map[string]int
 	// proxies are the values of each tag in the certificates of proxies.
@@ -31,11 +35,17 @@ type census struct {
 func take(m *view.Mesh) *census {
 	c := &census{
 		inbounds: map[string]mesh.Tags{}, sources: map[string]mesh.Tags{}, beyond: map[string]mesh.Tags{}, counts: map[string]int{},
-		proxies: map[string]map[string]map[string]bool{}, outbounds: map[string]bool{},
+		proxies: map[string]map[string]map[string]bool{}, outbounds: map[string]bool{}, listeners: map[string]mesh.Tags{},
 	}
 	for d := range m.Dataplanes() {
 		if d.Spec.Networking != nil {
 			c.add(d.Spec.Networking)
+		}
+		for _, tags := range selection.Listened(m, d.Spec.Networking) {
+			c.listeners[tags.String()] = tags
+			if name := tags[mesh.ListenerOf]; !slices.Contains(c.gateways, name) {
+				c.gateways = append(c.gateways, name)
+			}
 		}
 		if s, err := selection.Scraped(m, d.Spec); err == nil && s != nil {
 			c.inbound(s.Tags)
@@ -46,6 +56,7 @@ func take(m *view.Mesh) *census {
 			c.beyond[e.Tags.String()] = e.Tags
 		}
 	}
+	slices.Sort(c.gateways)
 	c.served, c.reachable, c.callers = servicesOf(c.inbounds), slices.Sorted(m.Destinations()), servicesOf(c.sources)
 	return c
 }

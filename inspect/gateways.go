@@ -235,12 +235,13 @@ func chosenAt(meshName string, m *view.Mesh, d *view.Dataplane, pol *policy.Poli
 }
 
 // builtinAt describes a builtin gateway for which a policy was chosen; nil if it was not. whole has
-// the places of the proxy itself.
+// the places of the proxy itself, of which only listeners are shown.
 func builtinAt(meshName string, m *view.Mesh, d *view.Dataplane, pol *policy.Policy, name string, whole *Proxy) *Proxy {
 	if len(whole.Attachments) == 0 {
 		return chosenAt(meshName, m, d, pol, name)
 	}
 	out := &Proxy{Kind: KindGateway, Dataplane: whole.Dataplane, Gateway: &Origin{}}
+	out.Attachments = slices.DeleteFunc(whole.Attachments, func(a Attachment) bool { return a.Type != selection.PlaceListener })
 	if g := selection.ChosenGateway(m, d.Spec.Networking.Gateway.Tags); g != nil {
 		*out.Gateway = Origin{meshName, g.Name}
 	}

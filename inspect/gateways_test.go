@@ -6,12 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/faultinjection"
+	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/policy/trafficlog"
@@ -50,6 +52,7 @@ func doors(t *testing.T) *Policies {
 	put(faultinjection.Kind, "demo", "f", `{`+edge+`,"destinations":[{"match":{"mesh.io/service":"shadow"}}],"conf":{"abort":{"httpStatus":503,"percentage":1}}}`)
 	put(ratelimit.Kind, "demo", "l", `{`+edge+`,"destinations":[{"match":{"mesh.io/service":"db"}}],"conf":{"http":{"requests":1,"interval":"1s"}}}`)
 	put(trafficlog.Kind, "demo", "log", `{`+edge+`,"destinations":[{"match":{"mesh.io/service":"*"}}]}`)
+	put(meshtokenauth.Kind, "demo", "tokens", `{"spec":{"targetRef":{"kind":"MeshGateway","name":"g"},"from":[{"targetRef":{"kind":"Mesh"},"default":{"config":{"global_credentials":true}}}]}}`)
 	return over(t, db, all.Kinds())
 }
 
@@ -84,11 +87,46 @@ func TestGatewaysOfPolicies(t *testing.T) {
 		timeout.Kind: `{"total":1,"items":[{` + at + `,"listeners":[{"port":80,"protocol":"HTTP","hosts":[{"hostName":"a.example","routes":[
 			{"route":"r","destinations":[{"mesh.io/service":"backend","version":"v1"}]}]}]}]}]}`,
 		trafficlog.Kind: `{"total":1,"items":[{` + at + `}]}`,
+		meshtokenauth.Kind: `{"total":1,"items":[{` + at + `,"attachments":[{"type":"listener","name":"10.0.0.1:80:*","service":"edge"},
+			{"type":"listener","name":"10.0.0.1:80:a.example","service":"edge"},
+			{"type":"listener","name":"10.0.0.1:81:*","service":"edge","errors":["MeshTokenAuth tokens: not applied: the listener speaks TCP"]}]}]}`,
 	} {
-		name := map[*model.Kind]string{timeout.Kind: "v1", trafficlog.Kind: "log"}[kind]
+		name := map[*model.Kind]string{timeout.Kind: "v1", trafficlog.Kind: "log", meshtokenauth.Kind: "tokens"}[kind]
 		got := shown(t, func(show func(any) error) error { return p.Chosen(t.Context(), kind, "demo", name, show) })
 		if diff := cmp.Diff(parsed(t, want), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", kind.Name, diff)
+		}
+	}
+}
+
+// TestRulesOfListeners: what is demanded at the listeners of a gateway is among its rules, with why it
+// is not in force.
+func TestRulesOfListeners(t *testing.T) {
+	p := doors(t)
+	const rule = `"type":"clientSubset","service":"edge","policyType":"MeshTokenAuth","subset":{},"conf":{"config":{"auth_header_name":"authorization","global_credentials":true}},"origins":[{"mesh":"demo","name":"tokens"}]`
+	want := parsed(t, `{"total":3,"items":[{"name":"10.0.0.1:80:*",`+rule+`},{"name":"10.0.0.1:80:a.example",`+rule+`},
+		{"name":"10.0.0.1:81:*",`+rule+`,"errors":["MeshTokenAuth tokens: not applied: the listener speaks TCP"]}]}`)
+	got := shown(t, func(show func(any) error) error { return p.Rules(t.Context(), "demo", "edge-1", show) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+// TestListenersThatDoNotExist: a policy for listeners of a gateway that there are not is in force nowhere.
+func TestListenersThatDoNotExist(t *testing.T) {
+	p := doors(t)
+	const text = "no gateway of the mesh has such a listener, so the policy is in force nowhere by it"
+	for ref, want := range map[string][]fault.Violation{
+		`{"kind":"MeshGateway","name":"g"}`:                     nil,
+		`{"kind":"MeshGateway","name":"gg"}`:                    {{Path: "MeshGateway gg", Message: text + fault.Meant("gg", []string{"g"})}},
+		`{"kind":"MeshGateway","name":"g","tags":{"door":"x"}}`: {{Path: "MeshGateway g door=x", Message: text}},
+	} {
+		_, spec, err := model.DecodeDocument(meshtokenauth.Kind, []byte(`{"spec":{"targetRef":`+ref+`,"from":[{"targetRef":{"kind":"Mesh"}}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, p.Nowhere(t.Context(), meshtokenauth.Kind, "demo", spec)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", ref, diff)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -95,7 +96,9 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	for _, tags := range here {
-		if !everybody(tags) && !matched(tags, c.inbounds) {
+		if tags[mesh.ListenerOf] != "" {
+			out = c.listening(out, tags)
+		} else if !everybody(tags) && !matched(tags, c.inbounds) {
 			warn(tags, c.served, "no inbound of the mesh has this, so the policy is in force nowhere by it")
 		}
 	}
@@ -112,6 +115,28 @@ func (c *census) judge(pol *policy.Policy, spec any) (out []fault.Violation) {
 		}
 	}
 	return out
+}
+
+// listening appends what is wrong with a target that is listeners of a gateway, if anything is.
+func (c *census) listening(to []fault.Violation, target mesh.Tags) []fault.Violation {
+	if matched(target, c.listeners) {
+		return to
+	}
+	v := fault.Violation{Path: listenersOf(target), Message: "no gateway of the mesh has such a listener, so the policy is in force nowhere by it"}
+	if name := target[mesh.ListenerOf]; !slices.Contains(c.gateways, name) {
+		v.Message += fault.Meant(name, c.gateways)
+	}
+	return append(to, v)
+}
+
+// listenersOf is how a target that is listeners of a gateway is shown.
+func listenersOf(target mesh.Tags) string {
+	tags := maps.Clone(target)
+	delete(tags, mesh.ListenerOf)
+	if len(tags) == 0 {
+		return "MeshGateway " + target[mesh.ListenerOf]
+	}
+	return "MeshGateway " + target[mesh.ListenerOf] + " " + tags.String()
 }
 
 // sidesOf returns what a spec selects: the proxies whose connections it is about, those who

@@ -159,6 +159,7 @@ var ruleTypes = map[policy.Side]string{
 // sides maps the sorts of places to the sides of a proxy.
 var sides = map[string]policy.Side{
 	selection.PlaceProxy: policy.Proxy, selection.PlaceInbound: policy.Callers,
+	selection.PlaceListener: policy.Callers,
 	selection.PlaceOutbound: policy.Destinations, selection.PlaceService: policy.Destinations,
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/meshtrace"
 	"github.com/meshgate/meshgate/xds/policy/policytest"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
@@ -144,6 +145,35 @@ func TestRulesByType(t *testing.T) {
 	matchers := matchersOf(map[string]string{"version": "!1,!2", "team": "a"})
 	if diff := cmp.Diff([]Matcher{{"team", "a", false}, {"version", "1", true}, {"version", "2", true}}, matchers); diff != "" {
 		t.Errorf("matchers (-want +got):\n%s", diff)
+	}
+}
+
+// TestRulesOfGateway: the rules of a MeshGateway are those of a proxy that it selects. There need
+// not be one.
+func TestRulesOfGateway(t *testing.T) {
+	db := memstore.New()
+	t.Cleanup(func() { _ = db.Close() })
+	trace := func(name, service string) *model.Resource {
+		text := `{"type":"MeshTrace","mesh":"demo","name":"` + name + `","spec":{"targetRef":{"kind":"MeshSubset","tags":{"mesh.io/service":"` + service + `"}},"default":{"sampling":{"overall":5}}}}`
+		return &model.Resource{Kind: meshtrace.Kind, Scope: "demo", Name: name, Spec: policytest.Resource(t, meshtrace.Kind, []byte(text))[0].Spec}
+	}
+	for _, res := range []*model.Resource{
+		{Kind: mesh.Meshes, Name: "demo", Spec: &mesh.Mesh{}}, trace("edges", "edge"), trace("others", "web"),
+		{Kind: mesh.MeshGateways, Scope: "demo", Name: "gw", Spec: &mesh.MeshGateway{Selectors: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "edge"}}}}},
+	} {
+		if _, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error { _, err := tx.Create(res); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := over(t, db, all.Kinds())
+	got := shown(t, func(show func(any) error) error { return p.RulesOfGateway(t.Context(), "demo", "gw", show) })
+	want := parsed(t, `{"httpMatches":[],"resource":{"type":"MeshGateway","mesh":"demo","name":"gw"},"rules":[{"type":"MeshTrace","proxyRule":{
+		"conf":{"sampling":{"overall":5}},"origin":[{"type":"MeshTrace","mesh":"demo","name":"edges"}]}}]}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if err := p.RulesOfGateway(t.Context(), "demo", "none", func(any) error { return nil }); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a gateway that does not exist: %v", err)
 	}
 }
 

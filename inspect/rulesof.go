@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
-// DataplaneRules has the rules of a proxy by the types of their policies.
+// DataplaneRules has the rules of a proxy, or of the proxies of a MeshGateway, by the types of their policies.
 type DataplaneRules struct {
 	// HTTPMatches is always empty: no rule is about a match of a route.
 	HTTPMatches []any `json:"httpMatches"`
@@ -70,25 +71,59 @@ type Matcher struct {
 // RulesOf shows the rules of a dataplane by the types of their policies. They are those of
 // [Policies.Rules]. Errors are those of Of.
 func (p *Policies) RulesOf(ctx context.Context, meshName, dataplane string, show func(any) error) error {
-	doc := DataplaneRules{HTTPMatches: []any{}, Resource: Named{mesh.Dataplanes.Document.Type, meshName, dataplane}, Rules: []TypeRules{}}
-	byType := map[string]*TypeRules{}
+	byType := rulesByType{}
 	return p.places(ctx, meshName, dataplane, func(*view.Mesh, *view.Dataplane, []selection.Place) {}, func(at *selection.Place) {
-		for _, match := range at.Matches {
-			if match.Policy.Rules == nil {
-				continue
-			}
-			kind := match.Policy.Kind.Document.Type
-			if byType[kind] == nil {
-				byType[kind] = &TypeRules{Type: kind}
-			}
-			byType[kind].add(at, rulesAt(meshName, at, match))
-		}
+		byType.add(meshName, at)
 	}, func() error {
-		for _, kind := range slices.Sorted(maps.Keys(byType)) {
-			doc.Rules = append(doc.Rules, *byType[kind])
-		}
-		return show(doc)
+		return show(byType.about(Named{mesh.Dataplanes.Document.Type, meshName, dataplane}))
 	})
+}
+
+// RulesOfGateway shows the rules of a MeshGateway by the types of their policies: those that a
+// builtin gateway with the tags of its first selector would have. Errors are those of Of.
+func (p *Policies) RulesOfGateway(ctx context.Context, meshName, name string, show func(any) error) error {
+	return p.With(ctx, meshName, func(m *view.Mesh) error {
+		gateway := m.Policy(mesh.MeshGateways, name)
+		if gateway == nil {
+			return fault.New(fault.NotFound, "gateway %s of mesh %s does not exist", name, meshName)
+		}
+		byType := rulesByType{}
+		if len(gateway.Destinations) > 0 {
+			places := selection.Of(m, p.Policies, &view.Dataplane{Spec: &mesh.Dataplane{Networking: &mesh.Networking{
+				Gateway: &mesh.Gateway{Type: mesh.GatewayBuiltin, Tags: gateway.Destinations[0]},
+			}}})
+			for i := range places {
+				byType.add(meshName, &places[i])
+			}
+		}
+		return show(byType.about(Named{mesh.MeshGateways.Document.Type, meshName, name}))
+	})
+}
+
+// rulesByType collects rules by the types of their policies.
+type rulesByType map[string]*TypeRules
+
+// add adds the rules of all types at one place.
+func (r rulesByType) add(meshName string, at *selection.Place) {
+	for _, match := range at.Matches {
+		if match.Policy.Rules == nil {
+			continue
+		}
+		kind := match.Policy.Kind.Document.Type
+		if r[kind] == nil {
+			r[kind] = &TypeRules{Type: kind}
+		}
+		r[kind].add(at, rulesAt(meshName, at, match))
+	}
+}
+
+// about returns the document with the rules.
+func (r rulesByType) about(resource Named) DataplaneRules {
+	doc := DataplaneRules{HTTPMatches: []any{}, Resource: resource, Rules: []TypeRules{}}
+	for _, kind := range slices.Sorted(maps.Keys(r)) {
+		doc.Rules = append(doc.Rules, *r[kind])
+	}
+	return doc
 }
 
 // add adds the rules at one place.

@@ -32,8 +32,11 @@ func unapplied(m *view.Mesh, at *selection.Place, match selection.Match, name st
 			continue
 		}
 		text := ""
-		if at.Sort == selection.PlaceInbound {
+		switch at.Sort {
+		case selection.PlaceInbound:
 			text = pol.IdleAt(at.Protocol)
+		case selection.PlaceListener:
+			text = pol.IdleOn(at.Protocol)
 		}
 		if text == "" {
 			text = problem(m, pol, c)

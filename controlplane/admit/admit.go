@@ -54,12 +54,14 @@ type Gate struct {
 	resolver scopes.Resolver
 	// hooks are called for documents. They do not change once the gate is used.
 	hooks map[*model.Kind][]Hook
+	// lines are shared by all gates that As has made.
+	lines *lines
 }
 
 // New returns a gate. kinds are the kinds for typed operations and references. now is the
 // clock for creation times and lifetimes.
 func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
-	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}}
+	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}, lines: &lines{of: map[string]*line{}}}
 	for _, k := range kinds {
 		g.kinds[k.Name] = k
 	}

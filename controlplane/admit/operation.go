@@ -96,13 +96,7 @@ func (g *Gate) Replace(ctx context.Context, a Address, in Input) (Outcome, error
 	if key := a.Kind.Schema.Key; key != "" && !model.IsUUID(a.Key) {
 		in.Values[key] = a.Key
 	}
-	for range maxAttempts {
-		out, err := g.replace(ctx, a, in)
-		if !fault.Is(err, fault.Conflict) {
-			return out, err
-		}
-	}
-	return Outcome{}, fault.New(fault.Conflict, "the resource is being written by others")
+	return g.again(ctx, a, func() (Outcome, error) { return g.replace(ctx, a, in) })
 }
 
 func (g *Gate) replace(ctx context.Context, a Address, in Input) (Outcome, error) {
@@ -177,13 +171,7 @@ func (g *Gate) Patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, err
 	}
-	for range maxAttempts {
-		out, err := g.patch(ctx, a, in)
-		if !fault.Is(err, fault.Conflict) {
-			return out, err
-		}
-	}
-	return Outcome{}, fault.New(fault.Conflict, "the resource is being written by others")
+	return g.again(ctx, a, func() (Outcome, error) { return g.patch(ctx, a, in) })
 }
 
 func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) {

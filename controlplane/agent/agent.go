@@ -27,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/prober"
 	"github.com/meshgate/meshgate/controlplane/scrape"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -73,6 +74,8 @@ type Options struct {
 	// may be. They also are the link-local addresses that configuration of any proxy may
 	// lead to.
 	WorkloadAddresses []netip.Prefix
+	// ExternalNames are the names that an egress may lead to. Others lead to none.
+	ExternalNames []hostname.Suffix
 	// SystemCAFile is the PEM bundle of this machine's public authorities; if it is empty, the
 	// agent looks for it.
 	SystemCAFile string
@@ -117,6 +120,8 @@ type Agent struct {
 	host  string
 	// password is what Envoy shows to the relay.
 	password string
+	// trusting are the ports of this machine that must be lent to nobody, nil before anybody knows.
+	trusting atomic.Pointer[[]uint16]
 	// instance distinguishes this agent from others with the same name.
 	instance string
 	// running says that this agent has enrolled. A proxy that is connected with this name
@@ -223,7 +228,7 @@ func New(o Options) (*Agent, error) {
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,
 		Concurrency: o.Concurrency, LogLevel: o.LogLevel, Access: o.Access, Drain: o.Drain, Replaced: a.proxy().replaced(), Abort: o.Abort, Admin: dir.adminClient(), Log: o.Log,
-		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz,
+		Withdraw: a.withdraw, Empty: o.Filter == contract.ModeExtAuthz, Passing: o.Sidecar != nil && o.Sidecar.ZoneType != "",
 	}
 	a.newPage()
 	a.newProber()

@@ -76,6 +76,9 @@ type draining struct {
 	Drain
 	admin asker
 	log   *slog.Logger
+	// passing says that Envoy passes connections on, and knows of no requests in them. An open
+	// connection then counts as a request.
+	passing bool
 	// gone, if set, reports that Envoy has ended. It is needed if ctx does not end with
 	// Envoy.
 	gone func() bool
@@ -120,6 +123,8 @@ func (d *draining) run(ctx context.Context) {
 	switch {
 	case d.blind != nil:
 		d.log.Warn("the time to drain is over, and envoy does not say what is in flight", "error", d.blind)
+	case d.passing && d.last.connections > 0:
+		d.log.Warn("the time to drain is over with connections that are still passed on", "connections", d.last.connections)
 	case d.last.requests > 0:
 		d.log.Warn("the time to drain is over with requests in flight", "requests", d.last.requests, "connections", d.last.connections)
 	}
@@ -162,7 +167,7 @@ func (d *draining) look(ctx context.Context) {
 		d.moved = time.Now() // a client may have come
 		return
 	}
-	if now.come != d.last.come || now.requests > 0 {
+	if now.come != d.last.come || now.requests > 0 || d.passing && now.connections > 0 {
 		d.moved = time.Now()
 	}
 	d.last = now

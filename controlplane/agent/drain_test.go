@@ -48,7 +48,9 @@ func TestDrain(t *testing.T) {
 		name  string
 		plays func(time.Duration) traffic
 		delay time.Duration
-		fails map[string]error
+		// passing is that of the drain.
+		passing bool
+		fails   map[string]error
 		// heals is when the failures end; 0 is never.
 		heals time.Duration
 		told  []string
@@ -75,6 +77,15 @@ func TestDrain(t *testing.T) {
 		{name: "a request takes too long", plays: func(time.Duration) traffic { return traffic{requests: 3, connections: 4} },
 			told: []string{"0s /healthcheck/fail", "15s /drain_listeners"}, ended: 30 * time.Second,
 			logs: []string{"WARN the time to drain is over with requests in flight requests=3 connections=4"}},
+		{name: "connections that are passed on end", passing: true, plays: func(since time.Duration) traffic {
+			if since < 4*time.Second {
+				return traffic{connections: 2, come: 7}
+			}
+			return traffic{come: 7}
+		}, told: []string{"0s /healthcheck/fail", "4.95s /drain_listeners"}, ended: 5 * time.Second},
+		{name: "connections that are passed on stay", passing: true, plays: idle,
+			told: []string{"0s /healthcheck/fail", "15s /drain_listeners"}, ended: 30 * time.Second,
+			logs: []string{"WARN the time to drain is over with connections that are still passed on connections=2"}},
 		{name: "Envoy refuses", plays: idle, fails: map[string]error{"/healthcheck/fail": errors.New("no")},
 			told: []string{"1s /drain_listeners"}, ended: time.Second,
 			logs: []string{"WARN envoy does not do as it is told while it drains, and is told again order=/healthcheck/fail error=no"}},
@@ -93,7 +104,7 @@ func TestDrain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, r := &player{start: time.Now(), plays: test.plays, fails: test.fails, heals: test.heals}, newRecorder()
-				d := draining{Drain: Drain{Delay: test.delay, Timeout: 30 * time.Second}, admin: p, log: slog.New(r)}
+				d := draining{Drain: Drain{Delay: test.delay, Timeout: 30 * time.Second}, admin: p, log: slog.New(r), passing: test.passing}
 				d.run(t.Context())
 				if diff := cmp.Diff(test.told, p.told); diff != "" {
 					t.Error(diff)

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -99,5 +101,62 @@ func TestAgentsTakeTheirOwnFilter(t *testing.T) {
 	a := &Agent{Options: Options{Sidecar: &Sidecar{}}}
 	if _, err := a.machine().Admit(string(resource.Route), table); err == nil || !strings.Contains(err.Error(), "filter.mode module") {
 		t.Errorf("a sidecar: %v", err)
+	}
+}
+
+// TestAgentsLendNoControlPlane: a proxy of a mesh beside the control plane leads nobody to ports
+// where that trusts its machine, also after a start without it. A gateway may lead there.
+func TestAgentsLendNoControlPlane(t *testing.T) {
+	p := newJoinPlane(t)
+	p.trusting = []uint16{8001}
+	o, _ := p.options(t)
+	leads := func(a *Agent) bool {
+		t.Helper()
+		_, err := a.machine().Admit(string(resource.Cluster), workloadAt(t, "127.0.0.1", 8001))
+		if err != nil && !strings.Contains(err.Error(), "for an administrator") {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	a := newAgent(t, o)
+	if !leads(a) {
+		t.Error("before the control plane has said anything")
+	}
+	if _, err := a.enrolFirst(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if leads(a) {
+		t.Error("an enrolled proxy lends the control plane")
+	}
+	next := newAgent(t, o)
+	if err := next.dir.refresh(next); err != nil {
+		t.Fatal(err)
+	}
+	if leads(next) {
+		t.Error("one that starts without the control plane lends it")
+	}
+	next.Sidecar = nil
+	if !leads(next) {
+		t.Error("a gateway leads nobody there")
+	}
+	p.trusting = nil
+	if _, err := a.enrolFirst(t.Context()); err != nil || !leads(a) {
+		t.Errorf("what the control plane no longer trusts: %v", err)
+	}
+}
+
+// TestEgressesLeadToNames: of the proxies of zones only egresses lead to names, and only to those that
+// they were started with.
+func TestEgressesLeadToNames(t *testing.T) {
+	for proxyType, takes := range map[string]map[string]bool{
+		mesh.ProxyEgress:  {"mail.example.com": true, "mail.example.org": false, "localhost": false},
+		mesh.ProxyIngress: {"mail.example.com": false},
+	} {
+		a := &Agent{Options: Options{Sidecar: &Sidecar{ZoneType: proxyType}, ExternalNames: []hostname.Suffix{"example.com"}}}
+		for name, want := range takes {
+			if err := a.machine().Reaches(name, 443); (err == nil) != want {
+				t.Errorf("%s, %s: %v", proxyType, name, err)
+			}
+		}
 	}
 }

@@ -33,6 +33,9 @@ func (d *runDir) relayPassword() (string, error) {
 // refresh makes the bootstrap of an earlier run again, for a start without the control plane.
 // An agent of another version may have written it, or the password may be a new one.
 func (d *runDir) refresh(a *Agent) error {
+	if err := a.lentBefore(); err != nil {
+		return err
+	}
 	was, err := os.ReadFile(d.bootstrap)
 	if err != nil {
 		return fmt.Errorf("run directory: %w", err)

@@ -3,10 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/meshgate/meshgate/controlplane/prober"
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/probing"
+	"github.com/meshgate/meshgate/xds/relay"
 )
 
 // newProber makes what checks the workloads of a sidecar. Other proxies have none.
@@ -16,10 +19,36 @@ func (a *Agent) newProber() {
 		return
 	}
 	a.prober = prober.New(prober.Options{
-		May:    func(at netip.AddrPort) error { return a.machine().Asks(at) },
+		May:    a.mayProbe,
+		Lacks:  a.lacksListener,
 		Report: a.tellFound,
 		Log:    a.Log,
 	})
+}
+
+// mayProbe returns an error for an address where this agent looks for no workload.
+func (a *Agent) mayProbe(at netip.AddrPort) error { return unableIfUnread(a.machine().Asks(at)) }
+
+// unableIfUnread marks a refusal as one that says nothing of a workload if it is made only because
+// the addresses of this machine are not known.
+func unableIfUnread(err error) error {
+	if errors.Is(err, machine.ErrUnread) {
+		return fmt.Errorf("%w: %w", prober.ErrUnable, err)
+	}
+	return err
+}
+
+// lacksListener returns why Envoy does not have a listener.
+func (a *Agent) lacksListener(name string) error {
+	r := a.relay.Load()
+	if r == nil {
+		return nil
+	}
+	err := r.Lacks(name)
+	if errors.Is(err, relay.ErrUnanswered) {
+		return fmt.Errorf("%w: %w", prober.ErrEarly, err)
+	}
+	return err
 }
 
 // probes tells the prober what it checks.
@@ -42,8 +71,8 @@ func (a *Agent) probe(ctx context.Context) {
 var errNotConnected = errors.New("the proxy is not connected")
 
 // tellFound tells the control plane which workloads are there. What differs from an old
-// configuration counts for nothing: another agent may have taken the place of this one, and would
-// be contradicted for ever.
+// configuration counts for nothing. Another agent may have taken the place of this one: the control
+// plane knows by the instance, if the agents register their Dataplane.
 func (a *Agent) tellFound(ctx context.Context, found []probing.Finding) error {
 	if r := a.relay.Load(); r != nil && !r.Status().Connected {
 		return errNotConnected
@@ -52,5 +81,5 @@ func (a *Agent) tellFound(ctx context.Context, found []probing.Finding) error {
 	if err != nil {
 		return err
 	}
-	return prober.Post(ctx, a.client(), a.Address, token, a.NodeID(), found)
+	return prober.Post(ctx, a.client(), a.Address, token, a.NodeID(), probing.Report{Instance: a.instance, Inbounds: found})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/prober"
 	"github.com/meshgate/meshgate/filter/contract"
+	"github.com/meshgate/meshgate/xds/machine"
 	"github.com/meshgate/meshgate/xds/probing"
 )
 
@@ -61,12 +64,12 @@ func TestProbes(t *testing.T) {
 	there := probe(80, workload, false)
 	a.probes([]probing.Probe{there})
 	r.wait(t, "could not be told which workloads are there")
-	if diff := cmp.Diff(probing.Report{Inbounds: []probing.Finding{{Inbound: there.Inbound, Ready: true}}}, <-reports); diff != "" {
+	if diff := cmp.Diff(probing.Report{Instance: a.instance, Inbounds: []probing.Finding{{Inbound: there.Inbound, Ready: true}}}, <-reports); diff != "" {
 		t.Error(diff)
 	}
 	there.Ready = true
 	a.probes([]probing.Probe{there, probe(81, operators, true)})
-	if diff := cmp.Diff(probing.Report{Inbounds: []probing.Finding{{Inbound: probing.Inbound{Port: 81}}}}, <-reports); diff != "" {
+	if diff := cmp.Diff(probing.Report{Instance: a.instance, Inbounds: []probing.Finding{{Inbound: probing.Inbound{Port: 81}}}}, <-reports); diff != "" {
 		t.Error(diff)
 	}
 	withdrawn := make(chan struct{})
@@ -100,6 +103,32 @@ func TestNothingIsToldUnconnected(t *testing.T) {
 	}
 	a.relay.Store(stream)
 	if err := a.tellFound(t.Context(), nil); !errors.Is(err, errNotConnected) {
+		t.Error(err)
+	}
+}
+
+// TestWhatProbesAskTheAgent: a listener that Envoy does not have is lacking, and where a workload may
+// be is not known while the addresses of the machine cannot be read.
+func TestWhatProbesAskTheAgent(t *testing.T) {
+	cp := newControlPlane(t)
+	o, _ := cp.options(t, "web-1")
+	o.Name, o.Sidecar = "web-1", &Sidecar{Mesh: "default"}
+	a := newAgent(t, o)
+	stream, err := a.newRelay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.relay.Store(stream)
+	if err := a.lacksListener("inbound:10.0.0.1:80"); err == nil || errors.Is(err, prober.ErrEarly) {
+		t.Error(err)
+	}
+	if err := a.mayProbe(netip.MustParseAddrPort("127.0.0.1:80")); err != nil {
+		t.Error(err)
+	}
+	if err := a.mayProbe(netip.MustParseAddrPort("192.0.2.1:80")); err == nil || errors.Is(err, prober.ErrUnable) {
+		t.Error(err)
+	}
+	if err := unableIfUnread(fmt.Errorf("no: %w", machine.ErrUnread)); !errors.Is(err, prober.ErrUnable) {
 		t.Error(err)
 	}
 }

@@ -51,6 +51,8 @@ type Process struct {
 	Access io.Writer
 	// Drain says how Envoy is ended.
 	Drain Drain
+	// Passing says that Envoy passes connections on, so that a drain waits for their end.
+	Passing bool
 	// Withdraw, if set, is called before Envoy is drained. It must return within a bounded
 	// time and when its context ends.
 	Withdraw func(context.Context)
@@ -206,7 +208,7 @@ func (p *Process) stop(cmd *exec.Cmd, exited <-chan error) error {
 	drained := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	d := draining{Drain: p.Drain, admin: p.Admin, log: p.Log}
+	d := draining{Drain: p.Drain, admin: p.Admin, log: p.Log, passing: p.Passing}
 	go func() {
 		defer close(drained)
 		if p.Withdraw != nil {

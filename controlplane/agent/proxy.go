@@ -152,7 +152,7 @@ func (s sidecar) leave(ctx context.Context, client *http.Client, token string) e
 	if s.Sidecar.Dataplane == "" {
 		return nil
 	}
-	return enrol.Leave(ctx, client, s.Address, token, s.Sidecar.Mesh, s.Name, s.instance)
+	return enrol.Leave(ctx, client, s.Address, token, &enrol.Proxy{Mesh: s.Sidecar.Mesh, ProxyType: s.Sidecar.ZoneType, Name: s.Name, Instance: s.instance})
 }
 
 // bootstrap takes from the answer only the description of the node. With a bootstrap of

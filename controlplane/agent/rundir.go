@@ -18,7 +18,7 @@ import (
 // runDir holds the files of one node. Only the owner may read them, because they contain
 // tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, authz, logs, metrics, adminPort, cache, roots, mode string
+	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, authz, logs, metrics, adminPort, cache, roots, mode, trusting string
 }
 
 // runDirOf returns the paths of a node's files.
@@ -33,7 +33,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), password: in("relay.password"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket), authz: filepath.Join(sockets, authzSocket), logs: filepath.Join(sockets, logsSocket),
 		metrics:   filepath.Join(sockets, metricsSocket),
-		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"), mode: in("filter.mode"),
+		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"), mode: in("filter.mode"), trusting: in("trusting.ports"),
 	}, nil
 }
 
@@ -113,6 +113,9 @@ func (d *runDir) write(a *Agent, answer *enrol.Answer) error {
 		return err
 	}
 	if err := replace(d.settings, data); err != nil {
+		return err
+	}
+	if err := a.lend(answer.Trusting); err != nil {
 		return err
 	}
 	text, err := a.proxy().bootstrap(answer)

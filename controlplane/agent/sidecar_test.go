@@ -38,9 +38,10 @@ import (
 // joinPlane is a control plane that accepts one sidecar with a token. It has one cluster
 // for it, or nothing.
 type joinPlane struct {
-	links  *adminlink.Server
-	server *httptest.Server
-	log    chan string // method and form of each enrolment
+	trusting []uint16 // what it says of its machine
+	links    *adminlink.Server
+	server   *httptest.Server
+	log      chan string // method and form of each enrolment
 	// instances gets the instance of each enrolment.
 	instances chan string
 	// cluster is the body of a cluster called canary; nil for none.
@@ -122,7 +123,7 @@ func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
 	}
 	boot, err := bootstrap.Render(bootstrap.Config{NodeID: "default.web-1", Cluster: "web", Relay: in.Relay.Socket, AdminSocket: in.Relay.AdminSocket})
 	if err == nil {
-		err = json.NewEncoder(w).Encode(enrol.Answer{Node: "default.web-1", Bootstrap: boot})
+		err = json.NewEncoder(w).Encode(enrol.Answer{Node: "default.web-1", Bootstrap: boot, Trusting: enrol.Trusts(p.trusting)})
 	}
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -22,14 +22,14 @@ func (z zoneProxy) enrol(ctx context.Context, client *http.Client, token string)
 	return z.join(ctx, client, token, z.Sidecar.ZoneType)
 }
 
-// withdraw does nothing: no proxy here sends requests to one of a zone.
-func (zoneProxy) withdraw(context.Context, *http.Client, string) error { return nil }
-
-func (z zoneProxy) leave(ctx context.Context, client *http.Client, token string) error {
+func (z zoneProxy) withdraw(ctx context.Context, client *http.Client, token string) error {
 	if z.Sidecar.Dataplane == "" {
-		return nil
+		return nil // the operator manages the resource
 	}
-	return enrol.LeaveZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
+	if r := z.relay.Load(); r != nil && z.Sidecar.ZoneType == mesh.ProxyEgress {
+		r.Part(ctx) // an egress is deregistered now, and would be turned away
+	}
+	return enrol.WithdrawZone(ctx, client, z.Address, token, z.Sidecar.ZoneType, z.Name, z.instance)
 }
 
 func (z zoneProxy) bootstrap(answer *enrol.Answer) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -49,6 +50,23 @@ func (c callers) Identify(r *http.Request) (model.Actor, error) {
 // callers are those of the mesh API.
 func (cp *ControlPlane) callers() callers {
 	return callers{local: cp.cfg.Access.LocalhostIsAdmin, user: cp.userOf, authority: cp.trustsClients}
+}
+
+// trusting returns the ports at which callers on this machine are administrators without a token.
+func (cp *ControlPlane) trusting() (ports []uint16) {
+	if !cp.cfg.Access.LocalhostIsAdmin {
+		return nil
+	}
+	at := []net.Listener{cp.ports.mesh, cp.ports.meshTLS}
+	if cp.AdminToken == "" {
+		at = append(at, cp.ports.admin, cp.ports.adminTLS)
+	}
+	for _, ln := range at {
+		if ln != nil {
+			ports = append(ports, uint16(port(ln))) //nolint:gosec // a port
+		}
+	}
+	return ports
 }
 
 // trustsClients reports whether an authority is one of those in access.clientCAFile now.

@@ -26,7 +26,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/config"
-	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -91,17 +90,14 @@ func issuerOf(t *testing.T) (url string, token func(sub string, groups ...string
 // TestCallers starts a control plane with roles, and calls both APIs over TLS as users of every
 // origin: user tokens, client certificates, an issuer, the administration token, and nobody.
 func TestCallers(t *testing.T) {
-	dir := t.TempDir()
 	clients := signedBy(t, nil, pkix.Name{CommonName: "clients"})
-	caFile := filepath.Join(dir, "clients.pem")
+	caFile := filepath.Join(t.TempDir(), "clients.pem")
 	if err := os.WriteFile(caFile, pemtext.Certificate(clients.Certificate[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	url, issued := issuerOf(t)
-	cp, err := OpenControlPlane(t.Context(), &config.Config{
-		StateDir: dir, Store: config.Store{Type: "memory"}, DataPlane: config.DataPlane{Listen: "127.0.0.1"}, Dataplane: config.Dataplane{RemoveAfter: time.Minute},
-		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: config.MeshPorts{Listen: "127.0.0.1"}, Admin: config.AdminPorts{Listen: "127.0.0.1", Token: "the-token-of-this-test"},
-		Tokens: config.Tokens{Issuing: true},
+	cp := startServing(t, config.Config{
+		Admin: config.AdminPorts{Token: "the-token-of-this-test"}, Tokens: config.Tokens{Issuing: true},
 		Access: config.Access{
 			Anonymous: true, BootstrapAdminToken: true, ClientCAFile: caFile,
 			OIDC: config.OIDC{Issuer: url, Audience: "meshgate", UserClaim: "sub", GroupsClaim: "groups"},
@@ -112,18 +108,6 @@ func TestCallers(t *testing.T) {
 			},
 		},
 	}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- cp.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 	var first string
 	if err := cp.store.View(t.Context(), func(r store.Reader) error {
 		res, err := r.Get(mesh.GlobalSecrets, "", mesh.AdminUserToken)
@@ -134,13 +118,7 @@ func TestCallers(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	user := func(name string, groups ...string) string {
-		token, err := cp.people.IssueUser(t.Context(), identity.UserTokenRequest{Name: name, Groups: groups, ValidFor: "1h"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
+	user := func(name string, groups ...string) string { return userToken(t, cp, name, groups...) }
 	cert := func(cn string, groups ...string) *tls.Certificate {
 		c := signedBy(t, &clients, pkix.Name{CommonName: cn, Organization: groups})
 		return &c

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"errors"
@@ -25,24 +24,9 @@ import (
 // withUsers runs a control plane that trusts client certificates of the authorities in a file.
 func withUsers(t *testing.T, caFile string) *ControlPlane {
 	t.Helper()
-	cp, err := OpenControlPlane(t.Context(), &config.Config{
-		StateDir: t.TempDir(), Store: config.Store{Type: "memory"}, DataPlane: config.DataPlane{Listen: "127.0.0.1"}, Dataplane: config.Dataplane{RemoveAfter: time.Minute},
-		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: config.MeshPorts{Listen: "127.0.0.1"}, Admin: config.AdminPorts{Listen: "127.0.0.1"},
+	return startServing(t, config.Config{
 		Access: config.Access{LocalhostIsAdmin: caFile == "", Anonymous: true, ClientCAFile: caFile, Roles: []access.Role{{Role: "viewer", All: true, Groups: []string{"viewers"}}}},
 	}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- cp.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return cp
 }
 
 // TestAuthoritiesAreLookedAtAgain: when an authority of client certificates is no longer trusted,

@@ -349,7 +349,7 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 	host, _ := os.Hostname() // empty where the system does not say
 	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
-		Insights: insights{cp}, Census: cp.mesh.census, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
+		Insights: insights{cp}, Census: cp.mesh.census, Directory: cp.mesh.census, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
 		Tokens: cp.tokens, ControlPlaneTokens: cp.people, NoIssuing: !cp.cfg.Tokens.Issuing, Identify: cp.callers().Identify, Rules: cp.cfg.Access.Rules(),
 		Guard:  httpkit.BrowserGuard{Tokens: true, AnyHost: cp.cfg.Access.IdentityNeeded(), Proxied: cp.cfg.Access.IdentityNeeded(), Origins: cp.cfg.Mesh.Origins()},
 		Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
@@ -357,15 +357,15 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 			ReadOnly: cp.cfg.Mesh.ReadOnly, Native: cp.cfg.Environment == config.EnvironmentKubernetes,
 			Global: cp.cfg.Mode == config.ModeGlobal, Zone: cp.cfg.Mode == config.ModeZone,
 		},
-		Settings:      cp.settings,
-		About:         meshapi.About{ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
+		Settings:      func() any { return cp.settings() },
+		About:         meshapi.About{Product: cp.cfg.Mesh.Product, ClusterID: cp.authority.ID(), Hostname: host, InstanceID: cp.instance},
 		ProxyVersions: map[string]string{version.Program: version.Envoy},
 	}
 }
 
 // settings returns the configuration in force, with the ports that were given to this process
 // where it asked for any.
-func (cp *ControlPlane) settings() any {
+func (cp *ControlPlane) settings() map[string]any {
 	c := *cp.cfg
 	c.DataPlane.Port, c.Diagnostics.Port = port(cp.ports.data), port(cp.ports.diagnostics)
 	c.Mesh.Port, c.Mesh.TLSPort = port(cp.ports.mesh), port(cp.ports.meshTLS)
@@ -380,7 +380,8 @@ func (cp *ControlPlane) dataPlane() http.Handler {
 	handle(contract.LinkPath, cp.revoker)
 	handle(contract.EndedPath, http.HandlerFunc(cp.revoker.ServeEnded))
 	handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers}
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers,
+		Trusting: cp.trusting()}
 	handle(enrol.Path, joining)
 	handle(probing.Path, &presence.Server{Tokens: cp.mesh.tokens, Store: cp.store, Documents: cp.gate, Log: cp.Log})
 	handle(enrol.RenewPath, http.HandlerFunc(joining.Renew))

@@ -58,7 +58,7 @@ func followStore(ctx context.Context, s store.Store, happened func(context.Conte
 // reconcile does what the missed events would have done. It leaves as it is what belongs to
 // rows that cannot be read.
 func (cp *ControlPlane) reconcile(ctx context.Context) error {
-	meshes, dataplanes, ofZone := map[string]bool{}, map[model.Key]bool{}, map[string]bool{}
+	meshes, dataplanes, ofZone := map[string]bool{}, map[model.Key]string{}, map[string]bool{}
 	var unreadable []error
 	err := cp.store.View(ctx, func(r store.Reader) error {
 		all, bad, err := store.ListReadable(r, mesh.Meshes, "")
@@ -74,7 +74,7 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 			}
 			unreadable = append(unreadable, bad...)
 			for _, d := range ds {
-				dataplanes[model.Key{Scope: m.Name, Name: d.Name}] = true
+				dataplanes[model.Key{Scope: m.Name, Name: d.Name}] = instanceOf(d)
 			}
 		}
 		var worse []error
@@ -89,10 +89,21 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 		cp.mesh.insights.Prune(func(meshName, name string) bool {
 			for _, t := range mesh.ZoneProxies {
 				if meshName == mesh.ZoneNodeScope(t) {
-					return ofZone[mesh.ZoneNodeID(t, name)] || cp.ownZoneProxy(ctx, t, name)
+					there := ofZone[mesh.ZoneNodeID(t, name)]
+					if !there {
+						there, _ = cp.ownZoneProxy(ctx, t, name)
+					}
+					if !there {
+						cp.forgetZoneProxy(t, name)
+					}
+					return there
 				}
 			}
-			if dataplanes[model.Key{Scope: meshName, Name: name}] || cp.stored(ctx, meshName, name) {
+			_, there := dataplanes[model.Key{Scope: meshName, Name: name}]
+			if !there {
+				there, _ = cp.stored(ctx, meshName, name)
+			}
+			if there {
 				return true
 			}
 			meshes[meshName] = true // the mesh itself may be gone as well
@@ -102,8 +113,8 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 		for name := range meshes {
 			cp.mesh.rotations.Changed(name)
 		}
-		for key := range dataplanes {
-			cp.mesh.removals.Written(key.Scope, key.Name)
+		for key, instance := range dataplanes {
+			cp.mesh.removals.Written(key.Scope, key.Name, instance)
 			cp.remember(key.Scope, key.Name)
 			cp.mesh.insights.Expect(mesh.NodeID(key.Scope, key.Name))
 		}
@@ -116,13 +127,22 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 }
 
 // stored reports whether a Dataplane exists. A row that cannot be read counts as existing,
-// because forgetting its proxy could not be undone.
-func (cp *ControlPlane) stored(ctx context.Context, meshName, name string) bool {
+// because forgetting its proxy could not be undone. instance is the agent that has registered it,
+// if one has.
+func (cp *ControlPlane) stored(ctx context.Context, meshName, name string) (yes bool, instance string) {
 	err := cp.store.View(ctx, func(r store.Reader) error {
-		_, err := r.Get(mesh.Dataplanes, meshName, name)
+		res, err := r.Get(mesh.Dataplanes, meshName, name)
+		if err == nil {
+			instance = instanceOf(res)
+		}
 		return err
 	})
-	return !fault.Is(err, fault.NotFound)
+	return !fault.Is(err, fault.NotFound), instance
+}
+
+// instanceOf returns the agent that has registered a resource, empty if none has.
+func instanceOf(res *model.Resource) string {
+	return model.LabelsOf(res.Spec)[mesh.LabelInstance]
 }
 
 // remember undoes a forget that came too late. This happens when a Dataplane was deleted and

@@ -20,14 +20,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/ratelimit"
-	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -97,7 +95,7 @@ func (cp *ControlPlane) openRotations(context.Context) error {
 		Now: time.Now, Clock: cp.clocks.wall, Log: cp.Log, LeafLife: leafLife,
 		Grace: rotationGrace, Silence: rotationSilence, Held: held.told,
 	})
-	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Dataplane.RemoveAfter, cp.Log)
+	cp.mesh.removals = enrol.NewRemovals(cp.store, cp.gate.As(model.System("removal")), cp.cfg.Zone.Own(), cp.cfg.Dataplane.RemoveAfter, cp.Log)
 	return nil
 }
 
@@ -190,12 +188,16 @@ func (cp *ControlPlane) proxies() *enrol.Mesh {
 // tried again.
 const renewRetry = time.Minute
 
-// renewWorkload replaces the certificate of a connected proxy.
+// renewWorkload replaces the certificate of a connected proxy. An egress is known by the id of its
+// node, which no dataplane has for a name.
 func (cp *ControlPlane) renewWorkload(meshName, dataplane string) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	node := mesh.NodeID(meshName, dataplane)
-	if cp.snapshots.Get(node) == nil {
+	if _, _, zonal := mesh.ParseZoneNode(dataplane); zonal {
+		node = dataplane
+	}
+	if !cp.snapshots.Get(node).AllowsSecret(mesh.SecretIdentity(meshName)) {
 		return // it asks when it returns
 	}
 	// What the set wants is said with the question: whoever turns to other tags
@@ -231,7 +233,7 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 			cp.recheck(ctx)
 		}
 	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name:
-		cp.zoneProxyWritten(ctx, mesh.ZoneProxyOf(e.Key.Kind), e.Key.Name)
+		cp.zoneProxyWritten(ctx, e.Op, mesh.ZoneProxyOf(e.Key.Kind), e.Key.Name)
 	case mesh.Meshes.Name:
 		cp.mesh.rotations.Changed(e.Key.Name)
 		if e.Op != store.Deleted {
@@ -247,10 +249,11 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 // dataplane acts on one event of a Dataplane. What is stored decides and not the
 // event, which may be late: the Dataplane may be there again.
 func (cp *ControlPlane) dataplane(ctx context.Context, op store.Op, meshName, name string) {
-	if op == store.Deleted && !cp.stored(ctx, meshName, name) {
+	there, instance := cp.stored(ctx, meshName, name)
+	if op == store.Deleted && !there {
 		cp.forget(meshName, name)
 	} else {
-		cp.mesh.removals.Written(meshName, name)
+		cp.mesh.removals.Written(meshName, name, instance)
 		cp.remember(meshName, name)
 		if op == store.Created {
 			cp.mesh.insights.Created(meshName, name)
@@ -271,74 +274,6 @@ func (cp *ControlPlane) recheck(ctx context.Context, nodes ...string) {
 	cp.xds.Recheck(ctx, nodes...)
 	cp.revoker.Recheck(ctx, nodes...)
 	cp.mesh.admin.Recheck(ctx, nodes...)
-}
-
-// meshProgress tells rotations what the proxies of a mesh hold.
-type meshProgress struct{ cp *ControlPlane }
-
-// Confirmed implements meshca.Progress.
-func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitNodes(ctx, revision, publish.MeshScope(meshName), ofSecret)
-	return err
-}
-
-// Unrefused implements meshca.Progress.
-func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, publish.MeshScope(meshName), ofSecret)
-	return err
-}
-
-// Shown implements meshca.Progress.
-func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, publish.MeshScope(meshName), nil)
-	return err
-}
-
-// Lacking implements meshca.Progress.
-func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
-	nodes, _ := p.cp.snapshots.Refusers(revision, publish.MeshScope(meshName), ofSecret)
-	for _, node := range nodes {
-		refusing = append(refusing, strings.TrimPrefix(node, meshName+"."))
-	}
-	for _, node := range p.cp.snapshots.Progress(revision, publish.MeshScope(meshName)).Waiting {
-		if dataplane := strings.TrimPrefix(node, meshName+"."); !slices.Contains(refusing, dataplane) {
-			silent = append(silent, dataplane)
-		}
-	}
-	return silent, refusing
-}
-
-// Left implements meshca.Progress.
-func (p meshProgress) Left(meshName string, revision uint64) time.Time {
-	_, left := p.cp.snapshots.Refusers(revision, publish.MeshScope(meshName), ofSecret)
-	return left
-}
-
-// ofSecret picks refusals of certificates and roots: whoever refuses anything else may
-// have these.
-func ofSecret(r snapshot.Rejection) bool { return r.Type == resource.Secret }
-
-// Settled implements meshca.Progress. A dataplane that holds no certificate, because it
-// never ran or its last one has expired, has nothing that a rotation could invalidate.
-func (p meshProgress) Settled(meshName string, revision uint64, life time.Duration) map[string]bool {
-	out := map[string]bool{}
-	err := p.cp.store.View(context.Background(), func(r store.Reader) error {
-		dataplanes, err := r.List(mesh.Dataplanes, store.Query{Scope: meshName})
-		for _, d := range dataplanes {
-			out[d.Name] = !p.cp.mesh.insights.MayHold(meshName, d.Name, life)
-		}
-		return err
-	})
-	if err != nil {
-		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
-		return map[string]bool{}
-	}
-	for _, node := range p.cp.snapshots.Settled(revision, publish.MeshScope(meshName), ofSecret) {
-		if dataplane, ok := strings.CutPrefix(node, meshName+"."); ok {
-			out[dataplane] = true
-		}
-	}
-	return out
 }
 
 // checksTokens reports whether a node has tokens to look up: each gateway may, a

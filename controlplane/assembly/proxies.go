@@ -36,6 +36,11 @@ func (o observer) Connected(e xds.Event) {
 	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
 		o.removals.Connected(meshName, dataplane)
 		o.rotations.ProxiesChanged(meshName)
+	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
+		o.removals.Connected(mesh.ZoneNodeScope(proxyType), name)
+	}
+	if proxyType, _, ok := mesh.ParseZoneNode(e.Node); ok && proxyType == mesh.ProxyEgress {
+		o.rotations.EgressesChanged()
 	}
 }
 
@@ -63,6 +68,8 @@ func (o observer) Disconnected(e xds.Event) {
 	o.meter.Disconnected(e)
 	if meshName, dataplane, err := publish.ParseProxy(e.Node); err == nil {
 		o.removals.Disconnected(meshName, dataplane)
+	} else if proxyType, name, ok := mesh.ParseZoneNode(e.Node); ok {
+		o.removals.Disconnected(mesh.ZoneNodeScope(proxyType), name)
 	}
 }
 
@@ -98,9 +105,13 @@ func (i insights) Read(ctx context.Context, k *model.Kind, scope, name string) (
 	case k == mesh.Dataplanes:
 		return i.cp.mesh.insights.Read(ctx, scope, name)
 	case mesh.ZoneProxyOf(k.Name) != "":
-		return i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
+		in, ok, err := i.cp.mesh.insights.Read(ctx, mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
+		if in != nil { // what is known of its certificates is of no one mesh
+			in.MTLS = nil
+		}
+		return in, ok, err
 	case k == mesh.Zones && i.cp.zoneOnline(name):
-		return i.cp.ownZone, true, nil
+		return i.cp.zoneInsight(), true, nil
 	}
 	return nil, false, nil
 }

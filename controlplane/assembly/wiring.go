@@ -115,6 +115,18 @@ func (i identities) Workload(ctx context.Context, meshName, dataplane string) (p
 	return publish.Workload{Pair: publish.Pair{Certificate: leaf.Certificate, Key: leaf.Key}, Issuer: leaf.Issuer, Sources: leaf.Sources}, nil
 }
 
+// Egress implements publish.Identities. An egress has one record of its certificates in all meshes:
+// while any of them has not ended, each may be one of any mesh.
+func (i identities) Egress(ctx context.Context, meshName, egress string) (publish.Workload, error) {
+	leaf, err := i.cp.mesh.workloads.IssueEgress(ctx, meshName, egress)
+	if err != nil {
+		return publish.Workload{}, err
+	}
+	i.cp.mesh.insights.Issued(mesh.ZoneNodeScope(mesh.ProxyEgress), egress, leaf.Backend, leaf.NotAfter, leaf.Issued)
+	i.cp.mesh.renewals.Note(meshName, mesh.ZoneNodeID(mesh.ProxyEgress, egress), leaf.Issued, leaf.NotAfter)
+	return publish.Workload{Pair: publish.Pair{Certificate: leaf.Certificate, Key: leaf.Key}, Issuer: leaf.Issuer}, nil
+}
+
 // Certificate implements publish.Identities.
 func (i identities) Certificate(ctx context.Context, controlPlane, id string, alternative bool) (p publish.Pair, err error) {
 	err = i.cp.store.View(ctx, func(r store.Reader) error {

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +36,49 @@ func ownZone(instance string, started time.Time) *insight.ZoneInsight {
 	}}}
 }
 
+// zoneSettings are what clients read of the configuration of a zone, by section; nil stands for a setting
+// that is no section. Whoever may read zones sees them, so there is nothing of who may do what, and no
+// path: GET /config shows these to those who may read it.
+var zoneSettings = map[string][]string{
+	"apiServer":       {"port", "readOnly"},
+	"bootstrapServer": {"port"},
+	"defaults":        {"skipMeshCreation"},
+	"diagnostics":     {"serverPort"},
+	"environment":     nil,
+	"guiServer":       {"enabled"},
+	"mode":            nil,
+	"store":           {"type"},
+	"xdsServer":       {"grpcPort", "diagnosticsPort"},
+}
+
+// shownOfZone returns those of some settings that [zoneSettings] names.
+func shownOfZone(settings map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, members := range zoneSettings {
+		if members == nil {
+			out[name] = settings[name]
+			continue
+		}
+		all, part := settings[name].(map[string]any), map[string]any{}
+		for _, m := range members {
+			part[m] = all[m]
+		}
+		out[name] = part
+	}
+	return out
+}
+
+// zoneInsight is what is known about the own zone, with what clients read of the configuration in
+// force.
+func (cp *ControlPlane) zoneInsight() *insight.ZoneInsight {
+	in := *cp.ownZone
+	in.Subscriptions = slices.Clone(in.Subscriptions)
+	if text, err := json.Marshal(shownOfZone(cp.settings())); err == nil { // its values are texts, numbers and lists of them
+		in.Subscriptions[0].Config = string(text)
+	}
+	return &in
+}
+
 // zoneTokens checks the tokens of proxies of the own zone.
 type zoneTokens struct{ cp *ControlPlane }
 
@@ -56,28 +100,46 @@ func (z zoneTokens) Own() string { return z.cp.cfg.Zone.Own() }
 
 // zoneProxyWritten acts on one event of the resource of a proxy of a zone. What is stored decides and not the event,
 // which may be late.
-func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, proxyType, name string) {
-	node := mesh.ZoneNodeID(proxyType, name)
-	if cp.ownZoneProxy(ctx, proxyType, name) {
-		cp.mesh.insights.Recall(mesh.ZoneNodeScope(proxyType), name)
-		cp.mesh.insights.Expect(node)
+func (cp *ControlPlane) zoneProxyWritten(ctx context.Context, op store.Op, proxyType, name string) {
+	node, scope := mesh.ZoneNodeID(proxyType, name), mesh.ZoneNodeScope(proxyType)
+	if there, instance := cp.ownZoneProxy(ctx, proxyType, name); there {
+		cp.mesh.removals.Written(scope, name, instance)
+		cp.mesh.insights.Recall(scope, name)
+		if op == store.Created {
+			cp.mesh.insights.Created(scope, name)
+		} else {
+			cp.mesh.insights.Expect(node)
+		}
 	} else {
-		cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
-		cp.dropNode(node)
-		cp.loop.Forget(node)
+		cp.mesh.removals.Deleted(scope, name)
+		cp.forgetZoneProxy(proxyType, name)
 	}
 	cp.recheck(ctx, node)
 }
 
+// forgetZoneProxy drops everything remembered about a proxy of the own zone that does not exist.
+func (cp *ControlPlane) forgetZoneProxy(proxyType, name string) {
+	node := mesh.ZoneNodeID(proxyType, name)
+	cp.mesh.insights.Forget(mesh.ZoneNodeScope(proxyType), name)
+	cp.dropNode(node)
+	cp.loop.Forget(node)
+	if proxyType == mesh.ProxyEgress {
+		cp.mesh.workloads.ForgetEgress(name)
+		cp.mesh.rotations.EgressesChanged()
+	}
+}
+
 // ownZoneProxy reports whether a proxy of a zone exists in the own zone. A row that cannot be read counts
-// as existing.
-func (cp *ControlPlane) ownZoneProxy(ctx context.Context, proxyType, name string) (yes bool) {
+// as existing. instance is the agent that has registered it, if one has.
+func (cp *ControlPlane) ownZoneProxy(ctx context.Context, proxyType, name string) (yes bool, instance string) {
 	err := cp.store.View(ctx, func(r store.Reader) error {
 		res, err := r.Get(mesh.ZoneKind(proxyType), "", name)
-		yes = err == nil && res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own())
+		if err == nil {
+			yes, instance = res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()), instanceOf(res)
+		}
 		return err
 	})
-	return yes || err != nil && !fault.Is(err, fault.NotFound)
+	return yes || err != nil && !fault.Is(err, fault.NotFound), instance
 }
 
 // expectZoneProxies lists the proxies of the own zone as nodes that may connect. It returns their
@@ -93,6 +155,7 @@ func (cp *ControlPlane) expectZoneProxies(r store.Reader) (ids map[string]bool, 
 		for _, res := range all {
 			if id := mesh.ZoneNodeID(t, res.Name); res.Spec.(mesh.Zonal).In(cp.cfg.Zone.Own(), cp.cfg.Zone.Own()) {
 				ids[id] = true
+				cp.mesh.removals.Written(mesh.ZoneNodeScope(t), res.Name, instanceOf(res))
 				cp.mesh.insights.Expect(id)
 			}
 		}

@@ -2,6 +2,7 @@ package census
 
 import (
 	"context"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -9,13 +10,19 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
+// shares replace the share of a resource of whose kind more counts than that it exists; nil takes it
+// away. Of one that cannot be read nothing else is known.
+var shares = map[*model.Kind]func(*Census, model.Key, *model.Resource){
+	mesh.Meshes: (*Census).mesh, mesh.Dataplanes: (*Census).dataplane, mesh.ExternalServices: (*Census).externalService,
+	mesh.Zones: (*Census).ofZone, mesh.ZoneIngresses: (*Census).ofZone, mesh.ZoneEgresses: (*Census).ofZone,
+}
+
 // apply replaces the share of the resource of an event. Of kinds whose content counts, the state
 // of r decides, which may be newer; later events then change nothing.
 func (c *Census) apply(r store.Reader, e store.Event) error {
 	k := c.counter.of[e.Key.Kind]
-	switch k {
-	case mesh.Meshes, mesh.Dataplanes, mesh.ExternalServices, mesh.Zones, mesh.ZoneIngresses, mesh.ZoneEgresses:
-	default:
+	share, counts := shares[k]
+	if !counts {
 		c.counter.exists(e.Key, e.Op != store.Deleted)
 		return nil
 	}
@@ -24,49 +31,60 @@ func (c *Census) apply(r store.Reader, e store.Event) error {
 	case unread != nil:
 		res = unread
 	case fault.Is(err, fault.NotFound):
-		c.gone(k, e.Key)
-		return nil
+		res = nil
 	case err != nil:
 		return err
 	}
-	c.count(res)
+	share(c, e.Key, res)
 	return nil
 }
 
-// gone takes away the share of a resource that does not exist.
-func (c *Census) gone(k *model.Kind, key model.Key) {
-	n := c.counter
-	switch k {
-	case mesh.Meshes:
-		n.meshed(key.Name, false, n.mesh(key.Name).created)
-	case mesh.Dataplanes:
-		n.dataplane(key, nil)
-	case mesh.ExternalServices:
-		n.external(key, nil, false)
-	default:
-		n.zoned(key, false, false, false)
+// count replaces the share of a resource that exists.
+func (c *Census) count(res *model.Resource) {
+	if share, counts := shares[res.Kind]; counts {
+		share(c, res.Key(), res)
+		return
 	}
+	c.counter.exists(res.Key(), true)
 }
 
-// count replaces the share of a resource. One that cannot be read exists, and nothing else is
-// known about it.
-func (c *Census) count(res *model.Resource) {
-	n, key := c.counter, res.Key()
-	switch res.Kind {
-	case mesh.Meshes:
-		n.meshed(key.Name, true, res.Created.UTC())
-	case mesh.Dataplanes:
-		d, _ := res.Spec.(*mesh.Dataplane)
-		n.dataplane(key, shareOf(d, c.Insight(key.Scope, key.Name)))
-	case mesh.ExternalServices:
-		x, _ := res.Spec.(*mesh.ExternalService)
-		n.external(key, x, true)
-	case mesh.Zones, mesh.ZoneIngresses, mesh.ZoneEgresses:
-		z, readable := res.Spec.(*mesh.Zone)
-		n.zoned(key, true, c.Online(res.Kind, key.Name), readable && z.IsEnabled())
-	default:
-		n.exists(key, true)
+func (c *Census) mesh(key model.Key, res *model.Resource) {
+	if res == nil {
+		c.counter.meshed(key.Name, false, time.Time{})
+		return
 	}
+	c.counter.meshed(key.Name, true, res.Created.UTC())
+}
+
+func (c *Census) dataplane(key model.Key, res *model.Resource) {
+	if res == nil {
+		c.counter.dataplane(key, nil)
+		c.counter.listed.put(key.Scope, key.Name, nil)
+		return
+	}
+	d, _ := res.Spec.(*mesh.Dataplane)
+	in := c.Insight(key.Scope, key.Name)
+	c.counter.dataplane(key, shareOf(d, in))
+	c.counter.listed.put(key.Scope, key.Name, listedOf(res, in))
+}
+
+func (c *Census) externalService(key model.Key, res *model.Resource) {
+	if res == nil {
+		c.counter.external(key, nil, false)
+		return
+	}
+	x, _ := res.Spec.(*mesh.ExternalService)
+	c.counter.external(key, x, true)
+}
+
+// ofZone is for zones and their proxies.
+func (c *Census) ofZone(key model.Key, res *model.Resource) {
+	if res == nil {
+		c.counter.zoned(key, false, false, false)
+		return
+	}
+	z, readable := res.Spec.(*mesh.Zone)
+	c.counter.zoned(key, true, c.Online(res.Kind, key.Name), readable && z.IsEnabled())
 }
 
 // load lists everything and returns the revision that it shows.
@@ -106,6 +124,7 @@ func (c *Census) load(ctx context.Context) (revision uint64, err error) {
 	}
 	s := c.counter.state(nil, c.Options.Now().UTC())
 	s.revision, s.marks = revision, marks
+	c.listed.Store(c.counter.listed)
 	c.publish(s)
 	return revision, nil
 }

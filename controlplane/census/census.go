@@ -28,6 +28,8 @@ type Options struct {
 	// changes it calls [Census.Changed].
 	Insight func(meshName, dataplane string) *insight.DataplaneInsight
 	// Online reports whether the control plane of a zone, or a proxy of a zone, is connected.
+	// Whoever changes it for a proxy calls [Census.Changed]. For a control plane nobody can: it is
+	// asked when the zone is written, and so must answer the same as long as the census runs.
 	Online func(k *model.Kind, name string) bool
 	Log    *slog.Logger
 	// Now is the clock; nil = time.Now.
@@ -51,6 +53,8 @@ type Census struct {
 	// counting guards the counter. It is held while changes are applied.
 	counting sync.Mutex
 	counter  *counter
+	// listed is the directory of the counter that has counted everything.
+	listed atomic.Pointer[directory]
 }
 
 // New returns a census that counts once it runs.
@@ -196,7 +200,9 @@ func (c *Census) reports() {
 			c.counter.present(key, c.Online(mesh.ZoneKind(t), key.Name))
 			continue
 		}
-		c.counter.reported(key, c.Insight(key.Scope, key.Name))
+		in := c.Insight(key.Scope, key.Name)
+		c.counter.reported(key, in)
+		c.counter.listed.known(key.Scope, key.Name, in != nil)
 	}
 	old := c.state.Load()
 	s := c.counter.state(old, c.Options.Now().UTC())

@@ -54,6 +54,7 @@ type world struct {
 	status   store.Status
 	insights *insight.Insights
 	census   *census.Census
+	log      slog.Handler // of the census
 	stop     context.CancelFunc
 	done     chan error
 	streams  map[string][]uint64
@@ -62,7 +63,7 @@ type world struct {
 
 // newWorld returns a world whose store remembers so many events, 0 = many.
 func newWorld(t failing, history int) *world {
-	w := &world{t: t, store: memstore.Open(memstore.Options{History: history}), status: memstore.NewStatus(), streams: map[string][]uint64{}}
+	w := &world{t: t, store: memstore.Open(memstore.Options{History: history}), status: memstore.NewStatus(), streams: map[string][]uint64{}, log: slog.DiscardHandler}
 	w.begin()
 	return w
 }
@@ -70,12 +71,12 @@ func newWorld(t failing, history int) *world {
 // begin starts what a process starts.
 func (w *world) begin() {
 	w.census = census.New(census.Options{
-		Store: w.store, Kinds: kinds(), Log: slog.New(slog.DiscardHandler),
+		Store: w.store, Kinds: kinds(), Log: slog.New(w.log),
 		Insight: func(m, d string) *insight.DataplaneInsight {
 			in, _, _ := w.insights.Read(context.Background(), m, d)
 			return in
 		},
-		Online: func(k *model.Kind, name string) bool { return k == mesh.Zones && strings.HasPrefix(name, "on") },
+		Online: w.online,
 	})
 	var err error
 	w.insights, err = insight.Open(context.Background(), insight.Options{Store: w.status, Changed: w.census.Changed, Log: slog.New(slog.DiscardHandler)})
@@ -83,6 +84,16 @@ func (w *world) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done = stop, make(chan error, 1)
 	go func() { w.done <- w.census.Run(ctx) }()
+}
+
+// online is whether a zone whose name says so, or a proxy of a zone, is connected.
+func (w *world) online(k *model.Kind, name string) bool {
+	if k == mesh.Zones {
+		return strings.HasPrefix(name, "on")
+	}
+	in, _, err := w.insights.Read(context.Background(), mesh.ZoneNodeScope(mesh.ZoneProxyOf(k.Name)), name)
+	w.must(err)
+	return in.Online()
 }
 
 // end ends it, as a process does.
@@ -151,15 +162,17 @@ func (w *world) removeMesh(name string) {
 	})
 }
 
-func (w *world) connect(m, d string) {
-	node := mesh.NodeID(m, d)
+func (w *world) connect(m, d string) { w.open(mesh.NodeID(m, d)) }
+
+func (w *world) disconnect(m, d string) { w.shut(mesh.NodeID(m, d)) }
+
+func (w *world) open(node string) {
 	w.number++
 	w.streams[node] = append(w.streams[node], w.number)
 	w.insights.Connected(server.Event{Node: node, Stream: w.number})
 }
 
-func (w *world) disconnect(m, d string) {
-	node := mesh.NodeID(m, d)
+func (w *world) shut(node string) {
 	if open := w.streams[node]; len(open) > 0 {
 		w.insights.Disconnected(server.Event{Node: node, Stream: open[0]})
 		w.streams[node] = open[1:]
@@ -242,7 +255,17 @@ func (w *world) recount() recounted {
 				out.All.Zones.ControlPlanes.Online++
 			}
 		}
-		out.All.Zones.ZoneIngresses.Total, out.All.Zones.ZoneEgresses.Total = out.Global["ZoneIngress"].Total, out.Global["ZoneEgress"].Total
+		for k, p := range map[*model.Kind]*census.Present{mesh.ZoneIngresses: &out.All.Zones.ZoneIngresses, mesh.ZoneEgresses: &out.All.Zones.ZoneEgresses} {
+			all, err := r.List(k, store.Query{})
+			if err != nil {
+				return err
+			}
+			for _, res := range all {
+				if p.Total++; w.online(k, res.Name) {
+					p.Online++
+				}
+			}
+		}
 		meshes, err := r.List(mesh.Meshes, store.Query{})
 		if err != nil {
 			return err
@@ -429,13 +452,15 @@ func (w *world) recountMesh(r store.Reader, m *model.Resource, out *recounted) e
 	return nil
 }
 
+// times are those that a recount cannot know.
+var times = cmp.Options{
+	cmpopts.IgnoreFields(census.MeshInsight{}, "ModificationTime", "LastSync"), cmpopts.IgnoreFields(census.ServiceInsight{}, "ModificationTime"),
+}
+
 // compare fails the test if the census shows something else than a recount.
 func (w *world) compare(when string) {
 	w.t.Helper()
-	opts := cmp.Options{
-		cmpopts.EquateEmpty(), cmpopts.IgnoreFields(census.MeshInsight{}, "ModificationTime", "LastSync"), cmpopts.IgnoreFields(census.ServiceInsight{}, "ModificationTime"),
-	}
-	if d := cmp.Diff(w.recount(), w.shown(), opts); d != "" {
+	if d := cmp.Diff(w.recount(), w.shown(), cmpopts.EquateEmpty(), times); d != "" {
 		w.t.Fatalf("%s (-recounted +census):\n%s", when, d)
 	}
 }
@@ -472,7 +497,8 @@ func TestCensusOfAnyHistory(t *testing.T) {
 		for i := range rapid.IntRange(30, 60).Draw(rt, "steps") {
 			m, name := pick("mesh", "m", "m", "n"), pick("name", "a", "b")
 			step := pick("step", "mesh", "mesh", "unmesh", "dataplane", "dataplane", "dataplane", "undataplane", "rule", "unrule", "secret", "external", "external", "unexternal",
-				"zone", "unzone", "ingress", "uningress", "egress", "unegress", "connect", "connect", "connect", "disconnect", "version", "issued", "forget", "restart", "quiet", "quiet")
+				"zone", "unzone", "ingress", "uningress", "egress", "unegress", "connect", "connect", "connect", "disconnect", "version", "issued", "forget",
+				"open", "open", "shut", "restart", "quiet", "quiet")
 			inMesh := true
 			if w.store.View(context.Background(), func(r store.Reader) error { _, err := r.Get(mesh.Meshes, "", m); return err }) != nil {
 				inMesh = false
@@ -500,6 +526,10 @@ func TestCensusOfAnyHistory(t *testing.T) {
 				w.connect(m, name)
 			case step == "disconnect":
 				w.disconnect(m, name)
+			case step == "open":
+				w.open(mesh.ZoneNodeID(pick("proxy", mesh.ProxyIngress, mesh.ProxyEgress), name))
+			case step == "shut":
+				w.shut(mesh.ZoneNodeID(pick("proxy", mesh.ProxyIngress, mesh.ProxyEgress), name))
 			case step == "version":
 				w.insights.Described(mesh.NodeID(m, name), insight.Versions{
 					MeshDP: insight.AgentVersion{Version: pick("agent", "1.0", "1.1")}, Proxy: insight.ProxyVersion{Version: "1.39"},

@@ -2,8 +2,8 @@ package census
 
 import (
 	"maps"
+	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/insight"
@@ -17,11 +17,15 @@ type counter struct {
 	// shares are those of dataplanes, externals those of ExternalServices.
 	shares    map[model.Key]*share
 	externals map[model.Key]external
+	// listed is for lists of dataplanes. Others read it meanwhile.
+	listed *directory
 	// there are the counted resources of other kinds.
-	there  map[model.Key]bool
-	zones  map[string]ZoneStatus
+	there map[model.Key]bool
+	// zones says of each whether it is enabled.
+	zones  map[string]bool
 	online map[model.Key]bool // zones and their proxies
-	// global counts by type what belongs to no mesh, and total everything.
+	// global counts by type what belongs to no mesh. total and what follows count everything: what
+	// is in meshes with their last state.
 	global, total map[string]int
 	policies      int
 	byClass       [classes]Counts
@@ -39,7 +43,8 @@ type external struct{ service, address string }
 func newCounter(kinds []*model.Kind) *counter {
 	c := &counter{
 		meshes: map[string]*tally{}, shares: map[model.Key]*share{}, externals: map[model.Key]external{}, there: map[model.Key]bool{},
-		zones: map[string]ZoneStatus{}, online: map[model.Key]bool{}, global: map[string]int{}, total: map[string]int{},
+		listed: newDirectory(),
+		zones:  map[string]bool{}, online: map[model.Key]bool{}, global: map[string]int{}, total: map[string]int{},
 		services: map[string]*Counts{TypeInternal: {}, TypeBuiltin: {}, TypeDelegated: {}, TypeExternal: {}},
 		dirty:    map[string]bool{}, of: map[string]*model.Kind{}, policy: map[string]bool{},
 	}
@@ -80,8 +85,8 @@ func (c *counter) exists(key model.Key, is bool) bool {
 	}
 	k := c.of[key.Kind]
 	typ := k.Document.Type
-	tick(c.total, typ, n)
 	if k.Scoping == model.Global {
+		tick(c.total, typ, n)
 		c.global[typ] += n
 		return true
 	}
@@ -89,23 +94,25 @@ func (c *counter) exists(key model.Key, is bool) bool {
 	tick(t.resources, typ, n)
 	if c.policy[key.Kind] {
 		tick(t.policies, typ, n)
-		c.policies += n
 	}
 	return true
 }
 
-// dataplane replaces the share of a dataplane; nil takes it away.
+// dataplane replaces the share of a dataplane; nil takes it away. Most of what proxies report, such as
+// a renewed certificate, changes no share.
 func (c *counter) dataplane(key model.Key, s *share) {
 	c.exists(key, s != nil)
+	old := c.shares[key]
+	if reflect.DeepEqual(old, s) {
+		return
+	}
 	t := c.mesh(key.Scope)
-	if old := c.shares[key]; old != nil {
+	if old != nil {
 		t.add(old, -1)
-		c.byClass[old.class].add(old.status, -1)
 		delete(c.shares, key)
 	}
 	if s != nil {
 		t.add(s, 1)
-		c.byClass[s.class].add(s.status, 1)
 		c.shares[key] = s
 	}
 }
@@ -141,6 +148,9 @@ func (c *counter) external(key model.Key, spec *mesh.ExternalService, is bool) {
 func (c *counter) meshed(name string, is bool, created time.Time) {
 	c.exists(model.Key{Kind: mesh.Meshes.Name, Name: name}, is)
 	t := c.mesh(name)
+	if !is {
+		created = t.created
+	}
 	if t.exists != is || !t.created.Equal(created) {
 		for service := range t.services {
 			t.stale[service] = true // they say when the mesh was made
@@ -149,22 +159,18 @@ func (c *counter) meshed(name string, is bool, created time.Time) {
 	t.exists, t.created = is, created
 }
 
-// zoned records a zone or a proxy of one, and whether it is connected.
-func (c *counter) zoned(key model.Key, is, online, active bool) {
+// zoned records a zone or a proxy of one, and whether it is connected. enabled is for zones.
+func (c *counter) zoned(key model.Key, is, online, enabled bool) {
 	c.exists(key, is)
-	delete(c.online, key)
-	if is && online {
-		c.online[key] = true
+	if key.Kind == mesh.Zones.Name {
+		if delete(c.zones, key.Name); is {
+			c.zones[key.Name] = enabled
+		}
 	}
-	if key.Kind != mesh.Zones.Name {
-		return
-	}
-	if delete(c.zones, key.Name); is {
-		c.zones[key.Name] = ZoneStatus{Name: key.Name, Active: active && online}
-	}
+	c.present(key, online)
 }
 
-// present records whether a proxy of a zone that exists is connected.
+// present records whether a zone or a proxy of one is connected, if it exists.
 func (c *counter) present(key model.Key, online bool) {
 	delete(c.online, key)
 	if online && c.there[key] {
@@ -182,6 +188,24 @@ func (c *counter) replaced(old, new *ServiceInsight) {
 	}
 }
 
+// frozen counts what is in a mesh n times in the counts of everything; -1 takes it away. What belongs
+// to a mesh that does not exist (nil) is not counted.
+func (c *counter) frozen(m *Mesh, n int) {
+	if m == nil {
+		return
+	}
+	for typ, of := range m.insight.Resources {
+		tick(c.total, typ, n*of.Total)
+	}
+	for _, of := range m.insight.Policies {
+		c.policies += n * of.Total
+	}
+	by := m.insight.ByType
+	for class, of := range [classes]Counts{standard: by.Standard, builtin: by.GatewayBuiltin, delegated: by.GatewayDelegated} {
+		c.byClass[class] = c.byClass[class].plus(of.times(n))
+	}
+}
+
 // state returns the counts as an immutable value that follows old.
 func (c *counter) state(old *State, now time.Time) *State {
 	s := &State{}
@@ -193,7 +217,9 @@ func (c *counter) state(old *State, now time.Time) *State {
 	}
 	for name := range c.dirty {
 		t := c.meshes[name]
+		c.frozen(t.frozen, -1)
 		m := t.freeze(now, c.replaced)
+		c.frozen(m, 1)
 		i, ok := s.search(name)
 		switch {
 		case ok && m == nil:
@@ -208,8 +234,10 @@ func (c *counter) state(old *State, now time.Time) *State {
 		}
 	}
 	c.dirty = map[string]bool{}
-	s.global, s.zones = maps.Clone(c.global), slices.Collect(maps.Values(c.zones))
-	slices.SortFunc(s.zones, func(a, b ZoneStatus) int { return strings.Compare(a.Name, b.Name) })
+	s.global = maps.Clone(c.global)
+	for _, name := range slices.Sorted(maps.Keys(c.zones)) {
+		s.zones = append(s.zones, ZoneStatus{Name: name, Active: c.zones[name] && c.online[model.Key{Kind: mesh.Zones.Name, Name: name}]})
+	}
 	s.all = c.all(len(s.meshes))
 	return s
 }

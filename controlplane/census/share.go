@@ -124,6 +124,10 @@ func (c Counts) plus(o Counts) Counts {
 	return Counts{c.Total + o.Total, c.Online + o.Online, c.Offline + o.Offline, c.PartiallyDegraded + o.PartiallyDegraded}
 }
 
+func (c Counts) times(n int) Counts {
+	return Counts{c.Total * n, c.Online * n, c.Offline * n, c.PartiallyDegraded * n}
+}
+
 func (c Counts) full() Full { return Full{c.Online, c.Offline, c.PartiallyDegraded, c.Total} }
 
 // bump adds to one of several counts. A count of nothing goes.

@@ -48,11 +48,15 @@ func TestMeshMadeAgain(t *testing.T) {
 	defer w.close()
 	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
 	w.put(mesh.Dataplanes, "m", "a", plain("web"))
+	w.put(mesh.ExternalServices, "m", "x", &mesh.ExternalService{Networking: &mesh.ExternalNetworking{Address: "x.example:1"}, Tags: mesh.Tags{mesh.TagService: "mail"}})
+	w.put(rules, "m", "r", &rule{})
 	w.compare("made")
 	w.remove(mesh.Meshes, "", "m")
-	if s := w.now(); len(s.Meshes()) != 0 || s.All(time.Time{}).Services.Internal.Total != 0 {
-		t.Errorf("shown: %v", s.All(time.Time{}))
-	}
+	w.compare("gone")
+	w.put(rules, "m", "s", &rule{})
+	w.remove(rules, "m", "r")
+	w.connect("m", "a")
+	w.compare("changed while it is gone")
 	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
 	w.compare("made again")
 }
@@ -96,6 +100,62 @@ func TestReports(t *testing.T) {
 		{"removed", func() { w.insights.Remove("m.a") }},
 	} {
 		step.do()
+		w.compare(step.name)
+	}
+}
+
+// TestTimesOfCounts: what changes no count is no change of the insights.
+func TestTimesOfCounts(t *testing.T) {
+	w := newWorld(t, 0)
+	defer w.close()
+	w.put(mesh.Meshes, "", "m", &mesh.Mesh{})
+	w.put(mesh.Dataplanes, "m", "a", plain("web"))
+	w.put(mesh.Dataplanes, "m", "b", plain("api"))
+	w.connect("m", "a")
+	w.disconnect("m", "a")
+	w.insights.Issued("m", "a", "ca-1", time.Now().Add(time.Hour), time.Now())
+	// moments are those of the mesh and its services, at which they changed last, as it is shown.
+	moments := func() (of [3]time.Time) {
+		m, err := w.now().Mesh("m")
+		w.must(err)
+		of[0] = m.Insight().LastSync
+		if !m.Insight().ModificationTime.Equal(of[0]) {
+			t.Errorf("two times: %v, %v", m.Insight().ModificationTime, of[0])
+		}
+		for i, name := range []string{"web", "api"} {
+			svc, err := m.Service(name)
+			w.must(err)
+			of[i+1] = svc.ModificationTime
+		}
+		return of
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		// moved are those of which something else is counted.
+		moved [3]bool
+	}{
+		{"a renewed certificate", func() { w.insights.Issued("m", "a", "ca-1", time.Now().Add(2*time.Hour), time.Now()) }, [3]bool{}},
+		{"the same mesh", func() { w.put(mesh.Meshes, "", "m", &mesh.Mesh{SkipCreatingInitialPolicies: []string{"*"}}) }, [3]bool{}},
+		{"the same dataplane", func() { w.put(mesh.Dataplanes, "m", "a", plain("web")) }, [3]bool{}},
+		{"one that will be ready", func() {
+			d := plain("web")
+			d.Networking.Inbound[0].State = mesh.StateNotReady
+			w.put(mesh.Dataplanes, "m", "a", d)
+		}, [3]bool{}},
+		{"another authority", func() { w.insights.Issued("m", "a", "ca-2", time.Now().Add(time.Hour), time.Now()) }, [3]bool{true, true, false}},
+		{"a policy", func() { w.put(rules, "m", "r", &rule{}) }, [3]bool{true, false, false}},
+		{"a connection", func() { w.connect("m", "b") }, [3]bool{true, false, true}},
+		{"a second connection", func() { w.connect("m", "b") }, [3]bool{}},
+	} {
+		before := moments()
+		step.do()
+		after := moments()
+		for i, moved := range step.moved {
+			if after[i].After(before[i]) != moved {
+				t.Errorf("%s: time %d moved: %t; from %v to %v", step.name, i, !moved, before[i], after[i])
+			}
+		}
 		w.compare(step.name)
 	}
 }

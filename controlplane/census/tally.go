@@ -2,6 +2,7 @@ package census
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -104,14 +105,14 @@ func (s *service) kind() string {
 	return TypeExternal
 }
 
-// freeze returns an insight, or nil if nothing serves the service any more.
-func (s *service) freeze(t *tally, name string, now time.Time) *ServiceInsight {
+// freeze returns an insight without a ModificationTime, or nil if nothing serves the service any more.
+func (s *service) freeze(t *tally, name string) *ServiceInsight {
 	all := s.dataplanes()
 	if all.Total == 0 && len(s.addresses) == 0 {
 		return nil
 	}
 	out := &ServiceInsight{
-		Type: "ServiceInsight", Mesh: t.name, Name: name, CreationTime: t.created, ModificationTime: now, Status: StatusUncertain,
+		Type: "ServiceInsight", Mesh: t.name, Name: name, CreationTime: t.created, Status: StatusUncertain,
 		Dataplanes: Counts{Total: all.Total, Online: all.Online, Offline: all.Offline + all.PartiallyDegraded},
 		Zones:      slices.Sorted(maps.Keys(s.zones)),
 	}
@@ -149,8 +150,9 @@ func (s *ServiceInsight) summary() string {
 	return insight.Offline
 }
 
-// freeze returns the counts as an immutable value. replaced is called with each service that
-// changed, before and after, nil for none. A mesh that does not exist has no value.
+// freeze returns the counts as an immutable value, which was modified now if it differs from that
+// before. replaced is called with each service that changed, before and after, nil for none. A mesh
+// that does not exist has no value.
 func (t *tally) freeze(now time.Time, replaced func(old, new *ServiceInsight)) *Mesh {
 	var services []*ServiceInsight
 	if t.frozen != nil {
@@ -160,12 +162,13 @@ func (t *tally) freeze(now time.Time, replaced func(old, new *ServiceInsight)) *
 		services = t.renew(services, now, replaced)
 	}
 	t.stale = map[string]bool{}
+	old := t.frozen
 	if t.frozen = nil; !t.exists {
 		return nil
 	}
 	gateways := t.byClass[builtin].plus(t.byClass[delegated])
 	t.frozen = &Mesh{services: services, insight: MeshInsight{
-		Type: "MeshInsight", Name: t.name, CreationTime: t.created, ModificationTime: now, LastSync: now,
+		Type: "MeshInsight", Name: t.name, CreationTime: t.created,
 		Dataplanes: gateways.plus(t.byClass[standard]),
 		ByType:     ByType{t.byClass[standard], gateways, t.byClass[builtin], t.byClass[delegated]},
 		Policies:   totals(t.policies), Resources: totals(t.resources),
@@ -173,6 +176,13 @@ func (t *tally) freeze(now time.Time, replaced func(old, new *ServiceInsight)) *
 		MTLS:     Backends{maps.Clone(t.issued), maps.Clone(t.supported)},
 		Services: Services{Total: t.internal + t.externals, Internal: t.internal, External: t.externals},
 	}}
+	in := &t.frozen.insight
+	if old != nil {
+		in.ModificationTime, in.LastSync = old.insight.ModificationTime, old.insight.LastSync
+	}
+	if old == nil || !reflect.DeepEqual(in, &old.insight) {
+		in.ModificationTime, in.LastSync = now, now
+	}
 	return t.frozen
 }
 
@@ -195,9 +205,15 @@ func (t *tally) renew(old []*ServiceInsight, now time.Time, replaced func(old, n
 		}
 		var after *ServiceInsight
 		if svc := t.services[name]; svc != nil {
-			after = svc.freeze(t, name, now)
+			after = svc.freeze(t, name)
 		}
 		if after != nil {
+			if before != nil {
+				after.ModificationTime = before.ModificationTime
+			}
+			if !reflect.DeepEqual(before, after) {
+				after.ModificationTime = now
+			}
 			out = append(out, after)
 		} else {
 			delete(t.services, name)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -199,6 +200,9 @@ func (c *Config) checkAccess() (vs []fault.Violation) {
 	if (c.Mesh.TLSCertFile == "") != (c.Mesh.TLSKeyFile == "") {
 		bad("mesh.tlsCertFile", "is set together with mesh.tlsKeyFile")
 	}
+	if p := c.Mesh.Product; len(p) > maxProduct || strings.ContainsFunc(p, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		bad("mesh.product", "must be up to %d printable characters", maxProduct)
+	}
 	for _, origin := range trimmed(c.Mesh.CORSAllowedDomains) {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
@@ -207,6 +211,9 @@ func (c *Config) checkAccess() (vs []fault.Violation) {
 	}
 	return vs
 }
+
+// maxProduct bounds the name of the product in bytes.
+const maxProduct = 64
 
 // MeshPorts says where the mesh API listens, over HTTP and HTTPS.
 type MeshPorts struct {
@@ -219,6 +226,8 @@ type MeshPorts struct {
 	TLSKeyFile  string `koanf:"tlsKeyFile"`
 	// CORSAllowedDomains are the origins whose pages may call the API.
 	CORSAllowedDomains []string `koanf:"corsAllowedDomains"`
+	// Product is the name under which clients know the control plane.
+	Product string `koanf:"product"`
 }
 
 // Origins returns the origins whose pages may call the API.

@@ -5,13 +5,29 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/insight"
 )
 
-// sections are the top-level keys that clients of GET /config know.
-var sections = []string{
-	"adminServer", "apiServer", "bootstrapServer", "dataplaneTokenServer", "defaults", "discovery", "environment", "general", "guiServer",
-	"monitoringAssignmentServer", "reports", "runtime", "sdsServer", "store", "xdsServer",
+// known are the keys of GET /config that clients know, by their sections.
+var known = map[string]string{
+	"adminServer":                "apis.dataplaneToken.enabled local.port " + public,
+	"apiServer":                  "catalog.bootstrap.url catalog.monitoringAssignment.url catalog.sds.url corsAllowedDomains port readOnly",
+	"bootstrapServer":            "port params.adminAccessLogPath params.adminAddress params.adminPort params.xdsConnectTimeout params.xdsHost params.xdsPort",
+	"dataplaneTokenServer":       "enabled local.port " + public,
+	"defaults":                   "mesh",
+	"discovery":                  "universal.pollingInterval",
+	"general":                    "advertisedHostname",
+	"guiServer":                  "port apiServerUrl",
+	"monitoringAssignmentServer": "grpcPort assignmentRefreshInterval",
+	"reports":                    "enabled",
+	"runtime":                    "universal",
+	"sdsServer":                  "grpcPort tlsCertFile tlsKeyFile dataplaneConfigurationRefreshInterval",
+	"store":                      "type sqlite.path memory cache.enabled cache.expirationTime",
+	"xdsServer":                  "grpcPort diagnosticsPort dataplaneConfigurationRefreshInterval dataplaneStatusFlushInterval",
 }
+
+const public = "public.enabled public.interface public.port public.tlsCertFile public.tlsKeyFile public.clientCertsDir"
 
 // effective returns the document that a client gets for flags.
 func effective(t *testing.T, flags map[string]string) (doc map[string]any, text string) {
@@ -45,14 +61,17 @@ func at(doc map[string]any, name string) (v any, ok bool) {
 	return v, true
 }
 
-// TestEffectiveIsWhole: the document has the sections that clients know, and every setting.
+// TestEffectiveIsWhole: the document has the keys that clients know, and every setting.
 func TestEffectiveIsWhole(t *testing.T) {
 	doc, _ := effective(t, map[string]string{
 		"mesh.port": "9681", "mesh.readOnly": "true", "mode": ModeZone, "zone.name": "east", "drain.timeout": "90s", "mesh.corsAllowedDomains": "https://a.example",
+		"dataPlane.names": "cp.example, 10.0.0.1",
 	})
-	for _, name := range sections {
-		if _, ok := doc[name]; !ok {
-			t.Errorf("there is no section %s", name)
+	for name, keys := range known {
+		for key := range strings.FieldsSeq(keys) {
+			if _, ok := at(doc, name+"."+key); !ok {
+				t.Errorf("there is no %s.%s", name, key)
+			}
 		}
 	}
 	for _, k := range Table {
@@ -62,7 +81,7 @@ func TestEffectiveIsWhole(t *testing.T) {
 	}
 	for name, want := range map[string]any{
 		"apiServer.port": 9681.0, "apiServer.readOnly": true, "environment": "universal", "mode": "zone", "store.type": "sqlite",
-		"xdsServer.grpcPort": 5678.0, "multizone.zone.name": "east", "meshgate.drain.timeout": "1m30s", "meshgate.access.roles": nil,
+		"xdsServer.grpcPort": 5678.0, "xdsServer.dataplaneStatusFlushInterval": insight.Interval.String(), "general.advertisedHostname": "cp.example", "apiServer.auth.clientCertsDir": "", "multizone.zone.name": "east", "meshgate.drain.timeout": "1m30s", "meshgate.access.roles": nil,
 	} {
 		if got, ok := at(doc, name); !ok || got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)

@@ -83,6 +83,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"half a pair":  {flags: map[string]string{"mesh.tlsCertFile": "x"}, want: "mesh.tlsCertFile: is set together with mesh.tlsKeyFile"},
 		"plain issuer": {flags: map[string]string{"access.oidc.issuer": "http://a.example"}, want: "access.oidc.issuer: must begin with https://"},
 		"no audience":  {flags: map[string]string{"access.oidc.issuer": "https://a.example"}, want: "access.oidc.audience: is needed"},
+		"odd product":  {flags: map[string]string{"mesh.product": "a\nb"}, want: "mesh.product: must be up to 64 printable characters"},
 		"any origin":   {flags: map[string]string{"mesh.corsAllowedDomains": "https://a.example,*"}, want: `mesh.corsAllowedDomains: "*" is no origin`},
 		"two tokens":   {env: "MESHGATE_ADMIN_TOKEN=0123456789abcdef", flags: map[string]string{"admin.tokenFile": "x"}, want: "admin.tokenFile: cannot be set beside admin.token"},
 		"bad enum":     {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},

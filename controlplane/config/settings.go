@@ -302,6 +302,7 @@ var general = []Key{
 	{"mesh.tlsCertFile", "", "PEM file of its certificate, read again when it changes; empty: one of the control plane's authority", false},
 	{"mesh.tlsKeyFile", "", "PEM file of the key of this certificate", false},
 	{"mesh.corsAllowedDomains", "", "comma-separated origins, such as https://console.example, whose web pages may call the mesh API", false},
+	{"mesh.product", "meshgate", "product that GET / of the mesh API names; some clients only work with a control plane of their own product", false},
 	{"admin.listen", "127.0.0.1", "address of the gateway administration API", false},
 	{"admin.port", 8001, "port of the gateway administration API over HTTP", false},
 	{"admin.tlsPort", 8444, "port of the gateway administration API over HTTPS", false},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -66,7 +67,7 @@ func TestTheSameAgainIsNoWrite(t *testing.T) {
 // only the limit of records for proxies.
 func TestRemovalsShareTheRoomOfProxies(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("web-1", OwnerAgent)
+		w.put("web-1", mesh.OwnerAgent)
 		time.Sleep(31 * time.Second) // virtual time
 		synctest.Wait()
 		w.expect("it never came")

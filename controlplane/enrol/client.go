@@ -28,18 +28,9 @@ func Join(ctx context.Context, client *http.Client, base, token string, in *Prox
 	return ask(ctx, client, http.MethodPost, base, token, nil, in)
 }
 
-// Leave deregisters a Dataplane that its proxy owns, if this instance has registered it.
-// Errors are those of [Enrol].
-func Leave(ctx context.Context, client *http.Client, base, token, mesh, name, instance string) error {
-	return leave(ctx, client, base, token, &Proxy{Mesh: mesh, Name: name, Instance: instance})
-}
-
-// LeaveZone is [Leave] for a proxy of a zone.
-func LeaveZone(ctx context.Context, client *http.Client, base, token, proxyType, name, instance string) error {
-	return leave(ctx, client, base, token, &Proxy{ProxyType: proxyType, Name: name, Instance: instance})
-}
-
-func leave(ctx context.Context, client *http.Client, base, token string, in *Proxy) error {
+// Leave deregisters what the instance of a proxy has registered; of in it needs the names and the
+// instance. Errors are those of [Enrol].
+func Leave(ctx context.Context, client *http.Client, base, token string, in *Proxy) error {
 	_, err := ask(ctx, client, http.MethodDelete, base, token, nil, in)
 	return err
 }

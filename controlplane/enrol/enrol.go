@@ -67,6 +67,9 @@ type Answer struct {
 	// it was forgotten. What a filter has left in the run directory must then not be
 	// believed.
 	Unknown bool `json:"unknown,omitempty"`
+	// Trusting says which ports of the control plane's machine must not be lent to strangers. It
+	// is nil if there are none.
+	Trusting *Trusting `json:"trusting,omitempty"`
 }
 
 // Writer runs a transaction. [admit.Gate] implements it.
@@ -92,6 +95,9 @@ type Server struct {
 	Remembers func(node string) bool
 	// Mesh is what proxies of meshes need. It is nil if there are none.
 	Mesh *Mesh
+	// Trusting are the ports at which the control plane takes whoever is on its machine for an
+	// administrator.
+	Trusting []uint16
 }
 
 // ServeHTTP handles POST /bootstrap, and DELETE for proxies of meshes.
@@ -216,7 +222,7 @@ func (s *Server) enrol(r *http.Request, o *model.Object, bad error) (*Answer, er
 }
 
 func (s *Server) answer(node string, bootstrap []byte) *Answer {
-	return &Answer{Node: node, Bootstrap: bootstrap, Unknown: s.Remembers != nil && !s.Remembers(node)}
+	return &Answer{Node: node, Bootstrap: bootstrap, Unknown: s.Remembers != nil && !s.Remembers(node), Trusting: Trusts(s.Trusting)}
 }
 
 func notValid(err error) error {

@@ -175,9 +175,9 @@ func TestEveryStoreCallOfARemovalFailsOnce(t *testing.T) {
 		}
 		put(mesh.Meshes, "", "default", &mesh.Mesh{})
 		d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web"}}}}}
-		d.SetLabels(map[string]string{LabelOwner: OwnerAgent})
+		d.SetLabels(map[string]string{mesh.LabelOwner: mesh.OwnerAgent})
 		put(mesh.Dataplanes, "default", "web-1", d)
-		r := NewRemovals(points, gate, time.Second, slog.New(log))
+		r := NewRemovals(points, gate, "west", time.Second, slog.New(log))
 		state := func() string { return storetest.Dump(t, points.Store, []*model.Kind{mesh.Dataplanes}, "default") }
 		return storetest.Trial{Points: points, Complaints: log, State: state, End: func() { _ = points.Close() }, Act: func() error {
 			k := proxyKey{"default", "web-1"}

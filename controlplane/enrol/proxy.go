@@ -23,20 +23,6 @@ import (
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
-// Labels that mark a Dataplane that its proxy has registered and removes. LabelOwner says
-// which kind of proxy has registered it.
-const (
-	LabelOwner = "mesh.io/owned-by"
-	// LabelInstance distinguishes the agent that has registered the Dataplane from earlier
-	// and later ones with the same name.
-	LabelInstance = "mesh.io/instance"
-	// OwnerProxy is an Envoy without an agent, which registers only once.
-	OwnerProxy = "proxy"
-	// OwnerAgent is an agent, which registers again whenever its Dataplane is gone. So the
-	// Dataplane may be removed while the agent is away; see [Removals].
-	OwnerAgent = "agent"
-)
-
 // maxAttempts bounds how often an enrolment is judged again because another client has
 // written the Dataplane in the meantime.
 const maxAttempts = 16
@@ -60,6 +46,7 @@ type ProxyTokens interface {
 type Documents interface {
 	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
 	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
+	AmendDocument(ctx context.Context, k *model.Kind, scope, name string, change func(stored *model.Resource) (any, error)) (admit.Outcome, error)
 }
 
 // Mesh is what the enrolment of mesh proxies needs.
@@ -257,15 +244,8 @@ func (s *Server) room(meshName string, judged *model.Resource) admit.Allowed {
 	}
 }
 
-// owner returns which kind of proxy has registered a stored Dataplane, or proxy of a zone. It is empty if an
-// operator has written it.
-func owner(stored *model.Resource) string {
-	switch who := model.LabelsOf(stored.Spec)[LabelOwner]; who {
-	case OwnerProxy, OwnerAgent:
-		return who
-	}
-	return ""
-}
+// owner returns which kind of proxy has registered a stored Dataplane, or proxy of a zone.
+func owner(stored *model.Resource) string { return mesh.OwnerOf(model.LabelsOf(stored.Spec)) }
 
 // join returns the Dataplane of a proxy, and registers it if the proxy has sent one.
 func (s *Server) join(ctx context.Context, in *Proxy, old *model.Resource) (*mesh.Dataplane, error) {
@@ -338,11 +318,11 @@ func (p *Proxy) labels(given map[string]string) map[string]string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	if labels[LabelOwner] = OwnerProxy; p.Relay != nil {
-		labels[LabelOwner] = OwnerAgent
+	if labels[mesh.LabelOwner] = mesh.OwnerProxy; p.Relay != nil {
+		labels[mesh.LabelOwner] = mesh.OwnerAgent
 	}
-	if delete(labels, LabelInstance); p.Instance != "" {
-		labels[LabelInstance] = p.Instance
+	if delete(labels, mesh.LabelInstance); p.Instance != "" {
+		labels[mesh.LabelInstance] = p.Instance
 	}
 	return labels
 }
@@ -356,7 +336,7 @@ func (s *Server) leave(ctx context.Context, in *Proxy, old *model.Resource) (*me
 	if owner(old) == "" {
 		return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is not owned by its proxy", in.Name, in.Mesh)
 	}
-	if of := old.Spec.(*mesh.Dataplane).Labels[LabelInstance]; of != in.Instance {
+	if of := old.Spec.(*mesh.Dataplane).Labels[mesh.LabelInstance]; of != in.Instance {
 		if in.Instance == "" {
 			return nil, fault.New(fault.Conflict, "dataplane %q of mesh %q is owned by an agent: stop the agent", in.Name, in.Mesh)
 		}

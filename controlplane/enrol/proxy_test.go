@@ -159,11 +159,11 @@ func TestProxyBootstrap(t *testing.T) {
 			}
 			path := filepath.Join("testdata", strings.TrimSuffix(name, filepath.Ext(name))+".yaml")
 			golden.Compare(t, path, got)
-			owner := OwnerProxy
+			owner := mesh.OwnerProxy
 			if test.relay != nil {
-				owner = OwnerAgent
+				owner = mesh.OwnerAgent
 			}
-			if diff := cmp.Diff(map[string]string{LabelOwner: owner}, s.labels(t, "web-1")); diff != "" {
+			if diff := cmp.Diff(map[string]string{mesh.LabelOwner: owner}, s.labels(t, "web-1")); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -284,10 +284,10 @@ func TestOperatorsObject(t *testing.T) {
 	s := newMeshServer(t)
 	register := encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML})
 	s.put(t, "web-1", "web", nil)
-	if rec := send(s, http.MethodPost, "", register); rec.Code != http.StatusConflict || s.labels(t, "web-1")[LabelOwner] != "" {
+	if rec := send(s, http.MethodPost, "", register); rec.Code != http.StatusConflict || s.labels(t, "web-1")[mesh.LabelOwner] != "" {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
-	s.put(t, "web-1", "web", map[string]string{LabelOwner: OwnerProxy})
+	s.put(t, "web-1", "web", map[string]string{mesh.LabelOwner: mesh.OwnerProxy})
 	if rec := send(s, http.MethodPost, "", register); rec.Code != http.StatusOK {
 		t.Errorf("its own: %d %s", rec.Code, rec.Body)
 	}
@@ -322,7 +322,7 @@ func TestRoomOfAMesh(t *testing.T) {
 // TestLeave: a proxy deletes the Dataplane that it owns, and no other.
 func TestLeave(t *testing.T) {
 	s := newMeshServer(t)
-	s.put(t, "web-1", "web", map[string]string{LabelOwner: OwnerProxy})
+	s.put(t, "web-1", "web", map[string]string{mesh.LabelOwner: mesh.OwnerProxy})
 	s.put(t, "web-2", "web", nil)
 	for _, test := range []struct {
 		name, token string
@@ -376,7 +376,7 @@ func TestLeaveOfAPredecessor(t *testing.T) {
 	} {
 		status := ask(step.method, step.instance)
 		labels := s.labels(t, "web-1")
-		if status != step.status || (labels != nil) != step.there || labels[LabelInstance] != step.owner {
+		if status != step.status || (labels != nil) != step.there || labels[mesh.LabelInstance] != step.owner {
 			t.Errorf("%s by %q: %d, registered %v", step.method, step.instance, status, labels)
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Server) operates(t *testing.T, name string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stored != nil && stored.Spec.(*mesh.Dataplane).Labels[LabelOwner] == ""
+	return stored != nil && stored.Spec.(*mesh.Dataplane).Labels[mesh.LabelOwner] == ""
 }
 
 // TestOperatorComesBetween: if an operator writes the Dataplane after an enrolment has read

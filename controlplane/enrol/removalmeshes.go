@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -66,6 +67,16 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 			for _, m := range known {
 				meshes = append(meshes, m.Name)
 			}
+			for _, t := range mesh.ZoneProxies {
+				proxies, bad, err := store.ListReadable(s, mesh.ZoneKind(t), "")
+				if err != nil {
+					return err
+				}
+				unreadable = append(unreadable, bad...)
+				for _, p := range proxies {
+					r.known(mesh.ZoneNodeScope(t), p)
+				}
+			}
 		}
 		for _, name := range meshes {
 			dataplanes, bad, err := store.ListReadable(s, mesh.Dataplanes, name)
@@ -74,13 +85,13 @@ func (r *Removals) look(ctx context.Context) (again time.Time) {
 			}
 			unreadable = append(unreadable, bad...)
 			for _, d := range dataplanes {
-				r.known(d.Scope, d.Name)
+				r.known(d.Scope, d)
 			}
 		}
 		return nil
 	})
 	for _, bad := range unreadable {
-		r.Log.Error("a row cannot be read: a dataplane of an agent that is gone may stay until the row is written again", "error", bad)
+		r.Log.Error("a row cannot be read: what an agent that is gone has registered may stay until the row is written again", "error", bad)
 	}
 	return r.looked(ctx, err, all, meshes)
 }
@@ -105,11 +116,14 @@ func (r *Removals) looked(ctx context.Context, err error, all bool, meshes []str
 	return l.again
 }
 
-// known starts to watch a Dataplane that existed before.
-func (r *Removals) known(meshName, name string) {
+// known starts to watch a Dataplane that existed before. What an event said of it since is newer.
+func (r *Removals) known(meshName string, stored *model.Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := proxyKey{meshName, name}
+	k := proxyKey{meshName, stored.Name}
+	if r.of[k] == "" {
+		r.learn(k, instanceOf(stored))
+	}
 	if _, waits := r.due[k]; !waits && r.streams[k] == 0 {
 		r.expect(k, r.After)
 	}

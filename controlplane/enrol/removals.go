@@ -16,7 +16,9 @@ import (
 
 // Removals removes the Dataplanes of agents that are gone: they crashed with their proxy,
 // or were cut off. Otherwise other proxies would keep sending requests to their endpoints.
-// An agent that was only cut off registers again when it returns.
+// An agent that was only cut off registers again when it returns. The same goes for the proxies of
+// the own zone, which other zones and meshes would still be led to, and which take a place of the
+// few that may register. Their mesh is called [mesh.ZoneNodeScope].
 //
 // The time is measured only by this process, from the end of the last stream, from the
 // registration, or from its own start. So an absence of the control plane removes no
@@ -30,13 +32,17 @@ type Removals struct {
 	Documents Documents
 	// After is how long a proxy must be without a stream.
 	After time.Duration
-	Log   *slog.Logger
+	// Zone is the own zone: proxies of others have their streams elsewhere.
+	Zone string
+	Log  *slog.Logger
 
 	mu sync.Mutex
 	// streams counts the open streams of each proxy.
 	streams map[proxyKey]int
 	// due is when absent proxies are removed.
 	due map[proxyKey]time.Time
+	// of are the agents that are known to have registered the proxies.
+	of map[proxyKey]string
 	// unseen are Dataplanes that may exist without an event of them.
 	unseen lookout
 	wake   chan struct{}
@@ -44,14 +50,24 @@ type Removals struct {
 
 type proxyKey struct{ mesh, name string }
 
+// resource returns the kind and the scope of what a proxy has registered.
+func (k proxyKey) resource() (kind *model.Kind, scope string) {
+	for _, t := range mesh.ZoneProxies {
+		if k.mesh == mesh.ZoneNodeScope(t) {
+			return mesh.ZoneKind(t), ""
+		}
+	}
+	return mesh.Dataplanes, k.mesh
+}
+
 // retryRemoval is the pause before a failed removal is tried again.
 const retryRemoval = 5 * time.Second
 
 // NewRemovals returns Removals without any proxy. Run does the work.
-func NewRemovals(s store.Store, d Documents, after time.Duration, log *slog.Logger) *Removals {
+func NewRemovals(s store.Store, d Documents, zone string, after time.Duration, log *slog.Logger) *Removals {
 	return &Removals{
-		Store: s, Documents: d, After: after, Log: log,
-		streams: map[proxyKey]int{}, due: map[proxyKey]time.Time{}, wake: make(chan struct{}, 1),
+		Store: s, Documents: d, Zone: zone, After: after, Log: log,
+		streams: map[proxyKey]int{}, due: map[proxyKey]time.Time{}, of: map[proxyKey]string{}, wake: make(chan struct{}, 1),
 		unseen: lookout{all: true, meshes: map[string]bool{}},
 	}
 }
@@ -79,12 +95,29 @@ func (r *Removals) Disconnected(meshName, name string) {
 
 // Written says that a Dataplane was created or replaced, perhaps by an agent that never
 // opens a stream. Its proxy gets the full time from now on, however long an earlier one was
-// gone. It does not block.
-func (r *Removals) Written(meshName, name string) {
+// gone, unless it is still that of the same agent ([mesh.LabelInstance]): others write too, and
+// the control plane itself writes into each ingress whenever services change. It does not block.
+func (r *Removals) Written(meshName, name, instance string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := (proxyKey{meshName, name}); r.streams[k] == 0 {
+	k := proxyKey{meshName, name}
+	_, waits := r.due[k]
+	if r.streams[k] == 0 && !(waits && r.same(k, instance)) {
 		r.expect(k, r.After)
+	}
+	r.learn(k, instance)
+}
+
+// same reports whether a proxy is known to be of an agent. Of one that does not say which it is
+// nothing is known. The caller holds the lock.
+func (r *Removals) same(k proxyKey, instance string) bool {
+	return instance != "" && r.of[k] == instance
+}
+
+// learn notes which agent a proxy is of. The caller holds the lock.
+func (r *Removals) learn(k proxyKey, instance string) {
+	if r.of[k] = instance; instance == "" {
+		delete(r.of, k)
 	}
 }
 
@@ -92,7 +125,9 @@ func (r *Removals) Written(meshName, name string) {
 func (r *Removals) Deleted(meshName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.due, proxyKey{meshName, name})
+	k := proxyKey{meshName, name}
+	delete(r.due, k)
+	delete(r.of, k)
 }
 
 // expect schedules the removal of a proxy. The caller holds the lock.
@@ -164,12 +199,24 @@ var errStays = errors.New("the dataplane stays")
 // agents reports whether a Dataplane may belong to an agent. Most do not, and then no
 // transaction is needed. A Dataplane that cannot be read is judged by the transaction.
 func (r *Removals) agents(ctx context.Context, k proxyKey) (yes bool) {
+	kind, scope := k.resource()
 	err := r.Store.View(ctx, func(s store.Reader) error {
-		stored, err := s.Get(mesh.Dataplanes, k.mesh, k.name)
-		yes = err == nil && owner(stored) == OwnerAgent
+		stored, err := s.Get(kind, scope, k.name)
+		yes = err == nil && r.ofAgent(stored)
 		return err
 	})
 	return yes || err != nil && !fault.Is(err, fault.NotFound)
+}
+
+// instanceOf returns which agent has registered a resource, empty if it does not say.
+func instanceOf(stored *model.Resource) string {
+	return model.LabelsOf(stored.Spec)[mesh.LabelInstance]
+}
+
+// ofAgent reports whether an agent here has registered a resource.
+func (r *Removals) ofAgent(stored *model.Resource) bool {
+	z, zonal := stored.Spec.(mesh.Zonal)
+	return owner(stored) == mesh.OwnerAgent && (!zonal || z.In(r.Zone, r.Zone))
 }
 
 // remove deletes a Dataplane if it belongs to an agent that has no stream.
@@ -177,25 +224,27 @@ func (r *Removals) remove(ctx context.Context, k proxyKey) {
 	if !r.agents(ctx, k) {
 		return
 	}
+	kind, scope := k.resource()
 	// Holders of proxy tokens can make proxies appear and disappear, so the change records
 	// of removals count against the limit for proxies.
-	_, err := r.Documents.DeleteDocumentIf(model.WithOrigin(ctx, model.OriginProxy), mesh.Dataplanes, k.mesh, k.name, func(_ store.Reader, stored *model.Resource) error {
+	_, err := r.Documents.DeleteDocumentIf(model.WithOrigin(ctx, model.OriginProxy), kind, scope, k.name, func(_ store.Reader, stored *model.Resource) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		_, again := r.due[k]
-		// If it was written a moment ago, its event may not have arrived yet.
+		// If another agent wrote it a moment ago, its event may not have arrived yet.
 		written := time.Since(stored.Modified)
-		if again || r.streams[k] > 0 || owner(stored) != OwnerAgent || written >= 0 && written < r.After {
+		unheard := !r.same(k, instanceOf(stored)) && written >= 0 && written < r.After
+		if again || r.streams[k] > 0 || !r.ofAgent(stored) || unheard {
 			return errStays
 		}
 		return nil
 	})
 	switch {
 	case err == nil:
-		r.Log.Info("a dataplane was removed, because its proxy is gone", "mesh", k.mesh, "dataplane", k.name, "after", r.After.String())
+		r.Log.Info("a proxy that had registered itself was removed, because it is gone", "kind", kind.Name, "mesh", scope, "name", k.name, "after", r.After.String())
 	case errors.Is(err, errStays), fault.Is(err, fault.NotFound), ctx.Err() != nil:
 	default:
-		r.Log.Warn("a dataplane whose proxy is gone could not be removed", "mesh", k.mesh, "dataplane", k.name, "retry_in", retryRemoval.String(), "error", err)
+		r.Log.Warn("a proxy that is gone could not be removed", "kind", kind.Name, "mesh", scope, "name", k.name, "retry_in", retryRemoval.String(), "error", err)
 		r.mu.Lock()
 		if r.streams[k] == 0 {
 			r.expect(k, retryRemoval)

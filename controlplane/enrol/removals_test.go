@@ -3,6 +3,7 @@ package enrol
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,10 @@ func (w *removing) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name
 	return w.gate.PutDocumentIf(ctx, k, scope, name, spec, allowed)
 }
 
+func (w *removing) AmendDocument(ctx context.Context, k *model.Kind, scope, name string, change func(*model.Resource) (any, error)) (admit.Outcome, error) {
+	return w.gate.AmendDocument(ctx, k, scope, name, change)
+}
+
 func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error) {
 	if w.broken.Load() {
 		return store.Commit{}, fault.New(fault.Unavailable, "the store is away")
@@ -45,7 +50,7 @@ func (w *removing) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, n
 
 // start starts a new process over the same store.
 func (w *removing) start() {
-	w.Removals = NewRemovals(w.store, w, 30*time.Second, w.log)
+	w.Removals = NewRemovals(w.store, w, "west", 30*time.Second, w.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -61,7 +66,7 @@ func (w *removing) start() {
 func (w *removing) put(name, owner string) {
 	w.t.Helper()
 	w.register(name, owner)
-	w.Written("default", name)
+	w.Written("default", name, "")
 }
 
 // register does what put does, but its event does not arrive.
@@ -70,7 +75,7 @@ func (w *removing) register(name, owner string) {
 	w.serial++
 	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.2", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web"}}}}}
 	if owner != "" {
-		d.SetLabels(map[string]string{LabelOwner: owner, "serial": strconv.Itoa(w.serial)})
+		d.SetLabels(map[string]string{mesh.LabelOwner: owner, "serial": strconv.Itoa(w.serial)})
 	}
 	if _, _, err := w.gate.PutDocument(context.Background(), mesh.Dataplanes, "default", name, d); err != nil {
 		w.t.Fatal(err)
@@ -124,7 +129,7 @@ func removals(t *testing.T, f func(w *removing)) {
 // stream for 30 s. Dataplanes of an operator or of an Envoy without an agent stay.
 func TestCrashedProxyIsRemoved(t *testing.T) {
 	removals(t, func(w *removing) {
-		for name, owner := range map[string]string{"agent": OwnerAgent, "bare": OwnerProxy, "operator": "", "silent": OwnerAgent} {
+		for name, owner := range map[string]string{"agent": mesh.OwnerAgent, "bare": mesh.OwnerProxy, "operator": "", "silent": mesh.OwnerAgent} {
 			w.put(name, owner)
 			if name != "silent" { // silent registers and never opens a stream
 				w.Connected("default", name)
@@ -144,11 +149,79 @@ func TestCrashedProxyIsRemoved(t *testing.T) {
 	})
 }
 
+// TestProxiesOfZonesAreRemoved: what the agents of ingresses and egresses have registered goes like
+// that of sidecars, and comes to be known at the start like theirs. What belongs to another zone or
+// to an operator stays.
+func TestProxiesOfZonesAreRemoved(t *testing.T) {
+	removals(t, func(w *removing) {
+		put := func(proxyType, name, zone, owner string) {
+			t.Helper()
+			var spec mesh.Zonal = &mesh.ZoneIngress{Zone: zone, Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.2", Port: 10001}}
+			if proxyType == mesh.ProxyEgress {
+				spec = &mesh.ZoneEgress{Zone: zone, Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.2", Port: 10002}}
+			}
+			if owner != "" {
+				spec.SetLabels(map[string]string{mesh.LabelOwner: owner})
+			}
+			if _, _, err := w.gate.PutDocument(context.Background(), mesh.ZoneKind(proxyType), "", name, spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			got := []string{}
+			if err := w.store.View(context.Background(), func(r store.Reader) error {
+				for _, proxyType := range mesh.ZoneProxies {
+					list, err := r.List(mesh.ZoneKind(proxyType), store.Query{})
+					if err != nil {
+						return err
+					}
+					for _, res := range list {
+						got = append(got, proxyType+" "+res.Name)
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		for _, proxyType := range mesh.ZoneProxies {
+			scope := mesh.ZoneNodeScope(proxyType)
+			put(proxyType, "agent", "west", mesh.OwnerAgent)
+			put(proxyType, "bare", "", mesh.OwnerProxy)
+			put(proxyType, "operator", "", "")
+			put(proxyType, "other", "east", mesh.OwnerAgent)
+			for _, name := range []string{"agent", "bare", "operator", "other"} {
+				w.Written(scope, name, "")
+			}
+			w.Connected(scope, "agent")
+		}
+		all := []string{"ingress agent", "ingress bare", "ingress operator", "ingress other", "egress agent", "egress bare", "egress operator", "egress other"}
+		time.Sleep(time.Hour)
+		expect("while they are there", all...)
+		w.Disconnected(mesh.ZoneNodeScope(mesh.ProxyIngress), "agent")
+		time.Sleep(29 * time.Second)
+		expect("before 30 s", all...)
+		time.Sleep(2 * time.Second)
+		expect("after 30 s", all[1:]...)
+		w.stop()
+		w.start() // the agent of the egress does not come back
+		time.Sleep(29 * time.Second)
+		expect("after a restart", all[1:]...)
+		time.Sleep(2 * time.Second)
+		expect("30 s after it", slices.Concat(all[1:4], all[5:])...)
+	})
+}
+
 // TestReturnedProxyStays: the time starts anew with each stream, and a stream that is still
 // open counts.
 func TestReturnedProxyStays(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("agent", OwnerAgent)
+		w.put("agent", mesh.OwnerAgent)
 		w.Connected("default", "agent")
 		w.Connected("default", "agent")
 		w.Disconnected("default", "agent")
@@ -171,8 +244,8 @@ func TestReturnedProxyStays(t *testing.T) {
 // the full time to return.
 func TestAbsentControlPlaneRemovesNobody(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("back", OwnerAgent)
-		w.put("gone", OwnerAgent)
+		w.put("back", mesh.OwnerAgent)
+		w.put("gone", mesh.OwnerAgent)
 		w.Connected("default", "back")
 		w.Connected("default", "gone")
 		w.stop()

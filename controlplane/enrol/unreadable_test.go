@@ -35,21 +35,21 @@ func spoilt(t *testing.T, f func(w *removing, s *storetest.Unreadable)) {
 func TestUnreadableRowStopsNobody(t *testing.T) {
 	t.Run("dataplane", func(t *testing.T) {
 		spoilt(t, func(w *removing, s *storetest.Unreadable) {
-			w.register("agent", OwnerAgent)
-			w.register("unreadable", OwnerAgent)
+			w.register("agent", mesh.OwnerAgent)
+			w.register("unreadable", mesh.OwnerAgent)
 			s.Spoil(mesh.Dataplanes, "default", "unreadable", true)
 			w.start()
 			time.Sleep(31 * time.Second)
 			s.Spoil(mesh.Dataplanes, "default", "unreadable", false)
 			w.expect("after 30 s", "unreadable")
-			w.Written("default", "unreadable")
+			w.Written("default", "unreadable", "")
 			time.Sleep(31 * time.Second)
 			w.expect("after it was written")
 		})
 	})
 	t.Run("mesh", func(t *testing.T) {
 		spoilt(t, func(w *removing, s *storetest.Unreadable) {
-			w.register("agent", OwnerAgent)
+			w.register("agent", mesh.OwnerAgent)
 			s.Spoil(mesh.Meshes, "", "bad", true)
 			w.start()
 			time.Sleep(31 * time.Second)
@@ -58,7 +58,7 @@ func TestUnreadableRowStopsNobody(t *testing.T) {
 	})
 	t.Run("mesh that is written again", func(t *testing.T) {
 		spoilt(t, func(w *removing, s *storetest.Unreadable) {
-			w.register("agent", OwnerAgent)
+			w.register("agent", mesh.OwnerAgent)
 			s.Spoil(mesh.Meshes, "", "default", true)
 			w.start()
 			time.Sleep(time.Hour)
@@ -78,7 +78,7 @@ func TestStoreThatIsAwayAtTheStart(t *testing.T) {
 	spoilt(t, func(w *removing, s *storetest.Unreadable) {
 		var log strings.Builder
 		w.log = slog.New(slog.NewTextHandler(&log, nil))
-		w.register("agent", OwnerAgent)
+		w.register("agent", mesh.OwnerAgent)
 		s.Away(true)
 		w.start()
 		time.Sleep(time.Minute)
@@ -95,7 +95,7 @@ func TestStoreThatIsAwayAtTheStart(t *testing.T) {
 // written.
 func TestMeshThatIsWrittenDelaysNobody(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("agent", OwnerAgent)
+		w.put("agent", mesh.OwnerAgent)
 		for range 3 {
 			time.Sleep(9 * time.Second)
 			w.MeshWritten("default")
@@ -110,9 +110,9 @@ func TestMeshThatIsWrittenDelaysNobody(t *testing.T) {
 // has the full time to open its stream.
 func TestWrittenExtends(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("agent", OwnerAgent)
+		w.put("agent", mesh.OwnerAgent)
 		time.Sleep(29 * time.Second)
-		w.put("agent", OwnerAgent)
+		w.put("agent", mesh.OwnerAgent)
 		time.Sleep(29 * time.Second)
 		w.expect("29 s after it was written again", "agent")
 		time.Sleep(2 * time.Second)
@@ -124,12 +124,12 @@ func TestWrittenExtends(t *testing.T) {
 // a moment ago is not removed.
 func TestRegistrationWhoseEventIsLate(t *testing.T) {
 	removals(t, func(w *removing) {
-		w.put("agent", OwnerAgent)
+		w.put("agent", mesh.OwnerAgent)
 		time.Sleep(29 * time.Second)
-		w.register("agent", OwnerAgent)
+		w.register("agent", mesh.OwnerAgent)
 		time.Sleep(2 * time.Second)
 		w.expect("before its event", "agent")
-		w.Written("default", "agent")
+		w.Written("default", "agent", "")
 		time.Sleep(29 * time.Second)
 		w.expect("29 s after its event", "agent")
 		time.Sleep(2 * time.Second)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // states returns the states of the inbounds in a proxy's stored Dataplane.
@@ -58,11 +60,30 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
+// TestWithdrawFromStricterMesh: a proxy also withdraws from a mesh that would not take it today.
+func TestWithdrawFromStricterMesh(t *testing.T) {
+	s := newMeshServer(t)
+	s.put(t, "web-1", "web", map[string]string{mesh.LabelOwner: mesh.OwnerAgent, mesh.LabelInstance: "a"})
+	_, err := s.Store.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Update(&model.Resource{Kind: mesh.Meshes, Name: "default", Spec: &mesh.Mesh{Constraints: &mesh.Constraints{
+			DataplaneProxy: &mesh.Membership{Requirements: []mesh.TagRule{{Tags: mesh.Tags{"team": "*"}}}},
+		}}}, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := send(s, http.MethodPost, "", encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "instance": "a", "leaving": true}))
+	if got := s.states(t, "web-1"); rec.Code != http.StatusNoContent || got[0] != mesh.StateNotReady {
+		t.Errorf("%d %s, %q", rec.Code, rec.Body, got)
+	}
+}
+
 // TestWithdrawWaitsNoLonger: a withdrawal waits for others only for a bounded time.
 func TestWithdrawWaitsNoLonger(t *testing.T) {
 	s := newMeshServer(t)
 	s.Mesh.Confirmed = func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() }
-	s.put(t, "web-1", "web", map[string]string{LabelOwner: OwnerAgent, LabelInstance: "a"})
+	s.put(t, "web-1", "web", map[string]string{mesh.LabelOwner: mesh.OwnerAgent, mesh.LabelInstance: "a"})
 	begun := time.Now()
 	rec := send(s, http.MethodPost, "", encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "instance": "a", "leaving": true}))
 	if took := time.Since(begun); rec.Code != http.StatusNoContent || took < withdrawWait || took > withdrawWait+5*time.Second {

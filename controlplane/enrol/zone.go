@@ -43,8 +43,10 @@ func (s *Server) zoneProxy(ctx context.Context, r *http.Request, in *Proxy) (*An
 	case r.Method == http.MethodDelete:
 		_, err := s.settledZone(ctx, in, s.leaveZone)
 		return nil, err
+	case in.Leaving && in.ProxyType == mesh.ProxyEgress:
+		return nil, s.serveLeavingEgress(ctx, in)
 	case in.Leaving:
-		return nil, nil // other zones know where it is until somebody changes that there
+		return nil, nil // other zones know where an ingress is until somebody changes that there
 	}
 	config, err := s.bootstrap(r, in)
 	if err != nil {
@@ -148,18 +150,38 @@ func roomInZone(proxyType string, judged *model.Resource) admit.Allowed {
 	}
 }
 
-// leaveZone deletes the resource of a proxy that owns it. It does nothing for an agent whose place
-// another agent has taken.
+// leaveZone deletes the resource of a proxy that owns it.
 func (s *Server) leaveZone(ctx context.Context, in *Proxy, old *model.Resource) (mesh.Zonal, error) {
-	if old == nil || model.LabelsOf(old.Spec)[LabelInstance] != in.Instance {
-		return nil, nil //nolint:nilnil // the proxy leaves
+	_, err := s.deleteZone(ctx, in, old)
+	return nil, err
+}
+
+// serveLeavingEgress handles the request of an egress that is about to drain. It deletes its
+// ZoneEgress, as nothing else says that it is not to be called.
+func (s *Server) serveLeavingEgress(ctx context.Context, in *Proxy) error {
+	var revision uint64
+	_, err := s.settledZone(ctx, in, func(ctx context.Context, in *Proxy, old *model.Resource) (_ mesh.Zonal, err error) {
+		revision, err = s.deleteZone(ctx, in, old)
+		return nil, err
+	})
+	if err != nil {
+		return err
+	}
+	return s.avoided(ctx, revision)
+}
+
+// deleteZone deletes the resource of a proxy that owns it, and returns the revision of that. It does
+// nothing, and returns 0, for an agent whose place another agent has taken.
+func (s *Server) deleteZone(ctx context.Context, in *Proxy, old *model.Resource) (uint64, error) {
+	if old == nil || model.LabelsOf(old.Spec)[mesh.LabelInstance] != in.Instance {
+		return 0, nil
 	}
 	if owner(old) == "" {
-		return nil, fault.New(fault.Conflict, "zone %s %q is not owned by its proxy", in.ProxyType, in.Name)
+		return 0, fault.New(fault.Conflict, "zone %s %q is not owned by its proxy", in.ProxyType, in.Name)
 	}
-	_, err := s.Mesh.Documents.DeleteDocumentIf(ctx, mesh.ZoneKind(in.ProxyType), "", in.Name, as(old))
+	c, err := s.Mesh.Documents.DeleteDocumentIf(ctx, mesh.ZoneKind(in.ProxyType), "", in.Name, as(old))
 	if fault.Is(err, fault.NotFound) {
 		err = nil
 	}
-	return nil, err
+	return c.Revision, err
 }

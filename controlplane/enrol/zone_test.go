@@ -101,7 +101,7 @@ func TestZoneIngress(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	z := stored()
-	if z == nil || len(z.AvailableServices) > 0 || z.Labels[LabelOwner] != OwnerAgent {
+	if z == nil || len(z.AvailableServices) > 0 || z.Labels[mesh.LabelOwner] != mesh.OwnerAgent {
 		t.Fatalf("registered as %+v", z)
 	}
 	// What the control plane has counted stays when the agent comes again.
@@ -110,6 +110,9 @@ func TestZoneIngress(t *testing.T) {
 	write(&counted)
 	if status, body := ask(http.MethodPost, map[string]any{"instance": "b"}); status != 200 || len(stored().AvailableServices) != 1 {
 		t.Errorf("%d %s, %+v", status, body, stored())
+	}
+	if status, _ := ask(http.MethodPost, map[string]any{"instance": "b", "leaving": true}); status != 204 || stored() == nil {
+		t.Errorf("%d: other zones still call an ingress that is about to drain", status)
 	}
 	if status, _ := ask(http.MethodDelete, nil); status != 204 || stored() == nil {
 		t.Errorf("%d: an agent that was replaced took the ingress away", status)
@@ -134,10 +137,13 @@ func TestZoneIngress(t *testing.T) {
 func TestZoneEgress(t *testing.T) {
 	s := newMeshServer(t)
 	s.Mesh.Zone = ownZone{}
+	var waited []uint64
+	s.Mesh.Confirmed = func(_ context.Context, revision uint64) error { waited = append(waited, revision); return nil }
+	leaving := false
 	ask := func(method, token, instance string) (int, string) {
 		t.Helper()
 		rec := send(s, method, "application/json", encode(t, map[string]any{
-			"proxyType": "egress", "name": "out", "dataplaneToken": token, "instance": instance, "relay": Relay{Socket: "/s", AdminSocket: "/a"},
+			"proxyType": "egress", "name": "out", "dataplaneToken": token, "instance": instance, "relay": Relay{Socket: "/s", AdminSocket: "/a"}, "leaving": leaving,
 			"dataplaneResource": "type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.2, port: 10002}\n",
 		}))
 		return rec.Code, rec.Body.String()
@@ -168,5 +174,20 @@ func TestZoneEgress(t *testing.T) {
 	}
 	if status, _ := ask(http.MethodDelete, "out", "a"); status != 204 || registered() {
 		t.Errorf("%d: it is still there", status)
+	}
+	// One that is about to drain is called no more: that is answered when its callers have confirmed it.
+	ask(http.MethodPost, "out", "a")
+	leaving = true
+	if status, _ := ask(http.MethodPost, "out", "b"); status != 204 || !registered() || waited != nil {
+		t.Errorf("%d: another agent took the egress away, waited for %d", status, waited)
+	}
+	if status, _ := ask(http.MethodPost, "west", "a"); status != 401 || !registered() {
+		t.Errorf("%d: it is gone with a token for ingresses", status)
+	}
+	if status, _ := ask(http.MethodPost, "out", "a"); status != 204 || registered() || len(waited) != 1 || waited[0] != s.Store.Revision() {
+		t.Errorf("%d: waited for %d at %d", status, waited, s.Store.Revision())
+	}
+	if status, _ := ask(http.MethodPost, "out", "a"); status != 204 || len(waited) != 1 {
+		t.Errorf("%d: it leaves twice, and waits for %d", status, waited)
 	}
 }

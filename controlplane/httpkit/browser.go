@@ -16,7 +16,7 @@ import (
 //     was rebound to 127.0.0.1 sends its own name;
 //   - requests that a browser marks as coming from another site
 //     (Sec-Fetch-Site, Fetch Metadata) or whose Origin is not the API itself;
-//   - X-Forwarded-*, Forwarded and X-Real-IP: a proxy in front would lend its loopback address to others.
+//   - X-Forwarded-*, Forwarded, X-Real-IP, Via and X-Envoy-*: a proxy in front would lend its loopback address to others.
 //
 // Permissive CORS headers would undo this, so they are sent to listed origins only.
 type BrowserGuard struct {
@@ -75,9 +75,18 @@ func preflight(w http.ResponseWriter, r *http.Request, origin string, all bool) 
 // Local reports whether a request was made on this machine, and neither by a page of another
 // site nor through a proxy. Whoever can make it can do what this machine's users can.
 func Local(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	// A transparent proxy brings strangers from a loopback address to the address that they asked
+	// for, which is one of the network. Servers always know the latter.
+	if at, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && !onLoopback(at.String()) {
+		return false
+	}
+	return onLoopback(r.RemoteAddr) && BrowserGuard{}.refuse(r, r.Header.Get("Origin"), false) == ""
+}
+
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback() && BrowserGuard{}.refuse(r, r.Header.Get("Origin"), false) == ""
+	return err == nil && ip != nil && ip.IsLoopback()
 }
 
 // SameSite reports whether no page of another site made a request. A browser may add a client
@@ -92,7 +101,7 @@ func (g BrowserGuard) refuse(r *http.Request, origin string, listed bool) string
 	}
 	if !g.Proxied {
 		for name := range r.Header {
-			if name == "Forwarded" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			if forwards(name) {
 				return "this API does not answer forwarded requests"
 			}
 		}
@@ -107,6 +116,15 @@ func (g BrowserGuard) refuse(r *http.Request, origin string, listed bool) string
 		return "this API does not answer requests of other origins"
 	}
 	return ""
+}
+
+// forwards reports whether a header is a trace of a proxy. Envoy always leaves X-Forwarded-Proto.
+func forwards(name string) bool {
+	switch name {
+	case "Forwarded", "X-Real-Ip", "Via":
+		return true
+	}
+	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Envoy-")
 }
 
 // local reports whether a Host header names this machine or a listed host.

@@ -146,11 +146,13 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-// TestOthersAreIgnored: gateways of control planes, unknown streams, and events after the
-// end are ignored.
-func TestOthersAreIgnored(t *testing.T) {
+// TestWhatIsOfNoNodeIsIgnored: ids that no node has, unknown streams, and events after the end.
+func TestWhatIsOfNoNodeIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		for _, node := range []string{"cp/default", "cp//a", "cp/default/", "cp/default/a/b", "default", "default.", ".web", ""} {
+		for _, node := range []string{
+			"cp/default", "cp//a", "cp/default/", "cp/default/a/b", "default", "default.", ".web", "",
+			"zone/ingress", "zone/ingress/", "zone/ingress/a/b", "zone//a", "zone/sidecar/a", "zone/none/a",
+		} {
 			e := event("x", 1)
 			e.Node = node
 			r.Connected(e)
@@ -165,6 +167,9 @@ func TestOthersAreIgnored(t *testing.T) {
 		pass(insight.Interval)
 		if all, err := r.List(t.Context(), "default"); err != nil || len(all) > 0 {
 			t.Errorf("%v, %v", all, err)
+		}
+		if nodes := r.Nodes(); len(nodes) > 0 {
+			t.Errorf("nodes %v", nodes)
 		}
 		if puts := r.store.taken(); len(puts) > 0 {
 			t.Errorf("transactions %v", puts)

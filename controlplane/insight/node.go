@@ -137,7 +137,7 @@ const gatewayScope = "cp/"
 
 // zonal returns the type of a proxy of a zone, "" for other nodes.
 func (i id) zonal() string {
-	for _, t := range types {
+	for _, t := range mesh.ZoneProxies {
 		if i.mesh == mesh.ZoneNodeScope(t) {
 			return t
 		}
@@ -146,7 +146,7 @@ func (i id) zonal() string {
 }
 
 // types are all types of nodes.
-var types = [...]string{Sidecar, Gateway, Ingress, Egress}
+var types = append([]string{Sidecar, Gateway}, mesh.ZoneProxies[:]...)
 
 // byType counts nothing of each type.
 func byType() map[string]int {

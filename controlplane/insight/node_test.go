@@ -404,6 +404,29 @@ func TestRemovedAndStillAskingIsBounded(t *testing.T) {
 	})
 }
 
+// The number of those that are gone, and would be listed again if they asked, is bounded as well.
+func TestRemovedAreRememberedWithinBounds(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		name := func(i int) string { return fmt.Sprintf("p-%d", i) }
+		for i := range 2100 {
+			r.Connected(event(name(i), uint64(i)))
+			r.Disconnected(event(name(i), uint64(i)))
+			r.Forget("default", name(i))
+		}
+		remembered := 0
+		for i := range 2100 {
+			node := "default." + name(i)
+			r.TurnedAway(node, "no such proxy", true)
+			if r.Remove(node) { // so that it takes no place of another
+				remembered++
+			}
+		}
+		if remembered != 1024 {
+			t.Errorf("%d are remembered", remembered)
+		}
+	})
+}
+
 // How far a node was is remembered when it leaves, and over a crash of the control plane.
 func TestLastAccount(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

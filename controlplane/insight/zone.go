@@ -20,6 +20,10 @@ type ZoneSubscription struct {
 	DisconnectTime *time.Time   `json:"disconnectTime,omitempty"`
 	Status         ZoneStatus   `json:"status"`
 	Version        ZoneVersions `json:"version"`
+	// Config is the configuration of the zone's control plane as JSON text, without secrets.
+	Config string `json:"config,omitempty"`
+	// AuthTokenProvided says that the control plane of the zone came with a token.
+	AuthTokenProvided bool `json:"authTokenProvided,omitempty"`
 }
 
 // ZoneStatus counts what was synchronised, by type.

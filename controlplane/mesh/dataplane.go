@@ -1,6 +1,10 @@
 package mesh
 
-import "github.com/meshgate/meshgate/controlplane/model"
+import (
+	"cmp"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
 
 // Dataplane is the spec of a proxy beside a workload (requirement "Dataplane").
 type Dataplane struct {
@@ -132,6 +136,14 @@ func (d *Dataplane) TagSets() []Tags {
 		out = append(out, d.Networking.Inbound[i].Tags)
 	}
 	return out
+}
+
+// GatewayType returns the type of the gateway, or an empty text if the dataplane is none.
+func (d *Dataplane) GatewayType() string {
+	if d.Networking == nil || d.Networking.Gateway == nil {
+		return ""
+	}
+	return cmp.Or(d.Networking.Gateway.Type, GatewayDelegated)
 }
 
 // Secret is a mesh-scoped or global secret. It is encrypted at rest.

@@ -123,7 +123,7 @@ func (vs *violations) external(path, address string) {
 		}
 	case len(host) > maxHost || !dnsName.MatchString(host) || hostname.EndsInNumber(host):
 		vs.add(path, textNoHost)
-	case isLocalhost(host):
+	case hostname.IsLocal(host):
 		vs.add(path, textLocalhost)
 	}
 	n, err := strconv.ParseUint(port, 10, 32)
@@ -131,18 +131,6 @@ func (vs *violations) external(path, address string) {
 		vs.add(path, textUnparsedPort)
 	}
 	vs.port(path, uint32(n))
-}
-
-// isLocalhost reports whether a name is one of the machine itself (RFC 6761 section 6.3, and what
-// distributions have in their files of hosts), or that at which clouds give it its credentials.
-func isLocalhost(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	switch host {
-	case "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", "localhost.localdomain", "localhost4.localdomain4",
-		"localhost6.localdomain6", "metadata", "metadata.google.internal":
-		return true
-	}
-	return strings.HasSuffix(host, ".localhost")
 }
 
 // protocol checks the protocol tag.

@@ -171,6 +171,12 @@ func (m *Mesh) Authority() *Authority {
 	return nil
 }
 
+// LeavesByEgress reports whether services outside the mesh are called through the egresses of a
+// zone. Without mutual TLS no egress could tell who calls.
+func (m *Mesh) LeavesByEgress() bool {
+	return m.Routing != nil && m.Routing.ZoneEgress && m.Authority() != nil
+}
+
 // SecretNames are the secrets of the mesh that its authorities consist of, whether or not they are
 // enabled.
 func (m *Mesh) SecretNames() (names []string) {

@@ -55,6 +55,10 @@ type GatewayListener struct {
 // Host returns the host name of a listener, * for every host.
 func (l *GatewayListener) Host() string { return or(l.Hostname, AnyHost) }
 
+// ListenerOf is the key by which targets select the listeners of a MeshGateway by its name. It is no
+// name of a tag, so targets with it match no proxy and no inbound.
+const ListenerOf = "listener of"
+
 // AnyHost is the host name that every host matches.
 const AnyHost = "*"
 

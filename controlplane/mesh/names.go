@@ -1,5 +1,7 @@
 package mesh
 
+import "strings"
+
 // The tag keys with a meaning for the control plane.
 const (
 	TagService  = "mesh.io/service"
@@ -58,11 +60,21 @@ const (
 // SecretIdentity returns the name of the secret with the certificate of a proxy of a mesh.
 func SecretIdentity(mesh string) string { return secretIdentity + mesh }
 
+// ParseIdentity returns the mesh in the name of the secret with the certificate of a proxy.
+func ParseIdentity(secret string) (mesh string, ok bool) {
+	mesh, ok = strings.CutPrefix(secret, secretIdentity)
+	return mesh, ok && mesh != ""
+}
+
 // SecretCA returns the name of the secret with the authorities that a mesh trusts.
 func SecretCA(mesh string) string { return secretCA + mesh }
 
 // SPIFFE returns the identity of a service.
 func SPIFFE(mesh, service string) string { return "spiffe://" + mesh + "/" + service }
+
+// EgressService is what the identity of an egress has in the place of a service. No proxy of a
+// mesh gets an identity with it.
+const EgressService = "zoneegress"
 
 // TagURI returns the identity of one tag value; the key keeps its slash.
 func TagURI(key, value string) string { return "mesh://" + key + "/" + value }

@@ -31,6 +31,10 @@ const (
 // with mutual TLS, of servers.
 const maxTag = 255
 
+// MaxTags bounds the tags of one inbound or service, because everything that is planned of a service
+// goes through the tags of all its instances.
+const MaxTags = 128
+
 const (
 	textLongTag     = "must not be longer than 255 characters"
 	textTagName     = "tag name must consist of alphanumeric characters, dots, dashes, slashes and underscores"
@@ -107,6 +111,10 @@ func ValidateMatch(path string, match Tags, rule SelectorRule) []fault.Violation
 // those of a selector, their values are exact.
 func ValidateTags(path string, tags Tags) []fault.Violation {
 	var vs violations
+	if len(tags) > MaxTags {
+		vs.add(path, fmt.Sprintf("must have at most %d tags", MaxTags))
+		return vs
+	}
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		vs.tagName(path, k)
 		vs.tagValue(path, k, tags[k], tagValue, textTagValue)

@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -70,6 +71,8 @@ func TestSelectors(t *testing.T) {
 			`tags["b"]: tag value must consist of alphanumeric characters, dots, dashes and underscores`,
 			`tags["c"]: tag value must be non-empty`,
 		}},
+		{"many tags", mesh.ValidateTags("tags", manyTags(128)), nil},
+		{"too many tags", mesh.ValidateTags("tags", manyTags(129)), []string{"tags: must have at most 128 tags"}},
 		{"long tags", mesh.ValidateTags("tags", mesh.Tags{
 			strings.Repeat("k", 255): strings.Repeat("v", 255), strings.Repeat("n", 256): "1", service: strings.Repeat("s", 256),
 		}), []string{
@@ -83,4 +86,12 @@ func TestSelectors(t *testing.T) {
 			}
 		})
 	}
+}
+
+func manyTags(n int) mesh.Tags {
+	out := mesh.Tags{}
+	for i := range n {
+		out[fmt.Sprint("k", i)] = "v"
+	}
+	return out
 }

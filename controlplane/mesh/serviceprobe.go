@@ -107,18 +107,23 @@ func (d *Dataplane) Inbound(address string, port uint32) *Inbound {
 
 // keepReadiness returns the spec of a dataplane that is about to be written, with the readiness
 // that only probes know. A probed inbound that is new is not ready, whatever its author says of
-// it. One that was there stays what it was if its author says nothing.
+// it. One that was there stays what it was if its author says nothing; one that callers or the proxy
+// now find at another place is new, because nobody knows yet what is there.
 func keepReadiness(old *model.Resource, spec any) any {
 	d := spec.(*Dataplane)
 	var was Dataplane
 	if old != nil {
 		was = *old.Spec.(*Dataplane)
 	}
+	moved := d.Networking.elsewhere(was.Networking)
 	return d.WithInbounds(func(in *Inbound) {
 		if !in.Probed() {
 			return
 		}
 		before := was.Inbound(in.Address, in.Port)
+		if before != nil && (moved || in.elsewhere(before)) {
+			before = nil
+		}
 		switch {
 		case before == nil || before.State == StateIgnored && in.saysNothing():
 			in.SetReady(false)
@@ -126,6 +131,16 @@ func keepReadiness(old *model.Resource, spec any) any {
 			in.State, in.Health = before.State, before.Health
 		}
 	})
+}
+
+// elsewhere reports whether callers find a proxy at another place than before.
+func (n *Networking) elsewhere(before *Networking) bool {
+	return n != nil && before != nil && (n.Address != before.Address || n.AdvertisedAddress != before.AdvertisedAddress)
+}
+
+// elsewhere reports whether the proxy finds the workload at another place than before.
+func (in *Inbound) elsewhere(before *Inbound) bool {
+	return in.ServiceAddress != before.ServiceAddress || orPort(in.ServicePort, in.Port) != orPort(before.ServicePort, before.Port)
 }
 
 func (in *Inbound) saysNothing() bool { return in.State == "" && in.Health == nil }

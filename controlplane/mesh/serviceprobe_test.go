@@ -27,6 +27,10 @@ func TestReadinessIsKept(t *testing.T) {
 		"ignored no more":              {probe + "," + ignored, probe, probe + "," + unready},
 		"ignored from now on":          {probe + "," + ready, probe + "," + ignored, probe + "," + ignored},
 		"another port":                 {`"port":2,` + probe + "," + ready, probe, probe + "," + unready},
+		"another workload's port":      {`"servicePort":2,` + probe + "," + ready, probe, probe + "," + unready},
+		"the port is said":             {probe + "," + ready, `"servicePort":1,` + probe, `"servicePort":1,` + probe + "," + ready},
+		"another workload's address":   {probe + "," + ready, `"serviceAddress":"10.0.0.3",` + probe + "," + ready, `"serviceAddress":"10.0.0.3",` + probe + "," + unready},
+		"elsewhere, the probe is new":  {`"servicePort":2`, probe, probe + "," + unready},
 		"another address":              {`"address":"10.0.0.2",` + probe + "," + ready, probe, probe + "," + unready},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,6 +57,35 @@ func TestReadinessIsKept(t *testing.T) {
 	}
 	if got := mesh.Dataplanes.Document.Keep(nil, &mesh.Dataplane{}).(*mesh.Dataplane); got.Networking != nil {
 		t.Error(got)
+	}
+}
+
+// TestMovedProxyIsNew: what was found behind one address says nothing of another one, whoever the
+// agent is. Another agent at the same address keeps what was found.
+func TestMovedProxyIsNew(t *testing.T) {
+	of := func(change func(*mesh.Dataplane)) *mesh.Dataplane {
+		d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 1, ServiceProbe: &mesh.ServiceProbe{TCP: &mesh.TCPProbe{}}}}}}
+		change(d)
+		return d
+	}
+	old := of(func(d *mesh.Dataplane) { d.Networking.Inbound[0].SetReady(true) })
+	for name, tt := range map[string]struct {
+		change func(*mesh.Dataplane)
+		ready  bool
+	}{
+		"the same":      {func(*mesh.Dataplane) {}, true},
+		"another agent": {func(d *mesh.Dataplane) { d.SetLabels(map[string]string{mesh.LabelInstance: "b"}) }, true},
+		"an address":    {func(d *mesh.Dataplane) { d.Networking.Address = "10.0.0.2" }, false},
+		"advertised":    {func(d *mesh.Dataplane) { d.Networking.AdvertisedAddress = "192.0.2.1" }, false},
+		"and its author says": {func(d *mesh.Dataplane) {
+			d.Networking.Address = "10.0.0.2"
+			d.Networking.Inbound[0].SetReady(true)
+		}, false},
+	} {
+		got := mesh.Dataplanes.Document.Keep(&model.Resource{Spec: old}, of(tt.change)).(*mesh.Dataplane)
+		if got.Networking.Inbound[0].IsReady() != tt.ready {
+			t.Errorf("%s: ready is %t", name, !tt.ready)
+		}
 	}
 }
 

@@ -33,6 +33,12 @@ type NameParameter struct {
 	TagKey string `json:"tagKey,omitempty"`
 }
 
+// SelectedSources implements model.Selecting: a name has no sources.
+func (v *VirtualOutbound) SelectedSources() []map[string]string { return nil }
+
+// SelectedDestinations implements model.Selecting: the proxies with the inbounds.
+func (v *VirtualOutbound) SelectedDestinations() []map[string]string { return Matched(v.Selectors) }
+
 // Key returns the key of the tag whose value the parameter has.
 func (p *NameParameter) Key() string {
 	if p.TagKey == "" {

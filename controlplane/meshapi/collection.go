@@ -66,7 +66,7 @@ func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 		put, remove = refuse(why), refuse(why)
 	}
 	items := []httpkit.Endpoint{
-		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat), http.StatusNotFound),
+		does(route(http.MethodGet, item, "Read a "+d.Singular, c.get), shows(d.Type+suffixRead, paramFormat, paramNamespace), http.StatusNotFound),
 		does(route(http.MethodPut, item, "Create or replace a "+d.Singular, put), httpkit.Contract{
 			Query: append([]httpkit.Parameter{paramValidation, paramForce}, c.tries()...), Body: d.Type + suffixWrite,
 			Answers: map[int]string{http.StatusOK: c.tried(schemaWritten, schemaStored), http.StatusCreated: schemaStored},

@@ -43,11 +43,13 @@ const (
 	schemaConfig     = "dataplane_config"
 	schemaCompared   = "node_config"
 	schemaPage       = "page" // plain text, or JSON where that was asked for
+	schemaHTML       = "html"
 	schemaMatched    = "matched_policies"
 	schemaRules      = "rules"
 	schemaTypeRules  = "rules_by_type"
 	schemaChosen     = "chosen_dataplanes"
 	schemaGateways   = "gateway_dataplanes"
+	schemaReferences = "selected_dataplanes"
 	schemaWarned     = "mesh_warnings"
 	schemaExplained  = "explanation"
 	schemaKeys       = "key" + suffixList
@@ -119,5 +121,6 @@ var (
 		Name: httpkit.ArgFieldValidation, Type: "string",
 		Summary: "What becomes of members that mean nothing: strict (if not given) refuses them, warn drops them and says so, ignore drops them",
 	}
-	paramFormat = httpkit.Parameter{Name: "format", Type: "string", Summary: "universal (if not given), or k8s or kubernetes: as a custom resource"}
+	paramNamespace = httpkit.Parameter{Name: "namespace", Type: "string", Summary: "With format=k8s: the namespace in which the custom resource is to be"}
+	paramFormat    = httpkit.Parameter{Name: "format", Type: "string", Summary: "universal (if not given), or k8s or kubernetes: as a custom resource"}
 )

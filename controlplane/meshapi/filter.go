@@ -13,15 +13,30 @@ import (
 // tagged specs can be filtered by tags.
 type tagged interface{ TagSets() []mesh.Tags }
 
+// facts are what resources are filtered by, beside their names.
+type facts struct {
+	tags    []mesh.Tags
+	gateway string
+}
+
+// factsOf returns those of a resource.
+func factsOf(r *model.Resource) (f facts) {
+	if t, ok := r.Spec.(tagged); ok {
+		f.tags = t.TagSets()
+	}
+	if d, ok := r.Spec.(*mesh.Dataplane); ok {
+		f.gateway = d.GatewayType()
+	}
+	return f
+}
+
 // filter returns a function for the filters of a query, except the part of the name: tag= for
 // kinds with tags, gateway= for dataplanes. It returns nil if the query has no filters.
-func (c collection) filter(query url.Values, pattern string) (func(*model.Resource) bool, error) {
-	var demands []func(*model.Resource) bool
+func (c collection) filter(query url.Values, pattern string) (func(facts) bool, error) {
+	var demands []func(facts) bool
 	if _, ok := c.kind.New().(tagged); ok {
 		if tags := tagFilter(query["tag"]); len(tags) > 0 {
-			demands = append(demands, func(r *model.Resource) bool {
-				return slices.ContainsFunc(r.Spec.(tagged).TagSets(), tags.match)
-			})
+			demands = append(demands, func(f facts) bool { return slices.ContainsFunc(f.tags, tags.match) })
 		}
 	}
 	if c.kind == mesh.Dataplanes && query.Get("gateway") != "" {
@@ -32,14 +47,25 @@ func (c collection) filter(query url.Values, pattern string) (func(*model.Resour
 				Message: "shoud use `true`, `false`, 'builtin' or 'delegated' instead of " + query.Get("gateway"),
 			}}))
 		}
-		demands = append(demands, func(r *model.Resource) bool { return accepts(gatewayOf(r.Spec.(*mesh.Dataplane))) })
+		demands = append(demands, func(f facts) bool { return accepts(f.gateway) })
 	}
 	if len(demands) == 0 {
 		return nil, nil //nolint:nilnil // nil demands nothing
 	}
-	return func(r *model.Resource) bool {
-		return !slices.ContainsFunc(demands, func(met func(*model.Resource) bool) bool { return !met(r) })
+	return func(f facts) bool {
+		return !slices.ContainsFunc(demands, func(met func(facts) bool) bool { return !met(f) })
 	}, nil
+}
+
+// both returns a function for two demands, of which each may be nil, which demands nothing.
+func both(a, b func(facts) bool) func(facts) bool {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(f facts) bool { return a(f) && b(f) }
 }
 
 // gatewayFilters say which types of gateways they accept; "" stands for no gateway.
@@ -48,17 +74,6 @@ var gatewayFilters = map[string]func(string) bool{
 	"false":     func(t string) bool { return t == "" },
 	"builtin":   func(t string) bool { return t == mesh.GatewayBuiltin },
 	"delegated": func(t string) bool { return t == mesh.GatewayDelegated },
-}
-
-// gatewayOf returns the type of a dataplane's gateway, or "" if it is no gateway.
-func gatewayOf(d *mesh.Dataplane) string {
-	if d.Networking == nil || d.Networking.Gateway == nil {
-		return ""
-	}
-	if d.Networking.Gateway.Type == "" {
-		return mesh.GatewayDelegated
-	}
-	return d.Networking.Gateway.Type
 }
 
 // tags holds keys of tags and parts of their values. One tag set must match all of them.

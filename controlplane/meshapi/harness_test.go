@@ -133,15 +133,27 @@ func (w *writer) DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, nam
 	return w.Writer.DeleteDocumentIf(ctx, k, scope, name, allowed)
 }
 
-// insights holds what is known, by name, of dataplanes of mesh m and of the proxies of zones.
+// insights holds what is known of dataplanes and of the proxies of zones, by name.
 type insights map[string]any
 
-func (i insights) Read(_ context.Context, _ *model.Kind, mesh, name string) (any, bool, error) {
+func (i insights) Read(_ context.Context, _ *model.Kind, _, name string) (any, bool, error) {
 	doc, ok := i[name]
 	if err, broken := doc.(error); broken {
 		return nil, false, err
 	}
-	return doc, ok && (mesh == "m" || mesh == ""), nil
+	return doc, ok, nil
+}
+
+// told is what is known. The census knows of the same dataplanes.
+var told = insights{
+	"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
+	"left":   &insight.DataplaneInsight{Subscriptions: []insight.Subscription{{ID: "s-1", ConnectTime: start, DisconnectTime: new(start.Add(time.Hour))}}},
+	"broken": errors.New("the disk is gone"),
+	"nan":    math.NaN(),
+	"east": map[string]any{"subscriptions": []any{map[string]any{
+		"id": "z-1", "globalInstanceId": "g-1", "connectTime": start, "status": map[string]any{"total": map[string]any{}},
+		"version": map[string]any{"meshCp": map[string]any{"version": "1.2.3"}},
+	}}},
 }
 
 type problems map[string][]string
@@ -242,14 +254,8 @@ func (c *clock) read() time.Time {
 func newAPI(t testing.TB, change ...func(*Options)) *api {
 	t.Helper()
 	c := &clock{now: start}
-	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick}), c, change...)
-}
-
-// newCountedAPI is newAPI on a store that reads the clock only when it is written, so that a census
-// moves no time.
-func newCountedAPI(t testing.TB) *api {
-	c := &clock{now: start}
-	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick, Past: c.read}), c)
+	// The store moves time only when it is written: the census reads whenever it likes.
+	return newAPIOn(t, memstore.Open(memstore.Options{Now: c.tick, Past: c.read}), c, change...)
 }
 
 // testKinds returns the kinds of the API under test.
@@ -270,16 +276,8 @@ func newAPIOn(t testing.TB, s store.Store, c *clock, change ...func(*Options)) *
 			return identity.RevokeTokens(ctx, gate, of, mesh, ids)
 		},
 		Kinds: kinds, Recorded: changes.Listed(kinds), Store: s, Writer: a.writer, Tokens: a.tokens, Version: "1.2.3",
-		Insights: insights{
-			"web-1":  map[string]any{"subscriptions": []any{map[string]any{"id": "<1>"}}},
-			"broken": errors.New("the disk is gone"),
-			"nan":    math.NaN(),
-			"east": map[string]any{"subscriptions": []any{map[string]any{
-				"id": "z-1", "globalInstanceId": "g-1", "connectTime": start, "status": map[string]any{"total": map[string]any{}},
-				"version": map[string]any{"meshCp": map[string]any{"version": "1.2.3"}},
-			}}},
-		},
-		Census:          counts,
+		Insights: told,
+		Census:   counts, Directory: counts,
 		Problems:        problems{"web-2": {"two listeners on 10.0.0.2:80"}},
 		Policies:        &inspect.Policies{Views: views, Policies: testPolicies, Latest: s.Revision, Turns: turns.New(inspect.Waiting)},
 		Explain:         explanations(views, s),
@@ -319,13 +317,21 @@ func (c *taken) Now(ctx context.Context) (*census.State, time.Time, error) {
 	return c.Census.Now(ctx)
 }
 
+func (c *taken) Dataplanes(ctx context.Context, meshes []string, f func(string, *census.Listed)) error {
+	c.begin()
+	return c.Census.Dataplanes(ctx, meshes, f)
+}
+
 func newCensus(t testing.TB, s store.Store, kinds []*model.Kind) *taken {
 	c := census.New(census.Options{
 		Store: s, Kinds: kinds, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return start.Add(time.Hour) },
 		Online: func(_ *model.Kind, name string) bool { return name == "east" },
 		Insight: func(_, name string) *insight.DataplaneInsight {
-			if name != "web-1" {
+			if _, known := told[name]; !known {
 				return nil
+			}
+			if name != "web-1" {
+				return &insight.DataplaneInsight{}
 			}
 			return &insight.DataplaneInsight{
 				Subscriptions: []insight.Subscription{{ConnectTime: start, Version: &insight.Versions{

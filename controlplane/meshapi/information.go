@@ -1,6 +1,7 @@
 package meshapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -13,7 +14,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-const product = "meshgate"
+// Product is how the control plane introduces itself unless it is told otherwise.
+const Product = "meshgate"
 
 // pathRevision is the name of a revision in a path.
 const pathRevision = "revision"
@@ -54,13 +56,17 @@ func (a *API) information() []httpkit.Endpoint {
 	return list
 }
 
-// index is the answer of GET /. Older clients read the product from tagline.
+// index is the answer of GET /. Older clients read the product from tagline. There is no console.
 func (a *API) index() map[string]string {
+	product := a.product()
 	return map[string]string{
-		"clusterId": a.About.ClusterID, "gui": a.About.GUI, "hostname": a.About.Hostname, "instanceId": a.About.InstanceID,
+		"clusterId": a.About.ClusterID, "gui": "", "hostname": a.About.Hostname, "instanceId": a.About.InstanceID,
 		"product": product, "tagline": product, "version": a.Version,
 	}
 }
+
+// product returns the name of the product.
+func (a *API) product() string { return cmp.Or(a.About.Product, Product) }
 
 // policy is one entry of GET /policies.
 type policy struct {

@@ -39,21 +39,29 @@ type listing struct {
 // list answers with a page of one mesh, or of all meshes. pattern is the pattern of the
 // endpoint.
 func (c collection) list(pattern string) http.HandlerFunc {
-	return c.listOf(pattern, nil, func(r *http.Request, res *model.Resource) (any, error) {
+	return c.listOf(pattern, demand{}, func(r *http.Request, res *model.Resource) (any, error) {
 		return show(c.api.encodingsFor(r, res), res)
 	})
 }
 
-// listOf answers with a page of those resources that keep chooses, all if it is nil. show converts
-// each resource.
-func (c collection) listOf(pattern string, keep func(*http.Request, *model.Resource) (bool, error), show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
+// demand is what a list asks of its resources, beside what its query asks. The zero value asks nothing.
+type demand struct {
+	// facts chooses by what directories know of all dataplanes.
+	facts func(facts) bool
+	// known demands that something is known about the proxy; a directory knows whether there is. It
+	// is asked where no directory is.
+	known func(*http.Request, *model.Resource) (bool, error)
+}
+
+// listOf answers with a page of those resources that meet a demand. show converts each resource.
+func (c collection) listOf(pattern string, only demand, show func(*http.Request, *model.Resource) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := httpkit.Query(r)
 		if err != nil {
 			fail(w, r, opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
 			return
 		}
-		found, window, err := c.find(r, query, pattern, keep)
+		found, window, err := c.find(r, query, pattern, only)
 		if err != nil {
 			answer(w, r, opList, err)
 			return
@@ -71,6 +79,9 @@ func (c collection) listOf(pattern string, keep func(*http.Request, *model.Resou
 				continue
 			}
 			item, err := show(r, res)
+			if fault.Is(err, fault.NotFound) {
+				continue // what there was to show went a moment ago
+			}
 			if err != nil {
 				fail(w, r, opList, err)
 				return
@@ -105,27 +116,38 @@ type result struct {
 }
 
 // find checks size, filters, mesh and offset, in this order, and reads the page.
-func (c collection) find(r *http.Request, query url.Values, pattern string, keep func(*http.Request, *model.Resource) (bool, error)) (found result, win window, err error) {
+func (c collection) find(r *http.Request, query url.Values, pattern string, only demand) (found result, win window, err error) {
 	if win.size, err = pageSize(query.Get("size")); err != nil {
 		return found, win, failed(opSize, err)
 	}
 	win.part = query.Get("name")
-	match, err := c.filter(query, pattern)
+	wanted, err := c.filter(query, pattern)
 	if err != nil {
 		return found, win, err
 	}
+	wanted = both(wanted, only.facts)
 	visible := c.api.seen(r)
+	if c.kind == mesh.Dataplanes && c.api.Directory != nil {
+		found, listed, err := c.findListed(r, query, visible, wanted, only.known != nil, win)
+		if !fault.Is(err, fault.Unavailable) || r.Context().Err() != nil {
+			return found, listed, err
+		}
+	}
+	var match func(*model.Resource) bool
+	if wanted != nil {
+		match = func(res *model.Resource) bool { return wanted(factsOf(res)) }
+	}
 	if c.kind == mesh.Meshes && visible != nil {
 		match = func(res *model.Resource) bool { return visible(res.Name) }
 	}
-	var broken error // the first failure of keep
-	if accepts := match; keep != nil {
+	var broken error // the first failure to learn what is known
+	if accepts := match; only.known != nil {
 		match = func(res *model.Resource) bool {
 			if broken != nil || accepts != nil && !accepts(res) {
 				return false
 			}
 			var kept bool
-			kept, broken = keep(r, res)
+			kept, broken = only.known(r, res)
 			return kept
 		}
 	}

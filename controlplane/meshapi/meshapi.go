@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -38,6 +39,14 @@ type Writer interface {
 type Insights interface {
 	// Read returns what is known about a resource as a JSON object, and whether anything is.
 	Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error)
+}
+
+// Directory knows what lists of dataplanes are filtered by; [census.Census] implements it.
+type Directory interface {
+	// Dataplanes calls f for each dataplane of meshes, in their order and then by name, as they
+	// are after everything that had happened when it was called. The error is Unavailable if ctx
+	// ends before that is known.
+	Dataplanes(ctx context.Context, meshes []string, f func(mesh string, l *census.Listed)) error
 }
 
 // Problems tells why proxies do not have the configuration that they should have.
@@ -95,8 +104,8 @@ type Nodes interface {
 type About struct {
 	// ClusterID is the same for all instances of one control plane.
 	ClusterID string
-	// GUI is the path of the console; empty if there is none.
-	GUI string
+	// Product is the name under which clients know this control plane; see [Product].
+	Product string
 	// Hostname and InstanceID identify this instance.
 	Hostname, InstanceID string
 }
@@ -109,8 +118,11 @@ type Options struct {
 	Store  store.Store
 	Writer Writer
 
-	Insights        Insights
-	Census          Census
+	Insights Insights
+	Census   Census
+	// Directory answers lists of dataplanes. Without it, those that are filtered read all of them,
+	// and the others count all of them.
+	Directory       Directory
 	Problems        Problems
 	Dumps           Dumps
 	Policies        Policies
@@ -174,7 +186,7 @@ func Handler(o Options) http.Handler {
 
 // Endpoints lists every endpoint.
 func (a *API) Endpoints() []httpkit.Endpoint {
-	list := a.information()
+	list := append(a.information(), a.gui()...)
 	for _, k := range a.Kinds {
 		if k.Document != nil {
 			list = append(list, collection{a, k}.endpoints()...)
@@ -185,6 +197,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.dumps()...)
 	list = append(list, a.zoneDumps()...)
 	list = append(list, a.selections()...)
+	list = append(list, a.matches()...)
 	list = append(list, a.strangers()...)
 	list = append(list, a.explanations()...)
 	list = append(list, a.nodeEndpoints()...)

@@ -16,6 +16,7 @@ const (
 	mediaJSON = "application/json"
 	mediaYAML = "application/yaml" // RFC 9512
 	mediaText = "text/plain"
+	mediaHTML = "text/html"
 )
 
 const textNotFound = "404: Page Not Found"

@@ -71,6 +71,8 @@ func responses(e httpkit.Endpoint) map[string]*openapi.Response {
 		case "":
 		case schemaPage:
 			r.Content = map[string]openapi.MediaType{mediaText: {Schema: openapi.To(schemaText)}, mediaJSON: {Schema: openapi.To(schemaPage)}}
+		case schemaHTML:
+			r.Content = map[string]openapi.MediaType{mediaHTML: {Schema: openapi.To(schemaText)}}
 		case schemaText:
 			r.Content = map[string]openapi.MediaType{mediaText: {Schema: openapi.To(schema)}}
 		default:

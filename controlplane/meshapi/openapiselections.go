@@ -46,6 +46,8 @@ func describeSelections(out schemas) {
 	out[schemaMatched] = &openapi.Schema{AnyOf: []*openapi.Schema{openapi.Closed(places, "kind", "total", "items"), gateway}}
 	out[schemaGateways] = openapi.Closed(list(openapi.Closed(schemas{"dataplane": origin()}, "dataplane")), "total", "items")
 
+	out[schemaReferences] = pageOf(openapi.For[reference](), schemas{"unreadable": openapi.Count()})
+
 	warned := openapi.Closed(schemas{
 		"type": text(), "mesh": text(), "name": text().Says("Left out where inbounds lack a policy of the type"), "warnings": openapi.List(text()),
 		"refusing": openapi.List(text()).Says("Those of the warnings that name inbounds which refuse everybody"),

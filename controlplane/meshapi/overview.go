@@ -76,9 +76,9 @@ func (p reporter) endpoints() (list []httpkit.Endpoint) {
 	parameters, read, item := p.parameters(), http.MethodGet, "/{"+pathName+"}"
 	for _, prefix := range prefixes {
 		for _, path := range []string{p.older, p.kind.Path + "/_overview"} {
-			add(read, prefix+path, "List "+d.Plural+" with what they report", p.listOf(prefix+path, nil, p.item), shows(p.whole()+suffixList, parameters...))
+			add(read, prefix+path, "List "+d.Plural+" with what they report", p.listOf(prefix+path, demand{}, p.item), shows(p.whole()+suffixList, parameters...))
 		}
-		add(read, prefix+p.alone, "List what "+d.Plural+" report", p.listOf(prefix+p.alone, p.known, p.report), shows(p.bare()+suffixList, parameters...))
+		add(read, prefix+p.alone, "List what "+d.Plural+" report", p.listOf(prefix+p.alone, demand{known: p.known}, p.report), shows(p.bare()+suffixList, parameters...))
 	}
 	for _, path := range []string{p.older + item, p.kind.Path + item + "/_overview"} {
 		add(read, prefix+path, "Read a "+d.Singular+" with what it reports", p.one(p.whole()), shows(p.whole()))

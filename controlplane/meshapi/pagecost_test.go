@@ -58,10 +58,10 @@ func fill(t testing.TB, s store.Store, n int) {
 }
 
 // TestPagesReadWhatTheyShow: the cost of a page depends on its size and not on that of the
-// list, wherever the page is, and with a filter by names too.
+// list, wherever the page is, and with a filter by names too, also where no directory is.
 func TestPagesReadWhatTheyShow(t *testing.T) {
 	c := &counting{}
-	a := newAPI(t, func(o *Options) { c.Store, o.Store = o.Store, c })
+	a := newAPI(t, func(o *Options) { c.Store, o.Store, o.Directory = o.Store, c, nil })
 	fill(t, a.store, 1000)
 	for _, tc := range []struct {
 		path         string

@@ -25,6 +25,8 @@ type Policies interface {
 	Rules(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
 	// RulesOf shows the same rules by the types of their policies.
 	RulesOf(ctx context.Context, mesh, dataplane string, show func(doc any) error) error
+	// RulesOfGateway shows the rules for the proxies of a MeshGateway by the types of their policies.
+	RulesOfGateway(ctx context.Context, mesh, gateway string, show func(doc any) error) error
 	// Chosen shows the dataplanes for which a policy was chosen.
 	Chosen(ctx context.Context, kind *model.Kind, mesh, name string, show func(doc any) error) error
 	// Gateways shows the builtin gateways that a MeshGateway or a MeshGatewayRoute is for.
@@ -58,6 +60,9 @@ func (a *API) selections() []httpkit.Endpoint {
 		if d := k.Document; d != nil && d.Policy && k.Scoping == model.Mesh {
 			list = append(list, get(k, c.kind.Path, "List the dataplanes for which a "+d.Singular+" is chosen", collection{a, k}.chosen, shows(schemaChosen)))
 		}
+	}
+	if k := mesh.MeshGateways; slices.Contains(a.Kinds, k) {
+		list = append(list, get(k, "_rules", "List what rules come to on the proxies of a Mesh Gateway, by the types of their policies", collection{a, k}.rulesOfGateway, shows(schemaTypeRules)))
 	}
 	for _, k := range []*model.Kind{mesh.MeshGateways, mesh.MeshGatewayRoutes} {
 		if slices.Contains(a.Kinds, k) {
@@ -95,6 +100,10 @@ func (c collection) rules(w http.ResponseWriter, r *http.Request) {
 
 func (c collection) rulesByType(w http.ResponseWriter, r *http.Request) {
 	c.inspect(w, r, inspection{opMesh, opGet, nil}, c.api.Policies.RulesOf)
+}
+
+func (c collection) rulesOfGateway(w http.ResponseWriter, r *http.Request) {
+	c.inspect(w, r, inspection{opMesh, opGet, nil}, c.api.Policies.RulesOfGateway)
 }
 
 func (c collection) chosen(w http.ResponseWriter, r *http.Request) {

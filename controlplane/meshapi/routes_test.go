@@ -118,12 +118,15 @@ func TestListsShowWhatMayBeSeen(t *testing.T) {
 	a.options.Rules = access.New(access.Options{Roles: roles})
 	a.put(t, "/meshes/o", `{"type":"Mesh","name":"o"}`)
 	a.put(t, "/meshes/o/dataplanes/there", dataplane("o", "there", "web"))
+	a.put(t, "/meshes/o/dataplanes/pay", dataplane("o", "pay", "pay-of-o"))
 	a.put(t, "/meshes/m/dataplanes/web-1", dataplane("m", "web-1", "web"))
+	a.put(t, "/meshes/m/dataplanes/shop", dataplane("m", "shop", "shop-of-m"))
 	h := Handler(a.options)
 	for caller, want := range map[string][2]bool{"viewer-m": {true, false}, "admin-o": {false, true}, "viewer-all": {true, true}, "": {true, true}} {
 		for path, names := range map[string][2]string{
 			"/meshes": {`"name": "m"`, `"name": "o"`}, "/dataplanes": {`"web-1"`, `"there"`}, "/dataplanes/_overview": {`"web-1"`, `"there"`},
 			"/dataplanes?tag=mesh.io/service:web": {`"web-1"`, `"there"`},
+			"/mesh-insights":                      {`"name": "m"`, `"name": "o"`}, "/service-insights": {`"shop-of-m"`, `"pay-of-o"`},
 		} {
 			rec := request(h, "GET", path, "", "X-User", caller)
 			for i, name := range names {

@@ -22,7 +22,7 @@ func format(r *http.Request) (func(encodings, *model.Resource) (any, error), err
 	case "", "universal":
 		return show, nil
 	case "k8s", "kubernetes":
-		return showObject, nil
+		return showIn(r.URL.Query().Get("namespace")), nil
 	}
 	return nil, fault.Violated([]fault.Violation{{Message: `"format" must be one of ["k8s", "kubernetes", "universal"]`}})
 }
@@ -39,13 +39,24 @@ type object struct {
 }
 
 type objectMeta struct {
-	Name              string            `json:"name"`
+	Name string `json:"name"`
+	// Namespace is what the client asked for.
+	Namespace         string            `json:"namespace,omitempty"`
 	CreationTimestamp string            `json:"creationTimestamp"`
 	Labels            map[string]string `json:"labels,omitempty"`
 }
 
+// showIn returns the function that shows a resource as a custom resource of a namespace.
+func showIn(namespace string) func(encodings, *model.Resource) (any, error) {
+	return func(e encodings, res *model.Resource) (any, error) {
+		o, err := showObject(e, res)
+		o.Metadata.Namespace = namespace
+		return o, err
+	}
+}
+
 // showObject shows a resource as a custom resource, and a secret as a core one.
-func showObject(e encodings, res *model.Resource) (any, error) {
+func showObject(e encodings, res *model.Resource) (object, error) {
 	o := object{
 		Kind: res.Kind.Document.Type, APIVersion: "mesh.io/v1alpha1", Mesh: res.Scope,
 		Metadata: objectMeta{Name: res.Name, CreationTimestamp: res.Created.UTC().Format(time.RFC3339), Labels: model.LabelsOf(res.Spec)},
@@ -59,7 +70,7 @@ func showObject(e encodings, res *model.Resource) (any, error) {
 	}
 	raw, err := e.spec(res.Kind, res.Spec)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	if o.Spec = raw; wrapped(res.Kind) {
 		var doc struct{ Spec json.RawMessage }

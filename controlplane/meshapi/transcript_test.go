@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/e2e/golden"
+	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
@@ -32,14 +33,13 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			var change []func(*Options)
-			if filepath.Base(file) == "dryrun.txt" {
+			switch filepath.Base(file) {
+			case "dryrun.txt":
 				change = append(change, planned)
+			case "selected.txt":
+				change = append(change, func(o *Options) { o.Kinds = append(o.Kinds, meshtokenauth.Kind) })
 			}
-			a := newAPI
-			if filepath.Base(file) == "insights.txt" {
-				a = func(t testing.TB, _ ...func(*Options)) *api { return newCountedAPI(t) }
-			}
-			got := replay(t, a(t, change...), string(raw))
+			got := replay(t, newAPI(t, change...), string(raw))
 			golden.Compare(t, file, []byte(got))
 		})
 	}

@@ -14,16 +14,31 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // TestListsWithUnreadableRows: a row that cannot be read does not hide others from a list.
-// The list says that something is missing, and goes on after it.
+// The list says that something is missing, and goes on after it. It is the same with a directory
+// and without one.
 func TestListsWithUnreadableRows(t *testing.T) {
+	t.Run("directory", func(t *testing.T) {
+		listsWithUnreadableRows(t, func(s store.Store) Directory { return newCensus(t, s, testKinds()) })
+	})
+	t.Run("store", func(t *testing.T) {
+		listsWithUnreadableRows(t, func(store.Store) Directory { return nil })
+	})
+}
+
+func listsWithUnreadableRows(t *testing.T, directory func(store.Store) Directory) {
+	t.Helper()
 	bad := &storetest.Unreadable{}
-	a := newAPI(t, func(o *Options) { bad.Store, o.Store = o.Store, bad })
+	a := newAPI(t, func(o *Options) {
+		bad.Store, o.Store = o.Store, bad
+		o.Directory = directory(bad)
+	})
 	var log bytes.Buffer
 	a.handler = httpkit.Observe(a.handler, slog.New(slog.NewTextHandler(&log, nil)))
 	for _, m := range []string{"m", "n", "o"} {
@@ -50,6 +65,8 @@ func TestListsWithUnreadableRows(t *testing.T) {
 		{"/meshes/m/dataplanes?size=2", 5, "a d", []int{1, 1, 1}},
 		{"/meshes/n/dataplanes?size=4", 5, "a b c d e", []int{0, 0}},
 		{"/meshes/m/dataplanes?tag=mesh.io/service:s", 2, "a d", []int{3}},
+		{"/meshes/m/dataplanes?tag=mesh.io/service:s&size=1", 2, "a d", []int{3, 3}},
+		{"/meshes/m/dataplane-insights", 0, "", []int{3}},
 		{"/meshes/m/dataplanes+insights", 5, "a d", []int{3}},
 		// The content of a mesh that cannot be read is unknown.
 		{"/dataplanes", 10, "a d a b c d e", []int{4}},

@@ -20,7 +20,7 @@ func whoAmI(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, http.StatusOK, user{who.Name, who.Groups})
 }
 
-// pathGUI is where the console is, which shows nothing before its user has a token.
+// pathGUI is where clients expect a console, which shows nothing before its user has a token.
 const pathGUI = "gui"
 
 // authenticate identifies the caller before anything else is checked. Everybody may call GET

@@ -38,9 +38,10 @@ type Progress interface {
 	// Left returns when the last of the dataplanes left that refused and are away. It returns
 	// the zero time if there are none.
 	Left(mesh string, revision uint64) time.Time
-	// Settled returns the names of the dataplanes of a mesh for which a step need not wait, as
-	// of one moment: those that run with the revision and have a stream, and those that hold
-	// no certificate. life is the longest life of certificates of the mesh.
+	// Settled returns the names of the dataplanes of a mesh, and the ids of the nodes of egresses,
+	// for which a step need not wait, as of one moment: those that run with the revision and have
+	// a stream, and those that hold no certificate of the mesh. life is the longest life of
+	// certificates of the mesh.
 	Settled(mesh string, revision uint64, life time.Duration) map[string]bool
 }
 
@@ -158,6 +159,18 @@ func (r *Rotations) ProxiesChanged(meshName string) {
 	if w := r.active[meshName]; w != nil && w.absent {
 		w.again = true
 		w.interrupt()
+	}
+}
+
+// EgressesChanged does what ProxiesChanged does, for an egress: it may have a certificate of any mesh.
+func (r *Rotations) EgressesChanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.active {
+		if w.absent {
+			w.again = true
+			w.interrupt()
+		}
 	}
 }
 

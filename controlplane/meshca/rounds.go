@@ -151,6 +151,13 @@ func (r *Rotations) confirmed(wait context.Context, name string, at *position, w
 		for _, d := range dataplanes {
 			all = all && settled[d.Name]
 		}
+		if err != nil {
+			return err
+		}
+		egresses, err := s.List(mesh.ZoneEgresses, store.Query{})
+		for _, e := range egresses {
+			all = all && settled[mesh.ZoneNodeID(mesh.ProxyEgress, e.Name)]
+		}
 		return err
 	})
 	return all && err == nil, err

@@ -90,6 +90,8 @@ type order struct {
 	names     []*url.URL
 	sources   []mesh.Tags
 	life      time.Duration
+	// usages are what the certificate may be shown for.
+	usages []x509.ExtKeyUsage
 }
 
 func (o *order) id() orderID {
@@ -106,11 +108,22 @@ func (o *order) id() orderID {
 // Faults: NotFound for a dataplane that does not exist, Invalid for tags that no certificate
 // can carry, Unavailable while the mesh has no authority or the authority has just failed.
 func (w *Workloads) Issue(ctx context.Context, meshName, dataplane string) (*Leaf, error) {
-	o, err := w.order(ctx, meshName, dataplane)
+	return w.issue(ctx, model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane})
+}
+
+// IssueEgress does what Issue does, for an egress as one of a mesh: its only name there is that of
+// egresses. It fails with Unavailable in a mesh that is not left through egresses.
+func (w *Workloads) IssueEgress(ctx context.Context, meshName, egress string) (*Leaf, error) {
+	return w.issue(ctx, model.Key{Kind: mesh.ZoneEgresses.Name, Scope: meshName, Name: egress})
+}
+
+func (w *Workloads) issue(ctx context.Context, key model.Key) (*Leaf, error) {
+	meshName := key.Scope
+	o, err := w.order(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	key, id := model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane}, o.id()
+	id := o.id()
 	if leaf := w.held(key, id); leaf != nil {
 		return leaf, nil
 	}
@@ -177,10 +190,19 @@ func (w *Workloads) Forget(meshName, dataplane string) {
 	delete(w.leaves, model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: dataplane})
 }
 
-func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*order, error) {
-	o := &order{life: WorkloadLife}
+// ForgetEgress drops what is remembered of a deleted egress.
+func (w *Workloads) ForgetEgress(egress string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.leaves, func(key model.Key, _ *issuedLeaf) bool {
+		return key.Kind == mesh.ZoneEgresses.Name && key.Name == egress
+	})
+}
+
+func (w *Workloads) order(ctx context.Context, key model.Key) (*order, error) {
+	o, meshName := &order{life: WorkloadLife}, key.Scope
 	err := w.store.View(ctx, func(r store.Reader) error {
-		res, err := r.Get(mesh.Dataplanes, meshName, dataplane)
+		err := o.name(r, key)
 		if err != nil {
 			return err
 		}
@@ -208,12 +230,42 @@ func (w *Workloads) order(ctx context.Context, meshName, dataplane string) (*ord
 		if noted := o.authority.LeafLife; noted > 0 {
 			o.life = min(o.life, noted)
 		}
-		d := res.Spec.(*mesh.Dataplane)
-		o.sources = d.TagSets()
-		o.names, err = identities(meshName, d)
-		return err
+		return nil
 	})
 	return o, err
+}
+
+// name finds out the names of a proxy.
+func (o *order) name(r store.Reader, key model.Key) error {
+	if key.Kind == mesh.ZoneEgresses.Name {
+		return o.nameEgress(r, key)
+	}
+	res, err := r.Get(mesh.Dataplanes, key.Scope, key.Name)
+	if err != nil {
+		return err
+	}
+	d := res.Spec.(*mesh.Dataplane)
+	o.sources, o.usages = d.TagSets(), []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	o.names, err = identities(key.Scope, d)
+	return err
+}
+
+// nameEgress makes the order of an egress. It calls no proxy of the mesh, so its certificate is none
+// of clients: otherwise whoever has its key could call every service that permits all members.
+func (o *order) nameEgress(r store.Reader, key model.Key) error {
+	if _, err := r.Get(mesh.ZoneEgresses, "", key.Name); err != nil {
+		return err
+	}
+	of, err := r.Get(mesh.Meshes, "", key.Scope)
+	if err != nil {
+		return err
+	}
+	name, ok := parseName(mesh.SPIFFE(key.Scope, mesh.EgressService))
+	if !ok || !of.Spec.(*mesh.Mesh).LeavesByEgress() {
+		return fault.New(fault.Unavailable, "mesh %s is not left through egresses", key.Scope)
+	}
+	o.names, o.usages = []*url.URL{name}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	return nil
 }
 
 // LeafLife returns the validity of the certificates of a mesh with this authority.
@@ -227,6 +279,9 @@ func LeafLife(a *mesh.Authority) (time.Duration, error) {
 func identities(meshName string, d *mesh.Dataplane) ([]*url.URL, error) {
 	names := map[string]*url.URL{}
 	for _, tags := range d.TagSets() {
+		if tags.Service() == mesh.EgressService {
+			return nil, fault.New(fault.Invalid, "the service name %q stands for egresses in identities", mesh.EgressService)
+		}
 		for k, v := range tags {
 			texts := []string{mesh.TagURI(k, v)}
 			if k == mesh.TagService {
@@ -293,7 +348,7 @@ func (w *Workloads) signLeaf(s *workloadSigner, o *order) (*Leaf, error) {
 		SerialNumber: serial, NotBefore: now.Add(-identity.Backdate), NotAfter: end, URIs: o.names,
 		BasicConstraintsValid: true, // not an authority (X509-SVID 4.1)
 		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage:           o.usages,
 	}, signer.cert, key.Public(), signer.key)
 	if err != nil {
 		return nil, err

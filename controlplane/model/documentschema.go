@@ -34,6 +34,9 @@ func bare(at string, s *jsonschema.Schema) {
 
 // mapped describes the types whose form in documents differs from that in Go; nil for others.
 func mapped(t reflect.Type) *jsonschema.Schema {
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return &jsonschema.Schema{} // any value
+	}
 	switch t.Kind() {
 	case reflect.Int64:
 		if t.Implements(reflect.TypeFor[json.Marshaler]()) {

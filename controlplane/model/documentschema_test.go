@@ -15,6 +15,7 @@ type leaf struct {
 	Small uint32            `json:"small,omitempty"`
 	Data  []byte            `json:"data,omitempty"`
 	Free  map[string]any    `json:"free,omitzero"`
+	Any   json.RawMessage   `json:"any,omitempty"`
 	Empty *struct{}         `json:"empty,omitempty"`
 	Inner map[string][]part `json:"inner,omitempty"`
 }
@@ -35,6 +36,7 @@ func TestDocumentSchema(t *testing.T) {
 		`"small":{"type":"integer","maximum":4294967295,"minimum":0},` +
 		`"data":{"type":"string","contentEncoding":"base64"},` +
 		`"free":{"type":"object"},` +
+		`"any":true,` +
 		`"empty":{"properties":{},"additionalProperties":false,"type":"object"},` +
 		`"inner":{"additionalProperties":{"items":{"properties":{"weights":{"items":{"type":"integer","maximum":9,"minimum":0},"type":"array","default":["1","2"]},` +
 		`"notes":{"additionalProperties":{"type":"string"},"type":"object"}},"additionalProperties":false,"type":"object","required":["weights"]},"type":"array"},"type":"object"}},` +

@@ -2,10 +2,12 @@
 //
 // It is written into the Dataplane, and only where it differs. So whoever reads the mesh sees it,
 // other control planes hear of it, a restart keeps it, and so does a proxy that is away. A proxy
-// reports only about inbounds of its own Dataplane that have a service probe.
+// reports only about inbounds of its own Dataplane that have a service probe, and only the agent
+// that has registered a Dataplane reports about that.
 package presence
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +34,9 @@ type Tokens interface {
 	Authenticate(ctx context.Context, nodeID, token string) (until time.Time, err error)
 }
 
-// Documents writes documents. [admit.Gate] implements it.
+// Documents changes documents. [admit.Gate] implements it.
 type Documents interface {
-	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
+	AmendDocument(ctx context.Context, k *model.Kind, scope, name string, change func(stored *model.Resource) (any, error)) (admit.Outcome, error)
 }
 
 // Server answers reports at [probing.Path].
@@ -43,10 +45,13 @@ type Server struct {
 	Store     store.Store
 	Documents Documents
 	Log       *slog.Logger
+
+	pace pace
 }
 
-// ServeHTTP answers 204 once a report is stored, or says nothing new. It answers 409 if the report is
-// about an inbound that is not probed: then the agent has not been told yet.
+// ServeHTTP answers 204 once a report is stored, or says nothing new. It answers 409 if another agent
+// has taken the place of the one that reports, or if the report is also about an inbound that is not
+// probed: then the agent has not been told yet. It answers 429 to more than a write each second.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
@@ -69,7 +74,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	meshName, name, _ := strings.Cut(node, ".") // the token is for such a node
-	if err := s.take(model.WithActor(r.Context(), model.Node(node)), meshName, name, report); err != nil {
+	if err := s.take(model.WithActor(r.Context(), model.Node(node)), node, meshName, name, report); err != nil {
 		s.refuse(w, node, err)
 		return
 	}
@@ -78,6 +83,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers an error. Why a control plane cannot store something is for its own log.
 func (s *Server) refuse(w http.ResponseWriter, node string, err error) {
+	if errors.Is(err, errTooOften) {
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	}
 	switch fault.CodeOf(err) {
 	case fault.Denied:
 		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
@@ -109,52 +118,50 @@ func decode(body io.Reader) (*probing.Report, error) {
 	return r, nil
 }
 
-// maxAttempts bounds how often a report is judged again because somebody else has written the
-// Dataplane meanwhile.
-const maxAttempts = 16
-
-// errMoved rolls back a write over another Dataplane than the one that was judged.
-var errMoved = errors.New("the dataplane was written meanwhile")
-
 // take stores what a report says about a dataplane.
-func (s *Server) take(ctx context.Context, meshName, name string, report *probing.Report) error {
-	for range maxAttempts {
-		var old *model.Resource
-		err := s.Store.View(ctx, func(r store.Reader) (err error) {
-			old, err = r.Get(mesh.Dataplanes, meshName, name)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		d, err := apply(old.Spec.(*mesh.Dataplane), report)
-		if err != nil || d == nil {
-			return err
-		}
-		_, _, err = s.Documents.PutDocumentIf(ctx, mesh.Dataplanes, meshName, name, d, func(_ store.Reader, stored *model.Resource) error {
-			if stored == nil || stored.Version != old.Version || stored.Revision != old.Revision {
-				return errMoved
-			}
-			return nil
-		})
-		if !errors.Is(err, errMoved) {
-			return err
-		}
+func (s *Server) take(ctx context.Context, node, meshName, name string, report *probing.Report) error {
+	var stored *model.Resource
+	err := s.Store.View(ctx, func(r store.Reader) (err error) {
+		stored, err = r.Get(mesh.Dataplanes, meshName, name)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	return fault.New(fault.Unavailable, "dataplane %q of mesh %q is being written by others", name, meshName)
+	// Most that is reported again is stored already, which needs no transaction.
+	d, stale, err := apply(stored.Spec.(*mesh.Dataplane), report)
+	if err != nil || d == nil {
+		return cmp.Or(err, stale)
+	}
+	if !s.pace.may(node, time.Now()) {
+		return errTooOften
+	}
+	_, err = s.Documents.AmendDocument(ctx, mesh.Dataplanes, meshName, name, func(stored *model.Resource) (any, error) {
+		if d, stale, err = apply(stored.Spec.(*mesh.Dataplane), report); err != nil || d == nil {
+			return nil, err
+		}
+		return d, nil
+	})
+	return cmp.Or(err, stale)
 }
 
-// apply returns a dataplane as a report describes it, nil if it is so already.
-func apply(d *mesh.Dataplane, report *probing.Report) (*mesh.Dataplane, error) {
+// apply returns a dataplane as a report describes it, nil if it is so already. stale says which
+// inbound of the report is not probed; what it says of the others counts nevertheless.
+func apply(d *mesh.Dataplane, report *probing.Report) (out *mesh.Dataplane, stale, err error) {
+	// An agent whose place was taken probes what may be elsewhere now.
+	if mesh.OwnerOf(d.Labels) == mesh.OwnerAgent && d.Labels[mesh.LabelInstance] != report.Instance {
+		return nil, nil, fault.New(fault.Conflict, "another agent has registered the dataplane")
+	}
 	found := map[probing.Inbound]bool{}
 	for _, f := range report.Inbounds {
 		if in := d.Inbound(f.Address, uint32(f.Port)); in == nil || !in.Probed() {
-			return nil, fault.New(fault.Conflict, "no inbound at port %d is probed", f.Port)
+			stale = fault.New(fault.Conflict, "no inbound at port %d is probed", f.Port)
+			continue
 		}
 		found[f.Inbound] = f.Ready
 	}
 	differs := false
-	out := d.WithInbounds(func(in *mesh.Inbound) {
+	out = d.WithInbounds(func(in *mesh.Inbound) {
 		ready, reported := found[probing.Inbound{Address: in.Address, Port: uint16(in.Port)}] //nolint:gosec // validated
 		if reported && in.Probed() && in.IsReady() != ready {
 			in.SetReady(ready)
@@ -162,7 +169,7 @@ func apply(d *mesh.Dataplane, report *probing.Report) (*mesh.Dataplane, error) {
 		}
 	})
 	if !differs {
-		return nil, nil //nolint:nilnil // nothing to write is an answer
+		out = nil
 	}
-	return out, nil
+	return out, stale, nil
 }

@@ -17,8 +17,8 @@ import (
 const maxAnswer = 1 << 10
 
 // Post sends a report of a node to the data-plane server at base.
-func Post(ctx context.Context, client *http.Client, base, token, node string, found []probing.Finding) error {
-	body, err := json.Marshal(probing.Report{Inbounds: found})
+func Post(ctx context.Context, client *http.Client, base, token, node string, report probing.Report) error {
+	body, err := json.Marshal(report)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package prober
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -13,14 +14,24 @@ import (
 
 // Options are what a prober needs of its agent.
 type Options struct {
-	// May returns an error for an address that this machine's agent must not connect to.
+	// May returns an error for an address that this machine's agent must not connect to, and
+	// [ErrUnable] if that cannot be found out.
 	May func(netip.AddrPort) error
+	// Lacks returns why the proxy does not have a listener, nil if it has it, and [ErrEarly] if
+	// that is about to be known.
+	Lacks func(listener string) error
 	// Report tells the control plane what was found. It returns nil once that is stored.
 	Report func(context.Context, []probing.Finding) error
 	// Dial connects to an address, from another one if that is valid. If it is nil, it is TCP.
 	Dial func(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error)
 	Log  *slog.Logger
 }
+
+// ErrUnable says that nothing can be found out about a workload now, and ErrEarly that it soon can.
+var (
+	ErrUnable = errors.New("it cannot be checked now")
+	ErrEarly  = errors.New("it cannot be checked yet")
+)
 
 // Prober runs the probes that it was told last.
 type Prober struct {
@@ -31,6 +42,10 @@ type Prober struct {
 	mu      sync.Mutex
 	wanted  []probing.Probe
 	running map[probing.Inbound]*watch
+	// said is when the log last heard that something cannot be checked.
+	said time.Time
+
+	now func() time.Time // has a monotonic clock, which alone counts
 }
 
 // watch is one running probe. All but the first two is guarded by Prober.mu.
@@ -66,7 +81,7 @@ func New(o Options) *Prober {
 	if o.Dial == nil {
 		o.Dial = dial
 	}
-	return &Prober{o: o, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), running: map[probing.Inbound]*watch{}}
+	return &Prober{o: o, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), running: map[probing.Inbound]*watch{}, now: time.Now}
 }
 
 // Set replaces what is probed. A probe that only differs in what the control plane holds goes on.

@@ -3,10 +3,15 @@ package prober
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +43,9 @@ type world struct {
 	reports [][]probing.Finding
 	at      []time.Duration // when the reports came
 	fails   error
+	dialing error            // of every connection
+	lacks   map[string]error // by listener
+	logged  atomic.Int64     // warnings that nothing can be checked
 	began   time.Time
 	end     func()
 }
@@ -53,7 +61,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return nil
 		},
-		Dial: w.dial, Report: w.report, Log: slog.New(slog.DiscardHandler),
+		Lacks: w.lacksListener, Dial: w.dial, Report: w.report, Log: slog.New(counting{&w.logged}),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -66,10 +74,13 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
 	w.mu.Lock()
-	how := w.manners[to]
+	how, err := w.manners[to], w.dialing
 	w.dialled[to]++
 	w.from[to] = from
 	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	switch how {
 	case refuses:
 		return nil, errors.New("refused")
@@ -87,6 +98,25 @@ func (w *world) report(_ context.Context, found []probing.Finding) error {
 	defer w.mu.Unlock()
 	w.reports, w.at = append(w.reports, found), append(w.at, time.Since(w.began))
 	return w.fails
+}
+
+func (w *world) lacksListener(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lacks[name]
+}
+
+// counting counts the lines that say that nothing can be checked.
+type counting struct{ n *atomic.Int64 }
+
+func (c counting) Enabled(context.Context, slog.Level) bool { return true }
+func (c counting) WithAttrs([]slog.Attr) slog.Handler       { return c }
+func (c counting) WithGroup(string) slog.Handler            { return c }
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "cannot be probed now") {
+		c.n.Add(1)
+	}
+	return nil
 }
 
 func (w *world) behaves(to netip.AddrPort, how manner) {
@@ -321,6 +351,114 @@ func TestOnlyWhatMayBe(t *testing.T) {
 		if w.dials(far)+w.dials(db) != 0 || w.from[web] != own.From {
 			t.Error(w.dialled, w.from)
 		}
+	})
+}
+
+// TestUnable: what the agent's machine lacks says nothing of a workload, and is told now and then. A
+// failure of before still counts when checks are possible again.
+func TestUnable(t *testing.T) {
+	failed := func(call string, err error) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError(call, err)}
+	}
+	for name, tt := range map[string]struct {
+		err    error
+		unable bool
+	}{
+		"files of the process":  {failed("socket", syscall.EMFILE), true},
+		"files of the machine":  {failed("socket", syscall.ENFILE), true},
+		"buffers":               {failed("connect", syscall.ENOBUFS), true},
+		"memory":                {failed("socket", syscall.ENOMEM), true},
+		"ports":                 {failed("connect", syscall.EADDRNOTAVAIL), true},
+		"ports of an address":   {failed("bind", syscall.EADDRINUSE), true},
+		"what it may":           {fmt.Errorf("%w: no", ErrUnable), true},
+		"an address of its own": {failed("bind", syscall.EADDRNOTAVAIL), false},
+		"nobody":                {failed("connect", syscall.ECONNREFUSED), false},
+		"a way":                 {failed("connect", syscall.ENETUNREACH), false},
+		"time":                  {context.DeadlineExceeded, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.end()
+				w.behaves(web, refuses)
+				w.Set([]probing.Probe{probeOf(80, web, true), probeOf(81, web, true)})
+				time.Sleep(1500 * time.Millisecond) // two failures of three
+				w.dials(web)
+				w.mu.Lock()
+				w.dialing = tt.err
+				w.mu.Unlock()
+				time.Sleep(time.Second)
+				if !tt.unable {
+					w.expect(t, "it is not there", is(80, false), is(81, false))
+					return
+				}
+				time.Sleep(sayAgain)
+				w.expect(t, "nothing is known")
+				if n := w.logged.Load(); n != 2 {
+					t.Error("logged", n)
+				}
+				w.mu.Lock()
+				w.dialing = nil
+				w.mu.Unlock()
+				time.Sleep(time.Second)
+				w.expect(t, "the third failure", is(80, false), is(81, false))
+			})
+		})
+	}
+}
+
+// TestNoListener: nobody reaches a workload whose listener the proxy lacks, so it counts as not
+// there, and nobody connects to it. As long as the proxy has not said, nothing is known; then the
+// workload is checked soon, however long its interval is.
+func TestNoListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		probe := probeOf(80, web, true)
+		probe.Listener, probe.Interval, probe.Healthy, probe.Unhealthy = "inbound:10.0.0.1:80", time.Hour, 1, 1
+		says := func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.lacks = map[string]error{probe.Listener: err}
+		}
+		says(fmt.Errorf("%w: nobody has answered", ErrEarly))
+		other := probeOf(81, db, true)
+		w.Set([]probing.Probe{probe, other})
+		time.Sleep(time.Minute)
+		w.expect(t, "nothing is known")
+		says(errors.New("the port is in use"))
+		time.Sleep(early + gather)
+		w.expect(t, "it is refused", is(80, false))
+		if n := w.dials(web); n != 0 {
+			t.Error(n)
+		}
+		says(nil)
+		probe.Ready = false
+		w.Set([]probing.Probe{probe, other})
+		time.Sleep(time.Hour)
+		w.expect(t, "it is there", is(80, true))
+	})
+}
+
+// TestClockIsSet: setting the clock of the host changes no pause. The time that counts is not that of
+// the host's clock here, which is an hour ahead of it.
+func TestClockIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		looked := 0
+		synctest.Wait() // whoever asks for the time has asked before it is another one
+		w.now = func() time.Time { // called by one goroutine
+			if looked++; looked > 1000 {
+				panic("it looks again and again")
+			}
+			return time.Now().Add(-time.Hour)
+		}
+		probe := probeOf(80, web, false)
+		probe.Healthy = 1
+		w.Set([]probing.Probe{probe})
+		time.Sleep(time.Minute)
+		w.expect(t, "every time that it is not held", is(80, true), is(80, true), is(80, true), is(80, true))
 	})
 }
 

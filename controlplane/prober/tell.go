@@ -27,28 +27,19 @@ const (
 
 // tell reports what differs from what the control plane holds, until ctx ends.
 func (p *Prober) tell(ctx context.Context) {
-	again := alarm.New(nil)
-	defer again.Set(time.Time{})
 	pause := firstPause
 	for {
-		due, next := p.due(time.Now())
+		due, next := p.due(p.now())
 		if len(due) == 0 {
-			again.Set(next)
-			select {
-			case <-ctx.Done():
+			if !p.sleep(ctx, next) {
 				return
-			case <-again.C():
-			case <-p.wake:
-				if alarm.Rest(ctx, gather) != nil {
-					return
-				}
 			}
 			continue
 		}
 		err := p.o.Report(ctx, due)
 		rest := quiet
 		if err == nil {
-			p.taken(due, time.Now())
+			p.taken(due, p.now())
 			pause = firstPause
 		} else {
 			if pause == firstPause && ctx.Err() == nil {
@@ -62,17 +53,40 @@ func (p *Prober) tell(ctx context.Context) {
 	}
 }
 
-// due returns what to report now, and when there may be more without anything happening.
-func (p *Prober) due(now time.Time) (out []probing.Finding, next time.Time) {
+// sleep returns true when there may be something to report: after a time, if that is not 0, or when
+// something was found. Like all of this it counts the time that the host is awake, so no change of
+// the clock can make it wait longer, or not at all.
+func (p *Prober) sleep(ctx context.Context, next time.Duration) bool {
+	var again <-chan time.Time
+	if next > 0 {
+		timer := time.NewTimer(next)
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-again:
+		return true
+	case <-p.wake:
+		return alarm.Rest(ctx, gather) == nil
+	}
+}
+
+// due returns what to report now, and after which time there may be more without anything happening;
+// 0 is never.
+func (p *Prober) due(now time.Time) (out []probing.Finding, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for inbound, w := range p.running {
-		switch later := w.sentAt.Add(resend); {
+		switch left := resend - now.Sub(w.sentAt); {
 		case w.found == unknown:
 		case w.found == findingOf(w.held):
 			w.sent = unknown
-		case w.found == w.sent && now.Before(later):
-			next = alarm.Sooner(next, later)
+		case w.found == w.sent && left > 0:
+			if next == 0 || left < next {
+				next = left
+			}
 		default:
 			out = append(out, probing.Finding{Inbound: inbound, Ready: w.found == present})
 		}

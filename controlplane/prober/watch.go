@@ -6,10 +6,17 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
+	"syscall"
+	"time"
 
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/probing"
 )
+
+// early is how long something that is about to be known is waited for.
+const early = 50 * time.Millisecond
 
 // watch checks a workload until ctx ends.
 func (p *Prober) watch(ctx context.Context, w *watch) {
@@ -19,9 +26,15 @@ func (p *Prober) watch(ctx context.Context, w *watch) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil {
+		pause := w.probe.Interval
+		switch {
+		case errors.Is(err, ErrEarly):
+			pause = min(pause, early)
+		case err == nil:
 			succeeded, failed = min(succeeded+1, w.probe.Healthy), 0
-		} else {
+		case p.unable(err):
+			p.sayUnable(w, err)
+		default:
 			succeeded, failed = 0, min(failed+1, w.probe.Unhealthy)
 		}
 		switch {
@@ -30,7 +43,7 @@ func (p *Prober) watch(ctx context.Context, w *watch) {
 		case failed > 0 && failed >= w.probe.Unhealthy:
 			p.find(w, absent, err)
 		}
-		if alarm.Rest(ctx, w.probe.Interval) != nil {
+		if alarm.Rest(ctx, pause) != nil {
 			return
 		}
 	}
@@ -41,6 +54,9 @@ func (p *Prober) watch(ctx context.Context, w *watch) {
 func (p *Prober) check(ctx context.Context, probe probing.Probe) error {
 	if err := p.o.May(probe.At); err != nil {
 		return err
+	}
+	if err := p.o.Lacks(probe.Listener); err != nil {
+		return fmt.Errorf("the proxy has no listener for it: %w", err)
 	}
 	if probe.From.IsValid() && !probe.From.IsLoopback() {
 		return fmt.Errorf("it is to be called from %s, which is not loopback", probe.From)
@@ -53,6 +69,31 @@ func (p *Prober) check(ctx context.Context, probe probing.Probe) error {
 	}
 	_ = conn.Close() // it was there, however the connection ends
 	return nil
+}
+
+// lacking are the errors of a machine that has no room for one more connection, whoever listens.
+var lacking = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EADDRINUSE}
+
+// unable reports whether a check has failed because of the agent's machine alone, and so says nothing
+// of the workload. An address to call from that the machine does not have is different: the proxy
+// cannot call from there either.
+func (p *Prober) unable(err error) bool {
+	if failed, ok := errors.AsType[*os.SyscallError](err); ok && failed.Syscall == "bind" && errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return false
+	}
+	return errors.Is(err, ErrUnable) || slices.ContainsFunc(lacking, func(l error) bool { return errors.Is(err, l) })
+}
+
+// sayAgain is how often the log hears that workloads cannot be checked.
+const sayAgain = time.Minute
+
+func (p *Prober) sayUnable(w *watch, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); p.said.IsZero() || now.Sub(p.said) >= sayAgain {
+		p.said = now
+		p.o.Log.Warn("workloads cannot be probed now, and count as what they were", "port", w.probe.Port, "workload", w.probe.At.String(), "error", cause)
+	}
 }
 
 var errItself = errors.New("nobody listens there")

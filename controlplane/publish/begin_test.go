@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -39,22 +38,4 @@ func Begin(t *testing.T, db store.Store, o Options, change func(*Loop)) *Loop {
 		}
 	})
 	return l
-}
-
-// Put creates or updates a resource.
-func Put(t *testing.T, db store.Store, k *model.Kind, scope, name string, spec any) (revision uint64) {
-	t.Helper()
-	c, err := db.Update(t.Context(), model.Config, func(tx store.Tx) error {
-		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Get(k, scope, name); err == nil {
-			_, err = tx.Update(r, 0)
-			return err
-		}
-		_, err := tx.Create(r)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Revision
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 )
@@ -202,7 +203,7 @@ func (q *inquiry) ofMember(name string, m *view.Membership) bool {
 // cannot be read yet. m is what the scope consists of, nil for a mesh.
 func (q *inquiry) touchesScope(scope string, m *view.Membership) bool {
 	for _, key := range q.keys {
-		if m != nil && m.Shapes(key) || scope == ZoneScope && view.OfZone(key) {
+		if m != nil && m.Shapes(key) || scope == ZoneScope && q.l.ofZone(key) {
 			return true
 		}
 		if of, known := q.l.scopeOf(key); known && of == scope {
@@ -213,6 +214,17 @@ func (q *inquiry) touchesScope(scope string, m *view.Membership) bool {
 	}
 	name, isPlane := planeOf(scope)
 	return isPlane && m != nil && q.ofMember(name, m)
+}
+
+// ofZone reports whether a change may concern the proxies of the zone: one of a mesh, or of what
+// zones consist of.
+func (l *Loop) ofZone(key model.Key) bool {
+	scoping, known := l.scopings[key.Kind]
+	switch key.Kind {
+	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name, mesh.Zones.Name, mesh.Meshes.Name:
+		return key.Scope == ""
+	}
+	return !known || scoping == model.Mesh
 }
 
 // scopeOf returns the scope that a change belongs to, if its kind is known.

@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 )
 
 // TestDesiredOfGateway: what a gateway should have follows every write, whether it is
@@ -44,7 +44,7 @@ func TestDesiredOfProxy(t *testing.T) {
 	r := start(t, nil)
 	store := func(k *model.Kind, scope, name string, spec any) {
 		t.Helper()
-		if err := r.loop.Settled(r.ctx, publish.Put(t, r.store, k, scope, name, spec)); err != nil {
+		if err := r.loop.Settled(r.ctx, storetest.Put(t, r.store, k, scope, name, spec)); err != nil {
 			t.Fatal(err)
 		}
 	}

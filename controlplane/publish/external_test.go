@@ -14,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -31,17 +32,17 @@ func TestKeysForServicesOutside(t *testing.T) {
 	out := &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}
 	views := view.New(db, append(all.Kinds(), sidecar.LocatingKinds()...), slog.New(slog.DiscardHandler))
 	loop := publish.Begin(t, db, publish.Options{Views: views, Publisher: out, Parameters: parameters{}, Identities: ids}, nil)
-	publish.Put(t, db, mesh.Meshes, "", "m", &mesh.Mesh{})
+	storetest.Put(t, db, mesh.Meshes, "", "m", &mesh.Mesh{})
 	for _, d := range all.Defaults() {
 		if d.Kind != trafficpermission.Kind {
-			publish.Put(t, db, d.Kind, "m", d.Prefix+"m", d.Spec())
+			storetest.Put(t, db, d.Kind, "m", d.Prefix+"m", d.Spec())
 		}
 	}
-	publish.Put(t, db, trafficpermission.Kind, "m", "only", &trafficpermission.Spec{Connection: mesh.Connection{
+	storetest.Put(t, db, trafficpermission.Kind, "m", "only", &trafficpermission.Spec{Connection: mesh.Connection{
 		Sources: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "web"}}}, Destinations: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "mail"}}},
 	}})
 	cert, key := string(mine.Certificate), string(mine.Key)
-	last := publish.Put(t, db, mesh.ExternalServices, "m", "mail", &mesh.ExternalService{
+	last := storetest.Put(t, db, mesh.ExternalServices, "m", "mail", &mesh.ExternalService{
 		Networking: &mesh.ExternalNetworking{Address: "mail.example:443", TLS: &mesh.ExternalTLS{
 			Enabled: true, ClientCert: &mesh.DataSource{InlineString: &cert}, ClientKey: &mesh.DataSource{InlineString: &key},
 		}},
@@ -50,7 +51,7 @@ func TestKeysForServicesOutside(t *testing.T) {
 	for _, service := range []string{"web", "jobs"} {
 		d := dataplane("127.0.0.1", service, "http")
 		d.Networking.Outbound = []mesh.Outbound{{Port: 9999, Tags: mesh.Tags{mesh.TagService: "mail"}}}
-		last = publish.Put(t, db, mesh.Dataplanes, "m", service, d)
+		last = storetest.Put(t, db, mesh.Dataplanes, "m", service, d)
 	}
 	if err := loop.Settled(t.Context(), last); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -29,17 +30,17 @@ func TestListenerCertificates(t *testing.T) {
 	out := &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}
 	views := view.New(db, all.Kinds(), slog.New(slog.DiscardHandler))
 	loop := publish.Begin(t, db, publish.Options{Views: views, Publisher: out, Parameters: parameters{}, Identities: ids}, nil)
-	publish.Put(t, db, mesh.Meshes, "", "m", &mesh.Mesh{})
-	publish.Put(t, db, mesh.Secrets, "m", "shop", &mesh.Secret{Data: slices.Concat(shown.Certificate, shown.Key)})
-	publish.Put(t, db, mesh.MeshGateways, "m", "g", &mesh.MeshGateway{
+	storetest.Put(t, db, mesh.Meshes, "", "m", &mesh.Mesh{})
+	storetest.Put(t, db, mesh.Secrets, "m", "shop", &mesh.Secret{Data: slices.Concat(shown.Certificate, shown.Key)})
+	storetest.Put(t, db, mesh.MeshGateways, "m", "g", &mesh.MeshGateway{
 		Selectors: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "edge"}}},
 		Conf: &mesh.MeshGatewayConf{Listeners: []mesh.GatewayListener{{
 			Port: 443, Protocol: mesh.ListenerHTTPS, TLS: &mesh.GatewayTLS{Mode: mesh.TLSTerminate, Certificates: []mesh.DataSource{{Secret: "shop"}}},
 		}}},
 	})
 	gw := &mesh.Dataplane{Networking: &mesh.Networking{Address: "127.0.0.1", Gateway: &mesh.Gateway{Type: mesh.GatewayBuiltin, Tags: mesh.Tags{mesh.TagService: "edge"}}}}
-	publish.Put(t, db, mesh.Dataplanes, "m", "web", dataplane("127.0.0.1", "web", "http"))
-	if err := loop.Settled(t.Context(), publish.Put(t, db, mesh.Dataplanes, "m", "gw", gw)); err != nil {
+	storetest.Put(t, db, mesh.Dataplanes, "m", "web", dataplane("127.0.0.1", "web", "http"))
+	if err := loop.Settled(t.Context(), storetest.Put(t, db, mesh.Dataplanes, "m", "gw", gw)); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"m.gw", "m.web"} {
@@ -72,7 +73,7 @@ func TestListenerCertificates(t *testing.T) {
 	if _, err := loop.Secret(t.Context(), "m.gw", name, first); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("newer content in an older generation: %v", err)
 	}
-	last := publish.Put(t, db, mesh.Secrets, "m", "shop", &mesh.Secret{Data: slices.Concat(newer.Certificate, newer.Key)})
+	last := storetest.Put(t, db, mesh.Secrets, "m", "shop", &mesh.Secret{Data: slices.Concat(newer.Certificate, newer.Key)})
 	if err := loop.Settled(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}

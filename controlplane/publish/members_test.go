@@ -14,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/scopes/scopestest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -60,7 +61,7 @@ func startGroup(t *testing.T) (context.Context, *sick, *Loop) {
 	db.is.Store(true)
 	members(t, db, "a", "b")
 	for _, scope := range []string{"a", "b"} {
-		Put(t, db, gateway.Services, scope, "svc", &gateway.Service{Name: scope, Host: "h"})
+		storetest.Put(t, db, gateway.Services, scope, "svc", &gateway.Service{Name: scope, Host: "h"})
 	}
 	l := Begin(t, db, Options{
 		Publisher: quiet{}, Kinds: append(gateway.Kinds(), scopestest.Groups),
@@ -106,9 +107,9 @@ func TestGroupThatCouldNeverBeRead(t *testing.T) {
 		"a member leaves":    func(t *testing.T, db store.Store) uint64 { return members(t, db, "a") },
 		"a member gives way, and then writes what is shown to no gateway": func(t *testing.T, db store.Store) uint64 {
 			remove(t, db)
-			Put(t, db, gateway.Consumers, "b", "eve", &gateway.Consumer{Username: "eve"})
-			Put(t, db, gateway.Keys, "b", "key", &gateway.Key{Key: "k", Consumer: "eve"})
-			return Put(t, db, gateway.Keys, "b", "key", &gateway.Key{Key: "l", Consumer: "eve"})
+			storetest.Put(t, db, gateway.Consumers, "b", "eve", &gateway.Consumer{Username: "eve"})
+			storetest.Put(t, db, gateway.Keys, "b", "key", &gateway.Key{Key: "k", Consumer: "eve"})
+			return storetest.Put(t, db, gateway.Keys, "b", "key", &gateway.Key{Key: "l", Consumer: "eve"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,14 +130,14 @@ func TestGroupThatCouldNeverBeRead(t *testing.T) {
 				}
 				return slices.Contains(list, scope)
 			}
-			other := Put(t, db, gateway.Services, "c", "svc", &gateway.Service{Name: "c", Host: "h"})
+			other := storetest.Put(t, db, gateway.Services, "c", "svc", &gateway.Service{Name: "c", Host: "h"})
 			if concerned(other) {
 				t.Error("a write of a control plane that is no member concerns the group")
 			}
 			if err := l.Settled(ctx, other); err != nil {
 				t.Errorf("it waits for the group: %v", err)
 			}
-			if still := Put(t, db, gateway.Services, "a", "svc", &gateway.Service{Name: "a", Host: "other"}); !concerned(still) {
+			if still := storetest.Put(t, db, gateway.Services, "a", "svc", &gateway.Service{Name: "a", Host: "other"}); !concerned(still) {
 				t.Error("a write of a member does not concern the group")
 			}
 			db.is.Store(false)
@@ -152,10 +153,10 @@ func TestGroupThatCouldNeverBeRead(t *testing.T) {
 				t.Fatalf("who waited does not find it: %+v", p)
 			}
 			// Once it is read, the same is asked of what is followed.
-			if !concerned(Put(t, db, gateway.Services, "a", "svc", &gateway.Service{Name: "a", Host: "third"})) {
+			if !concerned(storetest.Put(t, db, gateway.Services, "a", "svc", &gateway.Service{Name: "a", Host: "third"})) {
 				t.Error("a write of a member does not concern the group that was read")
 			}
-			if concerned(Put(t, db, gateway.Services, "c", "svc", &gateway.Service{Name: "c", Host: "other"})) {
+			if concerned(storetest.Put(t, db, gateway.Services, "c", "svc", &gateway.Service{Name: "c", Host: "other"})) {
 				t.Error("a write of a control plane that is no member concerns the group that was read")
 			}
 		})
@@ -167,7 +168,7 @@ func TestGroupThatNobodyFollows(t *testing.T) {
 	_, db, l := startGroup(t)
 	commit(t, db, func(tx store.Tx) error { return scopestest.Set(tx, "others", "c", "d") })
 	for scope, want := range map[string]bool{"a": false, "c": true, "d": true, "e": false} {
-		concerns, err := l.Concerns(t.Context(), Put(t, db, gateway.Services, scope, "more", &gateway.Service{Name: "more", Host: "h"}))
+		concerns, err := l.Concerns(t.Context(), storetest.Put(t, db, gateway.Services, scope, "more", &gateway.Service{Name: "more", Host: "h"}))
 		if err != nil {
 			t.Fatal(err)
 		}

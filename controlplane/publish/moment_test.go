@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -55,7 +56,7 @@ func TestIdentityOfAMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := memstore.New()
 			be := func(service string) {
-				publish.Put(t, db, mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.1", service, "http"))
+				storetest.Put(t, db, mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.1", service, "http"))
 			}
 			ids := &momentary{
 				identities: &identities{}, db: db,
@@ -74,8 +75,8 @@ func TestIdentityOfAMoment(t *testing.T) {
 			snaps := snapshot.New()
 			l := publish.Begin(t, db, publish.Options{Publisher: snaps, Parameters: parameters{}, Identities: ids}, nil)
 			spec := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}}}}
-			publish.Put(t, db, mesh.Meshes, "", meshName, spec)
-			publish.Put(t, db, mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "one", Roots: pair(t, true, later).Certificate})
+			storetest.Put(t, db, mesh.Meshes, "", meshName, spec)
+			storetest.Put(t, db, mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "one", Roots: pair(t, true, later).Certificate})
 			be("web")
 			release, err := l.Connect(bounded(t), mesh.NodeID(meshName, "web-1"), false)
 			if err != nil {

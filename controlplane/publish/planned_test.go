@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -66,8 +67,8 @@ func overtake(t *testing.T, fn func(t *testing.T, o *overtaken)) {
 		}
 		o.loop = publish.Begin(t, o.db, publish.Options{Publisher: o, Parameters: parameters{}, Identities: o.ids, Policies: policies}, nil)
 		spec := &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}}}}
-		publish.Put(t, o.db, mesh.Meshes, "", meshName, spec)
-		publish.Put(t, o.db, mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "one", Roots: pair(t, true, later).Certificate})
+		storetest.Put(t, o.db, mesh.Meshes, "", meshName, spec)
+		storetest.Put(t, o.db, mesh.Trusts, meshName, meshName, &mesh.Trust{Backend: "ca", Issuer: "one", Roots: pair(t, true, later).Certificate})
 		o.be("web")
 		release, err := o.loop.Connect(t.Context(), mesh.NodeID(meshName, "web-1"), false)
 		if err != nil {
@@ -80,7 +81,7 @@ func overtake(t *testing.T, fn func(t *testing.T, o *overtaken)) {
 
 // be makes the proxy serve another service, and waits for all consequences.
 func (o *overtaken) be(service string) {
-	publish.Put(o.t, o.db, mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.1", service, "http"))
+	storetest.Put(o.t, o.db, mesh.Dataplanes, meshName, "web-1", dataplane("127.0.0.1", service, "http"))
 	synctest.Wait()
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/edge"
 	"github.com/meshgate/meshgate/xds/policy"
@@ -173,7 +174,7 @@ func (p *patient) web(meshName, name, address string) uint64 {
 
 func (p *patient) put(k *model.Kind, scope, name string, spec any) uint64 {
 	p.t.Helper()
-	return Put(p.t, p.db, k, scope, name, spec)
+	return storetest.Put(p.t, p.db, k, scope, name, spec)
 }
 
 func (p *patient) connect(node string) func() {

@@ -41,6 +41,8 @@ type Identities interface {
 	Node(ctx context.Context, node string) (Pair, error)
 	// Workload returns the certificate of a proxy of a mesh.
 	Workload(ctx context.Context, mesh, dataplane string) (Workload, error)
+	// Egress returns the certificate of an egress of the zone as one of a mesh.
+	Egress(ctx context.Context, mesh, egress string) (Workload, error)
 	// Certificate returns a stored certificate of a control plane, or its alternative pair.
 	Certificate(ctx context.Context, controlPlane, id string, alternative bool) (Pair, error)
 	// External returns what proxies of a mesh present to the ExternalService of a name, nil if
@@ -98,6 +100,9 @@ func (l *Loop) secret(ctx context.Context, id, name, generation string) (*tlsv3.
 	}
 	if certificate, alternative, ok := edge.ParseCertificate(name); ok {
 		return l.stored(ctx, id, name, certificate, alternative)
+	}
+	if proxyType, egress, is := mesh.ParseZoneNode(id); is && proxyType == mesh.ProxyEgress {
+		return l.ofEgress(ctx, id, egress, name, generation)
 	}
 	meshName, dataplane, err := ParseProxy(id)
 	if service, ok := mesh.ParseExternalClient(name); ok && err == nil {

@@ -49,6 +49,9 @@ func (i *identities) Node(context.Context, string) (publish.Pair, error) { retur
 func (i *identities) Workload(context.Context, string, string) (publish.Workload, error) {
 	return publish.Workload{Pair: i.node}, nil
 }
+func (i *identities) Egress(context.Context, string, string) (publish.Workload, error) {
+	return publish.Workload{Pair: i.node}, nil
+}
 func (i *identities) External(_ context.Context, meshName, service string) (*mesh.Presented, error) {
 	return i.external[meshName+" "+service], nil
 }

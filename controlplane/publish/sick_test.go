@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -97,7 +98,7 @@ func startFleetOn(t *testing.T, db *spoilt, meshes ...string) *fleet {
 
 func (f *fleet) put(k *model.Kind, scope, name string, spec any) uint64 {
 	f.t.Helper()
-	return publish.Put(f.t, f.db, k, scope, name, spec)
+	return storetest.Put(f.t, f.db, k, scope, name, spec)
 }
 
 func (f *fleet) connect(node string) (release func()) {

@@ -71,3 +71,34 @@ func TestVariantThatCannotBePlannedIsItsOwn(t *testing.T) {
 		}
 	})
 }
+
+// TestZoneThatCannotBePlannedIsTold: who asks for what a proxy of the zone should have learns at once
+// why the zone cannot be planned.
+func TestZoneThatCannotBePlannedIsTold(t *testing.T) {
+	nurse(t, func(t *testing.T, p *patient) {
+		ingress := func(port uint32) any {
+			return &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: port}}
+		}
+		p.put(mesh.ZoneIngresses, "", "in", ingress(10001))
+		node := mesh.ZoneNodeID(mesh.ProxyIngress, "in")
+		defer p.connect(node)()
+		z := p.loop.openedZone()
+		z.mu.Lock()
+		z.planners[mesh.ProxyEgress] = nil // so that planning panics, once
+		z.mu.Unlock()
+		p.put(mesh.ZoneIngresses, "", "in", ingress(10002))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if _, err := p.loop.Desired(ctx, node); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "nil pointer") {
+			t.Errorf("a zone that cannot be planned: %v", err)
+		}
+		if took := time.Since(begin); took >= firstPause {
+			t.Errorf("it took %s", took)
+		}
+		time.Sleep(time.Minute)
+		if _, err := p.loop.Desired(t.Context(), node); err != nil {
+			t.Errorf("after another attempt: %v", err)
+		}
+	})
+}

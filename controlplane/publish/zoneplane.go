@@ -12,7 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/egress"
 	"github.com/meshgate/meshgate/xds/plan/ingress"
-	"github.com/meshgate/meshgate/xds/plan/passing"
+	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -30,7 +30,8 @@ type zonePlane struct {
 	sub   *view.Subscription[*view.Zone]
 	state *view.Zone
 	// planners are those of the types of proxies.
-	planners map[string]*passing.Planner
+	planners map[string]zonePlanner
+	policies []*policy.Policy
 	retry    retry
 	// joined holds the connected proxies by their ids, with the last good set of each, and refused
 	// why one of them keeps that.
@@ -39,9 +40,16 @@ type zonePlane struct {
 	log     *slog.Logger
 }
 
+// zonePlanner plans the proxies of one type.
+type zonePlanner interface {
+	Update(z *view.Zone)
+	Set(address string, port uint32) (*resource.Set, error)
+	Failures() []failure
+}
+
 // zonePlanners returns planners of all types of proxies of zones.
-func zonePlanners() map[string]*passing.Planner {
-	return map[string]*passing.Planner{mesh.ProxyIngress: ingress.New(), mesh.ProxyEgress: egress.New()}
+func zonePlanners(policies []*policy.Policy) map[string]zonePlanner {
+	return map[string]zonePlanner{mesh.ProxyIngress: ingress.New(), mesh.ProxyEgress: egress.New(policies)}
 }
 
 // zone returns the plane of the zone, which is followed from now on.
@@ -54,7 +62,7 @@ func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &zonePlane{turns: newTurns(), scope: scope, planners: zonePlanners(), joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
+	p := &zonePlane{turns: newTurns(), scope: scope, planners: zonePlanners(l.Policies), policies: l.Policies, joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
@@ -86,7 +94,7 @@ func (l *Loop) connectZone(ctx context.Context, id string) (release func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("open the zone: %w", err)
 	}
-	if err := l.awaitZone(ctx, p, l.Latest()); err != nil {
+	if err := l.UpToDate(ctx, p.id()); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -97,31 +105,6 @@ func (l *Loop) connectZone(ctx context.Context, id string) (release func(), err 
 		return nil, err
 	}
 	return l.connected(id, p, batch{id: set}, nil), nil
-}
-
-// awaitZone waits until the zone has planned a revision. It fails with Unavailable if it cannot.
-func (l *Loop) awaitZone(ctx context.Context, p *zonePlane, revision uint64) error {
-	for {
-		l.mu.Lock()
-		shown, moved := p.announced.revision >= revision, l.moved
-		l.mu.Unlock()
-		if shown {
-			return nil
-		}
-		for _, f := range l.problems.of(p.id(), "") {
-			if f.Cell == cellPlan {
-				return fault.Wrap(fault.Unavailable, f.Err, "the zone does not show its newest state")
-			}
-		}
-		if err := p.scope.Err(); err != nil {
-			return fault.Wrap(fault.Unavailable, err, "the zone does not show its newest state")
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // unread implements plane.
@@ -183,11 +166,13 @@ func (p *zonePlane) update(now time.Time) batch {
 		p.retry.changed()
 	}
 	out := batch{}
-	if touched && p.retry.err == nil || p.retry.err != nil && !p.retry.waits(now) {
+	waits := p.retry.waits(now)
+	p.attempted(change.State.Revision(), touched, waits)
+	if !waits && (touched || p.retry.err != nil) {
 		err := guard(func() { p.plan(out) })
 		if err != nil {
 			out = nil
-			p.planners = zonePlanners() // one may have stopped half-way
+			p.planners = zonePlanners(p.policies) // one may have stopped half-way
 			p.retry.failed(err, now)
 			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
 		} else {

@@ -146,6 +146,10 @@ func (m *Mesh) ThroughEgress() bool {
 	return m.spec != nil && m.spec.Spec.Routing != nil && m.spec.Spec.Routing.ZoneEgress
 }
 
+// LeavesByEgress reports whether services outside the mesh are called through the egresses of the
+// own zone.
+func (m *Mesh) LeavesByEgress() bool { return m.spec != nil && m.spec.Spec.LeavesByEgress() }
+
 // Egresses returns where the egresses of the own zone listen, each address once and in order. One
 // at no IP address is none: nobody could be sure to call a proxy of the zone.
 func (m *Mesh) Egresses() (out []netip.AddrPort) {

@@ -79,13 +79,15 @@ func (v *Views) Mesh(ctx context.Context, name string) (*Scope[*Mesh], error) {
 
 // OwnZone returns the view of the zone of this control plane. It behaves like [Views.Mesh].
 func (v *Views) OwnZone(ctx context.Context) (*Scope[*Zone], error) {
-	return open(ctx, v, v.zones, v.zone, false, zoneSource)
+	return open(ctx, v, v.zones, v.zone, false, v.zoneSource)
 }
 
 // AwaitOwnZone is OwnZone, but it waits as long as the state cannot be read.
 func (v *Views) AwaitOwnZone(ctx context.Context) (*Scope[*Zone], error) {
-	return open(ctx, v, v.zones, v.zone, true, zoneSource)
+	return open(ctx, v, v.zones, v.zone, true, v.zoneSource)
 }
+
+func (v *Views) zoneSource(name string) source[*Zone] { return zoneSource(name, v.policies) }
 
 // open returns a scope from scopes, which v.mu guards.
 func open[S State[S]](

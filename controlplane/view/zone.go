@@ -16,12 +16,14 @@ import (
 // Zone is what the proxies of a zone, which belong to no mesh, go by at one store revision: the
 // services of all meshes with mutual TLS, with those of other zones, and the ingresses and egresses
 // of the zone. Without mutual TLS nobody could tell what a connection is for, so other meshes are
-// left out. No mesh is read while the zone has no such proxy. A Zone is immutable. It holds no
-// policies.
+// left out. No mesh is read while the zone has no such proxy. A Zone is immutable. A mesh that is
+// left through egresses is there with its policies and services outside, others are without.
 type Zone struct {
 	name     string
 	revision uint64
-	meshes   map[string]*Mesh
+	// kinds are those that a mesh with policies holds.
+	kinds  map[string]*model.Kind
+	meshes map[string]*Mesh
 	// sick are the meshes of which a row cannot be read. They show their last good state.
 	sick      map[string]error
 	ingresses map[string]*Entry[mesh.ZoneIngress]
@@ -61,25 +63,26 @@ func (z *Zone) Proxy(proxyType, name string) mesh.Zonal {
 	return nil
 }
 
-// zoneSource reads and follows a zone.
-func zoneSource(name string) source[*Zone] {
-	load := func(r store.Reader) (*Zone, error) { return loadZone(name, r) }
-	return source[*Zone]{load: load, read: load, mine: OfZone}
+// zoneSource reads and follows a zone. policies are those of [Views].
+func zoneSource(name string, policies []*model.Kind) source[*Zone] {
+	kinds := kindsByName(policies)
+	load := func(r store.Reader) (*Zone, error) { return loadZone(name, kinds, r) }
+	return source[*Zone]{load: load, read: load, mine: (&Zone{kinds: kinds}).mine}
 }
 
-// OfZone reports whether a key may be part of a zone.
-func OfZone(key model.Key) bool {
+// mine reports whether a key may be part of a zone.
+func (z *Zone) mine(key model.Key) bool {
 	switch key.Kind {
 	case mesh.Meshes.Name, mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name, mesh.Zones.Name:
 		return key.Scope == ""
-	case mesh.Dataplanes.Name:
+	case mesh.Dataplanes.Name, mesh.Trusts.Name, mesh.Secrets.Name:
 		return key.Scope != ""
 	}
-	return false
+	return key.Scope != "" && z.kinds[key.Kind] != nil
 }
 
-func loadZone(name string, r store.Reader) (*Zone, error) {
-	d := (&Zone{name: name}).edit(r)
+func loadZone(name string, kinds map[string]*model.Kind, r store.Reader) (*Zone, error) {
+	d := (&Zone{name: name, kinds: kinds}).edit(r)
 	for _, k := range []*model.Kind{mesh.ZoneIngresses, mesh.ZoneEgresses} {
 		all, err := r.List(k, store.Query{})
 		if err != nil {
@@ -97,12 +100,9 @@ func (d *zoneEdit) all() error {
 	if d.idle() {
 		return nil
 	}
-	meshes, unreadable, err := store.ListReadable(d.reader, mesh.Meshes, "")
+	meshes, err := d.list()
 	if err != nil {
-		return fmt.Errorf("list meshes: %w", err)
-	}
-	if len(unreadable) > 0 { // nobody knows whether they have mutual TLS
-		d.sick[""] = errors.Join(unreadable...)
+		return err
 	}
 	for _, res := range meshes {
 		if err := d.mesh(res.Name, nil); err != nil {
@@ -110,6 +110,20 @@ func (d *zoneEdit) all() error {
 		}
 	}
 	return nil
+}
+
+// list returns the meshes that can be read, and notes the others: nobody knows whether they have
+// mutual TLS.
+func (d *zoneEdit) list() ([]*model.Resource, error) {
+	meshes, unreadable, err := store.ListReadable(d.reader, mesh.Meshes, "")
+	if err != nil {
+		return nil, fmt.Errorf("list meshes: %w", err)
+	}
+	delete(d.sick, "")
+	if len(unreadable) > 0 {
+		d.sick[""] = errors.Join(unreadable...)
+	}
+	return meshes, nil
 }
 
 // zoneEdit is the next state of a zone during its construction.
@@ -120,7 +134,7 @@ type zoneEdit struct {
 
 func (z *Zone) edit(r store.Reader) *zoneEdit {
 	next := &Zone{
-		name: z.name, revision: r.Revision(), meshes: maps.Clone(z.meshes), sick: maps.Clone(z.sick),
+		name: z.name, revision: r.Revision(), kinds: z.kinds, meshes: maps.Clone(z.meshes), sick: maps.Clone(z.sick),
 		ingresses: maps.Clone(z.ingresses), egresses: maps.Clone(z.egresses),
 	}
 	if next.meshes == nil {
@@ -163,11 +177,11 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 	var everywhere []model.Key // which may concern any mesh
 	for _, key := range keys {
 		switch {
-		case !OfZone(key):
+		case !z.mine(key) || z.ignores(key):
 			continue
 		case key.Kind == mesh.Meshes.Name:
 			changed[key.Name] = append(changed[key.Name], key)
-		case key.Kind == mesh.Dataplanes.Name:
+		case key.Scope != "":
 			changed[key.Scope] = append(changed[key.Scope], key)
 		case key.Kind == mesh.Zones.Name:
 			everywhere = append(everywhere, key)
@@ -190,6 +204,12 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 	case z.idle():
 		return d.Zone, relevant, d.all()
 	}
+	itself := func(k model.Key) bool { return k.Kind == mesh.Meshes.Name }
+	if d.sick[""] != nil && slices.ContainsFunc(relevant, itself) { // it may be the one that could not be read
+		if _, err := d.list(); err != nil {
+			return nil, nil, err
+		}
+	}
 	if len(everywhere) > 0 {
 		for name := range d.meshes {
 			changed[name] = append(changed[name], everywhere...)
@@ -201,6 +221,16 @@ func (z *Zone) apply(r store.Reader, keys []model.Key) (next *Zone, relevant []m
 		}
 	}
 	return d.Zone, relevant, nil
+}
+
+// ignores reports whether a key is that of a policy, a secret or the like of a mesh that is there
+// without. It may be what a mesh lacks that cannot be read.
+func (z *Zone) ignores(key model.Key) bool {
+	if key.Scope == "" || key.Kind == mesh.Dataplanes.Name || z.sick[key.Scope] != nil {
+		return false
+	}
+	m := z.meshes[key.Scope]
+	return m == nil || m.kinds == nil
 }
 
 // proxy reads the resource of a proxy again.
@@ -230,8 +260,13 @@ func (d *zoneEdit) mesh(name string, keys []model.Key) error {
 		return nil // a mesh without mutual TLS
 	default:
 		var relevant []model.Key
-		if now, relevant, err = known.apply(d.reader, keys); err == nil && len(relevant) == 0 {
+		now, relevant, err = known.apply(d.reader, keys)
+		switch {
+		case err != nil:
+		case len(relevant) == 0:
 			now = known
+		case now.LeavesByEgress() != (now.kinds != nil):
+			now, err = d.load(name)
 		}
 	}
 	switch {
@@ -259,8 +294,13 @@ func (d *zoneEdit) load(name string) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := entryOf[mesh.Mesh](res).Spec; m.Authority() == nil {
+	m := entryOf[mesh.Mesh](res).Spec
+	if m.Authority() == nil {
 		return nil, nil //nolint:nilnil // nil is none
 	}
-	return loadMesh(name, d.name, nil, d.reader)
+	var kinds map[string]*model.Kind
+	if m.LeavesByEgress() {
+		kinds = d.kinds
+	}
+	return loadMesh(name, d.name, kinds, d.reader)
 }

@@ -30,8 +30,23 @@ const (
 	lastRetry  = time.Minute
 )
 
-// maxServices bounds the services of one ingress, of which each mesh has a share.
-const maxServices = 5000
+// These bound the services of one ingress and their size as they are shown, of which each mesh has a
+// share. What else the document of an ingress has fits beside it: others store it as they are shown
+// it, and so take no larger one.
+const (
+	maxServices = 5000
+	maxBytes    = model.MaxDocument - 128<<10
+)
+
+// bytesOf is how many bytes a service takes at most in a document, which is indented.
+func bytesOf(s *mesh.AvailableService) int {
+	const each, tag = 80, 12 // the names of members, marks, indents and numbers
+	n := each + len(s.Mesh)
+	for k, v := range s.Tags {
+		n += tag + len(k) + len(v)
+	}
+	return n
+}
 
 // Documents writes documents. [admit.Gate] implements it.
 type Documents interface {
@@ -151,32 +166,60 @@ func (k *Keeper) count(z *view.Zone) {
 	k.services = k.shared()
 }
 
+// offer are the services of a mesh, and their bytes.
+type offer struct {
+	services []mesh.AvailableService
+	bytes    int
+}
+
+// cut leaves out what is too much.
+func (o *offer) cut(services, bytes int) {
+	for n := range o.services {
+		size := bytesOf(&o.services[n])
+		if n == services || size > bytes {
+			o.services = o.services[:n]
+			return
+		}
+		bytes -= size
+	}
+}
+
 // shared returns the services of all meshes. Of too many, a mesh has its share and what smaller
 // ones leave of theirs.
 func (k *Keeper) shared() (out []mesh.AvailableService) {
-	names, of, total := slices.Sorted(maps.Keys(k.meshes)), map[string][]mesh.AvailableService{}, 0
+	names, of, total := slices.Sorted(maps.Keys(k.meshes)), map[string]*offer{}, 0
 	for _, name := range names {
+		o := &offer{}
 		services := k.meshes[name].services
 		for _, s := range slices.Sorted(maps.Keys(services)) {
-			of[name] = append(of[name], services[s].sets...)
+			o.services = append(o.services, services[s].sets...)
 		}
-		total += len(of[name])
-	}
-	if total > maxServices {
-		k.log.Error("not all services are told to other zones", "services", total, "told", maxServices)
+		o.bytes = bytesOfAll(o.services)
+		of[name], total = o, total+len(o.services)
 	}
 	// Those with the fewest choose first, so that what they leave is known.
 	bySize := slices.Clone(names)
-	slices.SortStableFunc(bySize, func(a, b string) int { return cmp.Compare(len(of[a]), len(of[b])) })
-	room := maxServices
+	slices.SortStableFunc(bySize, func(a, b string) int { return cmp.Compare(of[a].bytes, of[b].bytes) })
+	services, bytes := maxServices, maxBytes
 	for i, name := range bySize {
-		n := min(len(of[name]), room/(len(bySize)-i))
-		of[name], room = of[name][:n], room-n
+		o, rest := of[name], len(bySize)-i
+		o.cut(services/rest, bytes/rest)
+		services, bytes = services-len(o.services), bytes-bytesOfAll(o.services)
 	}
 	for _, name := range names {
-		out = append(out, of[name]...)
+		out = append(out, of[name].services...)
+	}
+	if total > len(out) {
+		k.log.Error("not all services are told to other zones", "services", total, "told", len(out))
 	}
 	return out
+}
+
+func bytesOfAll(services []mesh.AvailableService) (n int) {
+	for i := range services {
+		n += bytesOf(&services[i])
+	}
+	return n
 }
 
 func (k *Keeper) mesh(name string, m *view.Mesh) {
@@ -209,7 +252,8 @@ func instances(meshName string, s *view.MeshService) (out []mesh.AvailableServic
 	at := map[string]int{}
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		if e.Ingress != "" || !e.Ready {
+		// An ingress takes no more tags. A dataplane that is older than that limit may have them.
+		if e.Ingress != "" || !e.Ready || len(e.Tags) > mesh.MaxTags {
 			continue
 		}
 		key := e.Tags.String()

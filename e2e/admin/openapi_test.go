@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -57,15 +58,12 @@ func operations(doc map[string]any) (n int) {
 	return n
 }
 
-var _ = Describe("the OpenAPI document of the administration API", func() {
-	It("is kept by every answer to random requests", func(ctx SpecContext) {
-		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
-		wanted := operations(c.API().Must(http.StatusOK, http.MethodGet, document, nil).JSON())
-		Expect(wanted).To(BeNumerically(">", 200))
-		// The number of requests bounds it and not the time: a slow machine tests as
-		// much as a fast one.
+var _ = Describe("the OpenAPI document", func() {
+	// The number of requests bounds it and not the time: a slow machine tests as much as a fast one.
+	kept := func(ctx SpecContext, url string, wanted int, bodies string) {
 		command := exec.CommandContext(ctx, filepath.Join(framework.Root(), "e2e", "admin", "schemathesis"),
-			fmt.Sprintf("http://127.0.0.1:%d", c.Admin), "--max-examples", strconv.Itoa(examples), "--workers", "2", "--seed", "1")
+			url, "--max-examples", strconv.Itoa(examples), "--workers", "2", "--seed", "1")
+		command.Env = append(os.Environ(), "BODIES="+bodies)
 		// What the tool has started goes with it when the time is up.
 		command.WaitDelay = 5 * time.Second
 		out, err := command.CombinedOutput()
@@ -77,5 +75,22 @@ var _ = Describe("the OpenAPI document of the administration API", func() {
 		// The tool is content with a run in which it has tested nothing.
 		Expect(reported(string(out), `(?m)^ *Tested: (\d+)$`)).To(Equal(wanted), string(out))
 		Expect(reported(string(out), `(?m)^ *(\d+) generated`)).To(BeNumerically(">=", leastCases*wanted), string(out))
+	}
+
+	It("of the administration API is kept by every answer to random requests", func(ctx SpecContext) {
+		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
+		wanted := operations(c.API().Must(http.StatusOK, http.MethodGet, document, nil).JSON())
+		Expect(wanted).To(BeNumerically(">", 200))
+		kept(ctx, fmt.Sprintf("http://127.0.0.1:%d", c.Admin), wanted, "")
+	}, NodeTimeout(4*time.Minute))
+
+	It("of the mesh API is kept by every answer to random requests", func(ctx SpecContext) {
+		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
+		url := fmt.Sprintf("http://127.0.0.1:%d", c.Mesh)
+		r, err := framework.Do(http.DefaultClient, http.MethodGet, url+document, nil, "")
+		Expect(err).NotTo(HaveOccurred())
+		wanted := operations(r.JSON())
+		Expect(wanted).To(BeNumerically(">", 200))
+		kept(ctx, url, wanted, "kept")
 	}, NodeTimeout(4*time.Minute))
 })

@@ -70,13 +70,18 @@ func template() *x509.Certificate {
 
 // leaf signs an identity.
 func (r *root) leaf(identity string) *tls.Certificate {
+	return r.usable(identity, x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth)
+}
+
+// usable does what leaf does, for a certificate that may be shown for some purposes only.
+func (r *root) usable(identity string, usages ...x509.ExtKeyUsage) *tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
 	u, err := url.Parse(identity)
 	Expect(err).NotTo(HaveOccurred())
 	t := template()
 	t.URIs, t.KeyUsage = []*url.URL{u}, x509.KeyUsageDigitalSignature
-	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	t.ExtKeyUsage = usages
 	der, err := x509.CreateCertificate(rand.Reader, t, r.cert, key.Public(), r.key)
 	Expect(err).NotTo(HaveOccurred())
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}

@@ -404,7 +404,26 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(423))
 		Expect(http1.status("/x")).To(Equal(200))
 		Expect(gateway.Stat("rate_limit.http_local_rate_limit.rate_limited")).To(BeNumerically(">", 0), "the gateway itself refuses")
+		Expect(gateway.Stat("rate_limit.http_local_rate_limit.ok")).To(Equal(3), "and counts what it lets pass")
 		w.Delete(shop, "rate-limits", "few")
+	})
+
+	It("get the faults that services have for them, and no other callers", func() {
+		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "edge"}, tags{service: "ledger", protocol: "http"}, map[string]any{
+			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
+		}))
+		w.Converged()
+		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(418))
+		Expect(http1.status("/x")).To(Equal(200))
+		w.Delete(shop, "fault-injections", "teapot")
+		w.Converged()
+		Eventually(func() int { return http1.status("/ledger") }, patience, 10*time.Millisecond).Should(Equal(200))
+		w.Put("fault-injections", policy("FaultInjection", "teapot", tags{service: "other"}, tags{service: "ledger", protocol: "http"}, map[string]any{
+			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
+		}))
+		w.Converged()
+		Expect(http1.status("/ledger")).To(Equal(200), "the gateway is known by its certificate")
+		w.Delete(shop, "fault-injections", "teapot")
 	})
 
 	It("show what is chosen for them", func() {

@@ -32,7 +32,10 @@ func (m *mortal) live() {
 func (m *mortal) die() { ExpectWithOffset(1, m.server.Close()).To(Succeed()) }
 
 // held is whether the mesh holds the first inbound of a dataplane to be ready.
-func (w *world) held(name string) bool {
+func (w *world) held(name string) bool { return w.holds(name, 0) }
+
+// holds is whether the mesh holds an inbound of a dataplane to be ready.
+func (w *world) holds(name string, inbound int) bool {
 	r := w.Mesh(http.MethodGet, "/meshes/"+shop+"/dataplanes/"+name, nil)
 	ExpectWithOffset(1, r.Status).To(Equal(http.StatusOK), r.Body)
 	var d struct {
@@ -46,7 +49,7 @@ func (w *world) held(name string) bool {
 		} `json:"networking"`
 	}
 	ExpectWithOffset(1, json.Unmarshal([]byte(r.Body), &d)).To(Succeed(), r.Body)
-	in := d.Networking.Inbound[0]
+	in := d.Networking.Inbound[inbound]
 	ExpectWithOffset(1, in.Health).NotTo(BeNil(), r.Body)
 	ExpectWithOffset(1, in.State == "").To(Equal(in.Health.Ready), r.Body)
 	return in.Health.Ready
@@ -123,5 +126,25 @@ var _ = Describe("a workload with a service probe", Ordered, func() {
 		load.Served(100)
 		none(load)
 		work.die()
+	})
+
+	It("gets none while its proxy has no listener for it", func() {
+		taken, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(taken.Close)
+		third := w.describe("backend-3", tags{service: "backend"})
+		n := third.doc["networking"].(map[string]any)
+		probe := map[string]any{"interval": "20ms", "tcp": map[string]any{}}
+		first := n["inbound"].([]any)[0].(map[string]any)
+		first["serviceProbe"] = probe
+		n["inbound"] = []any{map[string]any{
+			"port": taken.Addr().(*net.TCPAddr).Port, "servicePort": third.work.Port, "tags": tags{service: "backend", protocol: "http"}, "serviceProbe": probe,
+		}, first}
+		w.join(third)
+		Eventually(func() bool { return w.holds("backend-3", 1) }, patience, 20*time.Millisecond).Should(BeTrue())
+		Expect(w.holds("backend-3", 0)).To(BeFalse(), "another process has its port")
+		Expect(third.Output()).NotTo(ContainSubstring("cannot be probed"))
+		third.Stop()
+		w.Delete(shop, "dataplanes", "backend-3")
 	})
 })

@@ -135,9 +135,13 @@ func (w *world) start(name string, of tags, outbounds ...string) *member {
 
 // registering starts a member of backend that registers itself, by a file with variables.
 func (w *world) registering(name string, flags ...string) *member {
+	return w.registeringAs(name, nil, flags...)
+}
+
+// registeringAs is registering with more tags.
+func (w *world) registeringAs(name string, more tags, flags ...string) *member {
 	m := w.describe(name, tags{service: "backend"})
-	file := filepath.Join(GinkgoT().TempDir(), "dataplane.yaml")
-	writeFile(file, []byte(`type: Dataplane
+	text := `type: Dataplane
 mesh: {{ mesh }}
 name: {{name}}
 networking:
@@ -148,7 +152,12 @@ networking:
     tags:
       mesh.io/service: backend
       mesh.io/protocol: http
-`))
+`
+	for key, value := range more {
+		text += "      " + key + ": " + value + "\n"
+	}
+	file := filepath.Join(GinkgoT().TempDir(), "dataplane.yaml")
+	writeFile(file, []byte(text))
 	flags = append(flags, "--dataplane-var", "mesh="+shop, "--dataplane-var", "name="+name,
 		"--dataplane-var", fmt.Sprintf("port=%d", m.port), "--dataplane-var", fmt.Sprintf("servicePort=%d", m.work.Port))
 	m.Sidecar = framework.NewSidecar(w.cp, shop, name, file, flags...).Start()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -132,6 +133,9 @@ var _ = Describe("zones", Ordered, core, func() {
 			certificates[name] = [2]string{c, k}
 			both(name, nil)
 		}
+		for _, z := range []*zoneWorld{east, west} {
+			z.Delete(shop, "retries", "retry-all-"+shop) // nothing else makes good what fails
+		}
 		west.Put("meshes", framework.Document{"type": "Mesh", "name": "plain"})
 		port = framework.FreePorts(1)[0]
 		file := filepath.Join(GinkgoT().TempDir(), "ingress.yaml")
@@ -212,20 +216,53 @@ networking:
 	})
 
 	It("instances come and go without a failed request", func() {
-		east.learns(west, "west-in")
-		answers(web.to("backend"), 200)
-		load := framework.StartConnections(web.to("backend"), nil, 4, 20)
-		for i := range 3 {
-			name := fmt.Sprintf("more-%d", i)
-			m := west.registering(name)
+		var latest atomic.Value
+		latest.Store("")
+		// Each instance leads a life in which it is the newest, and then the only one.
+		come := func(name string) *member {
+			GinkgoHelper()
+			m := west.registeringAs(name, tags{"version": "more"})
 			m.WaitReady()
 			west.Converged()
-			Eventually(func() string { return strings.Join(west.available("west-in"), ",") }, patience).Should(ContainSubstring("shop backend  1"))
+			return m
+		}
+		known := func(n int) {
+			GinkgoHelper()
+			Eventually(func() []string { return west.available("west-in") }, patience).Should(ContainElement(fmt.Sprintf("shop backend more %d", n)))
 			east.learns(west, "west-in")
-			m.Signal(term)
-			m.Exit(patience)
+			east.Converged()
+		}
+		old := come("more-0")
+		known(1)
+		east.route(map[string]any{"split": []any{share(1, tags{service: "backend", "version": "more"})}})
+		east.Converged()
+		Eventually(named("more-0"), patience).Should(Equal("more-0"))
+		load := framework.StartChecked(web.to("backend"), nil, 4, 20, func(r *framework.Response) string {
+			name := r.Received().Name
+			latest.Store(name)
+			if !strings.HasPrefix(name, "more-") {
+				return name + " has another version"
+			}
+			return ""
+		})
+		for i := range 3 {
+			next := come(fmt.Sprintf("more-%d", i+1))
+			known(2)
+			old.Signal(term)
+			Eventually(latest.Load, patience).Should(Equal(fmt.Sprintf("more-%d", i+1)), "connections go where there is somebody")
+			Expect(old.Exit(patience)).To(BeZero(), old.Output())
+			known(1)
+			load.Served(100)
+			old = next
 		}
 		none(load)
+		east.Delete(shop, "traffic-routes", "to-backend")
+		east.Converged()
+		old.Signal(term)
+		Expect(old.Exit(patience)).To(BeZero(), old.Output())
+		Eventually(named("backend-1"), patience).Should(Equal("backend-1"))
+		Eventually(func() []string { return west.available("west-in") }, patience).Should(ConsistOf("shop backend v1 1", "bank ledger-bank  1"))
+		east.learns(west, "west-in")
 	})
 
 	It("other server names, and none, are refused", func() {
@@ -338,7 +375,53 @@ networking:
 		answers(web.to("backend"), 200)
 	})
 
-	It("an ingress that leaves is deregistered", func() {
+	It("an egress leaves without a failed request while there is another one", func() {
+		east.learns(west, "west-in")
+		both(shop, map[string]any{"routing": map[string]any{"zoneEgress": true}})
+		var egresses []*framework.Sidecar
+		for _, name := range []string{"out-1", "out-2", "out-3"} {
+			file := filepath.Join(GinkgoT().TempDir(), name+".yaml")
+			writeFile(file, []byte(fmt.Sprintf("type: ZoneEgress\nname: %s\nnetworking: {address: 127.0.0.1, port: %d}\n", name, framework.FreePorts(1)[0])))
+			egress := framework.NewEgress(east.cp, "east", name, file).Start()
+			egress.WaitReady()
+			egresses = append(egresses, egress)
+		}
+		east.Converged()
+		answers(web.to("backend"), 200)
+		load := framework.StartConnections(web.to("backend"), nil, 4, 20)
+		for _, egress := range egresses[:2] {
+			Eventually(func() int { return egress.Stat("tcp.shop_backend.downstream_cx_total") }, patience).Should(BeNumerically(">", 0))
+			load.Served(200)
+			egress.Signal(term)
+			egress.Exit(patience)
+			Expect(egress.Output()).NotTo(ContainSubstring("the time to drain is over"))
+			Expect(east.Mesh(http.MethodGet, "/zoneegresses/"+egress.Name, nil).Status).To(Equal(http.StatusNotFound))
+			Expect(east.Mesh(http.MethodGet, "/nodes/zone%2Fegress%2F"+egress.Name, nil).Status).To(Equal(http.StatusNotFound), "it was not turned away")
+			load.Served(200)
+		}
+		none(load)
+		egresses[2].Stop()
+		both(shop, nil)
+		east.Converged()
+		answers(web.to("backend"), 200)
+	})
+
+	It("an ingress that is away is known, also to a control plane that starts anew", func() {
+		state := func() any { return west.Get("/nodes/zone%2Fingress%2Fwest-in")["state"] }
+		counted := func() any { return west.Get("/global-insight")["zones"].(map[string]any)["zoneIngresses"] }
+		ingress.Kill()
+		Eventually(state, patience).Should(Equal("away"))
+		Expect(counted()).To(Equal(map[string]any{"online": 0.0, "total": 1.0}))
+		west.cp.Stop()
+		west.cp.Start()
+		Expect(state()).To(Equal("away"))
+		Expect(counted()).To(Equal(map[string]any{"online": 0.0, "total": 1.0}))
+		ingress.Start()
+		Eventually(state, patience).Should(Equal("connected"))
+		Expect(counted()).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
+		answers(web.to("backend"), 200)
+
+		By("leaving, which deregisters it")
 		ingress.Signal(term)
 		ingress.Exit(patience)
 		Expect(west.Mesh(http.MethodGet, "/zone-ingresses/west-in", nil).Status).To(Equal(http.StatusNotFound))

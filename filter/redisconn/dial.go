@@ -41,7 +41,8 @@ func newDials() *dials {
 	return d
 }
 
-// counted ties a dial to the life of the client.
+// counted ties a dial to the life of the client. A connection that is there too late, since the
+// client has ended or the time for it is up, is closed: whoever dialled need not look at its context.
 func (d *dials) counted(next dial) dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		d.mu.Lock()
@@ -55,7 +56,20 @@ func (d *dials) counted(next dial) dial {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(d.ctx, cancel)()
-		return next(ctx, network, address)
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if err = d.ctx.Err(); err != nil {
+			err = net.ErrClosed
+		} else {
+			err = ctx.Err()
+		}
+		if err != nil {
+			_ = conn.Close() // nobody has used it
+			return nil, err
+		}
+		return conn, nil
 	}
 }
 

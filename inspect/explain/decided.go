@@ -27,6 +27,11 @@ func (w *walk) atSource(p *interpret.Passage) (out []Step) {
 			step.Decided = []Resource{w.dataplane(w.source)}
 		case interpret.StepRoute, interpret.StepSplit, interpret.StepCluster:
 			step.Decided = w.routing()
+		case interpret.StepToken:
+			step.Decided = w.atEntrance()
+		}
+		if s.Refused && s.Kind == interpret.StepRoute && step.Decided == nil {
+			step.Decided = w.atEntrance()
 		}
 		out = append(out, step)
 	}

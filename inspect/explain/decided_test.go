@@ -245,3 +245,23 @@ func TestTransparentProxies(t *testing.T) {
 		}
 	}
 }
+
+// TestThroughEgress: a request through an egress of the zone is not said to have left the mesh, nor
+// to have arrived.
+func TestThroughEgress(t *testing.T) {
+	w := pair(t)
+	w.put(mesh.Meshes, "", "demo", &mesh.Mesh{
+		MTLS:    &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}}},
+		Routing: &mesh.Routing{ZoneEgress: true},
+	})
+	w.put(trafficpermission.Kind, "demo", "web", &trafficpermission.Spec{Connection: connection("web", "backend")})
+	w.put(mesh.ExternalServices, "demo", "backend", &mesh.ExternalService{
+		Tags: mesh.Tags{mesh.TagService: "backend", mesh.TagProtocol: "http"}, Networking: &mesh.ExternalNetworking{Address: "192.0.2.9:80"},
+	})
+	w.put(mesh.ZoneEgresses, "", "out", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "10.0.0.77", Port: 10002}})
+	w.plan()
+	e := w.explain(explain.Question{Source: "web-1", Destination: "backend", Path: "/", Method: "GET"})
+	if len(e.Endpoints) != 1 || e.Endpoints[0].Outcome.Verdict != explain.Unknown || e.Endpoints[0].Address != "10.0.0.77:10002" || !strings.Contains(e.Endpoints[0].Steps[0].Text, "egress of the zone") {
+		t.Errorf("endpoints are %+v", e.Endpoints)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/view"
@@ -48,6 +49,11 @@ func (w *walk) follow(out *Explanation, p *interpret.Passage, to netip.AddrPort)
 // reach says what becomes of the request at one endpoint.
 func (w *walk) reach(e *Endpoint, end interpret.End, p *interpret.Passage) {
 	d, at := w.serving(end)
+	if d == nil && w.isEgress(end) {
+		e.Steps = []Step{{Proxy: w.source.ID, Step: interpret.StepEndpoint, Name: e.Address, Text: "the request goes on to the egress of the zone at " + e.Address}}
+		e.Outcome = cannotSay("the egress at " + e.Address + " judges the request anew, or passes it on to another zone, and is not followed")
+		return
+	}
 	if d == nil {
 		e.Outcome = Outcome{Verdict: Allowed, Text: "the request leaves the mesh for " + e.Address + ", which answers as it likes"}
 		return
@@ -154,6 +160,13 @@ func (w *walk) serving(end interpret.End) (*view.Dataplane, netip.AddrPort) {
 		}
 	}
 	return d, at
+}
+
+// isEgress reports whether an egress of the zone is at an endpoint of a mesh that is left through
+// egresses.
+func (w *walk) isEgress(end interpret.End) bool {
+	at, err := addrPort(end.Address, end.Port)
+	return err == nil && w.mesh.ThroughEgress() && slices.Contains(w.mesh.Egresses(), at)
 }
 
 // endpoint returns the endpoint of a dataplane at an address, nil if there is none. All of them

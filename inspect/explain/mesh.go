@@ -112,7 +112,8 @@ func (w *walk) explain() *Explanation {
 		out.Outcome = *ended
 		return out
 	}
-	passage, err := proxy.Arrive(l, interpret.Connection{To: to}, w.q.request(host, "http"))
+	c, scheme := w.arrival(to, host)
+	passage, err := proxy.Arrive(l, c, w.q.request(host, scheme))
 	if err != nil {
 		out.Outcome = cannotSay(err.Error())
 		return out
@@ -152,8 +153,8 @@ func (w *walk) leave(p *interpret.Proxy) (l *interpret.Listener, to netip.AddrPo
 	if n == nil {
 		return nil, to, nil, &interpret.Unsaid{What: "the dataplane has no networking"}
 	}
-	if n.Gateway != nil && n.Gateway.Type == mesh.GatewayBuiltin {
-		return nil, to, nil, &interpret.Unsaid{What: "the source is a gateway of the mesh, which no workload uses"}
+	if selection.Builtin(n) {
+		return w.enter(p)
 	}
 	outbounds := selection.Declared(n)
 	if all, reachable := selection.Everything(n); all {

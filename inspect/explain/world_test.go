@@ -38,10 +38,13 @@ type world struct {
 	record explain.Records
 }
 
+// kinds are those that a view of a mesh holds.
+func kinds() []*model.Kind { return append(all.Kinds(), mesh.ExternalServices) }
+
 func newWorld(t testing.TB, name string) *world {
 	db := memstore.New()
 	t.Cleanup(func() { _ = db.Close() })
-	views := view.New(db, all.Kinds(), slog.New(slog.DiscardHandler))
+	views := view.New(db, kinds(), slog.New(slog.DiscardHandler))
 	t.Cleanup(views.Close)
 	w := &world{t: t, name: name, db: db, views: views}
 	w.put(mesh.Meshes, "", name, &mesh.Mesh{})
@@ -79,7 +82,7 @@ func (w *world) plan() {
 	w.t.Helper()
 	var m *view.Mesh
 	err := w.db.View(context.Background(), func(r store.Reader) (err error) {
-		m, err = view.LoadMesh(w.name, all.Kinds(), r)
+		m, err = view.LoadMesh(w.name, kinds(), r)
 		return err
 	})
 	if err != nil {

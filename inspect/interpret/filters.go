@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	faultcommonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	compressorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
 	modulev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
@@ -29,6 +30,8 @@ func (p *Proxy) filter(out *Passage, f *hcmv3.HttpFilter, c choice, peer []strin
 		return limitRate(out, f, own, c)
 	case packed.MessageIs((*modulev3.DynamicModuleFilter)(nil)):
 		return p.checkToken(out, f, own, c, r)
+	case packed.MessageIs((*compressorv3.Compressor)(nil)):
+		return nil // it only changes answers
 	}
 	return unsaid("the HTTP filter %s is not known", f.GetName())
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	statev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -285,6 +286,9 @@ func (p *Proxy) network(out *Passage, filters []*listenerv3.Filter, c Connection
 				return err
 			}
 			return p.tcp(out, t)
+		}
+		if packed.MessageIs((*limitv3.ConnectionLimit)(nil)) {
+			continue // how many others there are is not asked
 		}
 		if packed.MessageIs((*statev3.Config)(nil)) {
 			if err := p.remember(out, packed, c); err != nil {

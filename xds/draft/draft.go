@@ -40,6 +40,8 @@ type Outbound struct {
 	// Source is the service of the proxies, and Zone their zone. Both are empty unless a
 	// policy looks at them.
 	Source, Zone string
+	// Bare as in [Inbound]; it is only set for gateways.
+	Bare bool
 }
 
 // Inbound is the filter chains of one inbound, which its replicas share. Either
@@ -73,7 +75,7 @@ type Routes struct {
 	Host  *routev3.VirtualHost
 	// Mesh, Service and Protocol as in the listener that names the table.
 	Mesh, Service, Protocol string
-	// MutualTLS as in [Inbound]; false on outbounds.
+	// MutualTLS as in [Inbound]; false on outbounds and on listeners of gateways.
 	MutualTLS bool
 	// Plugins are the ids of the plugin instances whose chains the table
 	// carries: the control plane answers questions about tokens for no others.

@@ -18,6 +18,8 @@ const (
 	SlotFault
 	// SlotRateLimit counts requests.
 	SlotRateLimit
+	// SlotCompression compresses answers.
+	SlotCompression
 	// SlotToken checks bearer tokens. It is last because it is the most expensive.
 	SlotToken
 	// SlotRouter ends the chain.

@@ -81,8 +81,8 @@ func (w *walk) leads(md protoreflect.MessageDescriptor, body []byte) error {
 			return errMalformed
 		}
 		// Another resource contains the address, so the port is checked alone.
-		if p := c.GetAltPort().GetValue(); p != 0 && w.bounds.operators(p) {
-			return answersOperators("port " + strconv.FormatUint(uint64(p), 10))
+		if p := c.GetAltPort().GetValue(); p != 0 {
+			return w.bounds.guarded(p, "port "+strconv.FormatUint(uint64(p), 10))
 		}
 	case endpoint:
 		return w.probed(md, body)
@@ -110,6 +110,9 @@ func (w *walk) probed(md protoreflect.MessageDescriptor, body []byte) error {
 		addresses = append(addresses, a.GetAddress())
 	}
 	for _, a := range addresses {
+		if a.GetSocketAddress() == nil {
+			continue // the check has no address of its own
+		}
 		for _, of := range addresses {
 			for _, port := range []uint32{of.GetSocketAddress().GetPortValue(), e.GetHealthCheckConfig().GetPortValue()} {
 				if err := w.bounds.reaches(a.GetSocketAddress(), port); err != nil {
@@ -161,8 +164,11 @@ func (b Bounds) isWorkload(text string) error {
 		return nil
 	}
 	if err == nil {
-		var here bool
-		if here, err = b.here(ip); here && err == nil {
+		here, err := b.here(ip)
+		if err != nil {
+			return fmt.Errorf("its workload is at %q, which is not what its agent was started with (--workload-address), and %w", text, err)
+		}
+		if here {
 			return nil
 		}
 	}
@@ -207,29 +213,52 @@ func (b Bounds) reaches(a *corev3.SocketAddress, port uint32) error {
 			return fmt.Errorf("it leads strangers to %s on this machine, which its agent was not started with (--workload-address)", ip)
 		}
 	}
-	if !b.operators(port) {
+	wrong := b.guarded(port, at)
+	if wrong == nil {
 		return nil
 	}
 	if here, err := b.here(ip); here || err != nil {
-		return answersOperators(at)
+		return errors.Join(wrong, err)
 	}
 	return nil
 }
 
 // named does what [Bounds.reaches] does, for a name. Only a resolver knows where a name leads,
-// so no name may be combined with the port of Envoy's administration, even if it means another
-// machine.
+// so no name may be combined with the port of Envoy's administration, or with one at which the
+// control plane on this machine trusts it, even if it means another machine.
 func (b Bounds) named(name string, port uint32, at string) error {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
 	switch {
-	case b.Elsewhere:
-		return fmt.Errorf("it leads to %q, and nobody knows whether that will be this machine", name)
+	case b.Elsewhere && hostname.IsLocal(name):
+		return fmt.Errorf("it leads strangers to %q, which is this machine or tells it secrets", name)
+	case b.Elsewhere && !slices.ContainsFunc(b.Names, func(s hostname.Suffix) bool { return s.Has(name) }):
+		return fmt.Errorf("it leads to %q, and nobody knows whether that will be this machine: an egress needs --external-name for it", name)
+	case b.Elsewhere && b.operators(port):
+		return answersOperators(at)
 	case labels[len(labels)-1] == "localhost" && b.operators(port), port != 0 && port == uint32(b.Admin):
 		return answersOperators(at)
+	case b.trusting(port):
+		return trusts(at)
 	case hostname.EndsInNumber(name):
 		return fmt.Errorf("it leads to %q, which resolvers may read as an address", name)
 	}
 	return nil
+}
+
+// guarded returns why nothing may lead to a port of this machine, or nil.
+func (b Bounds) guarded(port uint32, at string) error {
+	switch {
+	case b.operators(port):
+		return answersOperators(at)
+	case b.trusting(port):
+		return trusts(at)
+	}
+	return nil
+}
+
+// trusting reports whether the control plane trusts whoever connects to a port from this machine.
+func (b Bounds) trusting(port uint32) bool {
+	return b.Trusting != nil && slices.ContainsFunc(b.Trusting(), func(p uint16) bool { return port == uint32(p) })
 }
 
 // operators reports whether a port of this machine is for operators.
@@ -253,8 +282,15 @@ func (b Bounds) here(ip netip.Addr) (bool, error) {
 		local = interfaces
 	}
 	own, err := local()
-	return slices.Contains(own, ip), err
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnread, err)
+	}
+	return slices.Contains(own, ip), nil
 }
+
+// ErrUnread says that the addresses of this machine could not be read. What depends on them is
+// refused, although it may be permitted.
+var ErrUnread = errors.New("the addresses of this machine cannot be read")
 
 // once returns the bounds with one look at the addresses of this machine, for one resource.
 func (b Bounds) once() Bounds {
@@ -270,7 +306,7 @@ func (b Bounds) once() Bounds {
 func interfaces() (out []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, fmt.Errorf("addresses of this machine: %w", err)
+		return nil, err
 	}
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
@@ -282,6 +318,10 @@ func interfaces() (out []netip.Addr, err error) {
 
 func answersOperators(at string) error {
 	return fmt.Errorf("it leads to %s, where the proxy's agent or its Envoy answers operators", at)
+}
+
+func trusts(at string) error {
+	return fmt.Errorf("it leads to %s, where the control plane on this machine takes whoever is on it for an administrator (access.localhostIsAdmin)", at)
 }
 
 func chosen(by protoreflect.FullName) error {

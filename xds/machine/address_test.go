@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/xds/machine"
 )
 
@@ -93,6 +94,26 @@ func TestApplicationsAreOfTheMachine(t *testing.T) {
 	}
 }
 
+// TestUnreadMachine: a refusal that is made only because the addresses of the machine are not known
+// says so, and none other does.
+func TestUnreadMachine(t *testing.T) {
+	blind := here
+	blind.Local = func() ([]netip.Addr, error) { return nil, errors.New("no") }
+	for address, unread := range map[string]bool{
+		"10.0.0.7:80": true, "10.0.0.8:80": true, "172.18.0.9:9901": true, "127.0.0.1:9901": false, "169.254.169.254:80": true,
+	} {
+		if err := blind.Asks(netip.MustParseAddrPort(address)); err == nil || errors.Is(err, machine.ErrUnread) != unread {
+			t.Errorf("%s: %v", address, err)
+		}
+		if err := here.Asks(netip.MustParseAddrPort(address)); errors.Is(err, machine.ErrUnread) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := blind.Asks(netip.MustParseAddrPort("127.0.0.1:80")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStrangersAreLedElsewhere: a proxy that leads strangers, such as an ingress, leads them to no
 // address of its own machine but those it was started with, and to no name.
 func TestStrangersAreLedElsewhere(t *testing.T) {
@@ -102,13 +123,51 @@ func TestStrangersAreLedElsewhere(t *testing.T) {
 		holds(t, b, own, address(at(own, 5682)), elsewhere)
 		holds(t, b, own, leading(clusterv3.Cluster_EDS, &endpointv3.Endpoint{Address: at(own, 5682)}), elsewhere)
 	}
-	for _, name := range []string{"localhost", "db.example"} {
-		holds(t, b, name, address(at(name, 5682)), "nobody knows")
+	for name, want := range map[string]string{"localhost": "which is this machine", "db.example": "nobody knows whether that will be this machine: an egress needs --external-name"} {
+		holds(t, b, name, address(at(name, 5682)), want)
 	}
 	holds(t, b, "another machine", address(at("10.0.0.8", 5682)), "")
 	b.Allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	holds(t, b, "an address that it was started with", address(at("127.0.0.3", 8080)), "")
 	holds(t, b, "the port of operators there", address(at("127.0.0.3", adminPort)), operators)
+}
+
+// TestNamesForStrangers: of names, such a proxy leads to those that it was started with, never to its
+// own, and to no port of operators by any.
+func TestNamesForStrangers(t *testing.T) {
+	some, all := here, here
+	some.Workloads, some.Elsewhere, some.Names = false, true, []hostname.Suffix{"example.org", "example.com"}
+	all.Workloads, all.Elsewhere, all.Names = false, true, []hostname.Suffix{hostname.Any}
+	const trusting = 5681
+	some.Trusting = func() []uint16 { return []uint16{trusting} }
+	all.Trusting = some.Trusting
+	const unknown, own, number, trusts = "--external-name", "which is this machine", "may read as an address", "for an administrator"
+	for _, test := range []struct {
+		name      string
+		port      uint32
+		some, all string
+	}{
+		{"example.com", 443, "", ""}, {"Mail.Example.com.", 443, "", ""}, {"a.b.example.org", 443, "", ""},
+		{"mail.example", 443, unknown, ""}, {"badexample.com", 443, unknown, ""}, {"example.com.test", 443, unknown, ""}, {"com", 443, unknown, ""},
+		{"localhost", 443, own, own}, {"a.LocalHost.", 443, own, own}, {"metadata.google.internal", 80, own, own}, {"localhost\x00.example.com", 443, unknown, unknown},
+		{"mail.example.com", adminPort, operators, operators}, {"mail.example.com", statusPort, operators, operators}, {"mail.example.com", trusting, trusts, trusts},
+		{"0x7f000001", 443, unknown, number}, {"127.1", 443, unknown, number},
+	} {
+		for _, x := range []struct {
+			what string
+			b    machine.Bounds
+			want string
+		}{{"some: ", some, test.some}, {"all: ", all, test.all}} {
+			holds(t, x.b, x.what+test.name, leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at(test.name, test.port)}), x.want)
+		}
+	}
+	probe := &endpointv3.Endpoint{Address: at("mail.example.com", 443), HealthCheckConfig: &endpointv3.Endpoint_HealthCheckConfig{Hostname: "mail.example.com"}}
+	holds(t, some, "a check without an address", leading(clusterv3.Cluster_STRICT_DNS, probe), "")
+	probe.HealthCheckConfig.Address = at("mail.example", 0)
+	holds(t, some, "a check at another name", leading(clusterv3.Cluster_STRICT_DNS, probe), unknown)
+	// Addresses are what they were.
+	holds(t, all, "loopback", address(at("127.0.0.1", 443)), elsewhere)
+	holds(t, all, "metadata", address(at("169.254.169.254", 80)), secrets)
 }
 
 // TestNothingLeadsToOperatorsPorts covers proxies of a mesh, gateways and health checks, whose
@@ -205,5 +264,33 @@ func TestClientsChooseNoAddress(t *testing.T) {
 		"a field of a chain": {Name: "l", FilterChains: []*listenerv3.FilterChain{{UseProxyProto: wrapperspb.Bool(true)}}},
 	} {
 		holds(t, here, name, l, "choose the address")
+	}
+}
+
+// TestNobodyIsLentTheControlPlane: where the control plane is on the machine and trusts whoever is
+// there, nothing leads to its ports: no address of the machine, and no name, which may become one.
+func TestNobodyIsLentTheControlPlane(t *testing.T) {
+	const trusted, plane = "for an administrator", 5681
+	beside := here
+	beside.Trusting = func() []uint16 { return []uint16{8001, plane} }
+	for to, want := range map[string]string{
+		"127.0.0.1": trusted, "127.9.9.9": trusted, "::1": trusted, "::ffff:127.0.0.1": trusted, "0.0.0.0": trusted, "::": trusted, "10.0.0.7": trusted,
+		"localhost": trusted, "any.example": trusted, "10.0.0.8": "", "172.18.0.5": "",
+	} {
+		holds(t, beside, to, address(at(to, plane)), want)
+		holds(t, here, to+" without it", address(at(to, plane)), "")
+		holds(t, beside, to+", by a name", leading(clusterv3.Cluster_STRICT_DNS, &endpointv3.Endpoint{Address: at(to, plane)}), want)
+	}
+	holds(t, beside, "another port", address(at("127.0.0.1", 5682)), "")
+	holds(t, beside, "its own workload", leading(clusterv3.Cluster_STATIC, &endpointv3.Endpoint{Address: at("127.0.0.1", 8001)}), trusted)
+	holds(t, beside, "a check with a port of its own", &corev3.HealthCheck{AltPort: wrapperspb.UInt32(plane)}, trusted)
+	if err := beside.Asks(netip.MustParseAddrPort("127.0.0.1:5681")); err == nil || !strings.Contains(err.Error(), trusted) {
+		t.Errorf("a probe: %v", err)
+	}
+	if err := beside.Reaches("any.example", plane); err == nil || !strings.Contains(err.Error(), trusted) {
+		t.Errorf("a line of a log: %v", err)
+	}
+	if b, left, err := endpoints(t, beside, assigned([]*corev3.Address{at("10.0.0.8", plane), at("127.0.0.1", plane)})); err != nil || len(left) != 1 || strings.Contains(string(b), "127.0.0.1") {
+		t.Errorf("one of two endpoints: %v %v", left, err)
 	}
 }

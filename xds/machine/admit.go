@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -30,12 +31,18 @@ type Bounds struct {
 	// Admin and Status are the ports of this machine for Envoy's administration and the
 	// agent's status, 0 for none. Nothing may connect to them.
 	Admin, Status uint16
+	// Trusting returns the ports of this machine at which a control plane takes whoever is on it
+	// for an administrator. nil means none. Nothing may connect to them.
+	Trusting func() []uint16
 	// Workloads requires that clusters of the proxy's own workloads lead to this machine or to
 	// an allowed address.
 	Workloads bool
 	// Elsewhere forbids all addresses of this machine but allowed ones: whatever the proxy leads
 	// strangers to is on other machines.
 	Elsewhere bool
+	// Names are the names that strangers may be led to in spite of Elsewhere, although only a
+	// resolver knows where they are.
+	Names []hostname.Suffix
 	// Allowed are further addresses of workloads. Link-local addresses must be listed here.
 	Allowed []netip.Prefix
 	// Local returns the addresses of this machine besides loopback. nil means those of its

@@ -57,6 +57,9 @@ const (
 	ByService
 	// AllByService does what ByService does, for every policy that matches.
 	AllByService
+	// AllByListener chooses every policy of which a target is the listeners of a gateway
+	// (mesh.ListenerOf) and matches one, by its tags.
+	AllByListener
 
 	// AtInbound, AtOutbound, AtDestination, AtProxy and AtService are the places, for one policy
 	// or all.
@@ -66,7 +69,7 @@ const (
 	AtProxy       = ByProxy | AllByProxy
 	AtService     = ByService | AllByService
 	// All is every place for all policies that match.
-	All = AllByInbound | AllByOutbound | AllByDestination | AllByProxy | AllByService
+	All = AllByInbound | AllByOutbound | AllByDestination | AllByProxy | AllByService | AllByListener
 )
 
 // Has reports whether a policy is chosen for one of some sorts of places.
@@ -95,6 +98,9 @@ type Policy struct {
 	// edits are those of outbounds; what a policy only does at inbounds is done there for gateways
 	// as for all callers.
 	Gateway bool
+	// Egress policies are in force at the egresses through which services outside a mesh are called,
+	// as they are at inbounds.
+	Egress bool
 	// Order orders policies, the best first, where all that match are chosen. Nil orders them by
 	// the rank of their first source, then by [Tie].
 	Order func(a, b *view.Policy) int
@@ -180,6 +186,9 @@ type Edits struct {
 	// Prepare adds to every HTTP listener of a builtin gateway what Outbound adds where a policy is
 	// chosen, so that a choice changes routes and no listener.
 	Prepare func(*draft.Outbound) error
+	// ListenerRoutes edits each host of a listener of a builtin gateway, with the selection for the
+	// listener. A host that it cannot edit refuses every request.
+	ListenerRoutes func(*draft.Routes, *Selection) error
 	// Inbound edits the chains of an inbound, and InboundRoutes its routes. With attachment
 	// ByInbound, or Always, they also run with a nil selection, because the policy decides what
 	// happens if no policy permits anything.

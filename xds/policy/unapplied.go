@@ -11,6 +11,14 @@ func (p *Policy) IdleAt(protocol string) string {
 	return ""
 }
 
+// IdleOn says why the policy does nothing on a listener of a gateway, as IdleAt does.
+func (p *Policy) IdleOn(protocol string) string {
+	if p.HTTPOnly && protocol != mesh.ListenerHTTP && protocol != mesh.ListenerHTTPS {
+		return "not applied: the listener speaks " + protocol
+	}
+	return ""
+}
+
 // Setting is what decides, beside a policy itself, whether its fields have an effect on
 // connections to a destination.
 type Setting struct {

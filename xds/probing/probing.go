@@ -42,6 +42,9 @@ type Inbound struct {
 // Probe is how the workload of an inbound is checked. The agent decides whether it may be.
 type Probe struct {
 	Inbound
+	// Listener is the listener of the inbound. While the proxy does not have it, nobody reaches the
+	// workload.
+	Listener string `json:"listener,omitempty"`
 	// At is where the workload is, as the proxy calls it. From, if it is valid, is the address
 	// from which the proxy calls it.
 	At   netip.AddrPort `json:"at"`
@@ -115,6 +118,8 @@ const MaxReport = 16 << 10
 
 // Report is what an agent has found.
 type Report struct {
+	// Instance distinguishes the agent from others of its node.
+	Instance string    `json:"instance,omitempty"`
 	Inbounds []Finding `json:"inbounds"`
 }
 

@@ -39,7 +39,7 @@ func TestProbesTravel(t *testing.T) {
 	}{
 		"nothing": {nil, true},
 		"everything": {one(func(p *probing.Probe) {
-			p.Address, p.From, p.Ready = "10.0.0.1", netip.MustParseAddr("127.0.0.6"), true
+			p.Address, p.Listener, p.From, p.Ready = "10.0.0.1", "inbound:10.0.0.1:1", netip.MustParseAddr("127.0.0.6"), true
 		}), true},
 		"two addresses": {append(many(1), probe(1, func(p *probing.Probe) { p.Address = "10.0.0.1" })), true},
 		"the most":      {many(probing.Max), true},
@@ -75,7 +75,7 @@ func TestProbesTravel(t *testing.T) {
 
 // TestLargestReportFits: a report of the most probes, each with the longest address, has room.
 func TestLargestReportFits(t *testing.T) {
-	var r probing.Report
+	r := probing.Report{Instance: strings.Repeat("f", 64)}
 	for range probing.Max {
 		r.Inbounds = append(r.Inbounds, probing.Finding{Inbound: probing.Inbound{Address: strings.Repeat("ffff:", 6) + "255.255.255.255", Port: 65535}})
 	}

@@ -287,19 +287,6 @@ func BenchmarkCacheOneEndpoint(b *testing.B) {
 	}
 }
 
-func TestBlamed(t *testing.T) {
-	names := []string{"a", "a-b", "c"}
-	for text, want := range map[string][]string{
-		"Error adding/updating listener(s) a-b: port in use": {"a-b"},
-		"cluster(s) a: x, c: y":                              {"a", "c"},
-		"Proto constraint validation failed":                 names,
-	} {
-		if d := cmp.Diff(want, blamed(text, names)); d != "" {
-			t.Errorf("%q: %s", text, d)
-		}
-	}
-}
-
 func FuzzParseCache(f *testing.F) {
 	first := sha256.Sum256([]byte(cacheMagic))
 	named, sum := put([]byte(cacheMagic), first, []byte("n"))

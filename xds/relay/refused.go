@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/scraping"
+	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -38,6 +39,26 @@ func (r *Relay) Refused() map[string]string {
 	return out
 }
 
+// ErrUnanswered says that Envoy has not answered yet.
+var ErrUnanswered = errors.New("envoy has not answered yet")
+
+// Lacks returns nil if Envoy has a listener, in whichever version, and otherwise why it does not.
+// It is [ErrUnanswered] if Envoy is about to say.
+func (r *Relay) Lacks(listener string) error {
+	if text, refused := r.Refused()[listener]; refused {
+		return errors.New(text)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.good[resource.Listener][listener] != nil:
+		return nil
+	case r.current[resource.Listener][listener] != nil:
+		return ErrUnanswered
+	}
+	return errors.New("the control plane has sent none")
+}
+
 // settled reports whether Envoy has answered everything that it is served. Until then, a
 // refusal may be of a version that the previous version is about to replace again.
 func (r *Relay) settled() bool { return answered(r.local.Progress(snapshot.Newest)) }
@@ -46,7 +67,7 @@ func blamedListeners(x snapshot.Rejection) []string {
 	if x.Type != resource.Listener {
 		return nil
 	}
-	return blamed(x.Error, x.Resources)
+	return server.Meant(x.Error, x.Resources)
 }
 
 // Whole returns nil once Envoy has answered what was published at the time of the call and

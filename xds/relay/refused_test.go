@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -58,6 +59,9 @@ func TestRefusedListener(t *testing.T) {
 	if text := r.Refused()["in"]; !strings.Contains(text, "already in use") {
 		t.Errorf("because of %q", text)
 	}
+	if err := r.Lacks("in"); err == nil || !strings.Contains(err.Error(), "already in use") {
+		t.Errorf("because of %v", err)
+	}
 	told, whole := make(chan map[string]string, 1), make(chan error, 1)
 	go func() { whole <- r.Whole(t.Context(), func(refused map[string]string) { told <- refused }) }()
 	if refused := <-told; refused["in"] == "" {
@@ -69,6 +73,31 @@ func TestRefusedListener(t *testing.T) {
 		t.Error(err)
 	}
 	lacks(t, r)
+	if err := r.Lacks("in"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListenerWithoutAnswer: until Envoy has answered nobody knows whether it has a listener. One that
+// was never sent is lacking.
+func TestListenerWithoutAnswer(t *testing.T) {
+	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	rev := p.publish(clusterA, endA, listener, routesA)
+	r, _ := startRelay(t, dir, p.addr)
+	<-r.Ready() // for an Envoy
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !errors.Is(r.Lacks("in"), relay.ErrUnanswered) {
+		<-tick.C // it is on the way
+	}
+	local(t, dir, xdstest.Options{})
+	p.settle(t, rev)
+	if err := r.Lacks("in"); err != nil {
+		t.Error(err)
+	}
+	if err := r.Lacks("out"); err == nil || errors.Is(err, relay.ErrUnanswered) {
+		t.Error(err)
+	}
 }
 
 // TestRefusedListenerIsWantedNoMore: a removed listener is not missing.

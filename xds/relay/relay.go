@@ -107,6 +107,11 @@ type Relay struct {
 	local *snapshot.Store
 	ready chan struct{} // closed when there is something to serve
 	bound chan struct{} // closed when the socket accepts connections
+	// part ends parting, after which there is no stream to the control plane. parted is closed when
+	// there is none any more.
+	parting context.Context //nolint:containedctx // it begins before Run and ends in it
+	part    context.CancelFunc
+	parted  chan struct{}
 
 	mu     sync.Mutex
 	status Status
@@ -247,11 +252,12 @@ func New(cfg Config) (*Relay, error) {
 		return nil, errors.New("a relay needs node, password, socket, cache, dial function and logger")
 	}
 	r := &Relay{
-		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}),
+		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}), parted: make(chan struct{}),
 		current: table{}, good: table{}, answered: map[resource.TypeURL]struct{}{},
 		status: Status{Since: time.Now()}, refused: map[string]string{}, turned: make(chan struct{}),
 		saving: make(chan struct{}, 1), cache: cache{path: cfg.Cache, node: cfg.Node},
 	}
+	r.parting, r.part = context.WithCancel(context.Background())
 	stored, err := r.cache.load()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -323,8 +329,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	ads.Register(g)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer r.part()
 	var work sync.WaitGroup
-	work.Go(func() { r.follow(ctx) })
+	work.Go(func() {
+		defer close(r.parted)
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(r.parting, stop)()
+		r.follow(ctx)
+	})
 	failed := make(chan error, 1)
 	work.Go(func() { failed <- g.Serve(lis) })
 	close(r.bound)
@@ -343,6 +356,17 @@ func (r *Relay) Run(ctx context.Context) error {
 		return fmt.Errorf("serve the socket: %w", err)
 	}
 	return nil
+}
+
+// Part ends the stream to the control plane for good, and returns when it has ended or with ctx.
+// Envoy keeps what it has.
+func (r *Relay) Part(ctx context.Context) {
+	r.part()
+	select {
+	case <-r.parted:
+		r.note(false, "the proxy leaves")
+	case <-ctx.Done():
+	}
 }
 
 // listen opens the socket in a directory that only its owner may enter, so that nobody can

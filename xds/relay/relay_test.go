@@ -91,7 +91,7 @@ func TestRefusalGoesUpstreamAndLastGoodReturns(t *testing.T) {
 	c.Request(resource.Route).Equals(t, routesA)
 	p.settle(t, rev)
 	got := p.settle(t, p.publish(clusterA, endA, listener, routesB))
-	if len(got.Rejected) != 1 || got.Rejected[0].Error != "unknown cluster" {
+	if len(got.Rejected) != 1 || got.Rejected[0].Error != "r: unknown cluster" {
 		t.Fatalf("progress %+v", got)
 	}
 	p.kill()

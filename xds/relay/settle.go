@@ -8,6 +8,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/snapshot"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -185,7 +186,7 @@ func answered(p snapshot.Progress) bool {
 // together with others.
 func about(p pending, standing []snapshot.Rejection) (out []snapshot.Rejection) {
 	for _, x := range standing {
-		if x.Type == p.typ && p.adds(blamed(x.Error, x.Resources)) {
+		if x.Type == p.typ && p.adds(server.Meant(x.Error, x.Resources)) {
 			out = append(out, x)
 		}
 	}
@@ -216,7 +217,7 @@ func (r *Relay) again(open []pending, rejected []snapshot.Rejection) {
 // applied at all.
 func (r *Relay) revert(p pending, rejected []snapshot.Rejection) {
 	for _, x := range rejected {
-		for _, name := range blamed(x.Error, x.Resources) {
+		for _, name := range server.Meant(x.Error, x.Resources) {
 			if a := p.add[name]; a == nil || r.current[p.typ][name] != a {
 				continue // a later response has overtaken it
 			}

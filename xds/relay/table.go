@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/meshgate/meshgate/xds/resource"
-	"github.com/meshgate/meshgate/xds/server"
 )
 
 // table is a mutable set of resources by type and name.
@@ -88,22 +87,6 @@ func versions(current, good table, url resource.TypeURL) map[string]string {
 		} else {
 			out[name] = unconfirmed
 		}
-	}
-	return out
-}
-
-// blamed selects the names that a refusal mentions. Envoy applies the good part of a response
-// and lists the bad resources. If it could not decode the response, it names none, and all are
-// blamed.
-func blamed(text string, names []string) []string {
-	var out []string
-	for _, n := range names {
-		if server.Mentions(text, n) {
-			out = append(out, n)
-		}
-	}
-	if len(out) == 0 {
-		return names
 	}
 	return out
 }

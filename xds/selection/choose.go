@@ -78,10 +78,10 @@ func lacks(m Candidates, p *policy.Policy) bool {
 	return ok && v.Lacks(p.Kind)
 }
 
-// outside reports whether a service is outside the mesh.
+// outside reports whether a service is outside the mesh, and callers call it themselves.
 func outside(m Candidates, service string) bool {
 	v, ok := m.(*view.Mesh)
-	return ok && v.Located(mesh.ExternalServices, service) != nil
+	return ok && v.Located(mesh.ExternalServices, service) != nil && !v.LeavesByEgress()
 }
 
 func appended(into []*view.Policy, one *view.Policy) []*view.Policy {

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -83,22 +84,27 @@ func GatewayOf(m *view.Mesh, tags mesh.Tags) *Gateway {
 	if chosen == nil {
 		return nil
 	}
-	g := &Gateway{Chosen: chosen}
-	spec := chosen.Spec.(*mesh.MeshGateway)
-	all := spec.Listeners()
-	for i := range all {
-		l := &all[i]
-		g.Listeners = append(g.Listeners, GatewayListener{Spec: l, Host: l.Host(), Tags: spec.ListenerTags(tags, l)})
-	}
-	slices.SortStableFunc(g.Listeners, func(a, b GatewayListener) int {
-		return cmp.Or(cmp.Compare(a.Spec.Port, b.Spec.Port), cmp.Compare(a.Host, b.Host))
-	})
+	g := &Gateway{Chosen: chosen, Listeners: listenersOf(chosen, tags)}
 	owners := g.owners()
 	left := budget{mostHosts, MostEntries, mostText}
 	for i := range g.Listeners {
 		g.Listeners[i].lead(m, owners, &left)
 	}
 	return g
+}
+
+// listenersOf returns the listeners of a gateway without what they lead to, in their order.
+func listenersOf(chosen *view.Policy, tags mesh.Tags) (out []GatewayListener) {
+	spec := chosen.Spec.(*mesh.MeshGateway)
+	all := spec.Listeners()
+	for i := range all {
+		l := &all[i]
+		out = append(out, GatewayListener{Spec: l, Host: l.Host(), Tags: spec.ListenerTags(tags, l)})
+	}
+	slices.SortStableFunc(out, func(a, b GatewayListener) int {
+		return cmp.Or(cmp.Compare(a.Spec.Port, b.Spec.Port), cmp.Compare(a.Host, b.Host))
+	})
+	return out
 }
 
 // RouteSelects reports whether a route is for listeners with some tags.
@@ -202,4 +208,44 @@ func OnGateway(into []*view.Policy, m *view.Mesh, p *policy.Policy, listener, de
 		}
 	}
 	return appended(into, w.best)
+}
+
+// OnListener appends what a policy chooses for a listener of a gateway with some tags, best first:
+// what has a target that is the listeners of the gateway, and matches the tags. What is for proxies
+// or inbounds is not for listeners.
+func OnListener(into []*view.Policy, m Candidates, p *policy.Policy, gateway string, tags mesh.Tags) []*view.Policy {
+	if !p.Attachment.Has(policy.AllByListener) || lacks(m, p) {
+		return into
+	}
+	of := Listening(gateway, tags)
+	var out []*view.Policy
+	for c := range m.Candidates(p.Kind, tags.Service()) {
+		if slices.ContainsFunc(c.Targets, func(s mesh.Tags) bool { return s[mesh.ListenerOf] != "" && mesh.Matches(s, of) }) {
+			out = append(out, c)
+		}
+	}
+	return append(into, ordered(p, out)...)
+}
+
+// Listening returns the tags by which targets select a listener of a gateway.
+func Listening(gateway string, tags mesh.Tags) mesh.Tags {
+	of := maps.Clone(tags)
+	of[mesh.ListenerOf] = gateway
+	return of
+}
+
+// Listened lists the tags by which targets select the listeners of a dataplane, if it is a builtin
+// gateway.
+func Listened(m *view.Mesh, n *mesh.Networking) (out []mesh.Tags) {
+	if !Builtin(n) {
+		return nil
+	}
+	g := ChosenGateway(m, n.Gateway.Tags)
+	if g == nil {
+		return nil
+	}
+	for _, l := range listenersOf(g, n.Gateway.Tags) {
+		out = append(out, Listening(g.Name, l.Tags))
+	}
+	return out
 }

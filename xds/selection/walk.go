@@ -18,6 +18,7 @@ const (
 	PlaceInbound  = "inbound"
 	PlaceOutbound = "outbound"
 	PlaceService  = "service"
+	PlaceListener = "listener"
 )
 
 // Place is a place of a proxy with what was chosen for it.
@@ -28,7 +29,7 @@ type Place struct {
 	Name, Service string
 	// Socket is where an inbound or an outbound listens.
 	Socket string
-	// Protocol is what an inbound speaks.
+	// Protocol is what an inbound, or a listener of a gateway, speaks.
 	Protocol string
 	// Metrics says that the inbound is the one at which the proxy is scraped.
 	Metrics bool
@@ -58,6 +59,7 @@ func Of(m *view.Mesh, policies []*policy.Policy, d *view.Dataplane) []Place {
 		return OnProxy(nil, m, p, w.sources)
 	})
 	w.inbounds(d)
+	w.listeners(n)
 	outbounds := Declared(n)
 	if all, reachable := Everything(n); all {
 		outbounds = Virtual(m, reachable)
@@ -105,6 +107,24 @@ func (w *walk) inbounds(d *view.Dataplane) {
 		at := hostPort(n.Address, s.Port)
 		name := at + ":" + strconv.FormatUint(uint64(s.Port), 10)
 		w.inbound(Place{Sort: PlaceInbound, Name: name, Service: s.Tags.Service(), Socket: at, Metrics: true}, s.Tags)
+	}
+}
+
+// listeners adds the listeners of a builtin gateway, by their port and host.
+func (w *walk) listeners(n *mesh.Networking) {
+	asked := func(p *policy.Policy) bool { return p.Attachment.Has(policy.AllByListener) && !lacks(w.mesh, p) }
+	if !Builtin(n) || !slices.ContainsFunc(w.policies, asked) {
+		return
+	}
+	g := ChosenGateway(w.mesh, n.Gateway.Tags)
+	if g == nil {
+		return
+	}
+	all := listenersOf(g, n.Gateway.Tags)
+	for i := range all {
+		l := &all[i]
+		at := Place{Sort: PlaceListener, Name: hostPort(n.Address, l.Spec.Port) + ":" + l.Host, Service: n.Gateway.Tags.Service(), Protocol: l.Spec.Protocol}
+		w.add(at, func(p *policy.Policy) []*view.Policy { return OnListener(nil, w.mesh, p, g.Name, l.Tags) })
 	}
 }
 

@@ -88,8 +88,8 @@ func TestOneBadResourceOfAHundred(t *testing.T) {
 	}
 }
 
-// A response that was refused as a whole is sent again as a whole once one of its resources
-// has changed, because none of the others was applied.
+// A response that was refused as a whole, with a name, is sent again as a whole once one of its
+// resources has changed, because none of the others may have been applied.
 func TestRefusedResponseIsSentAgainAsAWhole(t *testing.T) {
 	r := setup(t, nil)
 	bad := xdstest.Cluster("bad", s)
@@ -98,7 +98,7 @@ func TestRefusedResponseIsSentAgainAsAWhole(t *testing.T) {
 			return ""
 		}
 		if set := r.snaps.Get(nodeID); set.Get(resource.Cluster, "bad") == bad {
-			return "cannot be decoded"
+			return "bad: cannot be decoded"
 		}
 		return ""
 	}})

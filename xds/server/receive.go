@@ -43,10 +43,18 @@ type answer struct {
 	response *response
 	refused  bool
 	text     string
+	// named says that the text names what is refused.
+	named bool
+	// divided says that the response is sent again in parts: nothing counts as refused yet.
+	divided bool
 	// asks says that the request also subscribes or unsubscribes. Such a request makes the
 	// server send something that can be answered in the same way again, without end.
 	asks bool
 }
+
+// searches reports whether an answer belongs to the search for what is refused. The search ends by
+// itself (maxApart), and must not end the stream: it would begin anew on the next one.
+func (a *answer) searches() bool { return a.divided || a.response.apart != nil }
 
 // receive processes a request. The answer is nil if the request answers no response. An error
 // ends the stream.
@@ -201,7 +209,8 @@ func (s *session) settle(t *typed, r request) *answer {
 	t.out = slices.Delete(t.out, i, i+1)
 	switch {
 	case r.refused:
-		a.text = safeText(t.url, r.text, a.response.add)
+		a.named = s.names(t, r.text, a.response.add)
+		a.text = told(t, r.text, a.named, a.response.add)
 		s.refuse(t, a)
 	case a.response.frees:
 		s.repeat(t, a.response)
@@ -241,6 +250,8 @@ func (s *session) refuse(t *typed, a *answer) {
 	case overtaken && !s.vector(t): // a later vector holds everything anyway
 		s.redo(t, f)
 		s.unconfirm(a.response)
+	case s.divide(t, a, f):
+		a.divided = true
 	default:
 		t.refused = append(t.refused, f)
 		if a.response.frees && len(a.response.add) > 0 {
@@ -398,6 +409,9 @@ func (s *session) remembered() (names, bytes int) {
 	for _, t := range s.types {
 		names += len(t.names) + len(t.known)
 		bytes += t.named + t.brought
+		for _, p := range t.aparts {
+			names += len(p.names)
+		}
 		for _, all := range [][]*refusal{t.refused, t.retried} {
 			for _, f := range all {
 				names += 1 + len(f.versions)

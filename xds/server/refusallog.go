@@ -5,7 +5,7 @@ import "time"
 const (
 	// refusalLines is the number of refusals of one stream that are logged per refusalPeriod.
 	// A proxy that refuses everything must not fill the log. Observers are told of every
-	// refusal.
+	// refusal, also of those whose response is then sent in parts, which are not logged.
 	refusalLines  = 20
 	refusalPeriod = time.Minute
 )

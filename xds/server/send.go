@@ -163,7 +163,8 @@ func (s *session) add(t *typed, adds []*resource.Resource) *response {
 	if s.vector(t) {
 		return s.addVector(t)
 	}
-	r := s.emit(t, &response{add: s.bounded(adds), remove: s.givingWay(t)})
+	adds, part := t.turn(adds)
+	r := s.emit(t, &response{add: s.bounded(adds), remove: s.givingWay(t), apart: part})
 	if t.url == resource.Cluster {
 		s.accompany(r.add)
 	}

@@ -31,6 +31,10 @@ type session struct {
 	// flushed are states that were sent completely but are not confirmed yet, each with the
 	// sequence number of its last response.
 	flushed []flush
+	// searched is the newest state of which refused responses were divided, and searchLeft how
+	// many responses more that may cause.
+	searched   uint64
+	searchLeft *int
 }
 
 // issued is a secret in force on a stream, with the generation that it was made for.
@@ -72,6 +76,8 @@ type typed struct {
 	// has answered, because it may refuse them once more.
 	retried []*refusal
 	out     []*response
+	// aparts are parts of refused responses that are sent one by one.
+	aparts []*apart
 	// walk is set while any name may need to be sent or removed. Every change of the
 	// subscription, or of more than a few names at the proxy, sets it. While it is not set,
 	// only the names in moved may need anything.
@@ -105,6 +111,8 @@ type response struct {
 	add     []*resource.Resource
 	remove  []string
 	version string // of the whole vector, state-of-the-world only
+	// apart is the part of a refused response that this is, if it is one.
+	apart *apart
 	// frees says that the response removes or changes listeners, which may free addresses.
 	frees bool
 }
@@ -202,11 +210,12 @@ func (s *session) emit(t *typed, r *response) *response {
 	s.seq++
 	r.typ, r.seq, r.state = t.url, s.seq, s.state
 	r.nonce = strconv.FormatUint(s.seq, 10)
-	r.frees = s.frees(t, r)
+	r.frees = s.frees(t, r) || r.apart != nil && r.apart.frees
 	for _, a := range r.add {
 		t.known[a.Name] = held{version: a.Version, resource: a}
 		delete(t.due, a.Name)
 		t.forgive(a.Name)
+		t.went(a.Name)
 	}
 	for _, name := range r.remove {
 		delete(t.known, name)

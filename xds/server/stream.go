@@ -277,8 +277,11 @@ func (st *stream) take(r request) error {
 	a, err := st.session.receive(r)
 	// An answer is free, unless it refuses or asks for more. A proxy could otherwise have the
 	// same content sent, and its refusals logged, for ever.
-	costs := a == nil || a.refused || a.asks
-	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits, 1+st.session.toLookAt(r.url)/namesForOne) {
+	costs, cost := a == nil || a.refused || a.asks, 1
+	if a == nil || a.asks || !a.searches() {
+		cost += st.session.toLookAt(r.url) / namesForOne
+	}
+	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits, cost) {
 		return status.Error(codes.ResourceExhausted, "too many requests")
 	}
 	if a != nil {
@@ -298,7 +301,9 @@ func (st *stream) settled(a *answer) {
 		return
 	}
 	e.Error = a.text
-	if skipped, due := st.refusals.due(st.srv.cfg.Now(), a.text); due {
+	if a.divided {
+		st.log.Debug("configuration_is_sent_in_parts", "node", st.node, "type", e.Type, "resources", e.Resources, "revision", e.Revision, "error", a.text)
+	} else if skipped, due := st.refusals.due(st.srv.cfg.Now(), a.text); due {
 		st.log.Warn("configuration_refused", "node", st.node, "type", e.Type, "revision", e.Revision, "error", a.text, "skipped", skipped)
 	}
 	st.srv.cfg.Observer.Rejected(e)

@@ -126,7 +126,7 @@ func TestTrapTextOfARefusedSecretIsNeverKept(t *testing.T) {
 	}})
 	c.WaitFor(t, "the refusal", func(v xdstest.View) bool { _, n := v.Answers(); return n == 1 })
 	p := r.waitFor(t, func(p snapshot.Progress) bool { return len(p.Rejected) == 1 })
-	if p.Rejected[0].Error != "the proxy refused a secret; its log says why" {
+	if p.Rejected[0].Error != "identity: the proxy refused a secret; its log says why" {
 		t.Fatalf("progress %+v", p)
 	}
 }

@@ -151,7 +151,7 @@ func TestTrapRefusedBytesAreNotRepeated(t *testing.T) {
 	}})
 	c.Request(resource.Route).Equals(t, routesA)
 	p := r.settle(t, r.publish(clusterA, endA, listener, bad))
-	if len(p.Rejected) != 1 || p.Rejected[0].Error != "route is bad" || p.Rejected[0].Name != nodeID || len(p.Acknowledged) != 0 {
+	if len(p.Rejected) != 1 || p.Rejected[0].Error != "r: route is bad" || p.Rejected[0].Name != nodeID || len(p.Acknowledged) != 0 {
 		t.Fatalf("progress %+v", p)
 	}
 	n := len(c.Messages())

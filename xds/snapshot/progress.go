@@ -97,12 +97,12 @@ func (s *Store) Rejections(id string) []Rejection {
 	return out
 }
 
-// Settled returns the nodes of a scope that WaitNodes would find done now, in no
+// Settled returns the nodes of some scopes that WaitNodes would find done now, in no
 // particular order: they have a set and an open stream, and have answered all of the
 // revision. It is the account of one moment: a node whose stream ends before it is in no
 // later one.
-func (s *Store) Settled(revision uint64, scope string, blocks func(Rejection) bool) []string {
-	w := &waiter{interest: interest{revision: revision, scopes: []string{scope}, blocks: blocks, answers: true}}
+func (s *Store) Settled(revision uint64, scopes []string, blocks func(Rejection) bool) []string {
+	w := &waiter{interest: interest{revision: revision, scopes: scopes, blocks: blocks, answers: true}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.shows(w.scopes, revision) {

@@ -74,17 +74,17 @@ func (s *Store) leaves(id string) {
 	}
 }
 
-// Refusers returns the nodes of a scope with an open stream that refuse what blocks picks of
+// Refusers returns the nodes of some scopes with an open stream that refuse what blocks picks of
 // the revision or an older one, in order. A node that refused it on a former stream, and has
 // not answered since, is one of them. left is when the last of those left that have no
 // stream; zero if there are none.
-func (s *Store) Refusers(revision uint64, scope string, blocks func(Rejection) bool) (open []string, left time.Time) {
+func (s *Store) Refusers(revision uint64, scopes []string, blocks func(Rejection) bool) (open []string, left time.Time) {
 	in := interest{revision: revision, blocks: blocks}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, r := range s.refusers {
 		switch {
-		case r.scope != scope || !in.refuses(r):
+		case !slices.Contains(scopes, r.scope) || !in.refuses(r):
 		case r.left.IsZero():
 			open = append(open, id)
 		case r.left.After(left):

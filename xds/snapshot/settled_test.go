@@ -23,7 +23,7 @@ func TestSettledAreThoseThatNobodyWaitsFor(t *testing.T) {
 	secrets := func(r snapshot.Rejection) bool { return r.Type == resource.Secret }
 	expect := func(what string, want ...string) {
 		t.Helper()
-		got := st.Settled(2, "mesh/m", secrets)
+		got := st.Settled(2, []string{"mesh/m"}, secrets)
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)

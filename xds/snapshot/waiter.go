@@ -25,7 +25,7 @@ type waiter struct {
 	ended bool
 }
 
-// WaitNodes returns once the scope shows the revision and every node of it, among
+// WaitNodes returns once some scopes show the revision and every node of them, among
 // those that have a set and an open stream, has answered all of it, with the
 // refusals of the revision or an older one that still stand among these nodes,
 // ordered by node. Refusals that blocks picks are waited for: the node counts as
@@ -35,14 +35,14 @@ type waiter struct {
 //
 // An event costs one node, whatever their number. The function is called under the
 // store's lock: it must be fast and must not call the store.
-func (s *Store) WaitNodes(ctx context.Context, revision uint64, scope string, blocks func(Rejection) bool) ([]Rejection, error) {
-	return s.waitFor(ctx, interest{revision, []string{scope}, blocks, true})
+func (s *Store) WaitNodes(ctx context.Context, revision uint64, scopes []string, blocks func(Rejection) bool) ([]Rejection, error) {
+	return s.waitFor(ctx, interest{revision, scopes, blocks, true})
 }
 
 // WaitRefusals is like WaitNodes, but a node that has not answered is not waited for:
 // whoever has a place among the nodes may never do so.
-func (s *Store) WaitRefusals(ctx context.Context, revision uint64, scope string, blocks func(Rejection) bool) ([]Rejection, error) {
-	return s.waitFor(ctx, interest{revision, []string{scope}, blocks, false})
+func (s *Store) WaitRefusals(ctx context.Context, revision uint64, scopes []string, blocks func(Rejection) bool) ([]Rejection, error) {
+	return s.waitFor(ctx, interest{revision, scopes, blocks, false})
 }
 
 func (s *Store) waitFor(ctx context.Context, in interest) ([]Rejection, error) {

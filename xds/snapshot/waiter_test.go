@@ -21,7 +21,7 @@ type outcome struct {
 func waiting(ctx context.Context, st *snapshot.Store, rev uint64, blocks func(snapshot.Rejection) bool) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
-		r, err := st.WaitNodes(ctx, rev, "mesh/m", blocks)
+		r, err := st.WaitNodes(ctx, rev, []string{"mesh/m"}, blocks)
 		out <- outcome{r, err}
 	}()
 	return out
@@ -109,7 +109,7 @@ func TestWaitRefusalsIsForThoseWhoHaveAnswered(t *testing.T) {
 	wait := func() <-chan error {
 		c := make(chan error, 1)
 		go func() {
-			_, err := st.WaitRefusals(t.Context(), 1, "mesh/m", secrets)
+			_, err := st.WaitRefusals(t.Context(), 1, []string{"mesh/m"}, secrets)
 			c <- err
 		}()
 		return c
@@ -120,7 +120,7 @@ func TestWaitRefusalsIsForThoseWhoHaveAnswered(t *testing.T) {
 	a.Reject([]snapshot.Rejection{{Error: "bad", Type: resource.Secret, Revision: 1}})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := st.WaitRefusals(ended, 1, "mesh/m", secrets); !errors.Is(err, context.Canceled) {
+	if _, err := st.WaitRefusals(ended, 1, []string{"mesh/m"}, secrets); !errors.Is(err, context.Canceled) {
 		t.Fatalf("a refusal is not waited for: %v", err)
 	}
 	c := wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -33,7 +34,7 @@ type dataplaneFlags struct {
 	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile, systemCAFile string
 	variables                                                                                      []string
 	adminPort, dnsPort                                                                             int
-	dnsUpstreams                                                                                   []string
+	dnsUpstreams, externalNames                                                                    []string
 }
 
 const (
@@ -68,7 +69,7 @@ func dataplaneCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "sidecar, gateway, ingress, egress or oauth-gateway")
-	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server of the control plane")
+	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
 	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
@@ -80,6 +81,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().IntVar(&f.adminPort, "admin-interface-port", 0, "the same as --admin-port")
 	c.Flags().IntVar(&f.dnsPort, "dns-port", 0, "loopback port for DNS with the names of the mesh; 0: none")
 	c.Flags().StringArrayVar(&f.dnsUpstreams, "dns-upstream", nil, "resolver for other names; repeatable; else the machine's")
+	c.Flags().StringArrayVar(&f.externalNames, "external-name", nil, "name, and those below it, that an egress may lead to; * all")
 	c.Flags().StringVar(&f.systemCAFile, "system-ca-file", "", "public authorities, in PEM; empty: the system's")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
 	c.Flags().Lookup("dns-upstream").Hidden = true         // few need these, and docs/mesh.md has them
@@ -141,6 +143,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if o.SystemCAFile, err = f.systemCA(); err != nil {
 		return nil, fault.NotBegun(err)
 	}
+	if o.ExternalNames, err = f.external(); err != nil {
+		return nil, fault.NotBegun(err)
+	}
 	if o.DNS, err = f.dns(); err != nil {
 		return nil, fault.NotBegun(err)
 	}
@@ -165,6 +170,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 }
 
 func (f *dataplaneFlags) check() error {
+	if _, err := f.external(); err != nil {
+		return err
+	}
 	switch {
 	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane, proxyIngress, proxyEgress}, f.proxyType):
 		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar, gateway, ingress or egress", f.proxyType)
@@ -178,6 +186,8 @@ func (f *dataplaneFlags) check() error {
 		return errors.New("--dns-port is for sidecars")
 	case f.dnsPort == 0 && len(f.dnsUpstreams) > 0:
 		return errors.New("--dns-upstream needs --dns-port")
+	case f.proxyType != proxyEgress && len(f.externalNames) > 0:
+		return errors.New("--external-name is for egresses")
 	case f.proxyType == proxyGateway && (f.dataplaneFile != "" || len(f.variables) > 0):
 		return errors.New("--dataplane-file and --dataplane-var are for proxies of a mesh or zone")
 	case f.ofZone():
@@ -205,6 +215,18 @@ func (f *dataplaneFlags) systemCA() (string, error) {
 		return "", fmt.Errorf("--system-ca-file %s holds no certificates in PEM", f.systemCAFile)
 	}
 	return filepath.Abs(f.systemCAFile)
+}
+
+// external returns the names that an egress may lead to.
+func (f *dataplaneFlags) external() (names []hostname.Suffix, err error) {
+	for _, text := range f.externalNames {
+		s, err := hostname.ParseSuffix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--external-name: %w", err)
+		}
+		names = append(names, s)
+	}
+	return names, nil
 }
 
 // dns returns where a sidecar answers for host names, nil if it does not.

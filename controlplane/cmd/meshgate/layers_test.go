@@ -61,8 +61,8 @@ var layers = map[string]string{
 	"xds/plan/passing": "controlplane/mesh controlplane/view xds/plan xds/plan/sidecar xds/resource",
 	"xds/plan/ingress": "controlplane/mesh controlplane/view xds/plan/passing",
 	// It makes a zone for tests.
-	"xds/plan/passing/passingtest": "controlplane/mesh controlplane/model controlplane/store controlplane/store/memstore controlplane/view e2e/golden xds/plan/passing xds/plan/plantest xds/resource",
-	"xds/plan/egress":              "controlplane/view xds/plan/passing",
+	"xds/plan/passing/passingtest": "controlplane/mesh controlplane/model controlplane/store controlplane/store/memstore controlplane/view e2e/golden xds/plan xds/plan/plantest xds/resource",
+	"xds/plan/egress":              "controlplane/mesh controlplane/view xds/plan xds/plan/passing xds/plan/sidecar xds/policy xds/resource",
 	"xds/plan/plantest":            "filter/contract xds/machine xds/resource",
 	"xds/draft":                    "controlplane/mesh xds/plan",
 
@@ -146,7 +146,7 @@ var layers = map[string]string{
 	"controlplane/census":            "controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/snapshot",
+	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/server xds/snapshot",
 	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest":   "controlplane/store xds/pemtext",
 	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/pemtext",
@@ -181,7 +181,7 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/hostname controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
 	"controlplane/resolver":   "xds/naming",
 	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
 	"controlplane/scrape":     "controlplane/httpkit controlplane/recent xds/scraping",

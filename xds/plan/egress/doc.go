@@ -1,6 +1,7 @@
-// Package egress plans the egresses of a zone: the proxies through which proxies of meshes with
-// routing.zoneEgress reach services in other zones.
+// Package egress plans the egresses of a zone: the proxies through which services in other zones and
+// services outside a mesh are called, by meshes that want this (routing.zoneEgress).
 //
-// An egress passes connections on as package passing describes. It leads to ingresses of other zones
-// only, never to a dataplane of its own, so that no connection goes in circles.
+// What is for other zones an egress passes on as package passing describes. Of a service outside it
+// ends the mutual TLS of the mesh, judges who calls, and calls the service as that demands; see
+// [sidecar.Exits].
 package egress

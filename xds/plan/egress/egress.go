@@ -2,15 +2,52 @@ package egress
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/passing"
+	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
-// New returns a planner of egresses that knows nothing.
-func New() *passing.Planner {
-	return passing.New(passing.Role{Serves: (*view.Mesh).ThroughEgress, Leads: elsewhere})
+// Planner plans egresses. One goroutine uses it.
+type Planner struct {
+	passing  *passing.Planner
+	policies []*policy.Policy
+	meshes   map[string]*leaving
+	failures []plan.Failure
+	owners   map[string]string
 }
+
+// New returns a planner of egresses that knows nothing. policies are those of meshes.
+func New(policies []*policy.Policy) *Planner {
+	return &Planner{
+		passing:  passing.New(passing.Role{Serves: (*view.Mesh).ThroughEgress, Leads: elsewhere, ToIngresses: true}),
+		policies: policies, meshes: map[string]*leaving{},
+	}
+}
+
+// Update takes a state of the zone. It looks only at meshes and services that are not the same as
+// before.
+func (p *Planner) Update(z *view.Zone) {
+	p.passing.Update(z)
+	if p.leave(z) {
+		p.gather()
+	}
+}
+
+// Failures returns what is not as configured at any egress.
+func (p *Planner) Failures() []plan.Failure { return slices.Concat(p.passing.Failures(), p.failures) }
+
+// Set returns the set of an egress that listens on an address. It fails if it cannot listen there.
+func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
+	return p.passing.Set(address, port)
+}
+
+// Owner returns the mesh of which a secret is that egresses present to a service outside, empty if
+// none is. Secrets of one name have one content.
+func (p *Planner) Owner(secret string) string { return p.owners[secret] }
 
 // elsewhere returns the endpoints of a service at the ingresses of other zones.
 func elsewhere(s *view.MeshService, _ string, proxies map[netip.AddrPort]bool) (out []view.Endpoint, left int) {

@@ -11,8 +11,14 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/egress"
 	"github.com/meshgate/meshgate/xds/plan/passing/passingtest"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/resource"
 )
+
+func fresh() passingtest.Planner { return egress.New(all.Policies()) }
+
+// kinds are those that meshes with policies hold.
+var kinds = append(all.Kinds(), sidecar.LocatingKinds()...)
 
 func through() *mesh.Mesh {
 	m := passingtest.Secured()
@@ -33,7 +39,7 @@ func ingressOf(zone, address string, instances uint32, tags mesh.Tags) *mesh.Zon
 
 // TestServerNames: an egress lets in what is for services in other zones, of meshes that want it.
 func TestServerNames(t *testing.T) {
-	z := passingtest.New(t, egress.New)
+	z := passingtest.New(t, fresh, kinds...)
 	far := mesh.Tags{mesh.TagService: "far"}
 	z.Put(mesh.Meshes, "", "shop", through())
 	z.Put(mesh.ZoneIngresses, "", "east-in", ingressOf("east", "10.0.0.9", 1, far))
@@ -71,7 +77,7 @@ func version(v string) mesh.Tags { return mesh.Tags{mesh.TagService: "far", "ver
 
 // TestWeights: all instances in other zones get the same share, and an address is listed once.
 func TestWeights(t *testing.T) {
-	z := passingtest.New(t, egress.New)
+	z := passingtest.New(t, fresh, kinds...)
 	z.Put(mesh.Meshes, "", "shop", through())
 	z.Put(mesh.ZoneEgresses, "", "out", own())
 	in := ingressOf("east", "10.0.0.9", 3, version("v1"))
@@ -107,10 +113,12 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestNothingGoesInCircles: what says that it is an ingress of another zone, and is where a proxy of
-// this one is, gets no connections, nor does one whose name may lead anywhere.
+// TestNothingGoesInCircles: what says that it is an ingress of another zone, and is where an egress
+// of this one is, gets no connections, nor does one whose name may lead anywhere. Where an ingress is
+// makes no difference: it leads to no egress, and a token for ingresses must not take away what only
+// egresses lead to.
 func TestNothingGoesInCircles(t *testing.T) {
-	z := passingtest.New(t, egress.New)
+	z := passingtest.New(t, fresh, kinds...)
 	z.Put(mesh.Meshes, "", "shop", through())
 	z.Put(mesh.ZoneIngresses, "", "evil-in", ingressOf("east", "127.0.0.1", 1, version("v1")))
 	also := own()
@@ -122,7 +130,10 @@ func TestNothingGoesInCircles(t *testing.T) {
 	z.Same("where the egress is")
 	z.Put(mesh.ZoneEgresses, "", "also", own())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
-	z.Same("where an ingress is")
+	z.Same("where an ingress is", "far{mesh=shop,mesh.io/zone=east,version=v1}", "far{mesh=shop,mesh.io/zone=east}", "far{mesh=shop,version=v1}", "far{mesh=shop}")
+	also.Networking.Port = 10001
+	z.Put(mesh.ZoneEgresses, "", "also", also)
+	z.Same("where both are")
 	if fs := z.FailuresOf("service shop:far"); len(fs) != 1 || !strings.Contains(fs[0], "cannot reach 1 of its instances") {
 		t.Errorf("failures are %v", fs)
 	}
@@ -130,9 +141,22 @@ func TestNothingGoesInCircles(t *testing.T) {
 	z.Same("at a name")
 }
 
+// TestRoom: services that an egress does not lead to take no room of those that it does.
+func TestRoom(t *testing.T) {
+	z := passingtest.New(t, fresh, kinds...)
+	z.Put(mesh.Meshes, "", "shop", through())
+	z.Put(mesh.ZoneEgresses, "", "out", own())
+	z.Put(mesh.Dataplanes, "shop", "near-1", passingtest.Crowd("a", 5000))
+	z.Put(mesh.ZoneIngresses, "", "east-in", ingressOf("east", "10.0.0.9", 1, version("v1")))
+	z.Same("with many services of the own zone", "far{mesh=shop,mesh.io/zone=east,version=v1}", "far{mesh=shop,mesh.io/zone=east}", "far{mesh=shop,version=v1}", "far{mesh=shop}")
+	if fs := z.Planner.Failures(); len(fs) > 0 {
+		t.Errorf("failures are %v", fs)
+	}
+}
+
 // TestGolden: the plan of an egress, which both versions of Envoy accept.
 func TestGolden(t *testing.T) {
-	z := passingtest.New(t, egress.New)
+	z := passingtest.New(t, fresh, kinds...)
 	z.Put(mesh.Meshes, "", "shop", through())
 	z.Put(mesh.ZoneEgresses, "", "out", own())
 	z.Put(mesh.ZoneIngresses, "", "east-in", ingressOf("east", "10.0.0.9", 3, version("v1")))

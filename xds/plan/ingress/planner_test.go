@@ -9,11 +9,14 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan/ingress"
 	"github.com/meshgate/meshgate/xds/plan/passing/passingtest"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
 )
+
+func fresh() passingtest.Planner { return ingress.New() }
 
 // TestServerNames: an ingress lets in what is for services of meshes with mutual TLS in its zone.
 func TestServerNames(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	web := mesh.Tags{mesh.TagService: "web"}
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.Meshes, "", "plain", &mesh.Mesh{})
@@ -50,7 +53,7 @@ func TestServerNames(t *testing.T) {
 
 // TestManyTags: very many sets of tags are cut, and what is left out is said.
 func TestManyTags(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	for i := range 100 {
@@ -61,6 +64,74 @@ func TestManyTags(t *testing.T) {
 	}
 	if fs := z.Planner.Failures(); len(fs) != 1 || fs[0].Cell != "service shop:web" {
 		t.Errorf("failures are %v", fs)
+	}
+}
+
+// TestTagsOfInstances: of too many sets of tags those stay that select many instances, whatever they
+// are called.
+func TestTagsOfInstances(t *testing.T) {
+	z := passingtest.New(t, fresh)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	for i := range 100 {
+		tags := mesh.Tags{mesh.TagService: "web", "host": fmt.Sprint(i), "version": fmt.Sprint("v", i%2)}
+		z.Put(mesh.Dataplanes, "shop", fmt.Sprint("web-", i), passingtest.Dataplane("10.0.0.1", tags))
+	}
+	names := z.Names()
+	for _, want := range []string{"web{mesh=shop}", "web{mesh=shop,version=v0}", "web{mesh=shop,version=v1}", "web{mesh=shop,mesh.io/zone=west}", "web{host=0,mesh=shop}"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not among %d server names", want, len(names))
+		}
+	}
+	if fs := z.FailuresOf("service shop:web"); len(fs) != 1 || !strings.Contains(fs[0], "at least 40 sets of tags are too many") {
+		t.Errorf("failures are %v", fs)
+	}
+}
+
+// TestInstanceOfManyTags: of an instance with very many tags each is known alone, as far as there is
+// room.
+func TestInstanceOfManyTags(t *testing.T) {
+	z := passingtest.New(t, fresh)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	tags := mesh.Tags{mesh.TagService: "web"}
+	for i := range 8 {
+		tags[fmt.Sprint("k", i)] = "v"
+	}
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", tags))
+	if names := z.Names(); len(names) != 1+9+1 || !slices.Contains(names, "web{k7=v,mesh=shop}") || !slices.Contains(names, "web{k0=v,k1=v,k2=v,k3=v,k4=v,k5=v,k6=v,k7=v,mesh=shop,mesh.io/zone=west}") {
+		t.Errorf("%d server names: %v", len(names), names)
+	}
+	for i := range 30_000 {
+		tags[fmt.Sprintf("n%05d", i)] = "v"
+	}
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", tags))
+	if names := z.Names(); len(names) != 64 || !slices.Contains(names, "web{k7=v,mesh=shop}") || !slices.Contains(names, "web{mesh=shop}") {
+		t.Errorf("%d server names: %v", len(names), names)
+	}
+}
+
+// TestTagNamedMesh: a tag with the key that the mesh has in server names is not lost in them.
+func TestTagNamedMesh(t *testing.T) {
+	z := passingtest.New(t, fresh)
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	for i, value := range []string{"shop", "bank"} {
+		z.Put(mesh.Dataplanes, "shop", fmt.Sprint("web-", i), passingtest.Dataplane(fmt.Sprint("10.0.0.", i+1), mesh.Tags{mesh.TagService: "web", "mesh": value}))
+	}
+	names := map[string]bool{}
+	for _, name := range z.Names() {
+		names[name] = true
+	}
+	for _, tags := range []mesh.Tags{{mesh.TagService: "web"}, {mesh.TagService: "web", "mesh": "shop"}, {mesh.TagService: "web", "mesh": "bank"}} {
+		sni := sidecar.SNI("shop", tags)
+		if !names[sni] {
+			t.Errorf("%s: %s is refused", tags, sni)
+		}
+		delete(names, sni)
+	}
+	if len(names) != 3 { // those with the zone
+		t.Errorf("server names besides are %v", names)
 	}
 }
 
@@ -75,7 +146,7 @@ func TestNowhere(t *testing.T) {
 
 // TestGolden: the plan of an ingress, which both versions of Envoy accept.
 func TestGolden(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "web", "version": "v1"}))
@@ -90,7 +161,7 @@ func TestGolden(t *testing.T) {
 // TestNothingGoesInCircles: a dataplane that says it is where an ingress is gets no connections
 // there, nor one whose name may lead anywhere, whichever was there first.
 func TestNothingGoesInCircles(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	evil := func(address string, port uint32, service string) *mesh.Dataplane {
@@ -122,15 +193,11 @@ func TestNothingGoesInCircles(t *testing.T) {
 
 // TestRoomOfMeshes: a mesh with very many services or sets of tags takes no room of another one.
 func TestRoomOfMeshes(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "a", passingtest.Secured())
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
-	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
-	for i := range 5000 {
-		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("s-%04d", i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
-		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags})
-	}
+	d := passingtest.Crowd("s", 5000)
 	z.Put(mesh.Dataplanes, "a", "all", d)
 	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "v": "1"}))
 	names := z.Names()
@@ -147,10 +214,36 @@ func TestRoomOfMeshes(t *testing.T) {
 	}
 }
 
+// TestRoomOfWhatLeadsNowhere: services without an instance that gets connections, and meshes of
+// such, take no room.
+func TestRoomOfWhatLeadsNowhere(t *testing.T) {
+	z := passingtest.New(t, fresh)
+	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
+	for i := range 8 {
+		z.Put(mesh.Meshes, "", fmt.Sprint("empty-", i), passingtest.Secured())
+	}
+	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
+	d := passingtest.Crowd("s", 5000)
+	z.Put(mesh.Dataplanes, "shop", "all", d)
+	if n := len(z.Names()); n != 4096 {
+		t.Errorf("%d server names", n)
+	}
+	for i := range d.Networking.Inbound {
+		d.Networking.Inbound[i].State = mesh.StateNotReady
+	}
+	z.Put(mesh.Dataplanes, "shop", "all", d)
+	z.Same("without a service")
+	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "v": "1"}))
+	z.Same("with one", "web{mesh=shop,mesh.io/zone=west,v=1}", "web{mesh=shop,mesh.io/zone=west}", "web{mesh=shop,v=1}", "web{mesh=shop}")
+	if fs := z.Planner.Failures(); len(fs) > 0 {
+		t.Errorf("failures are %v", fs)
+	}
+}
+
 // TestNamesThatDifferInCase: of services that are the same in a server name one is reached, and
 // the other one is said not to be.
 func TestNamesThatDifferInCase(t *testing.T) {
-	z := passingtest.New(t, ingress.New)
+	z := passingtest.New(t, fresh)
 	z.Put(mesh.Meshes, "", "shop", passingtest.Secured())
 	z.Put(mesh.ZoneIngresses, "", "in", passingtest.Ingress())
 	z.Put(mesh.Dataplanes, "shop", "one", passingtest.Dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "WEB"}))

@@ -36,6 +36,9 @@ type Role struct {
 	// Leads returns the endpoints of a service to which they lead, and how many are left out because
 	// they are [Astray]. zone is the own one, and proxies are where its proxies are.
 	Leads func(s *view.MeshService, zone string, proxies map[netip.AddrPort]bool) (out []view.Endpoint, left int)
+	// ToIngresses says that they may lead to ingresses of the own zone. These lead to none of them, so
+	// that no connection goes in circles.
+	ToIngresses bool
 }
 
 // Astray reports whether a connection must not be led to an endpoint: nobody knows where its name
@@ -45,17 +48,30 @@ func Astray(e *view.Endpoint, proxies map[netip.AddrPort]bool) bool {
 	return err != nil || proxies[netip.AddrPortFrom(at.Unmap(), uint16(e.Port))] //nolint:gosec // a port
 }
 
+// Beside is what proxies have besides what they pass on. Callers reach it instead of what is passed
+// on under the same names.
+type Beside struct {
+	Clusters, Routes, Secrets []*resource.Resource
+	// Chains are named by the server names in Names, which are different ones.
+	Chains []*listenerv3.FilterChain
+	Names  []string
+	// Allowed are the secrets that proxies may ask for, with their generations.
+	Allowed map[string]string
+}
+
 // Planner plans the proxies of one role in one zone. One goroutine uses it.
 type Planner struct {
 	role   Role
 	zone   string
 	meshes map[string]*meshPart
-	// proxies are where the proxies of the zone listen or are found.
+	// proxies are where the proxies of the zone listen or are found to which these must not lead.
 	proxies map[netip.AddrPort]bool
 	// The tables and chains are those of all services.
 	clusters, endpoints *resource.Table
 	chains              []*listenerv3.FilterChain
 	failures, clashes   []plan.Failure
+	// beside is what the proxies have besides what they pass on.
+	beside Beside
 	// sets are the last ones, by where a proxy listens. Proxies differ in nothing else.
 	sets map[netip.AddrPort]*resource.Set
 }
@@ -64,9 +80,21 @@ type Planner struct {
 type meshPart struct {
 	state    *view.Mesh
 	services map[string]made
+	// leads says of each service whether it leads anywhere, and leading counts those that do. Others
+	// take no room.
+	leads   map[string]lead
+	leading int
+	// due is set when the state is newer than the services.
+	due bool
 	// room is how many services have chains, and sets how many sets of tags each may have. left
 	// counts the services that are too many.
 	room, sets, left int
+}
+
+// lead says whether a service leads to endpoints, and whether some are left out.
+type lead struct {
+	of           *view.MeshService
+	some, astray bool
 }
 
 type made struct {
@@ -82,36 +110,39 @@ func New(role Role) *Planner {
 // Update takes a state of the zone. It looks only at meshes and services that are not the same as
 // before. A service that cannot be made keeps what it contributed before.
 func (p *Planner) Update(z *view.Zone) {
-	changed := false
-	moved := p.locate(z)
+	changed, moved, serving := false, p.locate(z), 0
 	seen := map[string]bool{}
 	for name, m := range z.Meshes() {
-		if p.role.Serves(m) {
-			seen[name] = true
-		}
-	}
-	for name, m := range z.Meshes() {
-		if !seen[name] {
+		if !p.role.Serves(m) {
 			continue
 		}
-		room, sets := shares(len(seen), m.CountServices())
+		seen[name] = true
 		part := p.meshes[name]
-		if part != nil && part.state == m && part.room == room && part.sets == sets && !moved {
-			continue
-		}
 		if part == nil {
-			part = &meshPart{services: map[string]made{}}
+			part = &meshPart{services: map[string]made{}, leads: map[string]lead{}}
 			p.meshes[name] = part
 		}
-		anew := moved || part.room != room || part.sets != sets
-		part.state, part.room, part.sets = m, room, sets
-		changed = p.mesh(part, anew) || changed
+		if part.state != m || moved {
+			part.state, part.due = m, true
+			p.survey(part, moved)
+		}
+		if part.leading > 0 {
+			serving++
+		}
 	}
-	for name := range p.meshes {
+	for name, part := range p.meshes {
 		if !seen[name] {
 			delete(p.meshes, name)
 			changed = true
+			continue
 		}
+		room, sets := shares(serving, part.leading)
+		anew := moved || part.room != room || part.sets != sets
+		if !anew && !part.due {
+			continue
+		}
+		part.room, part.sets, part.due = room, sets, false
+		changed = p.mesh(part, anew) || changed
 	}
 	if changed {
 		p.gather()
@@ -119,7 +150,31 @@ func (p *Planner) Update(z *view.Zone) {
 	p.note(z)
 }
 
-// locate notes where the proxies of the zone are, and reports whether that is news.
+// survey finds out which services of a mesh lead anywhere. It asks only those that are not the same
+// as before, or all of them.
+func (p *Planner) survey(part *meshPart, anew bool) {
+	known := map[string]bool{}
+	part.leading = 0
+	for s := range part.state.Services() {
+		known[s.Name] = true
+		if part.leads[s.Name].of != s || anew {
+			l, err := plan.Protect(s, func(s *view.MeshService) (lead, error) {
+				to, astray := p.role.Leads(s, p.zone, p.proxies)
+				return lead{s, len(to) > 0, astray > 0}, nil
+			})
+			if err != nil { // it is told when the service is made
+				l = lead{of: s, some: true}
+			}
+			part.leads[s.Name] = l
+		}
+		if part.leads[s.Name].some {
+			part.leading++
+		}
+	}
+	maps.DeleteFunc(part.leads, func(name string, _ lead) bool { return !known[name] })
+}
+
+// locate notes to which proxies of the zone these must not lead, and reports whether that is news.
 func (p *Planner) locate(z *view.Zone) (moved bool) {
 	at := map[netip.AddrPort]bool{}
 	add := func(address string, port uint32) {
@@ -128,6 +183,9 @@ func (p *Planner) locate(z *view.Zone) (moved bool) {
 		}
 	}
 	for _, e := range z.Ingresses() {
+		if p.role.ToIngresses {
+			break
+		}
 		add(e.Spec.Listens())
 		if n := e.Spec.Networking; n != nil {
 			add(n.AdvertisedAddress, n.AdvertisedPort)
@@ -141,13 +199,22 @@ func (p *Planner) locate(z *view.Zone) (moved bool) {
 	return moved
 }
 
-// served returns the services of a mesh that have room, and how many have none.
+// served returns the services of a mesh that have room, or nothing but something to tell, and how
+// many have no room.
 func served(part *meshPart) (of []*view.MeshService, left int) {
-	of = slices.SortedFunc(part.state.Services(), func(a, b *view.MeshService) int { return cmp.Compare(a.Name, b.Name) })
+	var silent []*view.MeshService
+	for _, l := range part.leads {
+		if l.some {
+			of = append(of, l.of)
+		} else if l.astray {
+			silent = append(silent, l.of)
+		}
+	}
+	slices.SortFunc(of, func(a, b *view.MeshService) int { return cmp.Compare(a.Name, b.Name) })
 	if len(of) > part.room {
 		of, left = of[:part.room], len(of)-part.room
 	}
-	return of, left
+	return append(of, silent...), left
 }
 
 // mesh makes the services of a mesh that are not the same as before, or all of them.
@@ -199,12 +266,21 @@ func (p *Planner) note(z *view.Zone) {
 	slices.SortStableFunc(p.failures, func(a, b plan.Failure) int { return cmp.Compare(a.Cell, b.Cell) })
 }
 
+// Put replaces what proxies have besides what they pass on.
+func (p *Planner) Put(b Beside) {
+	p.beside = b
+	p.gather()
+}
+
 // gather makes the tables. Server names are the same in upper and lower case, so of tags that
 // differ in nothing else one set wins.
 func (p *Planner) gather() {
+	chains := slices.Clone(p.beside.Chains)
 	var clusters, endpoints []*resource.Resource
-	var chains []*listenerv3.FilterChain
-	taken := map[string]string{}
+	taken, own := map[string]string{}, map[string]bool{}
+	for _, sni := range p.beside.Names {
+		own[strings.ToLower(sni)] = true
+	}
 	p.clashes = nil
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		services := p.meshes[name].services
@@ -212,6 +288,9 @@ func (p *Planner) gather() {
 			clusters, endpoints = append(clusters, services[s].clusters...), append(endpoints, services[s].endpoints...)
 			for _, c := range services[s].chains {
 				sni := strings.ToLower(c.GetName())
+				if own[sni] {
+					continue
+				}
 				if by, is := taken[sni]; is {
 					if by != s {
 						p.clashes = append(p.clashes, plan.Failure{Cell: cell(name, s), Err: fmt.Errorf("in a server name it is the same as service %s, which callers reach instead", by)})
@@ -222,6 +301,10 @@ func (p *Planner) gather() {
 				chains = append(chains, c)
 			}
 		}
+	}
+	for _, c := range p.beside.Clusters {
+		named := func(r *resource.Resource) bool { return r.Name == c.Name }
+		clusters, endpoints = append(slices.DeleteFunc(clusters, named), c), slices.DeleteFunc(endpoints, named)
 	}
 	p.clusters, p.endpoints, p.chains = p.clusters.Become(clusters), p.endpoints.Become(endpoints), chains
 	clear(p.sets)
@@ -241,6 +324,9 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		return set, nil
 	}
 	tables := map[resource.TypeURL]*resource.Table{resource.Cluster: p.clusters, resource.Endpoint: p.endpoints}
+	if len(p.beside.Chains) > 0 {
+		tables[resource.Route], tables[resource.Secret] = resource.TableOf(p.beside.Routes), resource.TableOf(p.beside.Secrets)
+	}
 	if len(p.chains) > 0 { // Envoy takes no listener that leads nowhere
 		l, err := plan.Protect(key, p.listener)
 		if err != nil {
@@ -248,7 +334,7 @@ func (p *Planner) Set(address string, port uint32) (*resource.Set, error) {
 		}
 		tables[resource.Listener] = resource.TableOf([]*resource.Resource{l})
 	}
-	set := resource.Assemble(tables, nil)
+	set := resource.Assemble(tables, p.beside.Allowed)
 	if len(p.sets) >= maxSets { // most are of proxies that listen elsewhere now
 		clear(p.sets)
 	}

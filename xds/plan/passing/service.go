@@ -50,9 +50,9 @@ func (p *Planner) build(part *meshPart, s *view.MeshService) (*service, error) {
 	if astray > 0 {
 		lacks(fmt.Errorf("callers cannot reach %d of its instances: their address is a name, or that of a proxy of the zone", astray))
 	}
-	chosen, left := subsets(all, part.sets)
+	chosen, left := Subsets(all, part.sets)
 	if left > 0 {
-		lacks(fmt.Errorf("%d sets of tags are too many: callers cannot choose instances by them", left))
+		lacks(fmt.Errorf("at least %d sets of tags are too many: callers cannot choose instances by them", left))
 	}
 	for _, tags := range chosen {
 		if err := out.add(meshName, tags, all); err != nil {

@@ -33,57 +33,133 @@ func shares(meshes, services int) (ofMesh, ofService int) {
 	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
 }
 
-// subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
-// first, and most of them. The first is the service alone. left counts those that are too many.
-func subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
-	seen, whole := map[string]bool{}, map[string]bool{}
-	for i := range all {
-		tags := all[i].Tags
-		if text := tags.String(); whole[text] {
-			continue
-		} else {
-			whole[text] = true
+// Subsets returns the sets of tags by which callers may choose among some endpoints, the smallest
+// first, and most of them. The first is the service alone. Of too many with equally many tags it
+// takes those that select the most instances: tags that differ from instance to instance do not push
+// out a version. left counts those that are left out; of more tags than these there may be others.
+func Subsets(all []view.Endpoint, most int) (out []mesh.Tags, left int) {
+	groups := grouped(all)
+	for _, size := range sizes(groups) {
+		sets := setsOf(groups, size)
+		if left = len(sets) - (most - len(out)); left > 0 {
+			sets = best(sets)[:len(sets)-left]
 		}
-		for _, s := range subsetsOf(tags) {
-			if text := s.String(); !seen[text] {
-				seen[text] = true
-				out = append(out, s)
-			}
+		// Their order does not depend on the instances, so that these come and go without a change.
+		slices.SortFunc(sets, func(a, b *set) int { return cmp.Compare(a.text, b.text) })
+		for _, s := range sets {
+			out = append(out, s.tags())
+		}
+		if left > 0 {
+			return out, left
 		}
 	}
-	slices.SortFunc(out, func(a, b mesh.Tags) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a.String(), b.String()))
-	})
-	if len(out) > most {
-		out, left = out[:most], len(out)-most
-	}
-	return out, left
+	return out, 0
 }
 
-// subsetsOf returns all sets of the tags of one endpoint that contain its service. Of very many
-// tags it takes each alone, and all together.
-func subsetsOf(tags mesh.Tags) (out []mesh.Tags) {
-	keys := slices.Sorted(maps.Keys(tags))
-	keys = slices.DeleteFunc(keys, func(k string) bool { return k == mesh.TagService })
-	pick := func(chosen func(i int) bool) {
-		s := mesh.Tags{mesh.TagService: tags.Service()}
-		for i, k := range keys {
-			if chosen(i) {
-				s[k] = tags[k]
-			}
+// best sorts sets by how many instances they select, most first.
+func best(sets []*set) []*set {
+	slices.SortFunc(sets, func(a, b *set) int {
+		return cmp.Or(cmp.Compare(b.instances, a.instances), cmp.Compare(a.text, b.text))
+	})
+	return sets
+}
+
+// group are instances with the same tags.
+type group struct {
+	tags mesh.Tags
+	// keys are those besides the service, in order.
+	keys      []string
+	instances int
+}
+
+func grouped(all []view.Endpoint) (out []*group) {
+	known := map[string]*group{}
+	for i := range all {
+		e := &all[i]
+		text := e.Tags.String()
+		g := known[text]
+		if g == nil {
+			keys := slices.DeleteFunc(slices.Sorted(maps.Keys(e.Tags)), func(k string) bool { return k == mesh.TagService })
+			g = &group{tags: e.Tags, keys: keys}
+			known[text], out = g, append(out, g)
 		}
-		out = append(out, s)
-	}
-	if len(keys) > maxKeys {
-		pick(func(int) bool { return false })
-		for only := range keys {
-			pick(func(i int) bool { return i == only })
-		}
-		pick(func(int) bool { return true })
-		return out
-	}
-	for set := range 1 << len(keys) {
-		pick(func(i int) bool { return set&(1<<i) != 0 })
+		g.instances += int(max(e.Instances, 1))
 	}
 	return out
+}
+
+// sizes returns how many tags sets may have besides the service, in order.
+func sizes(groups []*group) []int {
+	known := map[int]bool{}
+	for _, g := range groups {
+		for size := range min(len(g.keys), maxKeys) + 1 {
+			known[size] = true
+		}
+		known[len(g.keys)] = true
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+// set is a set of tags: some of those of a group.
+type set struct {
+	of        *group
+	keys      []string
+	text      string
+	instances int
+}
+
+func (s *set) tags() mesh.Tags {
+	out := mesh.Tags{mesh.TagService: s.of.tags.Service()}
+	for _, k := range s.keys {
+		out[k] = s.of.tags[k]
+	}
+	return out
+}
+
+// setsOf returns all sets of so many tags. Of instances with very many tags it takes
+// each tag alone, and all together.
+func setsOf(groups []*group, size int) (out []*set) {
+	known := map[string]*set{}
+	var text []byte
+	for _, g := range groups {
+		g.choose(size, func(keys []string) {
+			text = text[:0]
+			for _, k := range keys {
+				text = append(append(append(append(text, k...), '='), g.tags[k]...), ',')
+			}
+			s := known[string(text)]
+			if s == nil {
+				s = &set{of: g, keys: slices.Clone(keys), text: string(text)}
+				known[s.text], out = s, append(out, s)
+			}
+			s.instances += g.instances
+		})
+	}
+	return out
+}
+
+// choose calls found with each choice of so many keys, which is valid during the call.
+func (g *group) choose(size int, found func(keys []string)) {
+	switch n := len(g.keys); {
+	case size == 0 || size == n:
+		found(g.keys[:size])
+	case size == 1:
+		for i := range g.keys {
+			found(g.keys[i : i+1])
+		}
+	case n <= maxKeys:
+		var keys [maxKeys]string
+		for chosen := range uint(1) << n {
+			if bits.OnesCount(chosen) != size {
+				continue
+			}
+			of := keys[:0]
+			for i, k := range g.keys {
+				if chosen&(1<<i) != 0 {
+					of = append(of, k)
+				}
+			}
+			found(of)
+		}
+	}
 }

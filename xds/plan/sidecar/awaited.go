@@ -52,6 +52,9 @@ func (p *Planner) awaited(c *class, s *policy.Selection, i int, shape *inboundSh
 // everything that its class awaits. Another proxy waits only for an inbound that has no
 // earlier version.
 func (x *proxy) held() string {
+	if r := x.class.reach; r.awaits != "" && (!x.begun || r.missing) {
+		return r.awaits
+	}
 	for _, in := range x.class.inbounds {
 		if in.awaits != "" && (!x.begun || in.missing) {
 			return in.awaits

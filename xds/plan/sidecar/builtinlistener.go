@@ -8,6 +8,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	gzipv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/compression/gzip/compressor/v3"
+	compressorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -60,6 +62,7 @@ type builtinListenerKey struct {
 	mesh, address, service string
 	port                   uint32
 	source                 source
+	bare                   bool
 	chains                 any
 	selections             *policy.Choices
 }
@@ -71,18 +74,37 @@ func (p *Planner) stand(r *reach) {
 		return
 	}
 	old, presented := r.front, r.presented
-	if err := guard(func() { p.makeListeners(r) }); err != nil {
-		r.front, r.presented = old, presented
-		r.front.failures = []plan.Failure{{Cell: gatewayPrefix + r.shape.Gateway.Service(), Err: err, Kept: true}}
+	guards, err := p.guards(r)
+	if err == nil {
+		err = guard(func() { p.makeListeners(r, guards) })
 	}
+	if err == nil {
+		return
+	}
+	failure := plan.Failure{Cell: gatewayPrefix + r.shape.Gateway.Service(), Err: err, Kept: true}
+	r.front, r.presented = old, presented
+	if guards == nil || slices.ContainsFunc(guards, func(c *policy.Choices) bool { return c != nil }) {
+		// The last version may lack what was to keep somebody out.
+		failure.Kept, failure.Err = false, fmt.Errorf("nothing listens: %w", err)
+		r.front = part{learned: unknown}
+	}
+	r.front.failures = []plan.Failure{failure}
 }
 
-func (p *Planner) makeListeners(r *reach) {
-	old := r.front
+func (p *Planner) makeListeners(r *reach, guards []*policy.Choices) {
+	old, presented := r.front, r.presented
 	r.front, r.presented = part{}, map[string]string{}
+	for i, o := range r.outbounds {
+		o.guards = guards[i]
+		p.guarded(r, o)
+	}
+	if p.awaitFront(r, &old) {
+		r.presented = presented
+		return
+	}
 	chosen := p.spread(r.key.proxy, aboutOutbounds)
 	p.forService(r.sources, mesh.PassThrough, chosen, &r.front)
-	r.front.learned = p.learnAll(nil, chosen)
+	r.front.learned = p.learnAll(r.front.learned, chosen)
 	p.contributed(chosen, &r.front)
 	selections := p.only(chosen, func(pol *policy.Policy) bool { return pol.Outbound != nil })
 	for i := 0; i < len(r.outbounds); {
@@ -99,7 +121,8 @@ func (p *Planner) makeListeners(r *reach) {
 func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *policy.Choices) {
 	first := on[0]
 	k := builtinListenerKey{
-		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, selections: selections,
+		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, bare: r.shape.Bare,
+		selections: selections,
 	}
 	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
 		if table, ok := p.makeTable(r, on, old, gatewayTable(r.gateway.Chosen.Name, first.listener.Spec, mesh.AnyHost), nil); ok {
@@ -139,10 +162,12 @@ func limitOf(on []*outbound) (limit uint32) {
 
 // makeTable makes the route table of some listeners. elsewhere are listeners with other chains.
 func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, elsewhere []*outbound) (string, bool) {
-	k := builtinTableKey{mesh: p.facts.mesh, name: name, secure: with[0].listener.Spec.Protocol == mesh.ListenerHTTPS}
+	k := builtinTableKey{mesh: p.facts.mesh, name: name, secure: with[0].listener.Spec.Protocol == mesh.ListenerHTTPS, bare: r.shape.Bare}
+	guarded := false
 	for _, o := range slices.Backward(with) {
+		guarded = guarded || o.guards != nil
 		for _, h := range slices.Backward(o.hosts) {
-			k.hosts = namedHosts{h, k.hosts}
+			k.hosts = namedHosts{h, o.guards, k.hosts}
 		}
 	}
 	var names []string
@@ -156,7 +181,11 @@ func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, 
 		names = append(names, mesh.AnyHost)
 	}
 	k.elsewhere = strings.Join(names, ",")
-	table, err := of(p.cells.builtinTables, p.round, k, builtinTable)
+	table, err := of(p.cells.builtinTables, p.round, k, p.builtinTable)
+	if err != nil && guarded { // an earlier version may lack what was to keep somebody out
+		r.front.failures = append(r.front.failures, plan.Failure{Cell: name, Err: fmt.Errorf("every request is refused: build %s: %w", name, err)})
+		table, err = closedTable(k)
+	}
 	return name, r.front.keep(&r.front.routes, old.routes, name, table, err)
 }
 
@@ -256,7 +285,7 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 	var alpn []string
 	if c.table != "" {
 		alpn = []string{"h2", "http/1.1"}
-		if d.HTTP, err = p.strangers(stat, c, &d.Filters); err != nil {
+		if d.HTTP, err = p.strangers(stat, c, &d.Filters, k.bare); err != nil {
 			return nil, err
 		}
 		d.HTTP.AccessLog = log
@@ -301,12 +330,15 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 // strangers returns a manager for clients that nobody knows (Envoy's recommendations for edge
 // proxies). It has no request timeout, because uploads may be long; slow headers and idle streams
 // are ended, and routes bound the rest.
-func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots) (*hcmv3.HttpConnectionManager, error) {
-	prepared, err := p.prepared()
+func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, bare bool) (*hcmv3.HttpConnectionManager, error) {
+	prepared, err := p.prepared(bare)
 	if err != nil {
 		return nil, err
 	}
 	*filters = prepared
+	if err := compress(filters); err != nil {
+		return nil, err
+	}
 	scheme := "http"
 	if c.protocol == mesh.ListenerHTTPS {
 		scheme = "https"
@@ -322,9 +354,30 @@ func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots) 
 		IdleTimeout: durationpb.New(plan.ConnectionIdle), HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_REJECT_REQUEST,
 	}
 	m.Http2ProtocolOptions = plan.StrangersHTTP2()
+	m.Http2ProtocolOptions.AllowConnect = true // for WebSockets alone, see httpManager
 	m.StreamIdleTimeout, m.RequestHeadersTimeout = durationpb.New(plan.StreamIdle), durationpb.New(plan.HeadersTimeout)
 	// Inbounds let through what gateways say about callers. Here it would be the caller's own word.
 	return m, early(m, saidByStrangers())
+}
+
+// compressor is the name of Envoy's filter that compresses.
+const compressor = "envoy.filters.http.compressor"
+
+// compress compresses answers for clients that take it (RFC 9110 section 12.5.3). An answer with an
+// entity tag stays as it is, because the tag is that of its bytes.
+func compress(filters *draft.Slots) error {
+	library, err := plan.Pack(&gzipv3.Gzip{})
+	if err != nil {
+		return err
+	}
+	config, err := plan.Pack(&compressorv3.Compressor{
+		ResponseDirectionConfig: &compressorv3.Compressor_ResponseDirectionConfig{DisableOnEtagHeader: true},
+		CompressorLibrary:       &corev3.TypedExtensionConfig{Name: "gzip", TypedConfig: library},
+	})
+	if err != nil {
+		return err
+	}
+	return filters.Put(draft.SlotCompression, &hcmv3.HttpFilter{Name: compressor, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}})
 }
 
 // words splits names that were joined by commas.

@@ -152,7 +152,7 @@ func (p *Planner) editBuiltin(d *draft.Routes, k *builtinRouteKey) error {
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.outbound(l, s) }); err != nil {
 		return err
 	}
-	prepared, err := p.prepared()
+	prepared, err := p.prepared(false)
 	if err != nil {
 		return err
 	}
@@ -170,8 +170,8 @@ func (p *Planner) editBuiltin(d *draft.Routes, k *builtinRouteKey) error {
 }
 
 // prepared are the filters that policies have in every HTTP listener of a gateway.
-func (p *Planner) prepared() (draft.Slots, error) {
-	d := &draft.Outbound{}
+func (p *Planner) prepared(bare bool) (draft.Slots, error) {
+	d := &draft.Outbound{Bare: bare}
 	for _, pol := range p.policies {
 		if pol.Prepare != nil {
 			if err := pol.Prepare(d); err != nil {
@@ -184,8 +184,8 @@ func (p *Planner) prepared() (draft.Slots, error) {
 
 // builtinTableKey is everything that a route table of a gateway is made of.
 type builtinTableKey struct {
-	mesh, name string
-	secure     bool
+	mesh, name   string
+	secure, bare bool
 	// hosts are builtinHosts, as a list.
 	hosts any
 	// elsewhere are the names of hosts that other chains of the listener are for, joined by
@@ -193,15 +193,17 @@ type builtinTableKey struct {
 	elsewhere string
 }
 
-// namedHosts is one host, and the namedHosts of the next ones.
+// namedHosts is one host with the policies on its listener, and the namedHosts of the next ones.
 type namedHosts struct {
 	builtinHost
 
-	rest any
+	guards *policy.Choices
+	rest   any
 }
 
 // builtinTable builds a route table of a gateway.
-func builtinTable(k builtinTableKey) (*resource.Resource, error) {
+func (p *Planner) builtinTable(k builtinTableKey) (*resource.Resource, error) {
+	var plugins []string
 	t := routes(k.mesh, k.name, k.name, mesh.ProtocolHTTP).Proto
 	t.RequestHeadersToRemove = []string{mesh.HeaderTags}
 	// Strangers are told nothing of how proxies behind the gateway work.
@@ -219,6 +221,11 @@ func builtinTable(k builtinTableKey) (*resource.Resource, error) {
 		for s, ok := h.routes.(step); ok; s, ok = s.rest.(step) {
 			v.Routes = append(v.Routes, s.route)
 		}
+		d := &draft.Routes{Proto: t, Host: v, Mesh: k.mesh, Service: k.name, Protocol: mesh.ProtocolHTTP, Plugins: plugins, Bare: k.bare}
+		if err := p.edit(h.guards, func(e *edits, s *chosen) error { return e.listenerRoutes(d, s) }); err != nil {
+			return nil, err
+		}
+		plugins = d.Plugins
 		t.VirtualHosts = append(t.VirtualHosts, v)
 	}
 	if domains := words(k.elsewhere); len(domains) > 0 {
@@ -228,7 +235,11 @@ func builtinTable(k builtinTableKey) (*resource.Resource, error) {
 			}},
 		})
 	}
-	return plan.Freeze(resource.Route, k.name, t)
+	r, err := plan.Freeze(resource.Route, k.name, t)
+	if err == nil {
+		r.Plugins = plugins
+	}
+	return r, err
 }
 
 // strictTransport tells browsers to come by TLS from now on (RFC 6797).

@@ -84,7 +84,7 @@ func (p *Planner) classify(x *proxy, d *view.Dataplane) {
 			x.admin = uint16(min(n.Admin.Port, math.MaxUint16))
 		}
 	}
-	x.probes.take(d, &s)
+	x.probes.take(d, &s, x.listening)
 	p.loose[x] = struct{}{}
 }
 

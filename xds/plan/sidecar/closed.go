@@ -9,6 +9,7 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -19,15 +20,23 @@ import (
 // closedRoutes answers every request with 503, also on connections that are already open.
 func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 	tags := tagsOf(k.tags)
-	d := routes(k.mesh, k.name, tags.Service(), tags.Protocol())
-	body := `{"message":"the rules of this service cannot be enforced"}`
+	return closed(routes(k.mesh, k.name, tags.Service(), tags.Protocol()))
+}
+
+func closed(d *draft.Routes) (*resource.Resource, error) {
+	const body = `{"message":"the rules of this service cannot be enforced"}`
 	d.Host.Routes = []*routev3.Route{{
 		Match: everything(),
 		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
 			Status: 503, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: body}},
 		}},
 	}}
-	return plan.Freeze(resource.Route, k.name, d.Proto)
+	return plan.Freeze(resource.Route, d.Proto.GetName(), d.Proto)
+}
+
+// closedTable does what closedRoutes does, for listeners of a gateway.
+func closedTable(k builtinTableKey) (*resource.Resource, error) {
+	return closed(routes(k.mesh, k.name, k.name, mesh.ProtocolHTTP))
 }
 
 // closedChains ends every connection. Omitting the listener would not be enough: a transparent

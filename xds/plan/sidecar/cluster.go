@@ -39,7 +39,9 @@ type clusterKey struct {
 	transport Transport
 	// inline describes the endpoints of a cluster that lists them itself; otherwise it is
 	// zero.
-	inline     assignmentKey
+	inline assignmentKey
+	// leaving says that it is a cluster of egresses, which all callers share.
+	leaving    bool
 	selections *policy.Choices
 }
 
@@ -71,6 +73,9 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 	}
 	if err := p.kinds[k.kind].Cluster(d, in); err != nil {
 		return nil, err
+	}
+	if k.leaving {
+		d.Proto.CircuitBreakers = leavingThresholds()
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.cluster(d, s) }); err != nil {
 		return nil, err

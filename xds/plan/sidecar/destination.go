@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"slices"
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -20,6 +21,7 @@ func DestinationKinds() []DestinationKind {
 	return []DestinationKind{
 		meshServices{},
 		externalServices{},
+		egressServices{},
 	}
 }
 
@@ -27,7 +29,7 @@ func DestinationKinds() []DestinationKind {
 // view of a mesh contains.
 func LocatingKinds() (out []*model.Kind) {
 	for _, k := range DestinationKinds() {
-		if k.Kind() != mesh.Dataplanes {
+		if k.Kind() != mesh.Dataplanes && !slices.Contains(out, k.Kind()) {
 			out = append(out, k.Kind())
 		}
 	}

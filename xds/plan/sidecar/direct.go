@@ -286,7 +286,7 @@ func directCluster(k directKey) (*resource.Resource, error) {
 		CircuitBreakers:      plan.Unlimited(),
 	}
 	if k.service != "" {
-		socket, err := upstreamTLS(k.mesh, mesh.Tags{mesh.TagService: k.service})
+		socket, err := upstreamTLS(k.mesh, mesh.Tags{mesh.TagService: k.service}, k.service)
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,8 @@ type assignmentKey struct {
 	// are listed as [egresses] does.
 	through  bool
 	egresses string
+	// outside says that the egresses are all: the destination is called through them alone.
+	outside bool
 	// aware says that the mesh prefers near endpoints. local is then the zone of the proxy.
 	aware bool
 	local string
@@ -54,6 +56,10 @@ func named(tags mesh.Tags, d view.Destination) bool {
 func members(k assignmentKey) (*endpointv3.ClusterLoadAssignment, error) {
 	tags := tagsOf(k.tags)
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
+	if k.outside {
+		a.Endpoints = leaving(k.egresses)
+		return a, nil
+	}
 	clearOnes := namesIn(k.clear)
 	type place struct {
 		zone  string

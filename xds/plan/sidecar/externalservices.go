@@ -26,7 +26,8 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 )
 
-// externalServices are the services outside the mesh that have a name in it.
+// externalServices are the services outside the mesh that have a name in it, and that callers call
+// themselves.
 type externalServices struct{}
 
 // marking is a kind of destinations whose clusters have other names if they are protected
@@ -46,7 +47,7 @@ func (externalServices) Proxyless() {}
 
 // Find implements [DestinationKind].
 func (externalServices) Find(m *view.Mesh, service string) view.Destination {
-	if l := m.Located(mesh.ExternalServices, service); l != nil {
+	if l := m.Located(mesh.ExternalServices, service); l != nil && !m.LeavesByEgress() {
 		return l
 	}
 	return nil

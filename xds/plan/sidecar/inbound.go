@@ -61,7 +61,7 @@ func (p *Planner) makeInbound(c *class, in *inbound) {
 	if mesh.IsHTTP(s.Tags.Protocol()) {
 		k.routes = s.Table
 		rk := inboundRoutesKey{
-			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: protection != plain, bare: c.shape.Bare,
+			mesh: p.facts.mesh, name: k.routes, tags: k.tags, cluster: s.Cluster, mutualTLS: protection != plain, bare: c.shape.Bare, leaving: s.Leaving, asked: s.Asked,
 			selections: p.only(chosen, (*policy.Policy).EditsInboundRoutes),
 		}
 		if s.Scraping != nil {

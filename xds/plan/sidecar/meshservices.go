@@ -73,7 +73,7 @@ func (meshServices) Cluster(d *draft.Cluster, in ClusterInput) error {
 	if err := discover(d.Proto, in); err != nil || !in.Transport.Mutual && !byEach {
 		return err
 	}
-	socket, err := upstreamTLS(in.Mesh, in.Tags)
+	socket, err := upstreamTLS(in.Mesh, in.Tags, in.Tags.Service())
 	if err != nil {
 		return err
 	}

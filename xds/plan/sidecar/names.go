@@ -27,14 +27,21 @@ func ClusterName(tags mesh.Tags) string {
 	return service + apart + hex.EncodeToString(sum[:8])
 }
 
+// sniMesh is the key of the mesh in a server name.
+const sniMesh = "mesh"
+
 // SNI returns the server name of connections to a destination: the service with the other tags
-// and the mesh, keys sorted. No resolver ever sees it.
+// and the mesh, keys sorted. Of a long one, and of one with a tag that has the key of the mesh, it
+// is a hash. No resolver ever sees it.
 func SNI(meshName string, tags mesh.Tags) string {
 	rest := maps.Clone(tags)
 	delete(rest, mesh.TagService)
-	rest["mesh"] = meshName
+	own, clashes := rest[sniMesh]
+	rest[sniMesh] = meshName
 	name := tags.Service() + "{" + rest.String() + "}"
-	if len(name) < 255 {
+	if clashes {
+		name += own
+	} else if len(name) < 255 {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))

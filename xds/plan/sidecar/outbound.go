@@ -47,6 +47,8 @@ type outbound struct {
 	listener *selection.GatewayListener
 	backends map[string]*backend
 	hosts    []builtinHost
+	// guards are the policies on the listener.
+	guards *policy.Choices
 }
 
 // id returns a text that is equal for outbounds that are built alike.
@@ -169,6 +171,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 	}
 	ak := assignmentKey{name: ClusterName(tags), tags: canonical, destination: d, clear: p.clearOf(kind, d), far: p.facts.security != plain}
 	p.passThrough(o, &ak, tags)
+	p.leaveBy(o, &ak, tags, kind)
 	inline := p.kinds[kind].Inline(tags, d)
 	if inline {
 		ak.name += byName

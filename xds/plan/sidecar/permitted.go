@@ -111,7 +111,7 @@ func (p *Planner) permissions(tags mesh.Tags) iter.Seq2[*policy.Policy, []*view.
 func (p *Planner) withoutProxies() iter.Seq2[string, *view.Located] {
 	return func(yield func(string, *view.Located) bool) {
 		for i, k := range p.kinds {
-			if !p.isProxyless(i) {
+			if !p.isProxyless(i) || p.byEgress(i) { // these are of another kind, too
 				continue
 			}
 			for service, l := range p.state.LocatedBy(k.Kind()) {

@@ -255,6 +255,9 @@ func (d *driver) tokens() {
 		}
 		spec.From = append(spec.From, target.Item[meshtokenauth.Default]{TargetRef: pick(d, &target.Ref{Kind: target.Mesh}, d.ref()), Default: demanded})
 	}
+	if pick(d, 0, 1, 2) == 0 {
+		spec.TargetRef = &target.Ref{Kind: target.Gateway, Name: pick(d, fewPolicies...), Tags: pick(d, nil, mesh.Tags{"port": "1"})}
+	}
 	d.policy(meshtokenauth.Kind, &meshtokenauth.Resource{Spec: spec})
 }
 

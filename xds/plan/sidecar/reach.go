@@ -30,6 +30,9 @@ type reach struct {
 	gateway   *selection.Gateway
 	front     part
 	presented map[string]string
+	// awaits is what the listeners wait for, and missing says that none exist to use until then.
+	awaits  string
+	missing bool
 	// known is the table of host names of proxies that reach everything.
 	known part
 	// ports maps a port to the outbounds that listen on it.
@@ -72,6 +75,8 @@ type reachShape struct {
 	// Gateway holds the tags of a builtin gateway, and At is where it listens.
 	Gateway mesh.Tags `json:",omitempty"`
 	At      string    `json:",omitempty"`
+	// Bare is only set for builtin gateways, whose listeners a reach has.
+	Bare bool `json:",omitempty"`
 	// Zone is only set while the mesh prefers near endpoints.
 	Zone string
 	// Source is only set while a policy looks at it.
@@ -150,7 +155,7 @@ func (p *Planner) reachOf(c *class) reachShape {
 		s.Zone = zone(c.sources)
 	}
 	if c.shape.Builtin { // the tags distinguish it in every respect
-		s.Gateway, s.At, s.Source = c.shape.Gateway, c.shape.At, sourceOf(c.sources)
+		s.Gateway, s.At, s.Bare, s.Source = c.shape.Gateway, c.shape.At, c.shape.Bare, sourceOf(c.sources)
 		s.Outbounds, s.Transparent, s.Everything, s.Reachable, s.Direct = nil, false, false, nil, nil
 		return s
 	}
@@ -238,6 +243,7 @@ func (r *reach) inherit(old *reach) {
 		r.stale[&own] = struct{}{}
 	}
 	r.contributions, r.confided, r.front, r.known, r.presented = old.contributions, old.confided, old.front, old.known, old.presented
+	r.awaits, r.missing = old.awaits, old.missing
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
 

@@ -3,13 +3,16 @@ package sidecar_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -165,4 +168,61 @@ func TestThroughEgress(t *testing.T) {
 		w.dropIn("", mesh.ZoneEgresses, name)
 	}
 	same(map[string]uint32{})
+}
+
+// TestLeavesByEgress: a service outside a mesh with routing.zoneEgress is called through the egresses
+// of the zone, by mutual TLS, and not at all without one. Its proxies have none of its keys.
+func TestLeavesByEgress(t *testing.T) {
+	w := newWorld(t)
+	pair("http")(w)
+	through := func(yes bool) {
+		w.put(mesh.Meshes, "", meshName, &mesh.Mesh{
+			MTLS:    &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin", Mode: "PERMISSIVE"}}},
+			Routing: &mesh.Routing{ZoneEgress: yes},
+		})
+	}
+	through(true)
+	w.put(mesh.ExternalServices, meshName, "backend", presenting("mail.example:443", "backend", ""))
+	w.settle()
+	w.planner.Join("web-1")
+	const cluster = "backend@zoneegress"
+	addresses := func() (out []string) {
+		for _, l := range w.assigned(t, cluster).GetEndpoints() {
+			for _, e := range l.GetLbEndpoints() {
+				out = append(out, e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress())
+			}
+		}
+		return out
+	}
+	missing := func() bool {
+		return slices.ContainsFunc(w.planner.Unserved("web-1"), func(f plan.Failure) bool {
+			return strings.Contains(f.Err.Error(), `no egress of the zone leads to "backend" outside the mesh`) && !f.Awaited
+		})
+	}
+	keys := func() (n int) {
+		for _, name := range w.planner.Set("web-1").Secrets() {
+			if _, is := mesh.ParseExternalClient(name); is {
+				n++
+			}
+		}
+		return n
+	}
+	if at := addresses(); len(at) > 0 || !missing() || keys() > 0 {
+		t.Errorf("without an egress it is called at %v, said %v, with %d keys", at, missing(), keys())
+	}
+	var c clusterv3.Cluster
+	if err := proto.Unmarshal(w.planner.Set("web-1").Get(resource.Cluster, cluster).Body, &c); err != nil {
+		t.Fatal(err)
+	}
+	if text := c.String(); !strings.Contains(text, "spiffe://"+meshName+"/zoneegress") || len(c.GetTransportSocketMatches()) > 0 || strings.Contains(text, "mail.example") {
+		t.Errorf("the cluster is %s", text)
+	}
+	w.put(mesh.ZoneEgresses, "", "out", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "10.0.1.1", Port: 10002}})
+	if at := addresses(); !slices.Equal(at, []string{"10.0.1.1"}) || missing() || keys() > 0 {
+		t.Errorf("with an egress it is called at %v, said %v, with %d keys", at, missing(), keys())
+	}
+	through(false)
+	if a := w.assigned(t, cluster); a != nil || keys() != 1 {
+		t.Errorf("called directly: %v, with %d keys", a, keys())
+	}
 }

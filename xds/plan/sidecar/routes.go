@@ -204,6 +204,9 @@ func towards(a *routev3.RouteAction, targets []draft.Destination, names renames)
 	return a
 }
 
+// headerClientCert says what the certificate of a caller says. Policies about callers read it.
+const headerClientCert = "x-forwarded-client-cert"
+
 // inboundRoutesKey is everything that the route table of an inbound is made of.
 type inboundRoutesKey struct {
 	mesh, name, tags string
@@ -212,7 +215,11 @@ type inboundRoutesKey struct {
 	mutualTLS bool
 	bare      bool
 	// scraped is the path at which metrics are shown, empty for workloads.
-	scraped    string
+	scraped string
+	// leaving says that the workload is outside the mesh, and asked is the host for which it is
+	// asked, empty for what callers ask.
+	leaving    bool
+	asked      string
 	selections *policy.Choices
 }
 
@@ -232,6 +239,12 @@ func (p *Planner) inboundRoutes(k inboundRoutesKey) (*resource.Resource, error) 
 	}}
 	if k.scraped != "" {
 		scrapedAt(k.scraped, d.Host.Routes[0])
+	}
+	if k.leaving { // who calls is nobody's business outside
+		d.Proto.RequestHeadersToRemove = append(d.Proto.RequestHeadersToRemove, headerClientCert)
+	}
+	if k.asked != "" {
+		(&draft.Target{Action: d.Host.Routes[0].GetRoute()}).Ask(k.asked)
 	}
 	for _, turn := range []func(*edits, *chosen) error{
 		func(e *edits, s *chosen) error { return e.inboundRoutes(d, s) },

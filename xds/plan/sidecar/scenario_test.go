@@ -430,6 +430,7 @@ conf: {delay: {percentage: 50, value: 1s}, abort: {percentage: 12.5, httpStatus:
 `)
 	}},
 	{"gateway", []string{"edge-1"}, entranceOfAll},
+	{"gatewaytokens", []string{"edge-1"}, guardedEntrance},
 }
 
 // targeted permits some callers, and denies some of them.

@@ -99,6 +99,13 @@ func (e *edits) demand(d *draft.Routes, s *chosen) error {
 	return e.Demand(d, s)
 }
 
+func (e *edits) listenerRoutes(d *draft.Routes, s *chosen) error {
+	if e.ListenerRoutes == nil || s == nil {
+		return nil
+	}
+	return e.ListenerRoutes(d, s)
+}
+
 // editInbound lets every policy edit that is not decided for by another one.
 func (p *Planner) editInbound(all *policy.Choices, turn func(*edits, *chosen) error) error {
 	for i, pol := range p.policies {
@@ -167,6 +174,17 @@ func (p *Planner) forInbound(c *class, tags mesh.Tags) picks {
 	for i, d := range p.deciders {
 		if d >= 0 && into[d] != nil {
 			into[i] = nil
+		}
+	}
+	return into
+}
+
+// forListener chooses the policies on a listener of a gateway.
+func (p *Planner) forListener(r *reach, l *selection.GatewayListener) picks {
+	into := p.blank(atPiece)
+	for i, pol := range p.policies {
+		if pol.Attachment.Has(policy.AllByListener) {
+			into[i] = p.choose(pol, selection.OnListener(p.room[:0], p.state, pol, r.gateway.Chosen.Name, l.Tags)...)
 		}
 	}
 	return into

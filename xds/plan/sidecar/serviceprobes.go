@@ -25,8 +25,9 @@ type serviceProbes struct {
 	told     *resource.Resource
 }
 
-// take reads the probes of a dataplane with the inbounds of a shape.
-func (s *serviceProbes) take(d *view.Dataplane, of *shape) {
+// take reads the probes of a dataplane with the inbounds of a shape, which listen on the addresses of
+// listening.
+func (s *serviceProbes) take(d *view.Dataplane, of *shape, listening []string) {
 	var next serviceProbes
 	if n := d.Spec.Networking; n != nil {
 		for i, in := range selection.Inbounds(n) {
@@ -34,6 +35,7 @@ func (s *serviceProbes) take(d *view.Dataplane, of *shape) {
 				continue
 			}
 			p, err := serviceProbe(in, &of.Inbounds[i], n.Address)
+			p.Listener = inboundName(listening[i], in.Port)
 			switch {
 			case err != nil:
 			case slices.ContainsFunc(next.probes, func(o probing.Probe) bool { return o.Inbound == p.Inbound }):
@@ -42,7 +44,7 @@ func (s *serviceProbes) take(d *view.Dataplane, of *shape) {
 				err = fmt.Errorf("no more than %d inbounds are probed", probing.Max)
 			}
 			if err != nil { // it was stored by other rules
-				next.failures = append(next.failures, plan.Failure{Cell: inboundName(in.Address, in.Port), Err: fmt.Errorf("its workload is not probed: %w", err)})
+				next.failures = append(next.failures, plan.Failure{Cell: p.Listener, Err: fmt.Errorf("its workload is not probed: %w", err)})
 				continue
 			}
 			next.probes = append(next.probes, p)

@@ -48,6 +48,10 @@ type inboundShape struct {
 	Cluster, Table string
 	// Scraping is set for the inbound of the metrics, whose workload is the agent.
 	Scraping *mesh.Scraping `json:",omitempty"`
+	// Leaving is set for what egresses have in the place of an inbound, whose workload is outside
+	// the mesh. Asked is the host for which that is asked, empty for what callers ask.
+	Leaving bool   `json:",omitempty"`
+	Asked   string `json:",omitempty"`
 }
 
 const loopback = selection.Loopback

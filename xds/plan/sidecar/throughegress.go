@@ -100,3 +100,18 @@ func (p *Planner) passThrough(o *outbound, k *assignmentKey, tags mesh.Tags) {
 		})
 	}
 }
+
+// leaveBy has a service outside the mesh called through the egresses, if its kind is called so, and
+// notes if there is none.
+func (p *Planner) leaveBy(o *outbound, k *assignmentKey, tags mesh.Tags, kind int) {
+	if !p.byEgress(kind) {
+		return
+	}
+	k.outside, k.egresses = true, p.facts.egresses
+	if k.egresses == "" {
+		o.idle = append(o.idle, plan.Failure{
+			Cell: o.cell(),
+			Err:  fmt.Errorf("the mesh has routing.zoneEgress, and no egress of the zone leads to %q outside the mesh", tags.Service()),
+		})
+	}
+}

@@ -14,9 +14,10 @@ import (
 // tlsSocket is the name of Envoy's TLS transport socket.
 const tlsSocket = "envoy.transport_sockets.tls"
 
-// upstreamTLS proves who we are to a service and demands that it is who it says.
-func upstreamTLS(meshName string, tags mesh.Tags) (*corev3.TransportSocket, error) {
-	identity := mesh.SPIFFE(meshName, tags.Service())
+// upstreamTLS proves who we are to what leads to a destination, and demands that it has the
+// identity of a service.
+func upstreamTLS(meshName string, tags mesh.Tags, service string) (*corev3.TransportSocket, error) {
+	identity := mesh.SPIFFE(meshName, service)
 	packed, err := plan.Pack(&tlsv3.UpstreamTlsContext{
 		Sni: SNI(meshName, tags),
 		CommonTlsContext: common(meshName, []string{mesh.ALPN}, &matcherv3.StringMatcher{

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -216,6 +217,13 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 	if aboutConnections(pol) {
 		p.chosenByService(x.Destinations)
 	}
+	if pol.Attachment.Has(policy.AllByListener) {
+		for _, r := range p.reaches {
+			if r.guardedBy(x) {
+				p.moved[r] = struct{}{}
+			}
+		}
+	}
 	for _, c := range p.classes {
 		if pol.Attachment.Has(policy.AtService) {
 			p.mark(c)
@@ -235,6 +243,13 @@ func (p *Planner) chosen(pol *policy.Policy, x *view.Policy) {
 			}
 		}
 	}
+}
+
+// guardedBy reports whether a policy may be for a listener of the gateway.
+func (r *reach) guardedBy(x *view.Policy) bool {
+	return r.gateway != nil && r.gateway.Chosen != nil && slices.ContainsFunc(x.Targets, func(s mesh.Tags) bool {
+		return s[mesh.ListenerOf] == r.gateway.Chosen.Name
+	})
 }
 
 // chosenByService marks the outbounds to the services that some destinations select.

@@ -55,7 +55,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 
 // Policy edits inbounds. Every policy that matches takes effect.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, Gateway: true, HTTPOnly: true, Refuses: policy.RefusesNobody,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, Egress: true, Gateway: true, HTTPOnly: true, Refuses: policy.RefusesNobody,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),
 	Explain: explain,

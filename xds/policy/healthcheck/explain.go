@@ -1,8 +1,32 @@
 package healthcheck
 
-import "github.com/meshgate/meshgate/xds/policy"
+import (
+	"encoding/base64"
+	"slices"
 
-func explain(s *policy.Selection) any { c := effective(s); return &c }
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/xds/policy"
+)
+
+// explain conceals what is secret: it is for everybody who may see which policies apply.
+func explain(s *policy.Selection) any {
+	c := effective(s)
+	if c.HTTP != nil {
+		http := *c.HTTP
+		http.RequestHeadersToAdd = slices.Clone(http.RequestHeadersToAdd)
+		for i, h := range http.RequestHeadersToAdd {
+			if h.Header != nil {
+				http.RequestHeadersToAdd[i].Header = &Header{Key: h.Header.Key, Value: model.Concealed}
+			}
+		}
+		c.HTTP = &http
+	}
+	if c.TCP != nil && len(c.TCP.Send) > 0 {
+		send, _ := base64.StdEncoding.DecodeString(model.Concealed) // it is shown in base64, and is that
+		c.TCP = &TCP{Send: send, Receive: c.TCP.Receive}
+	}
+	return &c
+}
 
 func idle(s *policy.Selection, at policy.Setting) (out []string) {
 	c := effective(s)

@@ -76,7 +76,9 @@ type Header struct {
 
 // Kind describes the resources.
 var Kind = model.Describe(Spec{}, model.Kind{
-	Name: "health_check", Path: "health-checks", Scoping: model.Mesh, Class: model.Config,
+	Name: "health_check", Path: "health-checks", Scoping: model.Mesh, Class: model.Config, Sealed: true,
+	// Authorization may be among the headers, and a password in what is sent.
+	Secrets: []string{"/conf/http/requestHeadersToAdd/*/header/value", "/conf/tcp/send"},
 	Document: &model.Document{
 		Type: "HealthCheck", Singular: "Health Check", Plural: "Health Checks",
 		Policy: true, Outbound: true,

@@ -25,9 +25,11 @@ import (
 // Policy puts the token filter into the chains of an inbound and its
 // configuration into the routes.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, Always: true, Order: target.Order,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound | policy.AllByListener, Always: true, Order: target.Order,
 	HTTPOnly: true, NeedsFilter: true, Refuses: policy.RefusesAnybody,
-	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes, Demand: divide},
+	Edits: policy.Edits{
+		Inbound: inbound, InboundRoutes: inboundRoutes, Demand: divide, Prepare: prepare, ListenerRoutes: listenerRoutes,
+	},
 	Facts:   facts,
 	Explain: explain, Rules: rules,
 }
@@ -201,7 +203,14 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 		return nil
 	}
 	d.NoOpaque = s != nil
-	if d.Bare {
+	return install(&d.Filters, d.Bare)
+}
+
+// prepare does what inbound does, for the listeners of a gateway.
+func prepare(d *draft.Outbound) error { return install(&d.Filters, d.Bare) }
+
+func install(into *draft.Slots, bare bool) error {
+	if bare {
 		return nil
 	}
 	f, err := chain.Filter(contract.ForwardingNone)
@@ -209,7 +218,7 @@ func inbound(d *draft.Inbound, s *policy.Selection) error {
 		return err
 	}
 	f.Disabled = true
-	return d.Filters.Put(draft.SlotToken, f)
+	return into.Put(draft.SlotToken, f)
 }
 
 // maxDemands bounds how many groups of callers an inbound tells apart: each has routes of its
@@ -225,15 +234,37 @@ func inboundRoutes(r *draft.Routes, s *policy.Selection) error {
 	if len(demands) != 1 || len(demands[0].Selector) > 0 {
 		return nil // see divide
 	}
-	config, err := perRoute(r, demands[0], factsOf(s)[0])
+	return ask(r, demands[0], factsOf(s)[0])
+}
+
+// listenerRoutes demands a token of every client of a gateway, which is nobody that an item could
+// tell from others.
+func listenerRoutes(r *draft.Routes, s *policy.Selection) error {
+	demands := demandsOf(s.Policies)
+	for i, f := range factsOf(s) {
+		if len(demands[i].Selector) == 0 {
+			return ask(r, demands[i], f)
+		}
+	}
+	return only(r, forbid)
+}
+
+// ask demands a token for everything in a table, or refuses everything.
+func ask(r *draft.Routes, d demand, f found) error {
+	config, err := perRoute(r, d, f)
 	switch {
 	case err != nil:
 		return err
 	case config == nil:
-		r.Host.Routes = []*routev3.Route{{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}}}
-		return refuse(r.Host.Routes[0])
+		return only(r, refuse)
 	}
 	return r.Configure(contract.FilterName, config)
+}
+
+// only leaves one route, with an answer.
+func only(r *draft.Routes, answer func(*routev3.Route) error) error {
+	r.Host.Routes = []*routev3.Route{{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}}}
+	return answer(r.Host.Routes[0])
 }
 
 // divide demands tokens by who calls. Who is in no demand is refused: one that is forgotten

@@ -1,5 +1,5 @@
 // Package meshtokenauth is the policy that requires bearer tokens on the HTTP inbounds of
-// services: tokens of an oauth2 plugin instance of a control plane, or any token of its
+// services, or on the HTTP listeners of builtin gateways: tokens of an oauth2 plugin instance of a control plane, or any token of its
 // consumers. So one set of consumers and tokens protects both routes of a gateway and services
 // of a mesh.
 package meshtokenauth
@@ -76,7 +76,10 @@ func (r *Resource) Target() *target.Ref {
 }
 
 // SelectedTargets implements model.Targeting.
-func (r *Resource) SelectedTargets() []map[string]string { return r.Target().Selected() }
+func (r *Resource) SelectedTargets() []map[string]string { return target.Places(r) }
+
+// AtGateways implements target.AtGateways.
+func (r *Resource) AtGateways() {}
 
 // SelectedSources implements model.Selecting: the callers.
 func (r *Resource) SelectedSources() []map[string]string { return target.Selected(items(r)) }
@@ -98,7 +101,11 @@ func validate(spec any) []fault.Violation {
 		v.Add("spec", "must be defined")
 		return v
 	}
-	target.Check(&v, "spec.targetRef", s.TargetRef, target.Kinds()...)
+	target.Check(&v, "spec.targetRef", s.TargetRef, append(target.Kinds(), target.Gateway)...)
+	callers := target.Kinds()
+	if s.TargetRef != nil && s.TargetRef.Kind == target.Gateway {
+		callers = []string{target.Mesh} // clients of gateways prove nothing by which they could be told apart
+	}
 	switch {
 	case len(s.From) == 0:
 		v.Add("spec.from", "must have at least one element")
@@ -107,7 +114,7 @@ func validate(spec any) []fault.Violation {
 	}
 	for i, from := range s.From {
 		path := fmt.Sprintf("spec.from[%d]", i)
-		target.CheckItem(&v, path+".targetRef", from.TargetRef, target.Kinds()...)
+		target.CheckItem(&v, path+".targetRef", from.TargetRef, callers...)
 		checkDemand(&v, path+".default", from.Default)
 	}
 	return v

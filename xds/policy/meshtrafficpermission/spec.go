@@ -68,7 +68,7 @@ var Kind = model.Describe(Resource{}, model.Kind{
 
 // Policy edits inbounds. It has an effect only where peers are authenticated.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, Order: target.Order, Refuses: policy.RefusesAuthenticated,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound, Egress: true, Order: target.Order, Refuses: policy.RefusesAuthenticated,
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   callers.FactsOf(func(any) bool { return true }),
 	Explain: explain, Rules: rules, Closed: closed, Admits: admits,

@@ -58,7 +58,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 // most specific one says how many requests it may send. What has no inbound is limited by the
 // proxies of its callers, by the one policy that is chosen for their connections.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound | policy.ByOutbound, Gateway: true, HTTPOnly: true, Refuses: policy.RefusesAnybody, Proxyless: true,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.AllByInbound | policy.ByOutbound, Egress: true, Gateway: true, HTTPOnly: true, Refuses: policy.RefusesAnybody, Proxyless: true,
 	Edits:   policy.Edits{Inbound: inbound, Callers: limitCallers, Outbound: outbound, OutboundRoutes: limitOutbound, Prepare: prepare},
 	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),
 	Explain: explain,

@@ -44,7 +44,7 @@ type Entry[C any] struct {
 // be read: nobody knows whom it was meant to let pass.
 func Entries[C any](chosen []*view.Policy, items func(spec any) []Item[C]) (out []Entry[C]) {
 	for _, p := range slices.Backward(chosen) {
-		_, whole := targetOf(p).Selector()
+		_, whole := placeOf(p.Spec)
 		for _, item := range items(p.Spec) {
 			e := Entry[C]{Selector: mesh.Tags{}, Origin: p.Name}
 			if tags, readable := item.TargetRef.Selector(); readable && whole {

@@ -21,11 +21,15 @@ const (
 
 var kinds = []string{Mesh, Subset, Service, ServiceSubset}
 
+// Gateway is the kind of a target that is the listeners of a MeshGateway, all or those with some
+// tags. Only policies with [AtGateways] have such targets, and no item refers to them.
+const Gateway = "MeshGateway"
+
 // Kinds are the kinds of references.
 func Kinds() []string { return slices.Clone(kinds) }
 
 // Ref refers to proxies, or their inbounds: to all, to those with some tags, to those of a
-// service, or to those of a service with some tags.
+// service, or to those of a service with some tags. A target may also be listeners of gateways.
 type Ref struct {
 	Kind string    `json:"kind,omitempty"`
 	Name string    `json:"name,omitempty"`
@@ -46,14 +50,36 @@ func (r *Ref) Selector() (tags mesh.Tags, readable bool) {
 	case Service:
 		return mesh.Tags{mesh.TagService: r.Name}, true
 	case ServiceSubset:
-		tags := maps.Clone(r.Tags)
-		if tags == nil {
-			tags = mesh.Tags{}
-		}
-		tags[mesh.TagService] = r.Name
-		return tags, true
+		return with(r.Tags, mesh.TagService, r.Name), true
 	}
 	return mesh.Tags{}, false
+}
+
+// placeOf returns the tags of what a policy has as its target: of proxies, or of listeners of a
+// gateway.
+func placeOf(spec any) (tags mesh.Tags, readable bool) {
+	t, ok := spec.(Targeted)
+	if !ok {
+		return mesh.Tags{}, false
+	}
+	r := t.Target()
+	if _, may := spec.(AtGateways); may && r != nil && r.Kind == Gateway {
+		return with(r.Tags, mesh.ListenerOf, r.Name), true
+	}
+	return r.Selector()
+}
+
+// Places returns what model.Targeting says of the target of a policy.
+func Places(spec AtGateways) []map[string]string {
+	tags, _ := placeOf(spec)
+	return []map[string]string{tags}
+}
+
+func with(tags mesh.Tags, key, value string) mesh.Tags {
+	out := mesh.Tags{}
+	maps.Copy(out, tags)
+	out[key] = value
+	return out
 }
 
 // Selected returns what model.Targeting says of a target.
@@ -66,6 +92,14 @@ func (r *Ref) Selected() []map[string]string {
 type Targeted interface {
 	// Target returns the target; nil if the spec has none.
 	Target() *Ref
+}
+
+// AtGateways is implemented by the specs of policies of which a target may be listeners of gateways.
+// For all others such a target is one that cannot be read.
+type AtGateways interface {
+	Targeted
+	// AtGateways does nothing.
+	AtGateways()
 }
 
 // Order orders policies with a target, the strongest first (policy.Policy.Order).
@@ -107,7 +141,7 @@ func Check(v *policy.Violations, path string, r *Ref, permitted ...string) {
 		}
 		return
 	}
-	named := r.Kind == Service || r.Kind == ServiceSubset
+	named := r.Kind == Service || r.Kind == ServiceSubset || r.Kind == Gateway
 	switch {
 	case !named && r.Name != "":
 		v.Add(path+".name", "must not be set with kind %s", r.Kind)
@@ -128,7 +162,7 @@ func checkTags(v *policy.Violations, path string, r *Ref) {
 		return
 	case r.Kind == Service:
 		return
-	case len(r.Tags) == 0:
+	case len(r.Tags) == 0 && r.Kind != Gateway:
 		v.Add(path, "must be set with kind %s", r.Kind)
 	}
 	if _, twice := r.Tags[mesh.TagService]; twice && r.Kind == ServiceSubset {

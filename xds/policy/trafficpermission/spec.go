@@ -38,7 +38,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 // Policy edits inbounds. It has an effect only where peers are authenticated. Where a
 // MeshTrafficPermission is chosen, that one decides alone.
 var Policy = &policy.Policy{
-	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Refuses: policy.RefusesAuthenticated,
+	Kind: Kind, Phase: policy.Settings, Attachment: policy.ByInbound, Egress: true, Refuses: policy.RefusesAuthenticated,
 	Yields:  "mesh_traffic_permission",
 	Edits:   policy.Edits{Inbound: inbound, InboundRoutes: inboundRoutes},
 	Facts:   callers.Facts(func(s *Spec) []mesh.Selector { return s.Sources }),

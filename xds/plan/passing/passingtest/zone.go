@@ -2,6 +2,7 @@
 package passingtest
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
@@ -22,33 +24,42 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/e2e/golden"
-	"github.com/meshgate/meshgate/xds/plan/passing"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 	"github.com/meshgate/meshgate/xds/resource"
 )
+
+// Planner plans proxies of one type in a zone.
+type Planner interface {
+	Update(z *view.Zone)
+	Set(address string, port uint32) (*resource.Set, error)
+	Failures() []plan.Failure
+}
 
 // Zone is a zone west in a store, with a planner that follows it.
 type Zone struct {
 	t     *testing.T
 	db    store.Store
 	scope *view.Scope[*view.Zone]
-	new   func() *passing.Planner
+	new   func() Planner
+	kinds []*model.Kind
 	// Planner follows every write.
-	Planner *passing.Planner
+	Planner Planner
 }
 
 // New returns a zone without anything, followed by a planner that is made like this.
-func New(t *testing.T, planner func() *passing.Planner) *Zone {
+// kinds are those that meshes with policies hold.
+func New(t *testing.T, planner func() Planner, kinds ...*model.Kind) *Zone {
 	t.Helper()
 	db := memstore.New()
-	views := view.New(db, nil, slog.New(slog.DiscardHandler)).InZone("west")
+	views := view.New(db, kinds, slog.New(slog.DiscardHandler)).InZone("west")
 	t.Cleanup(func() {
 		views.Close()
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	z := &Zone{t: t, db: db, new: planner, Planner: planner()}
+	z := &Zone{t: t, db: db, new: planner, kinds: kinds, Planner: planner()}
 	var err error
 	if z.scope, err = views.OwnZone(t.Context()); err != nil {
 		t.Fatal(err)
@@ -90,7 +101,7 @@ func (z *Zone) follow(revision uint64, err error) {
 		z.t.Fatal(err)
 	}
 	z.Planner.Update(state)
-	views := view.New(z.db, nil, slog.New(slog.DiscardHandler)).InZone("west")
+	views := view.New(z.db, z.kinds, slog.New(slog.DiscardHandler)).InZone("west")
 	defer views.Close()
 	whole, err := views.OwnZone(z.t.Context())
 	if err != nil {
@@ -128,6 +139,22 @@ func (z *Zone) Names() (out []string) {
 	return out
 }
 
+// Closed are the server names of which every connection is closed.
+func (z *Zone) Closed() (out []string) {
+	for _, r := range z.Set().All(resource.Listener) {
+		var l listenerv3.Listener
+		if err := proto.Unmarshal(r.Body, &l); err != nil {
+			z.t.Fatal(err)
+		}
+		for _, c := range l.GetFilterChains() {
+			if c.GetTransportSocket() == nil && c.GetName() != c.GetFilterChainMatch().GetServerNames()[0] {
+				out = append(out, c.GetFilterChainMatch().GetServerNames()...)
+			}
+		}
+	}
+	return out
+}
+
 // Same demands server names.
 func (z *Zone) Same(what string, want ...string) {
 	z.t.Helper()
@@ -144,6 +171,16 @@ func Secured() *mesh.Mesh {
 // Dataplane has one inbound.
 func Dataplane(address string, tags mesh.Tags) *mesh.Dataplane {
 	return &mesh.Dataplane{Networking: &mesh.Networking{Address: address, Inbound: []mesh.Inbound{{Port: 8080, Tags: tags}}}}
+}
+
+// Crowd has very many inbounds, each of a service of its own.
+func Crowd(prefix string, n int) *mesh.Dataplane {
+	d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
+	for i := range n {
+		tags := mesh.Tags{mesh.TagService: fmt.Sprintf("%s-%04d", prefix, i), "a": fmt.Sprint(i), "b": "b", "c": "c"}
+		d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(i + 1), Tags: tags})
+	}
+	return d
 }
 
 // Ingress is an ingress of the zone.
@@ -198,6 +235,11 @@ func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 			load(set.Get(resource.Endpoint, c.GetName()), c.GetLoadAssignment())
 		}
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
+	}
+	for _, r := range set.All(resource.Secret) {
+		x := new(tlsv3.Secret)
+		load(r, x)
+		b.StaticResources.Secrets = append(b.StaticResources.Secrets, x)
 	}
 	return b
 }

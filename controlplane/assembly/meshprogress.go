@@ -1,0 +1,121 @@
+package assembly
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/publish"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// meshProgress tells rotations what the proxies of a mesh hold. If a mesh is left through egresses,
+// those of the zone have certificates of it and are proxies of it, too.
+type meshProgress struct{ cp *ControlPlane }
+
+// scopes are those of the nodes that may hold a certificate of a mesh. The ingresses of the zone,
+// which hold none, are among them: they answer as fast as egresses.
+func (p meshProgress) scopes(meshName string) []string {
+	out := []string{publish.MeshScope(meshName)}
+	if p.leavesByEgress(meshName) {
+		out = append(out, publish.ZoneScope)
+	}
+	return out
+}
+
+// leavesByEgress reports whether a mesh is left through egresses. One that cannot be read may be.
+func (p meshProgress) leavesByEgress(meshName string) bool {
+	leaves := true
+	_ = p.cp.store.View(context.Background(), func(r store.Reader) error { // it may be
+		res, err := r.Get(mesh.Meshes, "", meshName)
+		if err == nil {
+			leaves = res.Spec.(*mesh.Mesh).LeavesByEgress()
+		}
+		return err
+	})
+	return leaves
+}
+
+// ofSecret picks refusals of certificates and roots of a mesh: whoever refuses anything else may
+// have these.
+func ofSecret(meshName string) func(snapshot.Rejection) bool {
+	own := []string{mesh.SecretIdentity(meshName), mesh.SecretCA(meshName)}
+	return func(r snapshot.Rejection) bool {
+		if r.Type != resource.Secret {
+			return false
+		}
+		_, _, zonal := mesh.ParseZoneNode(r.Name)
+		return !zonal || slices.ContainsFunc(r.Resources, func(name string) bool { return slices.Contains(own, name) })
+	}
+}
+
+// Confirmed implements meshca.Progress.
+func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, p.scopes(meshName), ofSecret(meshName))
+	return err
+}
+
+// Unrefused implements meshca.Progress.
+func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.scopes(meshName), ofSecret(meshName))
+	return err
+}
+
+// Shown implements meshca.Progress.
+func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint64) error {
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.scopes(meshName), nil)
+	return err
+}
+
+// Lacking implements meshca.Progress. Proxies of the zone are named by their ids.
+func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
+	nodes, _ := p.cp.snapshots.Refusers(revision, p.scopes(meshName), ofSecret(meshName))
+	for _, node := range nodes {
+		refusing = append(refusing, strings.TrimPrefix(node, meshName+"."))
+	}
+	for _, node := range p.cp.snapshots.Progress(revision, p.scopes(meshName)...).Waiting {
+		if dataplane := strings.TrimPrefix(node, meshName+"."); !slices.Contains(refusing, dataplane) {
+			silent = append(silent, dataplane)
+		}
+	}
+	return silent, refusing
+}
+
+// Left implements meshca.Progress.
+func (p meshProgress) Left(meshName string, revision uint64) time.Time {
+	_, left := p.cp.snapshots.Refusers(revision, p.scopes(meshName), ofSecret(meshName))
+	return left
+}
+
+// Settled implements meshca.Progress. A dataplane or egress that holds no certificate, because it
+// never ran or its last one has expired, has nothing that a rotation could invalidate.
+func (p meshProgress) Settled(meshName string, revision uint64, life time.Duration) map[string]bool {
+	out, leaves := map[string]bool{}, p.leavesByEgress(meshName)
+	err := p.cp.store.View(context.Background(), func(r store.Reader) error {
+		dataplanes, err := r.List(mesh.Dataplanes, store.Query{Scope: meshName})
+		if err != nil {
+			return err
+		}
+		for _, d := range dataplanes {
+			out[d.Name] = !p.cp.mesh.insights.MayHold(meshName, d.Name, life)
+		}
+		egresses, err := r.List(mesh.ZoneEgresses, store.Query{})
+		for _, e := range egresses {
+			own := e.Spec.(*mesh.ZoneEgress).In(p.cp.cfg.Zone.Own(), p.cp.cfg.Zone.Own())
+			out[mesh.ZoneNodeID(mesh.ProxyEgress, e.Name)] = !leaves || !own || !p.cp.mesh.insights.MayHold(mesh.ZoneNodeScope(mesh.ProxyEgress), e.Name, life)
+		}
+		return err
+	})
+	if err != nil {
+		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
+		return map[string]bool{}
+	}
+	for _, node := range p.cp.snapshots.Settled(revision, p.scopes(meshName), ofSecret(meshName)) {
+		out[strings.TrimPrefix(node, meshName+".")] = true
+	}
+	return out
+}

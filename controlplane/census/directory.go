@@ -1,0 +1,138 @@
+package census
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Listed is what lists of dataplanes are filtered by. It never changes.
+type Listed struct {
+	Name string
+	// Traits are shared by all dataplanes with the same ones, so that a filter need not look at them
+	// twice.
+	Traits *Traits
+	// Known says that something is known about the proxy.
+	Known bool
+	// Unread says why the row cannot be read, nil if it can. Then nothing else is known of it.
+	Unread error
+}
+
+// Traits are what many dataplanes may have in common.
+type Traits struct {
+	// Tags are those of the gateway and of each inbound.
+	Tags []mesh.Tags
+	// Gateway is the type of the gateway, empty for none.
+	Gateway string
+
+	key   string
+	users int
+}
+
+// listedOf returns what lists need of a row.
+func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
+	l := &Listed{Name: res.Name, Known: in != nil, Traits: &Traits{}}
+	switch spec := res.Spec.(type) {
+	case *mesh.Dataplane:
+		l.Traits.Tags, l.Traits.Gateway = spec.TagSets(), spec.GatewayType()
+	case *store.Unread:
+		l.Unread = spec.Why
+	}
+	return l
+}
+
+// directory holds all dataplanes of each mesh, sorted by name. So a filtered list reads and decodes
+// nothing but its page.
+type directory struct {
+	mu     sync.RWMutex
+	meshes map[string][]*Listed
+	// traits are those of all dataplanes, by their text.
+	traits map[string]*Traits
+}
+
+func newDirectory() *directory {
+	return &directory{meshes: map[string][]*Listed{}, traits: map[string]*Traits{}}
+}
+
+// share returns the traits that others have already, if any have them.
+func (d *directory) share(t *Traits) *Traits {
+	text, _ := json.Marshal(t) // all that is exported: texts, and maps of them, with sorted keys
+	t.key = string(text)
+	if have := d.traits[t.key]; have != nil {
+		t = have
+	}
+	d.traits[t.key] = t
+	t.users++
+	return t
+}
+
+// leave says that a dataplane has these traits no more.
+func (d *directory) leave(t *Traits) {
+	if t.users--; t.users == 0 {
+		delete(d.traits, t.key)
+	}
+}
+
+// put adds or replaces a dataplane; nil takes it away.
+func (d *directory) put(meshName, name string, l *Listed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := d.meshes[meshName]
+	i, found := slices.BinarySearchFunc(list, name, byName)
+	if l != nil {
+		l.Traits = d.share(l.Traits)
+	}
+	if found {
+		d.leave(list[i].Traits)
+	}
+	switch {
+	case found && l == nil:
+		list = slices.Delete(list, i, i+1)
+	case found:
+		list[i] = l
+	case l != nil:
+		list = slices.Insert(list, i, l)
+	}
+	if d.meshes[meshName] = list; len(list) == 0 {
+		delete(d.meshes, meshName)
+	}
+}
+
+// known notes whether anything is known about the proxy of a dataplane that exists.
+func (d *directory) known(meshName, name string, is bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := d.meshes[meshName]
+	if i, found := slices.BinarySearchFunc(list, name, byName); found && list[i].Known != is {
+		l := *list[i]
+		l.Known = is
+		list[i] = &l
+	}
+}
+
+func byName(l *Listed, name string) int { return strings.Compare(l.Name, name) }
+
+// Dataplanes calls f for each dataplane of the meshes, in their order and then by name, as they are
+// after everything that had happened when it was called. f must not wait for anybody. The error is
+// that of [Census.Now].
+func (c *Census) Dataplanes(ctx context.Context, meshes []string, f func(meshName string, l *Listed)) error {
+	if _, _, err := c.Now(ctx); err != nil {
+		return err
+	}
+	d := c.listed.Load()
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, name := range meshes {
+		for _, l := range d.meshes[name] {
+			f(name, l)
+		}
+	}
+	return nil
+}
