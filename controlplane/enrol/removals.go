@@ -102,7 +102,7 @@ func (r *Removals) Written(meshName, name, instance string) {
 	defer r.mu.Unlock()
 	k := proxyKey{meshName, name}
 	_, waits := r.due[k]
-	if r.streams[k] == 0 && !(waits && r.same(k, instance)) {
+	if kept := waits && r.same(k, instance); r.streams[k] == 0 && !kept {
 		r.expect(k, r.After)
 	}
 	r.learn(k, instance)

@@ -447,7 +447,7 @@ func TestClockIsSet(t *testing.T) {
 		w := newWorld(t)
 		defer w.end()
 		looked := 0
-		synctest.Wait() // whoever asks for the time has asked before it is another one
+		synctest.Wait()            // whoever asks for the time has asked before it is another one
 		w.now = func() time.Time { // called by one goroutine
 			if looked++; looked > 1000 {
 				panic("it looks again and again")
