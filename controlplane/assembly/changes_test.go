@@ -222,14 +222,7 @@ func TestMembersOfSealedKinds(t *testing.T) {
 		if !k.Sealed && len(k.Secrets) == 0 {
 			continue
 		}
-		var paths []string
-		if k.Schema != nil {
-			paths = schemaPaths(k.Schema, "", nil)
-		} else {
-			paths = typePaths(reflect.TypeOf(k.New()), "")
-		}
-		slices.Sort(paths)
-		for _, p := range slices.Compact(paths) {
+		for _, p := range membersOf(k) {
 			how := "shown"
 			if changes.Secret(k, strings.ReplaceAll(p, "*", "0")) {
 				how = "secret"
@@ -242,6 +235,17 @@ func TestMembersOfSealedKinds(t *testing.T) {
 	golden.Compare(t, "testdata/sealed-members.golden", []byte(got))
 }
 
+// membersOf lists the paths of all members of a kind, sorted.
+func membersOf(k *model.Kind) (paths []string) {
+	if k.Schema != nil {
+		paths = schemaPaths(k.Schema, "", nil)
+	} else {
+		paths = typePaths(reflect.TypeOf(k.New()), "")
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
 // soundsSecret matches names of members that may hold a secret.
 var soundsSecret = regexp.MustCompile(`(?i)(secret|token|passw|credential|private|inline|auth|_key|key$|key_|Key)`)
 
@@ -250,14 +254,7 @@ var soundsSecret = regexp.MustCompile(`(?i)(secret|token|passw|credential|privat
 func TestMembersThatSoundSecret(t *testing.T) {
 	var lines []string
 	for _, k := range AllKinds() {
-		var paths []string
-		if k.Schema != nil {
-			paths = schemaPaths(k.Schema, "", nil)
-		} else {
-			paths = typePaths(reflect.TypeOf(k.New()), "")
-		}
-		slices.Sort(paths)
-		for _, p := range slices.Compact(paths) {
+		for _, p := range membersOf(k) {
 			if soundsSecret.MatchString(p) && !changes.Secret(k, strings.ReplaceAll(p, "*", "0")) {
 				lines = append(lines, k.Name+" "+p)
 			}
