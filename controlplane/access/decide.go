@@ -45,6 +45,10 @@ func (r *Rules) Decide(who model.Actor, right Right, in Scope) Verdict {
 	if r == nil {
 		r = &Rules{}
 	}
+	roles := r.o.Roles
+	if own := ownRoles(who); len(own) > 0 {
+		roles = append(own, roles...)
+	}
 	switch {
 	case right == Open:
 		return Verdict{Allowed: true, Reason: "everybody may"}
@@ -56,8 +60,8 @@ func (r *Rules) Decide(who model.Actor, right Right, in Scope) Verdict {
 		return Verdict{Unidentified: true, Reason: "the caller has no identity"}
 	case r.granted(who, right):
 		return Verdict{Allowed: true, Reason: "the settings give the right to the caller"}
-	case len(r.o.Roles) > 0:
-		return r.byRole(who, right, in)
+	case len(roles) > 0:
+		return byRole(roles, who, right, in)
 	}
 	return withoutRoles(right, in)
 }
@@ -82,13 +86,13 @@ func withoutRoles(right Right, in Scope) Verdict {
 }
 
 // byRole decides by the roles of an actor with an identity.
-func (r *Rules) byRole(who model.Actor, right Right, in Scope) Verdict {
+func byRole(roles []Role, who model.Actor, right Right, in Scope) Verdict {
 	need := right.needs()
 	if need == none {
 		return Verdict{Allowed: right == Known, Reason: "everybody with an identity may"}
 	}
-	for i := range r.o.Roles {
-		role := &r.o.Roles[i]
+	for i := range roles {
+		role := &roles[i]
 		if levels[role.Role] >= need && role.covers(in) && role.holds(who) {
 			return Verdict{Allowed: true, Reason: fmt.Sprintf("role %s of %s", role.Role, in)}
 		}
@@ -99,18 +103,20 @@ func (r *Rules) byRole(who model.Actor, right Right, in Scope) Verdict {
 // Exceeds reports whether an actor has any right, anywhere, that another one lacks.
 func (r *Rules) Exceeds(who, than model.Actor) bool {
 	scopes := []Scope{{}}
+	roles := ownRoles(who)
 	if r != nil {
-		for i := range r.o.Roles {
-			role := &r.o.Roles[i]
-			if !role.holds(who) {
-				continue
-			}
-			for _, name := range role.Meshes {
-				scopes = append(scopes, Scope{Mesh: name})
-			}
-			for _, name := range role.ControlPlanes {
-				scopes = append(scopes, Scope{ControlPlane: name})
-			}
+		roles = append(roles, r.o.Roles...)
+	}
+	for i := range roles {
+		role := &roles[i]
+		if !role.holds(who) {
+			continue
+		}
+		for _, name := range role.Meshes {
+			scopes = append(scopes, Scope{Mesh: name})
+		}
+		for _, name := range role.ControlPlanes {
+			scopes = append(scopes, Scope{ControlPlane: name})
 		}
 	}
 	for _, in := range scopes {

@@ -78,6 +78,8 @@ type Router struct {
 	refuse Refuse
 	// root says what an API is; nil if nothing does.
 	root *Endpoint
+	// notFound and notAllowed answer for paths and methods that there are not.
+	notFound, notAllowed http.HandlerFunc
 }
 
 // NewRouter returns a router without rules, for APIs of which everything is open or for
@@ -90,7 +92,7 @@ func NewRouter(endpoints []Endpoint, refuse Refuse) *Router {
 // [Enforce]; refuse answers the others. It panics on endpoints that contradict each other or declare
 // nothing, because this is a mistake in the program.
 func NewRuledRouter(endpoints []Endpoint, rules *access.Rules, refuse Refuse) *Router {
-	rt := &Router{mux: http.NewServeMux(), rules: rules, refuse: refuse}
+	rt := &Router{mux: http.NewServeMux(), rules: rules, refuse: refuse, notFound: NotFound, notAllowed: MethodNotAllowed}
 	paths := map[string]map[string]Endpoint{}
 	for _, e := range endpoints {
 		if paths[e.Pattern] == nil {
@@ -111,7 +113,14 @@ func NewRuledRouter(endpoints []Endpoint, rules *access.Rules, refuse Refuse) *R
 		}
 		rt.mux.Handle(mounted, rt.path(pattern, methods))
 	}
-	rt.mux.HandleFunc("/", rt.missing(NotFound))
+	rt.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { rt.missing(rt.notFound)(w, r) })
+	return rt
+}
+
+// Missing replaces the answers for paths that do not exist, and for methods that a path does not
+// have; the header Allow is set before. It is called before the router serves anything.
+func (rt *Router) Missing(notFound, notAllowed http.HandlerFunc) *Router {
+	rt.notFound, rt.notAllowed = notFound, notAllowed
 	return rt
 }
 
@@ -152,7 +161,7 @@ func (rt *Router) path(pattern string, methods map[string]Endpoint) http.Handler
 		if !ok {
 			rt.missing(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Allow", allow)
-				MethodNotAllowed(w, r)
+				rt.notAllowed(w, r)
 			})(w, r)
 			return
 		}
@@ -174,7 +183,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		trimmed = strings.TrimSuffix(path, "/")
 	}
 	if !strings.HasPrefix(trimmed, "/") || odd(trimmed) {
-		NotFound(w, r) // the mux would answer with a redirect
+		rt.notFound(w, r) // the mux would answer with a redirect
 		return
 	}
 	if trimmed != path {

@@ -1,0 +1,80 @@
+package delivery
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The limits of retries. Source: requirement "Limits".
+const (
+	minWait    = time.Second
+	maxWait    = 30 * time.Second
+	maxRetries = 4
+)
+
+// result is what one attempt came to.
+type result struct {
+	// status is that of the answer; 0 if there was none.
+	status int
+	// header is that of the answer.
+	header http.Header
+	// failed says why there was no answer, in a sentence for people.
+	failed string
+	// final says that another attempt cannot change a failure, as a certificate that is not trusted.
+	final bool
+}
+
+// delivered reports whether the receiver has taken the events.
+func (r *result) delivered() bool { return r.status/100 == 2 }
+
+// again says whether there is another attempt after so many retries, and how long to wait for it.
+//
+// It is repeated what may pass: a connection that fails, an error of the server, too many requests.
+// The wait doubles; a receiver that says how long to wait is believed, up to the longest wait, where
+// it speaks of its load (RFC 9110 section 10.2.3: with 429 and 503).
+func (r *result) again(retries int, now time.Time) (wait time.Duration, again bool) {
+	if retries >= maxRetries || !r.passing() {
+		return 0, false
+	}
+	if wait, said := r.said(now); said {
+		return min(max(wait, 0), maxWait), true
+	}
+	return min(minWait<<retries, maxWait), true
+}
+
+// passing reports whether a failure may pass by itself.
+func (r *result) passing() bool {
+	switch {
+	case r.delivered(), r.final:
+		return false
+	case r.status == 0, r.status == http.StatusTooManyRequests:
+		return true
+	}
+	return r.status >= http.StatusInternalServerError && r.status != http.StatusNotImplemented
+}
+
+// said is how long the receiver wants to be left alone.
+func (r *result) said(now time.Time) (time.Duration, bool) {
+	text := r.header.Get("Retry-After")
+	if text == "" || r.status != http.StatusTooManyRequests && r.status != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second, true //nolint:gosec // 31 bits
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return at.Sub(now), true
+	}
+	return 0, false
+}
+
+// unwanted reports whether the receiver has refused what was sent, and not who sent it or where: such
+// events are given up, because they would hold up all others for ever.
+func (r *result) unwanted() bool {
+	switch r.status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,174 @@
+package cloudapi
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// Collection is one kind in this API.
+type Collection struct {
+	Kind *model.Kind
+	// Title begins sentences about a resource.
+	Title string
+	// Created is the status of an answer to a creation.
+	Created int
+	Paging  paging
+	// Filters are members that filters name.
+	Filters []string
+	// Blank has the sentences of members that have one of their own when they are missing or empty.
+	Blank map[string]string
+}
+
+// pathID is the name of the id in a path.
+const pathID = "id"
+
+// maxBody bounds a request body.
+const maxBody = 1 << 20
+
+// endpoints lists the endpoints of a collection.
+func (a *API) endpoints(c *Collection) []httpkit.Endpoint {
+	list := base + "/" + c.Kind.Path
+	item := list + "/{" + pathID + "}"
+	s := served{a, c}
+	out := []httpkit.Endpoint{
+		{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List " + c.Kind.Path, Handler: s.list},
+		{Method: http.MethodPost, Pattern: list, Auth: access.Write, Summary: "Create a " + c.Kind.Name, Handler: s.create},
+		{Method: http.MethodGet, Pattern: item, Auth: access.Read, Summary: "Read a " + c.Kind.Name, Handler: s.get},
+		{Method: http.MethodPatch, Pattern: item, Auth: access.Write, Summary: "Change a " + c.Kind.Name, Handler: s.patch},
+		{Method: http.MethodDelete, Pattern: item, Auth: access.Write, Summary: "Delete a " + c.Kind.Name, Handler: s.remove},
+	}
+	for i := range out {
+		out[i] = out[i].About(c.Kind.Name)
+	}
+	return out
+}
+
+// served is a collection in an API.
+type served struct {
+	api *API
+	*Collection
+}
+
+func (s served) address(r *http.Request) admit.Address {
+	return admit.Address{Kind: s.Kind, Key: strings.ToLower(r.PathValue(pathID))}
+}
+
+func (s served) create(w http.ResponseWriter, r *http.Request) {
+	s.write(w, r, s.Created, s.api.Gate.Create)
+}
+
+func (s served) patch(w http.ResponseWriter, r *http.Request) {
+	s.write(w, r, http.StatusOK, s.api.Gate.Patch)
+}
+
+// write decodes the body, runs the operation and answers with the resource. What does not exist is
+// said before the body is looked at.
+func (s served) write(w http.ResponseWriter, r *http.Request, status int, op func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)) {
+	if r.Method == http.MethodPatch {
+		if _, err := s.read(r); err != nil {
+			s.api.fail(w, r, err, s.Collection)
+			return
+		}
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	body, err := httpkit.ReadBody(r)
+	if err == nil && len(body.Repeated) > 0 {
+		err = fault.Violated(body.Repeated)
+	}
+	if err == nil {
+		err = s.foreignMembers(body.Values)
+	}
+	var out admit.Outcome
+	if err == nil {
+		out, err = op(r.Context(), s.address(r), admit.Input{Values: body.Values, Text: body.Text})
+	}
+	if out.Resource != nil {
+		httpkit.EntryOf(r.Context()).Name = out.Resource.Name
+	}
+	if fault.Is(err, fault.Invalid) {
+		err = s.refusal(err, body.Values)
+	}
+	if err != nil {
+		s.api.fail(w, r, err, s.Collection)
+		return
+	}
+	s.show(w, r, status, out.Resource)
+}
+
+// foreignMembers refuses members that the resource has and that nobody may write, as its id.
+func (s served) foreignMembers(given map[string]any) error {
+	var vs []fault.Violation
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if f := s.Kind.Schema.Field(name); f != nil && f.Meta {
+			vs = append(vs, fault.Violation{Path: name, Message: "property " + name + " should not exist"})
+		}
+	}
+	return fault.Violated(vs)
+}
+
+func (s served) get(w http.ResponseWriter, r *http.Request) {
+	res, err := s.read(r)
+	if err != nil {
+		s.api.fail(w, r, err, s.Collection)
+		return
+	}
+	s.show(w, r, http.StatusOK, res)
+}
+
+// read returns the resource that a path names.
+func (s served) read(r *http.Request) (res *model.Resource, err error) {
+	err = s.api.Store.View(r.Context(), func(reader store.Reader) error {
+		res, err = admit.Lookup(reader, s.address(r))
+		return err
+	})
+	if err == nil {
+		httpkit.EntryOf(r.Context()).Name = res.Name
+	}
+	return res, err
+}
+
+func (s served) remove(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.api.Gate.Delete(r.Context(), s.address(r)); err != nil {
+		s.api.fail(w, r, err, s.Collection)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s served) show(w http.ResponseWriter, r *http.Request, status int, res *model.Resource) {
+	doc, err := s.document(res)
+	if err == nil {
+		err = httpkit.WriteJSON(w, status, doc)
+	}
+	if err != nil {
+		s.api.fail(w, r, err, s.Collection)
+	}
+}
+
+// document returns a resource as this API shows it: without its secrets, and with the times of
+// RFC 3339.
+func (s served) document(res *model.Resource) (map[string]any, error) {
+	doc, err := res.Show(s.api.Now())
+	if err != nil {
+		return nil, err
+	}
+	for _, pointer := range s.Kind.Secrets {
+		delete(doc, strings.TrimPrefix(pointer, "/"))
+	}
+	doc[model.FieldCreated], doc[model.FieldUpdated] = stamp(res.Created), stamp(res.Modified)
+	return doc, nil
+}
+
+// stamp writes a time with milliseconds (RFC 3339).
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

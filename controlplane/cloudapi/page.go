@@ -1,0 +1,176 @@
+package cloudapi
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// paging is how a collection is cut into pages.
+type paging int
+
+const (
+	// byCursor pages have a path to the next and to the previous one.
+	byCursor paging = iota
+	// byNumber pages are numbered from 1, and the total is known.
+	byNumber
+)
+
+// The sizes of pages.
+const (
+	defaultSize = 10
+	maxSize     = 100
+)
+
+// The parameters of pages.
+const (
+	argSize   = "page[size]"
+	argAfter  = "page[after]"
+	argBefore = "page[before]"
+	argNumber = "page[number]"
+)
+
+// wanted is what a list was asked for.
+type wanted struct {
+	size, number  int
+	after, before string
+	filters       []filter
+}
+
+func (s served) list(w http.ResponseWriter, r *http.Request) {
+	query, err := httpkit.Query(r)
+	var want wanted
+	if err == nil {
+		want, err = s.wanted(query)
+	}
+	var rows []*model.Resource
+	if err == nil {
+		err = s.api.Store.View(r.Context(), func(reader store.Reader) error {
+			rows, err = reader.List(s.Kind, store.Query{})
+			return err
+		})
+	}
+	if err != nil {
+		s.api.fail(w, r, err, s.Collection)
+		return
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(res *model.Resource) bool { return !want.selects(res) })
+	page, meta := s.cut(rows, want, r.URL)
+	data := make([]map[string]any, len(page))
+	for i, res := range page {
+		if data[i], err = s.document(res); err != nil {
+			s.api.fail(w, r, err, s.Collection)
+			return
+		}
+	}
+	if err := httpkit.WriteJSON(w, http.StatusOK, map[string]any{"data": data, "meta": meta}); err != nil {
+		httpkit.EntryOf(r.Context()).Cause = err
+	}
+}
+
+// wanted reads the parameters of a list.
+func (s served) wanted(query url.Values) (want wanted, err error) {
+	want = wanted{size: defaultSize, number: 1}
+	var bad []invalid
+	for name, values := range query {
+		value := values[len(values)-1]
+		switch field, isFilter := strings.CutPrefix(name, "filter["); {
+		case isFilter:
+			f, ok := s.filter(field, value)
+			if !ok {
+				bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+			}
+			want.filters = append(want.filters, f)
+		case name == argSize:
+			bad = append(bad, number(name, value, maxSize, &want.size)...)
+		case name == argNumber && s.Paging == byNumber:
+			bad = append(bad, number(name, value, 1<<31-1, &want.number)...)
+		case name == argAfter && s.Paging == byCursor:
+			bad = append(bad, cursor(name, value, &want.after)...)
+		case name == argBefore && s.Paging == byCursor:
+			bad = append(bad, cursor(name, value, &want.before)...)
+		default:
+			bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+		}
+	}
+	if len(bad) > 0 {
+		slices.SortFunc(bad, func(a, b invalid) int { return strings.Compare(a.Field, b.Field) })
+		return want, refused(bad...)
+	}
+	return want, nil
+}
+
+// number reads a number from 1 to most.
+func number(name, value string, most int, into *int) []invalid {
+	n, err := strconv.Atoi(value)
+	switch {
+	case err != nil:
+		return []invalid{{Field: name, Reason: "must be a number", Rule: ruleNumber, Source: fromQuery}}
+	case n < 1:
+		least := 1
+		return []invalid{{Field: name, Reason: "must be at least 1", Rule: "min", Minimum: &least, Source: fromQuery}}
+	case n > most:
+		return []invalid{{Field: name, Reason: fmt.Sprintf("must be at most %d", most), Rule: ruleMax, Maximum: &most, Source: fromQuery}}
+	}
+	*into = n
+	return nil
+}
+
+// cursor reads the name before or after which a page is.
+func cursor(name, value string, into *string) []invalid {
+	raw, err := base64.RawURLEncoding.DecodeString(value)
+	if err != nil || !model.IsUUID(string(raw)) {
+		return []invalid{{Field: name, Reason: "is no cursor of this list", Rule: ruleInvalid, Source: fromQuery}}
+	}
+	*into = string(raw)
+	return nil
+}
+
+// cut returns a page and what is said about it.
+func (s served) cut(rows []*model.Resource, want wanted, at *url.URL) ([]*model.Resource, map[string]any) {
+	if s.Paging == byNumber {
+		first := min((want.number-1)*want.size, len(rows))
+		return rows[first:min(first+want.size, len(rows))], map[string]any{
+			"page": map[string]any{"number": want.number, "size": want.size, "total": len(rows)},
+		}
+	}
+	from, to := 0, len(rows)
+	switch {
+	case want.after != "":
+		from, _ = slices.BinarySearchFunc(rows, want.after+"\x00", byName)
+		to = min(from+want.size, to)
+	case want.before != "":
+		to, _ = slices.BinarySearchFunc(rows, want.before, byName)
+		from = max(0, to-want.size)
+	default:
+		to = min(want.size, to)
+	}
+	meta := map[string]any{"size": want.size, "next": nil, "previous": nil}
+	if to < len(rows) && to > from {
+		meta["next"] = want.path(at, argAfter, rows[to-1].Name)
+	}
+	if from > 0 {
+		meta["previous"] = want.path(at, argBefore, rows[min(from, len(rows)-1)].Name)
+	}
+	return rows[from:to], meta
+}
+
+// path is that of the page before or after a resource, of the same list.
+func (w wanted) path(at *url.URL, direction, name string) string {
+	query := at.Query()
+	query.Del(argAfter)
+	query.Del(argBefore)
+	query.Set(direction, base64.RawURLEncoding.EncodeToString([]byte(name)))
+	query.Set(argSize, strconv.Itoa(w.size))
+	return at.Path + "?" + query.Encode()
+}
+
+func byName(res *model.Resource, name string) int { return strings.Compare(res.Name, name) }

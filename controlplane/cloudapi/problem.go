@@ -1,0 +1,156 @@
+package cloudapi
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// typeProblem is the media type of errors (RFC 9457).
+const typeProblem = "application/problem+json"
+
+// problem is an error document.
+type problem struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	// Instance names the request; the log has the same number.
+	Instance string `json:"instance"`
+	Detail   string `json:"detail"`
+	// Invalid is what is wrong with the request; only in answers with 400, and never empty there.
+	Invalid []invalid `json:"invalid_parameters,omitempty"`
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.Title + ": " + p.Detail }
+
+// invalid is one thing that is wrong with a request.
+type invalid struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+	Rule   string `json:"rule,omitempty"`
+	// Source is body or query.
+	Source string `json:"source,omitempty"`
+	// Choices are the values of rule enum; Minimum and Maximum belong to rules about lengths.
+	Choices []string `json:"choices,omitempty"`
+	Minimum *int     `json:"minimum,omitempty"`
+	Maximum *int     `json:"maximum,omitempty"`
+}
+
+// The titles and details that clients know.
+const (
+	titleInvalid      = "Invalid Request"
+	detailInvalid     = "Invalid Parameters"
+	titleUnauthorized = "Unauthorized"
+	detailToken       = "A valid token is required"
+	titleForbidden    = "Forbidden"
+	detailForbidden   = "You do not have permission to perform this action"
+	titleNotFound     = "Not Found"
+	titleConflict     = "Conflict"
+	titleUnavailable  = "Service Unavailable"
+	titleInternal     = "Internal Server Error"
+	titleTooLarge     = "Content Too Large"
+	titleMediaType    = "Unsupported Media Type"
+	titleMethod       = "Method Not Allowed"
+)
+
+// refused is a document for what is wrong with a request.
+func refused(list ...invalid) *problem {
+	return &problem{Status: http.StatusBadRequest, Title: titleInvalid, Detail: detailInvalid, Invalid: list}
+}
+
+// trace is the number under which the log has a request, in the form in which documents name it.
+func trace(r *http.Request) string {
+	raw, err := hex.DecodeString(httpkit.EntryOf(r.Context()).ID)
+	if err != nil || len(raw) < 8 {
+		return ""
+	}
+	return strconv.FormatUint(binary.BigEndian.Uint64(raw[len(raw)-8:]), 10)
+}
+
+// fail answers a request with its error. Only here do errors become documents of this API.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c *Collection) {
+	p := a.problemOf(r, err, c)
+	p.Instance = a.Vendor + ":trace:" + trace(r)
+	body, err := json.Marshal(p)
+	if err == nil {
+		err = httpkit.WriteBody(w, p.Status, typeProblem, body)
+	}
+	if err != nil {
+		httpkit.EntryOf(r.Context()).Cause = err
+	}
+}
+
+func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
+	entry := httpkit.EntryOf(r.Context())
+	if p, ok := errors.AsType[*problem](err); ok {
+		entry.Code = p.Title
+		return &problem{Status: p.Status, Title: p.Title, Detail: p.Detail, Invalid: p.Invalid}
+	}
+	if e, ok := errors.AsType[*httpkit.BodyError](err); ok {
+		entry.Code = "bad_body"
+		return bodyProblem(e)
+	}
+	code := fault.CodeOf(err)
+	entry.Code = string(code)
+	switch code {
+	case fault.Denied:
+		return &problem{Status: http.StatusUnauthorized, Title: titleUnauthorized, Detail: detailToken}
+	case fault.Forbidden:
+		return &problem{Status: http.StatusForbidden, Title: titleForbidden, Detail: detailForbidden}
+	case fault.NotFound:
+		return &problem{Status: http.StatusNotFound, Title: titleNotFound, Detail: titleNotFound}
+	case fault.Unique, fault.Exists:
+		return &problem{Status: http.StatusConflict, Title: titleConflict, Detail: c.clash(err)}
+	case fault.Referenced:
+		return &problem{Status: http.StatusConflict, Title: titleConflict, Detail: "It is in use"}
+	case fault.Conflict:
+		return &problem{Status: http.StatusConflict, Title: titleConflict, Detail: "It is being changed by others"}
+	case fault.Unavailable, fault.Unstored:
+		entry.Cause = err
+		return &problem{Status: http.StatusServiceUnavailable, Title: titleUnavailable, Detail: "It cannot be done now; try again"}
+	default:
+	}
+	entry.Cause = err
+	return &problem{Status: http.StatusInternalServerError, Title: titleInternal, Detail: httpkit.TextInternal}
+}
+
+// bodyProblem is the document for a body that cannot be read.
+func bodyProblem(e *httpkit.BodyError) *problem {
+	switch e.Status {
+	case http.StatusRequestEntityTooLarge:
+		return &problem{Status: e.Status, Title: titleTooLarge, Detail: e.Message}
+	case http.StatusUnsupportedMediaType:
+		return &problem{Status: e.Status, Title: titleMediaType, Detail: "The body must be JSON"}
+	}
+	return &problem{
+		Status: http.StatusBadRequest, Title: "Bad Request", Detail: "Could not parse request body",
+		Invalid: []invalid{{Field: "body", Reason: "request format is invalid"}},
+	}
+}
+
+// clash says which value somebody else has.
+func (c *Collection) clash(err error) string {
+	e, _ := errors.AsType[*fault.Error](err)
+	if e != nil && c != nil {
+		if s, ok := e.Subject.(store.UniqueViolation); ok {
+			return c.Title + " with provided " + s.Index + " already exists."
+		}
+	}
+	return "It exists already"
+}
+
+// missing is the document for a path that does not exist, or a method that it does not have.
+func (a *API) missing(w http.ResponseWriter, r *http.Request, status int) {
+	title := titleNotFound
+	if status == http.StatusMethodNotAllowed {
+		title = titleMethod
+	}
+	a.fail(w, r, &problem{Status: status, Title: title, Detail: title}, nil)
+}

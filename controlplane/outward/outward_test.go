@@ -1,0 +1,260 @@
+package outward
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// judged returns the verdict about an address without connecting to it.
+func judged(o Options, at string) error { return o.control()("tcp", at, nil) }
+
+// TestForbiddenAddresses: nothing that is only this machine's, or only its network's, can be reached.
+func TestForbiddenAddresses(t *testing.T) {
+	for _, ip := range []string{
+		"127.0.0.1", "127.9.9.9", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "198.18.0.1",
+		"192.0.0.192", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"::1", "::", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "fc00::1", "ff02::1",
+		"64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::", "2001:db8::1",
+	} {
+		for _, port := range []string{"80", "443", "8443"} {
+			if err := judged(Options{}, net.JoinHostPort(ip, port)); !errors.Is(err, ErrNotAllowed) {
+				t.Errorf("%s:%s: %v", ip, port, err)
+			}
+		}
+	}
+	for _, ip := range []string{"8.8.8.8", "1.1.1.1", "2606:4700::1111"} {
+		if err := judged(Options{}, net.JoinHostPort(ip, "8443")); err != nil {
+			t.Errorf("%s is refused: %v", ip, err)
+		}
+	}
+}
+
+// TestAllowedNetworks: an allowed network is reached, its neighbour is not, and the control plane's own
+// ports never are.
+func TestAllowedNetworks(t *testing.T) {
+	o := Options{
+		Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd12::/16"), netip.MustParsePrefix("::ffff:192.168.7.0/120")},
+		Own:     func(at netip.AddrPort) bool { return at == netip.MustParseAddrPort("10.1.0.1:5681") },
+	}
+	for at, want := range map[string]bool{
+		"10.1.2.3:443": true, "10.2.0.1:443": false, "[::ffff:10.1.2.3]:443": true, "[fd12::1]:443": true, "[fd13::1]:443": false,
+		"192.168.7.9:443": true, "192.168.8.9:443": false, "10.1.0.1:5681": false, "[::ffff:10.1.0.1]:5681": false, "10.1.0.1:5682": true,
+	} {
+		if got := judged(o, at) == nil; got != want {
+			t.Errorf("%s is allowed: %v, want %v", at, got, want)
+		}
+	}
+}
+
+// loopback allows the receivers of tests.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+func get(t *testing.T, c *Client, target string) (int, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, err := c.Do(req)
+	return status, err
+}
+
+func client(t *testing.T, o Options) *Client {
+	c := New(o)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TestSpellings: the address is judged that the connection would go to, however it is spelled.
+func TestSpellings(t *testing.T) {
+	var arrived atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
+	defer s.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	c := client(t, Options{})
+	for _, host := range []string{"127.0.0.1", "localhost", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "[::]", "0"} {
+		if _, err := get(t, c, "http://"+host+":"+port); err == nil {
+			t.Errorf("%s was reached", host)
+		}
+	}
+	if n := arrived.Load(); n != 0 {
+		t.Errorf("%d requests arrived", n)
+	}
+	if status, err := get(t, client(t, Options{Allowed: loopback}), s.URL); status != http.StatusOK || err != nil {
+		t.Errorf("an allowed receiver: %d, %v", status, err)
+	}
+}
+
+// TestNamesThatMove: a name that was harmless when it was resolved first is judged again.
+func TestNamesThatMove(t *testing.T) {
+	var arrived atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
+	defer s.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	for name, answers := range map[string][]string{
+		"loopback": {"127.0.0.1"},
+		"mixed":    {"192.168.255.254", "127.0.0.1"},
+		"hidden":   {"::ffff:127.0.0.1"},
+	} {
+		c := client(t, Options{Resolver: resolver(t, answers)})
+		if _, err := get(t, c, "http://receiver.example:"+port); !errors.Is(err, ErrNotAllowed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := arrived.Load(); n != 0 {
+		t.Errorf("%d requests arrived", n)
+	}
+}
+
+// resolver answers every question by addresses, of the family that is asked for.
+func resolver(t *testing.T, answers []string) *net.Resolver {
+	t.Helper()
+	pc, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 1<<10)
+		for {
+			n, from, err := pc.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = pc.WriteTo(answer(buf[:n], answers), from)
+		}
+	}()
+	t.Cleanup(func() { _ = pc.Close(); <-done })
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", pc.LocalAddr().String())
+	}}
+}
+
+func answer(question []byte, answers []string) []byte {
+	var m dnsmessage.Message
+	if m.Unpack(question) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	q := m.Questions[0]
+	m.Header.Response, m.Additionals = true, nil
+	header := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
+	for _, text := range answers {
+		switch ip := netip.MustParseAddr(text); {
+		case ip.Is4() && q.Type == dnsmessage.TypeA:
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: ip.As4()}})
+		case ip.Is6() && q.Type == dnsmessage.TypeAAAA:
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
+		}
+	}
+	out, _ := m.Pack()
+	return out
+}
+
+// TestRedirectsEnd: a receiver cannot send the request on to somebody else.
+func TestRedirectsEnd(t *testing.T) {
+	var followed atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/next" {
+			followed.Add(1)
+		}
+		http.Redirect(w, r, "/next", http.StatusFound)
+	}))
+	defer s.Close()
+	if status, err := get(t, client(t, Options{Allowed: loopback}), s.URL); status != http.StatusFound || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+	if followed.Load() != 0 {
+		t.Error("the redirect was followed")
+	}
+}
+
+// TestNoProxyOfTheEnvironment: a proxy would connect for us, to where nobody judges.
+func TestNoProxyOfTheEnvironment(t *testing.T) {
+	var proxied atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proxied.Add(1) }))
+	defer proxy.Close()
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("http_proxy", proxy.URL)
+	if p := New(Options{}).transport.Proxy; p != nil { // the environment is read once for each process
+		t.Error("the client has a proxy")
+	}
+	if _, err := get(t, client(t, Options{Allowed: loopback, Resolver: resolver(t, []string{"127.0.0.2"})}), "http://receiver.example:1"); err == nil {
+		t.Error("somebody answered")
+	}
+	if proxied.Load() != 0 {
+		t.Error("the proxy was asked")
+	}
+}
+
+// TestLargeAnswers: a receiver that never stops answering holds nothing up.
+func TestLargeAnswers(t *testing.T) {
+	stopped := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer close(stopped)
+		for block := make([]byte, 64<<10); ; {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	if status, err := get(t, client(t, Options{Allowed: loopback}), s.URL); status != http.StatusOK || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+	select {
+	case <-stopped:
+	case <-time.After(10 * time.Second):
+		t.Error("the receiver still writes")
+	}
+}
+
+// TestReasons: what people are told about a failure names no address.
+func TestReasons(t *testing.T) {
+	trusted := httptest.NewTLSServer(http.NotFoundHandler())
+	defer trusted.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	c := client(t, Options{Allowed: loopback})
+	for want, target := range map[string]string{
+		"the certificate is not trusted":  trusted.URL,
+		"the receiver does not speak TLS": strings.Replace(plain.URL, "http:", "https:", 1),
+		"the connection was refused":      gone.URL,
+		"the address is not allowed":      "http://10.0.0.1",
+	} {
+		_, err := get(t, c, target)
+		if got := Reason(err); got != want {
+			t.Errorf("%s: %q (%v)", target, got, err)
+		}
+		if got, want := Untrusted(err), target == trusted.URL; got != want {
+			t.Errorf("%s: untrusted %v", target, got)
+		}
+	}
+	unresolved := client(t, Options{Resolver: resolver(t, nil)})
+	if _, err := get(t, unresolved, "http://receiver.example"); Reason(err) != "the name of the receiver cannot be resolved" {
+		t.Errorf("%q (%v)", Reason(err), err)
+	}
+	if got := Reason(&url.Error{Op: "Post", URL: "https://10.0.0.9", Err: errors.New("10.0.0.9 said so")}); got != "the connection failed" {
+		t.Errorf("%q", got)
+	}
+	skipping := client(t, Options{Allowed: loopback, SkipVerify: true})
+	if status, err := get(t, skipping, trusted.URL); status != http.StatusNotFound || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+}
