@@ -107,7 +107,7 @@ func (e *Engine) follow(ctx context.Context, after uint64, workers *sync.WaitGro
 		}
 		for _, event := range events {
 			switch event.Key.Kind {
-			case cloud.Webhooks.Name:
+			case cloud.Webhooks.Name, cloud.Replays.Name:
 				e.wake(ctx, event.Key.Name, workers)
 			case cloud.Events.Name:
 				if event.Op == store.Created {

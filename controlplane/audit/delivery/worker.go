@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -36,7 +35,7 @@ const (
 // again when something new happens, or after a while.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		got, err := w.once(ctx)
+		got, err := w.turn(ctx)
 		wait := time.Duration(0)
 		switch {
 		case ctx.Err() != nil:
@@ -162,14 +161,7 @@ func (w *worker) note(ctx context.Context, job *work, r result, at time.Time, la
 	job.progress = next
 	// What a receiver has taken is not to be sent again because this process ends.
 	_, err := w.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
-		res := &model.Resource{Kind: cloud.Deliveries, Name: w.portal, Spec: &next}
-		_, err := tx.Get(cloud.Deliveries, "", w.portal)
-		if fault.Is(err, fault.NotFound) {
-			_, err = tx.Create(res)
-		} else if err == nil {
-			_, err = tx.Update(res, 0)
-		}
-		return err
+		return w.store(tx, next)
 	})
 	return err
 }

@@ -1,0 +1,134 @@
+package cloud
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Portal is a site where developers log in.
+type Portal struct {
+	Name        string `json:"name" jsonschema:"maxLength=1024" jsonschema_extras:"x-unique=true,x-check=portal-name"`
+	DisplayName string `json:"display_name,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-check=portal-name"`
+	Description string `json:"description,omitempty" jsonschema:"maxLength=2048" jsonschema_extras:"x-check=portal-description"`
+	// IsPublic portals have no developers.
+	IsPublic                bool `json:"is_public" jsonschema:"default=false"`
+	RBACEnabled             bool `json:"rbac_enabled" jsonschema:"default=false"`
+	AutoApproveDevelopers   bool `json:"auto_approve_developers" jsonschema:"default=false"`
+	AutoApproveApplications bool `json:"auto_approve_applications" jsonschema:"default=false"`
+	// CustomDomain is a second host of the portal's API.
+	CustomDomain       string            `json:"custom_domain,omitempty" jsonschema:"maxLength=253" jsonschema_extras:"x-unique=true,x-check=domain"`
+	CustomClientDomain string            `json:"custom_client_domain,omitempty" jsonschema:"maxLength=253" jsonschema_extras:"x-check=domain"`
+	Labels             map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=portal-labels"`
+	// Slug is the first label of the portal's own host.
+	Slug string `json:"slug" jsonschema:"maxLength=63" jsonschema_extras:"x-hidden=true,x-unique=true,x-generated=slug"`
+	// BasicAuth says whether developers log in with a password.
+	BasicAuth bool `json:"basic_auth_enabled" jsonschema:"default=true" jsonschema_extras:"x-hidden=true"`
+}
+
+// The indexes of portals by their hosts.
+const (
+	IndexSlug         = "slug"
+	IndexCustomDomain = "custom_domain"
+)
+
+// Portals is the kind of portals.
+var Portals = portalRules.Describe(Portal{}, model.Kind{
+	Name: "portal", Path: "portals", Scoping: model.Global, Class: model.Config,
+	Schema: &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
+})
+
+var portalRules = rules.With(model.Rules{
+	Checks: map[string]func(any) string{
+		"portal-name":        atMost(mostPortalName, nameText),
+		"portal-description": atMost(mostPortalDescription, nil),
+		"domain":             domainText,
+		"portal-labels":      portalLabels,
+		"email":              emailText,
+	},
+	Generators: map[string]func() (any, error){"slug": slug},
+})
+
+// portalKinds lists the kinds of portals and of what they have.
+func portalKinds() []*model.Kind {
+	return []*model.Kind{Portals, Developers, Passwords, Trials, Sessions, Invitations, Replays}
+}
+
+const (
+	mostPortalName        = 255
+	mostPortalDescription = 512
+	mostPortalLabels      = 50
+	mostPortalLabel       = 63
+)
+
+// slug makes the first label of a host. It says nothing about the portal.
+func slug() (any, error) {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // documented never to return an error
+	return hex.EncodeToString(b[:]), nil
+}
+
+// atMost bounds the characters of a text that another check has looked at.
+func atMost(n int, check func(any) string) func(any) string {
+	return func(v any) string {
+		if check != nil {
+			if bad := check(v); bad != "" {
+				return bad
+			}
+		}
+		if utf8.RuneCountInString(v.(string)) > n {
+			return fmt.Sprintf("must be at most %d characters", n)
+		}
+		return ""
+	}
+}
+
+var (
+	// hostLabel is a label of a host name (RFC 1123 section 2.1), in lower case.
+	hostLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	digits    = regexp.MustCompile(`^[0-9]+$`)
+)
+
+// domainText checks a host name. Upper case is refused: hosts are compared as they are stored.
+func domainText(v any) string {
+	if !isDomain(v.(string)) {
+		return "must be a host name in lower case, such as developers.example.com"
+	}
+	return ""
+}
+
+func isDomain(text string) bool {
+	labels := strings.Split(text, ".")
+	for _, label := range labels {
+		if !hostLabel.MatchString(label) {
+			return false
+		}
+	}
+	return len(labels) > 1 && !digits.MatchString(labels[len(labels)-1])
+}
+
+var (
+	portalLabelKey   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9\-._]*[a-zA-Z0-9])?$`)
+	portalLabelValue = regexp.MustCompile(`^[a-z0-9A-Z]([a-z0-9A-Z\-._]*[a-z0-9A-Z]+)?$`)
+)
+
+// portalLabels checks labels.
+func portalLabels(v any) string {
+	labels, _ := v.(map[string]any)
+	if len(labels) > mostPortalLabels {
+		return fmt.Sprintf("must be at most %d labels", mostPortalLabels)
+	}
+	for key, value := range labels {
+		text, _ := value.(string)
+		if len(key) > mostPortalLabel || len(text) > mostPortalLabel || !portalLabelKey.MatchString(key) || !portalLabelValue.MatchString(text) {
+			return fmt.Sprintf("a key and a value must be 1 to %d letters, digits, '-', '.' and '_', and begin and end with a letter or digit", mostPortalLabel)
+		}
+	}
+	return ""
+}
