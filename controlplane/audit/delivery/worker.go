@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
