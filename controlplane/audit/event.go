@@ -17,10 +17,12 @@ const (
 	Locked          Outcome = "LOCKED"
 	Disabled        Outcome = "DISABLED"
 	Invalid         Outcome = "INVALID"
+	// Test is no login at all: somebody tries out a receiver.
+	Test Outcome = "TEST"
 )
 
 // severities are those of the format, 0 to 10. What is not listed is the worst that a login can be.
-var severities = map[Outcome]int{Success: 0, NotFound: 1, InvalidPassword: 1, TokenExpired: 1, Locked: 6, Disabled: 6}
+var severities = map[Outcome]int{Success: 0, Test: 0, NotFound: 1, InvalidPassword: 1, TokenExpired: 1, Locked: 6, Disabled: 6}
 
 // severity returns how bad an outcome is.
 func (o Outcome) severity() int {

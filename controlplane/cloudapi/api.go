@@ -3,13 +3,16 @@ package cloudapi
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/portal"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -28,6 +31,14 @@ type Options struct {
 	Identify func(*http.Request) (model.Actor, error)
 	// Rules decide what callers may do.
 	Rules *access.Rules
+	// Accounts are the developers of portals.
+	Accounts *portal.Accounts
+	// PortalDomain is the domain in which each portal has a host of its own.
+	PortalDomain string
+	// Signer signs audit events; its public key is shown to everybody.
+	Signer *audit.Signer
+	// Address returns the address of a client; that of its connection if it is nil.
+	Address func(*http.Request) netip.Addr
 }
 
 // API serves the cloud API.
@@ -53,6 +64,7 @@ func (a *API) Endpoints() (list []httpkit.Endpoint) {
 	for _, c := range a.collections {
 		list = append(list, a.endpoints(c)...)
 	}
+	list = append(list, a.portalEndpoints()...)
 	return list
 }
 
@@ -63,5 +75,5 @@ func (a *API) Handler() http.Handler {
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusNotFound) },
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusMethodNotAllowed) },
 	)
-	return httpkit.Identified(a.Identify, refuse, router)
+	return a.besides(httpkit.Identified(a.Identify, refuse, router))
 }

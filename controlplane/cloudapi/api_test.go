@@ -30,19 +30,24 @@ var epoch = time.UnixMilli(1700000000123)
 type fixture struct {
 	t       *testing.T
 	handler http.Handler
+	api     *API
+	now     time.Time
 }
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	now := func() time.Time { return epoch }
+	f := &fixture{t: t, now: epoch}
+	now := func() time.Time { return f.now }
 	s := memstore.Open(memstore.Options{Now: now})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	gate := admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now)
 	api := New(Options{
-		Store: s, Gate: admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now), Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate",
+		Store: s, Gate: gate, Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate",
+		Accounts: accounts(s, gate, now), PortalDomain: "portals.example", Signer: signer(t),
 		Rules: access.New(access.Options{Identified: true, Roles: []access.Role{{Role: "viewer", All: true, Users: []string{"vera"}}}}),
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {
@@ -56,7 +61,8 @@ func setup(t *testing.T) *fixture {
 			return model.Actor{}, fault.New(fault.Denied, "no such token")
 		},
 	})
-	return &fixture{t, httpkit.Observe(api.Handler(), slog.New(slog.DiscardHandler))}
+	f.api, f.handler = api, httpkit.Observe(api.Handler(), slog.New(slog.DiscardHandler))
+	return f
 }
 
 // as sends a request with a token.
@@ -89,7 +95,7 @@ func (f *fixture) as(token, method, target, body string) (int, map[string]any) {
 			f.t.Errorf("%s %s: %s", method, target, w.Body)
 		}
 	}
-	if got := w.Header().Get("Content-Type"); got != want && w.Code != http.StatusNoContent {
+	if got := w.Header().Get("Content-Type"); got != want && w.Body.Len() > 0 {
 		f.t.Errorf("%s %s: the answer is %s", method, target, got)
 	}
 	return w.Code, doc

@@ -26,6 +26,13 @@ type Collection struct {
 	Paging  paging
 	// Filters are members that filters name.
 	Filters []string
+	// Sorts are members by which lists are sorted. Labelled lists are selected by labels.
+	Sorts    []string
+	Labelled bool
+	// At, if set, says which resource a path names; that of its id otherwise.
+	At func(*http.Request) admit.Address
+	// Complete, if set, adds what is not stored to a document.
+	Complete func(a *API, res *model.Resource, doc map[string]any) error
 	// Blank has the sentences of members that have one of their own when they are missing or empty.
 	Blank map[string]string
 }
@@ -61,6 +68,9 @@ type served struct {
 }
 
 func (s served) address(r *http.Request) admit.Address {
+	if s.At != nil {
+		return s.At(r)
+	}
 	return admit.Address{Kind: s.Kind, Key: strings.ToLower(r.PathValue(pathID))}
 }
 
@@ -167,7 +177,10 @@ func (s served) document(res *model.Resource) (map[string]any, error) {
 		delete(doc, strings.TrimPrefix(pointer, "/"))
 	}
 	doc[model.FieldCreated], doc[model.FieldUpdated] = stamp(res.Created), stamp(res.Modified)
-	return doc, nil
+	if s.Complete != nil {
+		err = s.Complete(s.api, res, doc)
+	}
+	return doc, err
 }
 
 // stamp writes a time with milliseconds (RFC 3339).

@@ -44,7 +44,7 @@ func (s served) filter(rest, value string) (filter, bool) {
 
 // selects reports whether all filters select a resource.
 func (w *wanted) selects(res *model.Resource) bool {
-	if len(w.filters) == 0 {
+	if len(w.filters)+len(w.labels) == 0 {
 		return true
 	}
 	entity, err := res.Entity()
@@ -53,9 +53,9 @@ func (w *wanted) selects(res *model.Resource) bool {
 	}
 	entity[model.FieldID] = res.Name
 	for _, f := range w.filters {
-		if text, _ := entity[f.member].(string); !f.holds(text) {
+		if !f.holds(textOf(entity[f.member])) {
 			return false
 		}
 	}
-	return true
+	return has(entity, w.labels)
 }

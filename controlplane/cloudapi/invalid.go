@@ -31,6 +31,12 @@ var typeRules = map[model.FieldType]string{
 	model.Array: "is_array", model.Set: "is_array", model.Map: "is_object", model.Record: "is_object", model.Foreign: "is_uuid",
 }
 
+// The texts of what is no time.
+const textTime = "must be a time as of RFC 3339, such as 2026-01-31T12:00:00Z"
+
+// textRules are the rules of which a text alone speaks.
+var textRules = map[string]string{model.TextUUID: "is_uuid", textTime: "is_date_time"}
+
 // refusal is the document for the violations of a body.
 func (s served) refusal(err error, given map[string]any) error {
 	e, ok := errors.AsType[*fault.Error](err)
@@ -75,6 +81,8 @@ func (s served) invalid(v fault.Violation, given map[string]any) invalid {
 		out.Rule, out.Reason = ruleRequired, strconv.Quote(v.Path)+" is required"
 	case !fits(f, value):
 		out.Rule = typeRules[f.Type]
+	case textRules[v.Message] != "":
+		out.Rule = textRules[v.Message]
 	case isText && text == "":
 		least := 1
 		out.Rule, out.Minimum = ruleMinLen, &least

@@ -43,9 +43,14 @@ type wanted struct {
 	size, number  int
 	after, before string
 	filters       []filter
+	order         []order
+	labels        []label
 }
 
-func (s served) list(w http.ResponseWriter, r *http.Request) {
+func (s served) list(w http.ResponseWriter, r *http.Request) { s.listOf(w, r, store.Query{}) }
+
+// listOf answers with those of a query.
+func (s served) listOf(w http.ResponseWriter, r *http.Request, of store.Query) {
 	query, err := httpkit.Query(r)
 	var want wanted
 	if err == nil {
@@ -54,7 +59,7 @@ func (s served) list(w http.ResponseWriter, r *http.Request) {
 	var rows []*model.Resource
 	if err == nil {
 		err = s.api.Store.View(r.Context(), func(reader store.Reader) error {
-			rows, err = reader.List(s.Kind, store.Query{})
+			rows, err = reader.List(s.Kind, of)
 			return err
 		})
 	}
@@ -63,6 +68,7 @@ func (s served) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rows = slices.DeleteFunc(slices.Clone(rows), func(res *model.Resource) bool { return !want.selects(res) })
+	want.sort(rows)
 	page, meta := s.cut(rows, want, r.URL)
 	data := make([]map[string]any, len(page))
 	for i, res := range page {
@@ -89,6 +95,10 @@ func (s served) wanted(query url.Values) (want wanted, err error) {
 				bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
 			}
 			want.filters = append(want.filters, f)
+		case name == argSort && len(s.Sorts) > 0:
+			bad = append(bad, s.sorting(value, &want.order)...)
+		case name == argLabels && s.Labelled:
+			want.labels = labelsOf(value)
 		case name == argSize:
 			bad = append(bad, number(name, value, maxSize, &want.size)...)
 		case name == argNumber && s.Paging == byNumber:

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -132,6 +134,16 @@ func (a *Accounts) settle(tx store.Tx, at Attempt, known account, right bool, ou
 		Time: a.Now(), Method: audit.Basic, Outcome: out.Outcome, Source: at.Source, Request: at.Request, UserAgent: agent(at.UserAgent),
 		Organization: a.Organization, Portal: at.Portal, Principal: known.id, Trace: at.Trace,
 	})
+}
+
+// Test stores an event that says that it is a test, and returns its id.
+func (a *Accounts) Test(ctx context.Context, e audit.Event) (id string, err error) {
+	if wait, _ := a.tests.enter(e.Portal, e.Source); wait > 0 {
+		return "", &TooMany{wait}
+	}
+	e.ID, e.Time, e.Outcome, e.Organization, e.UserAgent = uuid.NewString(), a.Now(), audit.Test, a.Organization, agent(e.UserAgent)
+	_, err = a.Writer.Write(ctx, model.Credential, func(tx store.Tx) error { return delivery.Put(tx, e) })
+	return e.ID, err
 }
 
 // agent bounds a user agent.

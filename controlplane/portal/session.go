@@ -117,9 +117,20 @@ func (a *Accounts) Refresh(ctx context.Context, portal, refresh string) (*Tokens
 	if name == "" {
 		return nil, ErrNoSession
 	}
+	// Whoever has no session does not keep writers waiting.
+	err := a.Store.View(ctx, func(r store.Reader) error {
+		s, err := get[cloud.Session](r, cloud.Sessions, name)
+		if err == nil && s == nil {
+			err = ErrNoSession
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	var tokens *Tokens
 	var reused bool
-	_, err := a.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
+	_, err = a.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
 		tokens, reused = nil, false
 		s, err := get[cloud.Session](tx, cloud.Sessions, name)
 		if err != nil {
