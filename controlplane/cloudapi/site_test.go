@@ -1,0 +1,674 @@
+package cloudapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/portal"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+const (
+	toldInvalid = "401 Invalid Credentials/You have entered an invalid email or password."
+	toldMany    = "429 Too Many Requests/There have been too many attempts; try again later"
+)
+
+// TestLoginOutcomes: whoever does not know the password learns nothing; what happened is in the event.
+func TestLoginOutcomes(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	dev := f.developer(at, "ada@example.com")
+	id := dev[strings.LastIndex(dev, "/")+1:]
+	f.must(201, "POST", at+"/developers", `{"email":"none@example.com","full_name":"No Password"}`)
+	for _, test := range []struct {
+		status, email, password, told string
+		outcome                       audit.Outcome
+		principal                     string
+	}{
+		{"approved", "ada@example.com", password, "204 <nil>/<nil>", audit.Success, id},
+		{"approved", "ADA@example.COM", password, "204 <nil>/<nil>", audit.Success, id},
+		{"approved", "ada@example.com", "wrong", toldInvalid, audit.InvalidPassword, id},
+		{"approved", "bob@example.com", password, toldInvalid, audit.NotFound, ""},
+		{"approved", "nobody", password, toldInvalid, audit.NotFound, ""},
+		{"pending", "ada@example.com", password, "401 Approval Required/Your account has not been approved yet.", audit.Disabled, id},
+		{"pending", "ada@example.com", "wrong", toldInvalid, audit.Disabled, id},
+		{"revoked", "ada@example.com", password, toldInvalid, audit.Disabled, id},
+		{"rejected", "ada@example.com", password, toldInvalid, audit.Disabled, id},
+		{"approved", "ada@example.com", password, "204 <nil>/<nil>", audit.Success, id},
+	} {
+		f.must(200, "PATCH", dev, `{"status":"`+test.status+`"}`)
+		before := len(f.events(at))
+		a := f.login(at, test.email, test.password)
+		if got := a.told(); got != test.told {
+			t.Errorf("%s %s: %s, want %s", test.status, test.email, got, test.told)
+		}
+		events := f.events(at)
+		if len(events) != before+1 {
+			t.Fatalf("%s %s: %d events", test.status, test.email, len(events)-before)
+		}
+		e := events[before]
+		if e.Outcome != test.outcome || e.Principal != test.principal {
+			t.Errorf("%s %s: the event says %s of %q", test.status, test.email, e.Outcome, e.Principal)
+		}
+		want := audit.Event{
+			ID: e.ID, Time: f.now.UTC(), Method: audit.Basic, Outcome: e.Outcome, Source: e.Source, Request: strings.TrimPrefix(at, "/v2") + "/api/v2/developer/authenticate",
+			UserAgent: "Firefox", Organization: "org", Portal: strings.TrimPrefix(at, portalsPath+"/"), Principal: e.Principal, Trace: e.Trace,
+		}
+		if e.Time = e.Time.UTC(); fmt.Sprint(e) != fmt.Sprint(want) || e.Trace == "" || e.ID == "" || e.Source.String() != "192.0.2.1" {
+			t.Errorf("the event is\n%v\nwant\n%v", e, want)
+		}
+	}
+	if got := f.login(at, "none@example.com", "anything").told(); got != toldInvalid {
+		t.Errorf("without a password: %s", got)
+	}
+}
+
+// TestNoEvents: nothing is kept of a portal that has no webhook, and of a public one.
+func TestNoEvents(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	f.login(at, "ada@example.com", password)
+	f.login(at, "ada@example.com", "wrong")
+	public := portalsPath + "/" + f.must(201, "POST", portalsPath, `{"name":"public","is_public":true}`)["id"].(string)
+	f.hook(public)
+	if got := f.login(public, "ada@example.com", password).told(); got != toldInvalid {
+		t.Error(got)
+	}
+	if list := f.events(""); len(list) != 0 {
+		t.Errorf("%v", list)
+	}
+}
+
+// TestNoPasswords: a portal whose developers do not log in with a password says so.
+func TestNoPasswords(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	if doc := f.must(200, "GET", at+"/authentication-settings", ""); doc["basic_auth_enabled"] != true || doc["oidc_auth_enabled"] != false || len(doc) != 5 {
+		t.Errorf("%v", doc)
+	}
+	f.must(200, "PATCH", at+"/authentication-settings", `{"basic_auth_enabled":false}`)
+	if got := f.login(at, "ada@example.com", password).told(); got != "403 Forbidden/Developers of this portal do not log in with a password" {
+		t.Error(got)
+	}
+	if list := f.events(at); len(list) != 1 || list[0].Outcome != audit.Invalid {
+		t.Errorf("%v", list)
+	}
+	f.must(200, "PATCH", at, `{"display_name":"kept"}`)
+	if doc := f.must(200, "GET", at+"/authentication-settings", ""); doc["basic_auth_enabled"] != false {
+		t.Errorf("%v", doc)
+	}
+}
+
+// TestLoginRefusals: the texts for bodies that are not even an attempt. None of them is an event.
+func TestLoginRefusals(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	for body, want := range map[string]string{
+		`{"username":"ada@example.com"}`:               "400 Invalid Request/Required fields are missing/password/is required/required",
+		`{"username":"ada@example.com","password":""}`: "400 Invalid Request/Required fields are missing/password/is required/required",
+		`{}`:                            "400 Invalid Request/Required fields are missing/password/is required/required",
+		`{"password":"p"}`:              "400 Invalid Request/Required fields are missing/username/is required/required",
+		`{"username":1,"password":"p"}`: "400 Invalid Request/Invalid Parameters/username/expected a string/is_string",
+		`{"username":"a","password":"p","remember":true}`:                "400 Invalid Request/Invalid Parameters/remember/property remember should not exist/unknown_property",
+		`{"username":"a","password":"` + strings.Repeat("p", 257) + `"}`: "400 Invalid Request/Invalid Parameters/password/length must be at most 256/max_length",
+		`{"username":`: "400 Bad Request/Could not parse request body/body/request format is invalid/<nil>",
+		`{"username":"a","password":"p","x":"` + strings.Repeat("x", maxForm) + `"}`: "413 Content Too Large/Request body too large",
+	} {
+		if got := f.site("POST", at, "/authenticate", body, nil).told(); got != want {
+			t.Errorf("%.60s: %s, want %s", body, got, want)
+		}
+	}
+	if list := f.events(at); len(list) != 0 {
+		t.Errorf("%v", list)
+	}
+}
+
+// TestSession: two cookies are a session, until it is left.
+func TestSession(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	dev := f.developer(at, "ada@example.com")
+	a := f.login(at, "ada@example.com", password)
+	for name, age := range map[string]int{cookieAccess: 900, cookieRefresh: 604800} {
+		c := a.cookies[name]
+		if c == nil || c.Path != "/" || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteNoneMode || c.Domain != "" || c.MaxAge != age {
+			t.Errorf("%s: %v", name, c)
+		}
+	}
+	me := f.site("GET", at, "/me", "", a.with())
+	doc := map[string]any{}
+	if err := json.Unmarshal(me.Body.Bytes(), &doc); err != nil || me.Code != 200 || !strings.HasSuffix(dev, doc["id"].(string)) || doc["email"] != "ada@example.com" || doc["full_name"] != "Ada" {
+		t.Errorf("%d %s", me.Code, me.Body)
+	}
+	if strings.Contains(me.Body.String(), "argon2") || strings.Contains(fmt.Sprint(f.must(200, "GET", dev, "")), "argon2") {
+		t.Error("the hash is shown")
+	}
+	other := f.portal("other")
+	refused := map[string]answer{
+		"no cookie":            f.site("GET", at, "/me", "", nil),
+		"only the refresh one": f.site("GET", at, "/me", "", a.with(cookieRefresh)),
+		"another portal":       f.site("GET", other, "/me", "", a.with()),
+		"refresh with access": f.site("POST", at, "/refresh", "", func(r *http.Request) {
+			r.AddCookie(&http.Cookie{Name: cookieRefresh, Value: "10000000-0000-4000-8000-000000000000.x"})
+		}),
+		"twice": f.site("GET", at, "/me", "", func(r *http.Request) { a.with()(r); a.with()(r) }),
+	}
+	for name, got := range refused {
+		if got.told() != "401 Unauthorized/Unauthorized" {
+			t.Errorf("%s: %s", name, got.told())
+		}
+	}
+	if got := f.site("POST", other, "/logout", "", a.with()); got.Code != 204 {
+		t.Error(got.told())
+	}
+	if got := f.site("GET", at, "/me", "", a.with()); got.Code != 200 {
+		t.Errorf("another portal has ended the session: %s", got.told())
+	}
+	out := f.site("POST", at, "/logout", "", a.with(cookieAccess))
+	if out.Code != 204 || out.cookies[cookieAccess].MaxAge >= 0 || out.cookies[cookieRefresh].MaxAge >= 0 {
+		t.Errorf("%d %v", out.Code, out.cookies)
+	}
+	for _, got := range []answer{f.site("GET", at, "/me", "", a.with()), f.site("POST", at, "/refresh", "", a.with())} {
+		if got.Code != 401 {
+			t.Errorf("after the logout: %s", got.told())
+		}
+	}
+}
+
+// TestRefresh: a refresh token counts once; whoever shows it again ends the session, for both.
+func TestRefresh(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	a := f.login(at, "ada@example.com", password)
+	f.now = f.now.Add(portal.AccessLife)
+	if got := f.site("GET", at, "/me", "", a.with()); got.Code != 401 {
+		t.Errorf("an access token that has ended: %s", got.told())
+	}
+	b := f.site("POST", at, "/refresh", "", a.with())
+	if b.Code != 204 || b.cookies[cookieRefresh].Value == a.cookies[cookieRefresh].Value {
+		t.Fatalf("%s %v", b.told(), b.cookies)
+	}
+	if got := f.site("GET", at, "/me", "", b.with()); got.Code != 200 {
+		t.Error(got.told())
+	}
+	if got := f.site("GET", at, "/me", "", a.with()); got.Code != 401 {
+		t.Errorf("the old access token: %s", got.told())
+	}
+	if got := f.site("POST", at, "/refresh", "", a.with()); got.Code != 401 {
+		t.Errorf("the old refresh token: %s", got.told())
+	}
+	for _, got := range []answer{f.site("GET", at, "/me", "", b.with()), f.site("POST", at, "/refresh", "", b.with())} {
+		if got.Code != 401 {
+			t.Errorf("after the reuse: %s", got.told())
+		}
+	}
+	c := f.login(at, "ada@example.com", password)
+	f.now = f.now.Add(portal.RefreshLife)
+	if got := f.site("POST", at, "/refresh", "", c.with()); got.Code != 401 {
+		t.Errorf("a refresh token that has ended: %s", got.told())
+	}
+	d := f.login(at, "ada@example.com", password)
+	for began := f.now; f.now.Sub(began) < portal.SessionLife-24*time.Hour; f.now = f.now.Add(24 * time.Hour) {
+		if d = f.site("POST", at, "/refresh", "", d.with()); d.Code != 204 {
+			t.Fatalf("after %s: %s", f.now.Sub(began), d.told())
+		}
+	}
+	f.now = f.now.Add(24 * time.Hour)
+	if got := f.site("POST", at, "/refresh", "", d.with()); got.Code != 401 {
+		t.Errorf("a session that has lasted too long: %s", got.told())
+	}
+}
+
+// TestLoggedOut: whoever is not approved any more, or gets another password, has no session.
+func TestLoggedOut(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	dev := f.developer(at, "ada@example.com")
+	for _, change := range []string{`{"status":"revoked"}`, `{"password":"another password"}`} {
+		a := f.login(at, "ada@example.com", password)
+		f.must(200, "PATCH", dev, change)
+		f.must(200, "PATCH", dev, `{"status":"approved"}`)
+		for _, got := range []answer{f.site("GET", at, "/me", "", a.with()), f.site("POST", at, "/refresh", "", a.with())} {
+			if got.Code != 401 {
+				t.Errorf("%s: %s", change, got.told())
+			}
+		}
+	}
+	if got := f.login(at, "ada@example.com", "another password"); got.Code != 204 {
+		t.Error(got.told())
+	}
+	a := f.login(at, "ada@example.com", "another password")
+	f.must(204, "DELETE", dev, "")
+	if got := f.site("GET", at, "/me", "", a.with()); got.Code != 401 {
+		t.Error(got.told())
+	}
+}
+
+// TestFewSessions: a developer has a bounded number of sessions. The oldest one ends.
+func TestFewSessions(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	first := f.login(at, "ada@example.com", password)
+	f.now = f.now.Add(time.Second)
+	second := f.login(at, "ada@example.com", password)
+	for range 19 {
+		f.now = f.now.Add(time.Second)
+		if got := f.login(at, "ada@example.com", password); got.Code != 204 {
+			t.Fatal(got.told())
+		}
+	}
+	if got := f.site("GET", at, "/me", "", first.with()); got.Code != 401 {
+		t.Error(got.told())
+	}
+	if got := f.site("GET", at, "/me", "", second.with()); got.Code != 200 {
+		t.Error(got.told())
+	}
+}
+
+// from is the client of a request.
+func from(address string) func(*http.Request) {
+	return func(r *http.Request) { r.RemoteAddr = address + ":1234" }
+}
+
+// attempt is a login from an address.
+func (f *fixture) attempt(at, email, password, address string) answer {
+	f.t.Helper()
+	return f.site("POST", at, "/authenticate", fmt.Sprintf(`{"username":%q,"password":%q}`, email, password), from(address))
+}
+
+// TestLockedDeveloper: after failures in a row the right password does not help for a while, from
+// wherever it comes; the answer does not say why.
+func TestLockedDeveloper(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	limits := portal.DefaultLimits
+	guess := func(n int) {
+		t.Helper()
+		for i := range n {
+			if got := f.attempt(at, "ada@example.com", "wrong", fmt.Sprintf("198.51.100.%d", i)).told(); got != toldInvalid {
+				t.Fatal(got)
+			}
+		}
+	}
+	guess(limits.DeveloperFailures - 1)
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1"); got.Code != 204 {
+		t.Fatalf("before the last failure: %s", got.told())
+	}
+	guess(limits.DeveloperFailures)
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1").told(); got != toldInvalid {
+		t.Errorf("locked: %s", got)
+	}
+	events := f.events(at)
+	if last := events[len(events)-1]; last.Outcome != audit.Locked || last.Principal == "" || events[len(events)-2].Outcome != audit.InvalidPassword {
+		t.Errorf("%v", events[len(events)-2:])
+	}
+	f.now = f.now.Add(limits.Lock / 2)
+	guess(limits.DeveloperFailures)
+	f.now = f.now.Add(limits.Lock / 2)
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1"); got.Code != 204 {
+		t.Errorf("after the lock: %s", got.told())
+	}
+}
+
+// TestManyGuessAtOnce: however many guess at the same time, no more guesses count than before a lock.
+func TestManyGuessAtOnce(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	const n = 40
+	done := make(chan int, n)
+	for i := range n {
+		go func() { done <- f.attempt(at, "ada@example.com", "wrong", fmt.Sprintf("198.51.100.%d", i)).Code }()
+	}
+	for range n {
+		if code := <-done; code != 401 {
+			t.Errorf("%d", code)
+		}
+	}
+	count := map[audit.Outcome]int{}
+	for _, e := range f.events(at) {
+		count[e.Outcome]++
+	}
+	if most := portal.DefaultLimits.DeveloperFailures; count[audit.InvalidPassword] != most || count[audit.Locked] != n-most {
+		t.Errorf("%v", count)
+	}
+}
+
+// TestLockedAddress: an address from which many logins fail is locked out of the portal for a while,
+// whomever it tries, and nobody else is.
+func TestLockedAddress(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	limits := portal.DefaultLimits
+	for i := range limits.AddressFailures {
+		if got := f.attempt(at, fmt.Sprintf("nobody-%d@example.com", i), "wrong", "198.51.100.1").told(); got != toldInvalid {
+			t.Fatalf("%d: %s", i, got)
+		}
+		f.now = f.now.Add(limits.Address.Each)
+	}
+	got := f.attempt(at, "ada@example.com", password, "198.51.100.1")
+	if got.told() != toldMany || got.Header().Get("Retry-After") != fmt.Sprint(int((limits.Lock-limits.Address.Each).Seconds())) {
+		t.Errorf("%s %s", got.told(), got.Header().Get("Retry-After"))
+	}
+	events := f.events(at)
+	if last := events[len(events)-1]; last.Outcome != audit.Locked || last.Principal == "" {
+		t.Errorf("%v", last)
+	}
+	if got := f.attempt(at, "ada@example.com", password, "198.51.100.2"); got.Code != 204 {
+		t.Errorf("somebody else: %s", got.told())
+	}
+	f.now = f.now.Add(limits.Lock)
+	if got := f.attempt(at, "ada@example.com", password, "198.51.100.1"); got.Code != 204 {
+		t.Errorf("after the lock: %s", got.told())
+	}
+}
+
+// TestFlood: a flood of logins that fail is turned away before anything is stored of it, and neither
+// those who were there before nor other portals are held up by it.
+func TestFlood(t *testing.T) {
+	f := setup(t)
+	at, other := f.portal("docs"), f.portal("other")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	f.developer(other, "bob@example.com")
+	limits := portal.DefaultLimits
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.7"); got.Code != 204 {
+		t.Fatal(got.told())
+	}
+	count := map[int]int{}
+	for range 3 * limits.Address.Burst {
+		a := f.attempt(at, "nobody@example.com", "wrong", "198.51.100.1")
+		count[a.Code]++
+		if a.Code == 429 && a.Header().Get("Retry-After") != "3" {
+			t.Errorf("Retry-After: %s", a.Header().Get("Retry-After"))
+		}
+	}
+	if count[401] != limits.Address.Burst || count[429] != 2*limits.Address.Burst || len(f.events(at)) != 1+limits.Address.Burst {
+		t.Errorf("one address: %v, %d events", count, len(f.events(at)))
+	}
+	clear(count)
+	for i := range 1000 {
+		count[f.attempt(at, "nobody@example.com", "wrong", fmt.Sprintf("10.0.%d.%d", i/250, i%250)).Code]++
+	}
+	if count[401] != limits.Portal.Burst-limits.Address.Burst || len(f.events(at)) != 1+limits.Portal.Burst {
+		t.Errorf("many addresses: %v, %d events", count, len(f.events(at)))
+	}
+	for name, got := range map[string]answer{
+		"somebody who was there before": f.attempt(at, "ada@example.com", password, "203.0.113.7"),
+		"another portal":                f.attempt(other, "bob@example.com", password, "203.0.113.8"),
+	} {
+		if got.Code != 204 {
+			t.Errorf("%s: %s", name, got.told())
+		}
+	}
+	f.now = f.now.Add(limits.Portal.Each)
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.9"); got.Code != 204 {
+		t.Errorf("a newcomer after the flood: %s", got.told())
+	}
+}
+
+// TestManyLogIn: logins that succeed are not bounded: a whole office has one address.
+func TestManyLogIn(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	for i := range 2 * portal.DefaultLimits.Portal.Burst {
+		if got := f.login(at, "ada@example.com", password); got.Code != 204 {
+			t.Fatalf("%d: %s", i, got.told())
+		}
+	}
+}
+
+// TestForeignPages: no page of another site changes anything, though browsers send the cookies along.
+func TestForeignPages(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	head := func(pairs ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Del("Content-Type")
+			r.Host = "docs.example.com"
+			for i := 0; i < len(pairs); i += 2 {
+				r.Header.Add(pairs[i], pairs[i+1])
+			}
+		}
+	}
+	for _, test := range []struct {
+		name string
+		edit func(*http.Request)
+		ok   bool
+	}{
+		{"a page of the portal", head("Origin", "https://docs.example.com", "Sec-Fetch-Site", "same-origin"), true},
+		{"a page of the portal, of an old browser", head("Origin", "https://docs.example.com"), true},
+		{"a page of the portal over HTTP", head("Origin", "http://docs.example.com"), true},
+		{"a program", head("Content-Type", "application/json; charset=utf-8"), true},
+		{"a program that says nothing", head(), false},
+		{"a form of another site", head("Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Content-Type", "application/x-www-form-urlencoded"), false},
+		{"a form of another site, of an old browser", head("Content-Type", "text/plain"), false},
+		{"a script of another site", head("Origin", "https://evil.example", "Content-Type", "application/json"), false},
+		{"a site beside it", head("Origin", "https://docs.example.com", "Sec-Fetch-Site", "same-site"), false},
+		{"another port", head("Origin", "https://docs.example.com:444", "Content-Type", "application/json"), false},
+		{"a page without an origin", head("Origin", "null", "Content-Type", "application/json"), false},
+		{"two origins", head("Origin", "https://docs.example.com", "Origin", "https://evil.example", "Content-Type", "application/json"), false},
+	} {
+		a := f.login(at, "ada@example.com", password)
+		for _, path := range []string{"/refresh", "/logout"} {
+			got := f.site("POST", at, path, "", func(r *http.Request) { a.with()(r); test.edit(r) })
+			if ok := got.Code == 204; ok != test.ok || !ok && got.Code != 403 {
+				t.Errorf("%s: %s: %s", test.name, path, got.told())
+			}
+			if got.Code == 204 && path == "/refresh" {
+				a = got
+			}
+		}
+		if got := f.site("GET", at, "/me", "", a.with()); (got.Code == 401) != test.ok {
+			t.Errorf("%s: it was logged out: %t", test.name, got.Code == 401)
+		}
+	}
+	a := f.site("GET", at, "/me", "", head("Origin", "https://evil.example"))
+	if h := a.Header().Get("Access-Control-Allow-Origin"); h != "" {
+		t.Errorf("another site may read: %s", h)
+	}
+	options := f.site("OPTIONS", at, "/logout", "", head("Origin", "https://evil.example", "Access-Control-Request-Method", "POST"))
+	if h := options.Header().Get("Access-Control-Allow-Origin") + options.Header().Get("Access-Control-Allow-Headers"); h != "" {
+		t.Errorf("another site may ask: %s", h)
+	}
+}
+
+// TestHosts: a portal is reached by its own hosts, where nothing but its API is served.
+func TestHosts(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	domain := f.must(200, "PATCH", at, `{"custom_domain":"docs.example.com"}`)["default_domain"].(string)
+	login := func(host string) answer {
+		return f.site("POST", at, "/authenticate", fmt.Sprintf(`{"username":"ada@example.com","password":%q}`, password), func(r *http.Request) {
+			r.Host, r.URL.Path = host, siteBase+"/authenticate"
+		})
+	}
+	for host, want := range map[string]int{
+		domain: 204, strings.ToUpper(domain) + ":5691": 204, domain + ".": 204, "docs.example.com": 204, "docs.example.com:443": 204,
+		"portals.example": 404, "x.portals.example": 404, "x." + domain: 404, "localhost": 404, "": 404, "127.0.0.1:5690": 404,
+	} {
+		if got := login(host); got.Code != want {
+			t.Errorf("%s: %s", host, got.told())
+		}
+	}
+	for _, path := range []string{"/v2/portals", "/v2/audit-log-destinations", "/"} {
+		got := f.site("GET", at, "", "", func(r *http.Request) {
+			r.Host, r.URL.Path = domain, path
+			r.Header.Set("Authorization", "Bearer admin")
+		})
+		if got.Code != 404 {
+			t.Errorf("%s on the host of a portal: %s", path, got.told())
+		}
+	}
+	got := f.site("GET", "/v2/portals/10000000-0000-4000-8000-000000000000", "/me", "", nil)
+	if got.Code != 404 {
+		t.Errorf("no portal: %s", got.told())
+	}
+}
+
+// TestNoOtherIdentity: nobody is a developer of a portal, or more, by what the other API knows.
+func TestNoOtherIdentity(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	got := f.site("GET", at, "/me", "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer admin") })
+	if got.Code != 401 {
+		t.Error(got.told())
+	}
+	f.developer(at, "ada@example.com")
+	a := f.login(at, "ada@example.com", password)
+	got = f.site("GET", at, "", "", func(r *http.Request) {
+		a.with()(r)
+		r.URL.Path = at
+	})
+	if got.Code != 401 {
+		t.Errorf("a developer manages portals: %s", got.told())
+	}
+}
+
+// TestJoining: a developer registers, is approved, and sets a password with the token that an
+// administrator hands over.
+func TestJoining(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	if got := f.site("POST", at, "", `{"email":"ada@example.com","full_name":"Ada"}`, nil); got.Code != 201 || got.Body.Len() > 0 {
+		t.Fatal(got.told())
+	}
+	list := f.must(200, "GET", at+"/developers?filter[status]=pending", "")["data"].([]any)
+	if len(list) != 1 {
+		t.Fatalf("%v", list)
+	}
+	dev := at + "/developers/" + list[0].(map[string]any)["id"].(string)
+	if got := f.site("POST", at, "", `{"email":"ADA@example.com","full_name":"Eve"}`, nil); got.Code != 201 {
+		t.Errorf("a taken address is told: %s", got.told())
+	}
+	if doc := f.must(200, "GET", dev, ""); doc["full_name"] != "Ada" {
+		t.Errorf("%v", doc)
+	}
+	f.must(200, "PATCH", dev, `{"status":"approved"}`)
+	invited := f.must(201, "POST", dev+"/verification-token", "")
+	token := invited["token"].(string)
+	again := f.must(201, "POST", dev+"/verification-token", "")["token"].(string)
+	body := func(token string) string { return fmt.Sprintf(`{"token":%q}`, token) }
+	set := func(token, password string) string { return fmt.Sprintf(`{"token":%q,"password":%q}`, token, password) }
+	const nobody = "10000000-0000-4000-8000-000000000000"
+	other := f.portal("other")
+	for _, test := range []struct{ at, path, body, want string }{
+		{at, "/verify-email", body(token), "404 Not Found/Not Found"}, // there is a newer one
+		{at, "/verify-email", body(nobody), "404 Not Found/Not Found"},
+		{at, "/verify-email", body("x"), "400 Invalid Request/Invalid Parameters/token/expected a valid UUID/is_uuid"},
+		{other, "/verify-email", body(again), "404 Not Found/Not Found"},
+		{at, "/reset-password", set(again, password), "404 Not Found/Not Found"}, // it is the first of two
+		{at, "/reset-password", set(again, "short"), "400 Invalid Request/Invalid Parameters/password/length must be at least 8/invalid"},
+	} {
+		if got := f.site("POST", test.at, test.path, test.body, nil).told(); got != test.want {
+			t.Errorf("%s %s: %s, want %s", test.path, test.body, got, test.want)
+		}
+	}
+	second := map[string]string{}
+	a := f.site("POST", at, "/verify-email", body(again), nil)
+	if err := json.Unmarshal(a.Body.Bytes(), &second); err != nil || a.Code != 202 || second["email"] != "ada@example.com" {
+		t.Fatal(a.told())
+	}
+	if got := f.site("POST", at, "/verify-email", body(again), nil); got.Code != 404 {
+		t.Errorf("the token counts twice: %s", got.told())
+	}
+	if got := f.site("POST", at, "/reset-password", set(second["token"], password), nil); got.Code != 204 {
+		t.Fatal(got.told())
+	}
+	if got := f.site("POST", at, "/reset-password", set(second["token"], password), nil); got.Code != 404 {
+		t.Errorf("the token counts twice: %s", got.told())
+	}
+	if got := f.login(at, "ada@example.com", password); got.Code != 204 {
+		t.Error(got.told())
+	}
+	late := f.must(201, "POST", dev+"/verification-token", "")["token"].(string)
+	f.now = f.now.Add(portal.InviteLife)
+	if got := f.site("POST", at, "/verify-email", body(late), nil).told(); got != "410 Gone/The token has expired" {
+		t.Error(got)
+	}
+	f.must(200, "PATCH", other, `{"auto_approve_developers":true}`)
+	f.site("POST", other, "", `{"email":"ada@example.com","full_name":"Ada"}`, nil)
+	if n := len(f.must(200, "GET", other+"/developers?filter[status]=approved", "")["data"].([]any)); n != 1 {
+		t.Errorf("%d are approved", n)
+	}
+	if got := f.site("POST", at, "", `{"email":"b@example.com","full_name":"B","status":"approved"}`, nil).told(); got != "400 Invalid Request/Invalid Parameters/status/property status should not exist/unknown_property" {
+		t.Error(got)
+	}
+}
+
+// TestFewRegister: strangers cannot fill a portal with developers.
+func TestFewRegister(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	count := map[int]int{}
+	for i := range 20 {
+		count[f.site("POST", at, "", fmt.Sprintf(`{"email":"d%d@example.com","full_name":"D"}`, i), nil).Code]++
+	}
+	if count[201] != 5 || count[429] != 15 {
+		t.Errorf("%v", count)
+	}
+}
+
+// TestNothingInClear: neither passwords nor tokens are in the store.
+func TestNothingInClear(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	dev := f.developer(at, "ada@example.com")
+	a := f.login(at, "ada@example.com", password)
+	token := f.must(201, "POST", dev+"/verification-token", "")["token"].(string)
+	secrets := []string{password, token}
+	for _, c := range a.cookies {
+		_, secret, _ := strings.Cut(c.Value, ".")
+		secrets = append(secrets, secret)
+	}
+	seen := 0
+	err := f.api.Store.View(context.Background(), func(r store.Reader) error {
+		for _, k := range cloud.Kinds() {
+			rows, err := r.List(k, store.Query{})
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				raw, err := json.Marshal(row)
+				if err != nil {
+					raw, err = json.Marshal(row.Spec)
+				}
+				if err != nil {
+					return err
+				}
+				seen++
+				for _, secret := range secrets {
+					if strings.Contains(string(raw)+row.Name, secret) {
+						t.Errorf("a %s holds %q", k.Name, secret)
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || seen < 5 || len(secrets) != 4 {
+		t.Errorf("%d rows, %d secrets: %v", seen, len(secrets), err)
+	}
+}
