@@ -74,22 +74,24 @@ func Forget(tx store.Tx, portal string) error {
 			return err
 		}
 	}
+	end := &cloud.Delivery{}
 	position, err := tx.Get(cloud.Positions, "", portal)
-	if fault.Is(err, fault.NotFound) {
+	switch {
+	case err == nil:
+		end.Cursor = cloud.EventName(portal, position.Spec.(*cloud.Position).Last)
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
+	_, err = tx.Get(cloud.Deliveries, "", portal)
+	res := &model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: end}
+	switch {
+	case err == nil:
+		_, err = tx.Update(res, 0)
+	case fault.Is(err, fault.NotFound) && end.Cursor != "":
+		_, err = tx.Create(res)
+	case fault.Is(err, fault.NotFound):
 		return nil // there has never been an event
 	}
-	if err != nil {
-		return err
-	}
-	end := &cloud.Delivery{Cursor: cloud.EventName(portal, position.Spec.(*cloud.Position).Last)}
-	res := &model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: end}
-	if _, err = tx.Get(cloud.Deliveries, "", portal); fault.Is(err, fault.NotFound) {
-		_, err = tx.Create(res)
-		return err
-	} else if err != nil {
-		return err
-	}
-	_, err = tx.Update(res, 0)
 	return err
 }
 

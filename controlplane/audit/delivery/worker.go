@@ -141,7 +141,7 @@ func (w *worker) wait(ctx context.Context, job *work, wait time.Duration) bool {
 		}
 		w.rest(ctx, left)
 		now, err := w.look(ctx)
-		if err != nil || now == nil || *now.hook != *job.hook || *now.destination != *job.destination {
+		if err != nil || now == nil || *now.hook != *job.hook || *now.destination != *job.destination || now.progress.Cursor != job.progress.Cursor {
 			return false
 		}
 	}

@@ -1,0 +1,254 @@
+package delivery
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// again begins a replay job.
+func (w *world) again(portal string, start, end time.Time) {
+	w.t.Helper()
+	number := uuid.NewString()
+	w.write(func(tx store.Tx) error {
+		_, err := ReplayRequest(tx, portal, number, start, end)
+		return err
+	})
+}
+
+// job is the replay job of a portal.
+func (w *world) job(portal string) (job cloud.Replay) {
+	w.t.Helper()
+	err := w.s.View(w.t.Context(), func(r store.Reader) error {
+		res, err := r.Get(cloud.Replays, "", portal)
+		if err == nil {
+			job = *res.Spec.(*cloud.Replay)
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return job
+}
+
+func (w *world) ended(portal string) func() bool {
+	return func() bool { j := w.job(portal); return !j.Open() }
+}
+
+// TestReplay: the events of a span are delivered once more, in order, whatever fails on the way, and
+// those before and after the span are not.
+func TestReplay(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	w.hook("q", r, true)
+	w.start()
+	step := func(from, to int) ([]string, time.Time) {
+		w.mu.Lock()
+		w.now = w.now.Add(time.Hour)
+		at := w.now
+		w.mu.Unlock()
+		return w.happen("p", from, to), at
+	}
+	before, _ := step(0, 250)
+	within, start := step(250, 900)
+	more, end := step(900, 910)
+	after, _ := step(910, 920)
+	w.happen("q", 0, 10)
+	until(t, "all events", func() bool { return len(r.events()) == 930 })
+	r.mu.Lock()
+	r.taken, r.answers = nil, []int{500, 429, 200, 503}
+	r.mu.Unlock()
+	w.again("p", start, end)
+	until(t, "the end of the job", w.ended("p"))
+	if got := r.events(); !slices.Equal(got, append(within, more...)) || w.job("p").Status != cloud.ReplayCompleted {
+		t.Errorf("%d events of %d came again, %+v", len(got), len(within)+len(more), w.job("p"))
+	}
+	if d := w.progress("p"); d.Cursor != cloud.EventName("p", uint64(len(before)+len(within)+len(more)+len(after))) || d.Failed {
+		t.Errorf("the delivery is at %+v", d)
+	}
+}
+
+// TestReplayOfNothing: a span without events is done with at once, and so is a portal without any.
+func TestReplayOfNothing(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	w.hook("q", r, true)
+	w.start()
+	w.happen("p", 0, 1)
+	until(t, "the event", func() bool { return len(r.events()) == 1 })
+	for _, portal := range []string{"p", "q"} {
+		w.again(portal, w.time().Add(-2*time.Hour), w.time().Add(-time.Hour))
+		until(t, "the end of the job", w.ended(portal))
+		if j := w.job(portal); j.Status != cloud.ReplayCompleted || len(r.events()) != 1 {
+			t.Errorf("%s: %+v, %d events", portal, j, len(r.events()))
+		}
+	}
+}
+
+// TestReplayFails: a job whose receiver fails has failed, the webhook says so, and what happens next
+// is delivered.
+func TestReplayFails(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	w.start()
+	w.happen("p", 0, 2)
+	until(t, "the events", func() bool { return len(r.events()) == 2 })
+	r.mu.Lock()
+	r.answers = []int{500, 500, 500, 500, 500}
+	r.mu.Unlock()
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	until(t, "the end of the job", w.ended("p"))
+	if j, d := w.job("p"), w.progress("p"); j.Status != cloud.ReplayFailed || !d.Failed || d.Code != http.StatusInternalServerError {
+		t.Errorf("%+v %+v", j, d)
+	}
+	want := append([]string{"p-0", "p-1"}, w.happen("p", 2, 3)...)
+	until(t, "the next event", func() bool { return len(r.events()) == 3 })
+	if got := r.events(); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	until(t, "active", func() bool { return !w.progress("p").Failed })
+}
+
+// TestReplayGoesOn: a job that ends with its process goes on with the next one, and repeats no more
+// than what was under way.
+func TestReplayGoesOn(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	want := w.happen("p", 0, 900)
+	stop := w.start()
+	until(t, "all events", func() bool { return w.progress("p").Cursor == cloud.EventName("p", 900) })
+	stop()
+	r.mu.Lock()
+	r.taken = nil
+	r.mu.Unlock()
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	ended := w.ended("p")
+	rounds := 0
+	for ; !ended(); rounds++ {
+		before := len(r.events())
+		stop := w.start()
+		until(t, "progress", func() bool { return len(r.events()) > before || ended() })
+		stop()
+		if rounds > 200 {
+			t.Fatalf("%+v", w.job("p"))
+		}
+	}
+	if got := r.events(); !isSuper(got, want) {
+		t.Errorf("%d events came again", len(got))
+	}
+	if n := len(r.events()); n > len(want)+maxBatch*rounds || w.job("p").Status != cloud.ReplayCompleted {
+		t.Errorf("%d events, %+v", n, w.job("p"))
+	}
+}
+
+// isSuper reports whether the first occurrences in a list are another list.
+func isSuper(list, want []string) bool {
+	seen := map[string]bool{}
+	var first []string
+	for _, s := range list {
+		if !seen[s] {
+			first = append(first, s)
+		}
+		seen[s] = true
+	}
+	return slices.Equal(first, want)
+}
+
+// TestReplayWaits: a job waits while its webhook is off, and is broken off between two attempts.
+func TestReplayWaits(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	w.start()
+	want := w.happen("p", 0, 2)
+	until(t, "the events", func() bool { return len(r.events()) == 2 })
+	w.mu.Lock()
+	w.hold = true
+	w.mu.Unlock()
+	r.mu.Lock()
+	r.answers, r.taken, r.tries = []int{500}, nil, 0
+	r.mu.Unlock()
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	<-w.held // between two attempts
+	w.hook("p", r, false)
+	other := newReceiver(t)
+	w.hook("q", other, true)
+	w.happen("q", 0, 1)
+	until(t, "the other portal", func() bool { return len(other.events()) == 1 })
+	if r.mu.Lock(); r.tries != 1 {
+		t.Errorf("%d tries", r.tries)
+	}
+	r.mu.Unlock()
+	if j := w.job("p"); !j.Open() {
+		t.Errorf("%+v", j)
+	}
+	w.hook("p", r, true)
+	until(t, "the end of the job", w.ended("p"))
+	if got := r.events(); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestReplayHoldsUpNobody: what happens during a long job does not wait for its end, and neither waits
+// the job for what happens.
+func TestReplayHoldsUpNobody(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	w.happen("p", 0, 2000)
+	stop := w.start()
+	until(t, "all events", func() bool { return w.progress("p").Cursor == cloud.EventName("p", 2000) })
+	stop()
+	r.mu.Lock()
+	r.taken = nil
+	r.mu.Unlock()
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	w.happen("p", 2000, 3000)
+	w.start()
+	until(t, "all events", func() bool { return len(r.events()) == 3000 })
+	got := r.events()
+	first, last := slices.Index(got, "p-0"), slices.Index(got, "p-2999")
+	if first > 2*maxBatch || last > 2000+maxBatch {
+		t.Errorf("the job began at event %d, and what happened had arrived at event %d", first, last)
+	}
+}
+
+// TestForgotten: what is found out after a webhook was emptied counts no more, and what was given up
+// stays so.
+func TestForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.hold = true
+	r := newReceiver(t, 500)
+	w.hook("p", r, true)
+	w.start()
+	w.happen("p", 0, 2)
+	<-w.held
+	w.write(func(tx store.Tx) error { return Forget(tx, "p") })
+	if d := w.progress("p"); d != (cloud.Delivery{Cursor: cloud.EventName("p", 2)}) {
+		t.Errorf("%+v", d)
+	}
+	late := &worker{Engine: New(Options{Store: w.s, Writer: w.gate}), portal: "p"}
+	w.write(func(tx store.Tx) error {
+		return late.store(tx, cloud.Delivery{Destination: "to-" + r.URL, Cursor: cloud.EventName("p", 1), Code: 500, Failed: true})
+	})
+	if d := w.progress("p"); d != (cloud.Delivery{Cursor: cloud.EventName("p", 2)}) {
+		t.Errorf("%+v", d)
+	}
+	w.hook("p", r, true)
+	want := w.happen("p", 2, 3)
+	until(t, "the event", func() bool { return len(r.events()) == 1 })
+	if got := r.events(); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+}

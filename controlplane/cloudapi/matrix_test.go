@@ -1,0 +1,78 @@
+package cloudapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/e2e/golden"
+)
+
+// TestWhoMayManagePortals: what callers of each role are answered by every endpoint. A request that
+// may be made finds no portal, or no body.
+func TestWhoMayManagePortals(t *testing.T) {
+	f := setup(t)
+	users := map[string]model.Actor{"admin": model.Administrator(), "editor": model.User("editor"), "viewer": model.User("viewer"), "stranger": model.User("stranger"), "nobody": model.Anonymous()}
+	f.api.Rules = access.New(access.Options{Identified: true, Roles: []access.Role{
+		{Role: "editor", All: true, Users: []string{"editor"}}, {Role: "viewer", All: true, Users: []string{"viewer"}},
+		{Role: "admin", ControlPlanes: []string{"default"}, Users: []string{"stranger"}},
+	}})
+	f.api.Identify = func(r *http.Request) (model.Actor, error) {
+		token, ok := httpkit.TokenOf(r)
+		if !ok {
+			token = "nobody"
+		}
+		return users[token], nil
+	}
+	f.handler = f.api.Handler()
+	var b strings.Builder
+	row := func(cells ...string) { fmt.Fprintf(&b, "%-8s%-70s%-8s%-8s%-8s%-10s%s\n", anys(cells)...) }
+	columns := []string{"admin", "editor", "viewer", "stranger", "nobody"}
+	row(append([]string{"method", "path"}, columns...)...)
+	for _, e := range f.api.portalEndpoints() {
+		path := strings.NewReplacer("{"+pathPortal+"}", "10000000-0000-4000-8000-000000000000", "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern)
+		cells := []string{e.Method, e.Pattern}
+		for _, who := range columns {
+			r := httptest.NewRequest(e.Method, path, http.NoBody)
+			if who != "nobody" {
+				r.Header.Set("Authorization", "Bearer "+who)
+			}
+			w := httptest.NewRecorder()
+			f.handler.ServeHTTP(w, r)
+			cells = append(cells, fmt.Sprint(w.Code))
+		}
+		row(cells...)
+	}
+	golden.Compare(t, filepath.Join("testdata", "portal-roles.txt"), []byte(b.String()))
+}
+
+func anys(list []string) (out []any) {
+	for _, s := range list {
+		out = append(out, s)
+	}
+	return out
+}
+
+// TestContracts: each endpoint of portals says what it takes and answers.
+func TestContracts(t *testing.T) {
+	f := setup(t)
+	for _, e := range slices.Concat(f.api.portalEndpoints(), f.api.SiteEndpoints()) {
+		c := e.Contract
+		reads := e.Method == http.MethodGet || e.Method == http.MethodDelete || slices.ContainsFunc([]string{"/test", "/verification-token", "/refresh", "/logout"}, func(s string) bool { return strings.HasSuffix(e.Pattern, s) })
+		if len(c.Answers) == 0 || (c.Body == "") != reads || e.Summary == "" {
+			t.Errorf("%s %s: %+v", e.Method, e.Pattern, c)
+		}
+		for status, schema := range c.Answers {
+			if status >= 400 && schema != schemaProblem {
+				t.Errorf("%s %s: %d has the schema %q", e.Method, e.Pattern, status, schema)
+			}
+		}
+	}
+}
