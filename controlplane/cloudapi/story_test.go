@@ -1,0 +1,308 @@
+package cloudapi
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/audit/delivery"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/outward"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
+	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
+)
+
+// siem takes events over HTTPS and verifies them with the published key.
+type siem struct {
+	*httptest.Server
+	mu    sync.Mutex
+	away  bool
+	lines []map[string]any
+	bad   []string
+	key   ed25519.PublicKey
+}
+
+func newSIEM(t *testing.T) *siem {
+	s := &siem{}
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.take))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *siem) take(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.away:
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	case r.Method != http.MethodPost || r.Header.Get("Authorization") != "Basic c2VjcmV0" || r.Header.Get("Content-Type") != "text/plain":
+		s.bad = append(s.bad, fmt.Sprint(r.Method, r.Header))
+	}
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		fields := map[string]any{}
+		d := json.NewDecoder(strings.NewReader(lines.Text()))
+		d.UseNumber()
+		if err := d.Decode(&fields); err != nil {
+			s.bad = append(s.bad, lines.Text())
+		}
+		sig, _ := base64.RawURLEncoding.DecodeString(fmt.Sprint(fields["sig"]))
+		// The signature is over the line without its own member.
+		signed := strings.Replace(lines.Text(), fmt.Sprintf(`"sig":%q,`, fields["sig"]), "", 1)
+		if s.key != nil && !ed25519.Verify(s.key, []byte(signed), sig) {
+			s.bad = append(s.bad, "the signature of "+lines.Text())
+		}
+		s.lines = append(s.lines, fields)
+	}
+}
+
+func (s *siem) set(away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = away
+}
+
+// names are the outcomes of the events that have arrived.
+func (s *siem) names() (list []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.lines {
+		list = append(list, strings.TrimPrefix(fmt.Sprint(line["name"]), "AUTHENTICATION_OUTCOME_"))
+	}
+	return list
+}
+
+// whole is the API with its database and its deliveries, as a server.
+func whole(t *testing.T, s *siem) *httptest.Server {
+	t.Helper()
+	dir := t.TempDir()
+	keys, err := seal.Make(filepath.Join(dir, "encryption.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := &swift{}
+	log := slog.New(slog.DiscardHandler)
+	db, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "cloud.db"), Kinds: cloud.Kinds(), Sealer: keys, Log: log, Now: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := admit.New(db, &admittest.Revoker{}, cloud.Kinds(), clock.now)
+	sign := signer(t)
+	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	engine := delivery.New(delivery.Options{
+		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Log: log, Now: clock.now, Rest: clock.rest,
+	})
+	api := New(Options{
+		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
+		Rules: access.New(access.Options{Identified: true}),
+		Identify: func(r *http.Request) (model.Actor, error) {
+			switch token, _ := httpkit.TokenOf(r); token {
+			case "admin":
+				return model.Administrator(), nil
+			case "":
+				return model.Anonymous(), nil
+			}
+			return model.Actor{}, fault.New(fault.Denied, "no such token")
+		},
+	})
+	server := httptest.NewServer(httpkit.Observe(api.Handler(), log))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- engine.Run(ctx) }()
+	t.Cleanup(func() {
+		server.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// swift is a clock that goes on by itself, and jumps over the waits between attempts.
+type swift struct {
+	mu   sync.Mutex
+	more time.Duration
+}
+
+func (c *swift) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.more)
+}
+
+// rest takes no time. Where the engine waits for something to happen, it does.
+func (c *swift) rest(ctx context.Context, d time.Duration) error {
+	if d > time.Minute {
+		<-ctx.Done()
+	} else if d > delivery.Window {
+		c.mu.Lock()
+		c.more += d
+		c.mu.Unlock()
+	}
+	return ctx.Err()
+}
+
+// call sends a request and returns the answer.
+func call(t *testing.T, method, url, body string) (int, map[string]any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer admin")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Firefox = 1|2")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := map[string]any{}
+	_ = json.Unmarshal(raw, &doc)
+	return resp.StatusCode, doc
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
+// TestFromLoginToReceiver: a developer logs in, and the receiver gets the signed event; after an outage
+// it gets what happened meanwhile, in order; a replay brings all of it once more.
+func TestFromLoginToReceiver(t *testing.T) {
+	s := newSIEM(t)
+	c := whole(t, s)
+	defer http.DefaultClient.CloseIdleConnections()
+	must := func(want int, method, path, body string) map[string]any {
+		t.Helper()
+		status, doc := call(t, method, c.URL+path, body)
+		if status != want {
+			t.Fatalf("%s %s: %d %v", method, path, status, doc)
+		}
+		return doc
+	}
+	key := must(200, "GET", "/v2/audit-log-webhook/jwks.json", "")["keys"].([]any)[0].(map[string]any)["x"].(string)
+	s.key, _ = base64.RawURLEncoding.DecodeString(key)
+	id := must(200, "POST", destinations, fmt.Sprintf(`{"name":"siem","endpoint":%q,"authorization":"Basic c2VjcmV0","log_format":"json"}`, s.URL))["id"]
+	portal := must(201, "POST", portalsPath, `{"name":"docs"}`)["id"].(string)
+	at := portalsPath + "/" + portal
+	dev := must(201, "POST", at+"/developers", `{"email":"ada@example.com","full_name":"Ada","password":"correct horse"}`)["id"]
+	must(200, "PATCH", at+hookPath, fmt.Sprintf(`{"enabled":true,"audit_log_destination_id":%q}`, id))
+	site := "/portals/" + portal + siteBase
+	login := func(want int, email, password string) {
+		t.Helper()
+		must(want, "POST", site+"/authenticate", fmt.Sprintf(`{"username":%q,"password":%q}`, email, password))
+	}
+	arrived := func(want ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprint(want), func() bool { return len(s.names()) >= len(want) })
+		if got := s.names(); !slices.Equal(got, want) {
+			t.Fatalf("%v arrived, want %v", got, want)
+		}
+	}
+	login(204, "ada@example.com", "correct horse")
+	arrived("SUCCESS")
+	event := s.lines[0]
+	for member, want := range map[string]any{
+		"cef_version": json.Number("0"), "event_class_id": "AUTHENTICATION_TYPE_BASIC", "event_product": "Dev-Portal", "event_vendor": "Example", "event_version": "1.0", "org_id": "org",
+		"portal_id": portal, "principal_id": dev, "request": site + "/authenticate", "severity": json.Number("0"), "src": "127.0.0.1", "success": true, "user_agent": "Firefox = 1|2",
+	} {
+		if event[member] != want {
+			t.Errorf("%s is %v, want %v", member, event[member], want)
+		}
+	}
+	s.set(true)
+	login(401, "ada@example.com", "wrong")
+	eventually(t, "inactive", func() bool { return must(200, "GET", at+hookPath+"/status", "")["webhook_status"] == "inactive" })
+	if doc := must(200, "GET", at+hookPath+"/status", ""); doc["last_response_code"] != 500.0 || doc["webhook_enabled"] != true {
+		t.Errorf("%v", doc)
+	}
+	login(401, "bob@example.com", "wrong")
+	s.set(false)
+	login(204, "ada@example.com", "correct horse")
+	arrived("SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS")
+	eventually(t, "active", func() bool { return must(200, "GET", at+hookPath+"/status", "")["webhook_status"] == "active" })
+	must(202, "PUT", at+"/audit-log-replay-job", fmt.Sprintf(`{"start_at":%q,"end_at":%q}`, stamp(time.Now().Add(-time.Hour)), stamp(time.Now())))
+	arrived("SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS", "SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS")
+	eventually(t, "completed", func() bool { return must(200, "GET", at+"/audit-log-replay-job", "")["status"] == "completed" })
+	for i := range 4 {
+		if s.lines[i]["event_id"] != s.lines[i+4]["event_id"] {
+			t.Errorf("event %d has another id when it comes again", i)
+		}
+	}
+	must(204, "DELETE", at+"?force=true", "")
+	if s.mu.Lock(); len(s.bad) > 0 {
+		t.Errorf("%v", s.bad)
+	}
+	s.mu.Unlock()
+}
+
+// TestGuide runs what docs/cloud.md shows, and compares what it says is printed.
+func TestGuide(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "cloud.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "### See it\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	var script, want strings.Builder
+	for i, block := range strings.Split(section, "```") {
+		kind, text, _ := strings.Cut(block, "\n")
+		switch {
+		case i%2 == 0:
+		case kind == "sh":
+			script.WriteString(text)
+		case kind == "":
+			want.WriteString(text)
+		}
+	}
+	s := newSIEM(t)
+	c := whole(t, s)
+	run := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+script.String())
+	run.Dir = t.TempDir()
+	run.Env = append(os.Environ(), "CLOUD="+strings.Replace(c.URL, "127.0.0.1", "localhost", 1), "TOKEN=admin", "SIEM="+s.URL)
+	out, err := run.CombinedOutput()
+	if err != nil || string(out) != want.String() || want.Len() == 0 {
+		t.Errorf("%v: it prints\n%s\nwant\n%s", err, out, want.String())
+	}
+	eventually(t, "the events", func() bool { return len(s.names()) == 3 })
+	if got := s.names(); !slices.Equal(got, []string{"SUCCESS", "INVALID_PASSWORD", "TEST"}) {
+		t.Errorf("%v arrived", got)
+	}
+}
