@@ -258,7 +258,7 @@ func TestFromLoginToReceiver(t *testing.T) {
 	login(204, "ada@example.com", "correct horse")
 	arrived("SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS")
 	eventually(t, "active", func() bool { return must(200, "GET", at+hookPath+"/status", "")["webhook_status"] == "active" })
-	must(202, "PUT", at+"/audit-log-replay-job", fmt.Sprintf(`{"start_at":%q,"end_at":%q}`, stamp(time.Now().Add(-time.Hour)), stamp(time.Now())))
+	must(202, "PUT", at+"/audit-log-replay-job", fmt.Sprintf(`{"start_at":%q,"end_at":%q}`, stamp(time.Now().Add(-time.Hour)), stamp(time.Now().Add(45*time.Second))))
 	arrived("SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS", "SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS")
 	eventually(t, "completed", func() bool { return must(200, "GET", at+"/audit-log-replay-job", "")["status"] == "completed" })
 	for i := range 4 {
