@@ -16,4 +16,5 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"endpoint":   endpointText,
 	"credential": credentialText,
 	"name":       nameText,
+	"time":       timeText,
 }}

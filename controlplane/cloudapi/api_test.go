@@ -46,7 +46,7 @@ func setup(t *testing.T) *fixture {
 	})
 	gate := admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now)
 	api := New(Options{
-		Store: s, Gate: gate, Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate",
+		Store: s, Gate: gate, Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate", Global: true, Regional: true,
 		Accounts: accounts(s, gate, now), PortalDomain: "portals.example", Signer: signer(t),
 		Rules: access.New(access.Options{Identified: true, Roles: []access.Role{{Role: "viewer", All: true, Users: []string{"vera"}}}}),
 		Identify: func(r *http.Request) (model.Actor, error) {

@@ -94,7 +94,7 @@ func (a *API) createDeveloper(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, ofDeveloper(err), developers)
 		return
 	}
-	served{a, developers}.show(w, r, http.StatusCreated, dev)
+	served{a, developers}.show(w, r, http.StatusCreated, dev, nil)
 }
 
 // newDeveloper reads a creation.
@@ -160,7 +160,7 @@ func (a *API) patchDeveloper(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, ofDeveloper(err), developers)
 		return
 	}
-	s.show(w, r, http.StatusOK, dev)
+	s.show(w, r, http.StatusOK, dev, nil)
 }
 
 // apply makes a change in a transaction.

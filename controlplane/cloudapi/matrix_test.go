@@ -36,7 +36,7 @@ func TestWhoMayManagePortals(t *testing.T) {
 	row := func(cells ...string) { fmt.Fprintf(&b, "%-8s%-70s%-8s%-8s%-8s%-10s%s\n", anys(cells)...) }
 	columns := []string{"admin", "editor", "viewer", "stranger", "nobody"}
 	row(append([]string{"method", "path"}, columns...)...)
-	for _, e := range f.api.portalEndpoints() {
+	for _, e := range append(f.api.portalEndpoints(), f.api.keyEndpoint()) {
 		path := strings.NewReplacer("{"+pathPortal+"}", "10000000-0000-4000-8000-000000000000", "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern)
 		cells := []string{e.Method, e.Pattern}
 		for _, who := range columns {

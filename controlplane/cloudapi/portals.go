@@ -80,7 +80,7 @@ func (a *API) defaultDomain(p *cloud.Portal) string { return p.Slug + "." + a.Po
 func ofPortal(id string) store.Query { return store.Query{Index: cloud.IndexPortal, Value: id} }
 
 func (a *API) createPortal(w http.ResponseWriter, r *http.Request) {
-	served{a, portals}.write(w, r, portals.Created, func(ctx context.Context, at admit.Address, in admit.Input) (admit.Outcome, error) {
+	served{a, portals}.write(w, r, portals.Created, nil, func(ctx context.Context, at admit.Address, in admit.Input) (admit.Outcome, error) {
 		if err := a.ownDomain(in); err != nil {
 			return admit.Outcome{}, err
 		}
@@ -99,7 +99,7 @@ func (a *API) createPortal(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) patchPortal(w http.ResponseWriter, r *http.Request) {
-	served{a, portals}.write(w, r, http.StatusOK, func(ctx context.Context, at admit.Address, in admit.Input) (admit.Outcome, error) {
+	served{a, portals}.write(w, r, http.StatusOK, nil, func(ctx context.Context, at admit.Address, in admit.Input) (admit.Outcome, error) {
 		if err := a.ownDomain(in); err != nil {
 			return admit.Outcome{}, err
 		}

@@ -48,6 +48,9 @@ func hostOf(r *http.Request) string {
 // besides returns the API of portals beside what manages them. On hosts of portals there is nothing
 // else.
 func (a *API) besides(management http.Handler) http.Handler {
+	if !a.Regional {
+		return management
+	}
 	refuse := func(w http.ResponseWriter, r *http.Request, err error) { a.fail(w, r, err, nil) }
 	site := httpkit.NewRouter(a.SiteEndpoints(), refuse).Missing(
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusNotFound) },

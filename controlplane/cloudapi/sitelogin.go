@@ -101,7 +101,7 @@ func (a *API) me(w http.ResponseWriter, r *http.Request, at *model.Resource) err
 	if err != nil {
 		return unauthorized(err)
 	}
-	served{a, developers}.show(w, r, http.StatusOK, dev)
+	served{a, developers}.show(w, r, http.StatusOK, dev, nil)
 	return nil
 }
 

@@ -116,7 +116,7 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Log: log, Now: clock.now, Rest: clock.rest,
 	})
 	api := New(Options{
-		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
+		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Global: true, Regional: true, Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
 		Rules: access.New(access.Options{Identified: true}),
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {

@@ -37,8 +37,12 @@ func (a *API) webhookEndpoints() []httpkit.Endpoint {
 		also(does(httpkit.Endpoint{Method: http.MethodPost, Pattern: pattern + "/test", Auth: access.Write, Summary: "Send a marked event to the webhook of a portal", Handler: a.testWebhook}, "", http.StatusAccepted, hook+"_test"), http.StatusTooManyRequests),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: job, Auth: access.Read, Summary: "Read the last replay job of a portal", Handler: a.readReplay}, "", http.StatusOK, replay),
 		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: job, Auth: access.Write, Summary: "Deliver kept events of a portal once more", Handler: a.putReplay}, replay+"_request", http.StatusAccepted, replay),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/audit-log-webhook/jwks.json", Auth: access.Open, Summary: "Read the keys that verify the signatures of audit events", Handler: a.readKeys}, "", http.StatusOK, "jwks"),
 	}
+}
+
+// keyEndpoint shows the keys that sign events, in each part of the API.
+func (a *API) keyEndpoint() httpkit.Endpoint {
+	return does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/audit-log-webhook/jwks.json", Auth: access.Open, Summary: "Read the keys that verify the signatures of audit events", Handler: a.readKeys}, "", http.StatusOK, "jwks")
 }
 
 // hooked is a portal's webhook and all that is known of it.
