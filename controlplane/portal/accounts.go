@@ -46,7 +46,7 @@ func New(o Options) *Accounts {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits
 	}
-	return &Accounts{Options: o, hasher: NewHasher(o.Cost), logins: newGuard(o.Limits, o.Now), newcomer: newGuard(registrations, o.Now), tests: newGuard(testing, o.Now)}
+	return &Accounts{Options: o, hasher: NewHasher(o.Cost), logins: newGuard(o.Limits, o.Now), newcomer: newGuard(registrations, o.Now), tests: newGuard(trials, o.Now)}
 }
 
 // TooMany is the error of somebody who tries too often.

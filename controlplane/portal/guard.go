@@ -39,8 +39,8 @@ var registrations = Limits{
 	Address: Rate{Burst: 5, Each: time.Minute}, Portal: Rate{Burst: 100, Each: 10 * time.Second}, Remembered: 4096,
 }
 
-// testing are the limits of events that are tests.
-var testing = Limits{Address: Rate{Burst: 10, Each: 6 * time.Second}, Portal: Rate{Burst: 10, Each: 6 * time.Second}, Remembered: 4096}
+// trials are the limits of events that are tests.
+var trials = Limits{Address: Rate{Burst: 10, Each: 6 * time.Second}, Portal: Rate{Burst: 10, Each: 6 * time.Second}, Remembered: 4096}
 
 // bucket counts attempts by a [Rate].
 type bucket struct {

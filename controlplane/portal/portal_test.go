@@ -1,0 +1,228 @@
+package portal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/meshgate/meshgate/controlplane/admit"
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var cheap = Cost{KiB: 64, Passes: 1, Threads: 1}
+
+// TestPasswords: a password matches its hash and no other does, whatever hashes look like.
+func TestPasswords(t *testing.T) {
+	h := NewHasher(cheap)
+	hash, err := h.Hash(t.Context(), "correct horse")
+	if err != nil || !strings.HasPrefix(hash, "$argon2id$v=19$m=64,t=1,p=1$") || strings.Contains(hash, "horse") {
+		t.Fatalf("%s %v", hash, err)
+	}
+	if again, _ := h.Hash(t.Context(), "correct horse"); again == hash {
+		t.Error("two hashes of a password are the same")
+	}
+	last := hash[:len(hash)-1]
+	for _, test := range []struct {
+		password, hash string
+		same           bool
+	}{
+		{"correct horse", hash, true}, {"correct horse ", hash, false}, {"", hash, false}, {"correct horse", "", false}, {"", "", false},
+		{"correct horse", last, false}, {"correct horse", "$argon2id$v=19$m=64,t=1,p=1$$", false}, {"correct horse", "plain", false}, {"plain", "plain", false},
+		{"correct horse", strings.Replace(hash, "argon2id", "argon2i", 1), false}, {"correct horse", strings.Replace(hash, "v=19", "v=16", 1), false},
+		{"correct horse", strings.Replace(hash, "m=64", "m=4294967295", 1), false}, {"correct horse", strings.Replace(hash, "t=1", "t=0", 1), false},
+		{"correct horse", strings.Replace(hash, "p=1", "p=0", 1), false}, {"correct horse", strings.Replace(hash, "t=1", "t=2", 1), false},
+	} {
+		if same, err := h.Verify(t.Context(), test.password, test.hash); same != test.same || err != nil {
+			t.Errorf("%q and %q: %t %v", test.password, test.hash, same, err)
+		}
+	}
+	if same, err := NewHasher(Cost{KiB: 128, Passes: 2, Threads: 1}).Verify(t.Context(), "correct horse", hash); !same || err != nil {
+		t.Errorf("a hash of another cost: %t %v", same, err)
+	}
+}
+
+// TestFewAtOnce: no more passwords are computed at once, and no more wait, than there is room for.
+func TestFewAtOnce(t *testing.T) {
+	h := NewHasher(cheap)
+	begun, end := make(chan struct{}, 100), make(chan struct{})
+	done := make(chan error, 100)
+	for range atOnce + inLine {
+		go func() { done <- h.turn(context.Background(), func() { begun <- struct{}{}; <-end }) }()
+	}
+	for range atOnce {
+		<-begun
+	}
+	for len(h.line) < atOnce+inLine {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := h.Hash(t.Context(), "x"); !errors.Is(err, ErrBusy) {
+		t.Errorf("one too many: %v", err)
+	}
+	if n := len(begun); n != 0 {
+		t.Errorf("%d more than %d are computed at once", n, atOnce)
+	}
+	close(end)
+	for range atOnce + inLine {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range atOnce {
+		h.places <- struct{}{}
+	}
+	if _, err := h.Hash(ctx, "x"); !errors.Is(err, context.Canceled) || len(h.line) != 0 {
+		t.Errorf("somebody who has left waits: %v, %d", err, len(h.line))
+	}
+}
+
+// world has a portal with developers in each state.
+type world struct {
+	accounts *Accounts
+	portal   string
+	now      time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{portal: "10000000-0000-4000-8000-000000000000", now: time.UnixMilli(1700000000000)}
+	now := func() time.Time { return w.now }
+	s := memstore.Open(memstore.Options{Now: now})
+	t.Cleanup(func() { _ = s.Close() })
+	gate := admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now).As(model.System("portal"))
+	w.accounts = New(Options{Store: s, Writer: gate, Log: slog.New(slog.DiscardHandler), Now: now, Cost: cheap})
+	hash, err := w.accounts.Hash(t.Context(), "correct horse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = gate.Write(t.Context(), model.Config, func(tx store.Tx) error {
+		if _, err := tx.Create(&model.Resource{Kind: cloud.Portals, Name: w.portal, Spec: &cloud.Portal{Name: "p", Slug: "p", BasicAuth: true}}); err != nil {
+			return err
+		}
+		for _, status := range []string{cloud.Approved, cloud.Pending, cloud.Revoked, cloud.Rejected, "bare"} {
+			dev := &cloud.Developer{Portal: w.portal, Email: status + "@example.com", FullName: "D", Status: status}
+			if status == "bare" {
+				dev.Status = cloud.Approved
+			}
+			res, err := Add(tx, dev, w.now)
+			if err == nil && status != "bare" {
+				err = SetPassword(tx, res.Name, hash)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) login(t *testing.T, name string) (Login, error) {
+	t.Helper()
+	return w.accounts.Login(t.Context(), Attempt{Portal: w.portal, Email: name + "@example.com", Password: "wrong", Source: netip.MustParseAddr("192.0.2.1")})
+}
+
+// TestSameTime: the same is computed for everybody, whoever it is: nothing can be told from the time.
+func TestSameTime(t *testing.T) {
+	w := newWorld(t)
+	names := []string{cloud.Approved, cloud.Pending, cloud.Revoked, cloud.Rejected, "bare", "nobody"}
+	for range DefaultLimits.DeveloperFailures {
+		w.now = w.now.Add(time.Minute)
+		if _, err := w.login(t, cloud.Approved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := w.login(t, cloud.Approved); err != nil || l.Outcome != audit.Locked {
+		t.Fatalf("%v %v", l, err)
+	}
+	for range cap(w.accounts.hasher.line) {
+		w.accounts.hasher.line <- struct{}{}
+	}
+	for _, name := range names {
+		w.now = w.now.Add(time.Second)
+		if _, err := w.login(t, name); !errors.Is(err, ErrBusy) {
+			t.Errorf("%s: %v without a computation", name, err)
+		}
+	}
+}
+
+// TestGuard: what is remembered is bounded, an address is what one subscriber has, and nobody is held
+// up by an address that was forgotten.
+func TestGuard(t *testing.T) {
+	now := time.UnixMilli(1700000000000)
+	l := Limits{Address: Rate{Burst: 2, Each: time.Second}, Portal: Rate{Burst: 1000, Each: time.Second}, AddressFailures: 2, Lock: time.Minute, Remembered: 3}
+	g := newGuard(l, func() time.Time { return now })
+	enter := func(address string) time.Duration {
+		wait, _ := g.enter("p", netip.MustParseAddr(address))
+		return wait
+	}
+	for _, step := range []struct {
+		address string
+		wait    time.Duration
+	}{
+		{"192.0.2.1", 0}, {"192.0.2.1", 0}, {"192.0.2.1", time.Second}, {"::ffff:192.0.2.1", time.Second}, {"192.0.2.2", 0},
+		{"2001:db8::1", 0}, {"2001:db8::2", 0}, {"2001:db8::3%eth0", time.Second},
+		{"2001:db8:0:1::1", 0}, // the fourth address: the first one is forgotten
+		{"192.0.2.1", 0},
+	} {
+		if got := enter(step.address); got != step.wait {
+			t.Errorf("%s: %s, want %s", step.address, got, step.wait)
+		}
+	}
+	for i := range 100 {
+		enter(fmt.Sprintf("198.51.100.%d", i))
+	}
+	if len(g.visitors) != 3 || g.recent.Len() != 3 {
+		t.Errorf("%d and %d are remembered", len(g.visitors), g.recent.Len())
+	}
+	at := netip.MustParseAddr("203.0.113.1")
+	g.failed("p", at)
+	now = now.Add(l.Lock)
+	g.failed("p", at) // the first one is long ago
+	if _, locked := g.enter("p", at); locked != 0 {
+		t.Errorf("locked for %s", locked)
+	}
+	g.failed("p", at)
+	if _, locked := g.enter("p", at); locked != l.Lock {
+		t.Errorf("locked for %s", locked)
+	}
+	if _, locked := g.enter("q", at); locked != 0 {
+		t.Errorf("at another portal locked for %s", locked)
+	}
+	for i := range maxPortals + 10 {
+		g.enter(fmt.Sprint(i), at)
+	}
+	if len(g.portals) > maxPortals {
+		t.Errorf("%d portals are remembered", len(g.portals))
+	}
+}
+
+// TestCheckPassword: the bounds of passwords.
+func TestCheckPassword(t *testing.T) {
+	for password, ok := range map[string]bool{
+		"1234567": false, "12345678": true, "äöüäöüäö": true, "äöüäöüä": false, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,
+		"12345678\n": false, "1234567\xff": false,
+	} {
+		if bad := CheckPassword(password); (bad == "") != ok {
+			t.Errorf("%q: %q", password, bad)
+		}
+	}
+}
