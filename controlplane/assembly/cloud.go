@@ -61,7 +61,9 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 		Origin:    audit.Origin{Vendor: cp.cfg.Audit.Vendor, Host: cmp.Or(cp.cfg.Audit.Host, host, "localhost")},
 		Verifying: verifying, Trusting: trusting, Gzip: cp.cfg.Audit.Gzip,
 	})
-	cp.cloud.accounts = portal.New(portal.Options{Store: cp.store, Writer: cp.gate.As(model.System("portal")), Log: cp.Log, Now: time.Now})
+	cp.cloud.accounts = portal.New(portal.Options{
+		Store: cp.store, Writer: cp.gate.As(model.System("portal")), Log: cp.Log, Now: time.Now, Organization: cp.authority.ID(),
+	})
 	if cp.cloud.local, err = localsocket.Listen(ctx, filepath.Join(cp.cfg.StateDir, cloud.LocalSocket)); err != nil {
 		return err
 	}
