@@ -67,6 +67,7 @@ func TestAccessTokens(t *testing.T) {
 			t.Errorf("%s is shown as %d %v", name, status, doc)
 		}
 	}
+	tokens["bob"] = userToken(t, cp, "bob")
 	if status, doc := call(socket, "", "DELETE", "http://localhost/v2/personal-access-tokens/"+ids["revoked"], ""); status != http.StatusNoContent {
 		t.Fatal(status, doc)
 	}
@@ -82,6 +83,7 @@ func TestAccessTokens(t *testing.T) {
 		"viewer":  {200, 403, 403, 200},
 		"gateway": {403, 403, 403, 200},
 		"ended":   {401, 401, 401, 200},
+		"bob":     {403, 403, 403, 200}, // a user without a role
 		"revoked": {401, 401, 401, 200},
 		"unknown": {401, 401, 401, 200},
 	} {
