@@ -100,7 +100,7 @@ const IndexDeveloper = "developer"
 
 // Sessions is the kind of sessions, which no API shows.
 var Sessions = model.Describe(Session{}, model.Kind{
-	Name: "portal_session", Path: "portal-sessions", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true, Fleeting: true,
+	Name: "portal_session", Path: "portal-sessions", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
 	Expires: func(spec any) time.Time { return time.UnixMilli(spec.(*Session).RefreshEnds) },
 })
 
@@ -117,7 +117,7 @@ const invitationKept = 7 * 24 * time.Hour
 
 // Invitations is the kind of invitations, which no API shows.
 var Invitations = model.Describe(Invitation{}, model.Kind{
-	Name: "portal_invitation", Path: "portal-invitations", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true, Fleeting: true,
+	Name: "portal_invitation", Path: "portal-invitations", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
 	Expires: func(spec any) time.Time { return time.UnixMilli(spec.(*Invitation).Ends).Add(invitationKept) },
 })
 
