@@ -64,8 +64,9 @@ var Passwords = model.Describe(Password{}, model.Kind{
 })
 
 // Trial counts how often in a row a login of a developer has failed. It has the name of the developer.
+// One of a portal has the name of the portal, and counts nothing: see package portal.
 type Trial struct {
-	Developer string `json:"developer" jsonschema_extras:"x-refers-to=portal_developer,x-on-delete=cascade"`
+	Developer string `json:"developer,omitempty" jsonschema_extras:"x-refers-to=portal_developer,x-on-delete=cascade"`
 	Failures  int    `json:"failures"`
 	// LastAt is when the last one failed, LockedUntil when the lock that they caused ends, both in
 	// milliseconds of Unix time.

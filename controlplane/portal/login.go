@@ -122,13 +122,19 @@ func (a *Accounts) settle(tx store.Tx, at Attempt, known account, right bool, ou
 	if err := a.judge(tx, portal, known, right, out); err != nil {
 		return err
 	}
-	if out.Outcome == audit.Success {
-		if out.Tokens, err = a.begin(tx, known.id); err != nil {
-			return err
-		}
-	}
 	if portal.IsPublic {
 		return nil
+	}
+	switch out.Outcome {
+	case audit.Success:
+		out.Tokens, err = a.begin(tx, known.id)
+	case audit.InvalidPassword: // it is counted
+	default:
+		// Others take the time of a write, too: nothing can be told from it.
+		err = put(tx, cloud.Trials, at.Portal, &cloud.Trial{LastAt: a.Now().UnixMilli()})
+	}
+	if err != nil {
+		return err
 	}
 	return delivery.Put(tx, audit.Event{
 		Time: a.Now(), Method: audit.Basic, Outcome: out.Outcome, Source: at.Source, Request: at.Request, UserAgent: agent(at.UserAgent),

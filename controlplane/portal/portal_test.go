@@ -164,6 +164,31 @@ func TestSameTime(t *testing.T) {
 	}
 }
 
+// TestSameWrites: each attempt that fails writes, whether there is anything to count or not: nothing can
+// be told from the time of that either.
+func TestSameWrites(t *testing.T) {
+	w := newWorld(t)
+	writes := &counting{Writer: w.accounts.Writer}
+	w.accounts.Writer = writes
+	for _, name := range []string{cloud.Approved, cloud.Pending, cloud.Revoked, cloud.Rejected, "bare", "nobody"} {
+		if _, err := w.login(t, name); err != nil || writes.last != 1 {
+			t.Errorf("%s: %d writes, %v", name, writes.last, err)
+		}
+	}
+}
+
+// counting counts what the last transaction has written.
+type counting struct {
+	Writer
+	last int
+}
+
+func (c *counting) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+	commit, err := c.Writer.Write(ctx, class, fn)
+	c.last = len(commit.Changes)
+	return commit, err
+}
+
 // TestGuard: what is remembered is bounded, an address is what one subscriber has, and nobody is held
 // up by an address that was forgotten.
 func TestGuard(t *testing.T) {
