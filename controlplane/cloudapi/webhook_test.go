@@ -158,6 +158,14 @@ func TestStatus(t *testing.T) {
 	status(fmt.Sprintf(never, false, "active"))
 }
 
+// TestStatusOfAnother: what is known of another destination counts for nothing.
+func TestStatusOfAnother(t *testing.T) {
+	h := hooked{hook: cloud.Webhook{Enabled: true, Destination: "a"}, progress: cloud.Delivery{Destination: "b", AttemptedAt: 1, Code: 500, Failed: true}}
+	if got := h.status(); got != (webhookStatus{Enabled: true, Status: statusActive}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestEmptied: what waits when a webhook is emptied is not for whoever is named next.
 func TestEmptied(t *testing.T) {
 	f := setup(t)
