@@ -651,10 +651,7 @@ func TestNothingInClear(t *testing.T) {
 				return err
 			}
 			for _, row := range rows {
-				raw, err := json.Marshal(row)
-				if err != nil {
-					raw, err = json.Marshal(row.Spec)
-				}
+				raw, err := json.Marshal(row.Spec)
 				if err != nil {
 					return err
 				}

@@ -85,7 +85,7 @@ func forget(w http.ResponseWriter) {
 }
 
 func setCookie(w http.ResponseWriter, name, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: true, SameSite: http.SameSiteNoneMode})
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: true, SameSite: http.SameSiteNoneMode}) //nolint:gosec // for pages of other sites, too; see ownPage
 }
 
 // cookie is the value of the only cookie of a name. Of two, nobody knows who has set which.

@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -247,7 +248,7 @@ func TestBusy(t *testing.T) {
 	if p.Status != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("%v %v", p, w.Header())
 	}
-	if p, ok := tooMany(w, portal.ErrBusy).(*problem); !ok || p.Status != http.StatusTooManyRequests {
+	if p, ok := errors.AsType[*problem](tooMany(w, portal.ErrBusy)); !ok || p.Status != http.StatusTooManyRequests {
 		t.Errorf("%v", p)
 	}
 }
