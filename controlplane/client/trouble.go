@@ -13,10 +13,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
+
+// maxAfter bounds what is believed of a Retry-After, in seconds.
+const maxAfter = 3600
 
 // Refusal is an answer of the API with an error status.
 type Refusal struct {
