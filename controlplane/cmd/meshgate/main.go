@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshgate/meshgate/controlplane/cli"
+	"github.com/meshgate/meshgate/controlplane/declare"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/operator"
 	"github.com/meshgate/meshgate/controlplane/transparent"
@@ -42,7 +43,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), declare.GatewayCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 
