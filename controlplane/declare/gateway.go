@@ -133,6 +133,11 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 			out.op(op)
 		}
 	}
+	return o.told(c, out, p, done, failed)
+}
+
+// told prints what became of a plan, and returns the error of the command.
+func (o *options) told(c *cobra.Command, out *printer, p *Plan, done []*Op, failed error) error {
 	if o.json {
 		if err := printJSON(c.OutOrStdout(), done, p.Warnings, failed); err != nil {
 			return err
