@@ -2,6 +2,7 @@ package declare
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -10,7 +11,7 @@ import (
 )
 
 const helpFlags = `
-Flags that say which gateway: meshgate gateway --help. Exit code 1 means that something failed.`
+Flags that say which gateway: meshgate gateway --help. Exit codes: 0 well, 1 failed, 2 differences.`
 
 // GatewayCommand brings files to a gateway, and writes them.
 func GatewayCommand() *cobra.Command {
@@ -18,10 +19,8 @@ func GatewayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gateway",
 		Short: "Bring files to a gateway, or write what it holds to a file",
-		Long: `Bring files to a gateway of your own, or to a control plane in the cloud, which is chosen by
---cloud-..., or by _cloud in the file. Every flag has an environment variable, such as
-MESHGATE_GATEWAY_ADDR. Exit codes: 0 well, 1 failed, 2 differences (--non-zero-exit-code).
-docs/declarative.md describes the files.`,
+		Long: `Bring files to a gateway, or to a control plane in the cloud (--cloud-..., _cloud in the file).
+Flags may be in the environment: MESHGATE_GATEWAY_ADDR. See docs/declarative.md.`,
 		Example: `  meshgate gateway dump -o gateway.yaml`,
 	}
 	o.toGateway(c.PersistentFlags())
@@ -37,10 +36,10 @@ func group(c *cobra.Command) {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return coded(cli.BadFlag(c, err)) })
 	c.SetHelpFunc(func(called *cobra.Command, args []string) {
-		if called != c {
-			c.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
-			defer c.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = false })
-		}
+		c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+			f.Hidden = called != c || slices.Contains(seldom, f.Name)
+		})
+		defer c.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = false })
 		help := (&cobra.Command{}).HelpFunc()
 		if root := c.Root(); root != c {
 			help = root.HelpFunc()
@@ -48,6 +47,9 @@ func group(c *cobra.Command) {
 		help(called, args)
 	})
 }
+
+// seldom are flags that help texts leave out; docs/declarative.md has them.
+var seldom = []string{"headers", "parallelism", flagWorkspace}
 
 func dumpCommand(o *options) *cobra.Command {
 	c := command(&cobra.Command{

@@ -16,7 +16,7 @@ import (
 )
 
 const helpMeshFlags = `
-Flags that say which control plane: meshgate mesh --help. Exit code 1 means that something failed.`
+Flags that say where: meshgate mesh --help. Exit codes: 0 well, 1 failed, 2 differences.`
 
 // meshOptions are the flags of the commands for meshes.
 type meshOptions struct {
@@ -40,8 +40,8 @@ variable, such as MESHGATE_MESH_ADDR. Exit codes: 0 well, 1 failed, 2 difference
 		Example: `  meshgate mesh dump -o meshes.yaml`,
 	}
 	f := c.PersistentFlags()
-	f.StringVar(&o.meshAddr, "mesh-addr", meshAddr, "mesh API")
-	f.StringVar(&o.mesh, "mesh", "", "only what is in this mesh")
+	f.StringVar(&o.meshAddr, "mesh-addr", meshAddr, "`URL` of the mesh API")
+	f.StringVar(&o.mesh, "mesh", "", "`name` of the mesh: only what is in it")
 	o.connection(f)
 	group(c)
 	c.AddCommand(o.dumpCommand(), o.diffCommand(), o.syncCommand())

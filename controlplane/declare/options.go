@@ -57,22 +57,22 @@ type options struct {
 	nonZero, dryRun, withoutAsk bool
 }
 
-// connection adds the flags that every command has.
+// connection adds the flags that every command has. Help texts leave out those that few need.
 func (o *options) connection(f *pflag.FlagSet) {
-	f.StringVar(&o.caFile, "ca-cert-file", "", "ca.pem of the control plane, for an https:// address")
-	f.StringVar(&o.tokenFile, "token-file", "", "file with the token, if the address wants one")
+	f.StringVar(&o.caFile, "ca-cert-file", "", "`file` ca.pem of the control plane, for an https:// address")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the token, if the address wants one")
 	f.StringArrayVar(&o.headers, "headers", nil, "name:value of a header for every request; may be given more than once")
 	f.IntVar(&o.parallel, "parallelism", 10, "how many requests are made at the same time")
 }
 
 // toGateway adds the flags that say which gateway.
 func (o *options) toGateway(f *pflag.FlagSet) {
-	f.StringVar(&o.gatewayAddr, flagGatewayAddr, gatewayAddr, "administration API of a gateway of your own")
-	f.StringVarP(&o.workspace, flagWorkspace, "w", "", "workspace of a gateway of your own; there is only default")
-	f.StringVar(&o.cloudAddr, flagCloudAddr, cloudAddr, "cloud API")
-	f.StringVar(&o.cloudToken, flagCloudToken, "", "personal access token; others may see it here: rather in the environment, or")
-	f.StringVar(&o.cloudFile, flagCloudFile, "", "file with the personal access token")
-	f.StringVar(&o.plane, flagPlane, "", "control plane in the cloud API (default is the one called \"default\")")
+	f.StringVar(&o.gatewayAddr, flagGatewayAddr, gatewayAddr, "`URL` of the administration API")
+	f.StringVarP(&o.workspace, flagWorkspace, "w", "", "`name` of the workspace: there is only default")
+	f.StringVar(&o.cloudAddr, flagCloudAddr, cloudAddr, "`URL` of the cloud API")
+	f.StringVar(&o.cloudToken, flagCloudToken, "", "personal access `token`; not seen by others in a file")
+	f.StringVar(&o.cloudFile, flagCloudFile, "", "`file` with the personal access token")
+	f.StringVar(&o.plane, flagPlane, "", "`name` of a control plane of the cloud API; else default")
 	o.connection(f)
 }
 

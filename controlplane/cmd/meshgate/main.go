@@ -46,6 +46,8 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
+	root.InitDefaultHelpFlag()
+	root.Flags().Lookup("help").Hidden = true // the last line of the help names it
 	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), declare.GatewayCommand(), declare.MeshCommand(slices.Concat(mesh.Kinds(), all.Kinds())), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
