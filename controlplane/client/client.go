@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/meshgate/meshgate/controlplane/localsocket"
 )
 
 // Limits of a call: the time that the control plane may take, which is longer if it has to do
@@ -41,6 +44,8 @@ type Options struct {
 	// Address is the base URL of one of its APIs. If it is empty, Assumed is used; Whence
 	// says where Assumed comes from.
 	Address, Assumed, Whence string
+	// Socket is the path of a local socket that is dialled instead of an address.
+	Socket string
 	// Remedy says what to do if nobody answers at Assumed, or somebody else.
 	Remedy string
 	// CAFile has the authorities for https:// addresses; if it is empty, the system's are
@@ -86,6 +91,7 @@ type Client struct {
 // New reads the files that the options name. Its errors are about the flags; it does not call
 // the API.
 func New(o Options) (*Client, error) {
+<<<<<<< HEAD
 	c, err := open(o)
 	return c, o.spelled(err)
 }
@@ -94,6 +100,11 @@ func open(o Options) (*Client, error) {
 	text := o.Address
 	if text == "" {
 		text = o.Assumed
+=======
+	text := cmp.Or(o.Address, o.Assumed)
+	if o.Socket != "" {
+		text = "http://localhost"
+>>>>>>> main
 	}
 	base, err := parse(text)
 	if err != nil {
@@ -108,7 +119,14 @@ func open(o Options) (*Client, error) {
 	if c.token != "" && base.Scheme == "http" && !isLoopback(base.Hostname()) {
 		return nil, fmt.Errorf("the token of --token-file could be overheard on the way to %s: use https:// in --address (the port is admin.tlsPort of the control plane, 8444 if nothing else is set)", base)
 	}
+<<<<<<< HEAD
 	transport := &http.Transport{MaxIdleConnsPerHost: kept}
+=======
+	transport := &http.Transport{}
+	if o.Socket != "" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, o.Socket) }
+	}
+>>>>>>> main
 	if o.CAFile != "" {
 		if base.Scheme != "https" {
 			return nil, fmt.Errorf("--ca-cert-file means nothing for %s, which shows no certificate: use https:// in --address, or leave --ca-cert-file out", base)
