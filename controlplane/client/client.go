@@ -91,20 +91,14 @@ type Client struct {
 // New reads the files that the options name. Its errors are about the flags; it does not call
 // the API.
 func New(o Options) (*Client, error) {
-<<<<<<< HEAD
 	c, err := open(o)
 	return c, o.spelled(err)
 }
 
 func open(o Options) (*Client, error) {
-	text := o.Address
-	if text == "" {
-		text = o.Assumed
-=======
 	text := cmp.Or(o.Address, o.Assumed)
 	if o.Socket != "" {
 		text = "http://localhost"
->>>>>>> main
 	}
 	base, err := parse(text)
 	if err != nil {
@@ -119,14 +113,10 @@ func open(o Options) (*Client, error) {
 	if c.token != "" && base.Scheme == "http" && !isLoopback(base.Hostname()) {
 		return nil, fmt.Errorf("the token of --token-file could be overheard on the way to %s: use https:// in --address (the port is admin.tlsPort of the control plane, 8444 if nothing else is set)", base)
 	}
-<<<<<<< HEAD
 	transport := &http.Transport{MaxIdleConnsPerHost: kept}
-=======
-	transport := &http.Transport{}
 	if o.Socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, o.Socket) }
 	}
->>>>>>> main
 	if o.CAFile != "" {
 		if base.Scheme != "https" {
 			return nil, fmt.Errorf("--ca-cert-file means nothing for %s, which shows no certificate: use https:// in --address, or leave --ca-cert-file out", base)
