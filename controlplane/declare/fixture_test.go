@@ -6,11 +6,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -29,6 +31,8 @@ type rig struct {
 	t     testing.TB
 	store store.Store
 	url   string
+	// command, if set, is the next one to run.
+	command *cobra.Command
 	// before, if set, may answer a request in place of the API.
 	before func(w http.ResponseWriter, r *http.Request) bool
 	mu     sync.Mutex
@@ -72,7 +76,11 @@ func newRig(t testing.TB, base string, adjust ...func(*gatewayapi.Options)) *rig
 // run executes a command of the tool on the gateway.
 func (r *rig) run(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	out, err := clitest.Execute(t, GatewayCommand(), append(args, "--gateway-addr", r.url)...)
+	c := r.command
+	if r.command = nil; c == nil {
+		c = GatewayCommand()
+	}
+	out, err := clitest.Execute(t, c, append(args, "--gateway-addr", r.url)...)
 	if err != nil {
 		out += err.Error()
 	}
@@ -123,6 +131,11 @@ func file(t *testing.T, text string) string {
 	}
 	return name
 }
+
+var uuidForm = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// uuids replaces ids, which are new in each run.
+func uuids(text string) string { return uuidForm.ReplaceAllString(text, "<id>") }
 
 func read(t *testing.T, name string) string {
 	t.Helper()

@@ -29,6 +29,9 @@ func (f Failures) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// textLeftOut is what becomes of an operation after the failure of another one.
+const textLeftOut = ": left out, because something that it needs could not be written"
+
 // runner carries out a plan.
 type runner struct {
 	api *API
@@ -68,6 +71,10 @@ func (r *runner) run(ctx context.Context, p *Plan) (done []*Op, err error) {
 		r.later, r.absent = nil, map[string]bool{}
 		r.steps(ctx, later, len(p.Ops), false)
 	}
+	for _, o := range r.later {
+		r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
+	}
+	slices.Sort(r.failures)
 	for _, o := range p.Ops {
 		if r.done[o] {
 			done = append(done, o)
@@ -122,7 +129,7 @@ func (r *runner) one(ctx context.Context, o *Op, all int, patience bool) {
 		if patience {
 			r.later = append(r.later, o)
 		} else {
-			r.failures = append(r.failures, fmt.Sprintf("%s %s: left out, because what it refers to could not be written", o.Action, o.Label))
+			r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
 		}
 	} else if !r.begun[o] {
 		r.begun[o] = true
