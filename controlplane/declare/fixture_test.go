@@ -31,6 +31,8 @@ type rig struct {
 	t     testing.TB
 	store store.Store
 	url   string
+	// cloud is the name of the control plane, if that is one in the cloud.
+	cloud string
 	// command, if set, is the next one to run.
 	command *cobra.Command
 	// before, if set, may answer a request in place of the API.
@@ -80,7 +82,11 @@ func (r *rig) run(t *testing.T, args ...string) (string, int) {
 	if r.command = nil; c == nil {
 		c = GatewayCommand()
 	}
-	out, err := clitest.Execute(t, c, append(args, "--gateway-addr", r.url)...)
+	where := []string{"--gateway-addr", r.url}
+	if r.cloud != "" {
+		where = []string{"--cloud-addr", r.url, "--cloud-control-plane-name", r.cloud}
+	}
+	out, err := clitest.Execute(t, c, append(where, args...)...)
 	if err != nil {
 		out += err.Error()
 	}
