@@ -80,7 +80,10 @@ func (s *State) sort(kinds []*model.Kind) {
 
 // sortKey is made of names rather than ids, which differ from gateway to gateway.
 func (s *State) sortKey(e *Entity) string {
-	parts := []string{text(e.Values, "name"), keyText(e)}
+	parts := []string{text(e.Values, "name"), keyText(e), text(e.Values, gateway.IndexCustomID)}
+	if e.Kind.Schema.Key == "" { // a certificate, whose natural key has no ids
+		parts = append(parts, naturalKey(e))
+	}
 	for i := range e.Kind.Refs {
 		if to := s.target(e, &e.Kind.Refs[i]); to != nil {
 			parts = append(parts, keyText(to))
