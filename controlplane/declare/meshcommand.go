@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/meshgate/meshgate/controlplane/client"
-	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -100,7 +99,7 @@ files.` + helpMeshFlags,
 func (o *meshOptions) compared(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.nonZero, "non-zero-exit-code", false, "exit code 2 if there are differences")
-	f.BoolVar(&o.allMeshes, "all-meshes", false, "delete meshes that the files do not name")
+	f.BoolVar(&o.allMeshes, "all-meshes", false, "delete meshes and global documents that the files do not name")
 	o.along(f, "delete")
 	o.planned(f)
 }
@@ -212,10 +211,8 @@ func (o *meshOptions) planMeshes(ctx context.Context, api *API, wanted []*meshDo
 		switch {
 		case ofProxies(d.kind) && !o.proxies, ofSecrets(d.kind) && !o.secrets:
 			return false
-		case d.kind == mesh.Meshes:
+		case d.kind.Scoping != model.Mesh: // what every mesh may need
 			return o.allMeshes
-		case d.kind.Scoping != model.Mesh:
-			return true
 		}
 		return named[d.mesh] || o.allMeshes
 	}}, nil

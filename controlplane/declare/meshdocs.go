@@ -146,7 +146,11 @@ func parseDoc(ctx context.Context, n *yaml.Node, kinds []*model.Kind) (*meshDoc,
 		return nil, []string{err.Error()}
 	}
 	var head struct{ Type, Name, Mesh string }
-	if err := json.Unmarshal(raw, &head); err != nil || head.Type == "" || head.Name == "" {
+	err = json.Unmarshal(raw, &head)
+	switch wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); {
+	case ok && wrong.Field != "":
+		return nil, []string{strings.ToLower(wrong.Field) + ": must be a text: put it in quotes (y, no and 1 are no texts in YAML)"}
+	case err != nil || head.Type == "" || head.Name == "":
 		return nil, []string{"a document is an object with type, name and, unless it is global, mesh"}
 	}
 	kind, err := kindOfType(kinds, head.Type, head.Mesh)

@@ -88,6 +88,9 @@ func (p *meshPlanner) create(d *meshDoc, have map[string]*meshDoc) {
 	*op = *meshOp(Creating, &first, nil)
 	second := meshOp(Updating, d, &first)
 	second.Level = levelComplete
+	for _, name := range (fields{}).differing(d.values, first.values) {
+		second.Changes = append(second.Changes, masking(d.kind, nil).changes(name, first.values[name], d.values[name])...)
+	}
 	p.plan.Ops = append(p.plan.Ops, second)
 }
 

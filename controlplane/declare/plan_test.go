@@ -119,7 +119,7 @@ func TestFileTexts(t *testing.T) {
 }
 
 // places are names of files with their directories.
-var places = regexp.MustCompile(`[^ (]*gateway\.yaml`)
+var places = regexp.MustCompile(`[^ (\n]*gateway\.yaml`)
 
 // TestSeveralFiles: files, directories and standard input are one configuration, and tags of
 // its header are everybody's.

@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,6 +86,12 @@ func TestRoundTrip(t *testing.T) {
 	r := newRig(t, "")
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f.yaml")
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // a run is many commands
+		if err := f.Value.Set("25"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		run := func(args ...string) string {
 			out, err := clitest.Execute(t, GatewayCommand(), append(args, "--gateway-addr", r.url)...)
