@@ -163,6 +163,7 @@ func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Show what this binary was built from",
+		Hidden:  true, // --version shows the same
 		Example: `  meshgate version`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -32,6 +32,9 @@ const (
 	// yet. Without such a message, the command would seem to hang.
 	quiet = 3 * time.Second
 
+	// kept is how many connections are kept for further calls.
+	kept = 32
+
 	maxAnswer = 128 << 20
 	maxToken  = 64 << 10
 )
@@ -51,9 +54,29 @@ type Options struct {
 	// Waiting, if set, is called with a text when a call takes long. It is not called again
 	// before a call was answered, however many calls wait.
 	Waiting func(text string)
-	// TokenFile has the token for the API; if it is empty, no token is sent. Tokens have no
-	// other source, so that none goes to an address that it is not meant for.
-	TokenFile string
+	// TokenFile has the token for the API; if it is empty, Token is sent, if there is one.
+	// Whoever sets Token has it from the user for this address.
+	TokenFile, Token string
+	// Header is added to every request.
+	Header http.Header
+	// Spelling gives the flags of a command that calls them otherwise: its names by
+	// --address, --ca-cert-file and --token-file. It is for errors only.
+	Spelling map[string]string
+}
+
+// spelled returns an error in which flags have the names of the command.
+func (o Options) spelled(err error) error {
+	if err == nil || len(o.Spelling) == 0 || errors.Is(err, context.Canceled) {
+		return err
+	}
+	text := err.Error()
+	for name, own := range o.Spelling {
+		text = strings.ReplaceAll(text, name, own)
+	}
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return &Refusal{Status: refusal.Status, Text: text, Said: refusal.Said, After: refusal.After}
+	}
+	return errors.New(text)
 }
 
 // Client calls one API. It is safe for concurrent use.
@@ -68,6 +91,11 @@ type Client struct {
 // New reads the files that the options name. Its errors are about the flags; it does not call
 // the API.
 func New(o Options) (*Client, error) {
+	c, err := open(o)
+	return c, o.spelled(err)
+}
+
+func open(o Options) (*Client, error) {
 	text := cmp.Or(o.Address, o.Assumed)
 	if o.Socket != "" {
 		text = "http://localhost"
@@ -76,7 +104,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: base, o: o}
+	c := &Client{base: base, o: o, token: o.Token}
 	if o.TokenFile != "" {
 		if c.token, err = readToken(o.TokenFile); err != nil {
 			return nil, err
@@ -85,7 +113,7 @@ func New(o Options) (*Client, error) {
 	if c.token != "" && base.Scheme == "http" && !isLoopback(base.Hostname()) {
 		return nil, fmt.Errorf("the token of --token-file could be overheard on the way to %s: use https:// in --address (the port is admin.tlsPort of the control plane, 8444 if nothing else is set)", base)
 	}
-	transport := &http.Transport{}
+	transport := &http.Transport{MaxIdleConnsPerHost: kept}
 	if o.Socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, o.Socket) }
 	}
@@ -164,6 +192,10 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, answer 
 // answer; nil if no content is expected. body is sent as JSON unless it is nil. If the query
 // has wait, the answer may take that much longer. A refusal by the API is a [Refusal].
 func (c *Client) Call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
+	return c.o.spelled(c.call(ctx, method, path, query, body, answer))
+}
+
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	wait, _ := time.ParseDuration(query.Get("wait")) // the API refuses an invalid duration
 	limit := wait + patience
 	if method == http.MethodGet {
@@ -242,6 +274,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	req, err := http.NewRequestWithContext(ctx, method, target, content)
 	if err != nil {
 		return nil, err
+	}
+	for name, values := range c.o.Header {
+		req.Header[name] = values
 	}
 	req.Header.Set("Accept", "application/json")
 	if body != nil {

@@ -13,16 +13,22 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
+// maxAfter bounds what is believed of a Retry-After, in seconds.
+const maxAfter = 3600
+
 // Refusal is an answer of the API with an error status.
 type Refusal struct {
 	Status int
-	// Text says why, in the words of the API or in more helpful ones.
-	Text string
+	// Text says why, in the words of the API or in more helpful ones; Said is in its words.
+	Text, Said string
+	// After is the time after which the API wants to be asked again, if it has said one.
+	After time.Duration
 }
 
 // Error implements error.
@@ -140,7 +146,7 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	}
 	said := Plain(cmp.Or(strings.Join(reasons, "; "), doc.Detail, doc.Message, http.StatusText(resp.StatusCode)))
 	refusal := func(format string, args ...any) error {
-		return &Refusal{resp.StatusCode, fmt.Sprintf(format, args...)}
+		return &Refusal{Status: resp.StatusCode, Text: fmt.Sprintf(format, args...), Said: said, After: after(resp.Header.Get("Retry-After"))}
 	}
 	switch status := resp.StatusCode; {
 	case status == http.StatusBadRequest && strings.Contains(string(text), plainOnTLS):
@@ -155,4 +161,15 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 		return refusal("there is no %s at %s: %s (the mesh API is on port 5681 and has everything; the administration API on 8001 and 8444 has no keys)", Plain(path), c.where(), c.correct())
 	}
 	return refusal("the control plane refuses that (%d): %s", resp.StatusCode, said)
+}
+
+// after reads a Retry-After (RFC 9110 section 10.2.3).
+func after(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return max(0, time.Duration(min(seconds, maxAfter))*time.Second)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, min(time.Until(at), maxAfter*time.Second))
+	}
+	return 0
 }

@@ -168,6 +168,20 @@ func flatten(prefix string, tree, into map[string]any) (twice string) {
 	return twice
 }
 
+// toolFlags are the flags of the declarative tool, which may be in the environment, and
+// toolFiles is how the variables begin that its files refer to. None of them is a setting.
+const (
+	toolFlags = " ALL_MESHES CA_CERT_FILE CLOUD_ADDR CLOUD_CONTROL_PLANE_NAME CLOUD_TOKEN CLOUD_TOKEN_FILE DRY_RUN FORCE FORMAT " +
+		"GATEWAY_ADDR HEADERS JSON_OUTPUT MESH MESH_ADDR NON_ZERO_EXIT_CODE OUTPUT_FILE PARALLELISM SELECT_TAG SILENCE_EVENTS " +
+		"SKIP_CONSUMERS TOKEN_FILE WITH_ID WITH_PROXIES WITH_SECRETS WITH_TOKENS WORKSPACE YES "
+	toolFiles = envPrefix + "FILE_"
+)
+
+// ofTool reports whether a variable of the environment is for the declarative tool.
+func ofTool(name string) bool {
+	return strings.HasPrefix(name, toolFiles) || strings.Contains(toolFlags, " "+strings.TrimPrefix(name, envPrefix)+" ")
+}
+
 // readEnv returns the settings in the environment, and warnings about ignored variables.
 func readEnv(env []string) (values map[string]any, warnings []string) {
 	names := map[string]string{}
@@ -177,7 +191,7 @@ func readEnv(env []string) (values map[string]any, warnings []string) {
 	values = map[string]any{}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(reserved, name) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(reserved, name) || ofTool(name) {
 			continue
 		}
 		key, known := names[name]

@@ -39,23 +39,31 @@ type entity struct {
 
 // File is a file with a valid shape.
 type File struct {
-	name     string
-	kinds    []*model.Kind
-	entities []*entity
-	problems *Problems
+	// Header is what the file says about itself. Only the files of a [Client] have more in it
+	// than tags.
+	Header      Header
+	name        string
+	kinds       []*model.Kind
+	client      *Client
+	environment *environment
+	entities    []*entity
+	problems    *Problems
 }
 
 // Parse reads a file. kinds are the kinds that it may contain; name is the name of the file
 // in problems. The error is [*Problems].
 func Parse(name string, data []byte, kinds []*model.Kind) (*File, error) {
-	f := &File{name: name, kinds: kinds, problems: &Problems{File: name}}
-	root := parse(data, f.problems)
+	return read(&File{name: name, kinds: kinds, problems: &Problems{File: name}}, data)
+}
+
+func read(f *File, data []byte) (*File, error) {
+	root := parse(data, f.problems, f.env())
 	if root == nil {
-		return nil, f.problems
+		return f, f.problems
 	}
 	if root.fields == nil {
 		f.problems.add(root.line, "", "expected an object with %s and collections", keyFormat)
-		return nil, f.problems
+		return f, f.problems
 	}
 	f.top(root)
 	return f, f.problems.orNil()
@@ -66,13 +74,14 @@ func (f *File) top(root *node) {
 	if version := root.fields[keyFormat]; version == nil {
 		f.problems.add(root.line, keyFormat, "must be there: %q", FormatVersion)
 	} else if fmt.Sprint(version.scalar) != FormatVersion && version.scalar != 3.0 {
-		f.problems.add(version.line, keyFormat, "must be %q", FormatVersion)
+		f.problems.add(version.line, keyFormat, "cannot apply '%v' config format version: it must be %q", version.scalar, FormatVersion)
 	}
 	known := []string{keyFormat, keyInfo, keyTransform, keyComment}
 	for _, k := range f.kinds {
 		known = append(known, k.Path)
 	}
-	tags := f.info(root.fields[keyInfo])
+	f.info(root.fields[keyInfo])
+	known = append(known, f.client.keys()...)
 	for _, name := range root.names {
 		if kind := f.collection(name); kind != nil {
 			f.list(kind, root.fields[name], name, nil, "")
@@ -80,37 +89,49 @@ func (f *File) top(root *node) {
 			f.problems.add(root.fields[name].line, name, "unknown key%s", fault.Meant(name, known))
 		}
 	}
+	if f.client != nil {
+		f.header(root)
+		return
+	}
 	for _, e := range f.entities {
-		e.tag(tags)
+		e.tag(f.Header.SelectTags)
 	}
 }
 
-// info reads the tags that every entity gets.
-func (f *File) info(n *node) (tags []any) {
+// info reads the tags that every entity gets and, in the files of clients, defaults.
+func (f *File) info(n *node) {
 	if n == nil {
-		return nil
+		return
 	}
 	if n.fields == nil {
 		f.problems.add(n.line, keyInfo, "expected an object")
 	}
 	for _, name := range n.names {
 		value := n.fields[name]
-		if name != keySelect {
+		switch {
+		case name == keySelect:
+			f.Header.SelectTags = f.texts(value, keyInfo+"."+name)
+		case f.client == nil:
 			f.problems.add(value.line, keyInfo+"."+name, "not supported; only %s is", keySelect)
-			continue
-		}
-		if !value.isList {
-			f.problems.add(value.line, keyInfo+"."+name, "expected a list")
-		}
-		for _, item := range value.items {
-			if text, ok := item.scalar.(string); ok && text != "" {
-				tags = append(tags, text)
-				continue
-			}
-			f.problems.add(item.line, keyInfo+"."+name, "expected texts")
+		default:
+			f.clientInfo(name, value)
 		}
 	}
-	return tags
+}
+
+// texts reads a list of texts.
+func (f *File) texts(n *node, path string) (list []any) {
+	if !n.isList {
+		f.problems.add(n.line, path, "expected a list")
+	}
+	for _, item := range n.items {
+		if text, ok := item.scalar.(string); ok && text != "" {
+			list = append(list, text)
+			continue
+		}
+		f.problems.add(item.line, path, "expected texts")
+	}
+	return list
 }
 
 // names lists the names of a kind's collection.

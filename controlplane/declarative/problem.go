@@ -14,6 +14,8 @@ type Problem struct {
 	// document.
 	Path    string
 	Message string
+	// Object names the entity that has the mistake, if it has a name.
+	Object string
 }
 
 // Problems are all mistakes in a file.
@@ -39,7 +41,7 @@ func (p *Problems) Error() string {
 
 // add adds a problem.
 func (p *Problems) add(line int, path, format string, args ...any) {
-	p.List = append(p.List, Problem{line, path, fmt.Sprintf(format, args...)})
+	p.List = append(p.List, Problem{Line: line, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // orNil returns the problems as an error; nil if there are none.

@@ -30,8 +30,9 @@ type node struct {
 	scalar any
 }
 
-// parse reads one YAML (or JSON) document.
-func parse(data []byte, problems *Problems) *node {
+// parse reads one YAML (or JSON) document. env replaces references to the environment; nil
+// refuses them.
+func parse(data []byte, problems *Problems, env *environment) *node {
 	doc, err := yamldoc.One(data)
 	if second, ok := errors.AsType[*yamldoc.SecondError](err); ok {
 		problems.add(second.Line, "", "the file holds more than one document")
@@ -49,7 +50,7 @@ func parse(data []byte, problems *Problems) *node {
 		problems.add(1, "", "the file is empty")
 		return nil
 	}
-	r := &treeReader{problems: problems}
+	r := &treeReader{problems: problems, env: env}
 	root := r.read(doc.Content[0], 0)
 	if r.nodes > maxNodes {
 		problems.add(root.line, "", "the document has more than %d values", maxNodes)
@@ -60,6 +61,7 @@ func parse(data []byte, problems *Problems) *node {
 
 type treeReader struct {
 	problems *Problems
+	env      *environment
 	nodes    int
 }
 
@@ -111,6 +113,22 @@ func (r *treeReader) object(n *node, y *yaml.Node, depth int) {
 // scalar gives a plain value its type. Types that JSON does not have stay texts. Placeholders
 // that somebody should have replaced are problems, because they would be taken literally.
 func (r *treeReader) scalar(y *yaml.Node) any {
+	if strings.Contains(y.Value, "${{") {
+		if r.env == nil {
+			r.problems.add(y.Line, "", "references to the environment are not replaced here")
+			return y.Value
+		}
+		replaced := *y
+		var err error
+		if replaced.Value, err = r.env.replace(y.Value); err != nil {
+			r.problems.add(y.Line, "", "%v", err)
+			return y.Value
+		}
+		if y.Style == 0 { // as if the value stood in the file
+			replaced.Tag = ""
+		}
+		y = &replaced
+	}
 	tag := y.ShortTag()
 	if !strings.HasPrefix(tag, "!!") {
 		r.problems.add(y.Line, "", "the tag %s means nothing here", tag)
@@ -128,9 +146,6 @@ func (r *treeReader) scalar(y *yaml.Node) any {
 		if f, err := strconv.ParseFloat(y.Value, 64); err == nil {
 			return f
 		}
-	}
-	if strings.Contains(y.Value, "${{") {
-		r.problems.add(y.Line, "", "references to the environment are not replaced here")
 	}
 	return y.Value
 }

@@ -196,7 +196,9 @@ var layers = map[string]string{
 	"controlplane/telemetry/telemetrytest": "",
 
 	// It is on the other side of the APIs, and knows nothing of what is behind them.
-	"controlplane/client": "controlplane/localsocket",
+	// The declarative tool is there, too. It knows what kinds are, and how files are read.
+	"controlplane/declare": "controlplane/cli controlplane/client controlplane/declarative controlplane/dryrun controlplane/fault controlplane/gateway controlplane/httpkit controlplane/mesh controlplane/model controlplane/yamldoc",
+	"controlplane/client":  "controlplane/localsocket",
 
 	// The programs. Whatever makes a whole of the parts may name all of them.
 	"controlplane/version":     "",

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,10 +17,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshgate/meshgate/controlplane/cli"
+	"github.com/meshgate/meshgate/controlplane/declare"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/operator"
 	"github.com/meshgate/meshgate/controlplane/transparent"
 	"github.com/meshgate/meshgate/controlplane/version"
+	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
 const rootHelp = `OAuth 2.0 gateway and service mesh on one Envoy fleet. Exit codes: 0 well, 1 failed, 2 not begun.`
@@ -42,7 +46,9 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.BadFlag)
 	cli.BriefHelp(root)
 	root.SetVersionTemplate(version.Line())
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.InitDefaultHelpFlag()
+	root.Flags().Lookup("help").Hidden = true // the last line of the help names it
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), declare.GatewayCommand(), declare.MeshCommand(slices.Concat(mesh.Kinds(), all.Kinds())), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 

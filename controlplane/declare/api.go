@@ -1,0 +1,173 @@
+package declare
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Limits of calls.
+const (
+	// pageSize is how many entities are read at once.
+	pageSize = "1000"
+	// tries is how often a call is made that is answered with 429, and leastWait and mostWait
+	// how long it is waited between two of them unless the answer says so.
+	tries     = 10
+	leastWait = time.Second
+	mostWait  = time.Minute
+)
+
+// API is the administration API of one control plane.
+type API struct {
+	// Client reaches the host, Base is the path of the API there. It is all that distinguishes
+	// a gateway of one's own from a control plane in the cloud.
+	Client *client.Client
+	Base   string
+	// Parallel is how many calls are made at the same time.
+	Parallel int
+	// Sleep waits between two tries; nil is the clock.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// call makes a call, again if the API wants to be asked later.
+func (a *API) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
+	wait := leastWait
+	for try := 1; ; try++ {
+		err := a.Client.Call(ctx, method, a.Base+path, query, body, answer)
+		refusal, ok := errors.AsType[*client.Refusal](err)
+		if !ok || try == tries || refusal.Status != http.StatusTooManyRequests && (refusal.Status != http.StatusServiceUnavailable || refusal.After == 0) {
+			return err
+		}
+		d := wait
+		if refusal.After > 0 {
+			d = refusal.After
+		}
+		if err := a.sleep(ctx, d); err != nil {
+			return err
+		}
+		wait = min(2*wait, mostWait)
+	}
+}
+
+func (a *API) sleep(ctx context.Context, d time.Duration) error {
+	if a.Sleep != nil {
+		return a.Sleep(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// status returns the status of a refusal, or 0.
+func status(err error) int {
+	if refusal, ok := errors.AsType[*client.Refusal](err); ok {
+		return refusal.Status
+	}
+	return 0
+}
+
+// list reads a whole collection.
+func (a *API) list(ctx context.Context, collection string, tags []string) (all []map[string]any, err error) {
+	query := url.Values{"size": {pageSize}}
+	if len(tags) > 0 {
+		query.Set("tags", strings.Join(tags, ","))
+	}
+	for {
+		var page struct {
+			Data []map[string]any `json:"data"`
+			Next *string          `json:"next"`
+		}
+		if err := a.call(ctx, http.MethodGet, "/"+collection, query, nil, &page); err != nil {
+			return nil, err
+		}
+		if page.Data == nil {
+			return nil, errors.New("the answer to GET /" + collection + " is no list")
+		}
+		all = append(all, page.Data...)
+		if page.Next == nil || *page.Next == "" {
+			return all, nil
+		}
+		next, err := url.Parse(*page.Next)
+		if err != nil || next.Query().Get("offset") == "" || next.Query().Get("offset") == query.Get("offset") {
+			return nil, errors.New("the next page of /" + collection + " is not understood")
+		}
+		query.Set("offset", next.Query().Get("offset"))
+	}
+}
+
+// Read reads what the gateway holds of some kinds. Without consumers, what belongs to one is
+// left out.
+func (a *API) Read(ctx context.Context, kinds []*model.Kind, tags []string, skipConsumers bool) (*State, error) {
+	lists := make([][]map[string]any, len(kinds))
+	err := parallel(ctx, a.Parallel, len(kinds), func(ctx context.Context, i int) (err error) {
+		tags := tags
+		if kinds[i].Schema.Field("tags") == nil {
+			tags = nil
+		}
+		lists[i], err = a.list(ctx, kinds[i].Path, tags)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := newState()
+	for i, k := range kinds {
+		for _, shown := range lists[i] {
+			e := &Entity{Kind: k, ID: text(shown, model.FieldID), Values: plain(k, shown)}
+			if skipConsumers && refID(e.Values, "consumer") != "" {
+				continue
+			}
+			s.add(e)
+		}
+	}
+	s.sort(kinds)
+	return s, nil
+}
+
+// lookup returns an entity by its id or key, or nil.
+func (a *API) lookup(ctx context.Context, k *model.Kind, key string) (*Entity, error) {
+	var shown map[string]any
+	err := a.call(ctx, http.MethodGet, "/"+k.Path+"/"+url.PathEscape(key), nil, nil, &shown)
+	if status(err) == http.StatusNotFound {
+		return nil, nil //nolint:nilnil // nil is nothing
+	}
+	return &Entity{Kind: k, ID: text(shown, model.FieldID), Values: plain(k, shown)}, err
+}
+
+// parallel calls do for each number below n, at most width at the same time. It begins no
+// more after an error, and returns the first one.
+func parallel(ctx context.Context, width, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turns := make(chan struct{}, max(1, width))
+	var running sync.WaitGroup
+	for i := range n {
+		select {
+		case turns <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		running.Go(func() {
+			defer func() { <-turns }()
+			if err := do(ctx, i); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
+}

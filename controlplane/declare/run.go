@@ -1,0 +1,254 @@
+package declare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/dryrun"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+)
+
+// Failures are the operations that failed, each a line.
+type Failures []string
+
+// Error implements error.
+func (f Failures) Error() string {
+	lines := make([]string, 0, len(f)+1)
+	lines = append(lines, fmt.Sprintf("%d errors occurred:", len(f)))
+	for _, one := range f {
+		lines = append(lines, "\t"+strings.ReplaceAll(one, "\n", "\n\t"))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// textLeftOut is what becomes of an operation after the failure of another one.
+const textLeftOut = ": left out, because something that it needs could not be written"
+
+// runner carries out a plan.
+type runner struct {
+	api *API
+	// begin is called with each operation before it is made, progress with the number of
+	// those that are over. They are never called at the same time.
+	begin    func(*Op)
+	progress func(done, all int)
+
+	mu       sync.Mutex
+	begun    map[*Op]bool
+	done     map[*Op]bool
+	failures Failures
+	// absent are the ids of what could not be written, with everything that needs it.
+	absent map[string]bool
+	// later are operations that may succeed when something is deleted.
+	later []*Op
+}
+
+// run carries out a plan. Operations of one step run at the same time. After a failure, what
+// needs the failed entity is left out, and nothing is deleted: what would be deleted may still
+// be of use. The error is [Failures]; what succeeded stays.
+func (r *runner) run(ctx context.Context, p *Plan) (done []*Op, err error) {
+	r.begun, r.done, r.absent = map[*Op]bool{}, map[*Op]bool{}, map[string]bool{}
+	var writes, deletes []*Op
+	for _, o := range p.Ops {
+		if o.Action == Deleting {
+			deletes = append(deletes, o)
+		} else {
+			writes = append(writes, o)
+		}
+	}
+	r.steps(ctx, writes, len(p.Ops), len(deletes) > 0)
+	if len(r.failures) == 0 && ctx.Err() == nil {
+		r.steps(ctx, deletes, len(p.Ops), true)
+		r.again(ctx, len(p.Ops))
+		later := r.later
+		r.later, r.absent = nil, map[string]bool{}
+		r.steps(ctx, later, len(p.Ops), false)
+	}
+	for _, o := range r.later {
+		r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
+	}
+	slices.Sort(r.failures)
+	for _, o := range p.Ops {
+		if r.done[o] {
+			done = append(done, o)
+		}
+	}
+	if ctx.Err() != nil {
+		return done, ctx.Err()
+	}
+	if len(r.failures) > 0 {
+		return done, r.failures
+	}
+	return done, nil
+}
+
+// again repeats deletions that were refused because of others of the same level.
+func (r *runner) again(ctx context.Context, all int) {
+	var refused, rest []*Op
+	for _, o := range r.later {
+		if o.Action == Deleting {
+			refused = append(refused, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	r.later = rest
+	r.steps(ctx, refused, all, false)
+}
+
+// steps carries out operations, which are in order. With patience, a conflict is not yet a
+// failure.
+func (r *runner) steps(ctx context.Context, ops []*Op, all int, patience bool) {
+	for len(ops) > 0 && ctx.Err() == nil {
+		n := slices.IndexFunc(ops, func(o *Op) bool { return o.step() != ops[0].step() })
+		if n < 0 {
+			n = len(ops)
+		}
+		step := ops[:n]
+		ops = ops[n:]
+		_ = parallel(ctx, r.api.Parallel, len(step), func(ctx context.Context, i int) error { // failures are kept
+			r.one(ctx, step[i], all, patience)
+			return nil
+		})
+	}
+}
+
+// one carries out one operation.
+func (r *runner) one(ctx context.Context, o *Op, all int, patience bool) {
+	r.mu.Lock()
+	missing := slices.ContainsFunc(o.Needs, func(id string) bool { return r.absent[id] })
+	if missing {
+		r.absent[o.ID] = true
+		if patience {
+			r.later = append(r.later, o)
+		} else {
+			r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
+		}
+	} else if !r.begun[o] {
+		r.begun[o] = true
+		r.begin(o)
+	}
+	r.mu.Unlock()
+	if missing {
+		return
+	}
+	err := r.write(ctx, o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.done[o] = true
+		r.progress(len(r.done), all)
+	case conflicts(o, err) && patience:
+		r.absent[o.ID] = true
+		r.later = append(r.later, o)
+	default:
+		r.absent[o.ID] = true
+		r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err)))
+	}
+}
+
+// conflicts reports whether an operation was refused because of something else that is there.
+func conflicts(o *Op, err error) bool {
+	return status(err) == http.StatusConflict || o.Action == Deleting && status(err) == http.StatusBadRequest
+}
+
+// problem returns what is wrong, in the words of the API if it has said something.
+func problem(err error) string {
+	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Said != "" {
+		return fmt.Sprintf("HTTP status %d (message: %q)", refusal.Status, refusal.Said)
+	}
+	return err.Error()
+}
+
+func (r *runner) write(ctx context.Context, o *Op) error {
+	if o.Action == Deleting {
+		return r.api.call(ctx, http.MethodDelete, o.Path, nil, nil, nil)
+	}
+	return r.api.call(ctx, http.MethodPut, o.Path, nil, o.Body, nil)
+}
+
+// Tried is what a write would do.
+type Tried struct {
+	Op *Op
+	// Answer is nil if the write can only be checked, because what it refers to is not there
+	// yet.
+	Answer *dryrun.Answer
+}
+
+// try asks the API what each operation would do. Nothing is written.
+func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
+	made, deletes := map[string]bool{}, 0
+	for _, o := range p.Ops {
+		switch o.Action {
+		case Creating:
+			made[o.ID] = true
+		case Deleting:
+			deletes++
+		}
+	}
+	tried := make([]Tried, len(p.Ops))
+	var mu sync.Mutex
+	done := 0
+	err := parallel(ctx, r.api.Parallel, len(p.Ops), func(ctx context.Context, i int) error {
+		o := p.Ops[i]
+		answer, err := r.tryOne(ctx, o, slices.ContainsFunc(o.Needs, func(id string) bool { return made[id] }))
+		if conflicts(o, err) && deletes > 0 { // only what is deleted before may be in the way
+			answer, err = nil, nil
+		}
+		tried[i] = Tried{Op: o, Answer: answer}
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil && err != nil {
+			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err)))
+		}
+		done++
+		r.progress(done, len(p.Ops))
+		return ctx.Err()
+	})
+	if err == nil && len(r.failures) > 0 {
+		slices.Sort(r.failures)
+		err = r.failures
+	}
+	return tried, err
+}
+
+func (r *runner) tryOne(ctx context.Context, o *Op, early bool) (*dryrun.Answer, error) {
+	query := url.Values{httpkit.ArgDryRun: {"true"}}
+	answer := new(dryrun.Answer)
+	switch {
+	case early && o.check != "":
+		return nil, r.api.call(ctx, http.MethodPost, o.check, nil, o.Body, nil)
+	case early:
+		return nil, nil //nolint:nilnil // it cannot be tried
+	case o.Action == Deleting:
+		return answer, r.api.call(ctx, http.MethodDelete, o.Path, query, nil, answer)
+	}
+	return answer, r.api.call(ctx, http.MethodPut, o.Path, query, o.Body, answer)
+}
+
+// pacer calls tell at most once in a while, and not before a while has passed.
+type pacer struct {
+	every time.Duration
+	now   func() time.Time
+	last  time.Time
+	tell  func(done, all int)
+}
+
+func newPacer(now func() time.Time, every time.Duration, tell func(done, all int)) *pacer {
+	return &pacer{every: every, now: now, last: now(), tell: tell}
+}
+
+func (p *pacer) progress(done, all int) {
+	if at := p.now(); at.Sub(p.last) >= p.every && done < all {
+		p.last = at
+		p.tell(done, all)
+	}
+}
