@@ -32,20 +32,24 @@ func (p meshProgress) scopes(meshName string) []string {
 }
 
 // across lists the meshes whose proxies know the roots of a mesh: those with gateways that it may
-// call and, if it has such gateways itself, all that may call these. While that cannot be read, the
-// last ones are not known, and the next step is only taken after a transaction that can read them.
+// call and, if it has such gateways itself, all that may call these. A row that cannot be read counts
+// as that of a mesh with such gateways.
 func (p meshProgress) across(meshName string) (out []string) {
 	var all []*model.Resource
-	_ = p.cp.store.View(context.Background(), func(r store.Reader) (err error) { // see above
-		all, err = r.List(mesh.Crossings, store.Query{})
+	_ = p.cp.store.View(context.Background(), func(r store.Reader) (err error) { // a step needs the store, too
+		all, err = store.ListAll(r, mesh.Crossings, store.Query{})
 		return err
 	})
-	called := slices.ContainsFunc(all, func(res *model.Resource) bool {
-		return res.Name == meshName && len(res.Spec.(*mesh.Crossing).Listeners) > 0
-	})
-	known := slices.ContainsFunc(all, func(res *model.Resource) bool { return res.Name == meshName })
+	called := func(res *model.Resource) bool {
+		c, readable := res.Spec.(*mesh.Crossing)
+		return !readable || len(c.Listeners) > 0
+	}
+	i := slices.IndexFunc(all, func(res *model.Resource) bool { return res.Name == meshName })
+	if i < 0 {
+		return nil // nobody else knows its roots
+	}
 	for _, res := range all {
-		if known && res.Name != meshName && (called || len(res.Spec.(*mesh.Crossing).Listeners) > 0) {
+		if res.Name != meshName && (called(all[i]) || called(res)) {
 			out = append(out, res.Name)
 		}
 	}
