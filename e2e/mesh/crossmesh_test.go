@@ -231,6 +231,7 @@ var _ = Describe("gateways that other meshes call", Ordered, core, func() {
 		w.Put("dataplanes", all.doc)
 		all.Sidecar = framework.NewSidecar(w.cp, shop, "all-1", "", "--dns-port", strconv.Itoa(dns), "--dns-upstream", upstream.LocalAddr().String()).Start()
 		w.ready(all)
+		DeferCleanup(func() { w.Delete(shop, "dataplanes", "all-1") }) // its certificate would keep a root
 		var a netip.Addr
 		Eventually(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
