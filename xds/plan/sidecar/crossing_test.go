@@ -161,6 +161,16 @@ func TestGatewaysJudgeEachMeshByItsOwnRoots(t *testing.T) {
 	if !slices.Equal(domains, []string{meshName, "third"}) {
 		t.Errorf("the roots are those of %v", domains)
 	}
+	again := crossingOf("third", rootCA)
+	again.Withdrawn = 3
+	w.put(mesh.Crossings, "", "third", again)
+	if moved := w.settle(); !moved["edge-1"] || moved["backend-1"] {
+		t.Errorf("the withdrawal of a root moved %v", moved)
+	}
+	l = load(t, w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:18080"), new(listenerv3.Listener))
+	if got := l.GetFilterChains()[0].GetMetadata().GetFilterMetadata()[mesh.MetadataTrust].GetFields()["withdrawn"].GetStringValue(); got != "third=3," {
+		t.Errorf("connections of before a root was withdrawn go on: %q", got)
+	}
 	w.put(mesh.Meshes, "", meshName, &mesh.Mesh{})
 	w.settle()
 	if w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:18080") != nil {
