@@ -54,6 +54,8 @@ type Gate struct {
 	resolver scopes.Resolver
 	// hooks are called for documents. They do not change once the gate is used.
 	hooks map[*model.Kind][]Hook
+	// companions write what follows from the changes of a transaction.
+	companions []func(store.Tx) error
 	// lines are shared by all gates that As has made.
 	lines *lines
 }
@@ -71,6 +73,10 @@ func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *G
 // Resolve makes the gate refuse writes to scopes that a resolver declares read-only. It must
 // be called before the gate is used.
 func (g *Gate) Resolve(r scopes.Resolver) { g.resolver = r }
+
+// Accompany has fn write what follows from each transaction, in that transaction. It must be called
+// before the gate is used, and before As.
+func (g *Gate) Accompany(fn func(store.Tx) error) { g.companions = append(g.companions, fn) }
 
 // As returns the gate for a part of the control plane that writes by itself. The actor is the
 // author of its writes, unless their context has another one. Hooks are shared with g.
@@ -167,6 +173,11 @@ func (g *Gate) update(ctx context.Context, class model.Class, fn work) (store.Co
 func (g *Gate) enact(ctx context.Context, tx store.Tx, class model.Class, fn work) (subject model.Key, err error) {
 	if subject, err = fn(tx); err != nil {
 		return subject, err
+	}
+	for _, follow := range g.companions {
+		if err := follow(tx); err != nil {
+			return subject, err
+		}
 	}
 	if err := g.writable(tx); err != nil {
 		return subject, err

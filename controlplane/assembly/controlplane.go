@@ -27,6 +27,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/crossings"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -239,6 +240,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	})
 	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
 	cp.gate.Resolve(cp.resolver)
+	cp.gate.Accompany(crossings.Follow)
 	cp.mesh.addresses = addresses.New(cp.gate.As(model.System("addresses")), time.Now, cp.Log)
 	if cp.encryption != nil {
 		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -23,6 +24,34 @@ func (p meshProgress) scopes(meshName string) []string {
 	out := []string{publish.MeshScope(meshName)}
 	if p.leavesByEgress(meshName) {
 		out = append(out, publish.ZoneScope)
+	}
+	for _, other := range p.across(meshName) {
+		out = append(out, publish.MeshScope(other))
+	}
+	return out
+}
+
+// across lists the meshes whose proxies know the roots of a mesh: those with gateways that it may
+// call and, if it has such gateways itself, all that may call these. A row that cannot be read counts
+// as that of a mesh with such gateways.
+func (p meshProgress) across(meshName string) (out []string) {
+	var all []*model.Resource
+	_ = p.cp.store.View(context.Background(), func(r store.Reader) (err error) { // a step needs the store, too
+		all, err = store.ListAll(r, mesh.Crossings, store.Query{})
+		return err
+	})
+	called := func(res *model.Resource) bool {
+		c, readable := res.Spec.(*mesh.Crossing)
+		return !readable || len(c.Listeners) > 0
+	}
+	i := slices.IndexFunc(all, func(res *model.Resource) bool { return res.Name == meshName })
+	if i < 0 {
+		return nil // nobody else knows its roots
+	}
+	for _, res := range all {
+		if res.Name != meshName && (called(all[i]) || called(res)) {
+			out = append(out, res.Name)
+		}
 	}
 	return out
 }
@@ -41,15 +70,15 @@ func (p meshProgress) leavesByEgress(meshName string) bool {
 }
 
 // ofSecret picks refusals of certificates and roots of a mesh: whoever refuses anything else may
-// have these.
+// have these. A proxy of the mesh itself may refuse any secret.
 func ofSecret(meshName string) func(snapshot.Rejection) bool {
-	own := []string{mesh.SecretIdentity(meshName), mesh.SecretCA(meshName)}
+	own := []string{mesh.SecretIdentity(meshName), mesh.SecretCA(meshName), mesh.SecretCrossing}
 	return func(r snapshot.Rejection) bool {
 		if r.Type != resource.Secret {
 			return false
 		}
 		_, _, zonal := mesh.ParseZoneNode(r.Name)
-		return !zonal || slices.ContainsFunc(r.Resources, func(name string) bool { return slices.Contains(own, name) })
+		return !zonal && strings.HasPrefix(r.Name, mesh.NodeID(meshName, "")) || slices.ContainsFunc(r.Resources, func(name string) bool { return slices.Contains(own, name) })
 	}
 }
 

@@ -58,7 +58,7 @@ var (
 // Kinds lists the kinds of the mesh that are not policies.
 func Kinds() []*model.Kind {
 	return []*model.Kind{
-		Meshes, Dataplanes, VirtualOutbounds, ExternalServices, MeshGateways, MeshGatewayRoutes, Secrets, GlobalSecrets, Trusts, Addresses,
+		Meshes, Dataplanes, VirtualOutbounds, ExternalServices, MeshGateways, MeshGatewayRoutes, Secrets, GlobalSecrets, Trusts, Addresses, Crossings,
 		Zones, ZoneIngresses, ZoneEgresses,
 	}
 }

@@ -46,7 +46,7 @@ type GatewayListener struct {
 	TLS *GatewayTLS `json:"tls,omitempty"`
 	// Tags are added to those of the gateway.
 	Tags Tags `json:"tags,omitempty"`
-	// CrossMesh is always refused, unless it is false.
+	// CrossMesh lets proxies of all meshes call the listener, and nobody else.
 	CrossMesh bool `json:"crossMesh,omitempty"`
 	// Resources bound the listener.
 	Resources *GatewayResources `json:"resources,omitempty"`

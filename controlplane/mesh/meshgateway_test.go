@@ -56,10 +56,16 @@ func TestMeshGatewayViolations(t *testing.T) {
 				"conf.listeners[2]: protocol conflicts with other listeners on this port\nconf.listeners[2].resources.connectionLimit: conflicting values for this port"},
 		"not here": {listeners(`{"port":1,"protocol":"UDP"},{"port":2,"protocol":"HTTP","crossMesh":true},{"port":3,"protocol":"TCP","hostname":"a"},{"port":4,"protocol":"HTTPS","crossMesh":true,"tls":{"mode":"TERMINATE"}}`),
 			"conf.listeners[0].protocol: UDP is not supported. Use TCP, TLS, HTTP or HTTPS\n" +
-				"conf.listeners[1].crossMesh: is not supported: gateways are reached from their own mesh and from outside. Leave it out\n" +
 				"conf.listeners[2].hostname: TCP has no host names: leave it out, or use TLS\n" +
-				"conf.listeners[3].protocol: protocol is not supported with crossMesh\nconf.listeners[3].tls: must be empty with crossMesh\n" +
-				"conf.listeners[3].crossMesh: is not supported: gateways are reached from their own mesh and from outside. Leave it out"},
+				"conf.listeners[3].protocol: protocol is not supported with crossMesh\nconf.listeners[3].tls: must be empty with crossMesh"},
+		"not across meshes": {`{"selectors":[{"match":{"mesh.io/service":"a"}},{"match":{"mesh.io/service":"b"}}],"conf":{"listeners":[
+			{"port":1,"protocol":"TCP","crossMesh":true},{"port":2,"protocol":"TLS","crossMesh":true},{"port":3,"protocol":"HTTP","crossMesh":true,"hostname":"backend.mesh"},
+			{"port":4,"protocol":"HTTP","crossMesh":true,"hostname":"*.localhost"},{"port":3,"protocol":"HTTP","hostname":"a.example"},{"port":5,"protocol":"HTTP","crossMesh":true,"hostname":"a.example"}]}}`,
+			"selectors[1]: there can be at most one selector\n" +
+				"conf.listeners[0].protocol: protocol is not supported with crossMesh\nconf.listeners[1].protocol: protocol is not supported with crossMesh\n" +
+				"conf.listeners[2].hostname: must not be localhost or end in .mesh with crossMesh: each mesh has such names of its own\n" +
+				"conf.listeners[3].hostname: must not be localhost or end in .mesh with crossMesh: each mesh has such names of its own\n" +
+				"conf.listeners[4]: crossMesh conflicts with other listeners on this port"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, wrong(t, mesh.MeshGateways, c.body)); diff != "" {

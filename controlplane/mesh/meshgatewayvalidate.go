@@ -7,10 +7,13 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/hostname"
 )
 
 const (
-	textNoCrossMesh     = "is not supported: gateways are reached from their own mesh and from outside. Leave it out"
+	textCrossProtocol   = "protocol is not supported with crossMesh"
+	textCrossClash      = "crossMesh conflicts with other listeners on this port"
+	textCrossHost       = "must not be localhost or end in .mesh with crossMesh: each mesh has such names of its own"
 	textNoUDP           = "UDP is not supported. Use TCP, TLS, HTTP or HTTPS"
 	textTLSOnPlain      = "only listeners of HTTPS and TLS have it"
 	textOnlySecret      = "is not supported here: name a secret of the mesh, which can be exchanged without closing connections"
@@ -28,6 +31,9 @@ var reservedGatewayTags = []string{TagService, TagProtocol, TagZone, "mesh.io/ex
 func (g *MeshGateway) validate() []fault.Violation {
 	var vs violations
 	vs.join(ValidateSelectors("selectors", g.Selectors, SelectService))
+	if g.Crosses() && len(g.Selectors) > 1 {
+		vs.add(indexed("selectors", 1), "there can be at most one selector")
+	}
 	vs.gatewayTags("tags", g.Tags)
 	if g.Conf == nil {
 		vs.add("conf", textEmpty)
@@ -76,7 +82,7 @@ func (vs *violations) gatewayListener(path string, l *GatewayListener) {
 		vs.add(path+".protocol", textNoUDP)
 	case ListenerHTTPS:
 		if l.CrossMesh {
-			vs.add(path+".protocol", "protocol is not supported with crossMesh")
+			vs.add(path+".protocol", textCrossProtocol)
 		}
 		if l.TLS == nil {
 			vs.add(path+".tls", textEmpty)
@@ -84,7 +90,7 @@ func (vs *violations) gatewayListener(path string, l *GatewayListener) {
 			vs.add(path+".tls.mode", "mode is not supported on HTTPS listeners")
 		}
 	case ListenerTLS:
-		if l.TLS == nil {
+		if l.TLS == nil && !l.CrossMesh {
 			vs.add(path+".tls", textEmpty)
 		}
 	case ListenerTCP:
@@ -104,9 +110,19 @@ func (vs *violations) gatewayListener(path string, l *GatewayListener) {
 		vs.gatewayTLS(path+".tls", l.TLS)
 	}
 	if l.CrossMesh {
-		vs.add(path+".crossMesh", textNoCrossMesh)
+		vs.crossListener(path, l)
 	}
 	vs.gatewayTags(path+".tags", l.Tags)
+}
+
+// crossListener checks what only a listener for other meshes must not have.
+func (vs *violations) crossListener(path string, l *GatewayListener) {
+	if l.Protocol == ListenerTLS || l.Protocol == ListenerTCP {
+		vs.add(path+".protocol", textCrossProtocol)
+	}
+	if name := strings.TrimPrefix(l.Hostname, "*."); "."+name == HostSuffix || strings.HasSuffix(name, HostSuffix) || l.Hostname != "" && hostname.IsLocal(name) {
+		vs.add(path+".hostname", textCrossHost)
+	}
 }
 
 func (vs *violations) gatewayTLS(path string, t *GatewayTLS) {
@@ -152,7 +168,7 @@ func (vs *violations) wildcardHost(path, host string) {
 func (vs *violations) collapsible(path string, ls []GatewayListener) {
 	for i := range ls {
 		l, at := &ls[i], indexed(path, i)
-		clash, twice, limits := false, false, false
+		clash, twice, limits, crosses := false, false, false, false
 		for j := range ls[:i] {
 			o := &ls[j]
 			if o.Port != l.Port {
@@ -160,6 +176,7 @@ func (vs *violations) collapsible(path string, ls []GatewayListener) {
 			}
 			clash = clash || o.Protocol != l.Protocol
 			twice = twice || o.Host() == l.Host()
+			crosses = crosses || o.CrossMesh != l.CrossMesh
 			limits = limits || o.limit() != 0 && l.limit() != 0 && o.limit() != l.limit()
 		}
 		if clash {
@@ -167,6 +184,9 @@ func (vs *violations) collapsible(path string, ls []GatewayListener) {
 		}
 		if twice {
 			vs.add(at, textHostTwice)
+		}
+		if crosses {
+			vs.add(at, textCrossClash)
 		}
 		if limits {
 			vs.add(at+".resources.connectionLimit", textLimitClash)

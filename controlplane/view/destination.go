@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -96,7 +97,7 @@ func (m *Mesh) locatedBy(service, before string) bool {
 }
 
 // Destinations yields the names of all services of which [Mesh.Has] is true, each once,
-// in no particular order.
+// in no particular order. Services of other meshes are not among them.
 func (m *Mesh) Destinations() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for service := range m.services.all() {
@@ -105,6 +106,9 @@ func (m *Mesh) Destinations() iter.Seq[string] {
 			}
 		}
 		for kind, x := range m.located {
+			if kind == mesh.Crossings.Name {
+				continue
+			}
 			for service := range x.services.all() {
 				if m.Service(service) == nil && !m.locatedBy(service, kind) && !yield(service) {
 					return
@@ -115,10 +119,14 @@ func (m *Mesh) Destinations() iter.Seq[string] {
 }
 
 // Beyond yields the services that resources locate and no inbound serves, in no particular
-// order. One that resources of several kinds locate is there for each of these.
+// order. One that resources of several kinds locate is there for each of these. Services of other
+// meshes are not among them.
 func (m *Mesh) Beyond() iter.Seq2[string, *Located] {
 	return func(yield func(string, *Located) bool) {
-		for _, x := range m.located {
+		for kind, x := range m.located {
+			if kind == mesh.Crossings.Name {
+				continue
+			}
 			for service, l := range x.services.all() {
 				if m.Service(service) == nil && !yield(service, l) {
 					return

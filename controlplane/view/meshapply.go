@@ -12,7 +12,7 @@ import (
 )
 
 // meshSource reads and follows a mesh. The Mesh resource is in the global scope, as are zones and
-// their ingresses, all else in the scope of the mesh, whose name may also be that of a control plane. Insights and gateway
+// their ingresses, and what is known of other meshes, all else in the scope of the mesh, whose name may also be that of a control plane. Insights and gateway
 // kinds do not belong to the view, and of secrets only what others refer to.
 func meshSource(name, zone string, policies []*model.Kind) source[*Mesh] {
 	kinds := kindsByName(policies)
@@ -27,6 +27,8 @@ func (m *Mesh) mine(key model.Key) bool {
 		return key.Scope == "" && key.Name == m.name
 	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name, mesh.Zones.Name:
 		return key.Scope == ""
+	case mesh.Crossings.Name:
+		return key.Scope == "" && m.kinds[key.Kind] != nil
 	case mesh.Trusts.Name:
 		return key.Scope == m.name && key.Name == m.name
 	case mesh.Dataplanes.Name, mesh.VirtualOutbounds.Name, mesh.Addresses.Name, mesh.Secrets.Name:
@@ -74,7 +76,11 @@ func loadMesh(name, zone string, kinds map[string]*model.Kind, r store.Reader) (
 		return d.freeze(), nil
 	}
 	for _, k := range append([]*model.Kind{mesh.VirtualOutbounds, mesh.Addresses}, slices.Collect(maps.Values(kinds))...) {
-		if err := d.list(k); err != nil {
+		scope := name
+		if k.Scoping == model.Global {
+			scope = ""
+		}
+		if err := d.listIn(k, scope); err != nil {
 			return nil, err
 		}
 	}

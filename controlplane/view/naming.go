@@ -124,6 +124,9 @@ func (m *Mesh) Hosts() (out []mesh.Name) {
 // Brings reports whether a resource brings host names with it.
 func (m *Mesh) Brings(k *model.Kind, name string) bool {
 	spec, _ := m.located[k.Name].specs.get(name)
+	if c, ok := spec.(*mesh.Crossing); ok {
+		return len(c.CrossHosts()) > 0
+	}
 	h, ok := spec.(Hosting)
 	return ok && len(h.Hosts()) > 0
 }
@@ -162,7 +165,7 @@ func (m *Mesh) SameNames(o *Mesh) bool {
 // SameHosts reports whether two states of a mesh have the same host names and stored addresses. It
 // may miss that.
 func (m *Mesh) SameHosts(o *Mesh) bool {
-	return m.SameNames(o) && m.inbounds.parts == o.inbounds.parts &&
+	return m.SameNames(o) && m.IsMutual() == o.IsMutual() && m.inbounds.parts == o.inbounds.parts &&
 		maps.EqualFunc(m.located, o.located, func(a, b locatedIndex) bool { return a.specs.parts == b.specs.parts })
 }
 
@@ -187,7 +190,10 @@ func (m *Mesh) tagSets() iter.Seq[mesh.Tags] {
 				}
 			}
 		}
-		for _, x := range m.located {
+		for kind, x := range m.located {
+			if kind == mesh.Crossings.Name {
+				continue
+			}
 			for _, spec := range x.specs.all() {
 				for _, e := range spec.Locates() {
 					if e.Tags.Service() != "" && !yield(e.Tags) {
@@ -220,6 +226,9 @@ func (d *meshDraft) name() naming {
 		}
 	}
 	for kind, changed := range d.located {
+		if kind == mesh.Crossings.Name {
+			continue // rules are for what the mesh has itself
+		}
 		for name, now := range changed {
 			was, _ := d.from.located[kind].specs.get(name)
 			e.located(now, 1)

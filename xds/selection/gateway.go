@@ -70,7 +70,7 @@ func Builtin(n *mesh.Networking) bool {
 
 // ChosenGateway returns the MeshGateway for a gateway with some tags: the one with the best
 // selector. It returns nil if none matches.
-func ChosenGateway(m *view.Mesh, tags mesh.Tags) *view.Policy {
+func ChosenGateway(m Candidates, tags mesh.Tags) *view.Policy {
 	var w winner
 	for c := range m.Candidates(mesh.MeshGateways, tags.Service()) {
 		w.inbound(c, tags)

@@ -53,12 +53,13 @@ func Scraped(m *view.Mesh, d *mesh.Dataplane) (*mesh.Scraping, error) {
 	return s, nil
 }
 
-// Declared are the outbounds that a dataplane lists.
+// Declared are the outbounds that a dataplane lists. One with the tag of a mesh leads to gateways of
+// that mesh.
 func Declared(n *mesh.Networking) (out []Outbound) {
 	for i := range n.Outbound {
 		o := &n.Outbound[i]
 		if tags := o.EffectiveTags(); tags.Service() != "" {
-			out = append(out, Outbound{Address: cmp.Or(o.Address, Loopback), Port: o.Port, Tags: tags})
+			out = append(out, Outbound{Address: cmp.Or(o.Address, Loopback), Port: o.Port, Tags: mesh.AcrossMeshes(tags)})
 		}
 	}
 	return out

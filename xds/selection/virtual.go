@@ -33,19 +33,23 @@ type Names struct {
 // LeftOut is a name that leads elsewhere.
 type LeftOut struct {
 	mesh.Name
-	// By is the VirtualOutbound that gives the name, First what the name leads to instead.
+	// By is the VirtualOutbound that gives the name, empty for a gateway of another mesh; First is
+	// what the name leads to instead.
 	By, First string
 }
 
 // Error implements error.
 func (l *LeftOut) Error() string {
+	if of, service, ok := mesh.ParseCrossService(l.Tags.Service()); ok && l.By == "" {
+		return fmt.Sprintf("gateway %q of mesh %q also has the name %s; here the name leads to %s", service, of, at(l.Host, l.Port), l.First)
+	}
 	return fmt.Sprintf("VirtualOutbound %q also gives the name %s to %s; there the name leads to %s",
 		l.By, at(l.Host, l.Port), l.Tags, l.First)
 }
 
 // NamesOf returns the names of a mesh. Each service has one of its own, whatever makes it a
 // destination. Then come those that resources bring with them, then those of VirtualOutbounds
-// in the order of their names. Of what one VirtualOutbound gives one name to, the one comes
+// in the order of their names, and last those of gateways of other meshes. Of what one VirtualOutbound gives one name to, the one comes
 // first that is stored as its holder.
 func NamesOf(m *view.Mesh) Names {
 	out := Names{spelled: map[string]string{}, taken: map[string]int{}}
@@ -65,6 +69,7 @@ func NamesOf(m *view.Mesh) Names {
 			out.Named = append(out.Named, out.Known[i])
 		}
 	}
+	out.across(m.CrossHosts())
 	slices.SortFunc(out.Known, compareNames)
 	out.taken = nil // the indexes are those of another order
 	return out
@@ -85,6 +90,29 @@ func (n *Names) services(names []string) {
 	for _, service := range names {
 		host := mesh.ServiceHost(service)
 		n.spell(strings.ToLower(strings.ReplaceAll(host, "_", ".")), host)
+	}
+}
+
+// across adds the names of gateways of other meshes. They take no name that the mesh itself has, at
+// no port.
+func (n *Names) across(names []mesh.Name) {
+	own := make(map[string]int, len(n.Known))
+	for i := range n.Known {
+		own[n.Known[i].Host] = i
+	}
+	for _, name := range names {
+		host := name.Host
+		if meant, is := n.spelled[host]; is {
+			host = meant
+		}
+		i, taken := own[host]
+		if !taken {
+			i, taken = n.add(name)
+			taken = !taken
+		}
+		if taken {
+			n.Left = append(n.Left, LeftOut{name, "", n.Known[i].Tags.String()})
+		}
 	}
 }
 

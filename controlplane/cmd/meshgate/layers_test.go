@@ -156,6 +156,7 @@ var layers = map[string]string{
 	"controlplane/identity/identitytest": "controlplane/fault controlplane/store controlplane/store/memstore",
 	"controlplane/revoke":                "controlplane/fault controlplane/httpkit controlplane/model controlplane/scopes controlplane/store controlplane/store/recall filter/contract filter/redisconn xds/alarm xds/places xds/rejudge",
 	"controlplane/revoke/embedded":       "",
+	"controlplane/crossings":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/zones":                 "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/egress xds/plan/ingress xds/plan/passing xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",

@@ -14,6 +14,7 @@ import (
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -45,9 +46,13 @@ type builtinChain struct {
 	selections *policy.Choices
 	// limit bounds the connections, 0 for none.
 	limit uint32
-	// life bounds connections of TCP that certificates have proved, 0 where none has.
+	// life bounds connections that certificates have proved, 0 where none has.
 	life time.Duration
-	rest any
+	// across says that it is for proxies of all meshes. Connections of before the last withdrawal of
+	// a root end.
+	across    bool
+	withdrawn string
+	rest      any
 }
 
 // shareKey is one cluster with its weight, and that of the next one.
@@ -125,8 +130,16 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 		selections: selections,
 	}
 	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
-		if table, ok := p.makeTable(r, on, old, gatewayTable(r.gateway.Chosen.Name, first.listener.Spec, mesh.AnyHost), nil); ok {
-			k.chains = builtinChain{protocol: mesh.ListenerHTTP, table: table, limit: limitOf(on)}
+		c := builtinChain{protocol: mesh.ListenerHTTP, limit: limitOf(on)}
+		if c.across = slices.ContainsFunc(on, func(o *outbound) bool { return o.listener.Spec.CrossMesh }); c.across {
+			if !p.listensAcross(r, first.listenerName()) {
+				return
+			}
+			c.life, c.withdrawn = p.facts.life, p.crossed.withdrawn
+		}
+		var ok bool
+		if c.table, ok = p.makeTable(r, on, old, gatewayTable(r.gateway.Chosen.Name, first.listener.Spec, mesh.AnyHost), nil); ok {
+			k.chains = c
 		}
 	} else {
 		open := false
@@ -303,6 +316,11 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 			return nil, err
 		}
 	}
+	if c.across {
+		if err := p.across(chain, d, k, c); err != nil {
+			return nil, err
+		}
+	}
 	if c.secrets != "" {
 		packed, err := plan.Pack(plan.ServerTLS(words(c.secrets), alpn))
 		if err != nil {
@@ -325,6 +343,20 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 	}
 	chain.Filters = append(chain.Filters, last)
 	return chain, err
+}
+
+// across lets proxies of all meshes in, and nobody else.
+func (p *Planner) across(chain *listenerv3.FilterChain, d *draft.Outbound, k *builtinListenerKey, c *builtinChain) (err error) {
+	life := durationpb.New(c.life)
+	d.HTTP.CommonHttpProtocolOptions.MaxConnectionDuration, d.HTTP.CommonHttpProtocolOptions.MaxStreamDuration = life, life
+	chain.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
+	if c.withdrawn != "" {
+		chain.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{mesh.MetadataTrust: {
+			Fields: map[string]*structpb.Value{"withdrawn": structpb.NewStringValue(c.withdrawn)},
+		}}}
+	}
+	chain.TransportSocket, err = acrossTLS(k.mesh)
+	return err
 }
 
 // strangers returns a manager for clients that nobody knows (Envoy's recommendations for edge

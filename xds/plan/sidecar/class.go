@@ -204,6 +204,9 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 			mesh.SecretIdentity(p.facts.mesh): c.identity(p.state.Trust()),
 			mesh.SecretCA(p.facts.mesh):       "",
 		}
+		for _, name := range p.beyond {
+			secrets[name] = ""
+		}
 	}
 	if put := c.contributed.secrets; len(put) > 0 || x.secrets.table != nil {
 		tables[resource.Secret] = x.secrets.with(&p.compare, tables[resource.Secret], put, nil)

@@ -22,6 +22,7 @@ func DestinationKinds() []DestinationKind {
 		meshServices{},
 		externalServices{},
 		egressServices{},
+		crossGateways{},
 	}
 }
 

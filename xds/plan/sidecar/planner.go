@@ -49,7 +49,11 @@ type Planner struct {
 
 	round uint64
 	cells cells
-	ca    *resource.Table
+	// ca holds the roots of the mesh, and those of others. crossed is what listeners for these go by.
+	ca      *resource.Table
+	crossed crossed
+	// beyond are the names of the roots of other meshes.
+	beyond []string
 
 	// moved, dirty and loose hold what the next Plan must look at: reaches, classes, and
 	// proxies whose own part may differ.
@@ -226,7 +230,7 @@ func (p *Planner) Unserved(name string) (out []plan.Failure) {
 	for _, o := range x.class.reach.outbounds {
 		for _, service := range o.unserved {
 			out = append(out, plan.Failure{
-				Cell: o.cell(), Err: fmt.Errorf("no dataplane of the mesh serves %q", service), Awaited: true,
+				Cell: o.cell(), Err: unservedText(p.state, service), Awaited: true,
 			})
 		}
 		for _, service := range o.forbidden {

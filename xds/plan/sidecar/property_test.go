@@ -144,6 +144,12 @@ func (d *driver) dataplane() {
 		spec.Networking.Outbound[0].Tags = mesh.Tags{mesh.TagService: pick(d, fewServices...)}
 	}
 	if pick(d, 0, 1, 2) == 0 {
+		spec.Networking.Outbound[1].Tags = mesh.Tags{mesh.TagService: "door", mesh.TagMesh: pick(d, meshName, "office")}
+		if d.yes() {
+			spec.Networking.Outbound[1].Tags["version"] = "v1"
+		}
+	}
+	if pick(d, 0, 1, 2) == 0 {
 		spec.Networking.Outbound = nil
 		spec.Networking.TransparentProxying = &mesh.TransparentProxying{RedirectPortOutbound: pick(d, uint32(15001), 15002), RedirectPortInbound: pick(d, uint32(0), 15006), IPFamilyMode: pick(d, "", mesh.IPFamilyDual)}
 		if d.yes() {
@@ -297,10 +303,11 @@ func (d *driver) gateway() {
 	g := &mesh.MeshGateway{Selectors: []mesh.Selector{{Match: match}}, Conf: &mesh.MeshGatewayConf{}}
 	secured := &mesh.GatewayTLS{Mode: mesh.TLSTerminate, Certificates: []mesh.DataSource{{Secret: pick(d, "server", "missing")}}}
 	for i, host := range []string{"", "a.example", "*.example"} {
-		l := mesh.GatewayListener{Port: pick(d, uint32(80), 1234, 5670), Protocol: mesh.ListenerHTTP, Hostname: host, Tags: mesh.Tags{"port": fmt.Sprint(i)}}
+		l := mesh.GatewayListener{Port: pick(d, uint32(80), 1234, 5670), Protocol: mesh.ListenerHTTP, Hostname: host, Tags: mesh.Tags{"port": fmt.Sprint(i)}, CrossMesh: pick(d, false, false, true)}
 		if d.yes() {
 			g.Conf.Listeners = append(g.Conf.Listeners, l)
 		}
+		l.CrossMesh = false
 		if l.Port, l.Protocol, l.TLS = 443, mesh.ListenerHTTPS, secured; d.yes() {
 			g.Conf.Listeners = append(g.Conf.Listeners, l)
 		}
@@ -439,6 +446,23 @@ func (d *driver) zones() {
 	}
 }
 
+// crossing changes what the mesh knows of another one, or what others may call in it.
+func (d *driver) crossing() {
+	of := pick(d, meshName, "office", "third")
+	exists := d.db.View(ctx, func(r store.Reader) error { _, err := r.Get(mesh.Crossings, "", of); return err }) == nil
+	if exists && pick(d, 0, 1, 2) == 0 {
+		d.dropIn("", mesh.Crossings, of)
+		return
+	}
+	c := crossingOf(of, pick(d, "", rootCA, "other"))
+	c.Withdrawn = pick(d, uint64(0), 1)
+	if d.yes() {
+		l := &mesh.GatewayListener{Port: pick(d, uint32(80), 81), Hostname: pick(d, "", "a.example", "b.example")}
+		c.Add("door", l, pick(d, nil, &mesh.CrossEndpoint{Address: pick(d, "10.0.3.1", "door.example")}, &mesh.CrossEndpoint{Address: "10.0.3.2", Tags: mesh.Tags{"version": "v1"}}))
+	}
+	d.put(mesh.Crossings, "", of, c)
+}
+
 // trust changes who signs, or how often a root was withdrawn.
 func (d *driver) trust() {
 	if d.yes() {
@@ -489,7 +513,7 @@ func (d *driver) gone() {
 func (d *driver) steps() map[string]func(*rapid.T) {
 	steps := map[string]func(){
 		"dataplane": d.dataplane, "no dataplane": d.gone, "timeout": d.timeout, "retry": d.retry, "route": d.route, "tokens": d.tokens, "permits": d.permits,
-		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "zones": d.zones, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "gateway": d.gateway, "gateway route": d.gatewayRoute, "gateway certificate": d.certificate, "join": d.join, "restart": d.again,
+		"elsewhere": d.elsewhere, "external": d.external, "mesh": d.mesh, "zones": d.zones, "crossing": d.crossing, "trust": d.trust, "no policy": d.remove, "rule": d.rule, "address": d.address, "gateway": d.gateway, "gateway route": d.gatewayRoute, "gateway certificate": d.certificate, "join": d.join, "restart": d.again,
 		"gateway limit": func() {
 			spec := &ratelimit.Spec{Connection: connection("edge", pick(d, anyService...)), Conf: &ratelimit.Conf{HTTP: &ratelimit.HTTP{Requests: pick(d, uint32(1), 2), Interval: mesh.Of(time.Second)}}}
 			if d.yes() {

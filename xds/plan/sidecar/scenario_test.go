@@ -143,6 +143,8 @@ conf:
 			w.put(mesh.Addresses, meshName, host, &mesh.Address{Address: a})
 		}
 	}},
+	{"acrosscallers", []string{"web-1", "all-1"}, callers},
+	{"acrosscalled", []string{"edge-1"}, called},
 	{"locality", both[1:], func(w *world) {
 		pair("http")(w)
 		near := dataplane("127.0.0.4", "backend", "http")

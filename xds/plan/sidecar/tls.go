@@ -39,9 +39,14 @@ func downstreamTLS(meshName string, peers []*matcherv3.StringMatcher) (*corev3.T
 	if len(peers) == 0 {
 		peers = []*matcherv3.StringMatcher{{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: mesh.SPIFFE(meshName, "")}}}
 	}
+	return demand(common(meshName, nil, peers...))
+}
+
+// demand makes the socket that demands a certificate.
+func demand(c *tlsv3.CommonTlsContext) (*corev3.TransportSocket, error) {
 	packed, err := plan.Pack(&tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         wrapperspb.Bool(true),
-		CommonTlsContext:                 common(meshName, nil, peers...),
+		CommonTlsContext:                 c,
 		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
 		DisableStatefulSessionResumption: true,
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/policy"
-	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/selection"
 )
 
@@ -51,6 +50,8 @@ func (p *Planner) Update(state *view.Mesh, keys []model.Key, all bool) {
 			}
 		case mesh.ZoneIngresses.Name, mesh.Zones.Name:
 			p.elsewhere(before, key)
+		case mesh.Crossings.Name:
+			p.crossing(before, key)
 		default:
 			p.located(before, key)
 			elsewhere = p.policy(before, key) || p.proxylessKind(key.Kind) || elsewhere
@@ -98,17 +99,20 @@ func (p *Planner) allMembers() {
 
 func (p *Planner) mark(c *class) { p.dirty[c] = struct{}{} }
 
-// trust makes the secret with the roots. If it cannot be made, it is missing, and no
-// connection is accepted without it.
+// trust makes the secrets with roots. One that cannot be made is missing, and no connection is
+// accepted without it.
 func (p *Planner) trust() {
-	p.ca = nil
-	t := p.state.Trust()
-	if t == nil {
-		return
+	out := p.roots()
+	p.beyond = nil
+	for _, r := range out {
+		p.beyond = append(p.beyond, r.Name)
 	}
-	if r, err := trusted(caKey{p.state.Name(), string(t.Spec.Roots)}); err == nil {
-		p.ca = resource.TableOf([]*resource.Resource{r})
+	if t := p.state.Trust(); t != nil {
+		if r, err := trusted(caKey{p.state.Name(), string(t.Spec.Roots)}); err == nil {
+			out = append(out, r)
+		}
 	}
+	p.ca = p.ca.Become(out)
 }
 
 // dataplane takes a changed dataplane. It updates the shape of its proxy, if that is connected,

@@ -1,0 +1,172 @@
+package crossings_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshgate/meshgate/controlplane/crossings"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+)
+
+var ctx = context.Background()
+
+type world struct {
+	*testing.T
+
+	db store.Store
+}
+
+func newWorld(t *testing.T) *world {
+	db := memstore.New()
+	t.Cleanup(func() { _ = db.Close() })
+	return &world{t, db}
+}
+
+// do makes a transaction, and what follows from it. It returns the names of the crossings that it
+// changes.
+func (w *world) do(fn func(store.Tx) error) (changed []string) {
+	w.Helper()
+	_, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		n := len(tx.Changes())
+		if err := crossings.Follow(tx); err != nil {
+			return err
+		}
+		changed = nil
+		for _, c := range tx.Changes()[n:] {
+			res := c.New
+			if res == nil {
+				res = c.Old
+			}
+			changed = append(changed, string(c.Op)+" "+res.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return changed
+}
+
+func (w *world) put(k *model.Kind, scope, name string, spec any) []string {
+	w.Helper()
+	return w.do(func(tx store.Tx) error {
+		res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+		if _, err := tx.Get(k, scope, name); err == nil {
+			_, err = tx.Update(res, 0)
+			return err
+		}
+		_, err := tx.Create(res)
+		return err
+	})
+}
+
+func (w *world) drop(k *model.Kind, scope, name string) []string {
+	w.Helper()
+	return w.do(func(tx store.Tx) error { return tx.Delete(k, scope, name, 0) })
+}
+
+// secured is a mesh with mutual TLS and roots.
+func (w *world) secured(name string) {
+	w.Helper()
+	w.put(mesh.Meshes, "", name, &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca-1", Backends: []mesh.Authority{{Name: "ca-1", Type: mesh.AuthorityBuiltin}}}})
+	w.put(mesh.Trusts, name, name, &mesh.Trust{Roots: []byte(name + "'s roots")})
+}
+
+func (w *world) stored() map[string]*mesh.Crossing {
+	w.Helper()
+	out := map[string]*mesh.Crossing{}
+	err := w.db.View(ctx, func(r store.Reader) error {
+		list, err := r.List(mesh.Crossings, store.Query{})
+		for _, res := range list {
+			out[res.Name] = res.Spec.(*mesh.Crossing)
+		}
+		return err
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) hold(what string, got, want []string) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// gateway is a MeshGateway of a service with listeners.
+func gateway(service string, listeners ...mesh.GatewayListener) *mesh.MeshGateway {
+	return &mesh.MeshGateway{
+		Selectors: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: service}}}, Tags: mesh.Tags{"team": "a"}, Conf: &mesh.MeshGatewayConf{Listeners: listeners},
+	}
+}
+
+func entrance(address, service string) *mesh.Dataplane {
+	return &mesh.Dataplane{Networking: &mesh.Networking{Address: address, Gateway: &mesh.Gateway{Type: mesh.GatewayBuiltin, Tags: mesh.Tags{mesh.TagService: service, "version": "v1"}}}}
+}
+
+func across(port uint32, host string) mesh.GatewayListener {
+	return mesh.GatewayListener{Port: port, Protocol: mesh.ListenerHTTP, Hostname: host, CrossMesh: true, Tags: mesh.Tags{"port": "x"}}
+}
+
+// TestCrossings: what others know of a mesh follows from what it has, in the same transaction, and
+// is nothing but its roots and its listeners with crossMesh.
+func TestCrossings(t *testing.T) {
+	w := newWorld(t)
+	w.secured("a")
+	w.secured("b")
+	w.put(mesh.Meshes, "", "clear", &mesh.Mesh{})
+	w.hold("a gateway of the mesh alone", w.put(mesh.MeshGateways, "b", "own", gateway("own", mesh.GatewayListener{Port: 1, Protocol: mesh.ListenerHTTP})), nil)
+	w.hold("one without mutual TLS", w.put(mesh.MeshGateways, "clear", "door", gateway("door", across(80, ""))), nil)
+	w.hold("the first listener", w.put(mesh.MeshGateways, "b", "door", gateway("door", across(80, "door.example"), across(80, "*.example"), mesh.GatewayListener{Port: 81, Protocol: mesh.ListenerHTTP})),
+		[]string{"created a", "created b"})
+	w.hold("a gateway", w.put(mesh.Dataplanes, "b", "door-1", entrance("10.0.0.1", "door")), []string{"updated b"})
+	w.hold("another gateway of the mesh", w.put(mesh.Dataplanes, "b", "own-1", entrance("10.0.0.2", "own")), nil)
+	w.hold("no gateway", w.put(mesh.Dataplanes, "b", "web-1", &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.3"}}), nil)
+	want := map[string]*mesh.Crossing{
+		"a": {Mesh: "a", Roots: []byte("a's roots")},
+		"b": {Mesh: "b", Roots: []byte("b's roots"), Listeners: []mesh.CrossListener{{
+			Service: "door", Port: 80, Hosts: []string{"door.example"},
+			Endpoints: []mesh.CrossEndpoint{{Address: "10.0.0.1", Tags: mesh.Tags{"team": "a", "version": "v1", "port": "x"}}},
+		}}},
+	}
+	if diff := cmp.Diff(want, w.stored()); diff != "" {
+		t.Errorf("crossings (-want +got):\n%s", diff)
+	}
+	w.hold("a step of a rotation", w.put(mesh.Trusts, "a", "a", &mesh.Trust{Roots: []byte("more"), Withdrawn: 1}), []string{"updated a"})
+	if got := w.stored()["a"]; string(got.Roots) != "more" || got.Withdrawn != 1 {
+		t.Errorf("the roots are %+v", got)
+	}
+	w.hold("a gateway that goes", w.drop(mesh.Dataplanes, "b", "door-1"), []string{"updated b"})
+	if got := w.stored()["b"].Listeners; len(got) != 1 || len(got[0].Endpoints) != 0 {
+		t.Errorf("the listeners are %+v", got)
+	}
+	w.hold("the end of mutual TLS", w.put(mesh.Meshes, "", "a", &mesh.Mesh{}), []string{"deleted a"})
+	w.hold("the last listener", w.drop(mesh.MeshGateways, "b", "door"), []string{"deleted b"})
+}
+
+// TestCrossingsOfDeletedMeshes: nobody is let in under the roots of a mesh that is gone.
+func TestCrossingsOfDeletedMeshes(t *testing.T) {
+	w := newWorld(t)
+	w.secured("a")
+	w.secured("b")
+	w.put(mesh.MeshGateways, "b", "door", gateway("door", across(80, "door.example")))
+	w.drop(mesh.Trusts, "a", "a")
+	w.hold("the meshes", w.drop(mesh.Meshes, "", "a"), nil)
+	if got := w.stored(); got["a"] != nil || got["b"] == nil {
+		t.Errorf("crossings: %v", got)
+	}
+	w.secured("c")
+	if w.stored()["c"] == nil {
+		t.Error("a mesh that comes later is not known")
+	}
+}

@@ -1,0 +1,149 @@
+package mesh
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// Crossing says what other meshes know of a mesh with mutual TLS: its roots, and the listeners of
+// its gateways that they may call. The control plane keeps one for each such mesh, under the mesh's
+// name, while any mesh has a listener with crossMesh. Nothing else of a mesh is in the view of
+// another. It is not part of an API, and holds nothing secret.
+//
+// The roots are those of the [Trust]. A step of a rotation changes both in one transaction.
+type Crossing struct {
+	Mesh string `json:"mesh"`
+	// Roots and Withdrawn are those of the [Trust].
+	Roots     []byte `json:"roots"`
+	Withdrawn uint64 `json:"withdrawn,omitempty"`
+	// Listeners are ordered by service and port.
+	Listeners []CrossListener `json:"listeners,omitempty"`
+}
+
+// CrossListener is one port of the gateways with one service.
+type CrossListener struct {
+	Service string `json:"service"`
+	Port    uint32 `json:"port"`
+	// Hosts are the names for which the port is called, ordered. Wildcards are not among them.
+	Hosts []string `json:"hosts,omitempty"`
+	// Endpoints are ordered by address and tags.
+	Endpoints []CrossEndpoint `json:"endpoints,omitempty"`
+}
+
+// CrossEndpoint is a listener at one gateway. Tags are those by which routes select the listener,
+// without the service.
+type CrossEndpoint struct {
+	Address string `json:"address"`
+	Tags    Tags   `json:"tags,omitempty"`
+}
+
+// Crossings are what other meshes know of meshes.
+var Crossings = model.Describe(Crossing{}, model.Kind{
+	Name: "mesh_crossing", Path: "mesh-crossings", Scoping: model.Global, Class: model.Config, ReadOnly: true,
+})
+
+// crossed parts the service from the mesh in the name of a service of another mesh. No tag and no
+// name of a mesh contains it.
+const crossed = "@@"
+
+// TagPort is the tag of the port of a listener. It is no name of a tag, so nobody else has it.
+const TagPort = "@port"
+
+// CrossService returns the name by which a service of gateways is known in other meshes.
+func CrossService(mesh, service string) string { return service + crossed + mesh }
+
+// ParseCrossService returns what [CrossService] was made of.
+func ParseCrossService(name string) (mesh, service string, ok bool) {
+	service, mesh, ok = strings.Cut(name, crossed)
+	return mesh, service, ok
+}
+
+// AcrossMeshes returns the tags by which a destination is known that has the tag of a mesh: those of
+// a service of gateways of that mesh. Other tags stay as they are.
+func AcrossMeshes(tags Tags) Tags {
+	of, ok := tags[TagMesh]
+	if !ok || tags.Service() == "" {
+		return tags
+	}
+	out := maps.Clone(tags)
+	delete(out, TagMesh)
+	out[TagService] = CrossService(of, tags.Service())
+	return out
+}
+
+// Locates returns where the listeners are, each under the service of its gateways. One without a
+// gateway has an endpoint that is not ready, so that its protocol is known.
+func (c *Crossing) Locates() (out []Endpoint) {
+	for i := range c.Listeners {
+		l := &c.Listeners[i]
+		of := func(own Tags) Tags {
+			tags := maps.Clone(own)
+			if tags == nil {
+				tags = Tags{}
+			}
+			maps.Copy(tags, c.tags(l))
+			tags[TagProtocol] = ProtocolHTTP
+			return tags
+		}
+		for _, e := range l.Endpoints {
+			out = append(out, Endpoint{Address: e.Address, Port: l.Port, Tags: of(e.Tags), Ready: true})
+		}
+		if len(l.Endpoints) == 0 {
+			out = append(out, Endpoint{Address: "0.0.0.0", Port: l.Port, Tags: of(nil)})
+		}
+	}
+	return out
+}
+
+// tags select a listener.
+func (c *Crossing) tags(l *CrossListener) Tags {
+	return Tags{TagService: CrossService(c.Mesh, l.Service), TagPort: strconv.FormatUint(uint64(l.Port), 10)}
+}
+
+// CrossHosts returns the names for which the listeners are called.
+func (c *Crossing) CrossHosts() (out []Name) {
+	for i := range c.Listeners {
+		for _, host := range c.Listeners[i].Hosts {
+			out = append(out, Name{Host: host, Port: c.Listeners[i].Port, Tags: c.tags(&c.Listeners[i])})
+		}
+	}
+	return out
+}
+
+// Add adds a listener of gateways with a service, with an endpoint if it is at one.
+func (c *Crossing) Add(service string, l *GatewayListener, at *CrossEndpoint) {
+	i := slices.IndexFunc(c.Listeners, func(o CrossListener) bool { return o.Service == service && o.Port == l.Port })
+	if i < 0 {
+		c.Listeners = append(c.Listeners, CrossListener{Service: service, Port: l.Port})
+		slices.SortFunc(c.Listeners, func(a, b CrossListener) int {
+			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
+		})
+		c.Add(service, l, at)
+		return
+	}
+	into := &c.Listeners[i]
+	if host := l.Host(); IsHost(host) && !slices.Contains(into.Hosts, host) {
+		into.Hosts = append(into.Hosts, host)
+		slices.Sort(into.Hosts)
+	}
+	if at == nil {
+		return
+	}
+	same := func(o CrossEndpoint) bool { return o.Address == at.Address && maps.Equal(o.Tags, at.Tags) }
+	if !slices.ContainsFunc(into.Endpoints, same) {
+		into.Endpoints = append(into.Endpoints, *at)
+		slices.SortFunc(into.Endpoints, func(a, b CrossEndpoint) int {
+			return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Tags.String(), b.Tags.String()))
+		})
+	}
+}
+
+// Crosses reports whether a gateway has a listener that other meshes may call.
+func (g *MeshGateway) Crosses() bool {
+	return slices.ContainsFunc(g.Listeners(), func(l GatewayListener) bool { return l.CrossMesh })
+}
