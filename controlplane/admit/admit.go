@@ -9,6 +9,8 @@ package admit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/changes"
@@ -71,6 +73,9 @@ func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *G
 // Resolve makes the gate refuse writes to scopes that a resolver declares read-only. It must
 // be called before the gate is used.
 func (g *Gate) Resolve(r scopes.Resolver) { g.resolver = r }
+
+// Kinds lists the kinds that the gate knows, in no particular order.
+func (g *Gate) Kinds() []*model.Kind { return slices.Collect(maps.Values(g.kinds)) }
 
 // As returns the gate for a part of the control plane that writes by itself. The actor is the
 // author of its writes, unless their context has another one. Hooks are shared with g.

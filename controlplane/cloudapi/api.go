@@ -28,6 +28,8 @@ type Options struct {
 	Identify func(*http.Request) (model.Actor, error)
 	// Rules decide what callers may do.
 	Rules *access.Rules
+	// Planes is what control planes need.
+	Planes PlaneOptions
 }
 
 // API serves the cloud API.
@@ -53,7 +55,7 @@ func (a *API) Endpoints() (list []httpkit.Endpoint) {
 	for _, c := range a.collections {
 		list = append(list, a.endpoints(c)...)
 	}
-	return list
+	return append(list, a.planeEndpoints()...)
 }
 
 // Handler returns the handler of all endpoints.

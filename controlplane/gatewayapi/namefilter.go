@@ -19,7 +19,7 @@ const (
 // named leaves what the filters by name of a request select. The API of a single control plane has
 // never had any, and ignores them as all that it does not know.
 func (s source) named(request *http.Request, query url.Values) source {
-	if _, ok := request.Context().Value(scopeKey{}).(placed); !ok {
+	if _, ok := placed(request); !ok {
 		return s
 	}
 	for _, name := range []string{filterName, filterEqual, filterContains} {

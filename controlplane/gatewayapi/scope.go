@@ -13,31 +13,27 @@ import (
 // scopeKey is the key of a scope in the context of a request.
 type scopeKey struct{}
 
-// In returns a request that acts in another control plane than that of the API. path is that of the
-// whole request: answers name others below it.
-func In(r *http.Request, scope, path string) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), scopeKey{}, placed{scope, path}))
+// In returns a request that acts in another control plane than that of the API.
+func In(r *http.Request, scope string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), scopeKey{}, scope))
 }
 
-// placed is where a request acts, and the path at which it came.
-type placed struct{ scope, path string }
+// placed is where a request acts that [In] has returned.
+func placed(r *http.Request) (scope string, ok bool) {
+	scope, ok = r.Context().Value(scopeKey{}).(string)
+	return scope, ok
+}
 
 // scope is the control plane in which a request acts.
 func (a *API) scope(r *http.Request) string {
-	if p, ok := r.Context().Value(scopeKey{}).(placed); ok {
-		return p.scope
+	if scope, ok := placed(r); ok {
+		return scope
 	}
 	return a.Scope
 }
 
-// pathOf is the path of a request as its sender knows it, without a slash at its end.
-func pathOf(r *http.Request) string {
-	path := r.URL.EscapedPath()
-	if p, ok := r.Context().Value(scopeKey{}).(placed); ok {
-		path = p.path
-	}
-	return strings.TrimSuffix(path, "/")
-}
+// pathOf is the path of a request, without a slash at its end.
+func pathOf(r *http.Request) string { return strings.TrimSuffix(r.URL.EscapedPath(), "/") }
 
 // here is where requests act unless their endpoint says otherwise: in the control plane of this
 // API.
