@@ -19,6 +19,7 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"endpoint":   endpointText,
 	"credential": credentialText,
 	"name":       nameText,
+	"time":       timeText,
 
 	"plane-name":  planeName,
 	"description": descriptionText,
