@@ -36,6 +36,9 @@ type cloudParts struct {
 
 // openCloud opens what the cloud API needs.
 func (cp *ControlPlane) openCloud(ctx context.Context) error {
+	if err := cloud.EnsureFirst(ctx, cp.store, cp.gate.As(model.System("lifecycle"))); err != nil {
+		return err
+	}
 	seed, err := identity.OpenAuditKey(ctx, cp.store)
 	if err != nil {
 		return err
@@ -87,7 +90,7 @@ func ofThisMachine(a netip.Addr) bool {
 func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, error)) http.Handler {
 	return cloudapi.New(cloudapi.Options{
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
-		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
+		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional), Planes: cp.planeOptions(),
 	}).Handler()
 }
 

@@ -20,8 +20,8 @@ func (p planes) entities(below string) []httpkit.Endpoint {
 		e.Pattern, e.Where = below+e.Pattern, inPlane
 		e.Handler = func(w http.ResponseWriter, r *http.Request) {
 			err := p.view(r, func(_ store.Reader, plane *model.Resource) error {
-				if c := plane.Spec.(*cloud.ControlPlane); changes && c.IsGroup() {
-					return readOnly(c)
+				if changes {
+					return p.writable(plane)
 				}
 				return nil
 			})
@@ -40,10 +40,17 @@ func (p planes) entities(below string) []httpkit.Endpoint {
 // maxEntity bounds the body of an entity.
 const maxEntity = 4 << 20
 
-// readOnly refuses to write to a group. Source: requirement "Migration rules" 2.
-func readOnly(c *cloud.ControlPlane) error {
-	return &problem{
-		Status: http.StatusForbidden, Title: titlePermission,
-		Detail: fmt.Sprintf("operation not permitted: %q is a group of control planes and has no entities of its own: write to one of its members", c.Name),
+// writable refuses to write to a group, and to what others write. Source: requirement "Migration
+// rules" 2.
+func (p planes) writable(plane *model.Resource) error {
+	refusal := &problem{Status: http.StatusForbidden, Title: titlePermission}
+	switch c := plane.Spec.(*cloud.ControlPlane); {
+	case c.IsGroup():
+		refusal.Detail = fmt.Sprintf("operation not permitted: %q is a group of control planes and has no entities of its own: write to one of its members", c.Name)
+	case plane.Name == cloud.DefaultID && p.api.Planes.Declared != "":
+		refusal.Detail = p.api.Planes.Declared
+	default:
+		return nil
 	}
+	return refusal
 }

@@ -35,6 +35,8 @@ type PlaneOptions struct {
 	// the control plane that Enter says.
 	Entities []httpkit.Endpoint
 	Enter    func(r *http.Request, scope string) *http.Request
+	// Declared, if set, says why nobody writes the entities of the first control plane.
+	Declared string
 	// Organization is who runs this; tools show its name.
 	Organization Organization
 }

@@ -103,7 +103,7 @@ func setupPlanes(t *testing.T) *planeFixture {
 		Store: s, Gate: gate, Collections: gatewayapi.Collections(), Log: slog.New(slog.DiscardHandler), Now: now, Rules: rules, Entities: true,
 	})
 	api := New(Options{
-		Store: s, Gate: gate, Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate", Rules: rules, Identify: identify, Global: true, Regional: true, Global: true, Regional: true,
+		Store: s, Gate: gate, Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate", Rules: rules, Identify: identify, Global: true, Regional: true,
 		Planes: PlaneOptions{
 			Fleet: f, Endpoint: "https://cp.example:5678", Telemetry: "https://cp.example:5679",
 			Entities: entities.Endpoints(), Enter: gatewayapi.In, Organization: Organization{"o", "org"},
