@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token stri
 	self := g.Instance
 	self.ControlPlane, self.RootsFile, self.Filter = g.host, g.systemRoots(), g.Filter
 	// The control plane compares what its users call it with what the token says.
-	return enrol.Enrol(ctx, client, g.Address, token, "cp/"+cmp.Or(g.Named, g.ControlPlane)+"/"+g.Name, g.running, self)
+	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.Named, g.running, self)
 }
 
 func (g oauthGateway) withdraw(context.Context, *http.Client, string) error { return nil }

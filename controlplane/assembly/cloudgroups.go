@@ -45,11 +45,11 @@ func controlPlaneScopes(r store.Reader) ([]string, error) {
 	return out, nil
 }
 
-// fleet knows the gateways of control planes for the cloud API.
-type fleet struct{ cp *ControlPlane }
+// gatewayFleet knows the gateways of control planes for the cloud API.
+type gatewayFleet struct{ cp *ControlPlane }
 
 // Gateways implements [cloudapi.Fleet].
-func (f fleet) Gateways(scope string) []nodes.Node {
+func (f gatewayFleet) Gateways(scope string) []nodes.Node {
 	return f.cp.nodes.List(nodes.Query{Sees: func(id string) bool {
 		mesh, plane := nodes.ScopeOf(id)
 		return mesh == "" && plane == scope
@@ -57,7 +57,7 @@ func (f fleet) Gateways(scope string) []nodes.Node {
 }
 
 // LeftOut implements [cloudapi.Fleet].
-func (f fleet) LeftOut(scope string) ([]scopes.Clash, bool) { return f.cp.loop.LeftOut(scope) }
+func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, bool) { return f.cp.loop.LeftOut(scope) }
 
 // planeOptions are what the cloud API needs for control planes.
 func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
@@ -71,7 +71,7 @@ func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
 	}
 	return cloudapi.PlaneOptions{
 		Declared: declared,
-		Fleet: fleet{cp}, Endpoint: at, Telemetry: at, Entities: gatewayapi.New(o).Endpoints(), Enter: gatewayapi.In,
+		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: gatewayapi.New(o).Endpoints(), Enter: gatewayapi.In,
 		Organization: cloudapi.Organization{ID: cp.authority.ID(), Name: cp.cfg.Mesh.Product},
 	}
 }

@@ -33,6 +33,9 @@ const Path = "/bootstrap"
 // control plane was away, so a node that is connected with its name is the gateway itself.
 const RunningHeader = "Meshgate-Running"
 
+// NamedHeader is what the user of a gateway calls its control plane: its name or its id.
+const NamedHeader = "Meshgate-Control-Plane"
+
 // maxBody bounds a request and an answer in bytes. A Dataplane takes some hundred bytes for
 // each of its outbounds.
 const maxBody = 1 << 20
@@ -235,10 +238,9 @@ func (s *Server) joins(r *http.Request, claims *identity.Claims) error {
 	if _, err := s.Plane(r.Context(), claims.ControlPlane); err != nil {
 		return noPlane(err)
 	}
-	named, ok := strings.CutPrefix(r.Header.Get(contract.NodeHeader), "cp/")
-	named, its := strings.CutSuffix(named, "/"+claims.Name)
-	if !ok || !its {
-		return nil // the agent compares the names
+	named := r.Header.Get(NamedHeader)
+	if named == "" {
+		return nil
 	}
 	switch scope, err := s.Plane(r.Context(), named); {
 	case err != nil:

@@ -186,7 +186,7 @@ func TestEnrol(t *testing.T) {
 	in := gateway.Instance{Listen: "0.0.0.0", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
 	enrol := func() *model.Resource {
 		t.Helper()
-		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", false, in)
+		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", "", false, in)
 		if err != nil {
 			t.Fatal(err)
 		}
