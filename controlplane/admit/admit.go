@@ -9,6 +9,8 @@ package admit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/changes"
@@ -77,6 +79,9 @@ func (g *Gate) Resolve(r scopes.Resolver) { g.resolver = r }
 // Accompany has fn write what follows from each transaction, in that transaction. It must be called
 // before the gate is used, and before As.
 func (g *Gate) Accompany(fn func(store.Tx) error) { g.companions = append(g.companions, fn) }
+
+// Kinds lists the kinds that the gate knows, in no particular order.
+func (g *Gate) Kinds() []*model.Kind { return slices.Collect(maps.Values(g.kinds)) }
 
 // As returns the gate for a part of the control plane that writes by itself. The actor is the
 // author of its writes, unless their context has another one. Hooks are shared with g.
@@ -194,7 +199,8 @@ func (g *Gate) enact(ctx context.Context, tx store.Tx, class model.Class, fn wor
 	return subject, record(ctx, tx, subject)
 }
 
-// writable refuses a transaction that writes into a scope which consists of others.
+// writable refuses a transaction that writes into a scope which consists of others, or creates
+// something in one that there is not.
 func (g *Gate) writable(tx store.Tx) error {
 	for _, c := range tx.Changes() {
 		res := c.New
@@ -212,8 +218,25 @@ func (g *Gate) writable(tx store.Tx) error {
 			return fault.New(fault.Forbidden, "%q is a group of control planes and has no %s of its own: write to one of its members",
 				res.Scope, res.Kind.Plural())
 		}
+		if err := g.exists(tx, c); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// exists refuses a creation in a scope that there is not. Nobody would see what is created, and its
+// deletion would have to be thought of by somebody else.
+func (g *Gate) exists(tx store.Tx, c store.Change) error {
+	known, ok := g.resolver.(scopes.Register)
+	if !ok || c.Old != nil {
+		return nil
+	}
+	found, err := known.Exists(tx, c.New.Scope)
+	if err == nil && !found {
+		err = fault.New(fault.NotFound, "there is no control plane %q", c.New.Scope)
+	}
+	return err
 }
 
 // record adds the change records of a transaction. If they cannot be made, the transaction

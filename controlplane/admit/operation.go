@@ -59,6 +59,12 @@ func (o Outcome) settled(err error) (Outcome, error) {
 
 // Create stores a new resource of a.Kind; a.Key and a.Of are not used.
 func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error) {
+	return g.CreateWith(ctx, a, in, nil)
+}
+
+// CreateWith is Create. also, if set, writes in the same transaction what must not be missing beside
+// the new resource. Like the transaction, it may run more than once.
+func (g *Gate) CreateWith(ctx context.Context, a Address, in Input, also func(tx store.Tx, created *model.Resource) error) (Outcome, error) {
 	in, err := g.owned(ctx, a, in)
 	if err != nil {
 		return Outcome{}, err
@@ -70,6 +76,9 @@ func (g *Gate) Create(ctx context.Context, a Address, in Input) (Outcome, error)
 	var out Outcome
 	out.Commit, err = g.write(ctx, a.Kind.Class, func(tx store.Tx) (model.Key, error) {
 		created, err := g.create(tx, a, w, "")
+		if err == nil && also != nil {
+			err = also(tx, created)
+		}
 		if err != nil {
 			return model.Key{}, err
 		}

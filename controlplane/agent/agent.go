@@ -40,6 +40,9 @@ type Options struct {
 	StateDir string
 	// ControlPlane and Name say which gateway instance this is.
 	ControlPlane, Name string
+	// Named is what the control plane was called on the command line: its name or its id. Empty means
+	// ControlPlane.
+	Named string
 	// Sidecar makes the agent run the proxy of a Dataplane called Name. If it is nil, the
 	// agent runs an oauth-gateway.
 	Sidecar *Sidecar

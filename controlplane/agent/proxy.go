@@ -54,7 +54,8 @@ func (g oauthGateway) replaced() time.Duration { return gatewayReplaced }
 func (g oauthGateway) enrol(ctx context.Context, client *http.Client, token string) (*enrol.Answer, error) {
 	self := g.Instance
 	self.ControlPlane, self.RootsFile, self.Filter = g.host, g.systemRoots(), g.Filter
-	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.running, self)
+	// The control plane compares what its users call it with what the token says.
+	return enrol.Enrol(ctx, client, g.Address, token, g.node(), g.Named, g.running, self)
 }
 
 func (g oauthGateway) withdraw(context.Context, *http.Client, string) error { return nil }

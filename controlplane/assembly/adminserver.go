@@ -37,17 +37,21 @@ func (cp *ControlPlane) openAdminToken(context.Context) (err error) {
 // adminAPI is the administration API. Callers that show a token need no guard
 // against names and proxies: no browser sends it by itself.
 func (cp *ControlPlane) adminAPI() *gatewayapi.API {
+	o := cp.adminOptions()
+	if cp.cfg.Gateway.Declarative != "" {
+		o.ReadOnly = readOnlyText
+	}
+	return gatewayapi.New(o)
+}
+
+func (cp *ControlPlane) adminOptions() gatewayapi.Options {
 	proved := cp.AdminToken != "" || cp.cfg.Access.IdentityNeeded()
-	o := gatewayapi.Options{
+	return gatewayapi.Options{
 		Store: cp.store, Gate: cp.gate, Collections: gatewayapi.Collections(), Progress: progress{cp.loop, cp.snapshots, cp.nodes, cp.store.Revision}, Log: cp.Log,
 		Now: time.Now, Version: version.Program, Token: cp.AdminToken, Identify: cp.identifyAdmin, Rules: cp.cfg.Access.Rules(), Revocations: &oauth.Revocations{Store: cp.store, Resolver: cp.resolver, Writer: cp.gate},
 		Proxies: gatewayProxies{cp, make(chan struct{}, clustersAtOnce)}, Nodes: cp.nodes, Dumps: cp.dumps, Explain: cp.explainedGateways(), DryRun: cp.dryRuns(), Conditions: cp.conditions,
 		Guard: &httpkit.BrowserGuard{Tokens: true, AnyHost: proved, Proxied: proved},
 	}
-	if cp.cfg.Gateway.Declarative != "" {
-		o.ReadOnly = readOnlyText
-	}
-	return gatewayapi.New(o)
 }
 
 // openDeclarative makes the gateway's entities those of the file, if there is one.

@@ -39,6 +39,9 @@ type cloudParts struct {
 
 // openCloud opens what the cloud API needs.
 func (cp *ControlPlane) openCloud(ctx context.Context) error {
+	if err := cloud.EnsureFirst(ctx, cp.store, cp.gate.As(model.System("lifecycle"))); err != nil {
+		return err
+	}
 	seed, err := identity.OpenAuditKey(ctx, cp.store)
 	if err != nil {
 		return err
@@ -94,7 +97,7 @@ func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, erro
 	return cloudapi.New(cloudapi.Options{
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
-		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Signer: cp.cloud.signer,
+		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Signer: cp.cloud.signer, Planes: cp.planeOptions(),
 	})
 }
 

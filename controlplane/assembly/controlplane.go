@@ -26,6 +26,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/backup"
 	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/crossings"
 	"github.com/meshgate/meshgate/controlplane/enrol"
@@ -131,7 +132,7 @@ type ControlPlane struct {
 // goes wrong here leaves nothing behind.
 func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (*ControlPlane, error) {
 	garbage := boundGarbage(os.Getenv)
-	cp := &ControlPlane{cfg: c, resolver: scopes.Each{}, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, resolver: cloud.Resolver{}, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
 	cp.closers.add(func(context.Context) { garbage.end() })
 	cp.Log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.Log)
@@ -355,7 +356,7 @@ func (cp *ControlPlane) meshOptions(revisions http.HandlerFunc) meshapi.Options 
 	return meshapi.Options{
 		Kinds: slices.Concat(mesh.Kinds(), all.Kinds()), Store: cp.store, Writer: cp.gate,
 		Insights: insights{cp}, Census: cp.mesh.census, Directory: cp.mesh.census, Problems: problems{cp}, Dumps: cp.dumps, Policies: cp.chosenPolicies(), Explain: cp.explainedRequests(), DryRun: cp.dryRuns(), DataplaneTokens: cp.mesh.tokens,
-		Tokens: cp.tokens, ControlPlaneTokens: cp.people, NoIssuing: !cp.cfg.Tokens.Issuing, Identify: cp.callers().Identify, Rules: cp.cfg.Access.Rules(),
+		Tokens: cp.tokens, ControlPlaneNamed: cp.planeNamed, ControlPlaneTokens: cp.people, NoIssuing: !cp.cfg.Tokens.Issuing, Identify: cp.callers().Identify, Rules: cp.cfg.Access.Rules(),
 		Guard:  httpkit.BrowserGuard{Tokens: true, AnyHost: cp.cfg.Access.IdentityNeeded(), Proxied: cp.cfg.Access.IdentityNeeded(), Origins: cp.cfg.Mesh.Origins()},
 		Revoke: cp.revokeTokens, Keys: keyring{cp}, Recorded: changes.Listed(AllKinds()), Revisions: revisions, Conditions: cp.conditions, Nodes: cp.nodes, Version: version.Program, Zone: cp.cfg.Zone.Name,
 		Writes: meshapi.Writes{
@@ -386,7 +387,7 @@ func (cp *ControlPlane) dataPlane() http.Handler {
 	handle(contract.LinkPath, cp.revoker)
 	handle(contract.EndedPath, http.HandlerFunc(cp.revoker.ServeEnded))
 	handle(adminlink.Path, cp.mesh.admin)
-	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Remembers: cp.revoker.Remembers,
+	joining := &enrol.Server{Store: cp.store, Writer: cp.gate, Tokens: cp.tokens, Enrolled: cp.enrolled, Mesh: cp.proxies(), Refused: cp.mesh.insights.TurnedAway, Connected: cp.connected, Plane: cp.planeNamed, Remembers: cp.revoker.Remembers,
 		Trusting: cp.trusting()}
 	handle(enrol.Path, joining)
 	handle(probing.Path, &presence.Server{Tokens: cp.mesh.tokens, Store: cp.store, Documents: cp.gate, Log: cp.Log})

@@ -43,18 +43,25 @@ func (cp *ControlPlane) openNodes(ctx context.Context) error {
 				cp.mesh.insights.Expect(mesh.NodeID(m.Name, d.Name))
 			}
 		}
-		gateways, bad, err := store.ListReadable(r, gateway.Instances, model.DefaultControlPlane)
+		planes, err := controlPlaneScopes(r)
 		if err != nil {
-			return fmt.Errorf("list gateways: %w", err)
+			return err
 		}
-		for _, g := range gateways {
-			cp.mesh.insights.Expect(identity.GatewayNode(g.Scope, g.Name))
+		for _, plane := range planes {
+			gateways, bad, err := store.ListReadable(r, gateway.Instances, plane)
+			if err != nil {
+				return fmt.Errorf("list gateways of %s: %w", plane, err)
+			}
+			unreadable = append(unreadable, bad...)
+			for _, g := range gateways {
+				cp.mesh.insights.Expect(identity.GatewayNode(g.Scope, g.Name))
+			}
 		}
 		_, worse, err := cp.expectZoneProxies(r)
 		if err != nil {
 			return err
 		}
-		for _, err := range slices.Concat(unreadable, bad, worse) {
+		for _, err := range slices.Concat(unreadable, worse) {
 			cp.Log.Error("a row cannot be read; its node is listed once it connects", "error", err)
 		}
 		return nil

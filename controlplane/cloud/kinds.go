@@ -9,7 +9,7 @@ const IndexName = "name"
 
 // Kinds lists the kinds of the cloud API.
 func Kinds() []*model.Kind {
-	return append([]*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events}, portalKinds()...)
+	return append([]*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events, ControlPlanes, Groups}, portalKinds()...)
 }
 
 var rules = &model.Rules{Checks: map[string]func(any) string{
@@ -17,4 +17,9 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"credential": credentialText,
 	"name":       nameText,
 	"time":       timeText,
+
+	"plane-name":  planeName,
+	"description": descriptionText,
+	"proxy-urls":  proxyURLs,
+	"labels":      labelsText,
 }}

@@ -41,6 +41,8 @@ type Options struct {
 	Address func(*http.Request) netip.Addr
 	// Global and Regional are the parts of the API that are served.
 	Global, Regional bool
+	// Planes is what control planes need.
+	Planes PlaneOptions
 }
 
 // API serves the cloud API.
@@ -72,6 +74,7 @@ func (a *API) Endpoints() (list []httpkit.Endpoint) {
 	}
 	if a.Regional {
 		list = append(list, a.portalEndpoints()...)
+		list = append(list, a.planeEndpoints()...)
 	}
 	return append(list, a.keyEndpoint())
 }

@@ -22,6 +22,8 @@ type Collection struct {
 	Kind *model.Kind
 	// Title begins sentences about a resource.
 	Title string
+	// Missing says that there is none; the title of the status if it is empty.
+	Missing string
 	// Created is the status of an answer to a creation.
 	Created int
 	Paging  paging

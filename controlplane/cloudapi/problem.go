@@ -1,12 +1,14 @@
 package cloudapi
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -50,14 +52,17 @@ const (
 	titleUnauthorized = "Unauthorized"
 	detailToken       = "A valid token is required"
 	titleForbidden    = "Forbidden"
-	detailForbidden   = "You do not have permission to perform this action"
-	titleNotFound     = "Not Found"
-	titleConflict     = "Conflict"
-	titleUnavailable  = "Service Unavailable"
-	titleInternal     = "Internal Server Error"
-	titleTooLarge     = "Content Too Large"
-	titleMediaType    = "Unsupported Media Type"
-	titleMethod       = "Method Not Allowed"
+	// Endpoints of control planes have words of their own for two of them.
+	titleUnauthenticated = "Unauthenticated"
+	titlePermission      = "Permission denied"
+	detailForbidden      = "You do not have permission to perform this action"
+	titleNotFound        = "Not Found"
+	titleConflict        = "Conflict"
+	titleUnavailable     = "Service Unavailable"
+	titleInternal        = "Internal Server Error"
+	titleTooLarge        = "Content Too Large"
+	titleMediaType       = "Unsupported Media Type"
+	titleMethod          = "Method Not Allowed"
 )
 
 // refused is a document for what is wrong with a request.
@@ -101,11 +106,11 @@ func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
 	entry.Code = string(code)
 	switch code {
 	case fault.Denied:
-		return &problem{Status: http.StatusUnauthorized, Title: titleUnauthorized, Detail: detailToken}
+		return &problem{Status: http.StatusUnauthorized, Title: ofPlanes(r, titleUnauthorized, titleUnauthenticated), Detail: detailToken}
 	case fault.Forbidden:
-		return &problem{Status: http.StatusForbidden, Title: titleForbidden, Detail: detailForbidden}
+		return &problem{Status: http.StatusForbidden, Title: ofPlanes(r, titleForbidden, titlePermission), Detail: detailForbidden}
 	case fault.NotFound:
-		return &problem{Status: http.StatusNotFound, Title: titleNotFound, Detail: titleNotFound}
+		return &problem{Status: http.StatusNotFound, Title: titleNotFound, Detail: c.missing()}
 	case fault.Unique, fault.Exists:
 		return &problem{Status: http.StatusConflict, Title: titleConflict, Detail: c.clash(err)}
 	case fault.Referenced:
@@ -144,6 +149,22 @@ func (c *Collection) clash(err error) string {
 		}
 	}
 	return "It exists already"
+}
+
+// ofPlanes returns the second title for a request about control planes.
+func ofPlanes(r *http.Request, title, planes string) string {
+	if strings.HasPrefix(r.URL.Path, pathPlanes) {
+		return planes
+	}
+	return title
+}
+
+// missing says that a resource does not exist.
+func (c *Collection) missing() string {
+	if c == nil {
+		return titleNotFound
+	}
+	return cmp.Or(c.Missing, titleNotFound)
 }
 
 // missing is the document for a path that does not exist, or a method that it does not have.

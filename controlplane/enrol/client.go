@@ -16,11 +16,11 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// Enrol enrols a gateway at an https:// base URL. node is its node id, and running says
-// whether its Envoy runs already. It returns a [*Refused] if another attempt would not
+// Enrol enrols a gateway at an https:// base URL. node is its node id, named what its
+// user calls its control plane, if anything, and running says whether its Envoy runs already. It returns a [*Refused] if another attempt would not
 // help. Any other error may be temporary.
-func Enrol(ctx context.Context, client *http.Client, base, token, node string, running bool, in gateway.Instance) (*Answer, error) {
-	return ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {node}, RunningHeader: {strconv.FormatBool(running)}}, in)
+func Enrol(ctx context.Context, client *http.Client, base, token, node, named string, running bool, in gateway.Instance) (*Answer, error) {
+	return ask(ctx, client, http.MethodPost, base, token, http.Header{contract.NodeHeader: {node}, NamedHeader: {named}, RunningHeader: {strconv.FormatBool(running)}}, in)
 }
 
 // Join enrols a proxy of a mesh. Errors are those of [Enrol].

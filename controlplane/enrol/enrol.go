@@ -33,6 +33,9 @@ const Path = "/bootstrap"
 // control plane was away, so a node that is connected with its name is the gateway itself.
 const RunningHeader = "Meshgate-Running"
 
+// NamedHeader is what the user of a gateway calls its control plane: its name or its id.
+const NamedHeader = "Meshgate-Control-Plane"
+
 // maxBody bounds a request and an answer in bytes. A Dataplane takes some hundred bytes for
 // each of its outbounds.
 const maxBody = 1 << 20
@@ -93,6 +96,8 @@ type Server struct {
 	Connected func(node string) bool
 	// Remembers, if set, reports whether the control plane counts a filter of a node.
 	Remembers func(node string) bool
+	// Plane, if set, returns the scope of the control plane of a name or id, or NotFound.
+	Plane func(ctx context.Context, named string) (scope string, err error)
 	// Mesh is what proxies of meshes need. It is nil if there are none.
 	Mesh *Mesh
 	// Trusting are the ports at which the control plane takes whoever is on its machine for an
@@ -210,6 +215,9 @@ func (s *Server) enrol(r *http.Request, o *model.Object, bad error) (*Answer, er
 	if err := fault.Violated(append(unknown, check(&in)...)); err != nil {
 		return nil, err
 	}
+	if err := s.joins(r, claims); err != nil {
+		return nil, err
+	}
 	ctx := model.WithActor(r.Context(), model.Node(claims.NodeID()))
 	other := s.Connected != nil && r.Header.Get(RunningHeader) != "true" && s.Connected(claims.NodeID())
 	if err := s.remember(ctx, claims, &in, other); err != nil {
@@ -219,6 +227,36 @@ func (s *Server) enrol(r *http.Request, o *model.Object, bad error) (*Answer, er
 		s.Enrolled(context.WithoutCancel(ctx), claims.NodeID())
 	}
 	return s.answer(claims.NodeID(), nil), nil
+}
+
+// joins checks that a gateway comes to the control plane that it means, and that there is one. It may
+// have been told its name, or its id; the token has the scope.
+func (s *Server) joins(r *http.Request, claims *identity.Claims) error {
+	if s.Plane == nil {
+		return nil
+	}
+	if _, err := s.Plane(r.Context(), claims.ControlPlane); err != nil {
+		return noPlane(err)
+	}
+	named := r.Header.Get(NamedHeader)
+	if named == "" {
+		return nil
+	}
+	switch scope, err := s.Plane(r.Context(), named); {
+	case err != nil:
+		return noPlane(err)
+	case scope != claims.ControlPlane:
+		return fault.New(fault.Invalid, "the node token is for the control plane %q, not for %q (--control-plane)", claims.ControlPlane, named)
+	}
+	return nil
+}
+
+// noPlane is a refusal that no further attempt changes, if a control plane does not exist.
+func noPlane(err error) error {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.NotFound {
+		return fault.New(fault.Invalid, "%s", e.Detail)
+	}
+	return err
 }
 
 func (s *Server) answer(node string, bootstrap []byte) *Answer {

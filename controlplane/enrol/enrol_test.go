@@ -186,7 +186,7 @@ func TestEnrol(t *testing.T) {
 	in := gateway.Instance{Listen: "0.0.0.0", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
 	enrol := func() *model.Resource {
 		t.Helper()
-		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", false, in)
+		a, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", "", false, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestTakenName(t *testing.T) {
 	in := gateway.Instance{Listen: "127.0.0.1", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}
 	enrol := func(running bool, port int) error {
 		in.HTTPPort = port
-		_, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", running, in)
+		_, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", "", running, in)
 		return err
 	}
 	for _, step := range []struct {
@@ -269,7 +269,7 @@ func TestTakenFilter(t *testing.T) {
 		{false, contract.ModeModule, contract.ModeModule, ""},
 	} {
 		connected, in.Filter = step.connected, step.mode
-		_, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", false, in)
+		_, err := Enrol(t.Context(), server.Client(), server.URL, w.token, "cp/default/gw", "", false, in)
 		if (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
 			t.Errorf("%+v: %v", step, err)
 		}
@@ -305,7 +305,7 @@ func TestClientErrors(t *testing.T) {
 				_, _ = io.WriteString(w, test.body)
 			}))
 			defer server.Close()
-			_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", false, gateway.Instance{})
+			_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", "", false, gateway.Instance{})
 			if err == nil || err.Error() != test.text {
 				t.Errorf("%v, want %s", err, test.text)
 			}
@@ -318,13 +318,13 @@ func TestClientErrors(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()
-		_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", false, gateway.Instance{})
+		_, err := Enrol(t.Context(), server.Client(), server.URL, "tok", "cp/default/gw", "", false, gateway.Instance{})
 		if _, refused := errors.AsType[*Refused](err); err == nil || refused {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("no address", func(t *testing.T) {
-		if _, err := Enrol(t.Context(), http.DefaultClient, "https://[::1", "tok", "cp/default/gw", false, gateway.Instance{}); err == nil {
+		if _, err := Enrol(t.Context(), http.DefaultClient, "https://[::1", "tok", "cp/default/gw", "", false, gateway.Instance{}); err == nil {
 			t.Error("no error")
 		}
 	})

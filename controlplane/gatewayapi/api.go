@@ -113,6 +113,9 @@ type Options struct {
 	Explain Explain
 	// DryRun says what writes would do. Without it, dry runs are refused.
 	DryRun DryRun
+	// Entities leaves out what is not about entities: what the API is, how far proxies are, records
+	// and conditions.
+	Entities bool
 	// ReadOnly, if set, says why nothing can be written. Writes are answered with it and 405.
 	ReadOnly string
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -48,15 +47,15 @@ func (a *API) changes(w http.ResponseWriter, r *http.Request) {
 		kinds[i] = c.Kind
 	}
 	q, err := changes.Parse(query, kinds)
-	if err == nil && q.Scope != "" && q.Scope != a.Scope {
-		err = fault.Violated([]fault.Violation{{Path: changes.ParamScope, Message: "this API shows the control plane " + strconv.Quote(a.Scope) + " only; the mesh API shows all"}})
+	if err == nil && q.Scope != "" && q.Scope != a.scope(r) {
+		err = fault.Violated([]fault.Violation{{Path: changes.ParamScope, Message: "this API shows the control plane " + strconv.Quote(a.scope(r)) + " only; the mesh API shows all"}})
 	}
 	if err != nil {
 		a.fail(w, r, badOption(err), call{})
 		return
 	}
 	own := model.ControlPlane
-	q.Scope, q.Scoping = a.Scope, &own
+	q.Scope, q.Scoping = a.scope(r), &own
 	var page changes.Page
 	if err := a.Store.View(r.Context(), func(reader store.Reader) (err error) {
 		page, err = changes.Read(reader, q, size)
@@ -69,7 +68,7 @@ func (a *API) changes(w http.ResponseWriter, r *http.Request) {
 	if page.Next != 0 {
 		offset := strconv.FormatUint(page.Next, 10)
 		query.Set(changes.ParamOffset, offset)
-		doc["offset"], doc["next"] = offset, strings.TrimSuffix(r.URL.EscapedPath(), "/")+"?"+query.Encode()
+		doc["offset"], doc["next"] = offset, pathOf(r)+"?"+query.Encode()
 	}
 	reply(w, r, http.StatusOK, doc)
 }

@@ -23,7 +23,7 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	for _, c := range a.Collections {
 		top := place{api: a, collection: c, address: func(r *http.Request) admit.Address {
-			return admit.Address{Kind: c.Kind, Scope: a.Scope, Key: r.PathValue(pathKey)}
+			return admit.Address{Kind: c.Kind, Scope: a.scope(r), Key: r.PathValue(pathKey)}
 		}}
 		list = append(list, top.endpoints("/"+c.Kind.Path)...)
 		for _, ref := range c.Kind.Refs {
@@ -71,8 +71,8 @@ func (a *API) refuseWrites(list []httpkit.Endpoint) {
 func (a *API) nested(c, owner Collection, ref model.Ref) []httpkit.Endpoint {
 	p := place{api: a, collection: c, nested: true, address: func(r *http.Request) admit.Address {
 		return admit.Address{
-			Kind: c.Kind, Scope: a.Scope, Key: r.PathValue(pathKey),
-			Under: &admit.Relation{Ref: ref.Name, Address: admit.Address{Kind: owner.Kind, Scope: a.Scope, Key: r.PathValue(pathOwner)}},
+			Kind: c.Kind, Scope: a.scope(r), Key: r.PathValue(pathKey),
+			Under: &admit.Relation{Ref: ref.Name, Address: admit.Address{Kind: owner.Kind, Scope: a.scope(r), Key: r.PathValue(pathOwner)}},
 		}
 	}}
 	return p.endpoints("/" + owner.Kind.Path + "/{" + pathOwner + "}/" + c.nested())
@@ -82,8 +82,8 @@ func (a *API) nested(c, owner Collection, ref model.Ref) []httpkit.Endpoint {
 func (a *API) foreign(c, target Collection, ref model.Ref) []httpkit.Endpoint {
 	p := place{api: a, collection: target, nested: true, address: func(r *http.Request) admit.Address {
 		return admit.Address{
-			Kind: target.Kind, Scope: a.Scope,
-			Of: &admit.Relation{Ref: ref.Name, Address: admit.Address{Kind: c.Kind, Scope: a.Scope, Key: r.PathValue(pathKey)}},
+			Kind: target.Kind, Scope: a.scope(r),
+			Of: &admit.Relation{Ref: ref.Name, Address: admit.Address{Kind: c.Kind, Scope: a.scope(r), Key: r.PathValue(pathKey)}},
 		}
 	}}
 	pattern := "/" + c.Kind.Path + "/{" + pathKey + "}/" + ref.Name

@@ -37,8 +37,8 @@ func (a *API) healthEndpoint() (httpkit.Endpoint, bool) {
 		return httpkit.Endpoint{}, false
 	}
 	p := place{api: a, collection: targets, nested: true, address: func(r *http.Request) admit.Address {
-		return admit.Address{Kind: gateway.Targets, Scope: a.Scope, Under: &admit.Relation{
-			Ref: gateway.RefUpstream, Address: admit.Address{Kind: gateway.Upstreams, Scope: a.Scope, Key: r.PathValue(pathOwner)},
+		return admit.Address{Kind: gateway.Targets, Scope: a.scope(r), Under: &admit.Relation{
+			Ref: gateway.RefUpstream, Address: admit.Address{Kind: gateway.Upstreams, Scope: a.scope(r), Key: r.PathValue(pathOwner)},
 		}}
 	}}
 	e := p.lists(endpoint(http.MethodGet, "/"+gateway.Upstreams.Path+"/{"+pathOwner+"}/health", "How gateways see the targets of an upstream", p.health))
@@ -61,7 +61,7 @@ func (p place) health(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		host := strings.ToLower(up.Spec.(*gateway.Upstream).Name)
-		using, err := store.ListAll(reader, gateway.Services, store.Query{Scope: p.api.Scope, Index: gateway.IndexHost, Value: host})
+		using, err := store.ListAll(reader, gateway.Services, store.Query{Scope: p.api.scope(r), Index: gateway.IndexHost, Value: host})
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (p place) health(w http.ResponseWriter, r *http.Request) {
 	checked := up.Spec.(*gateway.Upstream).Checked()
 	var seen sightings
 	if p.api.Proxies != nil && len(services) > 0 && (checked || slices.ContainsFunc(got.resources, namedTarget)) {
-		p.api.Proxies.Clusters(r.Context(), p.api.Scope, func(node string, text []byte) { seen.read(node, text, services) })
+		p.api.Proxies.Clusters(r.Context(), p.api.scope(r), func(node string, text []byte) { seen.read(node, text, services) })
 	}
 	p.writePage(w, r, got, query, func(res *model.Resource, entity map[string]any) {
 		t := res.Spec.(*gateway.UpstreamTarget)

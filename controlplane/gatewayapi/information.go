@@ -27,6 +27,10 @@ const pathRevision = "revision"
 
 // information lists the endpoints that belong to no collection.
 func (a *API) information() []httpkit.Endpoint {
+	enabled := answering(endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins), schemaDocument)
+	if a.Entities {
+		return []httpkit.Endpoint{enabled}
+	}
 	unready := answering(endpoint(http.MethodGet, "/status", "Whether the store answers", a.status), schemaDocument)
 	unready.Contract.Answers[http.StatusServiceUnavailable] = schemaDocument
 	revisions := endpoint(http.MethodGet, "/revisions/{"+pathRevision+"}", "How far proxies are with a revision", a.Revisions)
@@ -35,7 +39,7 @@ func (a *API) information() []httpkit.Endpoint {
 	return append(list,
 		answering(endpoint(http.MethodGet, "/", "What this is", a.root), schemaDocument),
 		unready,
-		answering(endpoint(http.MethodGet, "/plugins/enabled", "Plugins that instances can be made of", a.enabledPlugins), schemaDocument),
+		enabled,
 		answering(endpoint(http.MethodGet, "/endpoints", "Paths of this API", a.paths), schemaDocument),
 		answering(endpoint(http.MethodGet, "/openapi.json", "This API as an OpenAPI document", a.openAPI), schemaDocument),
 		answering(revisions, schemaDocument, http.StatusNotFound).Closed(),
@@ -71,7 +75,7 @@ func (a *API) root(w http.ResponseWriter, r *http.Request) {
 		available[name] = true
 	}
 	reply(w, r, http.StatusOK, map[string]any{
-		"product": "meshgate", "version": APIVersion, "meshgate_version": a.Version, "control_plane": a.Scope,
+		"product": "meshgate", "version": APIVersion, "meshgate_version": a.Version, "control_plane": a.scope(r),
 		"plugins":       map[string]any{"available_on_server": available},
 		"configuration": map[string]any{"database": a.database(), "router_flavor": "traditional_compatible"},
 	})

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -91,7 +90,7 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	}
 	for _, name := range p.collection.Filters {
 		if query.Has(name) && !p.nested {
-			return p.filtered(r, name, query.Get(name), tags)
+			return p.filtered(r, request, name, query.Get(name), tags)
 		}
 	}
 	size, err := pageSize(query)
@@ -110,6 +109,7 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if from, err = tags.narrow(r, kind, from); err != nil {
 		return got, err
 	}
+	from = from.named(request, query)
 	rows, err := from.after(r, kind, got.last, size+1)
 	if err != nil {
 		return got, err
@@ -222,11 +222,11 @@ func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) 
 }
 
 // filtered returns a page with the resource that has a unique value, if it has the tags.
-func (p place) filtered(r store.Reader, index, value string, tags tagFilter) (page, error) {
+func (p place) filtered(r store.Reader, request *http.Request, index, value string, tags tagFilter) (page, error) {
 	if value == "" {
 		return page{}, &httpkit.BodyError{Status: http.StatusBadRequest, Message: index + " must be an unempty string"}
 	}
-	res, err := r.Find(p.collection.Kind, p.api.Scope, index, value)
+	res, err := r.Find(p.collection.Kind, p.api.scope(request), index, value)
 	if fault.Is(err, fault.NotFound) {
 		return page{}, nil
 	}
@@ -279,7 +279,7 @@ func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query
 	}
 	if got.last != "" && (got.more || got.gaps.count > 0) {
 		offset := cursor(got.list, got.last, got.gaps)
-		next := strings.TrimSuffix(r.URL.EscapedPath(), "/") + "?offset=" + url.QueryEscape(offset)
+		next := pathOf(r) + "?offset=" + url.QueryEscape(offset)
 		if size := query.Get("size"); !p.nested && size != "" {
 			next += "&size=" + url.QueryEscape(size)
 		}

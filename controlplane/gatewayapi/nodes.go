@@ -116,7 +116,7 @@ func (a *API) listNodes(w http.ResponseWriter, r *http.Request) {
 	if page.More {
 		follows, offset := nodes.Follows(query), nodeCursor(page.Nodes[len(page.Nodes)-1].Name)
 		follows.Set("offset", offset)
-		doc["offset"], doc["next"] = offset, strings.TrimSuffix(r.URL.EscapedPath(), "/")+"?"+follows.Encode()
+		doc["offset"], doc["next"] = offset, pathOf(r)+"?"+follows.Encode()
 	}
 	reply(w, r, http.StatusOK, doc)
 }
@@ -191,7 +191,7 @@ func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue(pathNode)
 	former, err := nodes.Former(r.URL.Query())
 	if err == nil {
-		err = a.ownNode(name)
+		err = a.ownNode(r, name)
 	}
 	switch {
 	case err != nil:
@@ -209,15 +209,15 @@ func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
 
 // ownNode returns Forbidden for a node that is not a gateway of this control plane. The
 // removal of a proxy of a mesh deletes its Dataplane, which belongs to the mesh API.
-func (a *API) ownNode(name string) error {
+func (a *API) ownNode(r *http.Request, name string) error {
 	d, err := a.Nodes.Get(name)
 	switch {
 	case err != nil:
 		return err
 	case d.Type != insight.Gateway:
 		return fault.New(fault.Forbidden, "node %s is a proxy of the mesh %q: DELETE /nodes/%s of the mesh API removes it", name, d.Mesh, name)
-	case d.ControlPlane != a.Scope:
-		return fault.New(fault.Forbidden, "node %s is a gateway of the control plane %q, and this API is that of %q", name, d.ControlPlane, a.Scope)
+	case d.ControlPlane != a.scope(r):
+		return fault.New(fault.Forbidden, "node %s is a gateway of the control plane %q, and this API is that of %q", name, d.ControlPlane, a.scope(r))
 	}
 	return nil
 }

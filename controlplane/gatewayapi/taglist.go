@@ -66,7 +66,7 @@ func (a *API) tagPage(r *http.Request) (map[string]any, error) {
 	}
 	err = a.Store.View(r.Context(), func(reader store.Reader) error {
 		for _, k := range a.Collections {
-			if err := c.collect(reader, a.Scope, k.Kind); err != nil {
+			if err := c.collect(reader, a.scope(r), k.Kind); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func (a *API) tagPage(r *http.Request) (map[string]any, error) {
 	if len(c.data) > size {
 		doc["data"] = c.data[:size]
 		offset := tagCursor(list, c.data[size-1])
-		next := r.URL.EscapedPath() + "?offset=" + url.QueryEscape(offset)
+		next := pathOf(r) + "?offset=" + url.QueryEscape(offset)
 		if text := query.Get("size"); text != "" {
 			next += "&size=" + url.QueryEscape(text)
 		}

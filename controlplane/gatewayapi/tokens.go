@@ -51,14 +51,15 @@ func (a *API) tokenEndpoints() []httpkit.Endpoint {
 
 // tokensOfConsumer returns the union of the tokens of a consumer's applications.
 func (a *API) tokensOfConsumer(r store.Reader, request *http.Request) (source, error) {
-	owner, err := admit.Lookup(r, admit.Address{Kind: gateway.Consumers, Scope: a.Scope, Key: request.PathValue(pathOwner)})
+	scope := a.scope(request)
+	owner, err := admit.Lookup(r, admit.Address{Kind: gateway.Consumers, Scope: scope, Key: request.PathValue(pathOwner)})
 	if err != nil {
 		return source{}, err
 	}
 	s := source{list: gateway.Tokens.Name + "\n" + gateway.RefConsumer + "\n" + owner.Name}
-	applications, err := store.ListAll(r, gateway.Applications, store.Query{Scope: a.Scope, Index: gateway.RefConsumer, Value: owner.Name})
+	applications, err := store.ListAll(r, gateway.Applications, store.Query{Scope: scope, Index: gateway.RefConsumer, Value: owner.Name})
 	for _, app := range applications {
-		s.queries = append(s.queries, store.Query{Scope: a.Scope, Index: gateway.RefCredential, Value: app.Name})
+		s.queries = append(s.queries, store.Query{Scope: scope, Index: gateway.RefCredential, Value: app.Name})
 	}
 	return s, err
 }
@@ -70,11 +71,11 @@ func (a *API) revokeOf(k *model.Kind, by func(id string) oauth.RevokeBy) http.Ha
 	return func(w http.ResponseWriter, r *http.Request) {
 		var owner *model.Resource
 		err := a.Store.View(r.Context(), func(reader store.Reader) (err error) {
-			owner, err = admit.Lookup(reader, admit.Address{Kind: k, Scope: a.Scope, Key: r.PathValue(pathOwner)})
+			owner, err = admit.Lookup(reader, admit.Address{Kind: k, Scope: a.scope(r), Key: r.PathValue(pathOwner)})
 			return err
 		})
 		if fault.Is(err, fault.NotFound) {
-			err = cmp.Or(a.Gate.Settle(r.Context(), a.Scope), err)
+			err = cmp.Or(a.Gate.Settle(r.Context(), a.scope(r)), err)
 		}
 		if err != nil {
 			a.fail(w, r, err, call{})
@@ -107,7 +108,7 @@ func (a *API) revokeOfUser(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) revoke(w http.ResponseWriter, r *http.Request, by oauth.RevokeBy) {
 	httpkit.EntryOf(r.Context()).Kind = gateway.Tokens.Name
-	n, commit, err := a.Revocations.Revoke(r.Context(), a.Scope, by)
+	n, commit, err := a.Revocations.Revoke(r.Context(), a.scope(r), by)
 	if err == nil || len(commit.Changes) > 0 {
 		revision(w, r, commit)
 	}

@@ -1,6 +1,7 @@
 package meshapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
@@ -92,6 +94,26 @@ func TestTokenIssued(t *testing.T) {
 		if c.NodeID() != test.node || !c.ExpiresAt.Equal(start.Add(test.life)) {
 			t.Errorf("%s until %s, want %s until %s", c.NodeID(), c.ExpiresAt, test.node, start.Add(test.life))
 		}
+	}
+}
+
+// TestTokenOfAControlPlane: a token has the scope of the control plane that is named.
+func TestTokenOfAControlPlane(t *testing.T) {
+	a := newAPI(t)
+	a.options.ControlPlaneNamed = func(_ context.Context, named string) (string, error) {
+		if named == "team" {
+			return "scope-1", nil
+		}
+		return "", fault.New(fault.NotFound, "there is no control plane %q", named)
+	}
+	h := Handler(a.options)
+	rec := request(h, "POST", "/tokens/gateway", `{"name":"gw","controlPlane":"team"}`, "Origin", "http://127.0.0.1:5681")
+	c, err := a.tokens.Check(t.Context(), rec.Body.String())
+	if err != nil || c.NodeID() != "cp/scope-1/gw" || identity.GatewayPlane(rec.Body.String()) != "scope-1" {
+		t.Errorf("%d %s: %+v, %v", rec.Code, rec.Body, c, err)
+	}
+	if rec := request(h, "POST", "/tokens/gateway", `{"name":"gw","controlPlane":"other"}`, "Origin", "http://127.0.0.1:5681"); rec.Code != 400 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 

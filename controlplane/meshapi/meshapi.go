@@ -135,6 +135,9 @@ type Options struct {
 	NoIssuing bool
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
+	// ControlPlaneNamed returns the scope of the control plane of a name or id, or NotFound. Without it,
+	// there is the first one only.
+	ControlPlaneNamed func(ctx context.Context, named string) (scope string, err error)
 	// Revoke adds ids to the revoked tokens of a kind; [identity.RevokeTokens] does this.
 	Revoke func(ctx context.Context, of identity.TokenKind, mesh string, ids []string) (added int, err error)
 	// Recorded lists the kinds by which GET /changes can be filtered. Without it, GET

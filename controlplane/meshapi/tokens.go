@@ -183,8 +183,25 @@ func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, erro
 	if in.ControlPlane == "" {
 		in.ControlPlane = model.DefaultControlPlane
 	}
-	if in.ControlPlane != model.DefaultControlPlane {
+	scope, err := a.planeNamed(r.Context(), in.ControlPlane)
+	if err != nil {
+		return "", err
+	}
+	return a.Tokens.Gateway(scope, in.Name, life)
+}
+
+// planeNamed returns the scope of the control plane of a name or id.
+func (a *API) planeNamed(ctx context.Context, named string) (string, error) {
+	if named == model.DefaultControlPlane {
+		return named, nil
+	}
+	var err error = fault.New(fault.NotFound, "no other control plane")
+	scope := ""
+	if a.ControlPlaneNamed != nil {
+		scope, err = a.ControlPlaneNamed(ctx, named)
+	}
+	if fault.Is(err, fault.NotFound) {
 		return "", fault.Violated([]fault.Violation{{Path: "controlPlane", Message: "does not exist"}})
 	}
-	return a.Tokens.Gateway(in.ControlPlane, in.Name, life)
+	return scope, err
 }

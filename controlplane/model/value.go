@@ -14,7 +14,7 @@ import (
 // exact is the largest integer up to which all integers are exact as float64.
 const exact = 1 << 53
 
-// value normalises and validates a non-null value of any type but Record.
+// value normalises and validates a non-null value. A Record is one of a list.
 func (p *processor) value(f *Field, path string, v any) any {
 	if f.Null {
 		p.violate(path, TextNull)
@@ -42,7 +42,7 @@ func (p *processor) value(f *Field, path string, v any) any {
 	case Foreign:
 		out = p.foreign(f, path, v)
 	case Record:
-		p.violate(path, "expected a value")
+		out = p.listed(f, path, v)
 	}
 	if len(p.violations) > before {
 		return nil
@@ -140,6 +140,19 @@ func (p *processor) elements(f *Field, path string, v any) any {
 		out = append(out, e)
 	}
 	return out
+}
+
+// listed validates a record in a list. It is complete by itself: lists are never merged.
+func (p *processor) listed(f *Field, path string, v any) any {
+	in, ok := v.(map[string]any)
+	if !ok || f.Schema == nil {
+		p.violate(path, "expected a record")
+		return nil
+	}
+	op := p.op
+	p.op = OpCreate
+	defer func() { p.op = op }()
+	return p.entity(f.Schema, path, in, nil).New
 }
 
 func (p *processor) entries(f *Field, path string, v any) any {

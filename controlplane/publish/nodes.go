@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -204,6 +205,16 @@ func (l *Loop) HasPlugin(name, plugin string) bool {
 	}
 	found, ok := followed.(*view.Scope[*view.Gateway]).State().Plugin(plugin)
 	return ok && found.Spec.Enabled
+}
+
+// LeftOut lists what clashes in a control plane that consists of others, as its view knows it. It is
+// not known of one that is not followed, because no gateway of it has come yet.
+func (l *Loop) LeftOut(name string) (list []scopes.Clash, known bool) {
+	followed, ok := l.followed.Load(name)
+	if !ok {
+		return nil, false
+	}
+	return followed.(*view.Scope[*view.Gateway]).State().LeftOut(), true
 }
 
 // Failure describes something that is not published as configured.

@@ -56,3 +56,24 @@ func OrEach(r Resolver) Resolver {
 	}
 	return r
 }
+
+// Lasting is implemented by resolvers that know scopes which consist of themselves whatever is
+// written. Nobody needs to look for changes of those.
+type Lasting interface{ Lasts(scope string) bool }
+
+// Lasts reports whether a scope consists of itself for ever, as far as the resolver knows.
+func Lasts(r Resolver, scope string) bool {
+	if l, ok := r.(Lasting); ok {
+		return l.Lasts(scope)
+	}
+	return false
+}
+
+// Lasts implements [Lasting].
+func (Each) Lasts(string) bool { return true }
+
+// Register is implemented by resolvers that know which scopes there are. Nothing can be created
+// in others.
+type Register interface {
+	Exists(r store.Reader, scope string) (bool, error)
+}

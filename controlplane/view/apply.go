@@ -99,7 +99,7 @@ func gatewaySource(scope string, resolver scopes.Resolver) source[*Gateway] {
 	var newest atomic.Pointer[read]
 	newest.Store(&read{members: new(scopes.Of(nil, scope).Members)})
 	reshapes := func(key model.Key) bool { return resolver.Shapes(scope, key) }
-	_, each := resolver.(scopes.Each)
+	lasts := scopes.Lasts(resolver, scope)
 	return source[*Gateway]{
 		read: func(r store.Reader) (*Gateway, error) {
 			src, err := resolver.Resolve(r, scope)
@@ -128,7 +128,7 @@ func gatewaySource(scope string, resolver scopes.Resolver) source[*Gateway] {
 		members:  func() *scopes.Members { return newest.Load().members },
 		membership: func(shown uint64) Membership {
 			now := newest.Load()
-			if each {
+			if lasts {
 				return forever(*now.members)
 			}
 			return Membership{*now.members, now.at, max(now.at, shown), reshapes}

@@ -46,7 +46,7 @@ func (m *Membership) Gap(revision uint64) (gap Span, some bool) {
 // Membership returns what a control plane consists of in the newest state. It is for those
 // who do not follow the control plane, such as because it cannot be read.
 func (v *Views) Membership(ctx context.Context, name string) (*Membership, error) {
-	if _, each := v.resolver.(scopes.Each); each {
+	if scopes.Lasts(v.resolver, name) {
 		m := forever(scopes.Of(nil, name).Members)
 		return &m, nil
 	}

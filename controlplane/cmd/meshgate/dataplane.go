@@ -71,7 +71,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "sidecar, gateway, ingress, egress or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
-	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "control plane of an oauth-gateway")
+	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "name or id of the control plane, or group, of an oauth-gateway")
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
 	c.Flags().StringVar(&f.name, "name", "", "instance, or resource, of the node token")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
@@ -102,6 +102,19 @@ func (f *dataplaneFlags) folder() string {
 // ofZone reports whether the proxy is one of a zone.
 func (f *dataplaneFlags) ofZone() bool { return mesh.ZoneKind(f.proxyType) != nil }
 
+// plane is the scope of the control plane. Gateways may be told its name, and the token has the scope.
+// What that is good for is judged by the control plane; a token that cannot be read is refused later.
+func (f *dataplaneFlags) plane() string {
+	if f.proxyType == proxyGateway && f.controlPlane != model.DefaultControlPlane {
+		if token, err := os.ReadFile(f.tokenFile); err == nil {
+			if scope := identity.GatewayPlane(strings.TrimSpace(string(token))); scope != "" {
+				return scope
+			}
+		}
+	}
+	return f.controlPlane
+}
+
 // dir returns the name of the run directory of a proxy of a mesh or zone.
 func (f *dataplaneFlags) dir() string {
 	if f.ofZone() {
@@ -123,7 +136,7 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 		return nil, err
 	}
 	o := agent.Options{
-		StateDir: cfg.StateDir, ControlPlane: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
+		StateDir: cfg.StateDir, ControlPlane: f.plane(), Named: f.controlPlane, Name: f.name, Address: f.cpAddress, CAFile: f.caFile, TokenFile: f.tokenFile,
 		Instance: assembly.Instance(cfg), EnvoyPath: envoy, AdminPort: f.adminPort,
 		Concurrency: cfg.Envoy.Concurrency, LogLevel: cfg.Envoy.LogLevel, Drain: agent.Drain(cfg.Drain), StatusAddress: assembly.StatusAddress(cfg),
 		Abort: aborted(ctx), Cache: assembly.CacheSettings(cfg), Log: cfg.Log.Logger(),

@@ -159,7 +159,7 @@ var layers = map[string]string{
 	"controlplane/crossings":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/zones":                 "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view",
-	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/egress xds/plan/ingress xds/plan/passing xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
+	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/scopes controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/egress xds/plan/ingress xds/plan/passing xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What writes would do: it stands above both that which writes and that which plans.
 	"controlplane/dryrun":            "controlplane/access controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
@@ -210,10 +210,10 @@ var layers = map[string]string{
 	// The cloud API, and the audit log that leaves through it.
 	"controlplane/outward":        "",
 	"controlplane/audit":          "",
-	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/model controlplane/store",
+	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/gateway controlplane/model controlplane/scopes controlplane/store",
 	"controlplane/audit/delivery": "controlplane/audit controlplane/cloud controlplane/fault controlplane/model controlplane/outward controlplane/store xds/alarm",
 	"controlplane/portal":         "controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/model controlplane/store",
-	"controlplane/cloudapi":       "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/httpkit controlplane/model controlplane/portal controlplane/store",
+	"controlplane/cloudapi":       "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/portal controlplane/scopes controlplane/store",
 
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
@@ -229,6 +229,7 @@ var layers = map[string]string{
 	"e2e/framework":     "e2e/ports",
 	"e2e/accesslog":     "e2e/framework",
 	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",
+	"e2e/groups":        "e2e/framework",
 	"e2e/guides":        "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",

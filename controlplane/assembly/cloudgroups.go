@@ -1,0 +1,77 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloudapi"
+	"github.com/meshgate/meshgate/controlplane/gatewayapi"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/scopes"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// planeNamed returns the scope of the control plane of a name or id.
+func (cp *ControlPlane) planeNamed(ctx context.Context, named string) (scope string, err error) {
+	if named == model.DefaultControlPlane {
+		return named, nil
+	}
+	err = cp.store.View(ctx, func(r store.Reader) error {
+		res, err := cloud.Named(r, named)
+		if err == nil {
+			scope = cloud.ScopeOf(res.Name)
+		}
+		return err
+	})
+	return scope, err
+}
+
+// controlPlaneScopes lists the scopes of all control planes, the first one among them in any case.
+func controlPlaneScopes(r store.Reader) ([]string, error) {
+	planes, err := store.ListAll(r, cloud.ControlPlanes, store.Query{})
+	if err != nil {
+		return nil, fmt.Errorf("list control planes: %w", err)
+	}
+	out := []string{model.DefaultControlPlane}
+	for _, p := range planes {
+		if p.Name != cloud.DefaultID {
+			out = append(out, cloud.ScopeOf(p.Name))
+		}
+	}
+	return out, nil
+}
+
+// gatewayFleet knows the gateways of control planes for the cloud API.
+type gatewayFleet struct{ cp *ControlPlane }
+
+// Gateways implements [cloudapi.Fleet].
+func (f gatewayFleet) Gateways(scope string) []nodes.Node {
+	return f.cp.nodes.List(nodes.Query{Sees: func(id string) bool {
+		mesh, plane := nodes.ScopeOf(id)
+		return mesh == "" && plane == scope
+	}}).Nodes
+}
+
+// LeftOut implements [cloudapi.Fleet].
+func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, bool) { return f.cp.loop.LeftOut(scope) }
+
+// planeOptions are what the cloud API needs for control planes.
+func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
+	at := "https://" + net.JoinHostPort(cp.names()[len(cp.names())-1], strconv.Itoa(port(cp.ports.data)))
+	o := cp.adminOptions()
+	o.Rules, o.Entities, o.Guard = cp.cfg.Access.StrictRules(), true, nil
+	o.Nodes, o.Dumps, o.Explain, o.Conditions, o.ReadOnly = nil, nil, nil, nil, ""
+	declared := ""
+	if cp.cfg.Gateway.Declarative != "" {
+		declared = readOnlyText
+	}
+	return cloudapi.PlaneOptions{
+		Declared: declared,
+		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: gatewayapi.New(o).Endpoints(), Enter: gatewayapi.In,
+		Organization: cloudapi.Organization{ID: cp.authority.ID(), Name: cp.cfg.Mesh.Product},
+	}
+}

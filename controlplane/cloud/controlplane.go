@@ -1,0 +1,157 @@
+package cloud
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/meshgate/meshgate/controlplane/model"
+)
+
+// The types of control planes. A hybrid one is the standard; it has an older and a newer name.
+const (
+	TypeGroup  = "CLUSTER_TYPE_CONTROL_PLANE_GROUP"
+	TypeHybrid = "CLUSTER_TYPE_HYBRID"
+	TypePlane  = "CLUSTER_TYPE_CONTROL_PLANE"
+)
+
+// DefaultID is the id of the control plane that exists from the start. It is the same everywhere,
+// so that nobody has to look up what its scope is.
+const DefaultID = "00000000-0000-4000-8000-000000000000"
+
+// ControlPlane is a control plane of gateways: a set of entities, or a group of such sets.
+// Source: requirement "Control plane".
+type ControlPlane struct {
+	Name        string `json:"name" jsonschema:"maxLength=1024" jsonschema_extras:"x-unique=true,x-check=plane-name"`
+	Description string `json:"description,omitempty" jsonschema:"maxLength=8192" jsonschema_extras:"x-check=description"`
+	// ClusterType is as its creator has spelled it.
+	ClusterType  string            `json:"cluster_type" jsonschema:"enum=CLUSTER_TYPE_HYBRID,enum=CLUSTER_TYPE_CONTROL_PLANE,enum=CLUSTER_TYPE_CONTROL_PLANE_GROUP,default=CLUSTER_TYPE_HYBRID"`
+	AuthType     string            `json:"auth_type" jsonschema:"enum=pinned_client_certs,enum=pki_client_certs,default=pinned_client_certs"`
+	CloudGateway bool              `json:"cloud_gateway" jsonschema:"default=false"`
+	ProxyURLs    []ProxyURL        `json:"proxy_urls,omitempty" jsonschema_extras:"x-check=proxy-urls"`
+	Labels       map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=labels"`
+}
+
+// ProxyURL is an address at which gateways of a control plane serve.
+type ProxyURL struct {
+	Host     string `json:"host" jsonschema:"maxLength=120"`
+	Port     int    `json:"port" jsonschema:"minimum=1,maximum=65535"`
+	Protocol string `json:"protocol" jsonschema:"maxLength=32"`
+}
+
+// ControlPlanes is the kind of control planes. The name of a resource is a UUID.
+var ControlPlanes = rules.Describe(ControlPlane{}, model.Kind{
+	Name: "control_plane", Path: "control-planes", Scoping: model.Global, Class: model.Config,
+	Schema: &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
+})
+
+// IsGroup reports whether it consists of others.
+func (c *ControlPlane) IsGroup() bool { return c.ClusterType == TypeGroup }
+
+// ScopeOf is the scope of the entities of a control plane: its id, unless it is the first one.
+func ScopeOf(id string) string {
+	if id == DefaultID {
+		return model.DefaultControlPlane
+	}
+	return id
+}
+
+// IDOf is the id of the control plane of a scope.
+func IDOf(scope string) string {
+	if scope == model.DefaultControlPlane {
+		return DefaultID
+	}
+	return scope
+}
+
+// Group lists what a group of control planes consists of. It has the name of the group, and is made
+// with it: so whether a control plane is a group can be read off the existence of a row.
+type Group struct {
+	ControlPlane string `json:"control_plane" jsonschema_extras:"x-refers-to=control_plane,x-on-delete=cascade"`
+	// Members are ids. A control plane is not deleted while it is a member.
+	Members []string `json:"members" jsonschema_extras:"x-holds=control_plane,x-listed=true"`
+}
+
+// IndexMembers lists groups by a member.
+const IndexMembers = "members"
+
+// Groups is the kind of the members of groups.
+var Groups = model.Describe(Group{}, model.Kind{
+	Name: "control_plane_group", Path: "control-plane-groups", Scoping: model.Global, Class: model.Config, ReadOnly: true,
+})
+
+// The limits of groups.
+const (
+	MaxMembers = 256
+	MaxGroups  = 5
+	MaxAtOnce  = 50
+	maxProxies = 5
+	maxLabels  = 50
+	maxLabel   = 63
+	leastName  = 2
+	mostName   = 256
+	mostAbout  = 2048
+)
+
+// planeName checks the name of a control plane.
+func planeName(v any) string {
+	text := v.(string)
+	if bad := nameText(v); bad != "" {
+		return bad
+	}
+	switch n := utf8.RuneCountInString(text); {
+	case n < leastName:
+		return fmt.Sprintf("must be at least %d characters", leastName)
+	case n > mostName:
+		return fmt.Sprintf("must be at most %d characters", mostName)
+	}
+	return ""
+}
+
+// descriptionText checks a description.
+func descriptionText(v any) string {
+	if utf8.RuneCountInString(v.(string)) > mostAbout {
+		return fmt.Sprintf("must be at most %d characters", mostAbout)
+	}
+	return ""
+}
+
+// proxyURLs checks where gateways serve; the fields of each are checked before.
+func proxyURLs(v any) string {
+	if list, _ := v.([]any); len(list) > maxProxies {
+		return fmt.Sprintf("must be at most %d", maxProxies)
+	}
+	return ""
+}
+
+var (
+	labelKey   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9\-._]*[a-zA-Z0-9])?$`)
+	labelValue = regexp.MustCompile(`^[a-z0-9A-Z]([a-z0-9A-Z\-._]*[a-z0-9A-Z]+)?$`)
+	// reserved begin keys that only programs of the platform set.
+	reserved = []string{"gateway", "cloud", "mesh", "controller", "_"}
+)
+
+// labelsText checks labels.
+func labelsText(v any) string {
+	labels, _ := v.(map[string]any)
+	if len(labels) > maxLabels {
+		return fmt.Sprintf("must be at most %d labels", maxLabels)
+	}
+	for key, value := range labels {
+		for _, prefix := range reserved {
+			if strings.HasPrefix(strings.ToLower(key), prefix) {
+				return fmt.Sprintf("the key %q must not start with %s", key, strings.Join(reserved, ", "))
+			}
+		}
+		text, _ := value.(string)
+		if len(key) > maxLabel || !labelKey.MatchString(key) {
+			return fmt.Sprintf("the key %q must be 1 to %d letters, digits, '-', '.' and '_'", key, maxLabel)
+		}
+		if len(text) > maxLabel || !labelValue.MatchString(text) {
+			return fmt.Sprintf("the value of %q must be 1 to %d letters, digits, '-', '.' and '_', and begin and end with a letter or digit", key, maxLabel)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,264 @@
+package cloudapi
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// fieldMembers is the member of a body that lists control planes.
+const fieldMembers = "members"
+
+// groupEndpoints lists the endpoints of the members of a group.
+func (p planes) groupEndpoints(item string) []httpkit.Endpoint {
+	list := item + "/group-memberships"
+	add := func(m *cloud.Group, ids []string) { m.Members = union(m.Members, ids) }
+	remove := func(m *cloud.Group, ids []string) {
+		m.Members = slices.DeleteFunc(m.Members, func(id string) bool { return slices.Contains(ids, id) })
+	}
+	put := func(m *cloud.Group, ids []string) { m.Members = union(nil, ids) }
+	return []httpkit.Endpoint{
+		{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the members of a group", Handler: p.members},
+		{Method: http.MethodPut, Pattern: list, Auth: access.Own, Summary: "Set the members of a group", Handler: p.changing(change{put, cloud.MaxMembers, false})},
+		{Method: http.MethodPost, Pattern: list + "/add", Auth: access.Own, Summary: "Add members to a group", Handler: p.changing(change{add, cloud.MaxAtOnce, false})},
+		{Method: http.MethodPost, Pattern: list + "/remove", Auth: access.Own, Summary: "Remove members from a group", Handler: p.changing(change{remove, cloud.MaxAtOnce, true})},
+	}
+}
+
+// union lists ids once, in order.
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// change is a change of members.
+type change struct {
+	apply func(m *cloud.Group, ids []string)
+	// most bounds the ids of one request.
+	most int
+	// leaves says that those that are named are members no more: it does not matter what they are.
+	leaves bool
+}
+
+// changing answers a change of the members of a group. All of them change or none.
+func (p planes) changing(c change) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := p.view(r, isGroup)
+		var ids []string
+		if err == nil {
+			ids, err = p.named(w, r, c.most)
+		}
+		if err == nil && !c.leaves {
+			err = p.mayJoin(r, ids)
+		}
+		if err == nil {
+			_, err = p.api.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error { return p.change(tx, p.address(r).Key, ids, c) })
+		}
+		if err != nil {
+			p.api.fail(w, r, err, p.Collection)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// change changes the members in a transaction. What is a member already is not judged again.
+func (p planes) change(tx store.Tx, group string, ids []string, c change) error {
+	row, err := tx.Get(cloud.Groups, "", group)
+	if err != nil {
+		return err
+	}
+	was := row.Spec.(*cloud.Group)
+	now := &cloud.Group{ControlPlane: group, Members: slices.Clone(was.Members)}
+	c.apply(now, ids)
+	if slices.Equal(was.Members, now.Members) {
+		return nil
+	}
+	if len(now.Members) > cloud.MaxMembers {
+		return refused(tooManyMembers(cloud.MaxMembers, fmt.Sprintf("a group has at most %d members", cloud.MaxMembers)))
+	}
+	var bad []invalid
+	for i, id := range ids {
+		if c.leaves || slices.Contains(was.Members, id) {
+			continue
+		}
+		why, err := p.hindrance(tx, group, id)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			bad = append(bad, invalid{Field: fmt.Sprintf("%s[%d].id", fieldMembers, i), Reason: why, Rule: ruleInvalid, Source: fromBody})
+		}
+	}
+	if len(bad) > 0 {
+		return &problem{Status: http.StatusBadRequest, Title: titleInvalid, Detail: "Some control planes cannot join the group: " + bad[0].Reason, Invalid: bad}
+	}
+	_, err = tx.Update(&model.Resource{Kind: cloud.Groups, Name: group, Spec: now}, row.Version)
+	return err
+}
+
+// hindrance says why a control plane cannot join a group; it is empty if it can.
+func (p planes) hindrance(tx store.Tx, group, id string) (string, error) {
+	res, err := tx.Get(cloud.ControlPlanes, "", id)
+	if err != nil {
+		return "", err // NotFound is for the whole request
+	}
+	plane := res.Spec.(*cloud.ControlPlane)
+	if plane.IsGroup() {
+		return fmt.Sprintf("%q is a group, and a group cannot be in a group", plane.Name), nil
+	}
+	of, err := tx.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
+	if err != nil {
+		return "", err
+	}
+	if len(of) >= cloud.MaxGroups {
+		return fmt.Sprintf("%q is in %d groups already", plane.Name, cloud.MaxGroups), nil
+	}
+	if n := p.connected(cloud.ScopeOf(id)); n > 0 {
+		return fmt.Sprintf("%q has %d connected data plane nodes", plane.Name, n), nil
+	}
+	return "", nil
+}
+
+// isGroup refuses what has no members.
+func isGroup(_ store.Reader, plane *model.Resource) error {
+	if plane.Spec.(*cloud.ControlPlane).IsGroup() {
+		return nil
+	}
+	return refused(invalid{Field: pathID, Reason: "the control plane is not a group", Rule: ruleInvalid})
+}
+
+// mayJoin demands that the caller may change what is to be published by the gateways of a group. Of
+// what he may not see he is told that it does not exist.
+func (p planes) mayJoin(r *http.Request, ids []string) error {
+	for _, id := range ids {
+		in := access.Scope{ControlPlane: cloud.ScopeOf(id)}
+		if p.api.Rules.Decide(httpkit.CallerOf(r), access.Own, in).Allowed {
+			continue
+		}
+		if !p.api.Rules.Decide(httpkit.CallerOf(r), access.Read, in).Allowed {
+			return fault.New(fault.NotFound, "no such control plane")
+		}
+		return fault.New(fault.Forbidden, "the caller may not put %s into a group", id)
+	}
+	return nil
+}
+
+func tooManyMembers(most int, reason string) invalid {
+	return invalid{Field: fieldMembers, Reason: reason, Rule: "max_items", Maximum: &most, Source: fromBody}
+}
+
+// named reads the ids of a body.
+func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]string, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	body, err := httpkit.ReadBody(r)
+	if err != nil {
+		return nil, err
+	}
+	for name := range body.Values {
+		if name != fieldMembers {
+			return nil, &problem{Status: http.StatusBadRequest, Title: titleInvalid, Detail: "Request contains unknown property", Invalid: []invalid{
+				{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromBody},
+			}}
+		}
+	}
+	given, is := body.Values[fieldMembers].([]any)
+	least := 1
+	switch {
+	case body.Values[fieldMembers] == nil:
+		return nil, refused(invalid{Field: fieldMembers, Reason: `"members" is required`, Rule: ruleRequired, Source: fromBody})
+	case !is:
+		return nil, refused(invalid{Field: fieldMembers, Reason: "must be an array", Rule: "is_array", Source: fromBody})
+	case len(given) == 0 && r.Method != http.MethodPut:
+		return nil, refused(invalid{Field: fieldMembers, Reason: "must not be empty", Rule: "min_items", Minimum: &least, Source: fromBody})
+	case len(given) > most:
+		return nil, refused(tooManyMembers(most, fmt.Sprintf("must be at most %d members", most)))
+	}
+	ids := make([]string, len(given))
+	for i, v := range given {
+		member, _ := v.(map[string]any)
+		id, _ := member[pathID].(string)
+		if !model.IsUUID(id) || len(member) != 1 {
+			return nil, refused(invalid{Field: fmt.Sprintf("%s[%d].id", fieldMembers, i), Reason: "must be the id of a control plane, and nothing beside it", Rule: "is_uuid", Source: fromBody})
+		}
+		ids[i] = strings.ToLower(id)
+	}
+	return ids, nil
+}
+
+// members answers with a page of the members of a group, those that the caller may read.
+func (p planes) members(w http.ResponseWriter, r *http.Request) {
+	query, err := httpkit.Query(r)
+	size, after := defaultSize, ""
+	var bad []invalid
+	for name, values := range query {
+		switch value := values[len(values)-1]; name {
+		case argSize:
+			bad = append(bad, number(name, value, maxSize, &size)...)
+		case argAfter:
+			bad = append(bad, cursor(name, value, &after)...)
+		default:
+			bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+		}
+	}
+	if err == nil && len(bad) > 0 {
+		err = refused(bad...)
+	}
+	var rows []*model.Resource
+	if err == nil {
+		err = p.view(r, func(reader store.Reader, plane *model.Resource) error {
+			rows, err = p.membersOf(r, reader, plane)
+			return err
+		})
+	}
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	from, _ := slices.BinarySearchFunc(rows, after+"\x00", byName)
+	if after == "" {
+		from = 0
+	}
+	page := rows[from:min(from+size, len(rows))]
+	meta := map[string]any{"size": size, "next": nil}
+	if from+size < len(rows) {
+		meta["next"] = r.URL.Path + "?" + url.Values{
+			argSize: {fmt.Sprint(size)}, argAfter: {base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Name))},
+		}.Encode()
+	}
+	if after == "" {
+		meta["total"] = len(rows)
+	}
+	p.reply(w, r, http.StatusOK, map[string]any{"data": p.records(page), "meta": map[string]any{"page": meta}})
+}
+
+func (p planes) membersOf(r *http.Request, reader store.Reader, plane *model.Resource) (rows []*model.Resource, err error) {
+	if err := isGroup(reader, plane); err != nil {
+		return nil, err
+	}
+	group, err := cloud.GroupOf(reader, plane.Name)
+	if err != nil || group == nil {
+		return nil, err
+	}
+	for _, id := range group.Members {
+		res, err := reader.Get(cloud.ControlPlanes, "", id)
+		if err != nil {
+			return nil, err
+		}
+		if p.readable(r, res) {
+			rows = append(rows, res)
+		}
+	}
+	return rows, nil
+}

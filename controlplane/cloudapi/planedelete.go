@@ -1,0 +1,140 @@
+package cloudapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// batch bounds what one transaction deletes of a control plane, so that others can write meanwhile.
+const batch = 500
+
+// errBatch ends the transaction that would delete more than a batch.
+var errBatch = errors.New("more is left than one transaction deletes")
+
+// remove deletes a control plane and what belongs to it. The last transaction deletes the control
+// plane with the rest, so there is nothing without its control plane. Entities go before it in
+// batches. What a gateway serves is not deleted, and neither is what a group consists of.
+func (p planes) remove(w http.ResponseWriter, r *http.Request) {
+	err := p.view(r, func(_ store.Reader, plane *model.Resource) error { return nil })
+	if err == nil {
+		err = p.removable(r)
+	}
+	for err == nil {
+		if err = p.delete(r.Context(), p.address(r).Key); !errors.Is(err, errBatch) {
+			break
+		}
+		err = p.thin(r.Context(), p.scope(r))
+	}
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (p planes) removable(r *http.Request) error {
+	id, scope := p.address(r).Key, p.scope(r)
+	if id == cloud.DefaultID {
+		return conflicting("The first control plane cannot be deleted")
+	}
+	if n := p.connected(scope); n > 0 {
+		return conflicting("The control plane has connected data plane nodes")
+	}
+	return p.view(r, func(reader store.Reader, _ *model.Resource) error {
+		groups, err := reader.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
+		if err == nil && len(groups) > 0 {
+			err = conflicting("The control plane is a member of a group: remove it from " + groups[0].Name + " first")
+		}
+		return err
+	})
+}
+
+func conflicting(detail string) *problem {
+	return &problem{Status: http.StatusConflict, Title: titleConflict, Detail: detail}
+}
+
+// scoped are the kinds of what a control plane has, each before those that it refers to: so nothing
+// is still referred to when its turn comes, and little goes by cascade.
+func scoped(all []*model.Kind) []*model.Kind {
+	by := map[string][]*model.Kind{}
+	for _, k := range all {
+		for _, ref := range k.Refs {
+			by[ref.To] = append(by[ref.To], k)
+		}
+		for _, hold := range k.Holds {
+			by[hold.To] = append(by[hold.To], k)
+		}
+	}
+	var depth func(k *model.Kind) int
+	depth = func(k *model.Kind) (d int) {
+		for _, from := range by[k.Name] {
+			if from != k {
+				d = max(d, depth(from)+1)
+			}
+		}
+		return d
+	}
+	out := slices.DeleteFunc(slices.Clone(all), func(k *model.Kind) bool { return k.Scoping != model.ControlPlane })
+	slices.SortFunc(out, func(a, b *model.Kind) int { return cmp.Or(depth(a)-depth(b), cmp.Compare(a.Name, b.Name)) })
+	return out
+}
+
+// delete deletes a control plane of which at most a batch is left.
+func (p planes) delete(ctx context.Context, id string) error {
+	_, err := p.api.Gate.Write(ctx, model.Config, func(tx store.Tx) error {
+		err := empty(tx, scoped(p.api.Gate.Kinds()), cloud.ScopeOf(id))
+		if err != nil {
+			return err
+		}
+		return tx.Delete(cloud.ControlPlanes, "", id, 0)
+	})
+	return err
+}
+
+// thin deletes a batch of what a control plane has.
+func (p planes) thin(ctx context.Context, scope string) error {
+	_, err := p.api.Gate.Write(ctx, model.Config, func(tx store.Tx) error {
+		if err := empty(tx, scoped(p.api.Gate.Kinds()), scope); !errors.Is(err, errBatch) {
+			return err
+		}
+		return nil
+	})
+	return err
+}
+
+// empty deletes the entities of a scope. It ends with errBatch once a transaction has changed as many
+// rows as a batch. What others name by a text goes in the second turn.
+func empty(tx store.Tx, kinds []*model.Kind, scope string) (err error) {
+	for range 2 {
+		var left error
+		for _, k := range kinds {
+			rows, err := store.ListAll(tx, k, store.Query{Scope: scope, Limit: batch + 1})
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				if len(tx.Changes()) >= batch {
+					return errBatch
+				}
+				switch err := tx.Delete(k, scope, row.Name, 0); {
+				case fault.Is(err, fault.Referenced):
+					left = err
+				case err != nil && !fault.Is(err, fault.NotFound): // it went with another one
+					return err
+				}
+			}
+		}
+		if err = left; err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,294 @@
+package cloudapi
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/scopes"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// The states of a group.
+const (
+	stateOK       = "OK"
+	stateConflict = "CONFLICT"
+	stateUnknown  = "UNKNOWN"
+)
+
+// maxConflicts bounds the conflicts that a status lists.
+const maxConflicts = 256
+
+// stateEndpoints lists the endpoints that say how a control plane is.
+func (p planes) stateEndpoints(item string) []httpkit.Endpoint {
+	return []httpkit.Endpoint{
+		{Method: http.MethodGet, Pattern: item + "/group-member-status", Auth: access.Read, Summary: "Whether a control plane is a member of a group", Handler: p.memberStatus},
+		{Method: http.MethodGet, Pattern: item + "/group-status", Auth: access.Read, Summary: "Whether members of a group are in conflict", Handler: p.groupStatus},
+		{Method: http.MethodGet, Pattern: item + "/nodes", Auth: access.Read, Summary: "List the data plane nodes of a control plane", Handler: p.nodes},
+		{Method: http.MethodGet, Pattern: item + "/expected-config-hash", Auth: access.Read, Summary: "The hash of what all nodes should have", Handler: p.expected},
+	}
+}
+
+func (p planes) memberStatus(w http.ResponseWriter, r *http.Request) {
+	var of []*model.Resource
+	err := p.view(r, func(reader store.Reader, plane *model.Resource) (err error) {
+		of, err = reader.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: plane.Name})
+		return err
+	})
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	p.reply(w, r, http.StatusOK, map[string]any{"is_member": len(of) > 0})
+}
+
+// groupStatus says whether members of a group are in conflict. That is known once a gateway of the
+// group was connected.
+func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
+	doc := map[string]any{"id": p.address(r).Key, "state": stateUnknown, "conflicts": []clashing{}}
+	err := p.view(r, func(reader store.Reader, plane *model.Resource) error {
+		if err := isGroup(reader, plane); err != nil {
+			return err
+		}
+		row, err := reader.Get(cloud.Groups, "", plane.Name)
+		if err != nil {
+			return err
+		}
+		doc["created_at"], doc["updated_at"] = stamp(row.Created), stamp(row.Modified)
+		if p.api.Planes.Fleet == nil {
+			return nil
+		}
+		clashes, known := p.api.Planes.Fleet.LeftOut(plane.Name)
+		if !known {
+			return nil
+		}
+		doc["state"] = stateOK
+		if len(clashes) > 0 {
+			doc["state"], doc["conflicts"] = stateConflict, p.conflicts(r, reader, clashes)
+		}
+		return nil
+	})
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	p.reply(w, r, http.StatusOK, map[string]any{"item": doc})
+}
+
+// clashing is one side of a conflict.
+type clashing struct {
+	ClusterID   string   `json:"cluster_id"`
+	Description string   `json:"description"`
+	Resource    resource `json:"resource"`
+}
+
+type resource struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// conflicts lists both sides of each clash, once each. What belongs to a member that the caller may
+// not read is not named: its side is left out.
+func (p planes) conflicts(r *http.Request, reader store.Reader, clashes []scopes.Clash) []clashing {
+	out := []clashing{}
+	seen := map[model.Key]bool{}
+	for _, c := range clashes {
+		for _, key := range []model.Key{c.Left, c.Rival} {
+			in := access.Scope{ControlPlane: key.Scope}
+			if seen[key] || len(out) >= maxConflicts || !p.api.Rules.Decide(httpkit.CallerOf(r), access.Read, in).Allowed {
+				continue
+			}
+			seen[key] = true
+			out = append(out, clashing{
+				ClusterID: cloud.IDOf(key.Scope), Resource: resource{key.Name, key.Kind},
+				Description: fmt.Sprintf("conflicting entity found: ID=%s, Name=%s", key.Name, p.titleOf(reader, key)),
+			})
+		}
+	}
+	return out
+}
+
+// titleOf is what people call an entity; its id if nothing else. Views may be ahead of the state, so
+// it may be gone.
+func (p planes) titleOf(reader store.Reader, key model.Key) string {
+	for _, k := range p.api.Gate.Kinds() {
+		if k.Name != key.Kind {
+			continue
+		}
+		res, err := reader.Get(k, key.Scope, key.Name)
+		if err != nil {
+			break
+		}
+		entity, err := res.Entity()
+		if err != nil {
+			break
+		}
+		for _, name := range []string{"name", "username", "custom_id"} {
+			if text, _ := entity[name].(string); text != "" {
+				return text
+			}
+		}
+	}
+	return key.Name
+}
+
+// node is a gateway as the list of nodes shows it.
+type node struct {
+	ID            string        `json:"id"`
+	Hostname      string        `json:"hostname"`
+	Version       string        `json:"version"`
+	LastPing      int64         `json:"last_ping"`
+	ConfigHash    string        `json:"config_hash"`
+	CreatedAt     int64         `json:"created_at"`
+	UpdatedAt     int64         `json:"updated_at"`
+	Type          string        `json:"type"`
+	Compatibility compatibility `json:"compatibility_status"`
+}
+
+type compatibility struct {
+	State  string   `json:"state"`
+	Issues []string `json:"issues,omitempty"`
+}
+
+// nodes lists the nodes of a control plane. Who is connected is known by its streams, so it was seen
+// now.
+func (p planes) nodes(w http.ResponseWriter, r *http.Request) {
+	items, hash := []node{}, ""
+	err := p.view(r, func(reader store.Reader, plane *model.Resource) (err error) {
+		hash, _, err = p.hash(reader, plane)
+		return err
+	})
+	if err == nil && p.api.Planes.Fleet != nil {
+		for _, n := range p.api.Planes.Fleet.Gateways(p.scope(r)) {
+			items = append(items, p.node(n, hash))
+		}
+	}
+	size, number := maxSize, 1
+	if err == nil {
+		size, number, err = pages(r)
+	}
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	first := min((number-1)*size, len(items))
+	page := map[string]any{"total_count": len(items)}
+	if first+size < len(items) {
+		page["next"] = fmt.Sprintf("%s?page%%5Bnumber%%5D=%d&page%%5Bsize%%5D=%d", r.URL.Path, number+1, size)
+	}
+	p.reply(w, r, http.StatusOK, map[string]any{"items": items[first:min(first+size, len(items))], "page": page})
+}
+
+// pages reads which page of nodes is wanted.
+func pages(r *http.Request) (size, at int, err error) {
+	query, err := httpkit.Query(r)
+	size, at = maxSize, 1
+	var bad []invalid
+	for name, values := range query {
+		switch value := values[len(values)-1]; name {
+		case argSize:
+			bad = append(bad, number(name, value, maxSize, &size)...)
+		case argNumber:
+			bad = append(bad, number(name, value, 1<<20, &at)...)
+		default:
+			bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+		}
+	}
+	if err == nil && len(bad) > 0 {
+		slices.SortFunc(bad, func(a, b invalid) int { return cmp.Compare(a.Field, b.Field) })
+		err = refused(bad...)
+	}
+	return size, at, err
+}
+
+func (p planes) node(n nodes.Node, hash string) node {
+	at := p.api.Now().Unix()
+	var since int64
+	if n.Since != nil {
+		since = n.Since.Unix()
+	}
+	if n.State != insight.Connected {
+		at = since
+	}
+	if !n.InStep {
+		hash = digest(n.Name, fmt.Sprint(n.Revisions.Acknowledged))
+	}
+	out := node{
+		ID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(n.Name)).String(), Hostname: n.Name[strings.LastIndexByte(n.Name, '/')+1:], Version: n.Versions.Agent,
+		LastPing: at, ConfigHash: hash, CreatedAt: since, UpdatedAt: at, Type: "gateway-" + n.State,
+		Compatibility: compatibility{State: "COMPATIBILITY_STATE_FULLY_COMPATIBLE"},
+	}
+	for _, rejected := range n.Rejected {
+		out.Compatibility.State = "COMPATIBILITY_STATE_INCOMPATIBLE"
+		out.Compatibility.Issues = append(out.Compatibility.Issues, fmt.Sprintf("%v", rejected))
+	}
+	return out
+}
+
+func (p planes) expected(w http.ResponseWriter, r *http.Request) {
+	doc := map[string]any{}
+	err := p.view(r, func(reader store.Reader, plane *model.Resource) error {
+		hash, at, err := p.hash(reader, plane)
+		doc["expected_hash"], doc["created_at"], doc["updated_at"] = hash, stamp(plane.Created), stamp(at)
+		return err
+	})
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	p.reply(w, r, http.StatusOK, doc)
+}
+
+// hash is that of what the nodes of a control plane should have, and when that became so: it follows
+// from the newest recorded changes of all members, and from who they are.
+func (p planes) hash(reader store.Reader, plane *model.Resource) (hash string, at time.Time, err error) {
+	src, err := (cloud.Resolver{}).Resolve(reader, cloud.ScopeOf(plane.Name))
+	if err != nil {
+		return "", at, err
+	}
+	at = plane.Created
+	parts := []string{plane.Name}
+	scoping := model.ControlPlane
+	for _, scope := range src.Scopes() {
+		newest, err := reader.Records(store.RecordQuery{Scope: scope, Scoping: &scoping, Limit: 1})
+		if err != nil {
+			return "", at, err
+		}
+		var revision uint64
+		if len(newest) > 0 {
+			revision = newest[0].Revision
+			if newest[0].Time.After(at) {
+				at = newest[0].Time
+			}
+		}
+		parts = append(parts, scope, fmt.Sprint(revision))
+	}
+	row, err := reader.Get(cloud.Groups, "", plane.Name)
+	switch {
+	case err == nil && row.Modified.After(at):
+		at = row.Modified
+	case fault.Is(err, fault.NotFound):
+		err = nil
+	}
+	return digest(parts...), at, err
+}
+
+// digest is a hash of texts in the length that nodes report.
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:16])
+}
