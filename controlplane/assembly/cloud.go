@@ -95,7 +95,7 @@ func ofThisMachine(a netip.Addr) bool {
 // cloudAPI is the cloud API for callers whom identify names.
 func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, error)) *cloudapi.API {
 	return cloudapi.New(cloudapi.Options{
-		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
+		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Version: version.Program, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
 		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Signer: cp.cloud.signer, Planes: cp.planeOptions(),
 	})

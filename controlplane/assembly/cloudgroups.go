@@ -69,9 +69,10 @@ func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
 	if cp.cfg.Gateway.Declarative != "" {
 		declared = readOnlyText
 	}
+	entities := gatewayapi.New(o)
 	return cloudapi.PlaneOptions{
 		Declared: declared,
-		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: gatewayapi.New(o).Endpoints(), Enter: gatewayapi.In,
+		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: entities.Endpoints(), Enter: gatewayapi.In, Describe: entities.Describe,
 		Organization: cloudapi.Organization{ID: cp.authority.ID(), Name: cp.cfg.Mesh.Product},
 	}
 }

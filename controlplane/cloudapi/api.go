@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/access"
@@ -25,6 +26,8 @@ type Options struct {
 	Gate  *admit.Gate
 	Log   *slog.Logger
 	Now   func() time.Time
+	// Version is that of the program.
+	Version string
 	// Vendor begins the ids of errors.
 	Vendor string
 	// Identify returns the caller of a request.
@@ -49,10 +52,16 @@ type Options struct {
 type API struct {
 	Options
 	collections []*Collection
+	// described makes the OpenAPI document once.
+	described func() ([]byte, error)
 }
 
 // New returns the API.
-func New(o Options) *API { return &API{Options: o, collections: Collections()} }
+func New(o Options) *API {
+	a := &API{Options: o, collections: Collections()}
+	a.described = sync.OnceValues(a.describe)
+	return a
+}
 
 // Collections returns the collections of the API.
 func Collections() []*Collection {
@@ -64,7 +73,16 @@ func Collections() []*Collection {
 	}
 }
 
-// Endpoints lists all endpoints.
+// everyEndpoint lists the endpoints of this API and of portals.
+func (a *API) everyEndpoint() []httpkit.Endpoint {
+	list := a.Endpoints()
+	if a.Regional {
+		list = append(list, a.SiteEndpoints()...)
+	}
+	return list
+}
+
+// Endpoints lists all endpoints but those of portals.
 func (a *API) Endpoints() (list []httpkit.Endpoint) {
 	for _, c := range a.collections {
 		if c.Global && !a.Global || !c.Global && !a.Regional {
@@ -76,7 +94,7 @@ func (a *API) Endpoints() (list []httpkit.Endpoint) {
 		list = append(list, a.portalEndpoints()...)
 		list = append(list, a.planeEndpoints()...)
 	}
-	return append(list, a.keyEndpoint())
+	return append(list, a.keyEndpoint(), a.documentEndpoint())
 }
 
 // Handler returns the handler of all endpoints.

@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
@@ -32,6 +33,8 @@ type fixture struct {
 	handler http.Handler
 	api     *API
 	now     time.Time
+	// contract, if set, is what all answers must conform to.
+	contract *openapitest.Contract
 }
 
 func setup(t *testing.T) *fixture {
@@ -97,6 +100,9 @@ func (f *fixture) as(token, method, target, body string) (int, map[string]any) {
 	}
 	if got := w.Header().Get("Content-Type"); got != want && w.Body.Len() > 0 {
 		f.t.Errorf("%s %s: the answer is %s", method, target, got)
+	}
+	if f.contract != nil {
+		f.contract.Conforms(f.t, r, body, false, w)
 	}
 	return w.Code, doc
 }

@@ -62,13 +62,13 @@ func (a *API) endpoints(c *Collection) []httpkit.Endpoint {
 	s := served{a, c}
 	read, write := cmp.Or(c.Auth, access.Read), cmp.Or(c.Auth, access.Write)
 	out := []httpkit.Endpoint{
-		{Method: http.MethodGet, Pattern: list, Auth: read, Summary: "List " + c.Kind.Path, Handler: s.list},
-		{Method: http.MethodPost, Pattern: list, Auth: write, Summary: "Create a " + c.Kind.Name, Handler: s.create},
-		{Method: http.MethodGet, Pattern: item, Auth: read, Summary: "Read a " + c.Kind.Name, Handler: s.get},
-		{Method: http.MethodDelete, Pattern: item, Auth: write, Summary: "Delete a " + c.Kind.Name, Handler: s.remove},
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: read, Summary: "List " + c.Kind.Path, Handler: s.list}, "", http.StatusOK, c.Kind.Name+suffixPage, c.parameters()...),
+		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list, Auth: write, Summary: "Create a " + c.Kind.Name, Handler: s.create}, c.Kind.Name+suffixRequest, c.Created, c.Kind.Name),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item, Auth: read, Summary: "Read a " + c.Kind.Name, Handler: s.get}, "", http.StatusOK, c.Kind.Name),
+		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: item, Auth: write, Summary: "Delete a " + c.Kind.Name, Handler: s.remove}, "", http.StatusNoContent, ""),
 	}
 	if !c.Fixed {
-		out = append(out, httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: write, Summary: "Change a " + c.Kind.Name, Handler: s.patch})
+		out = append(out, does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: write, Summary: "Change a " + c.Kind.Name, Handler: s.patch}, c.Kind.Name+suffixChange, http.StatusOK, c.Kind.Name))
 	}
 	for i := range out {
 		out[i] = out[i].About(c.Kind.Name)

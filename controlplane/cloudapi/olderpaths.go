@@ -20,8 +20,8 @@ const olderPath = "/konnect-api/api/runtime_groups"
 // and tells the name of the organization as whom it has logged in.
 func (p planes) olderEndpoints() []httpkit.Endpoint {
 	return append(p.entities(olderPath+"/{"+pathID+"}"),
-		httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/organizations/me", Auth: access.Known, Summary: "Who runs this", Handler: p.organization},
-		httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList},
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/organizations/me", Auth: access.Known, Summary: "Who runs this", Handler: p.organization}, "", http.StatusOK, schemaOrganization),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList}, "", http.StatusOK, schemaOlder),
 	)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/openapi"
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -35,6 +36,8 @@ type PlaneOptions struct {
 	// the control plane that Enter says.
 	Entities []httpkit.Endpoint
 	Enter    func(r *http.Request, scope string) *http.Request
+	// Describe describes these endpoints for the OpenAPI document.
+	Describe func([]httpkit.Endpoint) (map[string]*openapi.PathItem, openapi.Components)
 	// Declared, if set, says why nobody writes the entities of the first control plane.
 	Declared string
 	// Organization is who runs this; tools show its name.
@@ -49,6 +52,9 @@ type Organization struct {
 
 // pathPlanes is the path of all control planes.
 const pathPlanes = base + "/control-planes"
+
+// pathEntities is the path of the entities of one.
+const pathEntities = pathPlanes + "/{" + pathID + "}/core-entities"
 
 // planes are the control planes in an API.
 type planes struct{ served }
@@ -69,16 +75,16 @@ func (a *API) planeEndpoints() []httpkit.Endpoint {
 		return e.About(p.Kind.Name)
 	}
 	list := []httpkit.Endpoint{
-		httpkit.Endpoint{Method: http.MethodGet, Pattern: pathPlanes, Auth: access.Known, Summary: "List control planes that the caller may read", Handler: p.list}.About(p.Kind.Name),
-		httpkit.Endpoint{Method: http.MethodPost, Pattern: pathPlanes, Auth: access.Own, Summary: "Create a control plane or a group", Handler: p.create}.About(p.Kind.Name),
-		at(httpkit.Endpoint{Method: http.MethodGet, Pattern: item, Auth: access.Read, Summary: "Read a control plane", Handler: p.get}),
-		at(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: access.Own, Summary: "Change a control plane", Handler: p.patch}),
-		at(httpkit.Endpoint{Method: http.MethodDelete, Pattern: item, Auth: access.Own, Summary: "Delete a control plane and its entities", Handler: p.remove}),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pathPlanes, Auth: access.Known, Summary: "List control planes that the caller may read", Handler: p.list}, "", http.StatusOK, p.Kind.Name+suffixPage, p.parameters()...).About(p.Kind.Name),
+		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: pathPlanes, Auth: access.Own, Summary: "Create a control plane or a group", Handler: p.create}, p.Kind.Name+suffixRequest, http.StatusCreated, p.Kind.Name).About(p.Kind.Name),
+		at(does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item, Auth: access.Read, Summary: "Read a control plane", Handler: p.get}, "", http.StatusOK, p.Kind.Name)),
+		at(does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: access.Own, Summary: "Change a control plane", Handler: p.patch}, p.Kind.Name+suffixChange, http.StatusOK, p.Kind.Name)),
+		at(does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: item, Auth: access.Own, Summary: "Delete a control plane and its entities", Handler: p.remove}, "", http.StatusNoContent, "")),
 	}
 	for _, e := range slices.Concat(p.groupEndpoints(item), p.stateEndpoints(item)) {
 		list = append(list, at(e))
 	}
-	list = append(list, p.entities(item+"/core-entities")...)
+	list = append(list, p.entities(pathEntities)...)
 	return append(list, p.olderEndpoints()...)
 }
 

@@ -36,10 +36,10 @@ const maxConflicts = 256
 // stateEndpoints lists the endpoints that say how a control plane is.
 func (p planes) stateEndpoints(item string) []httpkit.Endpoint {
 	return []httpkit.Endpoint{
-		{Method: http.MethodGet, Pattern: item + "/group-member-status", Auth: access.Read, Summary: "Whether a control plane is a member of a group", Handler: p.memberStatus},
-		{Method: http.MethodGet, Pattern: item + "/group-status", Auth: access.Read, Summary: "Whether members of a group are in conflict", Handler: p.groupStatus},
-		{Method: http.MethodGet, Pattern: item + "/nodes", Auth: access.Read, Summary: "List the data plane nodes of a control plane", Handler: p.nodes},
-		{Method: http.MethodGet, Pattern: item + "/expected-config-hash", Auth: access.Read, Summary: "The hash of what all nodes should have", Handler: p.expected},
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/group-member-status", Auth: access.Read, Summary: "Whether a control plane is a member of a group", Handler: p.memberStatus}, "", http.StatusOK, schemaMemberStatus),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/group-status", Auth: access.Read, Summary: "Whether members of a group are in conflict", Handler: p.groupStatus}, "", http.StatusOK, schemaGroupStatus),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/nodes", Auth: access.Read, Summary: "List the data plane nodes of a control plane", Handler: p.nodes}, "", http.StatusOK, schemaNodes, (&Collection{Paging: byNumber}).parameters()...),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/expected-config-hash", Auth: access.Read, Summary: "The hash of what all nodes should have", Handler: p.expected}, "", http.StatusOK, schemaHash),
 	}
 }
 

@@ -52,12 +52,7 @@ func (a *API) openAPI(w http.ResponseWriter, r *http.Request) {
 
 // describe makes the OpenAPI document.
 func (a *API) describe() ([]byte, error) {
-	dialect := openapi.Dialect{Subject: openapi.FirstSegment, Body: body, Responses: a.responses, Variable: func(name string) *openapi.Schema {
-		if name == pathRevision {
-			return openapi.Count()
-		}
-		return &openapi.Schema{Type: openapi.Types{openapi.Text}, MinLength: new(int64(1))}
-	}}
+	paths, components := a.Describe(a.Endpoints())
 	doc := openapi.Document{
 		OpenAPI: openapi.Version,
 		Info: openapi.Info{
@@ -66,14 +61,25 @@ func (a *API) describe() ([]byte, error) {
 			License:     openapi.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers:    []openapi.Server{{URL: "/"}},
-		Paths:      dialect.Paths(a.Endpoints()),
-		Components: openapi.Components{Schemas: a.components(), Responses: failures()},
+		Paths:      paths,
+		Components: components,
 	}
 	if a.Token != "" || a.Rules.IdentityNeeded() {
 		doc.Components.SecuritySchemes = map[string]openapi.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
 		doc.Security = []map[string][]string{{"token": {}}}
 	}
 	return json.Marshal(doc)
+}
+
+// Describe describes endpoints of this API, at whatever paths, and what their descriptions refer to.
+func (a *API) Describe(endpoints []httpkit.Endpoint) (map[string]*openapi.PathItem, openapi.Components) {
+	dialect := openapi.Dialect{Subject: openapi.FirstSegment, Body: body, Responses: a.responses, Variable: func(name string) *openapi.Schema {
+		if name == pathRevision {
+			return openapi.Count()
+		}
+		return &openapi.Schema{Type: openapi.Types{openapi.Text}, MinLength: new(int64(1))}
+	}}
+	return dialect.Paths(endpoints), openapi.Components{Schemas: a.components(), Responses: failures()}
 }
 
 func body(schema string) *openapi.RequestBody {

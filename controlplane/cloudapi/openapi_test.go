@@ -1,0 +1,50 @@
+package cloudapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
+)
+
+// TestOpenAPI: the document is valid, has every endpoint, and what resources of each sort are answered
+// with conforms to it.
+func TestOpenAPI(t *testing.T) {
+	f := setupPlanes(t)
+	w := httptest.NewRecorder()
+	f.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathDocument, nil))
+	contract := openapitest.Read(t, w.Body.Bytes(), f.api.everyEndpoint())
+	contract.HasEveryRoute(t, 5)
+	f.contract = contract
+	destination := f.created(http.StatusOK, "/v2/audit-log-destinations", `{"name":"siem","endpoint":"https://siem.example/","authorization":"x","log_format":"cef"}`)
+	f.created(http.StatusCreated, "/v2/personal-access-tokens", `{"name":"ci","role":"viewer"}`)
+	portal := "/v2/portals/" + f.created(http.StatusCreated, "/v2/portals", `{"name":"docs","labels":{"a":"b"}}`)
+	developer := portal + "/developers/" + f.created(http.StatusCreated, portal+"/developers", `{"email":"ada@example.com","full_name":"Ada","password":"correct horse"}`)
+	f.created(http.StatusCreated, developer+"/verification-token", "")
+	f.expects(http.StatusOK, http.MethodPatch, developer, `{"status":"revoked"}`)
+	f.expects(http.StatusOK, http.MethodPatch, portal+"/audit-log-webhook", `{"enabled":true,"audit_log_destination_id":"`+destination+`"}`)
+	f.expects(http.StatusAccepted, http.MethodPost, portal+"/audit-log-webhook/test", "")
+	group := controlPlanes + "/" + f.plane("group", "CLUSTER_TYPE_CONTROL_PLANE_GROUP")
+	member := f.plane("member", "CLUSTER_TYPE_HYBRID")
+	f.expects(http.StatusNoContent, http.MethodPost, group+"/group-memberships/add", `{"members":[{"id":"`+member+`"}]}`)
+	f.expects(http.StatusBadRequest, http.MethodPost, group+"/group-memberships/add", `{}`)
+	f.expects(http.StatusCreated, http.MethodPost, controlPlanes+"/"+member+"/core-entities/services", `{"name":"s","host":"s.example"}`)
+	for _, path := range []string{
+		"/v2/audit-log-destinations", "/v2/personal-access-tokens", "/v2/portals", portal, portal + "/developers", developer, portal + "/authentication-settings",
+		portal + "/audit-log-webhook", portal + "/audit-log-webhook/status", portal + "/audit-log-replay-job", "/v2/audit-log-webhook/jwks.json", "/v2/organizations/me", olderPath,
+		controlPlanes, group, group + "/group-memberships", group + "/group-member-status", group + "/group-status", group + "/nodes", group + "/expected-config-hash",
+		controlPlanes + "/" + member + "/core-entities/services",
+	} {
+		f.expects(http.StatusOK, http.MethodGet, path, "")
+	}
+	f.expects(http.StatusNotFound, http.MethodGet, "/v2/portals/"+member, "")
+	f.expects(http.StatusBadRequest, http.MethodGet, "/v2/portals?sort=x", "")
+}
+
+// created sends a creation and returns the id of what was made, if it has one.
+func (f *planeFixture) created(want int, path, body string) string {
+	f.t.Helper()
+	id, _ := f.expects(want, http.MethodPost, path, body)["id"].(string)
+	return id
+}
