@@ -192,6 +192,20 @@ func TestPortalLists(t *testing.T) {
 	}
 }
 
+// TestNoDomain: without a domain for portals they are reached by their path.
+func TestNoDomain(t *testing.T) {
+	f := setup(t)
+	f.api.PortalDomain = ""
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	if doc := f.must(200, "GET", at, ""); doc["default_domain"] != "" {
+		t.Errorf("%v", doc)
+	}
+	if got := f.login(at, "ada@example.com", password); got.Code != 204 {
+		t.Error(got.told())
+	}
+}
+
 // TestRegional: a process that serves no region has no portals, and shows the keys all the same.
 func TestRegional(t *testing.T) {
 	f := setup(t)
