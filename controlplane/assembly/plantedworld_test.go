@@ -262,6 +262,12 @@ func (w *plantedWorld) plantCloud() {
 	}
 	w.tokens["gateway viewer"] = made.Token
 	w.secrets = append(w.secrets, newSecret("token", "personal access token", made.Token))
+	var portal struct{ ID string }
+	answer, _, _ = bytes.Cut(w.must(at, "POST", "/v2/portals", `{"name":"docs"}`), []byte("\n"))
+	if err := json.Unmarshal(answer, &portal); err != nil || portal.ID == "" {
+		w.t.Fatalf("%s %v", answer, err)
+	}
+	w.must(at, "POST", "/v2/portals/"+portal.ID+"/developers", `{"email":"ada@example.com","full_name":"Ada","password":"`+w.secret()+`"}`)
 }
 
 // connect has a node take its whole configuration, its secrets included.

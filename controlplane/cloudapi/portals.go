@@ -73,8 +73,13 @@ func completePortal(a *API, res *model.Resource, doc map[string]any) error {
 	})
 }
 
-// defaultDomain is the host of a portal that it has from the start.
-func (a *API) defaultDomain(p *cloud.Portal) string { return p.Slug + "." + a.PortalDomain }
+// defaultDomain is the host of a portal that it has from the start; empty if there is no domain for it.
+func (a *API) defaultDomain(p *cloud.Portal) string {
+	if a.PortalDomain == "" {
+		return ""
+	}
+	return p.Slug + "." + a.PortalDomain
+}
 
 // ofPortal selects the developers of a portal.
 func ofPortal(id string) store.Query { return store.Query{Index: cloud.IndexPortal, Value: id} }
@@ -123,7 +128,7 @@ func (a *API) patchPortal(w http.ResponseWriter, r *http.Request) {
 // another portal.
 func (a *API) ownDomain(in admit.Input) error {
 	text, _ := in.Values["custom_domain"].(string)
-	if text = strings.ToLower(text); text == a.PortalDomain || a.below(text) {
+	if text = strings.ToLower(text); text != "" && (text == a.PortalDomain || a.below(text)) {
 		return refused(invalid{Field: "custom_domain", Reason: "must not be in " + a.PortalDomain, Rule: ruleInvalid, Source: fromBody})
 	}
 	return nil

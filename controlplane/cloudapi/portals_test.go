@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -187,6 +188,33 @@ func TestPortalLists(t *testing.T) {
 		total := doc["meta"].(map[string]any)["page"].(map[string]any)["total"]
 		if got := fmt.Sprintf("%s %v", strings.Join(names, " "), total); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// TestNoDomain: without a domain for portals they are reached by their path.
+func TestNoDomain(t *testing.T) {
+	f := setup(t)
+	f.api.PortalDomain = ""
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	if doc := f.must(200, "GET", at, ""); doc["default_domain"] != "" {
+		t.Errorf("%v", doc)
+	}
+	if got := f.login(at, "ada@example.com", password); got.Code != 204 {
+		t.Error(got.told())
+	}
+}
+
+// TestRegional: a process that serves no region has no portals, and shows the keys all the same.
+func TestRegional(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.api.Regional = false
+	f.handler = httpkit.Observe(f.api.Handler(), slog.New(slog.DiscardHandler))
+	for path, want := range map[string]int{portalsPath: 404, at: 404, at + hookPath: 404, strings.TrimPrefix(at, "/v2") + siteBase + "/me": 404, "/v2/audit-log-webhook/jwks.json": 200, destinations: 200} {
+		if status, doc := f.do("GET", path, ""); status != want {
+			t.Errorf("%s: %d %v", path, status, doc)
 		}
 	}
 }

@@ -251,3 +251,14 @@ func TestCheckPassword(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkPassword is what a login costs that is not turned away.
+func BenchmarkPassword(b *testing.B) {
+	h := NewHasher(DefaultCost)
+	hash, err := h.Hash(b.Context(), "correct horse")
+	for b.Loop() {
+		if same, failed := h.Verify(b.Context(), "correct horse", hash); !same || failed != nil || err != nil {
+			b.Fatal(same, failed, err)
+		}
+	}
+}

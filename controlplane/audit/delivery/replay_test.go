@@ -216,8 +216,12 @@ func TestReplayHoldsUpNobody(t *testing.T) {
 	w.again("p", w.time().Add(-time.Hour), w.time())
 	w.happen("p", 2000, 3000)
 	w.start()
-	until(t, "all events", func() bool { return len(r.events()) == 3000 })
+	until(t, "the end of the job", w.ended("p"))
+	until(t, "all events", func() bool { return w.progress("p").Cursor == cloud.EventName("p", 3000) })
 	got := r.events()
+	if len(got) != 3000 { // those that happen meanwhile are no part of the job
+		t.Errorf("%d events arrived", len(got))
+	}
 	first, last := slices.Index(got, "p-0"), slices.Index(got, "p-2999")
 	if first > 2*maxBatch || last > 2000+maxBatch {
 		t.Errorf("the job began at event %d, and what happened had arrived at event %d", first, last)
