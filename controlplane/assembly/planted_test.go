@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 
 // segmentsOf are further names of collections in paths.
 var segmentsOf = map[string]string{
-	"key-auth": "key-auths", "dataplanes+insights": "dataplanes", "dataplane-insights": "dataplanes", "zones+insights": "zones", "zone-insights": "zones",
+	"runtime_groups": "control-planes", "key-auth": "key-auths", "dataplanes+insights": "dataplanes", "dataplane-insights": "dataplanes", "zones+insights": "zones", "zone-insights": "zones",
 	"zoneingresses": "zone-ingresses", "zoneingresses+insights": "zone-ingresses", "zone-ingress-insights": "zone-ingresses",
 	"zone-egresses": "zoneegresses", "zoneegressoverviews": "zoneegresses", "zoneegressinsights": "zoneegresses", "mesh-insights": "meshes",
 }
@@ -45,9 +46,13 @@ func listens(path string, s plantedSecret) bool {
 	return s.path == "/metrics/backends/0/conf/path" && (strings.Contains(path, "/xds") || strings.Contains(path, "/_config") || strings.Contains(path, "/config"))
 }
 
+// belowPlane begins the paths of the entities of a control plane.
+var belowPlane = regexp.MustCompile(`^(/v2/control-planes/[^/]+/core-entities|.*/runtime_groups/[^/]+)`)
+
 // shows reports whether a path is one of those at which the resources of a kind are read.
 func shows(path, kind string) bool {
 	path, _, _ = strings.Cut(path, "?")
+	path = belowPlane.ReplaceAllString(path, "")
 	i := slices.IndexFunc(AllKinds(), func(k *model.Kind) bool { return k.Name == kind })
 	if i < 0 {
 		return false
@@ -122,7 +127,7 @@ func (w *plantedWorld) paths(names map[string][]string, pattern string) []string
 		case part == "{operation}":
 			put = []string{"xds", "stats", "clusters", "policies"}
 		case strings.HasPrefix(part, "{"):
-			if put = names[segmentsOfOr(before)]; strings.HasPrefix(pattern, "/schemas/plugins/") {
+			if put = names[segmentsOfOr(before)]; strings.HasPrefix(belowPlane.ReplaceAllString(pattern, ""), "/schemas/plugins/") && part == "{name}" {
 				put = names["schemas/plugins"]
 			}
 			if len(put) == 0 && !empty(before) {

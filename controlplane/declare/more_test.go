@@ -23,7 +23,8 @@ func TestSkipConsumers(t *testing.T) {
 	r := newRig(t, "")
 	r.must(t, "sync", file(t, whole))
 	r.writes = nil
-	r.must(t, "sync", "--skip-consumers", file(t, "services:\n- {name: only, host: h}\nconsumers:\n- {username: other}\n"))
+	r.must(t, "sync", "--skip-consumers", file(t, "services:\n- {name: only, host: h}\nconsumers:\n- {username: other}\n"+
+		"plugins:\n- {name: request-termination, consumer: alice, service: only, config: {status_code: 404}}\n"))
 	for _, w := range r.writes {
 		for _, kind := range []string{"/consumers/", "/oauth2/", "/key-auths/"} {
 			if strings.Contains(w, kind) {
