@@ -403,6 +403,17 @@ func (s *session) toLookAt(url resource.TypeURL) int {
 	}
 }
 
+// toLookAtBeyond returns how many of those names there are only because the proxy wants it so. What
+// the search costs is bounded by the set of the proxy, and this is not.
+func (s *session) toLookAtBeyond(url resource.TypeURL) int {
+	own := s.state.Set.Len(url)
+	t := s.types[url]
+	if t == nil || !t.walk {
+		return 0
+	}
+	return max(len(t.names)-own, 0) + max(len(t.known)-own, 0)
+}
+
 // remembered returns how many names, and how many bytes of names, versions and reasons, the
 // proxy makes the server remember. The names of refused content count too, whoever chose them.
 func (s *session) remembered() (names, bytes int) {

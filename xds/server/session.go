@@ -34,7 +34,7 @@ type session struct {
 	// searched is the newest state of which refused responses were divided, and searchLeft how
 	// many responses more that may cause.
 	searched   uint64
-	searchLeft *int
+	searchLeft int
 }
 
 // issued is a secret in force on a stream, with the generation that it was made for.
@@ -130,7 +130,7 @@ func newSession(node string, sotw bool, limits Limits, d *diffs) *session {
 	s := &session{
 		node: node, sotw: sotw, limits: limits, diffs: d,
 		types:   map[resource.TypeURL]*typed{},
-		secrets: map[string]issued{},
+		secrets: map[string]issued{}, searchLeft: maxApart,
 	}
 	for _, t := range resource.Types {
 		s.types[t] = &typed{
