@@ -266,14 +266,20 @@ func (s *session) refuse(t *typed, a *answer) {
 // ends, because a repetition frees nothing: refused removals are not repeated together with
 // it. What was sent by then is confirmed only with the repetition.
 func (s *session) repeat(t *typed, after *response) {
-	if len(t.refused) == 0 {
-		return
-	}
+	var again, unsent []*refusal
 	for _, f := range t.refused {
+		if f.unsent {
+			unsent = append(unsent, f)
+			continue
+		}
+		again = append(again, f)
 		s.redo(t, f)
 	}
-	t.retried = append(t.retried, t.refused...)
-	t.refused, t.alone = nil, true
+	if len(again) == 0 {
+		return
+	}
+	t.retried = append(t.retried, again...)
+	t.refused, t.alone = unsent, true
 	s.unconfirm(after)
 }
 

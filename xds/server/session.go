@@ -35,6 +35,8 @@ type session struct {
 	// many responses more that may cause.
 	searched   uint64
 	searchLeft int
+	// turnedDown are the answers that the server gave itself, until the stream takes them.
+	turnedDown []*answer
 }
 
 // issued is a secret in force on a stream, with the generation that it was made for.
@@ -124,6 +126,8 @@ type refusal struct {
 	revision uint64            // the oldest revision that may be part of it
 	text     string
 	bytes    int // length of the names at the time of the refusal
+	// unsent says that the server itself refused: the proxy was never asked.
+	unsent bool
 }
 
 func newSession(node string, sotw bool, limits Limits, d *diffs) *session {

@@ -333,6 +333,11 @@ func (st *stream) pump() error {
 		sent = true
 		st.srv.cfg.Observer.Sent(st.event(r))
 	}
+	down := st.session.turnedDown
+	st.session.turnedDown = nil
+	for _, a := range down {
+		st.settled(a)
+	}
 	if sent {
 		st.report()
 	}
