@@ -34,9 +34,13 @@ type Permission struct {
 // Nobody permits nobody.
 func Nobody(meshName string) *Permission { return permission(meshName, nil) }
 
-// Sources permits the callers that some sources select.
-func Sources(meshName string, sources []mesh.Selector) *Permission {
-	return permission(meshName, callers(meshName, sources))
+// Sources permits the callers that some sources select. Too many are an error, which closes the
+// inbound.
+func Sources(meshName string, sources []mesh.Selector) (*Permission, error) {
+	if len(sources) > maxTerms {
+		return nil, fmt.Errorf("the permission has %d sources, and %d are possible", len(sources), maxTerms)
+	}
+	return permission(meshName, callers(meshName, sources)), nil
 }
 
 func permission(meshName string, may []caller) *Permission {
@@ -50,7 +54,8 @@ type Judgement struct {
 	Allow, Doubt bool
 }
 
-// maxTerms bounds the size of rules. Envoy looks at one term after another.
+// maxTerms bounds the size of rules. Envoy looks at one term after another, and each inbound has its
+// own copy.
 const maxTerms = 5000
 
 // Judged permits the callers of whom the first judgement that is about them says so. Nobody
