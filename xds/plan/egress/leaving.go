@@ -106,7 +106,7 @@ func (l *leaving) build(policies []*policy.Policy) {
 		d := l.located[name]
 		sets, left := passing.Subsets(d.Members(), l.room.sets)
 		x := l.exits.Service(d, sets, l.room.each)
-		made += x.Bytes
+		made += x.Made
 		if kept+x.Bytes > l.room.bytes {
 			large++
 			continue

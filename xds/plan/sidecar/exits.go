@@ -37,8 +37,9 @@ type Exit struct {
 	// Confided are the names of the secrets that are presented to the service.
 	Confided []string
 	Failures []plan.Failure
-	// Bytes is the size of all of it, and Left counts the sets of tags that have no room.
-	Bytes, Left int
+	// Bytes is the size of all of it, Made also that of what was made and had no room, and Left counts
+	// the sets of tags that have none.
+	Bytes, Made, Left int
 }
 
 // maxLeaving is how many connections, and how many requests, an egress has to the endpoints of one
@@ -90,15 +91,21 @@ func (e *Exits) Generation() string {
 
 // Service makes what a service contributes of which callers may choose endpoints by some sets of
 // tags. Each set selects an endpoint. From the one on that makes it larger than so many bytes, they
-// are left out; the first never is.
+// are left out; the first never is. One that would be too large if it were like those before it is
+// not made at all.
 func (e *Exits) Service(l *view.Located, sets []mesh.Tags, room int) *Exit {
 	out := &Exit{}
 	for i, tags := range sets {
+		if i > 0 && out.Bytes+out.Bytes/i > room {
+			out.Left = len(sets) - i
+			break
+		}
 		x := &Exit{}
 		if err := guard(func() { e.add(x, l, tags) }); err != nil {
 			x.Failures = append(x.Failures, plan.Failure{Cell: "service " + tags.String(), Err: err})
 		}
 		x.measure()
+		out.Made += x.Bytes
 		if i > 0 && out.Bytes+x.Bytes > room {
 			out.Left = len(sets) - i
 			break

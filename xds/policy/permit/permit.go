@@ -141,13 +141,13 @@ func anyOf(some []*rbacv3.Principal) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: some}}}
 }
 
-// Inbound adds the filters. For HTTP, the routes say who may pass, because changes of routes
-// also apply to connections that are already open. The filter's own rules let nobody pass:
-// routes without rules are a mistake, or date from before mutual TLS was enabled. After a
-// switch to PERMISSIVE, clients use mutual TLS only once the server has confirmed both, so
-// this refuses nobody. A direct switch to STRICT may refuse requests for the moment between
-// the two.
-func (p *Permission) Inbound(d *draft.Inbound) error {
+// Inbound adds the filters; judge returns who may call. For HTTP it is not asked: the routes say
+// who may pass, because changes of routes also apply to connections that are already open. The
+// filter's own rules let nobody pass: routes without rules are a mistake, or date from before
+// mutual TLS was enabled. After a switch to PERMISSIVE, clients use mutual TLS only once the
+// server has confirmed both, so this refuses nobody. A direct switch to STRICT may refuse requests
+// for the moment between the two.
+func Inbound(d *draft.Inbound, judge func() (*Permission, error)) error {
 	switch {
 	case !d.MutualTLS:
 		return nil
@@ -157,6 +157,10 @@ func (p *Permission) Inbound(d *draft.Inbound) error {
 			return err
 		}
 		return d.AuthenticatedFilters.Put(draft.SlotAccess, f)
+	}
+	p, err := judge()
+	if err != nil {
+		return err
 	}
 	// Envoy asks the filter only when the first byte of the client arrives. A client that
 	// waits for the workload to speak first would have received data by then, so the handshake
