@@ -120,19 +120,27 @@ func (d *directory) known(meshName, name string, is bool) {
 func byName(l *Listed, name string) int { return strings.Compare(l.Name, name) }
 
 // Dataplanes calls f for each dataplane of the meshes, in their order and then by name, as they are
-// after everything that had happened when it was called. f must not wait for anybody. The error is
-// that of [Census.Now].
+// after everything that had happened when it was called. Nobody waits for f. The error is that of
+// [Census.Now].
 func (c *Census) Dataplanes(ctx context.Context, meshes []string, f func(meshName string, l *Listed)) error {
 	if _, _, err := c.Now(ctx); err != nil {
 		return err
 	}
-	d := c.listed.Load()
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	for _, name := range meshes {
-		for _, l := range d.meshes[name] {
-			f(name, l)
+	for i, list := range c.listed.Load().of(meshes) {
+		for _, l := range list {
+			f(meshes[i], l)
 		}
 	}
 	return nil
+}
+
+// of returns copies of the lists of meshes.
+func (d *directory) of(meshes []string) [][]*Listed {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	out := make([][]*Listed, len(meshes))
+	for i, name := range meshes {
+		out[i] = slices.Clone(d.meshes[name])
+	}
+	return out
 }

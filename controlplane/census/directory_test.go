@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -55,4 +56,28 @@ func TestDirectory(t *testing.T) {
 	want("in another process", gateway, "a/x "+fmt.Sprint(plain("api").TagSets())+"  known true", "a/z "+tags+"  known false")
 	w.removeMesh("a")
 	want("without the mesh", gateway)
+}
+
+// TestNobodyWaitsForWhoReadsTheDirectory: dataplanes come and are counted while somebody reads.
+func TestNobodyWaitsForWhoReadsTheDirectory(t *testing.T) {
+	w := newWorld(t, 0)
+	defer w.close()
+	w.put(mesh.Meshes, "", "a", &mesh.Mesh{})
+	w.put(mesh.Dataplanes, "a", "x", plain("web"))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var read []string
+	w.must(w.census.Dataplanes(ctx, []string{"a"}, func(_ string, l *census.Listed) {
+		read = append(read, l.Name)
+		w.put(mesh.Dataplanes, "a", "y", plain("web"))
+		if _, _, err := w.census.Now(ctx); err != nil {
+			t.Error(err)
+		}
+	}))
+	if len(read) != 1 {
+		t.Errorf("read are %v", read)
+	}
+	if now := w.directory("a"); len(now) != 2 {
+		t.Errorf("there are %v", now)
+	}
 }

@@ -45,6 +45,7 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	}
 	if err := c.api.Directory.Dataplanes(ctx, scopes, func(mesh string, l *census.Listed) {
 		switch {
+		case r.Context().Err() != nil: // nobody waits for the list any more
 		case !strings.Contains(l.Name, win.part):
 		case l.Unread != nil && (known || wanted != nil): // what it is cannot be judged; without a filter it has its place
 			found.unreadable = append(found.unreadable, l.Unread)
@@ -55,6 +56,9 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 			}
 		}
 	}); err != nil {
+		return found, win, err
+	}
+	if err := r.Context().Err(); err != nil {
 		return found, win, err
 	}
 	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.readPage(reader, page, &found) })

@@ -88,10 +88,9 @@ func (c collection) selected(r *http.Request, selectors []map[string]string) (fu
 			gateways = append(gateways, func(f facts) bool { return f.gateway == mesh.GatewayBuiltin && listens(spec, s, f.tags) })
 		}
 	}
+	of := indexed(selectors)
 	return func(f facts) bool {
-		return slices.ContainsFunc(f.tags, func(tags mesh.Tags) bool {
-			return slices.ContainsFunc(selectors, func(s map[string]string) bool { return mesh.Matches(s, tags) })
-		}) || slices.ContainsFunc(gateways, func(is func(facts) bool) bool { return is(f) })
+		return slices.ContainsFunc(f.tags, of.match) || slices.ContainsFunc(gateways, func(is func(facts) bool) bool { return is(f) })
 	}, nil
 }
 

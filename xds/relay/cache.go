@@ -257,6 +257,6 @@ func encode(raw []byte, sum [sha256.Size]byte, records []*discovery.DeltaDiscove
 // put adds one record to raw and returns its sum.
 func put(raw []byte, before [sha256.Size]byte, body []byte) ([]byte, [sha256.Size]byte) {
 	sum := chain(before, body)
-	raw = binary.BigEndian.AppendUint32(raw, uint32(len(body))) //nolint:gosec // a response has at most maxResponseBytes
+	raw = binary.BigEndian.AppendUint32(raw, uint32(len(body))) //nolint:gosec // a response has at most server.MaxResponse
 	return append(append(raw, sum[:]...), body...), sum
 }

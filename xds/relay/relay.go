@@ -33,10 +33,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxResponseBytes is the largest accepted message of the control plane. gRPC's default of 4
-// MiB is too small for one large route table.
-const maxResponseBytes = 64 << 20
-
 // closeWait is how long open local streams may take to end.
 const closeWait = 2 * time.Second
 
@@ -64,7 +60,7 @@ type Config struct {
 	Unknown func(context.Context)
 	// Report is called with the reason why an attempt to reach the control plane failed, and
 	// with nil when the control plane answers. The mere end of a stream is no failure: the
-	// next attempt decides.
+	// next attempt decides, unless what ended it lasts.
 	Report func(error)
 	// Saved is called with the result of each attempt to write the cache.
 	Saved func(error)
@@ -296,7 +292,7 @@ func New(cfg Config) (*Relay, error) {
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MaxResponse)),
 	}
 }
 

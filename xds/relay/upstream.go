@@ -41,15 +41,14 @@ func (r *Relay) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if heard {
-			pause = firstPause
-		}
+		code := status.Code(errors.Unwrap(err))
+		pause = pauseAfter(pause, heard, code)
 		r.note(false, err.Error())
 		r.cfg.Log.Debug("control_plane_disconnected", "node", r.cfg.Node, "error", err)
-		if code := status.Code(errors.Unwrap(err)); !heard || code == codes.Unauthenticated || code == codes.PermissionDenied {
+		if !heard || lasting(code) {
 			r.report(err)
 		}
-		if status.Code(errors.Unwrap(err)) == codes.NotFound && r.cfg.Unknown != nil {
+		if code == codes.NotFound && r.cfg.Unknown != nil {
 			r.cfg.Unknown(ctx)
 		}
 		wait := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
@@ -61,6 +60,20 @@ func (r *Relay) follow(ctx context.Context) {
 		}
 		pause = min(pause*2, lastPause)
 	}
+}
+
+// pauseAfter returns the pause after an attempt: the first one if the control plane let the proxy in,
+// unless it sent too much, because it does so on the next stream as well.
+func pauseAfter(pause time.Duration, heard bool, code codes.Code) time.Duration {
+	if heard && code != codes.ResourceExhausted {
+		return firstPause
+	}
+	return pause
+}
+
+// lasting reports whether a stream that was open ended for a reason that will end the next one, too.
+func lasting(code codes.Code) bool {
+	return code == codes.Unauthenticated || code == codes.PermissionDenied || code == codes.ResourceExhausted
 }
 
 // attempt opens one stream and follows it to its end. The error is never nil; heard tells

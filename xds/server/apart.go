@@ -15,7 +15,6 @@ const maxApart = 256
 // which resource it refused.
 type apart struct {
 	names []string
-	left  *int // how many responses more the refused responses of its state may cause
 	// frees is that of the refused response: its names no longer tell what the proxy had of them.
 	frees bool
 }
@@ -41,30 +40,29 @@ func (s *session) divide(t *typed, a *answer, f *refusal) bool {
 	if s.sotw || len(names) < 2 || a.named {
 		return false
 	}
-	p := a.response.apart
-	if p == nil {
-		p = &apart{left: s.search(a.response.state.Version)}
-	}
-	if *p.left < 2 {
+	if !s.search(a.response.state.Version) {
 		return false
 	}
-	*p.left -= 2
 	half := len(names) / 2
 	t.aparts = slices.Insert(t.aparts, 0,
-		&apart{slices.Clone(names[:half]), p.left, a.response.frees}, &apart{slices.Clone(names[half:]), p.left, a.response.frees})
+		&apart{slices.Clone(names[:half]), a.response.frees}, &apart{slices.Clone(names[half:]), a.response.frees})
 	s.redo(t, f)
 	s.unconfirm(a.response)
 	return true
 }
 
-// search returns how many responses more may be sent in search of what is refused of a state. What
-// belongs to an older one takes part in the newest search.
-func (s *session) search(version uint64) *int {
-	if s.searchLeft == nil || version > s.searched {
-		left := maxApart
-		s.searched, s.searchLeft = version, &left
+// search takes two responses more in search of what is refused of a state, and reports whether there
+// were any left. What belongs to an older state takes part in the newest search; parts of an older
+// search that are sent with a newer state belong to that.
+func (s *session) search(version uint64) bool {
+	if version > s.searched {
+		s.searched, s.searchLeft = version, maxApart
 	}
-	return s.searchLeft
+	if s.searchLeft < 2 {
+		return false
+	}
+	s.searchLeft -= 2
+	return true
 }
 
 // turn selects what is sent next of the resources that are due. While parts of a refused response

@@ -11,6 +11,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/meshgate/meshgate/xds/resource"
 	"github.com/meshgate/meshgate/xds/server"
+	"github.com/meshgate/meshgate/xds/xdstest"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip" // registers it for the whole process, as an exporter of traces does
@@ -131,4 +133,57 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 		}
 	}
 	served(t, r.conn)
+}
+
+// TestTheSearchIsPaidForByWhoMakesItCostly: a proxy that refuses everything without a name may
+// answer the whole search, unless it asks for many names that are not its own: each answer has the
+// server look at all of them.
+func TestTheSearchIsPaidForByWhoMakesItCostly(t *testing.T) {
+	for name, absent := range map[string]int{"its own names": 0, "more": 50_000} {
+		t.Run(name, func(t *testing.T) {
+			r := setup(t, func(c *server.Config) { c.Limits.Rate = 1 })
+			var rs []*resource.Resource
+			var b bunch
+			names := b.names(600, 1)
+			for _, n := range names {
+				rs = append(rs, xdstest.Routes(n, "c", 200))
+			}
+			r.publish(rs...)
+			answers, err := refusingAll(t, r.connect(t), more(append(names, b.names(absent, 1)...)...))
+			if absent == 0 && (err != nil || answers < 200) {
+				t.Errorf("after %d answers: %v", answers, err)
+			}
+			if absent > 0 && (status.Code(err) != codes.ResourceExhausted || answers > 30) {
+				t.Errorf("after %d answers: %v", answers, err)
+			}
+		})
+	}
+}
+
+// refusingAll refuses all route tables that a request asks for, until each was refused alone or the
+// stream ends.
+func refusingAll(t *testing.T, conn *grpc.ClientConn, request *discovery.DeltaDiscoveryRequest) (answers int, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(bearing(t.Context(), "good"), 20*time.Second)
+	defer cancel()
+	g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Node = &corev3.Node{Id: nodeID}
+	_ = g.Send(request) // Recv returns the reason
+	for blamed := 0; blamed < 100; {
+		m, err := g.Recv()
+		if err != nil {
+			return answers, err
+		}
+		if len(m.GetResources()) == 1 {
+			blamed++
+		}
+		answers++
+		_ = g.Send(&discovery.DeltaDiscoveryRequest{
+			TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce(), ErrorDetail: &rpcstatus.Status{Message: "no"},
+		})
+	}
+	return answers, nil
 }

@@ -266,14 +266,20 @@ func (s *session) refuse(t *typed, a *answer) {
 // ends, because a repetition frees nothing: refused removals are not repeated together with
 // it. What was sent by then is confirmed only with the repetition.
 func (s *session) repeat(t *typed, after *response) {
-	if len(t.refused) == 0 {
-		return
-	}
+	var again, unsent []*refusal
 	for _, f := range t.refused {
+		if f.unsent {
+			unsent = append(unsent, f)
+			continue
+		}
+		again = append(again, f)
 		s.redo(t, f)
 	}
-	t.retried = append(t.retried, t.refused...)
-	t.refused, t.alone = nil, true
+	if len(again) == 0 {
+		return
+	}
+	t.retried = append(t.retried, again...)
+	t.refused, t.alone = unsent, true
 	s.unconfirm(after)
 }
 
@@ -401,6 +407,17 @@ func (s *session) toLookAt(url resource.TypeURL) int {
 	default:
 		return len(t.moved)
 	}
+}
+
+// toLookAtBeyond returns how many of those names there are only because the proxy wants it so. What
+// the search costs is bounded by the set of the proxy, and this is not.
+func (s *session) toLookAtBeyond(url resource.TypeURL) int {
+	own := s.state.Set.Len(url)
+	t := s.types[url]
+	if t == nil || !t.walk {
+		return 0
+	}
+	return max(len(t.names)-own, 0) + max(len(t.known)-own, 0)
 }
 
 // remembered returns how many names, and how many bytes of names, versions and reasons, the

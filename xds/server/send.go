@@ -28,7 +28,7 @@ func (s *session) next() *response {
 		if !t.asked || t.still() && !t.full || (held && (url == resource.Listener || url == resource.Route)) {
 			continue
 		}
-		adds := s.pending(t)
+		adds := s.sendable(t, s.pending(t))
 		if len(adds) == 0 && !t.full {
 			continue
 		}

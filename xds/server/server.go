@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -50,6 +51,10 @@ type Limits struct {
 	// MessageBytes is the length at which a delta response is cut. Default 1 MiB. A larger
 	// resource travels alone.
 	MessageBytes int
+	// ResourceBytes is the maximum length of a resource in a delta response. A larger one is not
+	// sent and counts as refused. By default agents take what is sent ([MaxResponse]); without an
+	// Authenticator there is no limit, because an Envoy has none.
+	ResourceBytes int
 	// Window is how many responses of a type may be unanswered. Default 4.
 	Window int
 	// ClusterWindow is the window for clusters, whose answers are withheld until they are
@@ -86,7 +91,9 @@ func (l Limits) withDefaults(strangers bool) Limits {
 	if strangers {
 		set(&l.FirstBytes, 2<<20)
 		set(&l.NameBytes, 8<<20)
+		set(&l.ResourceBytes, MaxResponse-besides)
 	}
+	set(&l.ResourceBytes, math.MaxInt)
 	set(&l.FirstBytes, maxRequest)
 	set(&l.NameBytes, 4*maxRequest)
 	set(&l.MessageBytes, 1<<20)

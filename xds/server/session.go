@@ -34,7 +34,9 @@ type session struct {
 	// searched is the newest state of which refused responses were divided, and searchLeft how
 	// many responses more that may cause.
 	searched   uint64
-	searchLeft *int
+	searchLeft int
+	// turnedDown are the answers that the server gave itself, until the stream takes them.
+	turnedDown []*answer
 }
 
 // issued is a secret in force on a stream, with the generation that it was made for.
@@ -124,13 +126,15 @@ type refusal struct {
 	revision uint64            // the oldest revision that may be part of it
 	text     string
 	bytes    int // length of the names at the time of the refusal
+	// unsent says that the server itself refused: the proxy was never asked.
+	unsent bool
 }
 
 func newSession(node string, sotw bool, limits Limits, d *diffs) *session {
 	s := &session{
 		node: node, sotw: sotw, limits: limits, diffs: d,
 		types:   map[resource.TypeURL]*typed{},
-		secrets: map[string]issued{},
+		secrets: map[string]issued{}, searchLeft: maxApart,
 	}
 	for _, t := range resource.Types {
 		s.types[t] = &typed{

@@ -280,6 +280,8 @@ func (st *stream) take(r request) error {
 	costs, cost := a == nil || a.refused || a.asks, 1
 	if a == nil || a.asks || !a.searches() {
 		cost += st.session.toLookAt(r.url) / namesForOne
+	} else {
+		cost += st.session.toLookAtBeyond(r.url) / namesForOne
 	}
 	if costs && !st.bucket.take(time.Now(), st.srv.cfg.Limits, cost) {
 		return status.Error(codes.ResourceExhausted, "too many requests")
@@ -330,6 +332,11 @@ func (st *stream) pump() error {
 		}
 		sent = true
 		st.srv.cfg.Observer.Sent(st.event(r))
+	}
+	down := st.session.turnedDown
+	st.session.turnedDown = nil
+	for _, a := range down {
+		st.settled(a)
 	}
 	if sent {
 		st.report()

@@ -12,86 +12,146 @@ import (
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/passing"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
+	"github.com/meshgate/meshgate/xds/policy"
 )
 
-// These bound what the services outside contribute: the services of a mesh, and the sets of tags of
-// each by which callers choose.
-const (
-	maxServices = 1024
-	maxSets     = 64
+// A listener serves the services outside of all meshes, and a mesh must not take the room of others.
+// These are the limits of chains, each of which ends TLS, and of the bytes of all that is made for
+// them. What else is passed on needs less than half of what an agent takes.
+var (
+	chains = passing.Room{OfMesh: 2048, OfAll: 8192}
+	bytes  = passing.Room{OfMesh: 8 << 20, OfAll: 32 << 20}
 )
+
+// maxSets bounds the sets of tags of a service by which callers choose.
+const maxSets = 64
+
+// room is what a mesh may have: services, and bytes, and how many sets of tags and bytes each service.
+type room struct{ services, sets, bytes, each int }
+
+func roomOf(meshes, services int) (r room) {
+	r.services, r.sets = chains.Shares(meshes, services)
+	r.sets = min(r.sets, maxSets)
+	r.bytes, r.each = bytes.Shares(meshes, services)
+	return r
+}
 
 // leaving is what a mesh contributes that is left through egresses.
 type leaving struct {
 	state    *view.Mesh
 	exits    *sidecar.Exits
 	services map[string]*sidecar.Exit
+	// located are the services that the mesh has, and room is what they may take.
+	located  map[string]*view.Located
+	room     room
 	failures []plan.Failure
+	// due is set when the state is newer than the services.
+	due bool
 }
 
 // leave brings what meshes contribute up to date, and reports whether anything may differ.
 func (p *Planner) leave(z *view.Zone) (changed bool) {
-	seen := map[string]bool{}
+	seen, serving := map[string]bool{}, 0
 	for name, m := range z.Meshes() {
 		if !m.LeavesByEgress() {
 			continue
 		}
 		seen[name] = true
 		l := p.meshes[name]
-		if l != nil && l.state == m {
-			continue
-		}
 		if l == nil {
-			l = &leaving{exits: sidecar.NewExits(p.policies, m)}
+			l = &leaving{}
 			p.meshes[name] = l
-		} else {
-			l.exits.Update(m)
 		}
-		l.state = m
-		l.build()
-		changed = true
+		if l.state != m {
+			l.state, l.due = m, true
+			l.located = maps.Collect(m.LocatedBy(mesh.ExternalServices))
+		}
+		if len(l.located) > 0 {
+			serving++
+		}
 	}
-	for name := range p.meshes {
+	for name, l := range p.meshes {
 		if !seen[name] {
 			delete(p.meshes, name)
+			changed = true
+			continue
+		}
+		if r := roomOf(serving, len(l.located)); l.due || l.room != r {
+			l.room, l.due = r, false
+			l.build(p.policies)
 			changed = true
 		}
 	}
 	return changed
 }
 
-// build asks for everything again. What is made of the same is the same.
-func (l *leaving) build() {
-	l.services, l.failures = map[string]*sidecar.Exit{}, nil
-	located := maps.Collect(l.state.LocatedBy(mesh.ExternalServices))
-	names := slices.Sorted(maps.Keys(located))
-	if more := len(names) - maxServices; more > 0 {
-		names = names[:maxServices]
-		l.failures = append(l.failures, plan.Failure{Cell: "mesh " + l.state.Name(), Err: fmt.Errorf("%d services outside the mesh are too many: callers cannot reach them", more)})
+// build asks for everything again. What is made of the same is the same. Services that have no room
+// are left out, so that nobody reaches them. What is made for nothing is bounded, too.
+func (l *leaving) build(policies []*policy.Policy) {
+	if l.exits == nil {
+		l.exits = sidecar.NewExits(policies, l.state)
+	} else {
+		l.exits.Update(l.state)
 	}
-	for _, name := range names {
-		d := located[name]
-		sets, left := passing.Subsets(d.Members(), maxSets)
-		if left > 0 {
-			l.failures = append(l.failures, plan.Failure{
-				Cell: "service " + l.state.Name() + ":" + name, Err: fmt.Errorf("%d sets of tags are too many: callers cannot choose endpoints by them", left),
-			})
+	l.services, l.failures = map[string]*sidecar.Exit{}, nil
+	kept, made, large := 0, 0, 0
+	for _, name := range slices.Sorted(maps.Keys(l.located)) {
+		if len(l.services) >= l.room.services {
+			break
 		}
-		l.services[name] = l.exits.Service(d, sets)
+		if made >= 2*l.room.bytes {
+			large = len(l.located) - len(l.services)
+			break
+		}
+		d := l.located[name]
+		sets, left := passing.Subsets(d.Members(), l.room.sets)
+		x := l.exits.Service(d, sets, l.room.each)
+		made += x.Made
+		if kept+x.Bytes > l.room.bytes {
+			large++
+			continue
+		}
+		kept += x.Bytes
+		l.services[name] = x
+		if left > 0 {
+			l.lacks("service "+l.state.Name()+":"+name, "%d sets of tags are too many: callers cannot choose endpoints by them", left)
+		}
+		if x.Left > 0 {
+			l.lacks("service "+l.state.Name()+":"+name, "%d sets of tags need more than %d bytes of configuration: callers cannot choose endpoints by them", x.Left, l.room.each)
+		}
+		x.Left += left
+	}
+	if large > 0 {
+		l.lacks("mesh "+l.state.Name(), "%d services outside the mesh need more than %d bytes of configuration: callers cannot reach them", large, l.room.bytes)
+	}
+	if many := len(l.located) - len(l.services) - large; many > 0 {
+		l.lacks("mesh "+l.state.Name(), "%d services outside the mesh are too many: callers cannot reach them", many)
 	}
 	l.exits.Swept()
+}
+
+func (l *leaving) lacks(cell, format string, args ...any) {
+	l.failures = append(l.failures, plan.Failure{Cell: cell, Err: fmt.Errorf(format, args...)})
 }
 
 // gather gives the planner of what is passed on what all meshes contribute. A mesh without roots
 // contributes nothing: the listener would wait for them, and with it all other meshes.
 func (p *Planner) gather() {
-	b, taken := passing.Beside{}, map[string]bool{}
+	b, taken := passing.Beside{Barred: map[[2]string]bool{}}, map[string]bool{}
 	p.failures, p.owners = nil, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		l := p.meshes[name]
 		p.failures = append(p.failures, l.failures...)
 		roots := l.exits.Roots()
-		if roots == nil || len(l.services) == 0 {
+		if roots == nil || len(l.located) == 0 {
+			continue
+		}
+		for service := range l.located {
+			if x := l.services[service]; x == nil || x.Left > 0 {
+				b.Barred[[2]string{name, service}] = true
+			}
+		}
+		if len(l.services) == 0 {
 			continue
 		}
 		b.Secrets = append(b.Secrets, roots)

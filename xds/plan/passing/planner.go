@@ -55,6 +55,9 @@ type Beside struct {
 	// Chains are named by the server names in Names, which are different ones.
 	Chains []*listenerv3.FilterChain
 	Names  []string
+	// Barred are the services, by mesh and name, of which nothing is passed on though not all that
+	// they have is here.
+	Barred map[[2]string]bool
 	// Allowed are the secrets that proxies may ask for, with their generations.
 	Allowed map[string]string
 }
@@ -136,7 +139,8 @@ func (p *Planner) Update(z *view.Zone) {
 			changed = true
 			continue
 		}
-		room, sets := shares(serving, part.leading)
+		room, sets := chains.Shares(serving, part.leading)
+		sets = min(sets, maxSubsets)
 		anew := moved || part.room != room || part.sets != sets
 		if !anew && !part.due {
 			continue
@@ -285,6 +289,9 @@ func (p *Planner) gather() {
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		services := p.meshes[name].services
 		for _, s := range slices.Sorted(maps.Keys(services)) {
+			if p.beside.Barred[[2]string{name, s}] {
+				continue
+			}
 			clusters, endpoints = append(clusters, services[s].clusters...), append(endpoints, services[s].endpoints...)
 			for _, c := range services[s].chains {
 				sni := strings.ToLower(c.GetName())
@@ -302,10 +309,13 @@ func (p *Planner) gather() {
 			}
 		}
 	}
+	beside := map[string]*resource.Resource{}
 	for _, c := range p.beside.Clusters {
-		named := func(r *resource.Resource) bool { return r.Name == c.Name }
-		clusters, endpoints = append(slices.DeleteFunc(clusters, named), c), slices.DeleteFunc(endpoints, named)
+		beside[c.Name] = c
 	}
+	named := func(r *resource.Resource) bool { return beside[r.Name] != nil }
+	clusters = slices.AppendSeq(slices.DeleteFunc(clusters, named), maps.Values(beside))
+	endpoints = slices.DeleteFunc(endpoints, named)
 	p.clusters, p.endpoints, p.chains = p.clusters.Become(clusters), p.endpoints.Become(endpoints), chains
 	clear(p.sets)
 }

@@ -20,17 +20,18 @@ const (
 
 // A proxy serves many meshes, and a mesh must not take the room of others. These are the limits
 // of the chains of a mesh and of all; a chain and its cluster have about a kilobyte.
-const (
-	maxOfMesh = 4096
-	maxOfAll  = 16384
-)
+var chains = Room{OfMesh: 4096, OfAll: 16384}
 
-// shares returns how many services of a mesh have chains, and how many sets of tags each may have.
-// They are powers of two, so that they seldom change with the numbers of meshes and services.
-func shares(meshes, services int) (ofMesh, ofService int) {
+// Room bounds what proxies have of a mesh, and of all meshes together.
+type Room struct{ OfMesh, OfAll int }
+
+// Shares returns how much one of several meshes may have, and how much each of its services, which is
+// never nothing. They are powers of two, so that they seldom change with the numbers of meshes and
+// services.
+func (r Room) Shares(meshes, services int) (ofMesh, ofService int) {
 	floor := func(n int) int { return 1 << (bits.Len(uint(max(n, 1))) - 1) }
-	ofMesh = min(maxOfMesh, floor(maxOfAll/max(meshes, 1)))
-	return ofMesh, min(maxSubsets, floor(ofMesh/max(services, 1)))
+	ofMesh = min(r.OfMesh, floor(r.OfAll/max(meshes, 1)))
+	return ofMesh, floor(ofMesh / max(services, 1))
 }
 
 // Subsets returns the sets of tags by which callers may choose among some endpoints, the smallest

@@ -37,6 +37,9 @@ type Exit struct {
 	// Confided are the names of the secrets that are presented to the service.
 	Confided []string
 	Failures []plan.Failure
+	// Bytes is the size of all of it, Made also that of what was made and had no room, and Left counts
+	// the sets of tags that have none.
+	Bytes, Made, Left int
 }
 
 // maxLeaving is how many connections, and how many requests, an egress has to the endpoints of one
@@ -87,16 +90,44 @@ func (e *Exits) Generation() string {
 }
 
 // Service makes what a service contributes of which callers may choose endpoints by some sets of
-// tags. Each set selects an endpoint.
-func (e *Exits) Service(l *view.Located, sets []mesh.Tags) *Exit {
+// tags. Each set selects an endpoint. From the one on that makes it larger than so many bytes, they
+// are left out; the first never is. One that would be too large if it were like those before it is
+// not made at all.
+func (e *Exits) Service(l *view.Located, sets []mesh.Tags, room int) *Exit {
 	out := &Exit{}
-	for _, tags := range sets {
-		if err := guard(func() { e.add(out, l, tags) }); err != nil {
-			out.Failures = append(out.Failures, plan.Failure{Cell: "service " + tags.String(), Err: err})
+	for i, tags := range sets {
+		if i > 0 && out.Bytes+out.Bytes/i > room {
+			out.Left = len(sets) - i
+			break
 		}
+		x := &Exit{}
+		if err := guard(func() { e.add(x, l, tags) }); err != nil {
+			x.Failures = append(x.Failures, plan.Failure{Cell: "service " + tags.String(), Err: err})
+		}
+		x.measure()
+		out.Made += x.Bytes
+		if i > 0 && out.Bytes+x.Bytes > room {
+			out.Left = len(sets) - i
+			break
+		}
+		out.take(x)
 	}
 	out.Failures = once(out.Failures)
 	return out
+}
+
+func (x *Exit) measure() {
+	for _, r := range slices.Concat(x.Clusters, x.Routes) {
+		x.Bytes += len(r.Body)
+	}
+	for _, c := range x.Chains {
+		x.Bytes += proto.Size(c)
+	}
+}
+
+func (x *Exit) take(o *Exit) {
+	x.Clusters, x.Routes, x.Chains = append(x.Clusters, o.Clusters...), append(x.Routes, o.Routes...), append(x.Chains, o.Chains...)
+	x.Confided, x.Failures, x.Bytes = append(x.Confided, o.Confided...), append(x.Failures, o.Failures...), x.Bytes+o.Bytes
 }
 
 func (e *Exits) add(out *Exit, l *view.Located, tags mesh.Tags) {

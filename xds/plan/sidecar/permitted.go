@@ -127,10 +127,15 @@ func (p *Planner) withoutProxies() iter.Seq2[string, *view.Located] {
 // destinations without proxies.
 func (p *Planner) permittedSources() iter.Seq[mesh.Tags] {
 	return func(yield func(mesh.Tags) bool) {
+		known := map[*view.Policy]bool{} // one may be about everything, and have many sources
 		for _, l := range p.withoutProxies() {
 			for _, e := range l.Members() {
 				for _, chosen := range p.permissions(e.Tags) {
 					for _, x := range chosen {
+						if known[x] {
+							continue
+						}
+						known[x] = true
 						for _, tags := range x.Sources { // not its targets, which are what is called
 							if !yield(tags) {
 								return

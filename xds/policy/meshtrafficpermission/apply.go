@@ -10,11 +10,7 @@ import (
 )
 
 func inbound(d *draft.Inbound, s *policy.Selection) error {
-	p, err := permission(d.Mesh, s)
-	if err != nil {
-		return err
-	}
-	return p.Inbound(d)
+	return permit.Inbound(d, func() (*permit.Permission, error) { return permission(d.Mesh, s) })
 }
 
 func inboundRoutes(r *draft.Routes, s *policy.Selection) error {

@@ -34,9 +34,13 @@ type Permission struct {
 // Nobody permits nobody.
 func Nobody(meshName string) *Permission { return permission(meshName, nil) }
 
-// Sources permits the callers that some sources select.
-func Sources(meshName string, sources []mesh.Selector) *Permission {
-	return permission(meshName, callers(meshName, sources))
+// Sources permits the callers that some sources select. Too many are an error, which closes the
+// inbound.
+func Sources(meshName string, sources []mesh.Selector) (*Permission, error) {
+	if len(sources) > maxTerms {
+		return nil, fmt.Errorf("the permission has %d sources, and %d are possible", len(sources), maxTerms)
+	}
+	return permission(meshName, callers(meshName, sources)), nil
 }
 
 func permission(meshName string, may []caller) *Permission {
@@ -50,7 +54,8 @@ type Judgement struct {
 	Allow, Doubt bool
 }
 
-// maxTerms bounds the size of rules. Envoy looks at one term after another.
+// maxTerms bounds the size of rules. Envoy looks at one term after another, and each inbound has its
+// own copy.
 const maxTerms = 5000
 
 // Judged permits the callers of whom the first judgement that is about them says so. Nobody
@@ -136,13 +141,13 @@ func anyOf(some []*rbacv3.Principal) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: some}}}
 }
 
-// Inbound adds the filters. For HTTP, the routes say who may pass, because changes of routes
-// also apply to connections that are already open. The filter's own rules let nobody pass:
-// routes without rules are a mistake, or date from before mutual TLS was enabled. After a
-// switch to PERMISSIVE, clients use mutual TLS only once the server has confirmed both, so
-// this refuses nobody. A direct switch to STRICT may refuse requests for the moment between
-// the two.
-func (p *Permission) Inbound(d *draft.Inbound) error {
+// Inbound adds the filters; judge returns who may call. For HTTP it is not asked: the routes say
+// who may pass, because changes of routes also apply to connections that are already open. The
+// filter's own rules let nobody pass: routes without rules are a mistake, or date from before
+// mutual TLS was enabled. After a switch to PERMISSIVE, clients use mutual TLS only once the
+// server has confirmed both, so this refuses nobody. A direct switch to STRICT may refuse requests
+// for the moment between the two.
+func Inbound(d *draft.Inbound, judge func() (*Permission, error)) error {
 	switch {
 	case !d.MutualTLS:
 		return nil
@@ -152,6 +157,10 @@ func (p *Permission) Inbound(d *draft.Inbound) error {
 			return err
 		}
 		return d.AuthenticatedFilters.Put(draft.SlotAccess, f)
+	}
+	p, err := judge()
+	if err != nil {
+		return err
 	}
 	// Envoy asks the filter only when the first byte of the client arrives. A client that
 	// waits for the workload to speak first would have received data by then, so the handshake

@@ -96,3 +96,17 @@ func TestTooManyJudgements(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTooManySources: a permission that would be too large is an error, which closes the inbound.
+func TestTooManySources(t *testing.T) {
+	var sources []mesh.Selector
+	for i := range maxTerms + 1 {
+		sources = append(sources, mesh.Selector{Match: mesh.Tags{mesh.TagService: fmt.Sprint(i)}})
+	}
+	if p, err := Sources("demo", sources); err == nil || p != nil {
+		t.Errorf("%v, %v", p, err)
+	}
+	if _, err := Sources("demo", sources[1:]); err != nil {
+		t.Error(err)
+	}
+}

@@ -107,6 +107,16 @@ func handshakes(t *rapid.T, sources []mesh.Selector, tags mesh.Tags, home string
 	}
 }
 
+// sourced permits the callers that some sources select.
+func sourced(t *testing.T, sources ...mesh.Selector) *Permission {
+	t.Helper()
+	p, err := Sources("demo", sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // TestRulesOfEqualSources: the order of sources, and repetitions, make no difference.
 func TestRulesOfEqualSources(t *testing.T) {
 	bytesOf := func(sources ...mesh.Tags) string {
@@ -114,7 +124,7 @@ func TestRulesOfEqualSources(t *testing.T) {
 		for _, m := range sources {
 			selectors = append(selectors, mesh.Selector{Match: m})
 		}
-		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(Sources("demo", selectors).rules)
+		body, err := proto.MarshalOptions{Deterministic: true}.Marshal(sourced(t, selectors...).rules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +146,7 @@ func TestNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, p := range map[string]*Permission{
-		"none": Nobody("demo"), "impossible": Sources("demo", []mesh.Selector{{Match: mesh.Tags{"team": "a/b"}}}), "judged": judged,
+		"none": Nobody("demo"), "impossible": sourced(t, mesh.Selector{Match: mesh.Tags{"team": "a/b"}}), "judged": judged,
 	} {
 		if r := p.rules; r.GetAction() != rbacv3.RBAC_ALLOW || len(r.GetPolicies()) > 0 {
 			t.Errorf("%s: %v", name, r)

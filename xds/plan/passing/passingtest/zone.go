@@ -82,6 +82,20 @@ func (z *Zone) Put(k *model.Kind, scope, name string, spec any) {
 	z.follow(c.Revision, err)
 }
 
+// Fill writes new resources of a scope at once.
+func (z *Zone) Fill(k *model.Kind, scope string, specs map[string]any) {
+	z.t.Helper()
+	c, err := z.db.Update(z.t.Context(), model.Config, func(tx store.Tx) error {
+		for name, spec := range specs {
+			if _, err := tx.Create(&model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	z.follow(c.Revision, err)
+}
+
 // Drop deletes a resource.
 func (z *Zone) Drop(k *model.Kind, scope, name string) {
 	z.t.Helper()
