@@ -98,12 +98,16 @@ func (a *Agent) enrolLater(ctx context.Context) {
 // registerAgain registers the proxy again. It brings back a Dataplane that the control
 // plane has removed while this agent was cut off, or that another agent of the same name
 // has deregistered. It also brings back the enrolment of a gateway that was removed but
-// still runs. The answer is not needed.
+// still runs. Of the answer only what may have changed while Envoy runs is needed.
 func (a *Agent) registerAgain(ctx context.Context) {
 	if a.Sidecar != nil && a.Sidecar.Dataplane == "" || ctx.Err() != nil {
 		return
 	}
-	if _, err := a.enrol(ctx); err != nil {
+	answer, err := a.enrol(ctx)
+	if err == nil {
+		err = a.lend(answer.Trusting)
+	}
+	if err != nil {
 		a.Log.Warn("the control plane does not know the proxy, which could not register again", "node", a.NodeID(), "error", err)
 		return
 	}
