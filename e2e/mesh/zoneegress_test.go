@@ -237,7 +237,7 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			return strings.Contains(text, fmt.Sprintf("clear@zoneegress::127.0.0.1:%d::", out)), err
 		}
 		Expect(listed()).To(BeTrue())
-		tried := func() int { return web.Stat("cluster.clear_zoneegress.upstream_cx_connect_fail") }
+		tried := func() int { return web.Stat("cluster.clear-zoneegress.upstream_cx_connect_fail") }
 		Eventually(tried, patience).Should(BeNumerically(">", 0))
 
 		load := framework.StartTraffic(web.to("clear"), http.Header{}, 2)
