@@ -18,6 +18,8 @@ type Options struct {
 	Roles  []Role
 	// Identified demands an identity for everything that is not open. Roles demand it, too.
 	Identified bool
+	// RolesOnly gives callers without a role nothing, even if there are no roles.
+	RolesOnly bool
 }
 
 // Rules decide. The nil value decides as rules without any options do. Rules never change.
@@ -37,7 +39,7 @@ type Verdict struct {
 
 // IdentityNeeded reports whether callers without an identity have nothing.
 func (r *Rules) IdentityNeeded() bool {
-	return r != nil && (r.o.Identified || len(r.o.Roles) > 0)
+	return r != nil && (r.o.Identified || r.o.RolesOnly || len(r.o.Roles) > 0)
 }
 
 // Decide says whether an actor has a right in a scope. What is unknown is refused.
@@ -60,7 +62,7 @@ func (r *Rules) Decide(who model.Actor, right Right, in Scope) Verdict {
 		return Verdict{Unidentified: true, Reason: "the caller has no identity"}
 	case r.granted(who, right):
 		return Verdict{Allowed: true, Reason: "the settings give the right to the caller"}
-	case len(roles) > 0:
+	case len(roles) > 0 || r.o.RolesOnly:
 		return byRole(roles, who, right, in)
 	}
 	return withoutRoles(right, in)

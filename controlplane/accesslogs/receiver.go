@@ -2,12 +2,10 @@ package accesslogs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -198,23 +196,6 @@ func (r *Receiver) lose(n int) {
 		r.o.Log.Info("lines of access logs are dropped, because their sink was taken away or refused")
 	}
 	r.unknown += uint64(n) //nolint:gosec // not negative
-}
-
-// Listen opens the socket, which replaces one that an earlier agent has left. Only the owner may
-// connect.
-func Listen(ctx context.Context, path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("socket for access logs: %w", err)
-	}
-	var lc net.ListenConfig
-	lis, err := lc.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("socket for access logs: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("socket for access logs: %w", err), lis.Close())
-	}
-	return lis, nil
 }
 
 // Serve receives lines until ctx ends, then writes what is queued. It returns when all goroutines

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/meshgate/meshgate/controlplane/localsocket"
 	"github.com/meshgate/meshgate/xds/logsink"
 )
 
@@ -67,7 +68,7 @@ func serving(t *testing.T, o Options) (*Receiver, logsv1.LogsServiceClient) {
 	}
 	r := New(o)
 	path := filepath.Join(t.TempDir(), "l.sock")
-	lis, err := Listen(t.Context(), path)
+	lis, err := localsocket.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +215,7 @@ func TestIdleSinksTakeNoPlace(t *testing.T) {
 func TestEveryWorkerHasAConnection(t *testing.T) {
 	const workers = 80
 	path := filepath.Join(t.TempDir(), "l.sock")
-	lis, err := Listen(t.Context(), path)
+	lis, err := localsocket.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,9 @@ type Input struct {
 	Text bool
 	// Loose says that fields which mean nothing are dropped instead of refused.
 	Loose bool
+	// Hidden are values of hidden fields, which an API has made itself. They are set at a
+	// creation.
+	Hidden map[string]any
 }
 
 // Outcome is a write that was committed; it is empty if it was not. When it
@@ -304,6 +307,9 @@ func (g *Gate) Prepare(k *model.Kind, op model.Op, in Input, old map[string]any)
 	w, err := process(op, values, old)
 	if err != nil {
 		return nil, err
+	}
+	if op == model.OpCreate {
+		maps.Copy(w.New, in.Hidden)
 	}
 	if s.Settle != nil {
 		if err := s.Settle(w, g.now()); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/accesslogs"
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/controlplane/localsocket"
 	"github.com/meshgate/meshgate/xds/logsink"
 )
 
@@ -72,7 +73,7 @@ func (a *Agent) openLines(ctx context.Context) (serve func(context.Context) erro
 	if a.lines == nil {
 		return func(context.Context) error { return nil }, nil
 	}
-	lis, err := accesslogs.Listen(ctx, a.dir.logs)
+	lis, err := localsocket.Listen(ctx, a.dir.logs)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/meshgate/meshgate/controlplane/localsocket"
 	"github.com/meshgate/meshgate/controlplane/scrape"
 	"github.com/meshgate/meshgate/xds/scraping"
 )
@@ -32,7 +33,7 @@ func (a *Agent) openPage(ctx context.Context) (serve func(context.Context) error
 	if a.page == nil {
 		return func(context.Context) error { return nil }, nil
 	}
-	lis, err := listen(ctx, a.dir.metrics)
+	lis, err := localsocket.Listen(ctx, a.dir.metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,10 @@
 package agent
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -47,22 +45,6 @@ func runtimeDir() string {
 		return "/run/meshgate"
 	}
 	return fmt.Sprintf("/tmp/meshgate-%d", os.Geteuid())
-}
-
-// listen opens a socket that only this user may connect to.
-func listen(ctx context.Context, path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("socket %s: %w", filepath.Base(path), err)
-	}
-	var lc net.ListenConfig
-	lis, err := lc.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", filepath.Base(path), err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("socket %s: %w", filepath.Base(path), err), lis.Close())
-	}
-	return lis, nil
 }
 
 // makePrivate creates a directory for the sockets of one proxy. The directories above it

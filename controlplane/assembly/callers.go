@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/access/oidc"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gatewayapi"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -78,8 +79,12 @@ func (cp *ControlPlane) trustsClients(c *x509.Certificate) bool {
 	return err == nil && now.has(c)
 }
 
-// userOf returns the user of a token: of this control plane, or of the issuer that is trusted.
+// userOf returns the user of a token: of a personal access token, of another one of this control
+// plane, or of one of the issuer that is trusted.
 func (cp *ControlPlane) userOf(ctx context.Context, token string) (model.Actor, error) {
+	if cloud.IsToken(token) {
+		return cp.tokenHolder(ctx, token)
+	}
 	if cp.issuer != nil && cp.issuer.Issued(token) {
 		name, groups, err := cp.issuer.Check(ctx, token)
 		if err != nil {

@@ -95,6 +95,7 @@ type ControlPlane struct {
 	turns *turns.Queue
 	xds   *xds.Server
 	mesh  meshParts
+	cloud cloudParts
 	nodes *nodes.Registry
 	dumps *inspect.Dumps
 	// AdminToken is what callers of the administration API must show, or empty.
@@ -137,7 +138,7 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	cp.renewTokens = cp.newTokenRenewer()
 	cp.ownZone = ownZone(cp.instance, time.Now().UTC())
 	steps := []func(context.Context) error{
-		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openPeople, cp.openNodes,
+		cp.openTraces, cp.openAdminToken, cp.openPorts, cp.openStore, cp.openIdentities, cp.openMesh, cp.openRevocation, cp.openRotations, cp.openDeclarative, cp.openXDS, cp.openLifecycle, cp.openPeople, cp.openNodes, cp.openCloud,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -317,9 +318,11 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	meshAPI := cp.meshAPI(admin.Revisions)
 	serveWith(users, "mesh", meshAPI, cp.ports.mesh)
 	serveWith(users, "mesh_tls", meshAPI, encrypted(cp.ports.meshTLS, cp.meshCert))
+	cp.serveCloud(func(name string, h http.Handler, ln net.Listener) { serveWith(users, name, h, ln) }, encrypted(cp.ports.cloudTLS, nil))
+	g.Go(func() error { return ended(ctx, "delivery of audit logs", cp.cloud.engine.Run(ctx)) })
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
-		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
+		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "cloud", port(cp.ports.cloud), "cloud_tls", port(cp.ports.cloudTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
 	return g.Wait()
 }
 
@@ -370,6 +373,7 @@ func (cp *ControlPlane) settings() map[string]any {
 	c.DataPlane.Port, c.Diagnostics.Port = port(cp.ports.data), port(cp.ports.diagnostics)
 	c.Mesh.Port, c.Mesh.TLSPort = port(cp.ports.mesh), port(cp.ports.meshTLS)
 	c.Admin.Port, c.Admin.TLSPort = port(cp.ports.admin), port(cp.ports.adminTLS)
+	c.Cloud.Port, c.Cloud.TLSPort = port(cp.ports.cloud), port(cp.ports.cloudTLS)
 	return c.Effective()
 }
 

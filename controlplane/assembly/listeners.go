@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"net"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/config"
 )
@@ -9,7 +10,7 @@ import (
 // listeners holds all ports of the control plane. They are opened before anything else, so
 // that a port that is in use leaves nothing half started.
 type listeners struct {
-	data, diagnostics, mesh, meshTLS, admin, adminTLS net.Listener
+	data, diagnostics, mesh, meshTLS, admin, adminTLS, cloud, cloudTLS net.Listener
 }
 
 func openListeners(c *config.Config) (*listeners, error) {
@@ -25,6 +26,8 @@ func openListeners(c *config.Config) (*listeners, error) {
 		{&l.meshTLS, "mesh.tlsPort", c.Mesh.Listen, c.Mesh.TLSPort},
 		{&l.admin, "admin.port", c.Admin.Listen, c.Admin.Port},
 		{&l.adminTLS, "admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
+		{&l.cloud, "cloud.port", config.CloudHTTP, c.Cloud.Port},
+		{&l.cloudTLS, "cloud.tlsPort", c.Cloud.Listen, c.Cloud.TLSPort},
 	} {
 		ln, err := listen(p.setting, p.listen, p.port)
 		if err != nil {
@@ -37,11 +40,14 @@ func openListeners(c *config.Config) (*listeners, error) {
 }
 
 func (l *listeners) close() {
-	for _, ln := range []net.Listener{l.data, l.diagnostics, l.mesh, l.meshTLS, l.admin, l.adminTLS} {
-		if ln != nil {
-			_ = ln.Close()
-		}
+	for _, ln := range l.all() {
+		_ = ln.Close()
 	}
+}
+
+// all lists the ports that are open.
+func (l *listeners) all() []net.Listener {
+	return slices.DeleteFunc([]net.Listener{l.data, l.diagnostics, l.mesh, l.meshTLS, l.admin, l.adminTLS, l.cloud, l.cloudTLS}, func(ln net.Listener) bool { return ln == nil })
 }
 
 func port(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
@@ -54,3 +60,6 @@ func (cp *ControlPlane) MeshTLSPort() int { return port(cp.ports.meshTLS) }
 
 // MeshPort returns the port of the mesh API.
 func (cp *ControlPlane) MeshPort() int { return port(cp.ports.mesh) }
+
+// CloudPort returns the port of the cloud API.
+func (cp *ControlPlane) CloudPort() int { return port(cp.ports.cloud) }

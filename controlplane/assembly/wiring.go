@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/meshgate/meshgate/controlplane/authorities"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -39,6 +40,7 @@ func AllKinds() []*model.Kind {
 	kinds = append(kinds, meshca.Kinds()...)
 	kinds = append(kinds, mesh.Kinds()...)
 	kinds = append(kinds, all.Kinds()...)
+	kinds = append(kinds, cloud.Kinds()...)
 	return append(kinds, revoke.Kinds()...)
 }
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/meshgate/meshgate/controlplane/localsocket"
 )
 
 // Limits of a call: the time that the control plane may take, which is longer if it has to do
@@ -38,6 +41,8 @@ type Options struct {
 	// Address is the base URL of one of its APIs. If it is empty, Assumed is used; Whence
 	// says where Assumed comes from.
 	Address, Assumed, Whence string
+	// Socket is the path of a local socket that is dialled instead of an address.
+	Socket string
 	// Remedy says what to do if nobody answers at Assumed, or somebody else.
 	Remedy string
 	// CAFile has the authorities for https:// addresses; if it is empty, the system's are
@@ -63,9 +68,9 @@ type Client struct {
 // New reads the files that the options name. Its errors are about the flags; it does not call
 // the API.
 func New(o Options) (*Client, error) {
-	text := o.Address
-	if text == "" {
-		text = o.Assumed
+	text := cmp.Or(o.Address, o.Assumed)
+	if o.Socket != "" {
+		text = "http://localhost"
 	}
 	base, err := parse(text)
 	if err != nil {
@@ -81,6 +86,9 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("the token of --token-file could be overheard on the way to %s: use https:// in --address (the port is admin.tlsPort of the control plane, 8444 if nothing else is set)", base)
 	}
 	transport := &http.Transport{}
+	if o.Socket != "" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, o.Socket) }
+	}
 	if o.CAFile != "" {
 		if base.Scheme != "https" {
 			return nil, fmt.Errorf("--ca-cert-file means nothing for %s, which shows no certificate: use https:// in --address, or leave --ca-cert-file out", base)

@@ -30,6 +30,9 @@ func (r *Refusal) Error() string { return r.Text }
 
 // where names the API, and the source of its address unless the user has given it.
 func (c *Client) where() string {
+	if c.o.Socket != "" {
+		return c.o.Socket
+	}
 	if c.o.Address == "" && c.o.Whence != "" {
 		return fmt.Sprintf("%s (%s)", c.base, c.o.Whence)
 	}
@@ -41,6 +44,8 @@ func (c *Client) correct() string {
 	switch {
 	case c.o.Address != "":
 		return "correct --address"
+	case c.o.Socket != "":
+		return "say where it is with --state-dir"
 	case c.o.Remedy != "":
 		return c.o.Remedy
 	}

@@ -1,13 +1,16 @@
 package cloud
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // AccessToken is a personal access token. The token itself is stored nowhere.
@@ -18,11 +21,15 @@ type AccessToken struct {
 	ControlPlanes []string `json:"control_planes,omitempty" jsonschema:"uniqueItems=true,maxLength=256"`
 	// System tokens are of programs, and named so in logs and records.
 	System bool `json:"system" jsonschema:"default=false"`
-	// ExpiresAt is the end of the token in milliseconds of Unix time; 0 for never.
-	ExpiresAt int64 `json:"expires_at,omitempty" jsonschema_extras:"x-hidden=true"`
+	// ExpiresAt is the end of the token (RFC 3339); empty for never.
+	ExpiresAt string `json:"expires_at,omitempty" jsonschema_extras:"x-check=time"`
 	// Digest is [TokenDigest].
 	Digest string `json:"digest" jsonschema_extras:"x-hidden=true,x-unique=secret"`
 }
+
+// LocalSocket is the name of the socket in the state directory of a control plane at which the cloud API
+// answers the owner of that directory as an administrator.
+const LocalSocket = "control.sock"
 
 // IndexDigest finds access tokens by [TokenDigest].
 const IndexDigest = "digest"
@@ -31,20 +38,18 @@ const IndexDigest = "digest"
 var AccessTokens = rules.Describe(AccessToken{}, model.Kind{
 	Name: "personal_access_token", Path: "personal-access-tokens", Scoping: model.Global, Class: model.Config, Sealed: true,
 	Secrets: []string{"/digest"},
-	Expires: func(spec any) time.Time {
-		if at := spec.(*AccessToken).ExpiresAt; at > 0 {
-			return time.UnixMilli(at)
-		}
-		return time.Time{}
-	},
-	Schema: &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
+	Expires: func(spec any) time.Time { return spec.(*AccessToken).end() },
+	Schema:  &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
 })
+
+// end is when the token counts no more; zero for never.
+func (t *AccessToken) end() time.Time {
+	at, _ := time.Parse(time.RFC3339, t.ExpiresAt) // it is empty, or was checked
+	return at
+}
 
 // prefixToken begins all tokens, so that they are recognised where they do not belong.
 const prefixToken = "mgpat_"
-
-// NewToken returns a token whose random part is given. It has no other meaning.
-func NewToken(random string) string { return prefixToken + random }
 
 // TokenDigest is what is stored of a token. Tokens are random and long, so that nothing slower is
 // needed.
@@ -55,6 +60,27 @@ func TokenDigest(token string) string {
 
 // IsToken reports whether a text has the form of a token.
 func IsToken(text string) bool { return strings.HasPrefix(text, prefixToken) }
+
+// IssueToken makes a token. Its digest belongs into [AccessToken.Digest].
+func IssueToken() (token, digest string) {
+	token = prefixToken + rand.Text() + rand.Text()
+	return token, TokenDigest(token)
+}
+
+// TokenHolder returns who shows a token. The error is a Denied fault for a token that does not count.
+func TokenHolder(r store.Reader, token string, now time.Time) (model.Actor, error) {
+	res, err := r.Find(AccessTokens, "", IndexDigest, TokenDigest(token))
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return model.Actor{}, err
+	}
+	if err == nil {
+		t := res.Spec.(*AccessToken)
+		if end := t.end(); end.IsZero() || now.Before(end) {
+			return t.Actor(), nil
+		}
+	}
+	return model.Actor{}, fault.New(fault.Denied, "the access token is unknown, was revoked or has expired")
+}
 
 // Actor is who shows the token.
 func (t *AccessToken) Actor() model.Actor {

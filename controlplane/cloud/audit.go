@@ -65,7 +65,7 @@ type Event struct {
 // Events is the kind of events. Their creation is announced: it is what wakes up the delivery, also
 // that of another process.
 var Events = model.Describe(Event{}, model.Kind{
-	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceAll, ReadOnly: true, Fleeting: true, Sealed: true,
+	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceAll, ReadOnly: true, Fleeting: true,
 	Expires: func(spec any) time.Time { return spec.(*Event).Time.Add(KeptEvents) },
 })
 

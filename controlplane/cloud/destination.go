@@ -78,3 +78,11 @@ func nameText(v any) string {
 	}
 	return ""
 }
+
+// timeText checks a time (RFC 3339).
+func timeText(v any) string {
+	if _, err := time.Parse(time.RFC3339, v.(string)); err != nil {
+		return "must be a time such as 2027-01-31T12:00:00Z"
+	}
+	return ""
+}

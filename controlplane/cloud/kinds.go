@@ -8,10 +8,13 @@ import "github.com/meshgate/meshgate/controlplane/model"
 const IndexName = "name"
 
 // Kinds lists the kinds of the cloud API.
-func Kinds() []*model.Kind { return []*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events} }
+func Kinds() []*model.Kind {
+	return []*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events}
+}
 
 var rules = &model.Rules{Checks: map[string]func(any) string{
 	"endpoint":   endpointText,
 	"credential": credentialText,
 	"name":       nameText,
+	"time":       timeText,
 }}

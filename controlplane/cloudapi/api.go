@@ -28,6 +28,8 @@ type Options struct {
 	Identify func(*http.Request) (model.Actor, error)
 	// Rules decide what callers may do.
 	Rules *access.Rules
+	// Global and Regional are the parts of the API that are served.
+	Global, Regional bool
 }
 
 // API serves the cloud API.
@@ -42,7 +44,8 @@ func New(o Options) *API { return &API{Options: o, collections: Collections()} }
 // Collections returns the collections of the API.
 func Collections() []*Collection {
 	return []*Collection{
-		{Kind: cloud.Destinations, Title: "Audit log destination", Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"}, Blank: map[string]string{
+		{Kind: cloud.AccessTokens, Title: "Personal access token", Global: true, Auth: access.Administrator, Fixed: true, Created: http.StatusCreated, Paging: byNumber, Filters: []string{"name"}, Issue: issueToken},
+		{Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"}, Blank: map[string]string{
 			"authorization": "cannot be blank", "endpoint": "cannot be blank",
 		}},
 	}
@@ -51,6 +54,9 @@ func Collections() []*Collection {
 // Endpoints lists all endpoints.
 func (a *API) Endpoints() (list []httpkit.Endpoint) {
 	for _, c := range a.collections {
+		if c.Global && !a.Global || !c.Global && !a.Regional {
+			continue
+		}
 		list = append(list, a.endpoints(c)...)
 	}
 	return list
@@ -64,4 +70,10 @@ func (a *API) Handler() http.Handler {
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusMethodNotAllowed) },
 	)
 	return httpkit.Identified(a.Identify, refuse, router)
+}
+
+// issueToken makes a personal access token, which is shown once.
+func issueToken() (hidden, shown map[string]any) {
+	token, digest := cloud.IssueToken()
+	return map[string]any{"digest": digest}, map[string]any{"token": token}
 }

@@ -42,7 +42,7 @@ func setup(t *testing.T) *fixture {
 		}
 	})
 	api := New(Options{
-		Store: s, Gate: admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now), Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate",
+		Store: s, Gate: admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now), Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate", Global: true, Regional: true,
 		Rules: access.New(access.Options{Identified: true, Roles: []access.Role{{Role: "viewer", All: true, Users: []string{"vera"}}}}),
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {

@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -24,6 +25,15 @@ type Collection struct {
 	// Created is the status of an answer to a creation.
 	Created int
 	Paging  paging
+	// Global says that the resources exist once, and not in each region.
+	Global bool
+	// Auth is what all endpoints need; empty for [access.Read] and [access.Write].
+	Auth access.Right
+	// Fixed resources are not changed after their creation.
+	Fixed bool
+	// Issue, if set, makes what callers cannot write: hidden members of a new resource, and members
+	// that only the answer to its creation shows.
+	Issue func() (hidden, shown map[string]any)
 	// Filters are members that filters name.
 	Filters []string
 	// Blank has the sentences of members that have one of their own when they are missing or empty.
@@ -41,12 +51,15 @@ func (a *API) endpoints(c *Collection) []httpkit.Endpoint {
 	list := base + "/" + c.Kind.Path
 	item := list + "/{" + pathID + "}"
 	s := served{a, c}
+	read, write := cmp.Or(c.Auth, access.Read), cmp.Or(c.Auth, access.Write)
 	out := []httpkit.Endpoint{
-		{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List " + c.Kind.Path, Handler: s.list},
-		{Method: http.MethodPost, Pattern: list, Auth: access.Write, Summary: "Create a " + c.Kind.Name, Handler: s.create},
-		{Method: http.MethodGet, Pattern: item, Auth: access.Read, Summary: "Read a " + c.Kind.Name, Handler: s.get},
-		{Method: http.MethodPatch, Pattern: item, Auth: access.Write, Summary: "Change a " + c.Kind.Name, Handler: s.patch},
-		{Method: http.MethodDelete, Pattern: item, Auth: access.Write, Summary: "Delete a " + c.Kind.Name, Handler: s.remove},
+		{Method: http.MethodGet, Pattern: list, Auth: read, Summary: "List " + c.Kind.Path, Handler: s.list},
+		{Method: http.MethodPost, Pattern: list, Auth: write, Summary: "Create a " + c.Kind.Name, Handler: s.create},
+		{Method: http.MethodGet, Pattern: item, Auth: read, Summary: "Read a " + c.Kind.Name, Handler: s.get},
+		{Method: http.MethodDelete, Pattern: item, Auth: write, Summary: "Delete a " + c.Kind.Name, Handler: s.remove},
+	}
+	if !c.Fixed {
+		out = append(out, httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: write, Summary: "Change a " + c.Kind.Name, Handler: s.patch})
 	}
 	for i := range out {
 		out[i] = out[i].About(c.Kind.Name)
@@ -65,16 +78,23 @@ func (s served) address(r *http.Request) admit.Address {
 }
 
 func (s served) create(w http.ResponseWriter, r *http.Request) {
-	s.write(w, r, s.Created, s.api.Gate.Create)
+	var hidden, shown map[string]any
+	if s.Issue != nil {
+		hidden, shown = s.Issue()
+	}
+	s.write(w, r, s.Created, shown, func(ctx context.Context, a admit.Address, in admit.Input) (admit.Outcome, error) {
+		in.Hidden = hidden
+		return s.api.Gate.Create(ctx, a, in)
+	})
 }
 
 func (s served) patch(w http.ResponseWriter, r *http.Request) {
-	s.write(w, r, http.StatusOK, s.api.Gate.Patch)
+	s.write(w, r, http.StatusOK, nil, s.api.Gate.Patch)
 }
 
-// write decodes the body, runs the operation and answers with the resource. What does not exist is
-// said before the body is looked at.
-func (s served) write(w http.ResponseWriter, r *http.Request, status int, op func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)) {
+// write decodes the body, runs the operation and answers with the resource, and beside it with what
+// only this answer shows. What does not exist is said before the body is looked at.
+func (s served) write(w http.ResponseWriter, r *http.Request, status int, once map[string]any, op func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)) {
 	if r.Method == http.MethodPatch {
 		if _, err := s.read(r); err != nil {
 			s.api.fail(w, r, err, s.Collection)
@@ -103,7 +123,7 @@ func (s served) write(w http.ResponseWriter, r *http.Request, status int, op fun
 		s.api.fail(w, r, err, s.Collection)
 		return
 	}
-	s.show(w, r, status, out.Resource)
+	s.show(w, r, status, out.Resource, once)
 }
 
 // foreignMembers refuses members that the resource has and that nobody may write, as its id.
@@ -123,7 +143,7 @@ func (s served) get(w http.ResponseWriter, r *http.Request) {
 		s.api.fail(w, r, err, s.Collection)
 		return
 	}
-	s.show(w, r, http.StatusOK, res)
+	s.show(w, r, http.StatusOK, res, nil)
 }
 
 // read returns the resource that a path names.
@@ -146,9 +166,10 @@ func (s served) remove(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s served) show(w http.ResponseWriter, r *http.Request, status int, res *model.Resource) {
+func (s served) show(w http.ResponseWriter, r *http.Request, status int, res *model.Resource, once map[string]any) {
 	doc, err := s.document(res)
 	if err == nil {
+		maps.Copy(doc, once)
 		err = httpkit.WriteJSON(w, status, doc)
 	}
 	if err != nil {
@@ -166,8 +187,16 @@ func (s served) document(res *model.Resource) (map[string]any, error) {
 	for _, pointer := range s.Kind.Secrets {
 		delete(doc, strings.TrimPrefix(pointer, "/"))
 	}
-	doc[model.FieldCreated], doc[model.FieldUpdated] = stamp(res.Created), stamp(res.Modified)
+	doc[model.FieldCreated], doc[model.FieldUpdated] = stamp(res.Created), stamp(latest(res.Created, res.Modified))
 	return doc, nil
+}
+
+// latest returns the later of two times: a commit may have been dated a moment before what it stores.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // stamp writes a time with milliseconds (RFC 3339).

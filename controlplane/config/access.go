@@ -139,6 +139,12 @@ func (a *Access) Rules() *access.Rules {
 	return access.New(access.Options{Static: a.Static.Rights(), Roles: a.Roles, Identified: !a.Anonymous})
 }
 
+// StrictRules returns the rules of the cloud API, where callers have what their roles give and nothing
+// else.
+func (a *Access) StrictRules() *access.Rules {
+	return access.New(access.Options{Static: a.Static.Rights(), Roles: a.Roles, RolesOnly: true})
+}
+
 // IdentityNeeded reports whether callers without an identity have nothing.
 func (a *Access) IdentityNeeded() bool { return !a.Anonymous || len(a.Roles) > 0 }
 

@@ -107,6 +107,7 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 		bad("changes.max", "must be at least 1000")
 	}
 	vs = append(vs, c.Tracing.check()...)
+	vs = append(vs, c.checkCloud()...)
 	return append(vs, c.clashes(uses)...)
 }
 
@@ -142,6 +143,8 @@ func (c *Config) ports() []namedPort {
 		{"mesh.tlsPort", c.Mesh.Listen, c.Mesh.TLSPort},
 		{"admin.port", c.Admin.Listen, c.Admin.Port},
 		{"admin.tlsPort", c.Admin.Listen, c.Admin.TLSPort},
+		{"cloud.port", CloudHTTP, c.Cloud.Port},
+		{"cloud.tlsPort", c.Cloud.Listen, c.Cloud.TLSPort},
 		{"gateway.httpPort", c.Gateway.Listen, c.Gateway.HTTPPort},
 		{"gateway.httpsPort", c.Gateway.Listen, c.Gateway.HTTPSPort},
 		{"status.port", c.Status.Listen, c.Status.Port},

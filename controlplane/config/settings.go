@@ -43,6 +43,8 @@ type Config struct {
 	Tracing     Tracing     `koanf:"tracing"`
 	Access      Access      `koanf:"access"`
 	Tokens      Tokens      `koanf:"tokens"`
+	Cloud       Cloud       `koanf:"cloud"`
+	Audit       Audit       `koanf:"audit"`
 	Debug       Debug       `koanf:"debug"`
 }
 
@@ -272,7 +274,7 @@ type Key struct {
 }
 
 // Table lists all settings in the order in which they are shown.
-var Table = slices.Concat(general, accessKeys, accessLogKeys)
+var Table = slices.Concat(general, accessKeys, accessLogKeys, cloudKeys)
 
 var general = []Key{
 	{"stateDir", "", "directory for the database, certificates and run files; empty: /var/lib/meshgate as root, else below the user's state directory; a dataplane then uses a folder of its own below it", false},

@@ -97,7 +97,11 @@ func tell(ctx context.Context, c *config.Config, s *assembly.Standalone, api *vi
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls, m.call, api.mesh+demoPermission, api.mesh+demoTokenAuth, protect)
+	token, err := s.ControlPlane.NewAccessToken(ctx, "demo")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, invitation, api.plain, demoPath, api.admin, c.StateDir, demoClient, demoSecret, api.tls, m.call, api.mesh+demoPermission, api.mesh+demoTokenAuth, protect, s.ControlPlane.CloudPort(), token)
 	return err
 }
 
@@ -123,6 +127,10 @@ may not call it any more:
   curl -s http://127.0.0.1:%[8]d/orders -H 'Authorization: Bearer <access_token>'
   curl -s -X DELETE %[9]s
   curl -s http://127.0.0.1:%[8]d/orders
+
+The cloud API, where audit logs are configured, and a token of an administrator for it:
+
+  curl -s http://127.0.0.1:%[12]d/v2/audit-log-destinations -H 'Authorization: Bearer %[13]s'
 
 The README has the whole transcript. Ctrl-C ends everything.
 `

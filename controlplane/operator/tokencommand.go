@@ -13,18 +13,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/identity"
 )
 
-// TokenCommand issues tokens without a control plane.
+// TokenCommand issues tokens: of a running control plane on this machine, or without one.
 func TokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Issue tokens with a key of your own, without a control plane",
-		Long: `Issue tokens with a key of your own, without a control plane. Control planes accept them if
-tokens.publicKeys of their settings names the public half of the key and its id
-(docs/operations/access.md). A running control plane issues tokens at POST /tokens/... .`,
-		Example: `  meshgate token user --name bob --valid-for 24h --kid ci --signing-key-file ci.pem`,
-		Args:    cobra.NoArgs, // a word that is none of these commands must not look like success
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Short: "Issue personal access tokens, or others with a key of your own",
+		Long: `Issue tokens. create, list and revoke are about personal access tokens of the control plane that
+runs on this machine; they need no token, but the rights to its state directory.
+
+The other commands issue tokens with a key of your own, without a control plane. Control planes
+accept them if tokens.publicKeys of their settings names the public half of the key and its id
+(docs/operations/access.md). A running control plane issues such tokens at POST /tokens/... .`,
+		Example: `  meshgate token create --name ci --role admin
+  meshgate token user --name bob --valid-for 24h --kid ci --signing-key-file ci.pem`,
+		Args: cobra.NoArgs, // a word that is none of these commands must not look like success
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	c.AddCommand(accessTokenCommands()...)
 	c.AddCommand(tokenDataplaneCommand(), tokenUserCommand(), tokenZoneCommand())
 	return c
 }

@@ -26,7 +26,7 @@ type ControlPlane struct {
 	Command  string
 	StateDir string
 	// Ports.
-	Data, Diagnostics, Mesh, MeshTLS, Admin, AdminTLS, HTTP, HTTPS, Redis int
+	Data, Diagnostics, Mesh, MeshTLS, Admin, AdminTLS, HTTP, HTTPS, Redis, Cloud, CloudTLS int
 	// Args are further arguments.
 	Args []string
 	// Program is what is started; empty: [Binary].
@@ -35,10 +35,10 @@ type ControlPlane struct {
 
 // NewControlPlane picks ports and a state directory; Start starts it.
 func NewControlPlane(command string, args ...string) *ControlPlane {
-	p := FreePorts(9)
+	p := FreePorts(11)
 	return &ControlPlane{
 		Command: command, StateDir: ginkgo.GinkgoT().TempDir(), Args: args,
-		Data: p[0], Diagnostics: p[1], Mesh: p[2], Admin: p[3], AdminTLS: p[4], HTTP: p[5], HTTPS: p[6], Redis: p[7], MeshTLS: p[8],
+		Data: p[0], Diagnostics: p[1], Mesh: p[2], Admin: p[3], AdminTLS: p[4], HTTP: p[5], HTTPS: p[6], Redis: p[7], MeshTLS: p[8], Cloud: p[9], CloudTLS: p[10],
 	}
 }
 
@@ -64,6 +64,7 @@ func (c *ControlPlane) Arguments() []string {
 	for flag, port := range map[string]int{
 		"--data-plane-port": c.Data, "--diagnostics-port": c.Diagnostics, "--mesh-port": c.Mesh, "--mesh-tls-port": c.MeshTLS,
 		"--admin-port": c.Admin, "--admin-tls-port": c.AdminTLS, "--redis-embedded-port": c.Redis,
+		"--cloud-port": c.Cloud, "--cloud-tls-port": c.CloudTLS,
 	} {
 		a = append(a, flag, strconv.Itoa(port))
 	}

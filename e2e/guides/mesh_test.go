@@ -18,7 +18,7 @@ import (
 var meshPorts = []struct{ port, setting string }{
 	{"5678", "DATA_PLANE_PORT"}, {"5680", "DIAGNOSTICS_PORT"}, {"5681", "MESH_PORT"}, {"5682", "MESH_TLS_PORT"},
 	{"8001", "ADMIN_PORT"}, {"8443", "GATEWAY_HTTPS_PORT"}, {"8000", "GATEWAY_HTTP_PORT"},
-	{"8444", "ADMIN_TLS_PORT"}, {"6390", "REDIS_EMBEDDED_PORT"},
+	{"8444", "ADMIN_TLS_PORT"}, {"5690", "CLOUD_PORT"}, {"5691", "CLOUD_TLS_PORT"}, {"6390", "REDIS_EMBEDDED_PORT"},
 	{"9101", ""}, {"9102", ""}, {"8002", ""}, {"9000", ""}, {"9443", ""}, {"9100", ""}, {"9200", ""}, {"9201", ""}, {"9202", ""}, {"9300", ""}, {"9400", ""}, {"9401", ""},
 	{"9103", ""}, {"9203", ""}, {"9301", ""}, {"9411", ""}, {"9500", ""}, {"15001", ""}, {"15053", ""},
 }

@@ -114,6 +114,7 @@ var layers = map[string]string{
 	"controlplane/access":              "controlplane/fault controlplane/model",
 	"controlplane/httpkit":             "controlplane/access controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
+	"controlplane/openapi/entity":      "controlplane/model controlplane/openapi",
 	"controlplane/openapi/openapitest": "controlplane/httpkit",
 	"controlplane/health":              "",
 	"controlplane/steady":              "",
@@ -172,7 +173,7 @@ var layers = map[string]string{
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/presence":        "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/probing",
-	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
+	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/openapi/entity controlplane/revoke controlplane/store controlplane/turns inspect/explain",
 	"controlplane/meshapi":         "controlplane/access controlplane/admit controlplane/census controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
@@ -181,26 +182,35 @@ var layers = map[string]string{
 
 	// The agent is a client of the control plane: of enrol and gateway it needs
 	// the messages of an enrolment only.
-	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/accesslogs controlplane/enrol controlplane/health controlplane/hostname controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
+	"controlplane/agent":      "xds/durable controlplane/adminlink controlplane/localsocket controlplane/accesslogs controlplane/enrol controlplane/health controlplane/hostname controlplane/httpkit controlplane/mesh controlplane/fault controlplane/gateway controlplane/prober controlplane/resolver controlplane/scrape filter/contract filter/redisconn xds/alarm xds/bootstrap xds/logsink xds/machine xds/naming xds/probing xds/relay xds/resource xds/scraping xds/pemtext",
 	"controlplane/resolver":   "xds/naming",
 	"controlplane/accesslogs": "controlplane/mesh xds/logsink",
-	"controlplane/scrape":     "controlplane/httpkit controlplane/recent xds/scraping",
-	"controlplane/prober":     "filter/contract xds/alarm xds/probing",
-	"controlplane/recent":     "",
+	// Sockets that only their owner may use.
+	"controlplane/localsocket": "",
+	"controlplane/scrape":      "controlplane/httpkit controlplane/recent xds/scraping",
+	"controlplane/prober":      "filter/contract xds/alarm xds/probing",
+	"controlplane/recent":      "",
 
 	// It implements what the parts that it measures declare.
 	"controlplane/telemetry":               "controlplane/httpkit controlplane/recent controlplane/store/metered xds/resource xds/server",
 	"controlplane/telemetry/telemetrytest": "",
 
 	// It is on the other side of the APIs, and knows nothing of what is behind them.
-	"controlplane/client": "",
+	"controlplane/client": "controlplane/localsocket",
 
 	// The programs. Whatever makes a whole of the parts may name all of them.
-	"controlplane/version":      "",
-	"controlplane/transparent":  "controlplane/cli controlplane/fault e2e/golden e2e/netns",
-	"controlplane/cli":          "controlplane/config controlplane/fault controlplane/version",
-	"controlplane/cli/clitest":  "controlplane/cli controlplane/fault",
-	"controlplane/operator":     "controlplane/identity controlplane/changes controlplane/cli controlplane/client controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect inspect/explain xds/machine xds/alarm",
+	"controlplane/version":     "",
+	"controlplane/transparent": "controlplane/cli controlplane/fault e2e/golden e2e/netns",
+	"controlplane/cli":         "controlplane/config controlplane/fault controlplane/version",
+	"controlplane/cli/clitest": "controlplane/cli controlplane/fault",
+	"controlplane/operator":    "controlplane/identity controlplane/changes controlplane/cli controlplane/client controlplane/cloud controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect inspect/explain xds/machine xds/alarm",
+	// The cloud API, and the audit log that leaves through it.
+	"controlplane/outward":        "",
+	"controlplane/audit":          "",
+	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/model controlplane/store",
+	"controlplane/audit/delivery": "controlplane/audit controlplane/cloud controlplane/fault controlplane/model controlplane/outward controlplane/store xds/alarm",
+	"controlplane/cloudapi":       "controlplane/access controlplane/admit controlplane/cloud controlplane/fault controlplane/httpkit controlplane/model controlplane/store",
+
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
 	"controlplane/cmd/meshgate": "*",

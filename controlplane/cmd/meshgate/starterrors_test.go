@@ -51,7 +51,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := func(name string, args ...string) []string {
-		return append([]string{"--state-dir", filepath.Join(dir, name), "--data-plane-port", "0", "--diagnostics-port", "0", "--mesh-port", "0", "--mesh-tls-port", "0", "--admin-port", "0", "--admin-tls-port", "0"}, args...)
+		return append([]string{"--state-dir", filepath.Join(dir, name), "--data-plane-port", "0", "--diagnostics-port", "0", "--mesh-port", "0", "--mesh-tls-port", "0", "--admin-port", "0", "--admin-tls-port", "0", "--cloud-port", "0", "--cloud-tls-port", "0"}, args...)
 	}
 	gw := []string{"--proxy-type", "oauth-gateway", "--ca-cert-file", file, "--dataplane-token-file", file, "--state-dir", filepath.Join(dir, "dp")}
 	for _, test := range []struct {

@@ -1,0 +1,138 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/audit/delivery"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloudapi"
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/localsocket"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/outward"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// cloudParts are the parts of the cloud API.
+type cloudParts struct {
+	signer *audit.Signer
+	engine *delivery.Engine
+	// local is the socket for administrators on this machine; nil if there is none.
+	local net.Listener
+}
+
+// openCloud opens what the cloud API needs.
+func (cp *ControlPlane) openCloud(ctx context.Context) error {
+	seed, err := identity.OpenAuditKey(ctx, cp.store)
+	if err != nil {
+		return err
+	}
+	if cp.cloud.signer, err = audit.NewSigner(seed); err != nil {
+		return err
+	}
+	allowed, err := cp.cfg.Audit.Networks()
+	if err != nil {
+		return err
+	}
+	o := outward.Options{Allowed: allowed, Own: cp.listens}
+	verifying := outward.New(o)
+	o.SkipVerify = true
+	trusting := outward.New(o)
+	cp.closers.add(func(context.Context) { verifying.Close(); trusting.Close() })
+	host, _ := os.Hostname() // empty where the system does not say
+	cp.cloud.engine = delivery.New(delivery.Options{
+		Store: cp.store, Writer: cp.gate.As(model.System("audit")), Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
+		Origin:    audit.Origin{Vendor: cp.cfg.Audit.Vendor, Host: cmp.Or(cp.cfg.Audit.Host, host, "localhost")},
+		Verifying: verifying, Trusting: trusting, Gzip: cp.cfg.Audit.Gzip,
+	})
+	if cp.cloud.local, err = localsocket.Listen(ctx, filepath.Join(cp.cfg.StateDir, cloud.LocalSocket)); err != nil {
+		return err
+	}
+	cp.closers.add(func(context.Context) { _ = cp.cloud.local.Close() })
+	return nil
+}
+
+// listens reports whether this control plane listens at a port of an address of this machine.
+func (cp *ControlPlane) listens(at netip.AddrPort) bool {
+	own := slices.ContainsFunc(cp.ports.all(), func(ln net.Listener) bool { return port(ln) == int(at.Port()) })
+	return own && ofThisMachine(at.Addr())
+}
+
+// ofThisMachine reports whether an address is one of this machine. If that cannot be found out, it is.
+func ofThisMachine(a netip.Addr) bool {
+	if a.IsLoopback() || a.IsUnspecified() {
+		return true
+	}
+	list, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(list, func(n net.Addr) bool {
+		p, err := netip.ParsePrefix(n.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
+}
+
+// cloudAPI is the cloud API for callers whom identify names.
+func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, error)) *cloudapi.API {
+	return cloudapi.New(cloudapi.Options{
+		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
+		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
+	})
+}
+
+// identifyCloud returns the caller of the cloud API. That it comes from this machine gives nobody
+// anything: browsers on this machine do, too, and every client of this API has a token.
+func (cp *ControlPlane) identifyCloud(r *http.Request) (model.Actor, error) {
+	c := cp.callers()
+	c.local = false
+	return c.Identify(r)
+}
+
+// tokenHolder returns who shows a personal access token.
+func (cp *ControlPlane) tokenHolder(ctx context.Context, token string) (who model.Actor, err error) {
+	err = cp.store.View(ctx, func(r store.Reader) error {
+		who, err = cloud.TokenHolder(r, token, time.Now())
+		return err
+	})
+	return who, err
+}
+
+// NewAccessToken returns a new personal access token of an administrator, in place of an earlier one of
+// that name.
+func (cp *ControlPlane) NewAccessToken(ctx context.Context, name string) (token string, err error) {
+	token, digest := cloud.IssueToken()
+	_, err = cp.gate.As(model.System("demo")).Write(ctx, model.Config, func(tx store.Tx) error {
+		old, err := tx.Find(cloud.AccessTokens, "", cloud.IndexName, name)
+		switch {
+		case err == nil:
+			err = tx.Delete(cloud.AccessTokens, "", old.Name, old.Version)
+		case fault.Is(err, fault.NotFound):
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Create(&model.Resource{Kind: cloud.AccessTokens, Name: uuid.NewString(), Created: time.Now(), Spec: &cloud.AccessToken{Name: name, Role: "admin", Digest: digest}})
+		return err
+	})
+	return token, err
+}
+
+// serveCloud serves the cloud API with a function that serves a handler at a port.
+func (cp *ControlPlane) serveCloud(serve func(name string, h http.Handler, ln net.Listener), encrypted net.Listener) {
+	api := cp.cloudAPI(cp.identifyCloud).Handler()
+	serve("cloud", api, cp.ports.cloud)
+	serve("cloud_tls", api, encrypted)
+	serve("cloud_local", cp.cloudAPI(func(*http.Request) (model.Actor, error) { return model.Administrator(), nil }).Handler(), cp.cloud.local)
+}

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+)
+
+// Cloud says where the cloud API listens, and which part of it this process serves.
+type Cloud struct {
+	// Listen is for TLSPort. Port is on loopback only: all callers show tokens, which could be
+	// overheard.
+	Listen  string `koanf:"listen"`
+	Port    int    `koanf:"port"`
+	TLSPort int    `koanf:"tlsPort"`
+	// Roles are [CloudGlobal] and [CloudRegional], separated by commas.
+	Roles  string `koanf:"roles"`
+	Region string `koanf:"region"`
+	// PortalDomain is the domain below which portals have their names.
+	PortalDomain string `koanf:"portalDomain"`
+}
+
+// CloudHTTP is the address of the cloud API over HTTP.
+const CloudHTTP = "127.0.0.1"
+
+// The parts of the cloud API: what exists once, such as destinations and tokens, and what exists in
+// each region, such as portals and control planes.
+const (
+	CloudGlobal   = "global"
+	CloudRegional = "regional"
+)
+
+// Serves reports whether this process serves a part of the API.
+func (c *Cloud) Serves(role string) bool { return slices.Contains(trimmed([]string{c.Roles}), role) }
+
+// Audit says how events of the audit log leave the control plane.
+type Audit struct {
+	// AllowedNetworks are reached although they are private or of this machine.
+	AllowedNetworks string `koanf:"allowedNetworks"`
+	// Gzip compresses what is sent.
+	Gzip bool `koanf:"gzip"`
+	// Vendor and Host are named in each event.
+	Vendor string `koanf:"vendor"`
+	Host   string `koanf:"host"`
+}
+
+// Networks returns the networks of AllowedNetworks.
+func (a *Audit) Networks() ([]netip.Prefix, error) { return networks(a.AllowedNetworks) }
+
+// cloudKeys are the rows of [Table] for [Cloud] and [Audit].
+var cloudKeys = []Key{
+	{"cloud.listen", "127.0.0.1", "address of the cloud API over HTTPS; over HTTP it is on loopback only", false},
+	{"cloud.port", 5690, "port of the cloud API over HTTP, on loopback", false},
+	{"cloud.tlsPort", 5691, "port of the cloud API over HTTPS", false},
+	{"cloud.roles", CloudGlobal + "," + CloudRegional, "comma-separated parts of the cloud API that this process serves: global (destinations, access tokens) and regional (portals, control planes)", false},
+	{"cloud.region", "us", "name of the region, such as us, au or eu", false},
+	{"cloud.portalDomain", "portals.localhost", "domain below which each portal gets its host name", false},
+	{"audit.allowedNetworks", "", "comma-separated addresses and networks that audit logs may be sent to although they are private, or of this machine (docs/cloud.md)", false},
+	{"audit.gzip", false, "compress the bodies of audit logs, for receivers that understand Content-Encoding: gzip", false},
+	{"audit.vendor", "Meshgate", "vendor that events of the audit log name", false},
+	{"audit.host", "", "host that events in CEF begin with; empty: the name of this machine", false},
+}
+
+// regionName is a label of a host name.
+var regionName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// domainName is a host name of at least one label, in lower case.
+var domainName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+
+// maxPortalDomain leaves room for the label of a portal.
+const maxPortalDomain = 180
+
+// checkCloud reports what cannot work.
+func (c *Config) checkCloud() (vs []fault.Violation) {
+	bad := func(path, format string, args ...any) {
+		vs = append(vs, fault.Violation{Path: path, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, role := range trimmed([]string{c.Cloud.Roles}) {
+		if role != CloudGlobal && role != CloudRegional {
+			bad("cloud.roles", "%q is neither %s nor %s", role, CloudGlobal, CloudRegional)
+		}
+	}
+	if !regionName.MatchString(c.Cloud.Region) {
+		bad("cloud.region", "must be up to 63 lower-case letters, digits and dashes, the first and last of them no dash")
+	}
+	if d := c.Cloud.PortalDomain; len(d) > maxPortalDomain || !domainName.MatchString(d) {
+		bad("cloud.portalDomain", "must be a host name in lower case")
+	}
+	if _, err := c.Audit.Networks(); err != nil {
+		bad("audit.allowedNetworks", "%v", err)
+	}
+	if v := c.Audit.Vendor; v == "" || strings.ContainsAny(v, "|\\\r\n") {
+		bad("audit.vendor", "must be a name without | and \\")
+	}
+	return vs
+}
