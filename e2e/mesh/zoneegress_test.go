@@ -237,8 +237,19 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 			return strings.Contains(text, fmt.Sprintf("clear@zoneegress::127.0.0.1:%d::", out)), err
 		}
 		Expect(listed()).To(BeTrue())
-		tried := func() int { return web.Stat("cluster.clear-zoneegress.upstream_cx_connect_fail") }
-		Eventually(tried, patience).Should(BeNumerically(">", 0))
+		tried := func() (n int) {
+			for name, of := range web.Stats() {
+				if strings.HasPrefix(name, "cluster.clear") && strings.HasSuffix(name, ".upstream_cx_connect_fail") {
+					n += of
+				}
+			}
+			return n
+		}
+		if tried() == 0 {
+			GinkgoWriter.Println(web.Admin("/stats?filter=clear"))
+			GinkgoWriter.Println(web.Admin("/clusters"))
+		}
+		Expect(tried()).To(BeNumerically(">", 0))
 
 		load := framework.StartTraffic(web.to("clear"), http.Header{}, 2)
 		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file, "--workload-address", outward()+"/32").Start()}
