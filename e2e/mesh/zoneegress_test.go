@@ -224,47 +224,6 @@ var _ = Describe("services outside a mesh through the egress of the zone", Order
 		answers(web.to("safe"), 200)
 	})
 
-	It("an egress that was killed is called again only when it listens", func() {
-		w.Delete(shop, "retries", "retry-all-"+shop)
-		w.Converged()
-		// Nobody is left who could deregister it.
-		envoy := framework.RunningEnvoy(egress.StateDir)
-		egress.Kill()
-		_ = syscall.Kill(envoy, syscall.SIGKILL) // it may have ended with its agent
-		answers(web.to("clear"), 503)
-		listed := func() (bool, error) {
-			text, err := web.Admin("/clusters")
-			return strings.Contains(text, fmt.Sprintf("clear@zoneegress::127.0.0.1:%d::", out)), err
-		}
-		Expect(listed()).To(BeTrue())
-		tried := func() (n int) {
-			for name, of := range web.Stats() {
-				if strings.HasPrefix(name, "cluster.clear") && strings.HasSuffix(name, ".upstream_cx_connect_fail") {
-					n += of
-				}
-			}
-			return n
-		}
-		if tried() == 0 {
-			GinkgoWriter.Println(web.Admin("/stats?filter=clear"))
-			GinkgoWriter.Println(web.Admin("/clusters"))
-		}
-		Expect(tried()).To(BeNumerically(">", 0))
-
-		load := framework.StartTraffic(web.to("clear"), http.Header{}, 2)
-		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", file, "--workload-address", outward()+"/32").Start()}
-		Eventually(listed, patience).Should(BeFalse(), "it has registered, and does not listen yet")
-		before := tried()
-		w.ready(egress)
-		Eventually(listed, patience).Should(BeTrue())
-		load.Served(100)
-		Expect(tried()).To(Equal(before), "nobody has called it before it listened")
-		load.Stop()
-		after := framework.StartTraffic(web.to("clear"), http.Header{}, 2)
-		after.Served(100)
-		none(after)
-	})
-
 	It("limits hold at the egress", func() {
 		w.Put("rate-limits", policy("RateLimit", "few", tags{service: "web"}, tags{service: "clear"}, map[string]any{"http": map[string]any{"requests": 2, "interval": "1h"}}))
 		answers(web.to("clear"), 429)
