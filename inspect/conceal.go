@@ -55,8 +55,10 @@ type level struct {
 	// member is the name whose value comes next; named says that there is one.
 	member string
 	named  bool
-	// headers says that the level contains headers of the concealed kind.
-	headers bool
+	// at says what is concealed in the level. header is the header that it describes, once that is
+	// known.
+	at     concealed.Place
+	header string
 	// reason says that the level tells why something is refused. Its words may quote headers
 	// that are to be concealed.
 	reason bool
@@ -98,10 +100,11 @@ func (c *concealer) delimiter(d json.Delim) {
 		return
 	}
 	above := c.top()
-	c.open = append(c.open, level{
-		object: d == '{', headers: above.headers || above.named && concealed.IsMember(above.member),
-		reason: above.named && reasons[above.member],
-	})
+	at := above.at
+	if above.named {
+		at = at.Within(above.member)
+	}
+	c.open = append(c.open, level{object: d == '{', at: at, reason: above.named && reasons[above.member]})
 }
 
 // text handles a name or a value that begins after an offset.
@@ -111,7 +114,10 @@ func (c *concealer) text(t string, before int64) {
 		top.member, top.named = t, true
 		return
 	}
-	if top.headers && concealed.IsValue(top.member) || top.reason && top.member == "details" {
+	if top.member == "key" {
+		top.header = t
+	}
+	if top.at.Conceals(top.member, top.header) || top.reason && top.member == "details" {
 		start := before + int64(bytes.IndexByte(c.dump[before:], '"'))
 		c.out.Write(c.dump[c.done:start])
 		c.out.WriteString(redacted)

@@ -165,7 +165,7 @@ type Agent struct {
 	// page is what a sidecar shows of its metrics; it is nil for other proxies.
 	page *scrape.Page
 	// prober checks the workloads of a sidecar; it is nil for other proxies. probed is closed when
-	// it has ended, or never begins.
+	// probe has ended.
 	prober *prober.Prober
 	probed chan struct{}
 	// relay is set once the relay exists.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
@@ -98,16 +99,57 @@ func (a *Agent) enrolLater(ctx context.Context) {
 // registerAgain registers the proxy again. It brings back a Dataplane that the control
 // plane has removed while this agent was cut off, or that another agent of the same name
 // has deregistered. It also brings back the enrolment of a gateway that was removed but
-// still runs. The answer is not needed.
+// still runs. Of the answer only what may have changed while Envoy runs is needed.
 func (a *Agent) registerAgain(ctx context.Context) {
 	if a.Sidecar != nil && a.Sidecar.Dataplane == "" || ctx.Err() != nil {
 		return
 	}
-	if _, err := a.enrol(ctx); err != nil {
+	answer, err := a.enrol(ctx)
+	if err == nil {
+		err = a.lend(answer.Trusting)
+	}
+	if err != nil {
 		a.Log.Warn("the control plane does not know the proxy, which could not register again", "node", a.NodeID(), "error", err)
 		return
 	}
 	a.Log.Info("the proxy is registered again", "node", a.NodeID())
+}
+
+// appear registers an egress that listens. Until then its callers do not know it: they would be refused,
+// and those that have another egress would not call that.
+func (a *Agent) appear(ctx context.Context) {
+	if a.Sidecar == nil || a.Sidecar.ZoneType != mesh.ProxyEgress || a.Sidecar.Dataplane == "" {
+		return
+	}
+	select {
+	case <-a.ready:
+	case <-ctx.Done():
+		return
+	}
+	for pause := enrolFirst; ctx.Err() == nil; pause = min(pause*2, enrolMax) {
+		// The request is not broken off: it would be unknown whether it comes after the withdrawal.
+		_, err := a.enrol(context.WithoutCancel(ctx))
+		switch {
+		case err == nil:
+			return
+		case final(err):
+			a.Log.Error("the control plane does not let the egress be called", "error", a.tokenRead(err))
+			return
+		}
+		if alarm.Rest(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// listens reports whether Envoy has listened once with every listener.
+func (a *Agent) listens() bool {
+	select {
+	case <-a.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // enrol sends one enrolment.

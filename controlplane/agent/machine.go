@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/hostname"
@@ -43,14 +44,18 @@ func (a *Agent) trustingPorts() []uint16 {
 }
 
 // lend takes from the control plane which ports of this machine must be lent to nobody, and keeps
-// it for a start without the control plane.
+// it for a start without the control plane. What the proxy has is judged by them at once: it may have
+// started before they were known.
 func (a *Agent) lend(t *enrol.Trusting) error {
 	ports := t.Here()
 	data, err := json.Marshal(ports)
 	if err != nil {
 		return err
 	}
-	a.trusting.Store(&ports)
+	was := a.trusting.Swap(&ports)
+	if at := a.relay.Load(); at != nil && (was == nil || !slices.Equal(*was, ports)) {
+		at.JudgeAgain()
+	}
 	return replace(a.dir.trusting, data)
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -142,6 +143,41 @@ func TestAgentsLendNoControlPlane(t *testing.T) {
 	p.trusting = nil
 	if _, err := a.enrolFirst(t.Context()); err != nil || !leads(a) {
 		t.Errorf("what the control plane no longer trusts: %v", err)
+	}
+}
+
+// TestLentLate: a proxy that started before the ports were known is judged by them once they are: after
+// its enrolment, or when it registers again.
+func TestLentLate(t *testing.T) {
+	p := newJoinPlane(t)
+	p.cluster = workloadAt(t, "127.0.0.1", 8001)
+	o, _ := p.options(t)
+	for name, hear := range map[string]func(*Agent, context.Context){"enrolled later": (*Agent).enrolLater, "registered again": (*Agent).registerAgain} {
+		t.Run(name, func(t *testing.T) {
+			p.trusting = nil
+			a := newAgent(t, o)
+			told := make(chan error, 100)
+			stream, err := a.newRelayTo(t.Context(), func(err error) { told <- err })
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.relay.Store(stream)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- stream.Run(ctx) }()
+			defer func() { stop(); <-ended }()
+			if err := <-told; err != nil {
+				t.Fatal(err)
+			}
+			p.trusting = []uint16{8001}
+			hear(a, t.Context())
+			if err := <-told; err != nil { // the stream on which it hears of the refusal
+				t.Fatal(err)
+			}
+			if _, err := a.machine().Admit(string(resource.Cluster), p.cluster); err == nil {
+				t.Error("the ports are not guarded")
+			}
+		})
 	}
 }
 

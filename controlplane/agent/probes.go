@@ -58,13 +58,14 @@ func (a *Agent) probes(p []probing.Probe) {
 	}
 }
 
-// probe checks workloads until ctx ends: the agent is then about to withdraw the proxy, and nobody
-// may say that it is there.
+// probe checks workloads, or makes an egress appear, until ctx ends: the agent is then about to withdraw
+// the proxy, and nobody may say that it is there.
 func (a *Agent) probe(ctx context.Context) {
 	defer close(a.probed)
 	if a.prober != nil {
 		a.prober.Run(ctx)
 	}
+	a.appear(ctx)
 }
 
 // errNotConnected says that what the mesh holds is not known.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 )
 
@@ -135,7 +136,7 @@ func (s sidecar) join(ctx context.Context, client *http.Client, token, proxyType
 	d := s.Agent.dir
 	return enrol.Join(ctx, client, s.Address, token, &enrol.Proxy{
 		Mesh: s.Sidecar.Mesh, Name: s.Name, ProxyType: proxyType, Resource: s.Sidecar.Dataplane, WorkDir: d.path, Instance: s.instance,
-		Version: s.versions(),
+		Version: s.versions(), Starting: proxyType == mesh.ProxyEgress && !s.listens(),
 		Relay: &enrol.Relay{
 			Socket: d.relay, AdminSocket: d.admin, AdminPort: uint32(s.AdminPort), //nolint:gosec // the control plane checks it
 		},

@@ -17,11 +17,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/enrol"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/bootstrap"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -44,6 +46,8 @@ type joinPlane struct {
 	log      chan string // method and form of each enrolment
 	// instances gets the instance of each enrolment.
 	instances chan string
+	// busy is how many enrolments it does not take now.
+	busy atomic.Int32
 	// cluster is the body of a cluster called canary; nil for none.
 	cluster []byte
 }
@@ -115,15 +119,26 @@ func (p *joinPlane) enrol(w http.ResponseWriter, r *http.Request) {
 	if in.Leaving {
 		does = "leaving"
 	}
+	if in.Starting {
+		does = "starting"
+	}
+	if p.busy.Add(-1) >= 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	p.log <- does + " " + in.Mesh + "." + in.Name + " " + in.Resource
 	p.instances <- in.Instance
 	if r.Method == http.MethodDelete || in.Leaving {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	boot, err := bootstrap.Render(bootstrap.Config{NodeID: "default.web-1", Cluster: "web", Relay: in.Relay.Socket, AdminSocket: in.Relay.AdminSocket})
+	node := "default.web-1"
+	if in.ProxyType == mesh.ProxyEgress {
+		node = mesh.ZoneNodeID(in.ProxyType, in.Name)
+	}
+	boot, err := bootstrap.Render(bootstrap.Config{NodeID: node, Cluster: "web", Relay: in.Relay.Socket, AdminSocket: in.Relay.AdminSocket})
 	if err == nil {
-		err = json.NewEncoder(w).Encode(enrol.Answer{Node: "default.web-1", Bootstrap: boot, Trusting: enrol.Trusts(p.trusting)})
+		err = json.NewEncoder(w).Encode(enrol.Answer{Node: node, Bootstrap: boot, Trusting: enrol.Trusts(p.trusting)})
 	}
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -287,5 +302,39 @@ func TestSidecarLater(t *testing.T) {
 	r.wait(t, "the node is enrolled")
 	if got := <-p.log; !strings.HasPrefix(got, "POST") {
 		t.Error(got)
+	}
+}
+
+// TestEgressAppears: an egress says that it starts until its Envoy listens, then until it is heard that it
+// does, and nothing any more when it withdraws.
+func TestEgressAppears(t *testing.T) {
+	p := newJoinPlane(t)
+	o, _ := p.options(t)
+	o.Name, o.Sidecar = "out", &Sidecar{ZoneType: mesh.ProxyEgress, Dataplane: "the egress"}
+	a := newAgent(t, o)
+	if _, err := a.enrolFirst(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go a.probe(ctx)
+	p.busy.Store(2)
+	close(a.ready)
+	<-a.probed
+	a.withdraw(t.Context())
+	for _, want := range []string{"starting .out the egress", "POST .out the egress", "leaving .out "} {
+		if got := <-p.log; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+	if n := len(p.log); n > 0 || p.busy.Load() >= 0 {
+		t.Errorf("it says %d more", n)
+	}
+	early := newAgent(t, o)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	early.probe(ctx)
+	if len(p.log) > 0 {
+		t.Errorf("one that leaves before it listens says %q", <-p.log)
 	}
 }

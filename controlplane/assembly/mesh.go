@@ -155,8 +155,11 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	return cp.ensureMesh(ctx)
 }
 
-// ensureMesh sees to it that the default mesh exists.
+// ensureMesh sees to it that the default mesh exists, unless the operator wants none.
 func (cp *ControlPlane) ensureMesh(ctx context.Context) error {
+	if cp.cfg.Defaults.SkipMeshCreation {
+		return nil
+	}
 	err := lifecycle.Ensure(ctx, cp.gate.As(model.System("lifecycle")), mesh.Default)
 	if fault.CodeOf(err) == fault.Internal && cp.holds(ctx, mesh.Meshes) {
 		// There is one that cannot be read. It keeps nobody else from starting.

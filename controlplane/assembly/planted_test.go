@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 
 // segmentsOf are further names of collections in paths.
@@ -29,7 +30,7 @@ var segmentsOf = map[string]string{
 // readers are those who may read the secrets of a kind where its resources are read.
 func readers(kind string) []string {
 	switch kind {
-	case mesh.Meshes.Name, mesh.Secrets.Name, mesh.ExternalServices.Name, healthcheck.Kind.Name:
+	case mesh.Meshes.Name, mesh.Secrets.Name, mesh.ExternalServices.Name, mesh.MeshGatewayRoutes.Name, healthcheck.Kind.Name, trafficroute.Kind.Name:
 		return []string{"admin", "mesh admin"}
 	case mesh.GlobalSecrets.Name:
 		return []string{"admin"}

@@ -202,6 +202,13 @@ func (w *plantedWorld) plantMesh() {
 		"conf":{"interval":"10s","timeout":"2s","unhealthyThreshold":3,"healthyThreshold":1,"http":{"path":"/","requestHeadersToAdd":[{"header":{"key":"authorization","value":"`+w.secret()+`"}}]}}}`)
 	put("/meshes/planted/health-checks/t", `{"type":"HealthCheck","mesh":"planted","name":"t","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"x"}}],
 		"conf":{"interval":"10s","timeout":"2s","unhealthyThreshold":3,"healthyThreshold":1,"tcp":{"send":"`+inBase64(w.secret())+`"}}}`)
+	put("/meshes/planted/traffic-routes/r", `{"type":"TrafficRoute","mesh":"planted","name":"r","sources":[{"match":{"mesh.io/service":"*"}}],"destinations":[{"match":{"mesh.io/service":"web"}}],
+		"conf":{"http":[{"match":{"path":{"prefix":"/"}},"modify":{"requestHeaders":{"add":[{"name":"authorization","value":"`+w.secret()+`"}]}},"destination":{"mesh.io/service":"web"}}],"destination":{"mesh.io/service":"web"}}}`)
+	put("/meshes/planted/meshgateways/g", `{"type":"MeshGateway","mesh":"planted","name":"g","selectors":[{"match":{"mesh.io/service":"edge"}}],"conf":{"listeners":[{"port":9900,"protocol":"HTTP"}]}}`)
+	put("/meshes/planted/meshgatewayroutes/r", `{"type":"MeshGatewayRoute","mesh":"planted","name":"r","selectors":[{"match":{"mesh.io/service":"edge"}}],"conf":{"http":{"rules":[{
+		"matches":[{"path":{"match":"PREFIX","value":"/"}}],"backends":[{"destination":{"mesh.io/service":"web"},"weight":1}],
+		"filters":[{"requestHeader":{"set":[{"name":"authorization","value":"`+w.secret()+`"}],"add":[{"name":"x-key","value":"`+w.secret()+`"}]}}]}]}}}`)
+	put("/meshes/planted/dataplanes/edge", `{"type":"Dataplane","mesh":"planted","name":"edge","networking":{"address":"127.0.0.1","gateway":{"type":"BUILTIN","tags":{"mesh.io/service":"edge"}}}}`)
 	put("/zones/east", `{"type":"Zone","name":"east"}`)
 	put("/zone-ingresses/in", `{"type":"ZoneIngress","name":"in","networking":{"address":"127.0.0.1","port":10001}}`)
 	put("/zoneegresses/out", `{"type":"ZoneEgress","name":"out","networking":{"address":"127.0.0.1","port":10002}}`)

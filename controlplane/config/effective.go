@@ -26,7 +26,7 @@ func (c *Config) Effective() map[string]any {
 		"apiServer":                  c.apiServer(),
 		"bootstrapServer":            section{"port": c.DataPlane.Port, "params": c.bootstrap()},
 		"dataplaneTokenServer":       section{"enabled": c.Tokens.Issuing, "local": section{"port": c.Mesh.Port}, "public": c.publicServer()},
-		"defaults":                   section{"mesh": "type: Mesh\nname: default\n", "skipMeshCreation": false},
+		"defaults":                   section{"mesh": "type: Mesh\nname: default\n", "skipMeshCreation": c.Defaults.SkipMeshCreation},
 		"diagnostics":                section{"serverPort": c.Diagnostics.Port, "debugEndpoints": c.Diagnostics.Pprof},
 		"discovery":                  section{"universal": section{"pollingInterval": pushed}},
 		"environment":                c.Environment,

@@ -64,7 +64,7 @@ func at(doc map[string]any, name string) (v any, ok bool) {
 // TestEffectiveIsWhole: the document has the keys that clients know, and every setting.
 func TestEffectiveIsWhole(t *testing.T) {
 	doc, _ := effective(t, map[string]string{
-		"mesh.port": "9681", "mesh.readOnly": "true", "mode": ModeZone, "zone.name": "east", "drain.timeout": "90s", "mesh.corsAllowedDomains": "https://a.example",
+		"mesh.port": "9681", "mesh.readOnly": "true", "defaults.skipMeshCreation": "true", "mode": ModeZone, "zone.name": "east", "drain.timeout": "90s", "mesh.corsAllowedDomains": "https://a.example",
 		"dataPlane.names": "cp.example, 10.0.0.1",
 	})
 	for name, keys := range known {
@@ -80,7 +80,7 @@ func TestEffectiveIsWhole(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]any{
-		"apiServer.port": 9681.0, "apiServer.readOnly": true, "environment": "universal", "mode": "zone", "store.type": "sqlite",
+		"apiServer.port": 9681.0, "apiServer.readOnly": true, "defaults.skipMeshCreation": true, "environment": "universal", "mode": "zone", "store.type": "sqlite",
 		"xdsServer.grpcPort": 5678.0, "xdsServer.dataplaneStatusFlushInterval": insight.Interval.String(), "general.advertisedHostname": "cp.example", "apiServer.auth.clientCertsDir": "", "multizone.zone.name": "east", "meshgate.drain.timeout": "1m30s", "meshgate.access.roles": nil,
 	} {
 		if got, ok := at(doc, name); !ok || got != want {

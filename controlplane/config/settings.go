@@ -45,7 +45,14 @@ type Config struct {
 	Tokens      Tokens      `koanf:"tokens"`
 	Cloud       Cloud       `koanf:"cloud"`
 	Audit       Audit       `koanf:"audit"`
+	Defaults    Defaults    `koanf:"defaults"`
 	Debug       Debug       `koanf:"debug"`
+}
+
+// Defaults says what the control plane makes by itself.
+type Defaults struct {
+	// SkipMeshCreation leaves out the mesh "default".
+	SkipMeshCreation bool `koanf:"skipMeshCreation"`
 }
 
 // Backup is the schedule on which the control plane backs up its databases. Every 0 means
@@ -300,6 +307,7 @@ var general = []Key{
 	{"mesh.listen", "127.0.0.1", "address of the mesh API", false},
 	{"mesh.port", 5681, "port of the mesh API", false},
 	{"mesh.tlsPort", 5682, "port of the mesh API over HTTPS", false},
+	{"defaults.skipMeshCreation", false, "make no mesh called default at the start; one that exists stays", false},
 	{"mesh.readOnly", false, "refuse writes of resources through the mesh API; tokens are still issued", false},
 	{"mesh.tlsCertFile", "", "PEM file of its certificate, read again when it changes; empty: one of the control plane's authority", false},
 	{"mesh.tlsKeyFile", "", "PEM file of the key of this certificate", false},

@@ -324,6 +324,9 @@ func (p *Proxy) labels(given map[string]string) map[string]string {
 	if delete(labels, mesh.LabelInstance); p.Instance != "" {
 		labels[mesh.LabelInstance] = p.Instance
 	}
+	if delete(labels, mesh.LabelStarting); p.Starting && p.ofZone() {
+		labels[mesh.LabelStarting] = "true"
+	}
 	return labels
 }
 

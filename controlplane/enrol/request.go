@@ -29,6 +29,9 @@ type Proxy struct {
 	Instance string `json:"instance,omitempty"`
 	// Leaving says that the proxy is about to drain. The request then does nothing else.
 	Leaving bool `json:"leaving,omitempty"`
+	// Starting says that the Envoy of an egress does not listen yet. Its agent registers again when it
+	// does.
+	Starting bool `json:"starting,omitempty"`
 	// Resource is the Dataplane, ZoneIngress or ZoneEgress, as JSON or YAML text; the proxy then owns it.
 	Resource string `json:"dataplaneResource,omitempty"`
 	// Version, Features, WorkDir and Dynamic become metadata of the node.

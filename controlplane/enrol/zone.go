@@ -125,6 +125,7 @@ func (s *Server) joinZone(ctx context.Context, in *Proxy, old *model.Resource) (
 	if err := fault.Violated(vs); err != nil {
 		return nil, err
 	}
+	in = in.after(old)
 	z.SetLabels(in.labels(model.LabelsOf(z)))
 	if old != nil {
 		z.Adopt(old.Spec.(mesh.Zonal))
@@ -133,6 +134,17 @@ func (s *Server) joinZone(ctx context.Context, in *Proxy, old *model.Resource) (
 	}
 	_, _, err = s.Mesh.Documents.PutDocumentIf(ctx, kind, "", in.Name, z, roomInZone(in.ProxyType, old))
 	return z, err
+}
+
+// after returns the request as it counts when old is stored: an agent that has said once that its Envoy
+// listens does not take that back. Requests may be overtaken.
+func (p *Proxy) after(old *model.Resource) *Proxy {
+	if old == nil || p.Instance == "" {
+		return p
+	}
+	labels, own := model.LabelsOf(old.Spec), *p
+	own.Starting = p.Starting && (labels[mesh.LabelInstance] != p.Instance || mesh.IsStarting(labels))
+	return &own
 }
 
 // roomInZone is [Server.room] for proxies of a zone.

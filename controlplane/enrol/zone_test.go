@@ -139,11 +139,11 @@ func TestZoneEgress(t *testing.T) {
 	s.Mesh.Zone = ownZone{}
 	var waited []uint64
 	s.Mesh.Confirmed = func(_ context.Context, revision uint64) error { waited = append(waited, revision); return nil }
-	leaving := false
+	leaving, starting := false, false
 	ask := func(method, token, instance string) (int, string) {
 		t.Helper()
 		rec := send(s, method, "application/json", encode(t, map[string]any{
-			"proxyType": "egress", "name": "out", "dataplaneToken": token, "instance": instance, "relay": Relay{Socket: "/s", AdminSocket: "/a"}, "leaving": leaving,
+			"proxyType": "egress", "name": "out", "dataplaneToken": token, "instance": instance, "relay": Relay{Socket: "/s", AdminSocket: "/a"}, "leaving": leaving, "starting": starting,
 			"dataplaneResource": "type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.2, port: 10002}\n",
 		}))
 		return rec.Code, rec.Body.String()
@@ -189,5 +189,30 @@ func TestZoneEgress(t *testing.T) {
 	}
 	if status, _ := ask(http.MethodPost, "out", "a"); status != 204 || len(waited) != 1 {
 		t.Errorf("%d: it leaves twice, and waits for %d", status, waited)
+	}
+	// One that starts is registered and not called. What its own agent said last counts, whichever request
+	// comes last; another agent begins anew.
+	labels := func() (l map[string]string) {
+		t.Helper()
+		if err := s.Store.View(t.Context(), func(r store.Reader) error {
+			res, err := r.Get(mesh.ZoneEgresses, "", "out")
+			if err == nil {
+				l = model.LabelsOf(res.Spec)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	leaving = false
+	for i, c := range []struct {
+		instance     string
+		starting, is bool
+	}{{"c", true, true}, {"c", true, true}, {"c", false, false}, {"c", true, false}, {"d", true, true}, {"d", false, false}} {
+		starting = c.starting
+		if status, body := ask(http.MethodPost, "out", c.instance); status != 200 || mesh.IsStarting(labels()) != c.is {
+			t.Errorf("%d: %d %s, %v", i, status, body, labels())
+		}
 	}
 }

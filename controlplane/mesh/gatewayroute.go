@@ -162,7 +162,10 @@ func (r *GatewayRewrite) Path() *GatewayPathRewrite {
 
 // MeshGatewayRoutes describes the resources.
 var MeshGatewayRoutes = model.Describe(MeshGatewayRoute{}, model.Kind{
-	Name: "mesh_gateway_route", Path: "meshgatewayroutes", Scoping: model.Mesh, Class: model.Config,
+	Name: "mesh_gateway_route", Path: "meshgatewayroutes", Scoping: model.Mesh, Class: model.Config, Sealed: true,
+	Secrets: []string{ // Authorization may be among them
+		"/conf/http/rules/*/filters/*/requestHeader/set/*/value", "/conf/http/rules/*/filters/*/requestHeader/add/*/value",
+	},
 	Document: &model.Document{
 		Type: "MeshGatewayRoute", Singular: "Mesh Gateway Route", Plural: "Mesh Gateway Routes", Listed: true,
 		Validate: func(spec any) []fault.Violation { return spec.(*MeshGatewayRoute).validate() },

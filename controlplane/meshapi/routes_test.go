@@ -83,7 +83,7 @@ func TestAccess(t *testing.T) {
 					got = rec.Code
 				}
 				want := allowed(ruled, e.Auth, actsIn(e), caller)
-				if want == 0 && caller == "admin-o" && strings.HasPrefix(path, "/tokens/dataplane") {
+				if want == 0 && caller == "admin-o" && (path == "/tokens" || strings.HasPrefix(path, "/tokens/dataplane")) {
 					want = http.StatusForbidden // the body names mesh m
 				}
 				if got != want {
@@ -106,7 +106,7 @@ func actsIn(e httpkit.Endpoint) access.Scope {
 	switch {
 	case strings.HasPrefix(e.Pattern, "/meshes/{mesh}/"), e.Pattern == "/meshes/{name}", e.Pattern == "/mesh-insights/{name}":
 		return access.Scope{Mesh: "m"}
-	case e.Auth == access.Read && !slices.ContainsFunc(wholly, func(p string) bool { return strings.HasPrefix(e.Pattern, p) }), strings.HasPrefix(e.Pattern, "/tokens/dataplane"):
+	case e.Auth == access.Read && !slices.ContainsFunc(wholly, func(p string) bool { return strings.HasPrefix(e.Pattern, p) }), e.Pattern == "/tokens", strings.HasPrefix(e.Pattern, "/tokens/dataplane"):
 		return access.Scope{Somewhere: true}
 	}
 	return access.Scope{}
@@ -179,6 +179,8 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 		{"/tokens/zone-ingress", `{"zone":"b"}`, "anonymous", 403, "cannot access generate zone token for zone 'b'"},
 		{"/tokens/user", `{"name":"bob","validFor":"1h"}`, "bob", 403, `"detail": "action not allowed"`},
 		{"/tokens/dataplane", `{"mesh":"m"}`, "bob", 403, "cannot access generate dataplane token"},
+		{"/tokens", `{"mesh":"m"}`, "bob", 403, "cannot access generate dataplane token"},
+		{"/tokens", `{"mesh":"m"}`, "ina:issuers", 200, "m"},
 		{"/tokens/zone", `{"zone":"a","scope":[]}`, "zoe", 200, "a"},
 		{"/tokens/user", `{"name":"bob","validFor":"1h"}`, "ina:issuers", 200, "bob"},
 		{"/tokens/dataplane", `{"mesh":"m"}`, "ina:issuers", 200, "m"},
@@ -198,7 +200,7 @@ func TestTokensOfUsersAndZones(t *testing.T) {
 		}
 	}
 	a.options.NoIssuing = true
-	for _, path := range []string{"/tokens/dataplane", "/tokens/zone", "/tokens/zone-ingress", "/tokens/user"} {
+	for _, path := range []string{"/tokens", "/tokens/dataplane", "/tokens/zone", "/tokens/zone-ingress", "/tokens/user"} {
 		rec := request(Handler(a.options), "POST", path, `{}`, "Content-Type", mediaJSON)
 		if rec.Code != 400 || !strings.Contains(rec.Body.String(), "issuing tokens using the control plane is disabled.") {
 			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
@@ -242,7 +244,7 @@ func validBody(path string) string {
 		return `{"ids":["7c9e"]}`
 	case "/tokens/gateway":
 		return `{"name":"gw"}`
-	case "/tokens/dataplane":
+	case "/tokens", "/tokens/dataplane":
 		return `{"mesh":"m"}`
 	}
 	return `{}`

@@ -25,8 +25,10 @@ const textNoIssuing = "issuing tokens using the control plane is disabled."
 func (a *API) tokens() []httpkit.Endpoint {
 	var list []httpkit.Endpoint
 	if a.DataplaneTokens != nil {
-		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			e := endpoint(method, "/tokens/dataplane", access.DataplaneTokens, "Issue the token of dataplanes", mediaText, issuing(a, a.mayDataplane, a.DataplaneTokens.Issue))
+		for _, at := range []struct{ method, pattern string }{
+			{http.MethodPost, "/tokens/dataplane"}, {http.MethodPut, "/tokens/dataplane"}, {http.MethodPost, "/tokens"}, // clients of 1.x
+		} {
+			e := endpoint(at.method, at.pattern, access.DataplaneTokens, "Issue the token of dataplanes", mediaText, issuing(a, a.mayDataplane, a.DataplaneTokens.Issue))
 			e.Where = somewhere
 			list = append(list, about(subjectDataplane, does(e, issues(schemaToken), http.StatusNotFound)))
 		}

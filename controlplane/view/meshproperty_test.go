@@ -96,6 +96,7 @@ func drawWrite(t *rapid.T) func(store.Tx) error {
 		scope, spec = "", drawIngress(t)
 	case mesh.ZoneEgresses:
 		scope, spec = "", &mesh.ZoneEgress{
+			Labelled:   model.Labelled{Labels: map[string]string{mesh.LabelOwner: mesh.OwnerAgent, mesh.LabelStarting: rapid.SampledFrom([]string{"", "true"}).Draw(t, "starting")}},
 			Zone:       rapid.SampledFrom([]string{"", mesh.DefaultZone, "east"}).Draw(t, "zone"),
 			Networking: &mesh.ZoneEgressNetworking{Address: rapid.SampledFrom([]string{"10.0.0.3", "10.0.0.4", "egress.example"}).Draw(t, "at"), Port: 1},
 		}

@@ -151,9 +151,13 @@ func (m *Mesh) ThroughEgress() bool {
 func (m *Mesh) LeavesByEgress() bool { return m.spec != nil && m.spec.Spec.LeavesByEgress() }
 
 // Egresses returns where the egresses of the own zone listen, each address once and in order. One
-// at no IP address is none: nobody could be sure to call a proxy of the zone.
+// at no IP address is none: nobody could be sure to call a proxy of the zone. Neither is one that does not
+// listen yet.
 func (m *Mesh) Egresses() (out []netip.AddrPort) {
 	for _, e := range m.remote.egresses.all() {
+		if mesh.IsStarting(e.Spec.Labels) {
+			continue
+		}
 		address, port := e.Spec.Listens()
 		if ip, err := netip.ParseAddr(address); err == nil && port > 0 && port <= math.MaxUint16 {
 			out = append(out, netip.AddrPortFrom(ip, uint16(port)))

@@ -1,23 +1,65 @@
 // Package concealed knows which parts of a proxy's configuration are shown to nobody: what
-// health checks send and expect, and the values of the headers of health checks and of Envoy's
-// own calls. An operator may have put a password there. Envoy does not treat these parts as
+// health checks send and expect, and the values of the headers of health checks, of Envoy's own
+// calls, and of those that routes add to requests unless the control plane itself adds them. An
+// operator may have put a password there. Envoy does not treat these parts as
 // secret. It omits from its dumps what it knows to be secret, such as private keys.
 package concealed
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Members are the names of the members that contain such values at any depth, in Envoy's
-// spelling and in that of JSON.
-var Members = []string{"health_checks", "healthChecks", "initial_metadata", "initialMetadata", "http_service", "httpService"}
+// Names of members, in Envoy's spelling and in that of JSON.
+var (
+	// all contain, at any depth, values that are concealed.
+	all = []string{"health_checks", "healthChecks", "initial_metadata", "initialMetadata", "http_service", "httpService"}
+	// added contain headers that routes add.
+	added = []string{"request_headers_to_add", "requestHeadersToAdd"}
+	// Members are the members that contain concealed values.
+	Members = slices.Concat(all, added)
+)
 
-// IsMember reports whether a name is one of [Members].
-func IsMember(name string) bool { return slices.Contains(Members, name) }
+// Place says what is concealed in a part of a configuration.
+type Place int
+
+// Places, the strictest one last.
+const (
+	// Shown is where nothing is.
+	Shown Place = iota
+	// Added is where headers are that a route adds; see [Place.Conceals].
+	Added
+	// Hidden is where all values are.
+	Hidden
+)
+
+// Within returns the place of a member of something at a place.
+func (p Place) Within(member string) Place {
+	switch {
+	case p == Hidden || slices.Contains(all, member):
+		return Hidden
+	case p == Added || slices.Contains(added, member):
+		return Added
+	}
+	return Shown
+}
+
+// Conceals reports whether a value is concealed at a place. header is the header that it is of, if that
+// is known.
+func (p Place) Conceals(member, header string) bool {
+	return p != Shown && IsValue(member) && (p == Hidden || !isOwn(header))
+}
+
+// isOwn reports whether the control plane itself has routes add a header, or it says where a request
+// comes from.
+func isOwn(header string) bool {
+	return header == "connection" || strings.HasPrefix(header, "x-forwarded-") || strings.HasPrefix(header, "x-meshgate-")
+}
 
 // IsValue reports whether a member is the value of a header, or the value that a health check
 // sends or expects.
@@ -33,7 +75,7 @@ func IsValue(name string) bool {
 // be decoded.
 func Values(typeURL string, body []byte) (values []string, err error) {
 	f := &finder{}
-	f.any(&anypb.Any{TypeUrl: typeURL, Value: body}, false)
+	f.any(&anypb.Any{TypeUrl: typeURL, Value: body}, Shown)
 	return f.values, f.err
 }
 
@@ -43,8 +85,8 @@ type finder struct {
 	err    error
 }
 
-// any searches an Any. under says that one of [Members] leads to it.
-func (f *finder) any(a *anypb.Any, under bool) {
+// any searches an Any at a place.
+func (f *finder) any(a *anypb.Any, at Place) {
 	if a.GetTypeUrl() == "" {
 		return
 	}
@@ -53,18 +95,22 @@ func (f *finder) any(a *anypb.Any, under bool) {
 		f.err = fmt.Errorf("decode %s: %w", a.GetTypeUrl(), err)
 		return
 	}
-	f.message(m.ProtoReflect(), under)
+	f.message(m.ProtoReflect(), at)
 }
 
 // message searches the fields of a message.
-func (f *finder) message(m protoreflect.Message, under bool) {
-	if a, is := m.Interface().(*anypb.Any); is {
-		f.any(a, under)
+func (f *finder) message(m protoreflect.Message, at Place) {
+	header := ""
+	switch m := m.Interface().(type) {
+	case *anypb.Any:
+		f.any(m, at)
 		return
+	case *corev3.HeaderValue:
+		header = m.GetKey()
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		name := string(fd.Name())
-		within := under || IsMember(name)
+		within := at.Within(name)
 		switch {
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {
@@ -80,7 +126,7 @@ func (f *finder) message(m protoreflect.Message, under bool) {
 		case fd.IsList():
 		case fd.Message() != nil:
 			f.message(v.Message(), within)
-		case !under || !IsValue(name):
+		case !at.Conceals(name, header):
 		case fd.Kind() == protoreflect.StringKind:
 			f.values = append(f.values, v.String())
 		case fd.Kind() == protoreflect.BytesKind:

@@ -11,6 +11,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -49,7 +50,11 @@ func TestValues(t *testing.T) {
 	exchange := &clusterv3.Cluster{HealthChecks: []*corev3.HealthCheck{{HealthChecker: &corev3.HealthCheck_TcpHealthCheck_{TcpHealthCheck: &corev3.HealthCheck_TcpHealthCheck{
 		Send: text("e"), Receive: []*corev3.HealthCheck_Payload{text("f"), binary},
 	}}}}}
-	for want, m := range map[string]proto.Message{"a b": check, "c d": listener, "e f g": exchange, "": &corev3.HeaderValueOption{Header: header("seen")}} {
+	table := &routev3.RouteConfiguration{
+		RequestHeadersToAdd:  []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "connection", Value: "seen"}}, {Header: &corev3.HeaderValue{Key: "authorization", Value: "h"}}},
+		ResponseHeadersToAdd: []*corev3.HeaderValueOption{{Header: header("seen")}},
+	}
+	for want, m := range map[string]proto.Message{"h": table, "a b": check, "c d": listener, "e f g": exchange, "": &corev3.HeaderValueOption{Header: header("seen")}} {
 		a := pack(t, m)
 		got, err := concealed.Values(a.GetTypeUrl(), a.GetValue())
 		slices.Sort(got)

@@ -127,6 +127,8 @@ type Relay struct {
 	// attempt.
 	unsaved bool
 	saving  chan struct{}
+	// judging has a value when the tables are to be judged again.
+	judging chan struct{}
 	// named are the host names that were told last, and sinks the clusters that describe sinks.
 	named *resource.Resource
 	sinks []*resource.Resource
@@ -159,6 +161,14 @@ func (r *Relay) tellSecrets() {
 		all = append(all, s)
 	}
 	r.cfg.Secrets(all)
+}
+
+// tell tells everything about which the parts of the agent are told, except for secrets.
+func (r *Relay) tell() {
+	r.tellNames()
+	r.tellSinks()
+	r.tellMetrics()
+	r.tellProbes()
 }
 
 // tellNames tells the host names that Envoy has confirmed: by then it is about to listen for them.
@@ -251,7 +261,7 @@ func New(cfg Config) (*Relay, error) {
 		cfg: cfg, local: snapshot.New(), ready: make(chan struct{}), bound: make(chan struct{}), parted: make(chan struct{}),
 		current: table{}, good: table{}, answered: map[resource.TypeURL]struct{}{},
 		status: Status{Since: time.Now()}, refused: map[string]string{}, turned: make(chan struct{}),
-		saving: make(chan struct{}, 1), cache: cache{path: cfg.Cache, node: cfg.Node},
+		saving: make(chan struct{}, 1), judging: make(chan struct{}, 1), cache: cache{path: cfg.Cache, node: cfg.Node},
 	}
 	r.parting, r.part = context.WithCancel(context.Background())
 	stored, err := r.cache.load()
@@ -279,10 +289,7 @@ func New(cfg Config) (*Relay, error) {
 		r.publish()
 		r.serveable()
 		r.tellSecrets()
-		r.tellNames()
-		r.tellSinks()
-		r.tellMetrics()
-		r.tellProbes()
+		r.tell()
 	}
 	return r, nil
 }

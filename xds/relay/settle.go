@@ -129,10 +129,7 @@ func (r *Relay) settle(stream upstreamClient, open []pending) (rest []pending, e
 	if len(changes) > 0 || r.unsaved {
 		r.save(changes...)
 	}
-	r.tellNames()
-	r.tellSinks()
-	r.tellMetrics()
-	r.tellProbes()
+	r.tell()
 	for _, m := range answers {
 		if failed := stream.Send(m); failed != nil {
 			return open, fmt.Errorf("answer the control plane: %w", failed)

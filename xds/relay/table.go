@@ -20,6 +20,15 @@ func (t table) put(r *resource.Resource) {
 
 func (t table) drop(url resource.TypeURL, name string) { delete(t[url], name) }
 
+// replace puts own in the place of x. nil takes x away.
+func (t table) replace(x, own *resource.Resource) {
+	if own == nil {
+		t.drop(x.Type, x.Name)
+		return
+	}
+	t.put(own)
+}
+
 // all lists the resources in a stable order.
 func (t table) all() []*resource.Resource {
 	var out []*resource.Resource

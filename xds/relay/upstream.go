@@ -37,13 +37,16 @@ var errRefusedEarly = errors.New("the proxy refused what was confirmed before it
 func (r *Relay) follow(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
-		heard, err := r.attempt(ctx)
+		heard, judged, err := r.interrupted(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		code := status.Code(errors.Unwrap(err))
 		pause = pauseAfter(pause, heard, code)
 		r.note(false, err.Error())
+		if judged {
+			continue
+		}
 		r.cfg.Log.Debug("control_plane_disconnected", "node", r.cfg.Node, "error", err)
 		if !heard || lasting(code) {
 			r.report(err)
@@ -54,6 +57,9 @@ func (r *Relay) follow(ctx context.Context) {
 		wait := time.NewTimer(pause/2 + rand.N(pause/2)) //nolint:gosec // jitter, not a secret
 		select {
 		case <-wait.C:
+		case <-r.judging:
+			wait.Stop()
+			r.judge()
 		case <-ctx.Done():
 			wait.Stop()
 			return

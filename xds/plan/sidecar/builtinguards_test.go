@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -148,17 +149,28 @@ func filtersAt(t *testing.T, set *resource.Set, name string) (out []string) {
 	return out
 }
 
-// TestListenersWaitForTheCheck: a gateway is not planned a refusal because something has not been read
-// yet. It keeps what it has, and one that has nothing waits.
-func TestListenersWaitForTheCheck(t *testing.T) {
+// slowly are all policies, of which MeshTokenAuth waits while something is being read.
+func slowly(reading func() bool) []*policy.Policy {
 	policies := all.Policies()
 	for i, p := range policies {
 		if p.Kind == meshtokenauth.Kind {
 			slow := *p
-			slow.Facts = func(policy.World, []*view.Policy) any { return beingRead{} }
+			slow.Facts = func(w policy.World, chosen []*view.Policy) any {
+				if reading() {
+					return beingRead{}
+				}
+				return p.Facts(w, chosen)
+			}
 			policies[i] = &slow
 		}
 	}
+	return policies
+}
+
+// TestListenersWaitForTheCheck: a gateway is not planned a refusal because something has not been read
+// yet. It keeps what it has, and one that has nothing waits.
+func TestListenersWaitForTheCheck(t *testing.T) {
+	policies := slowly(func() bool { return true })
 	w := entered(t, policies)
 	before := w.planner.Set("edge-1")
 	w.apply(t, tokensAt("a", wholeDoor, anyToken))
@@ -178,6 +190,54 @@ func TestListenersWaitForTheCheck(t *testing.T) {
 	if planner.Set("edge-1") == nil || planner.Awaits("edge-1") != "" {
 		t.Errorf("it waits for %q, which makes no difference to connections of TCP", planner.Awaits("edge-1"))
 	}
+}
+
+// TestOnlyItsHostsWait: while something is being read for one listener of a gateway, its hosts stay as
+// they are, and those that are new or lead elsewhere are closed. All others go on changing.
+func TestOnlyItsHostsWait(t *testing.T) {
+	reading := true
+	w := entered(t, slowly(func() bool { return reading }))
+	to := func(name, service string, hosts ...string) {
+		t.Helper()
+		w.gatewayRoute(t, name, "  http:\n    hostnames: ["+strings.Join(hosts, ", ")+"]\n    rules:\n    - matches: [{path: {match: PREFIX, value: /}}]\n      backends: [{weight: 1, destination: {mesh.io/service: "+service+"}}]\n")
+	}
+	more := strings.Replace(guardedListeners, "front.example", "\"*.front.example\"", 1)
+	w.gateway(t, more)
+	to("backend", "backend", "a.front.example", "back.example")
+	to("ledger", "backend", "b.front.example")
+	w.settle()
+	leadsTo := func(want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for _, v := range tableOf(t, w.planner.Set("edge-1"), edgeTable).GetVirtualHosts() {
+			last := v.GetRoutes()[len(v.GetRoutes())-1]
+			to := fmt.Sprint(last.GetDirectResponse().GetStatus())
+			if last.GetRoute() != nil {
+				to, _, _ = strings.Cut(last.GetRoute().GetCluster(), "-")
+			}
+			if v.GetTypedPerFilterConfig()[contract.FilterName] != nil {
+				to = "with a token to " + to
+			}
+			got[v.GetName()] = to
+		}
+		if delete(got, "*.front.example"); !maps.Equal(got, want) {
+			t.Errorf("the hosts lead to %v, want %v", got, want)
+		}
+	}
+	leadsTo(map[string]string{"a.front.example": "backend", "b.front.example": "backend", "back.example": "backend"})
+	w.apply(t, tokensAt("a", frontDoor, anyToken))
+	w.gateway(t, more+"  - {port: 18080, protocol: HTTP, hostname: new.example, tags: {door: front}}\n")
+	to("backend", "ledger", "a.front.example", "back.example", "new.example")
+	w.settle()
+	leadsTo(map[string]string{"a.front.example": "503", "b.front.example": "backend", "back.example": "ledger", "new.example": "503"})
+	if f := fmt.Sprint(w.planner.Failures("edge-1")); w.planner.Awaits("edge-1") != "" || strings.Count(f, "it is being read") != 2 {
+		t.Errorf("it waits for %q as a whole; failures are %s", w.planner.Awaits("edge-1"), f)
+	}
+	reading = false
+	w.planner.Update(w.state(), nil, true)
+	w.settle()
+	const proved = "with a token to "
+	leadsTo(map[string]string{"a.front.example": proved + "ledger", "b.front.example": proved + "backend", "back.example": "ledger", "new.example": proved + "ledger"})
 }
 
 // TestCheckThatFailsCloses: a listener does not go on without a check that cannot be made, neither where

@@ -177,11 +177,10 @@ func limitOf(on []*outbound) (limit uint32) {
 func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, elsewhere []*outbound) (string, bool) {
 	k := builtinTableKey{mesh: p.facts.mesh, name: name, secure: with[0].listener.Spec.Protocol == mesh.ListenerHTTPS, bare: r.shape.Bare}
 	guarded := false
-	for _, o := range slices.Backward(with) {
-		guarded = guarded || o.guards != nil
-		for _, h := range slices.Backward(o.hosts) {
-			k.hosts = namedHosts{h, o.guards, k.hosts}
-		}
+	for _, h := range slices.Backward(hostsOf(with)) {
+		guarded = guarded || h.guards != nil || h.closed
+		h.rest = k.hosts
+		k.hosts = h
 	}
 	var names []string
 	for _, o := range elsewhere {

@@ -198,6 +198,8 @@ type namedHosts struct {
 	builtinHost
 
 	guards *policy.Choices
+	// closed says that it answers every request with 503.
+	closed bool
 	rest   any
 }
 
@@ -220,6 +222,9 @@ func (p *Planner) builtinTable(k builtinTableKey) (*resource.Resource, error) {
 		}
 		for s, ok := h.routes.(step); ok; s, ok = s.rest.(step) {
 			v.Routes = append(v.Routes, s.route)
+		}
+		if h.closed {
+			v.Routes = closedHost()
 		}
 		d := &draft.Routes{Proto: t, Host: v, Mesh: k.mesh, Service: k.name, Protocol: mesh.ProtocolHTTP, Plugins: plugins, Bare: k.bare}
 		if err := p.edit(h.guards, func(e *edits, s *chosen) error { return e.listenerRoutes(d, s) }); err != nil {

@@ -24,14 +24,19 @@ func closedRoutes(k inboundRoutesKey) (*resource.Resource, error) {
 }
 
 func closed(d *draft.Routes) (*resource.Resource, error) {
+	d.Host.Routes = closedHost()
+	return plan.Freeze(resource.Route, d.Proto.GetName(), d.Proto)
+}
+
+// closedHost are the routes of a host that answers every request with 503.
+func closedHost() []*routev3.Route {
 	const body = `{"message":"the rules of this service cannot be enforced"}`
-	d.Host.Routes = []*routev3.Route{{
+	return []*routev3.Route{{
 		Match: everything(),
 		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
 			Status: 503, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: body}},
 		}},
 	}}
-	return plan.Freeze(resource.Route, d.Proto.GetName(), d.Proto)
 }
 
 // closedTable does what closedRoutes does, for listeners of a gateway.

@@ -47,8 +47,11 @@ type outbound struct {
 	listener *selection.GatewayListener
 	backends map[string]*backend
 	hosts    []builtinHost
-	// guards are the policies on the listener.
+	// guards are the policies on the listener. waits says that something is being read for them, and
+	// shown is what there was before.
 	guards *policy.Choices
+	waits  bool
+	shown  shown
 }
 
 // id returns a text that is equal for outbounds that are built alike.

@@ -149,6 +149,9 @@ func TestThroughEgress(t *testing.T) {
 	}
 	w.put(mesh.ZoneEgresses, "", "theirs", egress("north", "10.0.1.9"))
 	w.put(mesh.ZoneEgresses, "", "named", egress("", "egress.example"))
+	early := egress("", "10.0.1.1")
+	early.SetLabels(map[string]string{mesh.LabelOwner: mesh.OwnerAgent, mesh.LabelStarting: "true"})
+	w.put(mesh.ZoneEgresses, "", "out-1", early)
 	same(map[string]uint32{"0 127.0.0.2": 1})
 	w.put(mesh.ZoneEgresses, "", "out-1", egress("", "10.0.1.1"))
 	same(map[string]uint32{"0 127.0.0.2": 1, "0 10.0.1.1": 5})

@@ -189,7 +189,8 @@ type HashCookie struct {
 
 // Kind describes the resources.
 var Kind = model.Describe(Spec{}, model.Kind{
-	Name: "traffic_route", Path: "traffic-routes", Scoping: model.Mesh, Class: model.Config,
+	Name: "traffic_route", Path: "traffic-routes", Scoping: model.Mesh, Class: model.Config, Sealed: true,
+	Secrets: []string{"/conf/http/*/modify/requestHeaders/add/*/value"}, // Authorization may be among them
 	Document: &model.Document{
 		Type: "TrafficRoute", Singular: "Traffic Route", Plural: "Traffic Routes",
 		Policy: true, Outbound: true,
