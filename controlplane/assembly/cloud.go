@@ -25,6 +25,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/outward"
 	"github.com/meshgate/meshgate/controlplane/portal"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/version"
 )
 
 // cloudParts are the parts of the cloud API.
