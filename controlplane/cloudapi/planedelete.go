@@ -23,7 +23,7 @@ var errBatch = errors.New("more is left than one transaction deletes")
 // plane with the rest, so there is nothing without its control plane. Entities go before it in
 // batches. What a gateway serves is not deleted, and neither is what a group consists of.
 func (p planes) remove(w http.ResponseWriter, r *http.Request) {
-	err := p.view(r, func(_ store.Reader, plane *model.Resource) error { return nil })
+	err := p.view(r, func(store.Reader, *model.Resource) error { return nil })
 	if err == nil {
 		err = p.removable(r)
 	}
