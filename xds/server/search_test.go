@@ -20,7 +20,7 @@ func (s *searched) publish(version int) {
 	for i := range 800 {
 		rs = append(rs, resource.New(resource.Route, fmt.Sprintf("r%03d", i), fmt.Append(nil, version)))
 	}
-	s.renew(snapshot.State{Set: resource.NewSet(rs, nil), Revision: uint64(version), Version: uint64(version)}) //nolint:gosec // 1 or 2
+	s.renew(snapshot.State{Set: resource.NewSet(rs, nil), Revision: uint64(version), Version: uint64(version)})
 }
 
 // answer answers the next response, and reports whether there was one.
