@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/localsocket"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
@@ -52,9 +53,17 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	o.SkipVerify = true
 	trusting := outward.New(o)
 	cp.closers.add(func(context.Context) { verifying.Close(); trusting.Close() })
+	sinks, err := cp.cfg.Audit.Sinks()
+	if err != nil {
+		return err
+	}
 	host, _ := os.Hostname() // empty where the system does not say
+	writer := cp.gate.As(model.System("audit"))
 	cp.cloud.engine = delivery.New(delivery.Options{
-		Store: cp.store, Writer: cp.gate.As(model.System("audit")), Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
+		Store: cp.store, Writer: writer, Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
+		Clock: cp.clocks.wall, Commits: cp.commits, Sinks: sinks,
+		// The stores that there are have one process at a time: whoever held a lease before has ended.
+		Leases:    lease.New(lease.Options{Writer: writer, Holder: cp.instance + "-" + uuid.NewString(), Sole: true}),
 		Origin:    audit.Origin{Vendor: cp.cfg.Audit.Vendor, Host: cmp.Or(cp.cfg.Audit.Host, host, "localhost")},
 		Verifying: verifying, Trusting: trusting, Gzip: cp.cfg.Audit.Gzip,
 	})

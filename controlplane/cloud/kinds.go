@@ -9,7 +9,7 @@ const IndexName = "name"
 
 // Kinds lists the kinds of the cloud API.
 func Kinds() []*model.Kind {
-	return []*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events}
+	return []*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events, AllSinks, SinkPositions, Replays}
 }
 
 var rules = &model.Rules{Checks: map[string]func(any) string{

@@ -107,7 +107,7 @@ var layers = map[string]string{
 	"controlplane/fault":       "",
 	"controlplane/yamldoc":     "controlplane/fault controlplane/turns",
 	"controlplane/hostname":    "",
-	"controlplane/config":      "controlplane/access/oidc controlplane/access controlplane/fault controlplane/yamldoc filter/contract",
+	"controlplane/config":      "controlplane/audit controlplane/audit/syslog controlplane/access/oidc controlplane/access controlplane/fault controlplane/yamldoc filter/contract",
 	"controlplane/model":       "controlplane/fault",
 	"controlplane/access/oidc": "controlplane/fault",
 	// Who may do what, decided without asking anybody.
@@ -132,6 +132,8 @@ var layers = map[string]string{
 	"controlplane/store/sqlstore":        "xds/durable controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/metered":         "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/recall":          "controlplane/fault controlplane/model controlplane/store",
+	"controlplane/store/notice":          "controlplane/model controlplane/store",
+	"controlplane/lease":                 "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/seal":            "xds/durable",
 	"controlplane/backup":                "xds/durable controlplane/store/sqlstore xds/alarm",
 	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
@@ -207,7 +209,8 @@ var layers = map[string]string{
 	"controlplane/outward":        "",
 	"controlplane/audit":          "",
 	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/model controlplane/store",
-	"controlplane/audit/delivery": "controlplane/audit controlplane/cloud controlplane/fault controlplane/model controlplane/outward controlplane/store xds/alarm",
+	"controlplane/audit/syslog":   "controlplane/audit",
+	"controlplane/audit/delivery": "controlplane/audit controlplane/audit/syslog controlplane/cloud controlplane/fault controlplane/lease controlplane/model controlplane/outward controlplane/steady controlplane/store controlplane/store/notice xds/alarm",
 	"controlplane/cloudapi":       "controlplane/access controlplane/admit controlplane/cloud controlplane/fault controlplane/httpkit controlplane/model controlplane/store",
 
 	"controlplane/assembly":     "*",

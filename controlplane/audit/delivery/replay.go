@@ -1,0 +1,180 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// rerun is a batch of a replay job.
+type rerun struct {
+	work
+	job cloud.Replay
+	// last is the name of the last event that was looked at; empty if there is none left.
+	last string
+}
+
+// replay delivers one batch of the replay job of the portal, if it has one.
+func (w *worker) replay(ctx context.Context) (outcome, error) {
+	batch, err := w.lookBack(ctx, w.most)
+	if err != nil || batch == nil {
+		return nothing, err
+	}
+	held, err := w.held(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	if batch.last == "" {
+		return went, w.advance(ctx, batch, "", cloud.ReplayCompleted)
+	}
+	if len(batch.events) == 0 {
+		return went, w.advance(ctx, batch, batch.last, cloud.ReplayRunning)
+	}
+	return w.redeliver(held, batch)
+}
+
+// lookBack reads the next batch of the replay job; nil if there is none, or nobody to deliver it to.
+func (w *worker) lookBack(ctx context.Context, most int) (batch *rerun, err error) {
+	err = w.Store.View(ctx, func(r store.Reader) error {
+		batch, err = readBack(r, w.portal, most)
+		return err
+	})
+	return batch, err
+}
+
+func readBack(r store.Reader, portal string, most int) (*rerun, error) {
+	res, err := r.Get(cloud.Replays, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	batch := &rerun{job: *res.Spec.(*cloud.Replay)}
+	if !batch.job.Open() {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	w, err := setting(r, portal)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	batch.work = *w
+	return batch, batch.read(r, portal, most)
+}
+
+// read reads the events. Those outside of the span, and those that cannot be read, are passed over.
+func (b *rerun) read(r store.Reader, portal string, most int) error {
+	all := work{}
+	err := all.fill(r, portal, b.job.Cursor, b.job.Until, most)
+	b.names = all.names
+	if len(all.names) > 0 {
+		b.last = all.names[len(all.names)-1]
+	}
+	for i := range all.events {
+		if at := all.events[i].Time.UnixMilli(); at >= b.job.StartAt && at <= b.job.EndAt {
+			b.events, b.at = append(b.events, all.events[i]), append(b.at, all.at[i])
+		}
+	}
+	return err
+}
+
+// redeliver makes all attempts to deliver a batch. A job whose batch fails has failed: whoever made it
+// sees that and can make it anew. An event that is refused alone is passed over; it was given up before,
+// or will be.
+func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
+	body, n, err := w.encode(batch.events[:min(w.most, len(batch.events))], batch.destination.LogFormat)
+	if err != nil {
+		return nothing, err
+	}
+	if batch.job.Status != cloud.ReplayRunning {
+		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
+			return nothing, err
+		}
+	}
+	r, at, got := w.try(ctx, &batch.work, body, func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
+	switch {
+	case got != went:
+		return got, nil
+	case r.unwanted() && n > 1:
+		w.most = n / 2
+		w.status(ctx, &batch.work, r, at)
+		return went, nil
+	case !r.delivered() && !r.unwanted():
+		if err := w.end(ctx, &batch.work, conclusion{r: r, at: at, tried: true, ended: true}); err != nil {
+			return nothing, err
+		}
+		return went, w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayFailed)
+	}
+	c := conclusion{r: r, at: at, tried: true, ended: r.delivered()}
+	if r.delivered() {
+		c.delivered, w.most = n, min(2*w.most, maxBatch)
+	}
+	if err := w.end(ctx, &batch.work, c); err != nil {
+		return nothing, err
+	}
+	return went, w.advance(ctx, batch, batch.upTo(n), cloud.ReplayRunning)
+}
+
+// stillReplays reports whether a batch still is of the replay job of the portal, and goes to the same
+// receiver.
+func (w *worker) stillReplays(ctx context.Context, batch *rerun) bool {
+	now, err := w.lookBack(ctx, 1)
+	return err == nil && now != nil && now.job.Number == batch.job.Number && batch.same(&now.work)
+}
+
+// advance stores how far a job is. A job that was replaced or removed meanwhile is left alone.
+func (w *worker) advance(ctx context.Context, batch *rerun, cursor, status string) error {
+	_, err := w.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
+		if err := w.lease.Check(tx); err != nil {
+			return err
+		}
+		res, err := tx.Get(cloud.Replays, "", w.portal)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		next := *res.Spec.(*cloud.Replay)
+		if next.Number != batch.job.Number {
+			return nil
+		}
+		next.Status = status
+		if cursor != "" {
+			next.Cursor = cursor
+		}
+		_, err = tx.Update(&model.Resource{Kind: cloud.Replays, Name: w.portal, Spec: &next}, res.Version)
+		return err
+	})
+	return err
+}
+
+// ReplayRequest begins a replay job of the kept events of a span in a transaction, and wakes up the
+// delivery. The caller has checked the span.
+func ReplayRequest(tx store.Tx, portal, number string, start, end time.Time) (*model.Resource, error) {
+	job := &cloud.Replay{StartAt: start.UnixMilli(), EndAt: end.UnixMilli(), Status: cloud.ReplayAccepted, Number: number}
+	position, err := tx.Get(cloud.Positions, "", portal)
+	switch {
+	case err == nil:
+		job.Until = cloud.EventName(portal, position.Spec.(*cloud.Position).Last)
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	}
+	res := &model.Resource{Kind: cloud.Replays, Name: portal, Spec: job}
+	op := store.Updated
+	_, err = tx.Get(cloud.Replays, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		op = store.Created
+		res, err = tx.Create(res)
+	} else if err == nil {
+		res, err = tx.Update(res, 0)
+	}
+	if err == nil {
+		tx.Announce(res.Key(), op)
+	}
+	return res, err
+}
