@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,9 +41,9 @@ type receiver struct {
 	refuses map[string]bool
 	// silent, if set, is what a request waits for before it is answered.
 	silent chan struct{}
-	taken   []string
-	tries   int
-	seen    chan struct{}
+	taken  []string
+	tries  int
+	seen   chan struct{}
 }
 
 func newReceiver(t *testing.T, answers ...int) *receiver {
@@ -107,6 +109,11 @@ type world struct {
 	gate   *admit.Gate
 	writer lease.Writer
 	sole   bool
+	span   time.Duration
+	// natural lets waits take their time.
+	natural bool
+	// mute lets the engine that was started last write nothing any more.
+	mute   *atomic.Bool
 	sinks  []syslog.Target
 	clock  *steady.Clock
 	base   time.Time
@@ -167,6 +174,9 @@ func (w *world) set(ahead time.Duration) {
 }
 
 func (w *world) rest(ctx context.Context, d time.Duration) error {
+	if w.natural {
+		return natural(ctx, d)
+	}
 	switch d {
 	case Window:
 		return ctx.Err()
@@ -208,9 +218,17 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	mute, inner := &atomic.Bool{}, w.writer
+	w.mute = mute
+	own := writer(func(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+		if mute.Load() {
+			return store.Commit{}, errors.New("nobody hears it")
+		}
+		return inner.Write(ctx, class, fn)
+	})
 	e := New(Options{
-		Store: w.s, Writer: w.writer, Signer: signer, Verifying: client, Trusting: client, Log: slog.New(slog.DiscardHandler), Now: w.time, Rest: w.rest,
-		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: w.writer, Holder: uuid.NewString(), Sole: w.sole}), Sinks: w.sinks,
+		Store: w.s, Writer: own, Signer: signer, Verifying: client, Trusting: client, Log: slog.New(slog.DiscardHandler), Now: w.time, Rest: w.rest,
+		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks,
 	})
 	w.engine = e
 	ctx, cancel := context.WithCancel(context.Background())

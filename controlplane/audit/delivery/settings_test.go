@@ -26,7 +26,7 @@ func TestFormerFailures(t *testing.T) {
 	<-w.held // it has failed as a whole
 	alive.silent = make(chan struct{})
 	w.hook("p", alive, true)
-	<-alive.seen // an attempt is under way, and has no result
+	<-alive.seen                      // an attempt is under way, and has no result
 	w.write(func(tx store.Tx) error { // as of an API, which clears what is known
 		return put(tx, cloud.Deliveries, "p", &cloud.Delivery{Destination: "to-" + alive.URL, Cursor: cloud.EventName("p", 0)})
 	})
