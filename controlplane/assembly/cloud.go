@@ -3,6 +3,7 @@ package assembly
 import (
 	"cmp"
 	"context"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -72,6 +73,16 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	}
 	cp.closers.add(func(context.Context) { _ = cp.cloud.local.Close() })
 	return nil
+}
+
+// waiting returns how many audit events wait to be delivered, and how many webhooks are inactive. They are
+// not a number while the store cannot be read.
+func (cp *ControlPlane) waiting() (events, inactive float64) {
+	e, i, err := cp.cloud.engine.Waiting(context.Background())
+	if err != nil {
+		return math.NaN(), math.NaN()
+	}
+	return float64(e), float64(i)
 }
 
 // listens reports whether this control plane listens at a port of an address of this machine.
