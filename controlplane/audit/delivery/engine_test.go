@@ -46,7 +46,7 @@ type receiver struct {
 	seen   chan struct{}
 }
 
-func newReceiver(t *testing.T, answers ...int) *receiver {
+func newReceiver(t testing.TB, answers ...int) *receiver {
 	r := &receiver{answers: answers, seen: make(chan struct{}, 1000)}
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(r.Close)
@@ -104,7 +104,7 @@ func (r *receiver) events() []string {
 // world is an engine over a store. Waits between attempts take no time, those after deliveries that
 // have failed last until settings change or [world.resume].
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	s      *notice.Store
 	gate   *admit.Gate
 	writer lease.Writer
@@ -136,7 +136,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func blankWorld(t *testing.T) *world {
+func blankWorld(t testing.TB) *world {
 	now := time.Now()
 	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), sole: true}
 	w.clock = steady.New(func() (time.Time, time.Duration) {
@@ -309,7 +309,7 @@ func (w *world) progress(portal string) (d cloud.Delivery) {
 }
 
 // until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -180,7 +180,7 @@ func TestEventsCostOthersNothing(t *testing.T) {
 }
 
 // sqlite opens a store in a file.
-func sqlite(t *testing.T, path string, now func() time.Time) store.Store {
+func sqlite(t testing.TB, path string, now func() time.Time) store.Store {
 	t.Helper()
 	keys, err := seal.New(make([]byte, seal.RootSize))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -163,7 +164,7 @@ func TestTwoProcesses(t *testing.T) {
 	w.mute = nil
 	w.start()
 	want = append(want, w.happen("p", 50, 300)...)
-	until(t, "what both know", func() bool { return len(r.events()) == len(want) })
+	until(t, "what both know", func() bool { return w.progress("p").Cursor == cloud.EventName("p", 300) })
 	mute.Store(true)
 	first()
 	want = append(want, w.happen("p", 300, 400)...)
