@@ -38,6 +38,30 @@ func TestWithoutRoles(t *testing.T) {
 	}
 }
 
+// TestRolesOnly: without a role nobody but administrators has anything, even where there are no roles.
+func TestRolesOnly(t *testing.T) {
+	rules := New(Options{RolesOnly: true})
+	for _, in := range []Scope{inM, inPlane, anywhere, whole} {
+		for _, right := range Rights {
+			if got := rules.Decide(model.User("bob"), right, in).Allowed; got != (right == Open || right == Known) {
+				t.Errorf("bob has %q in %s: %t", right, in, got)
+			}
+			if got := rules.Decide(model.Anonymous(), right, in); got.Allowed != (right == Open) || got.Unidentified != (right != Open) {
+				t.Errorf("nobody has %q in %s: %+v", right, in, got)
+			}
+		}
+		if !rules.Decide(model.Administrator(), Write, in).Allowed {
+			t.Errorf("administrators lack write in %s", in)
+		}
+	}
+	if !rules.Decide(model.User("ci", RoleGroup("editor", "default")), Write, inPlane).Allowed {
+		t.Error("a credential lacks the role that it says")
+	}
+	if rules.Decide(model.User("ci", RoleGroup("editor", "default")), Write, whole).Allowed {
+		t.Error("a role in one control plane counts everywhere")
+	}
+}
+
 // TestRoles: what each role gives, and where.
 func TestRoles(t *testing.T) {
 	rules := New(Options{Roles: []Role{

@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -52,6 +53,8 @@ var withSecrets = []struct {
 	{healthcheck.Kind, `{"conf":{"http":{"path":"/shown","requestHeadersToAdd":[{"header":{"key":"shown","value":"$S"}}]},"tcp":{"send":"$B"}}}`},
 	{mesh.Secrets, `{"data":"$B"}`},
 	{mesh.GlobalSecrets, `{"data":"$B"}`},
+	{cloud.AccessTokens, `{"name":"shown","role":"viewer","control_planes":["shown"],"digest":"$S"}`},
+	{cloud.Destinations, `{"name":"shown","endpoint":"https://shown/","authorization":"$S","log_format":"json"}`},
 	{identity.Keys, `{"key":"$B","certificate":"$B","id":"shown"}`},
 }
 

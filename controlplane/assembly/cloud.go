@@ -104,11 +104,11 @@ func ofThisMachine(a netip.Addr) bool {
 }
 
 // cloudAPI is the cloud API for callers whom identify names.
-func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, error)) http.Handler {
+func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, error)) *cloudapi.API {
 	return cloudapi.New(cloudapi.Options{
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
-	}).Handler()
+	})
 }
 
 // identifyCloud returns the caller of the cloud API. That it comes from this machine gives nobody
@@ -151,8 +151,8 @@ func (cp *ControlPlane) NewAccessToken(ctx context.Context, name string) (token 
 
 // serveCloud serves the cloud API with a function that serves a handler at a port.
 func (cp *ControlPlane) serveCloud(serve func(name string, h http.Handler, ln net.Listener), encrypted net.Listener) {
-	api := cp.cloudAPI(cp.identifyCloud)
+	api := cp.cloudAPI(cp.identifyCloud).Handler()
 	serve("cloud", api, cp.ports.cloud)
 	serve("cloud_tls", api, encrypted)
-	serve("cloud_local", cp.cloudAPI(func(*http.Request) (model.Actor, error) { return model.Administrator(), nil }), cp.cloud.local)
+	serve("cloud_local", cp.cloudAPI(func(*http.Request) (model.Actor, error) { return model.Administrator(), nil }).Handler(), cp.cloud.local)
 }

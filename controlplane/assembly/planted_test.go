@@ -193,7 +193,7 @@ func TestPlantedSecrets(t *testing.T) {
 	for _, side := range []struct {
 		port int
 		list []httpkit.Endpoint
-	}{{port(w.ports.adminTLS), admin.Endpoints()}, {w.MeshTLSPort(), api.Endpoints()}} {
+	}{{port(w.ports.adminTLS), admin.Endpoints()}, {w.MeshTLSPort(), api.Endpoints()}, {port(w.ports.cloudTLS), w.cloudAPI(w.identifyCloud).Endpoints()}} {
 		for i := range side.list {
 			e := &side.list[i]
 			for _, path := range w.paths(names, e.Pattern) {

@@ -83,7 +83,7 @@ func openPlanted(t *testing.T) *plantedWorld {
 	w.ControlPlane = startServing(t, config.Config{
 		Admin:  config.AdminPorts{Token: *settings["admin.token"]},
 		Redis:  config.Redis{URL: "redis://writer:" + *settings["redis.url"] + nobodyThere, NodeURL: "redis://reader:" + *settings["redis.nodeURL"] + nobodyThere},
-		Tokens: config.Tokens{Issuing: true}, Diagnostics: config.Diagnostics{Pprof: true},
+		Tokens: config.Tokens{Issuing: true}, Cloud: config.Cloud{Roles: config.CloudGlobal + "," + config.CloudRegional}, Diagnostics: config.Diagnostics{Pprof: true},
 		Access: config.Access{BootstrapAdminToken: true, Roles: []access.Role{
 			{Role: "viewer", All: true, Users: []string{"viewer"}},
 			{Role: "editor", Meshes: []string{plantedMesh}, Users: []string{"mesh editor"}},
@@ -103,6 +103,7 @@ func openPlanted(t *testing.T) *plantedWorld {
 	w.tokens["nobody"] = ""
 	w.plantMesh()
 	w.plantGateway()
+	w.plantCloud()
 	w.connect("planted.web", w.issue("/tokens/dataplane", `{"mesh":"planted","name":"web","validFor":"1h"}`))
 	w.connect("cp/default/a", w.issue("/tokens/gateway", `{"controlPlane":"default","name":"a","validFor":"1h"}`))
 	w.secrets = append(w.secrets, storedSecrets(t, w.store)...)
@@ -247,6 +248,20 @@ func (w *plantedWorld) plantGateway() {
 	}); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// plantCloud plants secrets in the kinds of the cloud API.
+func (w *plantedWorld) plantCloud() {
+	w.t.Helper()
+	at := port(w.ports.cloudTLS)
+	w.must(at, "POST", "/v2/audit-log-destinations", `{"name":"siem","endpoint":"https://siem.example/","authorization":"Bearer `+w.secret()+`","log_format":"json"}`)
+	var made struct{ Token string }
+	answer, _, _ := bytes.Cut(w.must(at, "POST", "/v2/personal-access-tokens", `{"name":"ci","role":"viewer","control_planes":["default"]}`), []byte("\n"))
+	if err := json.Unmarshal(answer, &made); err != nil || made.Token == "" {
+		w.t.Fatalf("%s %v", answer, err)
+	}
+	w.tokens["gateway viewer"] = made.Token
+	w.secrets = append(w.secrets, newSecret("token", "personal access token", made.Token))
 }
 
 // connect has a node take its whole configuration, its secrets included.

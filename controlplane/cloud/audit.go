@@ -79,7 +79,7 @@ type Event struct {
 // once more after a power failure. The store does not end them by itself: the delivery removes them
 // after [KeptEvents], and says how many of them have reached nobody.
 var Events = model.Describe(Event{}, model.Kind{
-	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true, Sealed: true,
+	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
 	Durable: true,
 })
 

@@ -3,7 +3,6 @@ package gatewayapi
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/openapi"
+	"github.com/meshgate/meshgate/controlplane/openapi/entity"
 	"github.com/meshgate/meshgate/inspect/explain"
 )
 
@@ -152,23 +152,28 @@ func (a *API) components() schemas {
 	}
 	for _, c := range a.Collections {
 		kind := c.Kind
-		shown := shownEntity(kind.Schema)
+		shown := entities.Shown(kind.Schema)
 		if !kind.ReadOnly {
 			shown.Properties[fieldWarnings] = openapi.List(text()).Says("Fields that a write with ?fieldValidation=warn has dropped; in its answer only")
 		}
 		out[kind.Name], out[kind.Name+suffixPage] = shown, pageOf(c)
-		out[kind.Name+suffixWrite] = givenEntity(kind.Schema, false)
-		out[kind.Name+suffixPatch] = givenEntity(kind.Schema, true)
+		out[kind.Name+suffixWrite] = entities.Given(kind.Schema)
+		out[kind.Name+suffixPatch] = entities.Patch(kind.Schema)
 	}
 	a.describeDryRuns(out)
 	for _, name := range gateway.PluginNames() {
 		config := gateway.Plugins.Schema.Field("config").Record(map[string]any{"name": name})
-		out[configName(name)] = shownEntity(config)
-		out[configName(name)+suffixWrite] = givenEntity(config, false)
-		out[configName(name)+suffixPatch] = givenEntity(config, true)
+		out[configName(name)] = entities.Shown(config)
+		out[configName(name)+suffixWrite] = entities.Given(config)
+		out[configName(name)+suffixPatch] = entities.Patch(config)
 	}
 	return out
 }
+
+// entities describes the kinds of this API.
+var entities = entity.Dialect{Reference: openapi.To(schemaReference), Variant: func(_ *model.Field, as entity.Form) *openapi.Schema {
+	return configs(map[entity.Form]string{entity.Given: suffixWrite, entity.Patched: suffixPatch}[as])
+}}
 
 // schemas are schemas by the names of components or properties.
 type schemas = map[string]*openapi.Schema
@@ -202,7 +207,7 @@ func pageOf(c Collection) *openapi.Schema {
 
 // pageOfHealth returns the schema of a page of targets with their health.
 func pageOfHealth() *openapi.Schema {
-	target := shownEntity(gateway.Targets.Schema)
+	target := entities.Shown(gateway.Targets.Schema)
 	target.Properties["health"] = openapi.OneOf(healthy, unhealthy, healthOff, healthName)
 	target.Properties["data"] = openapi.Of(openapi.Object)
 	target.Required = append(target.Required, "health", "data")
@@ -220,47 +225,4 @@ func pageOfItems(item *openapi.Schema) *openapi.Schema {
 		fieldUnreadable: openapi.List(text()).Says(
 			"Paths of what is stored and cannot be read; absent otherwise. A list that lacks something ends with the error 500, in the place of one page more"),
 	}, "data", "next")
-}
-
-// shownEntity returns the schema of an entity in answers, in which every field is present.
-func shownEntity(s *model.Schema) *openapi.Schema {
-	out := openapi.Closed(schemas{})
-	for i := range s.Fields {
-		f := &s.Fields[i]
-		if f.Hidden {
-			continue
-		}
-		out.Properties[f.Name] = shownField(f)
-		out.Required = append(out.Required, f.Name)
-		if f.Flat != "" {
-			out.Properties[f.Flat] = text().OrNull()
-			out.Required = append(out.Required, f.Flat)
-		}
-	}
-	slices.Sort(out.Required)
-	return out
-}
-
-// givenEntity returns the schema of an entity in requests. A patch has no required fields.
-func givenEntity(s *model.Schema, patch bool) *openapi.Schema {
-	out := openapi.Closed(schemas{})
-	out.Required = nil
-	for i := range s.Fields {
-		f := &s.Fields[i]
-		if f.Hidden {
-			continue
-		}
-		out.Properties[f.Name] = givenField(f, patch)
-		if f.Required && f.Default == nil && f.Auto == nil && f.Type != model.Foreign && f.Type != model.Record && !patch && s.Shorthand == nil {
-			out.Required = append(out.Required, f.Name)
-		}
-		if f.Flat != "" {
-			out.Properties[f.Flat] = identifier().OrNull()
-		}
-	}
-	for i := range s.Shorthands {
-		out.Properties[s.Shorthands[i].Name] = givenField(&s.Shorthands[i], patch)
-	}
-	slices.Sort(out.Required)
-	return out
 }

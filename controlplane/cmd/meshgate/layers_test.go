@@ -114,6 +114,7 @@ var layers = map[string]string{
 	"controlplane/access":              "controlplane/fault controlplane/model",
 	"controlplane/httpkit":             "controlplane/access controlplane/fault controlplane/model",
 	"controlplane/openapi":             "controlplane/httpkit",
+	"controlplane/openapi/entity":      "controlplane/model controlplane/openapi",
 	"controlplane/openapi/openapitest": "controlplane/httpkit",
 	"controlplane/health":              "",
 	"controlplane/steady":              "",
@@ -174,7 +175,7 @@ var layers = map[string]string{
 	"controlplane/enrol":           "controlplane/admit controlplane/fault controlplane/gateway controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/store controlplane/turns filter/contract xds/bootstrap xds/alarm controlplane/yamldoc",
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/presence":        "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/probing",
-	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/revoke controlplane/store controlplane/turns inspect/explain",
+	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/openapi/entity controlplane/revoke controlplane/store controlplane/turns inspect/explain",
 	"controlplane/meshapi":         "controlplane/access controlplane/admit controlplane/census controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 

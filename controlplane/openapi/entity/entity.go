@@ -1,11 +1,81 @@
-package gatewayapi
+// Package entity describes the entities of kinds for OpenAPI documents. What a kind's schema says decides
+// about what is accepted and shown, so no description can differ from it.
+package entity
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
+
+// Dialect holds the differences between the APIs.
+type Dialect struct {
+	// Reference describes what is shown of a resource that a field refers to.
+	Reference *openapi.Schema
+	// Variant describes a record whose fields depend on other fields, as it is shown, given as a whole,
+	// or given in a patch.
+	Variant func(f *model.Field, as Form) *openapi.Schema
+}
+
+// Form is a form of an entity.
+type Form int
+
+// The forms.
+const (
+	Shown Form = iota
+	Given
+	Patched
+)
+
+// Shown returns the schema of an entity in answers, in which every field is present.
+func (d Dialect) Shown(s *model.Schema) *openapi.Schema {
+	out := openapi.Closed(map[string]*openapi.Schema{})
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if f.Hidden {
+			continue
+		}
+		out.Properties[f.Name] = d.shownField(f)
+		out.Required = append(out.Required, f.Name)
+		if f.Flat != "" {
+			out.Properties[f.Flat] = openapi.Of(openapi.Text).OrNull()
+			out.Required = append(out.Required, f.Flat)
+		}
+	}
+	slices.Sort(out.Required)
+	return out
+}
+
+// Given returns the schema of a whole entity in requests.
+func (d Dialect) Given(s *model.Schema) *openapi.Schema { return d.given(s, false) }
+
+// Patch returns the schema of an entity in requests that change it. No field is required.
+func (d Dialect) Patch(s *model.Schema) *openapi.Schema { return d.given(s, true) }
+
+func (d Dialect) given(s *model.Schema, patch bool) *openapi.Schema {
+	out := openapi.Closed(map[string]*openapi.Schema{})
+	out.Required = nil
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if f.Hidden {
+			continue
+		}
+		out.Properties[f.Name] = d.givenField(f, patch)
+		if f.Required && f.Default == nil && f.Auto == nil && f.Type != model.Foreign && f.Type != model.Record && !patch && s.Shorthand == nil {
+			out.Required = append(out.Required, f.Name)
+		}
+		if f.Flat != "" {
+			out.Properties[f.Flat] = identifier().OrNull()
+		}
+	}
+	for i := range s.Shorthands {
+		out.Properties[s.Shorthands[i].Name] = d.givenField(&s.Shorthands[i], patch)
+	}
+	slices.Sort(out.Required)
+	return out
+}
 
 // jsonTypes maps types of fields to types of JSON Schema.
 var jsonTypes = map[model.FieldType]string{
@@ -15,23 +85,23 @@ var jsonTypes = map[model.FieldType]string{
 
 // shownField returns the schema of a field in an answer. It has no limits, because values
 // that were stored before a limit existed are shown as well.
-func shownField(f *model.Field) *openapi.Schema {
+func (d Dialect) shownField(f *model.Field) *openapi.Schema {
 	nullable := !f.Required && f.Name != model.FieldID && f.Name != model.FieldCreated && f.Name != model.FieldUpdated
 	switch {
 	case f.Null:
 		return openapi.Of(openapi.Null)
 	case f.Type == model.Foreign && nullable:
-		return &openapi.Schema{AnyOf: []*openapi.Schema{openapi.To(schemaReference), openapi.Of(openapi.Null)}}
+		return &openapi.Schema{AnyOf: []*openapi.Schema{d.Reference, openapi.Of(openapi.Null)}}
 	case f.Type == model.Foreign:
-		return openapi.To(schemaReference)
+		return d.Reference
 	case f.Type == model.Record && f.Variant != nil:
-		return configs("")
+		return d.Variant(f, Shown)
 	case f.Type == model.Record:
-		return orNull(shownEntity(f.Schema), nullable)
+		return orNull(d.Shown(f.Schema), nullable)
 	}
 	out := openapi.Of(jsonTypes[f.Type])
 	if f.Elem != nil {
-		elem := shownField(element(f))
+		elem := d.shownField(element(f))
 		if f.Type == model.Map {
 			out.AdditionalProperties = elem
 		} else {
@@ -43,7 +113,7 @@ func shownField(f *model.Field) *openapi.Schema {
 }
 
 // givenField returns the schema of a field in a request.
-func givenField(f *model.Field, patch bool) *openapi.Schema {
+func (d Dialect) givenField(f *model.Field, patch bool) *openapi.Schema {
 	nullable := !f.Required
 	switch {
 	case f.Null:
@@ -51,16 +121,16 @@ func givenField(f *model.Field, patch bool) *openapi.Schema {
 	case f.Type == model.Foreign:
 		return orNull(&openapi.Schema{Type: openapi.Types{openapi.Object}, MinProperties: new(int64(1))}, nullable)
 	case f.Type == model.Record && f.Variant != nil && patch:
-		return configs(suffixPatch)
+		return d.Variant(f, Patched)
 	case f.Type == model.Record && f.Variant != nil:
-		return configs(suffixWrite)
+		return d.Variant(f, Given)
 	case f.Type == model.Record:
-		return orNull(givenEntity(f.Schema, patch), nullable)
+		return orNull(d.given(f.Schema, patch), nullable)
 	}
 	out := openapi.Of(jsonTypes[f.Type])
 	limits(f, out)
 	if f.Elem != nil {
-		elem := givenField(element(f), patch)
+		elem := d.givenField(element(f), patch)
 		if f.Type == model.Map {
 			out.AdditionalProperties, out.MaxProperties = elem, new(int64(model.MaxElements))
 		} else {
@@ -114,4 +184,8 @@ func orNull(schema *openapi.Schema, nullable bool) *openapi.Schema {
 		return schema
 	}
 	return schema.OrNull()
+}
+
+func identifier() *openapi.Schema {
+	return &openapi.Schema{Type: openapi.Types{openapi.Text}, Format: "uuid"}
 }
