@@ -281,3 +281,22 @@ func TestRetryAfterTheLast(t *testing.T) {
 		t.Errorf("the waits are %v", got)
 	}
 }
+
+// TestNewDestinationInBackOff: that the former receiver has failed does not count for the new one before
+// that one has failed, too.
+func TestNewDestinationInBackOff(t *testing.T) {
+	w := newWorld(t)
+	dead, slow := newReceiver(t, slices.Repeat([]int{500}, 5)...), newReceiver(t, 503)
+	w.hook("p", dead, true)
+	w.start()
+	w.happen("p", 0, 1)
+	<-w.held
+	w.mu.Lock()
+	w.hold = true
+	w.mu.Unlock()
+	w.hook("p", slow, true)
+	<-w.held
+	if d := w.progress("p"); d.Failed || d.Code != http.StatusServiceUnavailable || d.Destination != "to-"+slow.URL {
+		t.Errorf("%+v", d)
+	}
+}
