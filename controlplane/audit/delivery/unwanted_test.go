@@ -123,3 +123,20 @@ func TestUnauthorized(t *testing.T) {
 	w.resume()
 	until(t, "all", func() bool { return slices.Equal(r.events(), want) })
 }
+
+// TestBreaksMeanwhile: a receiver that begins to refuse everything while a batch is halved has taken others
+// before, which proves something for one event at most.
+func TestBreaksMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t, append([]int{400, 400, 200}, slices.Repeat([]int{400}, 100)...)...)
+	w.hook("p", r, true)
+	w.happen("p", 0, 300)
+	w.start()
+	<-w.held
+	if s := w.engine.Stats(); s.GivenUp > 1 || s.Delivered != 50 {
+		t.Errorf("%+v", s)
+	}
+	if d := w.progress("p"); !d.Failed {
+		t.Errorf("%+v", d)
+	}
+}
