@@ -128,6 +128,8 @@ type world struct {
 	hold bool
 	held chan struct{}
 	over chan struct{}
+	// lingers has an entry for each time that a worker had nothing to do.
+	lingers chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
@@ -138,7 +140,7 @@ func newWorld(t *testing.T) *world {
 
 func blankWorld(t testing.TB) *world {
 	now := time.Now()
-	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), sole: true}
+	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), sole: true}
 	w.clock = steady.New(func() (time.Time, time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -181,6 +183,12 @@ func (w *world) rest(ctx context.Context, d time.Duration) error {
 	case Window:
 		return ctx.Err()
 	case linger, tidying:
+		if d == linger {
+			select {
+			case w.lingers <- struct{}{}:
+			default:
+			}
+		}
 		<-ctx.Done()
 		return ctx.Err()
 	}

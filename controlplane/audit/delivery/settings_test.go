@@ -121,11 +121,7 @@ func TestDeletedWhileDelivering(t *testing.T) {
 	r.silent = nil
 	r.mu.Unlock()
 	close(silent)
-	until(t, "the end of the work", func() bool {
-		w.engine.mu.Lock()
-		defer w.engine.mu.Unlock()
-		return w.engine.busy["p"] != nil && w.engine.busy["p"].result == nil
-	})
+	until(t, "the outcome", func() bool { return w.engine.Stats().Delivered == 2 })
 	_ = w.s.View(t.Context(), func(r store.Reader) error {
 		if n, err := r.Count(cloud.Deliveries, store.Query{}); n != 0 || err != nil {
 			t.Errorf("%d deliveries are known, %v", n, err)

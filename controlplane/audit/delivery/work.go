@@ -82,7 +82,7 @@ var errNoDestination = errors.New("the destination of a webhook cannot be read")
 // to now. It reads so many events at most.
 func read(r store.Reader, portal string, most int) (*work, error) {
 	w, err := setting(r, portal)
-	if err != nil || w == nil {
+	if err != nil || w == nil || w.version == 0 { // nothing has happened since the webhook was made
 		return nil, err
 	}
 	position, err := positionOf(r, portal)
