@@ -3,6 +3,7 @@ package delivery
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -185,3 +186,27 @@ func TestTwoProcesses(t *testing.T) {
 
 // natural waits as engines do.
 func natural(ctx context.Context, d time.Duration) error { return alarm.Rest(ctx, d) }
+
+// TestFencedOff: what a worker finds out after another process has taken its lease is not stored.
+func TestFencedOff(t *testing.T) {
+	w := newWorld(t)
+	w.hook("p", newReceiver(t), true)
+	w.happen("p", 0, 3)
+	w.start()() // an engine that has ended
+	before := w.progress("p")
+	late := &worker{Engine: w.engine, portal: "p"}
+	if _, err := late.held(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	job := &work{hook: cloud.Webhook{Enabled: true}}
+	other, err := lease.New(lease.Options{Writer: w.gate, Holder: "another", Sole: true}).Take(t.Context(), "audit-log-webhook/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = late.write(t.Context(), &conclusion{job: job, cursor: cloud.EventName("p", 99), tried: true, ended: true})
+	if !errors.Is(err, lease.ErrLost) || w.progress("p") != before {
+		t.Errorf("%v, %+v", err, w.progress("p"))
+	}
+	late.leave(t.Context())
+	other.Release(t.Context())
+}
