@@ -76,7 +76,7 @@ func (r *result) said(now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true //nolint:gosec // 31 bits
+		return time.Duration(seconds) * time.Second, true
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return at.Sub(now), true

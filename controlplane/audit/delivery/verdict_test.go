@@ -56,7 +56,7 @@ func TestRetries(t *testing.T) {
 	} {
 		at, retries := time.Duration(0), 0
 		var offsets []int
-		ok := false
+		var ok bool
 		for i := 0; ; i++ {
 			offsets = append(offsets, int(at/time.Second))
 			r := test.answers[min(i, len(test.answers)-1)]
