@@ -70,14 +70,14 @@ func (w *worker) conclude(ctx context.Context) error {
 // tell counts an outcome and says what people must know of it.
 func (w *worker) tell(c *conclusion) {
 	log := w.Log.With("portal", w.portal)
-	w.stats.delivered.Add(uint64(c.delivered)) //nolint:gosec // a count
+	w.stats.delivered.Add(uint64(c.delivered))
 	if c.givenUp > 0 {
-		w.stats.givenUp.Add(uint64(c.givenUp)) //nolint:gosec // a count
+		w.stats.givenUp.Add(uint64(c.givenUp))
 		log.Error("events of an audit log are given up: the receiver refuses them and takes others", "events", c.givenUp, "status", c.r.status,
 			"first", c.job.name(0), "kept", cloud.KeptEvents.String())
 	}
 	if c.unreadable > 0 {
-		w.stats.unreadable.Add(uint64(c.unreadable)) //nolint:gosec // a count
+		w.stats.unreadable.Add(uint64(c.unreadable))
 		log.Error("events of an audit log cannot be read and are passed over", "events", c.unreadable, "before", c.cursor)
 	}
 	if c.lost > 0 {
