@@ -86,11 +86,17 @@ func (c *cloud) publish(id, name string, up *framework.Upstream) {
 	})
 }
 
-// mint obtains a token of an application at a gateway.
+// mint obtains a token of an application that [cloud.publish] has made.
 func (c *cloud) mint(g *framework.Gateway, name string) string {
 	GinkgoHelper()
-	r, err := framework.Do(c.HTTP, "POST", fmt.Sprintf("https://localhost:%d/%s/oauth2/token", g.HTTPS, name),
-		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&scope=email&client_id="+name+"&client_secret="+name+"-secret")
+	return c.minted(g, name, name, name+"-secret")
+}
+
+// minted obtains a token of an application at a gateway.
+func (c *cloud) minted(g *framework.Gateway, path, client, secret string) string {
+	GinkgoHelper()
+	r, err := framework.Do(c.HTTP, "POST", fmt.Sprintf("https://localhost:%d/%s/oauth2/token", g.HTTPS, path),
+		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&scope=email&client_id="+client+"&client_secret="+secret)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(r.Status).To(Equal(200), r.Body)
 	token, _ := r.JSON()["access_token"].(string)
