@@ -23,10 +23,14 @@ type cloud struct {
 	token string
 }
 
-func newCloud(c *framework.ControlPlane) *cloud {
-	out, err := exec.Command(framework.Binary(), "token", "create", "--name", "e2e", "--role", "admin", "--state-dir", c.StateDir).Output()
+func newCloud(c *framework.ControlPlane) *cloud { return &cloud{c.API(), c, accessToken(c, "e2e")} }
+
+// accessToken makes the personal access token of an administrator on the control plane's machine.
+func accessToken(c *framework.ControlPlane, name string, more ...string) string {
+	GinkgoHelper()
+	out, err := exec.Command(framework.Binary(), append([]string{"token", "create", "--name", name, "--role", "admin", "--state-dir", c.StateDir}, more...)...).Output()
 	Expect(err).NotTo(HaveOccurred(), string(out))
-	return &cloud{c.API(), c, strings.TrimSpace(string(out))}
+	return strings.TrimSpace(string(out))
 }
 
 // do sends a document and expects a status.

@@ -25,8 +25,8 @@ func tool(code int, args ...string) string {
 }
 
 // at are the flags that name a control plane of the cloud API at an address.
-func (c *cloud) at(addr, plane string) []string {
-	return []string{"--cloud-addr", addr, "--cloud-token", c.token, "--cloud-control-plane-name", plane}
+func at(addr, token, plane string) []string {
+	return []string{"--cloud-addr", addr, "--cloud-token", token, "--cloud-control-plane-name", plane}
 }
 
 // balancer sends requests to two gateways. As many percent as moved go to the new one.
@@ -80,6 +80,7 @@ var _ = Describe("the migration of a gateway of one's own into a group", func() 
 
 		By("the dump and the sync")
 		addr, writes := c.observed()
+		into := at(addr, accessToken(c.c, "team-a", "--control-plane", "member"), "member")
 		self := []string{"--gateway-addr", fmt.Sprintf("http://127.0.0.1:%d", from.Admin)}
 		dump := func(name string) string {
 			GinkgoHelper()
@@ -88,18 +89,18 @@ var _ = Describe("the migration of a gateway of one's own into a group", func() 
 			return file
 		}
 		file := dump("first.yaml")
-		out := tool(1, append(c.at(addr, "team"), "sync", file, "--with-tokens")...)
+		out := tool(1, append(at(addr, c.token, "team"), "sync", file, "--with-tokens")...)
 		Expect(out).To(ContainSubstring("control plane 'team' is a group: configuration cannot be synced to a group"))
-		Expect(tool(0, append(c.at(addr, "member"), "diff", file, "--with-tokens")...)).To(ContainSubstring("creating plugin oauth2 for service api"))
+		Expect(tool(0, append(into, "diff", file, "--with-tokens")...)).To(ContainSubstring("creating plugin oauth2 for service api"))
 		Expect(writes.Load()).To(BeZero(), "writes of a refused sync and of a preview")
-		tool(0, append(c.at(addr, "member"), "sync", file, "--with-tokens")...)
+		tool(0, append(into, "sync", file, "--with-tokens")...)
 		Expect(writes.Load()).NotTo(BeZero())
-		Expect(tool(0, append(c.at(addr, "member"), "diff", file, "--with-tokens", "--non-zero-exit-code")...)).To(Equal(unchanged))
+		Expect(tool(0, append(into, "diff", file, "--with-tokens", "--non-zero-exit-code")...)).To(Equal(unchanged))
 
 		By("what has changed in the meantime")
 		late := f.MustMint(old.HTTPS)
 		f.Must(201, http.MethodPost, "/services/api/routes", map[string]any{"name": "late", "paths": []string{"/late"}})
-		out = tool(0, append(c.at(addr, "member"), "sync", dump("second.yaml"), "--with-tokens")...)
+		out = tool(0, append(into, "sync", dump("second.yaml"), "--with-tokens")...)
 		Expect(out).To(And(ContainSubstring("creating route late"), HaveSuffix("Created: 2\n  Updated: 0\n  Deleted: 0\n")))
 
 		By("new gateways in the group")
