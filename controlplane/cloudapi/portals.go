@@ -219,7 +219,7 @@ func dropPortal(tx store.Tx, id string, force bool) (more bool, err error) {
 	if err := delivery.Forget(tx, id); err != nil {
 		return false, err
 	}
-	for _, k := range []*model.Kind{cloud.Deliveries, cloud.Positions, cloud.Trials} {
+	for _, k := range []*model.Kind{cloud.Trials} {
 		if err := tx.Delete(k, "", id, 0); err != nil && !fault.Is(err, fault.NotFound) {
 			return false, err
 		}
