@@ -21,10 +21,7 @@ func (cp *ControlPlane) planeNamed(ctx context.Context, named string) (scope str
 		return named, nil
 	}
 	err = cp.store.View(ctx, func(r store.Reader) error {
-		res, err := cloud.Named(r, named)
-		if err == nil {
-			scope = cloud.ScopeOf(res.Name)
-		}
+		scope, err = cloud.ScopeNamed(r, named)
 		return err
 	})
 	return scope, err
