@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -90,16 +91,13 @@ var _ = Describe("policies and meshes at the egress of the zone", Ordered, core,
 			"clientCert": map[string]any{"inlineString": pair[0]}, "clientKey": map[string]any{"inlineString": pair[1]},
 		}
 	}
-	// body is what a service answers with status 200, or the other status.
-	body := func(url string) string {
+	// answer is the status and the body of an answer, or why there is none.
+	answer := func(url string) string {
 		r, err := get(url)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err.Error()
-		case r.Status != 200:
-			return fmt.Sprint(r.Status)
 		}
-		return r.Body
+		return fmt.Sprintf("%d %s", r.Status, r.Body)
 	}
 
 	BeforeAll(func() {
@@ -218,8 +216,8 @@ var _ = Describe("policies and meshes at the egress of the zone", Ordered, core,
 		answers(till.to("only"), 200)
 		answers(web.to("bank"), 200)
 		answers(till.to("bank"), 200)
-		Expect(body(web.to("bank"))).To(Equal(`{"client":"one"}`))
-		Expect(body(till.to("bank"))).To(Equal(`{"client":"two"}`))
+		Expect(answer(web.to("bank"))).To(Equal(`200 {"client":"one"}`))
+		Expect(answer(till.to("bank"))).To(Equal(`200 {"client":"two"}`))
 		before, beforeOther := egress.Stat("cluster.shop_clear.upstream_rq_total"), egress.Stat("cluster.office_clear.upstream_rq_total")
 		Expect(called(web.to("clear"))).To(Equal(200))
 		Expect(called(till.to("clear"))).To(Equal(200))
@@ -263,5 +261,50 @@ var _ = Describe("policies and meshes at the egress of the zone", Ordered, core,
 		Expect(strings.Count(dump, "clear{mesh=office}")).To(BeZero())
 		load.Served(50)
 		none(load)
+	})
+
+	// Nobody tries again, so whoever is led to an egress that does not listen fails.
+	It("one that was killed fails its callers while it is away, and is called again only when it listens", func() {
+		refused := func() (n int) {
+			for name, of := range web.Stats() {
+				if strings.HasPrefix(name, "cluster.clear-zoneegress.") && strings.HasSuffix(name, ".upstream_cx_connect_fail") {
+					n += of
+				}
+			}
+			return n
+		}
+		answers(web.to("clear"), 200)
+		before := framework.StartTraffic(web.to("clear"), nil, 2)
+		before.Served(100)
+		none(before)
+
+		By("killing it and its Envoy, which leaves nobody to deregister it")
+		load := framework.StartTraffic(web.to("clear"), nil, 2)
+		load.Served(50)
+		envoy := framework.RunningEnvoy(egress.StateDir)
+		egress.Kill()
+		_ = syscall.Kill(envoy, syscall.SIGKILL) // it may have ended with its agent
+		// The first to fail may be those on connections that were open: nobody was refused for them.
+		Eventually(refused, patience, 10*time.Millisecond).Should(BeNumerically(">", 0))
+
+		By("starting it again: it is registered before it listens, and not called")
+		egress = &member{Sidecar: framework.NewEgress(w.cp, "default", "out", egressFile(out), "--workload-address", outward()+"/32").Start()}
+		Eventually(func() string { return answer(web.to("clear")) }, patience, 5*time.Millisecond).Should(Equal("503 no healthy upstream"))
+		refusals := refused()
+		w.ready(egress)
+		answers(web.to("clear"), 200)
+		load.Served(100)
+		Expect(refused()).To(Equal(refusals), "somebody called it before it listened")
+		_, failures := load.Stop()
+		Expect(failures).NotTo(BeEmpty())
+		Expect(failures).To(HaveEach(ContainSubstring(" times 503 ")))
+
+		By("calling it as before")
+		after := framework.StartTraffic(web.to("clear"), nil, 2)
+		fresh := framework.StartConnections(web.to("clear"), nil, 2, 10)
+		after.Served(200)
+		fresh.Served(200)
+		none(after)
+		none(fresh)
 	})
 })
