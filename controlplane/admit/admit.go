@@ -65,7 +65,7 @@ type Gate struct {
 // New returns a gate. kinds are the kinds for typed operations and references. now is the
 // clock for creation times and lifetimes.
 func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
-	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}, lines: &lines{of: map[string]*line{}}}
+	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}, lines: &lines{of: map[model.Key]*line{}}}
 	for _, k := range kinds {
 		g.kinds[k.Name] = k
 	}

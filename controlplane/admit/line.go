@@ -2,17 +2,18 @@ package admit
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // lines let those who write the same resource, and came between each other, write one after the
 // other. Otherwise most of many would be refused, each time that one of them is done.
 type lines struct {
 	mu sync.Mutex
-	of map[string]*line
+	of map[model.Key]*line
 }
 
 // line has room for the one whose turn it is. users counts those who wait, and that one.
@@ -21,10 +22,8 @@ type line struct {
 	users int
 }
 
-// stand waits for its turn at an address, which ends with the call of done. The error is that of
-// ctx.
-func (l *lines) stand(ctx context.Context, a Address) (done func(), err error) {
-	key := strings.Join([]string{a.Kind.Name, a.Scope, a.Key}, "/")
+// stand waits for its turn at a row, which ends with the call of done. The error is that of ctx.
+func (l *lines) stand(ctx context.Context, key model.Key) (done func(), err error) {
 	l.mu.Lock()
 	one := l.of[key]
 	if one == nil {
@@ -49,6 +48,21 @@ func (l *lines) stand(ctx context.Context, a Address) (done func(), err error) {
 	}
 }
 
+// rowAt returns the key of the row at an address. Those who write the same row may name it
+// differently: by its id, by a name, or as what something refers to. Where there is no row, it is what
+// was written in the address.
+func (g *Gate) rowAt(ctx context.Context, a Address) model.Key {
+	key := model.Key{Kind: a.Kind.Name, Scope: a.Scope, Name: a.Key}
+	_ = g.store.View(ctx, func(r store.Reader) error { // the attempts tell what fails
+		res, err := Lookup(r, a)
+		if err == nil {
+			key = res.Key()
+		}
+		return err
+	})
+	return key
+}
+
 // again makes attempts until one does not fail because another writer came between. From the second
 // on, it is its turn among those to whom the same has happened.
 func (g *Gate) again(ctx context.Context, a Address, attempt func() (Outcome, error)) (Outcome, error) {
@@ -56,7 +70,7 @@ func (g *Gate) again(ctx context.Context, a Address, attempt func() (Outcome, er
 	if !fault.Is(err, fault.Conflict) {
 		return out, err
 	}
-	done, err := g.lines.stand(ctx, a)
+	done, err := g.lines.stand(ctx, g.rowAt(ctx, a))
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -3,21 +3,55 @@ package admit
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// TestLine: those to whom another writer came between write one after the other, also if one of them
-// goes away while it waits, and writers of something else do not wait for them.
+// named is a store with one row, which has an id and a name.
+type named struct {
+	store.Store
+	row *model.Resource
+	as  string
+}
+
+func (n *named) View(_ context.Context, f func(store.Reader) error) error {
+	return f(namedReader{of: n})
+}
+
+type namedReader struct {
+	store.Reader
+	of *named
+}
+
+func (r namedReader) Get(_ *model.Kind, _, name string) (*model.Resource, error) {
+	return r.only(name == r.of.row.Name)
+}
+
+func (r namedReader) Find(_ *model.Kind, _, _, value string) (*model.Resource, error) {
+	return r.only(value == r.of.as)
+}
+
+func (r namedReader) only(is bool) (*model.Resource, error) {
+	if !is {
+		return nil, fault.New(fault.NotFound, "there is one row")
+	}
+	return r.of.row, nil
+}
+
+// TestLine: those to whom another writer came between write one after the other, by whatever they name
+// the row, also if one of them goes away while it waits, and writers of something else do not wait for them.
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Gate{lines: &lines{of: map[string]*line{}}}
-		kind := &model.Kind{Name: "k"}
-		a := Address{Kind: kind, Key: "a"}
+		kind := &model.Kind{Name: "k", Schema: &model.Schema{Key: "name"}}
+		const id = "6f0c1c0e-7c1b-4b43-8d24-3a2d0f7f1f5a"
+		g := &Gate{lines: &lines{of: map[model.Key]*line{}}, store: &named{row: &model.Resource{Kind: kind, Name: id}, as: "a"}}
+		a, same := Address{Kind: kind, Key: "a"}, Address{Kind: kind, Key: strings.ToUpper(id)}
 		var counting sync.Mutex // those of two addresses count at once
 		writing, most, done := 0, 0, 0
 		hold := make(chan struct{})
@@ -40,9 +74,9 @@ func TestLine(t *testing.T) {
 				return Outcome{}, nil
 			}
 		}
-		for range 5 {
+		for i := range 5 {
 			go func() {
-				if _, err := g.again(t.Context(), a, write()); err != nil {
+				if _, err := g.again(t.Context(), []Address{a, same}[i%2], write()); err != nil {
 					t.Error(err)
 				}
 			}()

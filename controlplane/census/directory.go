@@ -1,9 +1,7 @@
 package census
 
 import (
-	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 
@@ -48,17 +46,17 @@ func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
 	return l
 }
 
-// directory holds all dataplanes of each mesh, sorted by name. So a filtered list reads and decodes
-// nothing but its page.
+// directory holds all dataplanes of each mesh. So a filtered list reads and decodes nothing but its
+// page.
 type directory struct {
-	mu     sync.RWMutex
-	meshes map[string][]*Listed
+	mu     sync.Mutex
+	meshes map[string]*roll
 	// traits are those of all dataplanes, by their text.
 	traits map[string]*Traits
 }
 
 func newDirectory() *directory {
-	return &directory{meshes: map[string][]*Listed{}, traits: map[string]*Traits{}}
+	return &directory{meshes: map[string]*roll{}, traits: map[string]*Traits{}}
 }
 
 // share returns the traits that others have already, if any have them.
@@ -84,23 +82,18 @@ func (d *directory) leave(t *Traits) {
 func (d *directory) put(meshName, name string, l *Listed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := d.meshes[meshName]
-	i, found := slices.BinarySearchFunc(list, name, byName)
 	if l != nil {
 		l.Traits = d.share(l.Traits)
 	}
-	if found {
-		d.leave(list[i].Traits)
+	list := d.meshes[meshName]
+	if list == nil {
+		list = &roll{}
+		d.meshes[meshName] = list
 	}
-	switch {
-	case found && l == nil:
-		list = slices.Delete(list, i, i+1)
-	case found:
-		list[i] = l
-	case l != nil:
-		list = slices.Insert(list, i, l)
+	if old := list.put(name, l); old != nil {
+		d.leave(old.Traits)
 	}
-	if d.meshes[meshName] = list; len(list) == 0 {
+	if len(list.blocks) == 0 {
 		delete(d.meshes, meshName)
 	}
 }
@@ -110,37 +103,27 @@ func (d *directory) known(meshName, name string, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.meshes[meshName]
-	if i, found := slices.BinarySearchFunc(list, name, byName); found && list[i].Known != is {
-		l := *list[i]
+	if list == nil {
+		return
+	}
+	if at, row, found := list.find(name); found && list.blocks[at].rows[row].Known != is {
+		l := *list.blocks[at].rows[row]
 		l.Known = is
-		list[i] = &l
+		list.put(name, &l)
 	}
 }
 
 func byName(l *Listed, name string) int { return strings.Compare(l.Name, name) }
 
-// Dataplanes calls f for each dataplane of the meshes, in their order and then by name, as they are
-// after everything that had happened when it was called. Nobody waits for f. The error is that of
-// [Census.Now].
-func (c *Census) Dataplanes(ctx context.Context, meshes []string, f func(meshName string, l *Listed)) error {
-	if _, _, err := c.Now(ctx); err != nil {
-		return err
-	}
-	for i, list := range c.listed.Load().of(meshes) {
-		for _, l := range list {
-			f(meshes[i], l)
-		}
-	}
-	return nil
-}
-
-// of returns copies of the lists of meshes.
-func (d *directory) of(meshes []string) [][]*Listed {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	out := make([][]*Listed, len(meshes))
+// read returns the dataplanes of meshes as they are now.
+func (d *directory) read(meshes []string) [][]*block {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([][]*block, len(meshes))
 	for i, name := range meshes {
-		out[i] = slices.Clone(d.meshes[name])
+		if list := d.meshes[name]; list != nil {
+			out[i] = list.read()
+		}
 	}
 	return out
 }

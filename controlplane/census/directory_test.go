@@ -3,6 +3,8 @@ package census_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,15 +13,40 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // directory lists what the census knows of the dataplanes of meshes.
 func (w *world) directory(meshes ...string) (out []string) {
 	w.t.Helper()
-	w.must(w.census.Dataplanes(context.Background(), meshes, func(meshName string, l *census.Listed) {
-		out = append(out, fmt.Sprintf("%s/%s %v %s known %t", meshName, l.Name, l.Traits.Tags, l.Traits.Gateway, l.Known))
-	}))
+	known := w.search(census.Search{Meshes: meshes, Known: true, Limit: 1000}).Page
+	for _, of := range w.traits(meshes...) {
+		for _, key := range w.search(census.Search{Meshes: meshes, Limit: 1000, Accepts: func(t *census.Traits) bool { return t == of }}).Page {
+			out = append(out, fmt.Sprintf("%s/%s %v %s known %t", key.Scope, key.Name, of.Tags, of.Gateway, slices.Contains(known, key)))
+		}
+	}
+	order := w.search(census.Search{Meshes: meshes, Limit: 1000}).Page
+	slices.SortFunc(out, func(a, b string) int { return place(order, a) - place(order, b) })
 	return out
+}
+
+// place is that of a line in a list.
+func place(order []model.Key, line string) int {
+	return slices.IndexFunc(order, func(k model.Key) bool { return strings.HasPrefix(line, k.Scope+"/"+k.Name+" ") })
+}
+
+// traits are those of the dataplanes of meshes.
+func (w *world) traits(meshes ...string) (out []*census.Traits) {
+	w.t.Helper()
+	w.search(census.Search{Meshes: meshes, Accepts: func(t *census.Traits) bool { out = append(out, t); return true }})
+	return out
+}
+
+func (w *world) search(s census.Search) *census.Found {
+	w.t.Helper()
+	found, err := w.census.Dataplanes(context.Background(), s)
+	w.must(err)
+	return found
 }
 
 // TestDirectory: it shows what was written and reported before it was asked, in the order of lists,
@@ -43,10 +70,8 @@ func TestDirectory(t *testing.T) {
 	tags := fmt.Sprint(plain("web").TagSets())
 	gateway := "b/g [mesh.io/service=edge] DELEGATED known false"
 	want("at first", gateway, "a/c "+tags+"  known false", "a/x "+tags+"  known true", "a/z "+tags+"  known false")
-	traits := map[*census.Traits]bool{}
-	w.must(w.census.Dataplanes(context.Background(), []string{"a"}, func(_ string, l *census.Listed) { traits[l.Traits] = true }))
-	if len(traits) != 1 {
-		t.Errorf("%d traits of dataplanes with the same tags", len(traits))
+	if n := len(w.traits("a")); n != 1 {
+		t.Errorf("%d traits of dataplanes with the same tags", n)
 	}
 	w.put(mesh.Dataplanes, "a", "x", plain("api"))
 	w.remove(mesh.Dataplanes, "a", "c")
@@ -66,16 +91,17 @@ func TestNobodyWaitsForWhoReadsTheDirectory(t *testing.T) {
 	w.put(mesh.Dataplanes, "a", "x", plain("web"))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	var read []string
-	w.must(w.census.Dataplanes(ctx, []string{"a"}, func(_ string, l *census.Listed) {
-		read = append(read, l.Name)
-		w.put(mesh.Dataplanes, "a", "y", plain("web"))
-		if _, _, err := w.census.Now(ctx); err != nil {
-			t.Error(err)
-		}
-	}))
-	if len(read) != 1 {
-		t.Errorf("read are %v", read)
+	asked := 0
+	found, err := w.census.Dataplanes(ctx, census.Search{Meshes: []string{"a"}, Limit: 10, Accepts: func(*census.Traits) bool {
+		asked++
+		w.put(mesh.Dataplanes, "a", "y", plain("api"))
+		_, _, err := w.census.Now(ctx)
+		w.must(err)
+		return true
+	}})
+	w.must(err)
+	if asked != 1 || len(found.Page) != 1 || found.Total != 1 {
+		t.Errorf("asked %d times, found %+v", asked, found)
 	}
 	if now := w.directory("a"); len(now) != 2 {
 		t.Errorf("there are %v", now)

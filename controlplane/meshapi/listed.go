@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/census"
@@ -31,52 +31,74 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	if win.offset, err = pageOffset(query.Get("offset")); err != nil {
 		return found, win, failed(opOffset, err)
 	}
+	search := census.Search{Meshes: scopes, Part: win.part, Known: known, Skip: win.offset, Limit: win.size}
+	if wanted != nil {
+		// Nobody waits for the list any more if the request is over.
+		search.Accepts = func(t *census.Traits) bool { return r.Context().Err() == nil && wanted(facts{t.Tags, t.Gateway}) }
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), directoryPatience)
 	defer cancel()
-	var page []model.Key
-	judged := map[*census.Traits]bool{}
-	matches := func(t *census.Traits) bool {
-		is, done := judged[t]
-		if !done {
-			is = wanted(facts{t.Tags, t.Gateway})
-			judged[t] = is
-		}
-		return is
+	listed, err := c.api.Directory.Dataplanes(ctx, search)
+	if err == nil {
+		err = r.Context().Err()
 	}
-	if err := c.api.Directory.Dataplanes(ctx, scopes, func(mesh string, l *census.Listed) {
-		switch {
-		case r.Context().Err() != nil: // nobody waits for the list any more
-		case !strings.Contains(l.Name, win.part):
-		case l.Unread != nil && (known || wanted != nil): // what it is cannot be judged; without a filter it has its place
-			found.unreadable = append(found.unreadable, l.Unread)
-		case known && !l.Known, wanted != nil && !matches(l.Traits):
-		default:
-			if found.total++; found.total > win.offset && len(page) < win.size {
-				page = append(page, model.Key{Scope: mesh, Name: l.Name})
-			}
-		}
-	}); err != nil {
+	if err != nil {
 		return found, win, err
 	}
-	if err := r.Context().Err(); err != nil {
-		return found, win, err
-	}
-	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.readPage(reader, page, &found) })
+	found.total, found.unreadable = listed.Total, append(found.unreadable, listed.Unread...)
+	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.readPage(reader, listed.Page, &found) })
 }
 
-// readPage reads a page. What is gone since it was looked up is left out.
+// readPage reads a page, in which all of a scope follow each other. What is gone since it was looked
+// up is left out.
 func (c collection) readPage(reader store.Reader, page []model.Key, found *result) error {
-	found.page = make([]*model.Resource, len(page))
-	for i, key := range page {
+	found.page = make([]*model.Resource, 0, len(page))
+	for len(page) > 0 {
+		end := slices.IndexFunc(page, func(k model.Key) bool { return k.Scope != page[0].Scope })
+		if end < 0 {
+			end = len(page)
+		}
+		if err := c.readNamed(reader, page[:end], found); err != nil {
+			return err
+		}
+		page = page[end:]
+	}
+	return nil
+}
+
+// readNamed reads some resources of one scope at once, or, if one of them cannot be read, each alone.
+func (c collection) readNamed(reader store.Reader, keys []model.Key, found *result) error {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.Name
+	}
+	list, err := reader.Named(c.kind, keys[0].Scope, names)
+	if store.UnreadIn(err) != nil {
+		return c.readEach(reader, keys, found)
+	}
+	for _, name := range names {
+		if len(list) > 0 && list[0].Name == name {
+			found.page, list = append(found.page, list[0]), list[1:]
+		} else {
+			found.page = append(found.page, nil)
+		}
+	}
+	return err
+}
+
+func (c collection) readEach(reader store.Reader, keys []model.Key, found *result) error {
+	for _, key := range keys {
 		res, err := reader.Get(c.kind, key.Scope, key.Name)
 		switch {
 		case store.UnreadIn(err) != nil:
 			found.unreadable = append(found.unreadable, err)
 		case err != nil && !fault.Is(err, fault.NotFound):
 			return err
-		case err == nil:
-			found.page[i] = res
 		}
+		if err != nil {
+			res = nil
+		}
+		found.page = append(found.page, res)
 	}
 	return nil
 }

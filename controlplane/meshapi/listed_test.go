@@ -111,8 +111,8 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 // ignorant is a directory that never knows what was written last.
 type ignorant struct{}
 
-func (ignorant) Dataplanes(context.Context, []string, func(string, *census.Listed)) error {
-	return fault.New(fault.Unavailable, "not counted yet")
+func (ignorant) Dataplanes(context.Context, census.Search) (*census.Found, error) {
+	return nil, fault.New(fault.Unavailable, "not counted yet")
 }
 
 // TestListsWithoutAKnowingDirectory: a list is answered by reading everything then.

@@ -43,10 +43,9 @@ type Insights interface {
 
 // Directory knows what lists of dataplanes are filtered by; [census.Census] implements it.
 type Directory interface {
-	// Dataplanes calls f for each dataplane of meshes, in their order and then by name, as they
-	// are after everything that had happened when it was called. The error is Unavailable if ctx
-	// ends before that is known.
-	Dataplanes(ctx context.Context, meshes []string, f func(mesh string, l *census.Listed)) error
+	// Dataplanes searches the dataplanes as they are after everything that had happened when it
+	// was called. The error is Unavailable if ctx ends before that is known.
+	Dataplanes(ctx context.Context, s census.Search) (*census.Found, error)
 }
 
 // Problems tells why proxies do not have the configuration that they should have.

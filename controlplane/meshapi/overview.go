@@ -1,7 +1,6 @@
 package meshapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -188,12 +187,12 @@ func (p reporter) overviewOf(r *http.Request, res *model.Resource, absent any) (
 func joined(objects ...any) (any, error) {
 	out := []byte{'{'}
 	for _, o := range objects {
-		raw, err := encode(o)
+		raw, err := compact(o)
 		if err != nil {
 			return nil, err
 		}
-		members := bytes.TrimSpace(raw)
-		if members = members[1 : len(members)-1]; len(bytes.TrimSpace(members)) == 0 {
+		members := raw[1 : len(raw)-1]
+		if len(members) == 0 {
 			continue
 		}
 		if len(out) > 1 {

@@ -154,12 +154,20 @@ func reply(w http.ResponseWriter, r *http.Request, status int, document any) {
 // encode returns a document in the form of this API: indented by one space, without
 // escapes for HTML, and with a newline at the end.
 func encode(document any) ([]byte, error) {
+	raw, err := compact(document)
+	if err != nil {
+		return nil, err
+	}
+	return append(indent(make([]byte, 0, 2*len(raw)), raw, 0), '\n'), nil
+}
+
+// compact returns a document without spaces.
+func compact(document any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
 	err := e.Encode(document)
-	return b.Bytes(), err
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }
 
 // write answers with a body of any type, which must not be cached.

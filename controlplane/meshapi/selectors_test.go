@@ -48,14 +48,14 @@ type leaving struct {
 	leave func()
 }
 
-func (d *leaving) Dataplanes(_ context.Context, _ []string, f func(string, *census.Listed)) error {
+func (d *leaving) Dataplanes(_ context.Context, s census.Search) (*census.Found, error) {
 	traits := func() *census.Traits { return &census.Traits{Tags: []mesh.Tags{{mesh.TagService: "s1"}}} }
-	f("m", &census.Listed{Name: "web-1", Traits: traits()})
+	s.Accepts(traits())
 	d.leave()
 	for range 10 {
-		f("m", &census.Listed{Name: "web-1", Traits: traits()})
+		s.Accepts(traits())
 	}
-	return nil
+	return &census.Found{}, nil
 }
 
 // TestNobodyJudgesForAClientThatHasLeft: nothing is judged or read any more.

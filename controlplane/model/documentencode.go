@@ -154,8 +154,13 @@ func (e *documentEncoder) list(v reflect.Value) {
 	e.buf.WriteByte(']')
 }
 
-// plain writes a value as encoding/json does, without escaping HTML characters.
+// plain writes a value as encoding/json does, without escaping HTML characters. Most values are short
+// texts, for which nothing is made.
 func (e *documentEncoder) plain(x any) {
+	if text, ok := x.(string); ok && simple(text) {
+		e.text(text)
+		return
+	}
 	enc := json.NewEncoder(&e.buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(x); err != nil {
@@ -165,6 +170,23 @@ func (e *documentEncoder) plain(x any) {
 		return
 	}
 	e.buf.Truncate(e.buf.Len() - 1) // remove the newline
+}
+
+// text writes a text in which nothing is escaped.
+func (e *documentEncoder) text(text string) {
+	e.buf.WriteByte('"')
+	e.buf.WriteString(text)
+	e.buf.WriteByte('"')
+}
+
+// simple reports whether a text is in JSON as it is.
+func simple(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // contains reports whether a value has members of its own.

@@ -88,6 +88,8 @@ type Reader interface {
 	Get(k *model.Kind, scope, name string) (*model.Resource, error)
 	// Find returns the resource that holds a unique value.
 	Find(k *model.Kind, scope, index, value string) (*model.Resource, error)
+	// Named returns those of some names that exist, ordered by name. It costs less than a Get for each.
+	Named(k *model.Kind, scope string, names []string) ([]*model.Resource, error)
 	// List returns a page.
 	List(k *model.Kind, q Query) ([]*model.Resource, error)
 	// Count counts what List without After, Skip and Limit would return.

@@ -63,12 +63,22 @@ func (s *Scope[S]) Imagine(d Draft) (i Imagined[S], ok bool) {
 // imagineMended returns what a transaction would make of a scope whose rows cannot be read: nothing,
 // unless it mends them.
 func (s *Scope[S]) imagineMended(before S, failure error, d Draft) Imagined[S] {
-	if slices.ContainsFunc(d.Keys, s.source.mine) {
+	if s.mayMend(failure, d.Keys) {
 		if after, err := s.Read(d.Reader); err == nil {
 			return Imagined[S]{Before: before, After: after, All: true}
 		}
 	}
 	return Imagined[S]{Before: before, After: before, Err: failure}
+}
+
+// mayMend reports whether a failure to read the scope may be over after some rows were written. If it
+// names a row, it ends with nothing but that row, or what decides which rows are read: so that not every
+// write reads all that the scope has, while nobody else can write.
+func (s *Scope[S]) mayMend(failure error, keys []model.Key) bool {
+	row := store.UnreadIn(failure)
+	return slices.ContainsFunc(keys, func(key model.Key) bool {
+		return s.source.mine(key) && (row == nil || key == row.Key()) || s.source.reshapes != nil && s.source.reshapes(key)
+	})
 }
 
 // ImagineFrom is Imagine for a state on which the transaction is based.

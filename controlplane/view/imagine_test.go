@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
@@ -69,6 +70,56 @@ func TestImagine(t *testing.T) {
 	}, nil)
 	if _, there := behind.After.Service(bob); !there {
 		t.Error("an announcement of something else is in the way")
+	}
+}
+
+// readings counts the lists that a reader makes.
+type readings struct {
+	store.Reader
+	n *int
+}
+
+func (r readings) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	*r.n++
+	return r.Reader.List(k, q)
+}
+
+// TestImagineWhereARowCannotBeRead: everything is read only where the row is written that cannot be.
+func TestImagineWhereARowCannotBeRead(t *testing.T) {
+	db := &storetest.Unreadable{Store: memstore.New()}
+	r := open(t, db)
+	r.await(update(t, db, put(gateway.Services, alice, service())))
+	db.Spoil(gateway.Services, model.DefaultControlPlane, alice, true)
+	update(t, db, put(gateway.Services, alice, service()))
+	for r.scope.Err() == nil {
+		select {
+		case <-r.wake:
+		case <-r.ctx.Done():
+			t.Fatal("the scope is well")
+		}
+	}
+	for name, c := range map[string]struct {
+		write func(store.Tx) error
+		mends bool
+	}{
+		"another row":  {put(gateway.Services, bob, service()), false},
+		"the row":      {put(gateway.Services, alice, service()), true},
+		"the row goes": {remove(gateway.Services, alice), true},
+	} {
+		read := 0
+		var i view.Imagined[*view.Gateway]
+		_, err := db.Update(r.ctx, model.Config, func(tx store.Tx) error {
+			if err := c.write(tx); err != nil {
+				return err
+			}
+			d := view.DraftOf(tx)
+			d.Reader = readings{tx, &read}
+			i, _ = r.scope.Imagine(d)
+			return errUndone
+		})
+		if !errors.Is(err, errUndone) || i.All != c.mends || (i.Err == nil) != c.mends || (read > 0) != c.mends {
+			t.Errorf("%s: %v, %d lists were read, all %t, %v", name, err, read, i.All, i.Err)
+		}
 	}
 }
 

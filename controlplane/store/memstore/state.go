@@ -111,6 +111,17 @@ func (s *state) each(k *model.Kind, q store.Query, after string, now int64, visi
 	})
 }
 
+// Named implements engine.Rows.
+func (s *state) Named(k *model.Kind, scope string, names []string, now int64) ([]*model.Resource, error) {
+	var list []*model.Resource
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if r, ok := s.rows.get(rowKey(model.Key{Kind: k.Name, Scope: scope, Name: name})); ok && live(r, now) {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
 // List implements engine.Rows.
 func (s *state) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
 	var list []*model.Resource

@@ -33,6 +33,11 @@ func (r *remembered) Find(k *model.Kind, scope, index, value string) (*model.Res
 	return r.one(byValue(k, scope, index, value))
 }
 
+// Named implements [store.Reader].
+func (r *remembered) Named(*model.Kind, string, []string) ([]*model.Resource, error) {
+	return nil, r.miss()
+}
+
 // List implements [store.Reader].
 func (r *remembered) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 	a, err := r.recall(question{k, true, q})

@@ -190,6 +190,16 @@ func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resourc
 	return nil, nil
 }
 
+// Named implements engine.Rows.
+func (t *rows) Named(k *model.Kind, scope string, names []string, now int64) ([]*model.Resource, error) {
+	text, err := json.Marshal(names)
+	if err != nil {
+		return nil, err
+	}
+	from, order, args := index(k, store.Query{Scope: scope}, now)
+	return t.all(t.decode, `SELECT `+columns+from+` AND r.name IN (SELECT value FROM json_each(?)) ORDER BY `+order, append(args, string(text))...)
+}
+
 // source returns FROM and WHERE of a query, without After, Skip and Limit, and
 // the column that orders it.
 func source(k *model.Kind, q store.Query, now int64) (from, order string, args []any) {

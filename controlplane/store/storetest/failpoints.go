@@ -122,6 +122,14 @@ func (r *failReader) Find(k *model.Kind, scope, index, value string) (*model.Res
 	return r.Reader.Find(k, scope, index, value)
 }
 
+// Named implements [store.Reader].
+func (r *failReader) Named(k *model.Kind, scope string, names []string) ([]*model.Resource, error) {
+	if err := r.fail("Named"); err != nil {
+		return nil, err
+	}
+	return r.Reader.Named(k, scope, names)
+}
+
 // List implements [store.Reader].
 func (r *failReader) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 	if err := r.fail("List"); err != nil {

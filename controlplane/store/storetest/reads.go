@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -84,6 +85,37 @@ func testLists(t *testing.T, open Open) {
 		}
 		return err
 	})
+}
+
+func testNamed(t *testing.T, open Open) {
+	s := one(t, open)
+	create(t, s, res(Box, "b", Item{N: 2}), res(Box, "a\x00", Item{}), res(Box, "c", Item{N: 3}), res(Box, "B", Item{}), res(Box, "ä", Item{}))
+	create(t, s, &model.Resource{Kind: Box, Scope: "s2", Name: "z", Spec: &Item{}}, res(Person, "over", Item{Ends: past()}), res(Person, "stays", Item{}))
+	for _, c := range []struct {
+		kind      *model.Kind
+		ask, want []string
+	}{
+		{Box, []string{"c", "ä", "none", "a\x00", "B", "c"}, []string{"B", "a\x00", "c", "ä"}},
+		{Box, []string{"z", "a", "%"}, []string{}},
+		{Box, nil, []string{}},
+		{Person, []string{"over", "stays"}, []string{"stays"}},
+	} {
+		check := func(r store.Reader) error {
+			list, err := r.Named(c.kind, "s", c.ask)
+			if diff := cmp.Diff(c.want, names(list)); diff != "" {
+				t.Errorf("%q (-want +got):\n%s", c.ask, diff)
+			}
+			for _, found := range list {
+				alone, failed := r.Get(c.kind, "s", found.Name)
+				if diff := cmp.Diff(alone, found, cmpopts.IgnoreFields(model.Resource{}, "Kind")); diff != "" || failed != nil {
+					t.Errorf("%s (-alone +named): %s %v", found.Name, diff, failed)
+				}
+			}
+			return err
+		}
+		view(t, s, check)
+		must(t, s, func(tx store.Tx) error { return check(tx) })
+	}
 }
 
 // past returns an expiry that is over.

@@ -128,6 +128,7 @@ func Run(t *testing.T, open Open) {
 		{"cascade raises durability", testCascadeClass},
 		{"classes", testClasses},
 		{"pages and indexes", testLists},
+		{"some by name", testNamed},
 		{"specs are not shared", testSpecsAreCopies},
 		{"a failed function leaves nothing", testAtomic},
 		{"a panic leaves nothing", testPanic},

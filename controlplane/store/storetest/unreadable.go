@@ -75,9 +75,18 @@ func (r unreadable) Get(k *model.Kind, scope, name string) (*model.Resource, err
 	return res, err
 }
 
+// Named implements [store.Reader].
+func (r unreadable) Named(k *model.Kind, scope string, names []string) ([]*model.Resource, error) {
+	return r.all(r.Reader.Named(k, scope, names))
+}
+
 // List implements [store.Reader].
 func (r unreadable) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
-	list, err := r.Reader.List(k, q)
+	return r.all(r.Reader.List(k, q))
+}
+
+// all fails for all if one of them is spoilt.
+func (r unreadable) all(list []*model.Resource, err error) ([]*model.Resource, error) {
 	if i := slices.IndexFunc(list, r.of.spoilt); i >= 0 {
 		return nil, errUnreadable(list[i])
 	}

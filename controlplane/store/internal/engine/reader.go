@@ -66,6 +66,18 @@ func (r *Reader) Find(k *model.Kind, scope, index, value string) (*model.Resourc
 	return nil, fault.New(fault.Internal, "kind %s has no unique index %q", k.Name, index)
 }
 
+// Named implements [store.Reader].
+func (r *Reader) Named(k *model.Kind, scope string, names []string) ([]*model.Resource, error) {
+	if err := r.usable(k); err != nil {
+		return nil, err
+	}
+	list, err := r.rows.Named(k, scope, names, r.millis)
+	if err != nil {
+		return nil, unexpected(err)
+	}
+	return list, nil
+}
+
 // List implements [store.Reader].
 func (r *Reader) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 	if err := r.listable(k, q); err != nil {

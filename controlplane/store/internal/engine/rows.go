@@ -65,6 +65,8 @@ type Rows interface {
 	Has(key model.Key, now int64) (bool, error)
 	// Find returns the holder of a unique value, nil if there is none.
 	Find(k *model.Kind, scope string, e Entry) (*model.Resource, error)
+	// Named returns the rows with some names that have not expired at now, ordered by name.
+	Named(k *model.Kind, scope string, names []string, now int64) ([]*model.Resource, error)
 	// List returns rows that have not expired at now. The index of the query is
 	// one of the kind's.
 	List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error)
