@@ -182,9 +182,12 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 	return cp.writeCA()
 }
 
-// names are what the control plane's certificates are good for.
+// ownNames are what a control plane is called on its own machine.
+var ownNames = []string{"localhost", "127.0.0.1", "::1"}
+
+// names are what the control plane's certificates are good for: its own names, then those of the settings.
 func (cp *ControlPlane) names() []string {
-	names := []string{"localhost", "127.0.0.1", "::1"}
+	names := slices.Clone(ownNames)
 	for n := range strings.SplitSeq(cp.cfg.DataPlane.Names, ",") {
 		if n = strings.TrimSpace(n); n != "" {
 			names = append(names, n)

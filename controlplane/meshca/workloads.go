@@ -1,7 +1,6 @@
 package meshca
 
 import (
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -304,8 +303,12 @@ func identities(meshName string, d *mesh.Dataplane) ([]*url.URL, error) {
 	for _, text := range slices.Sorted(maps.Keys(names)) {
 		out = append(out, names[text])
 	}
-	// Whoever judges callers of many meshes goes by the mesh in the first name.
-	slices.SortStableFunc(out, func(a, b *url.URL) int { return -cmp.Compare(a.Scheme, b.Scheme) })
+	// Inbounds recognise a tag by its whole name, which ends where the next one begins: so those of
+	// services come last. Whoever judges callers of many meshes goes by the mesh in the first name: so
+	// one of them comes first, too.
+	if i := slices.IndexFunc(out, func(u *url.URL) bool { return u.Scheme == "spiffe" }); i >= 0 {
+		out = slices.Insert(out, 0, out[i])
+	}
 	return out, nil
 }
 

@@ -202,17 +202,17 @@ func TestWorkloadNames(t *testing.T) {
 				{Tags: mesh.Tags{mesh.TagService: "admin", "version": "1"}},
 			}},
 			[]string{
+				"spiffe://m/admin", "mesh://mesh.io/protocol/http", "mesh://mesh.io/service/admin", "mesh://mesh.io/service/web", "mesh://version/1",
 				"spiffe://m/admin", "spiffe://m/web",
-				"mesh://mesh.io/protocol/http", "mesh://mesh.io/service/admin", "mesh://mesh.io/service/web", "mesh://version/1",
 			},
 		},
 		"gateway": {
 			&mesh.Networking{Gateway: &mesh.Gateway{Tags: mesh.Tags{mesh.TagService: "edge", "team": "a.b_c-D:1"}}},
-			[]string{"spiffe://m/edge", "mesh://mesh.io/service/edge", "mesh://team/a.b_c-D:1"},
+			[]string{"spiffe://m/edge", "mesh://mesh.io/service/edge", "mesh://team/a.b_c-D:1", "spiffe://m/edge"},
 		},
 		"gateway with an inbound": {
 			&mesh.Networking{Gateway: &mesh.Gateway{Tags: mesh.Tags{mesh.TagService: "edge"}}, Inbound: []mesh.Inbound{{Tags: mesh.Tags{mesh.TagService: "web"}}}},
-			[]string{"spiffe://m/edge", "spiffe://m/web", "mesh://mesh.io/service/edge", "mesh://mesh.io/service/web"},
+			[]string{"spiffe://m/edge", "mesh://mesh.io/service/edge", "mesh://mesh.io/service/web", "spiffe://m/edge", "spiffe://m/web"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,8 @@ import (
 
 // identities is the header that tells an inbound of the mesh who calls. Envoy sets it from the
 // certificate of the connection and removes what a caller sends itself, even if there is no
-// certificate. It lists the names in the certificate in sorted order: those of tags before
-// those of services. So every name of a tag is followed by a semicolon, and no name contains
-// one.
+// certificate. It lists the names in the order of the certificate, where one of a service comes
+// last. So every name of a tag is followed by a semicolon, and no name contains one.
 const identities = "x-forwarded-client-cert"
 
 // Callers describes the callers for which all matchers hold. Without matchers it means

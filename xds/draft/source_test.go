@@ -15,11 +15,13 @@ import (
 
 // header returns what Envoy writes for the certificate of a proxy with some tags.
 func header(tags mesh.Tags) string {
-	names := []string{mesh.SPIFFE("demo", tags.Service())}
+	service := mesh.SPIFFE("demo", tags.Service())
+	var names []string
 	for k, v := range tags {
 		names = append(names, mesh.TagURI(k, v))
 	}
 	slices.Sort(names)
+	names = append(append([]string{service}, names...), service)
 	return "By=spiffe://demo/backend;Hash=00;URI=" + strings.Join(names, ";URI=")
 }
 

@@ -5,12 +5,15 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // work is what there is to deliver.
 type work struct {
-	hook        cloud.Webhook
+	hook cloud.Webhook
+	// made tells a webhook from one that was made in its place after it was deleted.
+	made        uint64
 	destination cloud.Destination
 	progress    cloud.Delivery
 	// version is that of progress.
@@ -52,14 +55,21 @@ func (w *work) unreadable(name string) (n int) {
 
 // same reports whether a job is for the same receiver under the same settings.
 func (w *work) same(other *work) bool {
-	return other != nil && w.hook == other.hook && w.destination == other.destination
+	return other != nil && w.hook == other.hook && w.made == other.made && w.destination == other.destination
 }
 
 // setting returns a job without events: where those of a portal go; nil if they go nowhere now.
 func setting(r store.Reader, portal string) (*work, error) {
-	hook, err := hookOf(r, portal)
-	if err != nil || hook == nil || !hook.Enabled || hook.Destination == "" {
+	row, err := r.Get(cloud.Webhooks, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	if err != nil {
 		return nil, err
+	}
+	hook := row.Spec.(*cloud.Webhook)
+	if !hook.Enabled || hook.Destination == "" {
+		return nil, nil //nolint:nilnil // nil is none
 	}
 	progress, version, err := progressOf(r, portal)
 	if err != nil {
@@ -69,7 +79,7 @@ func setting(r store.Reader, portal string) (*work, error) {
 	if err != nil {
 		return nil, errors.Join(errNoDestination, err)
 	}
-	w := &work{hook: *hook, destination: *to.Spec.(*cloud.Destination), progress: *progress, version: version}
+	w := &work{hook: *hook, made: row.Since(""), destination: *to.Spec.(*cloud.Destination), progress: *progress, version: version}
 	if progress.Destination != hook.Destination {
 		w.progress = cloud.Delivery{Destination: hook.Destination, Cursor: progress.Cursor}
 	}
