@@ -21,10 +21,7 @@ func (cp *ControlPlane) planeNamed(ctx context.Context, named string) (scope str
 		return named, nil
 	}
 	err = cp.store.View(ctx, func(r store.Reader) error {
-		res, err := cloud.Named(r, named)
-		if err == nil {
-			scope = cloud.ScopeOf(res.Name)
-		}
+		scope, err = cloud.ScopeNamed(r, named)
 		return err
 	})
 	return scope, err
@@ -61,7 +58,11 @@ func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, bool) { return f.cp
 
 // planeOptions are what the cloud API needs for control planes.
 func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
-	at := "https://" + net.JoinHostPort(cp.names()[len(cp.names())-1], strconv.Itoa(port(cp.ports.data)))
+	name := "localhost"
+	if given := cp.names()[len(ownNames):]; len(given) > 0 {
+		name = given[0]
+	}
+	at := "https://" + net.JoinHostPort(name, strconv.Itoa(port(cp.ports.data)))
 	o := cp.adminOptions()
 	o.Rules, o.Entities, o.Guard = cp.cfg.Access.StrictRules(), true, nil
 	o.Nodes, o.Dumps, o.Explain, o.Conditions, o.ReadOnly = nil, nil, nil, nil, ""

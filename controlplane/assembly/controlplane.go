@@ -45,6 +45,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/version"
@@ -72,6 +73,8 @@ type ControlPlane struct {
 	Log   *slog.Logger
 	ports *listeners
 	store store.Store
+	// commits is store, which tells of its commits.
+	commits *notice.Store
 	// resolver says what control planes consist of.
 	resolver scopes.Resolver
 	CAFile   string
@@ -179,9 +182,12 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 	return cp.writeCA()
 }
 
-// names are what the control plane's certificates are good for.
+// ownNames are what a control plane is called on its own machine.
+var ownNames = []string{"localhost", "127.0.0.1", "::1"}
+
+// names are what the control plane's certificates are good for: its own names, then those of the settings.
 func (cp *ControlPlane) names() []string {
-	names := []string{"localhost", "127.0.0.1", "::1"}
+	names := slices.Clone(ownNames)
 	for n := range strings.SplitSeq(cp.cfg.DataPlane.Names, ",") {
 		if n = strings.TrimSpace(n); n != "" {
 			names = append(names, n)

@@ -16,9 +16,10 @@ import (
 // AccessToken is a personal access token. The token itself is stored nowhere.
 type AccessToken struct {
 	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=name"`
-	// Role is what the token is good for, in ControlPlanes or, if it lists none, everywhere.
+	// Role is what the token is good for, in ControlPlanes or, if it lists none, everywhere. They are
+	// scopes; see [ScopeOf].
 	Role          string   `json:"role" jsonschema:"enum=admin,enum=editor,enum=viewer"`
-	ControlPlanes []string `json:"control_planes,omitempty" jsonschema:"uniqueItems=true,maxLength=256"`
+	ControlPlanes []string `json:"control_planes,omitempty" jsonschema:"uniqueItems=true,maxLength=1024"`
 	// System tokens are of programs, and named so in logs and records.
 	System bool `json:"system" jsonschema:"default=false"`
 	// ExpiresAt is the end of the token (RFC 3339); empty for never.

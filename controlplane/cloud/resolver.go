@@ -109,3 +109,12 @@ func Named(r store.Reader, text string) (*model.Resource, error) {
 	}
 	return res, err
 }
+
+// ScopeNamed is the scope of the control plane of a name or id, or NotFound.
+func ScopeNamed(r store.Reader, text string) (string, error) {
+	res, err := Named(r, text)
+	if err != nil {
+		return "", err
+	}
+	return ScopeOf(res.Name), nil
+}

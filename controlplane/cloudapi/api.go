@@ -66,7 +66,7 @@ func New(o Options) *API {
 // Collections returns the collections of the API.
 func Collections() []*Collection {
 	return []*Collection{
-		{Kind: cloud.AccessTokens, Title: "Personal access token", Global: true, Auth: access.Administrator, Fixed: true, Created: http.StatusCreated, Paging: byNumber, Filters: []string{"name"}, Issue: issueToken},
+		accessTokens,
 		{Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"}, Blank: map[string]string{
 			"authorization": "cannot be blank", "endpoint": "cannot be blank",
 		}},
@@ -105,10 +105,4 @@ func (a *API) Handler() http.Handler {
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusMethodNotAllowed) },
 	)
 	return a.besides(httpkit.Identified(a.Identify, refuse, router))
-}
-
-// issueToken makes a personal access token, which is shown once.
-func issueToken() (hidden, shown map[string]any) {
-	token, digest := cloud.IssueToken()
-	return map[string]any{"digest": digest}, map[string]any{"token": token}
 }

@@ -36,6 +36,8 @@ type Collection struct {
 	// Issue, if set, makes what callers cannot write: hidden members of a new resource, and members
 	// that only the answer to its creation shows.
 	Issue func() (hidden, shown map[string]any)
+	// Resolve, if set, replaces what a creation gives by what is stored of it.
+	Resolve func(r store.Reader, values map[string]any) error
 	// Filters are members that filters name.
 	Filters []string
 	// Sorts are members by which lists are sorted. Labelled lists are selected by labels.
@@ -96,6 +98,14 @@ func (s served) create(w http.ResponseWriter, r *http.Request) {
 	}
 	s.write(w, r, s.Created, shown, func(ctx context.Context, a admit.Address, in admit.Input) (admit.Outcome, error) {
 		in.Hidden = hidden
+		if s.Resolve != nil {
+			if in.Text {
+				in.Values, in.Text = s.Kind.Schema.TypeText(in.Values, nil), false
+			}
+			if err := s.api.Store.View(ctx, func(reader store.Reader) error { return s.Resolve(reader, in.Values) }); err != nil {
+				return admit.Outcome{}, err
+			}
+		}
 		return s.api.Gate.Create(ctx, a, in)
 	})
 }

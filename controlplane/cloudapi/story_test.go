@@ -29,8 +29,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
+	"github.com/meshgate/meshgate/controlplane/steady"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
@@ -105,15 +108,18 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	}
 	clock := &swift{}
 	log := slog.New(slog.DiscardHandler)
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "cloud.db"), Kinds: cloud.Kinds(), Sealer: keys, Log: log, Now: clock.now})
+	kinds := slices.Concat(cloud.Kinds(), lease.Kinds())
+	db, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "cloud.db"), Kinds: kinds, Sealer: keys, Log: log, Now: clock.now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := admit.New(db, &admittest.Revoker{}, cloud.Kinds(), clock.now)
+	told := notice.New(db)
+	gate := admit.New(told, &admittest.Revoker{}, kinds, clock.now)
 	sign := signer(t)
 	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
 	engine := delivery.New(delivery.Options{
 		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Log: log, Now: clock.now, Rest: clock.rest,
+		Clock: steady.New(nil), Commits: told, Leases: lease.New(lease.Options{Writer: gate.As(model.System("audit")), Holder: "test", Sole: true}),
 	})
 	api := New(Options{
 		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Global: true, Regional: true, Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
@@ -146,7 +152,8 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	return server
 }
 
-// swift is a clock that goes on by itself, and jumps over the waits between attempts.
+// swift is a clock that goes on by itself, and jumps over the waits between attempts. Longer pauses last
+// until settings change.
 type swift struct {
 	mu   sync.Mutex
 	more time.Duration
@@ -160,7 +167,7 @@ func (c *swift) now() time.Time {
 
 // rest takes no time. Where the engine waits for something to happen, it does.
 func (c *swift) rest(ctx context.Context, d time.Duration) error {
-	if d > time.Minute {
+	if d >= 10*time.Second {
 		<-ctx.Done()
 	} else if d > delivery.Window {
 		c.mu.Lock()
@@ -256,6 +263,7 @@ func TestFromLoginToReceiver(t *testing.T) {
 	login(401, "bob@example.com", "wrong")
 	s.set(false)
 	login(204, "ada@example.com", "correct horse")
+	must(200, "PATCH", destinations+"/"+id.(string), `{"name":"siem, which is back"}`) // ends the pause
 	arrived("SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS")
 	eventually(t, "active", func() bool { return must(200, "GET", at+hookPath+"/status", "")["webhook_status"] == "active" })
 	must(202, "PUT", at+"/audit-log-replay-job", fmt.Sprintf(`{"start_at":%q,"end_at":%q}`, stamp(time.Now().Add(-time.Hour)), stamp(time.Now().Add(45*time.Second))))

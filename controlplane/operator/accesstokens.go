@@ -98,7 +98,7 @@ shown nowhere else: what is stored is a digest.`,
 	})
 	c.Flags().StringVar(&t.Name, "name", "", "name of the token, which records of changes name")
 	c.Flags().StringVar(&t.Role, "role", "", "admin, editor or viewer")
-	c.Flags().StringSliceVar(&t.ControlPlanes, "control-plane", nil, "control plane that it is for; may be given more than once; empty: everything")
+	c.Flags().StringSliceVar(&t.ControlPlanes, "control-plane", nil, "name or id of a control plane that it is for; may be given more than once; empty: everything")
 	c.Flags().BoolVar(&t.System, "system", false, "the token is of a program")
 	c.Flags().DurationVar(&life, "valid-for", 0, "duration such as 720h; 0: until it is revoked")
 	return c

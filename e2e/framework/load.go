@@ -44,6 +44,16 @@ func StartConnections(url string, header http.Header, workers, perConnection int
 // text other than "" says what is wrong with it, and counts as a failure. Workers
 // call it side by side.
 func StartChecked(url string, header http.Header, workers, perConnection int, wrong func(*Response) string) *Load {
+	return startLoad(func() string { return url }, header, workers, perConnection, wrong)
+}
+
+// StartMoving is [StartTraffic] that asks for the address of every single request. Workers ask side by
+// side.
+func StartMoving(url func() string, header http.Header, workers int) *Load {
+	return startLoad(url, header, workers, 0, func(*Response) string { return "" })
+}
+
+func startLoad(url func() string, header http.Header, workers, perConnection int, wrong func(*Response) string) *Load {
 	l := &Load{stop: make(chan struct{}), results: map[string]int{}}
 	ginkgo.DeferCleanup(l.halt)
 	for range workers {
@@ -60,7 +70,7 @@ func StartChecked(url string, header http.Header, workers, perConnection int, wr
 				if perConnection > 0 && n%perConnection == 0 {
 					transport.CloseIdleConnections()
 				}
-				r, err := Do(client, http.MethodGet, url, header.Clone(), "")
+				r, err := Do(client, http.MethodGet, url(), header.Clone(), "")
 				var outcome string
 				switch {
 				case err != nil:

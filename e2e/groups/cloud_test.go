@@ -23,10 +23,14 @@ type cloud struct {
 	token string
 }
 
-func newCloud(c *framework.ControlPlane) *cloud {
-	out, err := exec.Command(framework.Binary(), "token", "create", "--name", "e2e", "--role", "admin", "--state-dir", c.StateDir).Output()
+func newCloud(c *framework.ControlPlane) *cloud { return &cloud{c.API(), c, accessToken(c, "e2e")} }
+
+// accessToken makes the personal access token of an administrator on the control plane's machine.
+func accessToken(c *framework.ControlPlane, name string, more ...string) string {
+	GinkgoHelper()
+	out, err := exec.Command(framework.Binary(), append([]string{"token", "create", "--name", name, "--role", "admin", "--state-dir", c.StateDir}, more...)...).Output()
 	Expect(err).NotTo(HaveOccurred(), string(out))
-	return &cloud{c.API(), c, strings.TrimSpace(string(out))}
+	return strings.TrimSpace(string(out))
 }
 
 // do sends a document and expects a status.
@@ -86,11 +90,17 @@ func (c *cloud) publish(id, name string, up *framework.Upstream) {
 	})
 }
 
-// mint obtains a token of an application at a gateway.
+// mint obtains a token of an application that [cloud.publish] has made.
 func (c *cloud) mint(g *framework.Gateway, name string) string {
 	GinkgoHelper()
-	r, err := framework.Do(c.HTTP, "POST", fmt.Sprintf("https://localhost:%d/%s/oauth2/token", g.HTTPS, name),
-		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&scope=email&client_id="+name+"&client_secret="+name+"-secret")
+	return c.minted(g, name, name, name+"-secret")
+}
+
+// minted obtains a token of an application at a gateway.
+func (c *cloud) minted(g *framework.Gateway, path, client, secret string) string {
+	GinkgoHelper()
+	r, err := framework.Do(c.HTTP, "POST", fmt.Sprintf("https://localhost:%d/%s/oauth2/token", g.HTTPS, path),
+		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&scope=email&client_id="+client+"&client_secret="+secret)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(r.Status).To(Equal(200), r.Body)
 	token, _ := r.JSON()["access_token"].(string)
