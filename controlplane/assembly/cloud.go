@@ -3,6 +3,7 @@ package assembly
 import (
 	"cmp"
 	"context"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/localsocket"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
@@ -59,9 +61,17 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	o.SkipVerify = true
 	trusting := outward.New(o)
 	cp.closers.add(func(context.Context) { verifying.Close(); trusting.Close() })
+	sinks, err := cp.cfg.Audit.Sinks()
+	if err != nil {
+		return err
+	}
 	host, _ := os.Hostname() // empty where the system does not say
+	writer := cp.gate.As(model.System("audit"))
 	cp.cloud.engine = delivery.New(delivery.Options{
-		Store: cp.store, Writer: cp.gate.As(model.System("audit")), Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
+		Store: cp.store, Writer: writer, Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
+		Clock: cp.clocks.wall, Commits: cp.commits, Sinks: sinks,
+		// The stores that there are have one process at a time: whoever held a lease before has ended.
+		Leases:    lease.New(lease.Options{Writer: writer, Holder: cp.instance + "-" + uuid.NewString(), Sole: true}),
 		Origin:    audit.Origin{Vendor: cp.cfg.Audit.Vendor, Host: cmp.Or(cp.cfg.Audit.Host, host, "localhost")},
 		Verifying: verifying, Trusting: trusting, Gzip: cp.cfg.Audit.Gzip,
 	})
@@ -73,6 +83,16 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	}
 	cp.closers.add(func(context.Context) { _ = cp.cloud.local.Close() })
 	return nil
+}
+
+// waiting returns how many audit events wait to be delivered, and how many webhooks are inactive. They are
+// not a number while the store cannot be read.
+func (cp *ControlPlane) waiting() (events, inactive float64) {
+	e, i, err := cp.cloud.engine.Waiting(context.Background())
+	if err != nil {
+		return math.NaN(), math.NaN()
+	}
+	return float64(e), float64(i)
 }
 
 // listens reports whether this control plane listens at a port of an address of this machine.

@@ -45,6 +45,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/controlplane/telemetry"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/version"
@@ -72,6 +73,8 @@ type ControlPlane struct {
 	Log   *slog.Logger
 	ports *listeners
 	store store.Store
+	// commits is store, which tells of its commits.
+	commits *notice.Store
 	// resolver says what control planes consist of.
 	resolver scopes.Resolver
 	CAFile   string

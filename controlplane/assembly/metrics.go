@@ -23,7 +23,7 @@ func (cp *ControlPlane) metrics() *prometheus.Registry {
 // Gauges read their values from the parts when they are scraped.
 func (cp *ControlPlane) collectors() []prometheus.Collector {
 	gauge, counter := telemetry.Gauge, telemetry.Counter
-	stats := cp.revoker.Stats
+	stats, audited := cp.revoker.Stats, cp.cloud.engine.Stats
 	progress := func() snapshot.Progress { return cp.snapshots.Progress(snapshot.Newest) }
 	list := []prometheus.Collector{
 		telemetry.BuildInfo("control-plane", version.Program),
@@ -47,6 +47,14 @@ func (cp *ControlPlane) collectors() []prometheus.Collector {
 		gauge("redis_up", "Whether the second level is in order and written to.", func() float64 { return telemetry.Flag(stats().RedisUp) }),
 		gauge("redis_outlives_control_plane", "Whether proxies are told of a Redis that goes on without the control plane.", func() float64 { return telemetry.Flag(cp.redis.outlives()) }),
 		counter("redis_refills_dropped_total", "Records that were not written to Redis because it was slow or away.", func() float64 { return float64(stats().RefillsDropped) }),
+		gauge("audit_events_waiting", "Audit events that their webhooks have not delivered.", func() float64 { events, _ := cp.waiting(); return events }),
+		gauge("audit_webhooks_inactive", "Enabled webhooks whose receivers do not take what they are sent.", func() float64 { _, inactive := cp.waiting(); return inactive }),
+		counter("audit_webhook_failures_total", "Webhooks that became inactive.", func() float64 { return float64(audited().Turns) }),
+		counter("audit_events_delivered_total", "Audit events that receivers of webhooks have taken.", func() float64 { return float64(audited().Delivered) }),
+		counter("audit_events_given_up_total", "Audit events that receivers refuse while they take others.", func() float64 { return float64(audited().GivenUp) }),
+		counter("audit_events_expired_total", "Audit events that had been kept for seven days without being delivered.", func() float64 { return float64(audited().Expired) }),
+		counter("audit_events_crowded_out_total", "Audit events that were dropped undelivered because there were too many newer ones.", func() float64 { return float64(audited().Crowded) }),
+		counter("audit_events_unreadable_total", "Audit events that cannot be read and were passed over.", func() float64 { return float64(audited().Unreadable) }),
 		cp.ready.conditions.Collector(),
 		nodeMetrics{cp},
 		newExpiries(cp),

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
@@ -23,7 +24,7 @@ import (
 func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
 	if cp.cfg.Store.Type == "memory" {
 		cp.Log.Warn("the store is in memory: everything is forgotten at exit")
-		cp.store = memstore.Open(memstore.Options{Retention: cp.retention(), Past: cp.clocks.wall.Earliest})
+		cp.store = memstore.Open(memstore.Options{Retention: cp.retention(), Now: cp.clocks.wall.Now, Past: cp.clocks.wall.Earliest})
 	} else if cp.store, err = cp.openDatabase(ctx); err != nil {
 		return err
 	}
@@ -37,7 +38,8 @@ func (cp *ControlPlane) openStore(ctx context.Context) (err error) {
 	if s, ok := cp.store.(store.Prober); ok {
 		cp.ready.conditions.Probe(conditionStore, storeProbe(cp.ready.conditions, s))
 	}
-	cp.store = cp.meters.meter(cp.store)
+	cp.commits = notice.New(cp.meters.meter(cp.store))
+	cp.store = cp.commits
 	cp.closers.add(func(ctx context.Context) { cp.closeDatabase(ctx, "store", cp.store.Close) })
 	return nil
 }
@@ -95,6 +97,8 @@ func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 	}
 	s, err := sqlstore.Open(ctx, sqlstore.Options{
 		Path: c.SQLite.Path, Kinds: AllKinds(), Sealer: keys, Log: cp.Log, Retention: cp.retention(), Past: cp.clocks.wall.Earliest,
+		// What is dated by a setting of the clock that is over in a moment must not be unknown to the clock.
+		Now:    cp.clocks.wall.Now,
 		Report: storeReport(cp.ready.conditions, c.SQLite.Path),
 		Begin:  func(tx store.Tx) error { return revoke.NoteTime(tx, cp.clocks.wall) },
 	})

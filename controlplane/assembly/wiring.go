@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -41,6 +42,7 @@ func AllKinds() []*model.Kind {
 	kinds = append(kinds, mesh.Kinds()...)
 	kinds = append(kinds, all.Kinds()...)
 	kinds = append(kinds, cloud.Kinds()...)
+	kinds = append(kinds, lease.Kinds()...)
 	return append(kinds, revoke.Kinds()...)
 }
 

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -9,8 +10,12 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// KeptEvents is how long events are kept after they happened, delivered or not.
+// KeptEvents is how long events are kept after they were stored, delivered or not.
 const KeptEvents = 7 * 24 * time.Hour
+
+// MaxEvents is how many events of a portal are kept at most. Those before them are dropped, delivered
+// or not.
+const MaxEvents = 1 << 20
 
 // Webhook says whether the audit log of a portal is delivered, and where. It has the name of the
 // portal. Source: requirement "Audit log webhook (per portal)".
@@ -48,7 +53,13 @@ var Deliveries = model.Describe(Delivery{}, model.Kind{
 
 // Position counts the events of a portal. It has the name of the portal.
 type Position struct {
-	Last uint64 `json:"last"`
+	// Last is the number of the last event, First that of the first one that may still be there; 0
+	// is the same as 1.
+	Last  uint64 `json:"last"`
+	First uint64 `json:"first,omitempty"`
+	// Crowded is the number of the last event that was dropped because there were [MaxEvents] newer
+	// ones.
+	Crowded uint64 `json:"crowded,omitempty"`
 }
 
 // Positions is the kind of positions, which no API shows.
@@ -56,24 +67,55 @@ var Positions = model.Describe(Position{}, model.Kind{
 	Name: "audit_log_position", Path: "audit-log-positions", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 })
 
-// Event is one event of the audit log, until nobody can ask for it any more. Names are those of
-// [EventName], so that the events of a portal are listed in order.
+// Event is one event of the audit log, until nobody can ask for it any more.
 type Event struct {
 	audit.Event
 }
 
-// Events is the kind of events. Their creation is announced: it is what wakes up the delivery, also
-// that of another process.
+// Events is the kind of events. The scope of an event is its portal, so that those of one portal are
+// listed without those of others, and its name is that of [EventName], so that they are listed in
+// order. They announce nothing and are not recorded, because there may be thousands in a second: who
+// waits for them is told of commits (package notice). They are durable: nobody can be asked to log in
+// once more after a power failure. The store does not end them by itself: the delivery removes them
+// after [KeptEvents], and says how many of them have reached nobody.
 var Events = model.Describe(Event{}, model.Kind{
-	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceAll, ReadOnly: true, Fleeting: true,
-	Expires: func(spec any) time.Time { return spec.(*Event).Time.Add(KeptEvents) },
+	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
+	Durable: true,
 })
 
 // EventName is the name of the n-th event of a portal.
 func EventName(portal string, n uint64) string { return fmt.Sprintf("%s.%016x", portal, n) }
 
-// PortalOf returns the portal of an event by its name.
-func PortalOf(event string) string {
-	portal, _, _ := strings.Cut(event, ".")
-	return portal
+// EventNumber is the number of an event by its name; 0 if it has none, as the empty name has.
+func EventNumber(event string) uint64 {
+	n, err := strconv.ParseUint(event[strings.LastIndexByte(event, '.')+1:], 16, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
+
+// Sinks are the receivers of events by syslog that the settings name, for the transactions that store
+// events. There is one resource, [SyslogSinks].
+type Sinks struct {
+	Addresses []string `json:"addresses"`
+}
+
+// SyslogSinks is the name of the resource of kind [AllSinks].
+const SyslogSinks = "syslog"
+
+// AllSinks is the kind of sinks, which no API shows.
+var AllSinks = model.Describe(Sinks{}, model.Kind{
+	Name: "audit_log_sinks", Path: "audit-log-sinks", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+})
+
+// SinkPosition is how many events of a portal a sink has got. It has the name of the portal, and the
+// sink as its scope.
+type SinkPosition struct {
+	Done uint64 `json:"done"`
+}
+
+// SinkPositions is the kind of these, which no API shows.
+var SinkPositions = model.Describe(SinkPosition{}, model.Kind{
+	Name: "audit_log_sink_position", Path: "audit-log-sink-positions", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+})

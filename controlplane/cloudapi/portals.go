@@ -219,10 +219,9 @@ func dropPortal(tx store.Tx, id string, force bool) (more bool, err error) {
 	if err := delivery.Forget(tx, id); err != nil {
 		return false, err
 	}
-	for _, k := range []*model.Kind{cloud.Deliveries, cloud.Positions, cloud.Trials} {
-		if err := tx.Delete(k, "", id, 0); err != nil && !fault.Is(err, fault.NotFound) {
-			return false, err
-		}
+	// What logins of unknown addresses write has the name of the portal.
+	if err := tx.Delete(cloud.Trials, "", id, 0); err != nil && !fault.Is(err, fault.NotFound) {
+		return false, err
 	}
 	if more, err = delivery.Purge(tx, id, purged); err != nil {
 		return false, err

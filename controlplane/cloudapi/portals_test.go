@@ -264,8 +264,11 @@ func TestManyEventsOfAPortal(t *testing.T) {
 		}
 	}
 	f.must(204, "DELETE", at, "")
-	if n := len(f.events("")); n != purged+7 {
-		t.Errorf("%d events are left", n)
+	if n := len(f.events(other)); n != purged+7 {
+		t.Errorf("%d events of the other portal are left", n)
+	}
+	if n := len(f.events(at)); n != 0 {
+		t.Errorf("%d events of the portal are left", n)
 	}
 }
 
@@ -279,7 +282,7 @@ func (f *fixture) hook(at string) {
 func (f *fixture) events(at string) (list []audit.Event) {
 	f.t.Helper()
 	err := f.api.Store.View(f.t.Context(), func(r store.Reader) error {
-		rows, err := r.List(cloud.Events, store.Query{Part: strings.TrimPrefix(at, portalsPath+"/")})
+		rows, err := r.List(cloud.Events, store.Query{Scope: strings.TrimPrefix(at, portalsPath+"/")})
 		for _, row := range rows {
 			list = append(list, row.Spec.(*cloud.Event).Event)
 		}

@@ -29,8 +29,11 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
+	"github.com/meshgate/meshgate/controlplane/steady"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 )
@@ -105,15 +108,18 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	}
 	clock := &swift{}
 	log := slog.New(slog.DiscardHandler)
-	db, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "cloud.db"), Kinds: cloud.Kinds(), Sealer: keys, Log: log, Now: clock.now})
+	kinds := slices.Concat(cloud.Kinds(), lease.Kinds())
+	db, err := sqlstore.Open(t.Context(), sqlstore.Options{Path: filepath.Join(dir, "cloud.db"), Kinds: kinds, Sealer: keys, Log: log, Now: clock.now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := admit.New(db, &admittest.Revoker{}, cloud.Kinds(), clock.now)
+	told := notice.New(db)
+	gate := admit.New(told, &admittest.Revoker{}, kinds, clock.now)
 	sign := signer(t)
 	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
 	engine := delivery.New(delivery.Options{
 		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Log: log, Now: clock.now, Rest: clock.rest,
+		Clock: steady.New(nil), Commits: told, Leases: lease.New(lease.Options{Writer: gate.As(model.System("audit")), Holder: "test", Sole: true}),
 	})
 	api := New(Options{
 		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Global: true, Regional: true, Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
@@ -160,6 +166,11 @@ func (c *swift) now() time.Time {
 
 // rest takes no time. Where the engine waits for something to happen, it does.
 func (c *swift) rest(ctx context.Context, d time.Duration) error {
+	// What the engine does once in a while, and how long it stays ready, are no waits for an attempt.
+	if d == 10*time.Second {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if d > time.Minute {
 		<-ctx.Done()
 	} else if d > delivery.Window {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/audit/syslog"
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
@@ -43,6 +44,8 @@ type Audit struct {
 	AllowedNetworks string `koanf:"allowedNetworks"`
 	// Gzip compresses what is sent.
 	Gzip bool `koanf:"gzip"`
+	// Syslog lists targets that get all events by syslog.
+	Syslog string `koanf:"syslog"`
 	// Vendor and Host are named in each event.
 	Vendor string `koanf:"vendor"`
 	Host   string `koanf:"host"`
@@ -50,6 +53,26 @@ type Audit struct {
 
 // Networks returns the networks of AllowedNetworks.
 func (a *Audit) Networks() ([]netip.Prefix, error) { return networks(a.AllowedNetworks) }
+
+// Sinks returns the targets of Syslog.
+func (a *Audit) Sinks() (list []syslog.Target, err error) {
+	for _, text := range trimmed([]string{a.Syslog}) {
+		t, err := syslog.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(list, t) {
+			list = append(list, t)
+		}
+	}
+	if len(list) > maxSinks {
+		return nil, fmt.Errorf("there are more than %d", maxSinks)
+	}
+	return list, nil
+}
+
+// maxSinks bounds the targets: each of them gets every event.
+const maxSinks = 16
 
 // cloudKeys are the rows of [Table] for [Cloud] and [Audit].
 var cloudKeys = []Key{
@@ -61,6 +84,7 @@ var cloudKeys = []Key{
 	{"cloud.portalDomain", "portals.localhost", "domain below which each portal gets its host name", false},
 	{"audit.allowedNetworks", "", "comma-separated addresses and networks that audit logs may be sent to although they are private, or of this machine (docs/cloud.md)", false},
 	{"audit.gzip", false, "compress the bodies of audit logs, for receivers that understand Content-Encoding: gzip", false},
+	{"audit.syslog", "", "comma-separated syslog collectors that get the events of all portals: tcp://host:port or udp://host:port; without a port: 8071", false},
 	{"audit.vendor", "Meshgate", "vendor that events of the audit log name", false},
 	{"audit.host", "", "host that events in CEF begin with; empty: the name of this machine", false},
 }
@@ -92,6 +116,9 @@ func (c *Config) checkCloud() (vs []fault.Violation) {
 	}
 	if _, err := c.Audit.Networks(); err != nil {
 		bad("audit.allowedNetworks", "%v", err)
+	}
+	if _, err := c.Audit.Sinks(); err != nil {
+		bad("audit.syslog", "%v", err)
 	}
 	if v := c.Audit.Vendor; v == "" || strings.ContainsAny(v, "|\\\r\n") {
 		bad("audit.vendor", "must be a name without | and \\")

@@ -66,6 +66,9 @@ type Kind struct {
 	// Fleeting resources come and go all day by themselves, as access tokens do. Their
 	// changes are kept apart from all others.
 	Fleeting bool
+	// Durable rows of a credential kind survive a power failure once they are written, whatever class
+	// the transaction was said to be.
+	Durable bool
 	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
 	Sealed bool
 	// Secrets are the members whose values are kept nowhere but in the resource, as

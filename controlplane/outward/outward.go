@@ -88,13 +88,22 @@ func New(o Options) *Client {
 func (o Options) control() func(network, address string, conn syscall.RawConn) error {
 	v4, v6 := split(o.Allowed)
 	guardian := ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
+	safe := func(at netip.AddrPort) bool {
+		return (o.Own == nil || !o.Own(at)) && !o.reserved(at.Addr()) && guardian.SafeAddrPort(at) == nil
+	}
 	return func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return ErrNotAllowed
 		}
-		at = netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
-		if o.Own != nil && o.Own(at) || guardian.SafeAddrPort(at) != nil {
+		addr := at.Addr().Unmap().WithZone("")
+		for _, in := range inner(addr) {
+			if !safe(netip.AddrPortFrom(in, at.Port())) {
+				return ErrNotAllowed
+			}
+		}
+		// Of what the well-known translation reaches, the address in it says everything.
+		if !nat64.Contains(addr) && !safe(netip.AddrPortFrom(addr, at.Port())) {
 			return ErrNotAllowed
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,6 +57,55 @@ func TestAllowedNetworks(t *testing.T) {
 	} {
 		if got := judged(o, at) == nil; got != want {
 			t.Errorf("%s is allowed: %v, want %v", at, got, want)
+		}
+	}
+}
+
+// TestAddressesInAddresses: a gateway on the way takes some addresses for others, which are judged.
+func TestAddressesInAddresses(t *testing.T) {
+	prefixes := func(list ...string) (out []netip.Prefix) {
+		for _, p := range list {
+			out = append(out, netip.MustParsePrefix(p))
+		}
+		return out
+	}
+	own := func(at netip.AddrPort) bool { return at == netip.MustParseAddrPort("8.8.8.8:5681") }
+	for _, tt := range []struct {
+		at      string
+		allowed []netip.Prefix
+		want    bool
+	}{
+		{"[64:ff9b::808:808]:443", nil, true},
+		{"[64:ff9b::808:808]:5681", nil, false}, // our own
+		{"[64:ff9b::7f00:1]:443", prefixes("64:ff9b::/96"), false},
+		{"[64:ff9b::a9fe:a9fe]:80", prefixes("64:ff9b::/96", "::/0"), false},
+		{"[64:ff9b::a83f:8110]:80", nil, false}, // 168.63.129.16
+		{"[64:ff9b::a01:203]:443", prefixes("10.1.0.0/16"), true},
+		{"[64:ff9b:1::808:808]:443", nil, false},
+		{"[64:ff9b:1::a00:1]:443", prefixes("64:ff9b:1::/48"), false},
+		{"[64:ff9b:1:7f00:0:100::]:443", prefixes("64:ff9b:1::/48"), false}, // 127.0.0.1 after 48 bits
+		{"[2002:808:808::1]:443", nil, false},
+		{"[2002:808:808::1]:443", prefixes("2002::/16"), true},
+		{"[2002:808:808::1]:5681", prefixes("2002::/16"), false},
+		{"[2002:7f00:1::1]:443", prefixes("2002::/16"), false},
+		{"[::ffff:8.8.8.8]:5681", nil, false},
+	} {
+		if got := judged(Options{Allowed: tt.allowed, Own: own}, tt.at) == nil; got != tt.want {
+			t.Errorf("%s with %v is allowed: %v", tt.at, tt.allowed, got)
+		}
+	}
+}
+
+// TestMetadata: what clouds have for their machines is reached only if it is allowed as itself.
+func TestMetadata(t *testing.T) {
+	for _, a := range metadata {
+		at := netip.AddrPortFrom(a, 80).String()
+		networks := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+		if judged(Options{}, at) == nil || judged(Options{Allowed: networks}, at) == nil {
+			t.Errorf("%s is reached", a)
+		}
+		if err := judged(Options{Allowed: []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}}, at); err != nil {
+			t.Errorf("%s is allowed and not reached", a)
 		}
 	}
 }
@@ -109,9 +159,13 @@ func TestNamesThatMove(t *testing.T) {
 		"loopback": {"127.0.0.1"},
 		"mixed":    {"192.168.255.254", "127.0.0.1"},
 		"hidden":   {"::ffff:127.0.0.1"},
+		// The dialer tries the next address when one fails: that one is judged, too. Nobody answers at
+		// the first one, and no packet leaves for it: the connection has a bound.
+		"after a public one":  {unanswered, "127.0.0.1"},
+		"before a public one": {"127.0.0.1", unanswered},
 	} {
-		c := client(t, Options{Resolver: resolver(t, answers)})
-		if _, err := get(t, c, "http://receiver.example:"+port); !errors.Is(err, ErrNotAllowed) {
+		c := client(t, Options{Resolver: resolver(t, answers), Allowed: []netip.Prefix{netip.MustParsePrefix(unanswered + "/32")}})
+		if _, err := get(t, c, "http://receiver.example:"+port); err == nil || !slices.Contains(answers, unanswered) && !errors.Is(err, ErrNotAllowed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -119,6 +173,9 @@ func TestNamesThatMove(t *testing.T) {
 		t.Errorf("%d requests arrived", n)
 	}
 }
+
+// unanswered is an address that leads nowhere (RFC 5737). It stands for a public one.
+const unanswered = "192.0.2.1"
 
 // resolver answers every question by addresses, of the family that is asked for.
 func resolver(t *testing.T, answers []string) *net.Resolver {

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/audit/syslog"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
+	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // Window is how long the first event of a batch waits for others.
-const Window = 50 * time.Millisecond
+const Window = 100 * time.Millisecond
 
 // Writer writes. [admit.Gate] implements it.
 type Writer interface {
 	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
 }
-
-// probe is how long a receiver that has failed is left alone while nothing new happens.
-const probe = 5 * time.Minute
 
 // Options are what an engine works with.
 type Options struct {
@@ -38,6 +39,15 @@ type Options struct {
 	Gzip bool
 	Log  *slog.Logger
 	Now  func() time.Time
+	// Clock says when events have ended.
+	Clock *steady.Clock
+	// Commits tells of the commits of Store.
+	Commits *notice.Store
+	// Leases are taken for each portal and job, so that several processes on one store do not do the
+	// same.
+	Leases *lease.Holder
+	// Sinks get the events of all portals by syslog.
+	Sinks []syslog.Target
 	// Rest waits between attempts; [alarm.Rest] if it is nil.
 	Rest func(context.Context, time.Duration) error
 }
@@ -48,9 +58,13 @@ type Engine struct {
 	Options
 
 	mu sync.Mutex
-	// busy has the portals at which somebody works. The value has an entry while there may be
-	// something that the worker has not looked at.
-	busy map[string]chan struct{}
+	// busy has the portals at which somebody works.
+	busy map[string]*worker
+	// start begins work at a portal; nil unless Run works.
+	start func(*worker)
+
+	sinks []*sink
+	stats stats
 }
 
 // New returns an engine. Run does the work.
@@ -58,17 +72,29 @@ func New(o Options) *Engine {
 	if o.Rest == nil {
 		o.Rest = alarm.Rest
 	}
-	return &Engine{Options: o, busy: map[string]chan struct{}{}}
+	e := &Engine{Options: o, busy: map[string]*worker{}}
+	for _, to := range o.Sinks {
+		e.sinks = append(e.sinks, newSink(e, to))
+	}
+	return e
 }
 
 // Run delivers until ctx ends. It returns nil then, and what is under way has ended.
 func (e *Engine) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	defer e.begin(func(w *worker) { workers.Go(func() { w.run(ctx) }) })()
+	if err := e.register(ctx); err != nil {
+		return ended(ctx, err)
+	}
+	workers.Go(func() { e.tidy(ctx) })
+	for _, s := range e.sinks {
+		workers.Go(func() { s.run(ctx) })
+	}
 	for {
-		after, err := e.wakeAll(ctx, &workers)
+		after, err := e.wakeAll(ctx)
 		if err == nil {
-			err = e.follow(ctx, after, &workers)
+			err = e.follow(ctx, after)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -82,11 +108,45 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
+// ended hides the error of what was told to end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// begin lets work begin, and listens to commits; the returned function ends both.
+func (e *Engine) begin(start func(*worker)) (end func()) {
+	e.mu.Lock()
+	e.start = start
+	e.mu.Unlock()
+	deaf := e.Commits.Listen(e.told)
+	return func() {
+		deaf()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.start = nil
+	}
+}
+
+// told wakes up whom a commit concerns. Whoever writes an event cannot forget it.
+func (e *Engine) told(c store.Commit) {
+	for i := range c.Changes {
+		if r := c.Changes[i].New; r != nil && r.Kind == cloud.Events && c.Changes[i].Op == store.Created {
+			e.wake(r.Scope, false)
+			for _, s := range e.sinks {
+				s.wake(r.Scope)
+			}
+		}
+	}
+}
+
 // wakeAll looks at each portal, and returns the revision up to which it has looked.
-func (e *Engine) wakeAll(ctx context.Context, workers *sync.WaitGroup) (revision uint64, err error) {
+func (e *Engine) wakeAll(ctx context.Context) (revision uint64, err error) {
 	var portals []string
 	err = e.Store.View(ctx, func(r store.Reader) error {
-		rows, err := r.List(cloud.Webhooks, store.Query{})
+		rows, err := store.ListAll(r, cloud.Webhooks, store.Query{})
 		for _, row := range rows {
 			portals = append(portals, row.Name)
 		}
@@ -94,13 +154,14 @@ func (e *Engine) wakeAll(ctx context.Context, workers *sync.WaitGroup) (revision
 		return err
 	})
 	for _, portal := range portals {
-		e.wake(ctx, portal, workers)
+		e.wake(portal, true)
 	}
 	return revision, err
 }
 
-// follow wakes up the portals of which something changes, until the feed ends.
-func (e *Engine) follow(ctx context.Context, after uint64, workers *sync.WaitGroup) error {
+// follow wakes up the portals whose settings change, whichever process has changed them, until the feed
+// ends.
+func (e *Engine) follow(ctx context.Context, after uint64) error {
 	for events, err := range e.Store.Watch(ctx, after) {
 		if err != nil {
 			return err
@@ -108,13 +169,9 @@ func (e *Engine) follow(ctx context.Context, after uint64, workers *sync.WaitGro
 		for _, event := range events {
 			switch event.Key.Kind {
 			case cloud.Webhooks.Name, cloud.Replays.Name:
-				e.wake(ctx, event.Key.Name, workers)
-			case cloud.Events.Name:
-				if event.Op == store.Created {
-					e.wake(ctx, cloud.PortalOf(event.Key.Name), workers)
-				}
+				e.wake(event.Key.Name, true)
 			case cloud.Destinations.Name:
-				if _, err := e.wakeAll(ctx, workers); err != nil {
+				if _, err := e.wakeAll(ctx); err != nil {
 					return err
 				}
 			}
@@ -123,31 +180,38 @@ func (e *Engine) follow(ctx context.Context, after uint64, workers *sync.WaitGro
 	return ctx.Err()
 }
 
-// wake starts a worker for a portal, or tells the one that is at work.
-func (e *Engine) wake(ctx context.Context, portal string, workers *sync.WaitGroup) {
+// wake starts a worker for a portal, or tells the one that is at work of an event or of settings.
+func (e *Engine) wake(portal string, settings bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if changed, ok := e.busy[portal]; ok {
-		select {
-		case changed <- struct{}{}:
-		default: // it knows already
-		}
+	if e.start == nil {
 		return
 	}
-	changed := make(chan struct{}, 1)
-	e.busy[portal] = changed
-	workers.Go(func() { (&worker{Engine: e, portal: portal, changed: changed}).run(ctx) })
+	w := e.busy[portal]
+	if w == nil {
+		w = &worker{Engine: e, portal: portal, events: make(chan struct{}, 1), settings: make(chan struct{}, 1), most: maxBatch}
+		e.busy[portal] = w
+		e.start(w)
+		return
+	}
+	changed := w.events
+	if settings {
+		changed = w.settings
+	}
+	select {
+	case changed <- struct{}{}:
+	default: // it knows already
+	}
 }
 
 // idle ends the work at a portal unless there may be more of it, and reports whether it did.
 func (e *Engine) idle(portal string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	select {
-	case <-e.busy[portal]:
+	w := e.busy[portal]
+	if len(w.events)+len(w.settings) > 0 {
 		return false
-	default:
-		delete(e.busy, portal)
-		return true
 	}
+	delete(e.busy, portal)
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,17 +12,24 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/audit/syslog"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
+	"github.com/meshgate/meshgate/controlplane/steady"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/notice"
 )
 
 // receiver is a SIEM that answers as it is told, and notes what it has taken.
@@ -29,12 +37,16 @@ type receiver struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers []int // of the next requests; 200 after them
-	taken   []string
-	tries   int
-	seen    chan struct{}
+	// refuses has the ids of events with which a request is answered 400.
+	refuses map[string]bool
+	// silent, if set, is what a request waits for before it is answered.
+	silent chan struct{}
+	taken  []string
+	tries  int
+	seen   chan struct{}
 }
 
-func newReceiver(t *testing.T, answers ...int) *receiver {
+func newReceiver(t testing.TB, answers ...int) *receiver {
 	r := &receiver{answers: answers, seen: make(chan struct{}, 1000)}
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(r.Close)
@@ -42,26 +54,45 @@ func newReceiver(t *testing.T, answers ...int) *receiver {
 }
 
 func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
+	ids, ok := idsIn(req)
+	r.mu.Lock()
+	silent := r.silent
+	r.tries++
+	r.mu.Unlock()
+	if silent != nil {
+		r.seen <- struct{}{}
+		<-silent
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	status := http.StatusOK
-	if len(r.answers) > 0 {
+	switch {
+	case len(r.answers) > 0:
 		status, r.answers = r.answers[0], r.answers[1:]
+	case !ok:
+		status = http.StatusUnauthorized
+	case slices.ContainsFunc(ids, func(id string) bool { return r.refuses[id] }):
+		status = http.StatusBadRequest
 	}
-	r.tries++
 	if status == http.StatusOK {
-		for lines := bufio.NewScanner(req.Body); lines.Scan(); {
-			var e struct {
-				ID string `json:"event_id"`
-			}
-			if json.Unmarshal(lines.Bytes(), &e) != nil || req.Header.Get("Authorization") != "Basic c2VjcmV0" {
-				status = http.StatusUnauthorized
-			}
-			r.taken = append(r.taken, e.ID)
-		}
+		r.taken = append(r.taken, ids...)
 	}
 	w.WriteHeader(status)
 	r.seen <- struct{}{}
+}
+
+// idsIn are the ids of the events in a request, and whether its credential is right.
+func idsIn(req *http.Request) (ids []string, ok bool) {
+	ok = req.Header.Get("Authorization") == "Basic c2VjcmV0"
+	for lines := bufio.NewScanner(req.Body); lines.Scan(); {
+		var e struct {
+			ID string `json:"event_id"`
+		}
+		ok = ok && json.Unmarshal(lines.Bytes(), &e) == nil
+		ids = append(ids, e.ID)
+	}
+	return ids, ok
 }
 
 func (r *receiver) events() []string {
@@ -70,51 +101,121 @@ func (r *receiver) events() []string {
 	return slices.Clone(r.taken)
 }
 
-// world is an engine over a store in memory. Waits between attempts take no time, those of [probe]
-// last until something happens.
+// world is an engine over a store. Waits between attempts take no time, those after deliveries that
+// have failed last until settings change or [world.resume].
 type world struct {
-	t    *testing.T
-	s    store.Store
-	gate *admit.Gate
+	t      testing.TB
+	s      *notice.Store
+	gate   *admit.Gate
+	writer lease.Writer
+	sole   bool
+	span   time.Duration
+	// natural lets waits take their time.
+	natural bool
+	// mute lets the engine that was started last write nothing any more.
+	mute   *atomic.Bool
+	sinks  []syslog.Target
+	clock  *steady.Clock
+	base   time.Time
+	engine *Engine
+	ctx    context.Context //nolint:containedctx // that of the engine
 
 	mu    sync.Mutex
 	now   time.Time
+	off   time.Duration
 	waits []time.Duration
 	// hold, if set, makes waits between attempts last until something happens, too.
 	hold bool
 	held chan struct{}
+	over chan struct{}
+	// lingers has an entry for each time that a worker had nothing to do.
+	lingers chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, now: time.Now(), held: make(chan struct{}, 1000)}
-	w.s = memstore.Open(memstore.Options{Now: w.time})
-	t.Cleanup(func() { _ = w.s.Close() })
-	w.gate = admit.New(w.s, &admittest.Revoker{}, cloud.Kinds(), w.time).As(model.System("audit"))
+	w := blankWorld(t)
+	w.open(memstore.Open(memstore.Options{Now: w.time}))
 	return w
 }
 
-func (w *world) time() time.Time {
+func blankWorld(t testing.TB) *world {
+	now := time.Now()
+	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), sole: true}
+	w.clock = steady.New(func() (time.Time, time.Duration) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.now.Add(w.off), w.now.Sub(w.base)
+	})
+	return w
+}
+
+// open begins with a store.
+func (w *world) open(s store.Store) {
+	w.s = notice.New(s)
+	w.t.Cleanup(func() { _ = w.s.Close() })
+	w.gate = admit.New(w.s, &admittest.Revoker{}, slices.Concat(cloud.Kinds(), lease.Kinds()), w.time).As(model.System("audit"))
+	w.writer = w.gate
+}
+
+// time is the wall clock, as the store stamps its commits.
+func (w *world) time() time.Time { return w.clock.Now() }
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.now
+	w.now = w.now.Add(d)
+}
+
+// set sets the wall clock ahead of the right time.
+func (w *world) set(ahead time.Duration) {
+	w.mu.Lock()
+	w.off = ahead
+	w.mu.Unlock()
+	w.clock.Now()
 }
 
 func (w *world) rest(ctx context.Context, d time.Duration) error {
-	if d == Window {
+	if w.natural {
+		return natural(ctx, d)
+	}
+	switch d {
+	case Window:
+		return ctx.Err()
+	case linger, tidying:
+		if d == linger {
+			select {
+			case w.lingers <- struct{}{}:
+			default:
+			}
+		}
+		<-ctx.Done()
 		return ctx.Err()
 	}
 	w.mu.Lock()
 	w.waits = append(w.waits, d)
-	hold := w.hold || d >= probe
-	if !hold {
-		w.now = w.now.Add(d)
-	}
+	hold := w.hold || d >= minPause
 	w.mu.Unlock()
 	if hold {
 		w.held <- struct{}{}
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.over:
+		}
 	}
+	w.pass(d)
 	return ctx.Err()
+}
+
+// resume ends a wait.
+func (w *world) resume() { w.over <- struct{}{} }
+
+// waited are the waits so far.
+func (w *world) waited() []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.waits)
 }
 
 // start runs an engine; the returned function ends it.
@@ -125,10 +226,21 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	e := New(Options{
-		Store: w.s, Writer: w.gate, Signer: signer, Verifying: client, Trusting: client, Log: slog.New(slog.DiscardHandler), Now: w.time, Rest: w.rest,
+	mute, inner := &atomic.Bool{}, w.writer
+	w.mute = mute
+	own := writer(func(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+		if mute.Load() {
+			return store.Commit{}, errors.New("nobody hears it")
+		}
+		return inner.Write(ctx, class, fn)
 	})
+	e := New(Options{
+		Store: w.s, Writer: own, Signer: signer, Verifying: client, Trusting: client, Log: slog.New(slog.DiscardHandler), Now: w.time, Rest: w.rest,
+		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks,
+	})
+	w.engine = e
 	ctx, cancel := context.WithCancel(context.Background())
+	w.ctx = ctx
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
 	var once sync.Once
@@ -192,7 +304,7 @@ func (w *world) happen(portal string, from, to int) (ids []string) {
 func (w *world) progress(portal string) (d cloud.Delivery) {
 	w.t.Helper()
 	err := w.s.View(context.Background(), func(r store.Reader) error {
-		p, err := progressOf(r, portal)
+		p, _, err := progressOf(r, portal)
 		if err == nil {
 			d = *p
 		}
@@ -205,7 +317,7 @@ func (w *world) progress(portal string) (d cloud.Delivery) {
 }
 
 // until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -233,30 +345,61 @@ func TestInOrderAndOnce(t *testing.T) {
 	}
 }
 
-// TestAfterAnOutage: after all attempts have failed nothing is lost: the next event brings those before
-// it along.
+// TestAfterAnOutage: after all attempts have failed nothing is lost, and the receiver is left alone for a
+// while, whatever happens. Then it gets everything.
 func TestAfterAnOutage(t *testing.T) {
 	w := newWorld(t)
-	r := newReceiver(t, 500, 500, 500, 500, 500)
+	r := newReceiver(t, slices.Repeat([]int{500}, 10)...)
 	w.hook("p", r, true)
+	others := w.bystander()
 	w.start()
 	want := w.happen("p", 0, 3)
-	<-w.held // until something new happens, or for a long time
-	w.mu.Lock()
-	waits := slices.Clone(w.waits)
-	w.mu.Unlock()
-	if !slices.Equal(waits, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, probe}) {
-		t.Errorf("the waits are %v", waits)
-	}
-	if d := w.progress("p"); !d.Failed || d.Code != http.StatusInternalServerError || d.Cursor != "" {
+	<-w.held
+	if d := w.progress("p"); !d.Failed || d.Code != http.StatusInternalServerError || d.Cursor != cloud.EventName("p", 0) {
 		t.Errorf("%+v", d)
 	}
 	want = append(want, w.happen("p", 3, 4)...)
+	others()
+	if n := r.requests(); n != 5 {
+		t.Errorf("%d requests, with those of the new event", n)
+	}
+	w.resume()
+	<-w.held
+	second := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
+	if got := w.waited(); !slices.Equal(got, slices.Concat(second, []time.Duration{minPause}, second, []time.Duration{2 * minPause})) {
+		t.Errorf("the waits are %v", got)
+	}
+	until(t, "the figures", func() bool { // that of the bystander is stored a moment later
+		events, inactive, err := w.engine.Waiting(t.Context())
+		return events == 4 && inactive == 1 && err == nil
+	})
+	w.resume()
 	until(t, "all events", func() bool { return len(r.events()) == 4 })
 	if got := r.events(); !slices.Equal(got, want) {
 		t.Errorf("%v arrived", got)
 	}
 	until(t, "active", func() bool { return !w.progress("p").Failed })
+}
+
+// bystander leads another portal to a receiver. The returned function waits until the engine has delivered
+// an event of it: whatever it does about what happened before, it has begun.
+func (w *world) bystander() (pass func()) {
+	w.t.Helper()
+	r := newReceiver(w.t)
+	w.hook("other", r, true)
+	n := 0
+	return func() {
+		w.t.Helper()
+		w.happen("other", n, n+1)
+		n++
+		until(w.t, "the other portal", func() bool { return len(r.events()) == n })
+	}
+}
+
+func (r *receiver) requests() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tries
 }
 
 // TestEndsAtAnyPoint: an engine that ends and one that begins repeat no more than what was under way,
@@ -310,19 +453,16 @@ func TestPaused(t *testing.T) {
 	w.hold = true
 	r := newReceiver(t, 500)
 	w.hook("p", r, true)
+	others := w.bystander()
 	w.start()
 	want := w.happen("p", 0, 2)
 	<-w.held
 	w.hook("p", r, false)
 	want = append(want, w.happen("p", 2, 4)...)
-	other := newReceiver(t)
-	w.hook("q", other, true) // whatever the engine does after the pause, it has done when this has arrived
-	w.happen("q", 0, 1)
-	until(t, "the other portal", func() bool { return len(other.events()) == 1 })
-	if r.mu.Lock(); r.tries != 1 {
-		t.Errorf("%d tries", r.tries)
+	others()
+	if n := r.requests(); n != 1 {
+		t.Errorf("%d tries", n)
 	}
-	r.mu.Unlock()
 	w.hook("p", r, true)
 	until(t, "all events", func() bool { return len(r.events()) == 4 })
 	if got := r.events(); !slices.Equal(got, want) {
@@ -346,27 +486,6 @@ func TestAnotherDestination(t *testing.T) {
 		t.Errorf("%v arrived", got)
 	}
 	until(t, "the success", func() bool { return w.progress("p").Code == 200 })
-}
-
-// TestUnwanted: what the receiver refuses for what it is does not hold up the next; what it refuses for
-// who sends it stays.
-func TestUnwanted(t *testing.T) {
-	w := newWorld(t)
-	r := newReceiver(t, 400, 401)
-	w.hook("p", r, true)
-	w.start()
-	w.happen("p", 0, 1)
-	until(t, "the refusal", func() bool { return w.progress("p").Failed })
-	w.happen("p", 1, 2)
-	<-w.held
-	if d := w.progress("p"); d.Code != http.StatusUnauthorized || !d.Failed || d.Cursor != cloud.EventName("p", 1) {
-		t.Errorf("%+v", d)
-	}
-	w.happen("p", 2, 3)
-	until(t, "the rest", func() bool { return len(r.events()) == 2 })
-	if got := r.events(); !slices.Equal(got, []string{"p-1", "p-2"}) {
-		t.Errorf("%v arrived", got)
-	}
 }
 
 // TestWithoutWebhook: events of a portal whose log goes nowhere are not kept.

@@ -1,8 +1,8 @@
 package delivery
 
 import (
-	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -13,113 +13,145 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
+// The most that is kept of what strangers choose, and of what we choose, in bytes. So an event has at
+// most a few KiB.
+const (
+	maxText = 1 << 10
+	maxID   = 256
+)
+
 // Put adds an event to the outbox, in the transaction of what caused it: neither exists without the
-// other. Events of portals whose log goes nowhere are not kept. An event without an id gets one.
+// other. Events of portals whose log goes nowhere are not kept. An event without an id or a time gets
+// one, and long texts are cut. The transaction survives a power failure, of whatever class it is.
 func Put(tx store.Tx, e audit.Event) error {
 	hook, err := hookOf(tx, e.Portal)
-	if err != nil || hook == nil || hook.Destination == "" {
+	if err != nil {
 		return err
+	}
+	led := hook != nil && hook.Destination != ""
+	if !led {
+		if sinks, err := sinksOf(tx); err != nil || len(sinks.Addresses) == 0 {
+			return err
+		}
+	}
+	position, err := count(tx, e.Portal)
+	if err != nil {
+		return err
+	}
+	n := position.Spec.(*cloud.Position).Last
+	if led {
+		if err := begin(tx, e.Portal, hook, n); err != nil {
+			return err
+		}
 	}
 	if e.ID == "" {
 		e.ID = uuid.NewString()
 	}
-	position := &model.Resource{Kind: cloud.Positions, Name: e.Portal}
-	last := &cloud.Position{}
-	stored, err := tx.Get(cloud.Positions, "", e.Portal)
-	switch {
-	case err == nil:
-		last = stored.Spec.(*cloud.Position)
-		position.Spec = &cloud.Position{Last: last.Last + 1}
-		_, err = tx.Update(position, stored.Version)
-	case fault.Is(err, fault.NotFound):
-		position.Spec = &cloud.Position{Last: 1}
-		_, err = tx.Create(position)
+	if e.Time.IsZero() {
+		e.Time = position.Modified
+	}
+	cutAll(&e)
+	_, err = tx.Create(&model.Resource{Kind: cloud.Events, Scope: e.Portal, Name: cloud.EventName(e.Portal, n), Spec: &cloud.Event{Event: e}})
+	return err
+}
+
+// count gives an event its number, and drops the oldest one if there are too many. What was dropped
+// before anybody has got it is found by whoever delivers: numbers have no gaps.
+func count(tx store.Tx, portal string) (*model.Resource, error) {
+	stored, err := tx.Get(cloud.Positions, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		return tx.Create(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &cloud.Position{Last: 1, First: 1}})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = tx.Create(&model.Resource{Kind: cloud.Events, Name: cloud.EventName(e.Portal, last.Last+1), Spec: &cloud.Event{Event: e}, Created: e.Time})
+	next := *stored.Spec.(*cloud.Position)
+	next.Last++
+	if next.First = max(next.First, 1); next.Last-next.First >= maxEvents {
+		err := tx.Delete(cloud.Events, portal, cloud.EventName(portal, next.First), 0)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		next.Crowded, next.First = next.First, next.First+1
+	}
+	return tx.Update(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &next}, stored.Version)
+}
+
+// maxEvents is [cloud.MaxEvents], or fewer in tests.
+var maxEvents uint64 = cloud.MaxEvents
+
+// begin lets the delivery to a webhook begin with the n-th event, if there was none since the webhook
+// was made: what happened before is not for it.
+func begin(tx store.Tx, portal string, hook *cloud.Webhook, n uint64) error {
+	_, err := tx.Get(cloud.Deliveries, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		_, err = tx.Create(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &cloud.Delivery{
+			Destination: hook.Destination, Cursor: cloud.EventName(portal, n-1),
+		}})
+	}
 	return err
+}
+
+// cutAll cuts the texts of an event.
+func cutAll(e *audit.Event) {
+	for _, text := range []*string{&e.Request, &e.UserAgent} {
+		*text = cut(*text, maxText)
+	}
+	for _, text := range []*string{&e.ID, &e.Organization, &e.Principal, &e.Trace, (*string)(&e.Method), (*string)(&e.Outcome)} {
+		*text = cut(*text, maxID)
+	}
+}
+
+// cut returns the beginning of a text, as valid UTF-8 of at most so many bytes.
+func cut(text string, most int) string {
+	if len(text) > most {
+		end := most
+		for end > 0 && end > most-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+	}
+	// What replaces a byte is longer than it.
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) > most {
+		return cut(text, most)
+	}
+	return text
 }
 
 // hookOf is the webhook of a portal; nil if it has none.
 func hookOf(r store.Reader, portal string) (*cloud.Webhook, error) {
-	res, err := r.Get(cloud.Webhooks, "", portal)
+	return specOf[cloud.Webhook](r, cloud.Webhooks, portal)
+}
+
+// specOf is the spec of a resource; nil if there is none.
+func specOf[T any](r store.Reader, k *model.Kind, name string) (*T, error) {
+	res, err := r.Get(k, "", name)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil //nolint:nilnil // nil is none
 	}
 	if err != nil {
 		return nil, err
 	}
-	return res.Spec.(*cloud.Webhook), nil
+	return res.Spec.(*T), nil
 }
 
-// progressOf is how far the delivery of a portal is; at the beginning if nothing is known.
-func progressOf(r store.Reader, portal string) (*cloud.Delivery, error) {
+// progressOf is how far the delivery of a portal is, and the version of that; 0 if nothing is known.
+func progressOf(r store.Reader, portal string) (*cloud.Delivery, uint64, error) {
 	res, err := r.Get(cloud.Deliveries, "", portal)
 	if fault.Is(err, fault.NotFound) {
-		return &cloud.Delivery{}, nil
+		return &cloud.Delivery{}, 0, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return res.Spec.(*cloud.Delivery), nil
+	return res.Spec.(*cloud.Delivery), res.Version, nil
 }
 
-// work is what there is to deliver.
-type work struct {
-	hook        *cloud.Webhook
-	destination *cloud.Destination
-	progress    cloud.Delivery
-	// names are those of the next events, at most [maxBatch].
-	names []string
-	// events are those of them that can be read; at has the place of each among the names.
-	events []audit.Event
-	at     []int
+// positionOf counts the events of a portal.
+func positionOf(r store.Reader, portal string) (cloud.Position, error) {
+	p, err := specOf[cloud.Position](r, cloud.Positions, portal)
+	if err != nil || p == nil {
+		return cloud.Position{}, err
+	}
+	return *p, nil
 }
-
-// read returns what there is to deliver for a portal; nil if there is nothing, or nobody to deliver
-// it to now.
-func read(r store.Reader, portal string) (*work, error) {
-	hook, err := hookOf(r, portal)
-	if err != nil || hook == nil || !hook.Enabled || hook.Destination == "" {
-		return nil, err
-	}
-	progress, err := progressOf(r, portal)
-	if err != nil {
-		return nil, err
-	}
-	w := &work{hook: hook, progress: *progress}
-	if progress.Destination != hook.Destination {
-		w.progress = cloud.Delivery{Destination: hook.Destination, Cursor: progress.Cursor}
-	}
-	after := w.progress.Cursor
-	if after == "" {
-		after = cloud.EventName(portal, 0)
-	}
-	rows, err := r.List(cloud.Events, store.Query{After: after, Limit: maxBatch})
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range rows {
-		if !strings.HasPrefix(row.Name, portal+".") {
-			break
-		}
-		w.names = append(w.names, row.Name)
-		// One that cannot be read any more is passed over: it must not hold up the others for ever.
-		if event, ok := row.Spec.(*cloud.Event); ok && event != nil {
-			w.events, w.at = append(w.events, event.Event), append(w.at, len(w.names)-1)
-		}
-	}
-	if len(w.names) == 0 {
-		return nil, nil //nolint:nilnil // nil is nothing
-	}
-	to, err := r.Get(cloud.Destinations, "", hook.Destination)
-	if err != nil {
-		return nil, errors.Join(errNoDestination, err)
-	}
-	w.destination = to.Spec.(*cloud.Destination)
-	return w, nil
-}
-
-var errNoDestination = errors.New("the destination of a webhook cannot be read")

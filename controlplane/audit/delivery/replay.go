@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -10,21 +9,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
-
-// turn delivers one batch of what happens, and one of what is replayed: neither holds up the other for
-// longer. Both are of one worker, so that a receiver never has two requests of one portal at a time.
-// While a receiver fails, nothing is replayed to it.
-func (w *worker) turn(ctx context.Context) (outcome, error) {
-	got, err := w.once(ctx)
-	if err != nil || got == failed || got == moved {
-		return got, err
-	}
-	replayed, err := w.replay(ctx)
-	if err != nil || replayed != nothing {
-		return replayed, err
-	}
-	return got, nil
-}
 
 // rerun is a batch of a replay job.
 type rerun struct {
@@ -36,8 +20,12 @@ type rerun struct {
 
 // replay delivers one batch of the replay job of the portal, if it has one.
 func (w *worker) replay(ctx context.Context) (outcome, error) {
-	batch, err := w.lookBack(ctx)
+	batch, err := w.lookBack(ctx, w.most)
 	if err != nil || batch == nil {
+		return nothing, err
+	}
+	held, err := w.held(ctx)
+	if err != nil {
 		return nothing, err
 	}
 	if batch.last == "" {
@@ -46,19 +34,19 @@ func (w *worker) replay(ctx context.Context) (outcome, error) {
 	if len(batch.events) == 0 {
 		return went, w.advance(ctx, batch, batch.last, cloud.ReplayRunning)
 	}
-	return w.redeliver(ctx, batch)
+	return w.redeliver(held, batch)
 }
 
 // lookBack reads the next batch of the replay job; nil if there is none, or nobody to deliver it to.
-func (w *worker) lookBack(ctx context.Context) (batch *rerun, err error) {
+func (w *worker) lookBack(ctx context.Context, most int) (batch *rerun, err error) {
 	err = w.Store.View(ctx, func(r store.Reader) error {
-		batch, err = readBack(r, w.portal)
+		batch, err = readBack(r, w.portal, most)
 		return err
 	})
 	return batch, err
 }
 
-func readBack(r store.Reader, portal string) (*rerun, error) {
+func readBack(r store.Reader, portal string, most int) (*rerun, error) {
 	res, err := r.Get(cloud.Replays, "", portal)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil //nolint:nilnil // nil is none
@@ -67,105 +55,83 @@ func readBack(r store.Reader, portal string) (*rerun, error) {
 		return nil, err
 	}
 	batch := &rerun{job: *res.Spec.(*cloud.Replay)}
-	hook, err := hookOf(r, portal)
-	if err != nil || !batch.job.Open() || hook == nil || !hook.Enabled || hook.Destination == "" {
+	if !batch.job.Open() {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	w, err := setting(r, portal)
+	if err != nil || w == nil {
 		return nil, err
 	}
-	progress, err := progressOf(r, portal)
-	if err != nil {
-		return nil, err
-	}
-	to, err := r.Get(cloud.Destinations, "", hook.Destination)
-	if err != nil {
-		return nil, err
-	}
-	batch.hook, batch.destination, batch.progress = hook, to.Spec.(*cloud.Destination), *progress
-	if progress.Destination != hook.Destination {
-		batch.progress = cloud.Delivery{Destination: hook.Destination, Cursor: progress.Cursor}
-	}
-	return batch, batch.fill(r, portal)
+	batch.work = *w
+	return batch, batch.read(r, portal, most)
 }
 
-// fill reads the events. Those outside of the span, and those that cannot be read, are passed over.
-func (b *rerun) fill(r store.Reader, portal string) error {
-	after := b.job.Cursor
-	if after == "" {
-		after = cloud.EventName(portal, 0)
+// read reads the events. Those outside of the span, and those that cannot be read, are passed over.
+func (b *rerun) read(r store.Reader, portal string, most int) error {
+	all := work{}
+	err := all.fill(r, portal, b.job.Cursor, b.job.Until, most)
+	b.names = all.names
+	if len(all.names) > 0 {
+		b.last = all.names[len(all.names)-1]
 	}
-	rows, err := r.List(cloud.Events, store.Query{After: after, Limit: maxBatch})
-	for _, row := range rows {
-		if !strings.HasPrefix(row.Name, portal+".") || row.Name > b.job.Until {
-			break
-		}
-		b.names, b.last = append(b.names, row.Name), row.Name
-		event, ok := row.Spec.(*cloud.Event)
-		if !ok || event == nil {
-			continue
-		}
-		if at := event.Time.UnixMilli(); at >= b.job.StartAt && at <= b.job.EndAt {
-			b.events, b.at = append(b.events, event.Event), append(b.at, len(b.names)-1)
+	for i := range all.events {
+		if at := all.events[i].Time.UnixMilli(); at >= b.job.StartAt && at <= b.job.EndAt {
+			b.events, b.at = append(b.events, all.events[i]), append(b.at, all.at[i])
 		}
 	}
 	return err
 }
 
 // redeliver makes all attempts to deliver a batch. A job whose batch fails has failed: whoever made it
-// sees that and can make it anew.
+// sees that and can make it anew. An event that is refused alone is passed over; it was given up before,
+// or will be.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
-	body, n, err := w.encode(batch.events, batch.destination.LogFormat)
+	body, n, err := w.encode(batch.events[:min(w.most, len(batch.events))], batch.destination.LogFormat)
 	if err != nil {
 		return nothing, err
-	}
-	last := batch.last
-	if n < len(batch.events) {
-		last = batch.names[batch.at[n-1]]
 	}
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
 			return nothing, err
 		}
 	}
-	for retries := 0; ; retries++ {
-		began := w.Now()
-		r := w.attempt(ctx, batch.destination, body)
-		if ctx.Err() != nil && r.status == 0 {
-			return nothing, nil // it was broken off
-		}
-		wait, again := r.again(retries, w.Now())
-		// What happens now is at the same event as before.
-		if err := w.note(ctx, &batch.work, r, began, batch.progress.Cursor, !again); err != nil {
+	r, at, got := w.try(ctx, &batch.work, body, func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
+	switch {
+	case got != went:
+		return got, nil
+	case r.unwanted() && n > 1:
+		w.most = n / 2
+		w.status(ctx, &batch.work, r, at)
+		return went, nil
+	case !r.delivered() && !r.unwanted():
+		if err := w.end(ctx, &batch.work, conclusion{r: r, at: at, tried: true, ended: true}); err != nil {
 			return nothing, err
 		}
-		switch {
-		case r.delivered() || !again && r.unwanted():
-			return went, w.advance(ctx, batch, last, cloud.ReplayRunning)
-		case !again:
-			return went, w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayFailed)
-		}
-		if !w.waitBack(ctx, batch, wait) {
-			return moved, nil
-		}
+		return went, w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayFailed)
 	}
+	c := conclusion{r: r, at: at, tried: true, ended: r.delivered()}
+	if r.delivered() {
+		c.delivered, w.most = n, min(2*w.most, maxBatch)
+	}
+	if err := w.end(ctx, &batch.work, c); err != nil {
+		return nothing, err
+	}
+	return went, w.advance(ctx, batch, batch.upTo(n), cloud.ReplayRunning)
 }
 
-// waitBack waits between two attempts, as [worker.wait] does.
-func (w *worker) waitBack(ctx context.Context, batch *rerun, wait time.Duration) bool {
-	for until := w.Now().Add(wait); ; {
-		left := until.Sub(w.Now())
-		if left <= 0 {
-			return ctx.Err() == nil
-		}
-		w.rest(ctx, left)
-		now, err := w.lookBack(ctx)
-		if err != nil || now == nil || now.job.Number != batch.job.Number || *now.hook != *batch.hook || *now.destination != *batch.destination {
-			return false
-		}
-	}
+// stillReplays reports whether a batch still is of the replay job of the portal, and goes to the same
+// receiver.
+func (w *worker) stillReplays(ctx context.Context, batch *rerun) bool {
+	now, err := w.lookBack(ctx, 1)
+	return err == nil && now != nil && now.job.Number == batch.job.Number && batch.same(&now.work)
 }
 
 // advance stores how far a job is. A job that was replaced or removed meanwhile is left alone.
 func (w *worker) advance(ctx context.Context, batch *rerun, cursor, status string) error {
 	_, err := w.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
+		if err := w.lease.Check(tx); err != nil {
+			return err
+		}
 		res, err := tx.Get(cloud.Replays, "", w.portal)
 		if fault.Is(err, fault.NotFound) {
 			return nil

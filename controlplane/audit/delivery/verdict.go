@@ -13,6 +13,21 @@ const (
 	maxRetries = 4
 )
 
+// The pauses after deliveries that have failed with all their attempts.
+const (
+	minPause = 30 * time.Second
+	maxPause = 5 * time.Minute
+)
+
+// pauseAfter is how long a receiver is left alone after a delivery has failed, and so many before it in
+// a row. A receiver that wants more time gets it, up to the longest pause.
+func pauseAfter(failures int, said time.Duration) time.Duration {
+	return min(max(said, minPause<<min(failures, 8)), maxPause)
+}
+
+// backOff is how long to wait before something of our own is tried again that has failed so often before.
+func backOff(failures int) time.Duration { return min(minWait<<min(failures, 8), maxWait) }
+
 // result is what one attempt came to.
 type result struct {
 	// status is that of the answer; 0 if there was none.
@@ -69,8 +84,7 @@ func (r *result) said(now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// unwanted reports whether the receiver has refused what was sent, and not who sent it or where: such
-// events are given up, because they would hold up all others for ever.
+// unwanted reports whether the receiver may have refused what was sent, and not who sent it or where.
 func (r *result) unwanted() bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:

@@ -5,11 +5,7 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 

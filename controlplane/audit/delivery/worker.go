@@ -4,16 +4,33 @@ import (
 	"context"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// worker delivers the events of one portal while there are any.
+// worker delivers the events of one portal while there are any. Only its goroutine uses it, but for the
+// channels.
 type worker struct {
 	*Engine
 	portal string
-	// changed has an entry when there may be something new: an event, or a setting.
-	changed chan struct{}
+	// events and settings have an entry when there may be something new of them.
+	events, settings chan struct{}
+
+	lease *lease.Lease
+	// result is an outcome that is not stored yet; nil if there is none.
+	result *conclusion
+	// most is how many events the next request has at most.
+	most int
+	// full says that the last batch was not all that there was: nobody needs to wait for more.
+	full bool
+	// refused is the name of the last event in requests that were refused for what they are, vouched
+	// that of the last event of these after whose refusal the receiver has taken others.
+	refused, vouched string
+	// failures counts the deliveries that have failed in a row; said is how long the receiver wants
+	// to be left alone after the last of them, and failing what it was about.
+	failures int
+	said     time.Duration
+	failing  *work
 }
 
 // outcome is what a delivery came to.
@@ -26,35 +43,161 @@ const (
 	went
 	// failed is a batch that stays the first of its portal.
 	failed
-	// moved is a delivery that was broken off because its settings changed.
+	// moved is a delivery that was broken off because its settings changed, or its lease was lost.
 	moved
 )
 
+// linger is how long a worker stays that has nothing to do. It keeps its lease, which would cost a write
+// or two with each event.
+const linger = 10 * time.Second
+
 // run delivers until there is nothing left. A batch whose attempts have all failed stays, and is tried
-// again when something new happens, or after a while.
+// again after a pause.
 func (w *worker) run(ctx context.Context) {
+	defer w.leave(ctx)
+	troubles := 0
 	for ctx.Err() == nil {
 		got, err := w.turn(ctx)
-		wait := time.Duration(0)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			w.Log.Error("an audit log cannot be delivered now, and will be", "portal", w.portal, "error", err)
-			wait = time.Second
+			w.rest(ctx, backOff(troubles), false)
+			troubles++
+			continue
 		case got == failed:
-			wait = probe
-		case got == nothing && w.idle(w.portal):
-			return
+			w.pause(ctx)
+		case got == nothing:
+			if !w.rest(ctx, linger, true) && w.idle(w.portal) {
+				return
+			}
 		}
-		if wait > 0 {
-			w.rest(ctx, wait)
+		troubles = 0
+	}
+}
+
+// turn delivers one batch of what happens, and one of what is replayed: neither holds up the other for
+// longer. Both are of one worker, so that a receiver never has two requests of one portal at a time.
+// While a receiver fails, nothing is replayed to it.
+func (w *worker) turn(ctx context.Context) (outcome, error) {
+	if err := w.settle(ctx); err != nil {
+		return nothing, err
+	}
+	got, err := w.once(ctx)
+	if err != nil || got == failed || got == moved {
+		return got, err
+	}
+	replayed, err := w.replay(ctx)
+	if err != nil || replayed != nothing {
+		return replayed, err
+	}
+	return got, nil
+}
+
+// once delivers one batch.
+func (w *worker) once(ctx context.Context) (outcome, error) {
+	job, err := w.look(ctx, 1)
+	if err != nil || job == nil {
+		return nothing, err
+	}
+	if job.lost != "" {
+		return went, w.mourn(ctx, job)
+	}
+	held, err := w.held(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	if !w.full && w.most == maxBatch && w.Rest(ctx, Window) != nil {
+		return nothing, nil
+	}
+	// Whoever had the lease before may have delivered meanwhile.
+	if job, err = w.look(ctx, w.most); err != nil || job == nil || job.lost != "" {
+		return went, err
+	}
+	w.full = len(job.names) == w.most
+	return w.deliver(held, job)
+}
+
+// look reads what there is to deliver, so many events at most.
+func (w *worker) look(ctx context.Context, most int) (job *work, err error) {
+	err = w.Store.View(ctx, func(r store.Reader) error {
+		job, err = read(r, w.portal, most)
+		return err
+	})
+	return job, err
+}
+
+// unchanged reports whether a job still goes to the same receiver.
+func (w *worker) unchanged(ctx context.Context, job *work) bool {
+	var now *work
+	err := w.Store.View(ctx, func(r store.Reader) (err error) {
+		now, err = setting(r, w.portal)
+		return err
+	})
+	return err == nil && job.same(now)
+}
+
+// held returns a context that ends with the lease of the portal, and takes the lease before if need be.
+func (w *worker) held(ctx context.Context) (context.Context, error) {
+	if w.lease != nil && w.lease.Context().Err() == nil {
+		return w.lease.Context(), nil
+	}
+	taken, err := w.Leases.Take(ctx, "audit-log-webhook/"+w.portal)
+	if err != nil {
+		return nil, err
+	}
+	w.lease = taken
+	return taken.Context(), nil
+}
+
+// leave ends the work of a worker. An outcome that could not be stored before has a last try.
+func (w *worker) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	if w.result != nil && w.lease != nil {
+		if err := w.conclude(ctx); err != nil {
+			w.Log.Error("what became of a part of an audit log is not stored: it may be delivered once more", "portal", w.portal, "error", err)
+		}
+	}
+	if w.lease != nil {
+		w.lease.Release(ctx)
+		w.lease = nil
+	}
+}
+
+// leaveTime bounds what a worker does at its end.
+const leaveTime = 2 * time.Second
+
+// wait waits for so long. It returns false if the settings of a job change meanwhile, or ctx ends; new
+// events change nothing.
+func (w *worker) wait(ctx context.Context, wait time.Duration, unchanged func(context.Context) bool) bool {
+	for until := w.Now().Add(wait); ; {
+		left := until.Sub(w.Now())
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		w.rest(ctx, left, false)
+		if ctx.Err() != nil || !unchanged(ctx) {
+			return false
 		}
 	}
 }
 
-// rest waits until something new happens or the time is over.
-func (w *worker) rest(ctx context.Context, wait time.Duration) {
+// pause waits after a delivery that has failed. A receiver that is down is not asked again with each new
+// event; settings that change end the pause.
+func (w *worker) pause(ctx context.Context) {
+	wait := pauseAfter(w.failures, w.said)
+	w.failures++
+	job := w.failing
+	if !w.wait(ctx, wait, func(ctx context.Context) bool { return w.unchanged(ctx, job) }) {
+		w.failures = 0
+	}
+}
+
+// rest waits until settings may have changed, or, if events count, there may be new ones, or the time is
+// over. It reports whether it was woken up.
+func (w *worker) rest(ctx context.Context, wait time.Duration, events bool) (woken bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	defer func() { <-done }()
@@ -64,103 +207,15 @@ func (w *worker) rest(ctx context.Context, wait time.Duration) {
 		defer cancel()
 		_ = w.Rest(ctx, wait) // it says that ctx has ended, which is seen
 	}()
+	happened := w.events
+	if !events {
+		happened = nil
+	}
 	select {
 	case <-ctx.Done():
-	case <-w.changed:
+		return false
+	case <-w.settings:
+	case <-happened:
 	}
-}
-
-// once delivers one batch.
-func (w *worker) once(ctx context.Context) (outcome, error) {
-	job, err := w.look(ctx)
-	if err != nil || job == nil {
-		return nothing, err
-	}
-	if len(job.names) < maxBatch {
-		if w.Rest(ctx, Window) != nil {
-			return nothing, nil
-		}
-		if job, err = w.look(ctx); err != nil || job == nil {
-			return nothing, err
-		}
-	}
-	return w.deliver(ctx, job)
-}
-
-// look reads what there is to deliver.
-func (w *worker) look(ctx context.Context) (job *work, err error) {
-	err = w.Store.View(ctx, func(r store.Reader) error {
-		job, err = read(r, w.portal)
-		return err
-	})
-	return job, err
-}
-
-// deliver makes all attempts to deliver a batch.
-func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
-	body, n, err := w.encode(job.events, job.destination.LogFormat)
-	if err != nil {
-		return nothing, err
-	}
-	last := job.names[len(job.names)-1]
-	if n < len(job.events) {
-		last = job.names[job.at[n-1]]
-	}
-	for retries := 0; ; retries++ {
-		began := w.Now()
-		r := result{status: 204} // nothing of a batch of events that cannot be read is sent
-		if n > 0 {
-			r = w.attempt(ctx, job.destination, body)
-		}
-		if ctx.Err() != nil && r.status == 0 {
-			return nothing, nil // it was broken off
-		}
-		wait, again := r.again(retries, w.Now())
-		if err := w.note(ctx, job, r, began, last, !again); err != nil {
-			return nothing, err
-		}
-		switch {
-		case r.delivered() || !again && r.unwanted():
-			return went, nil
-		case !again:
-			return failed, nil
-		}
-		if !w.wait(ctx, job, wait) {
-			return moved, nil
-		}
-	}
-}
-
-// wait waits between two attempts. It returns false if the settings change meanwhile, or ctx ends; new
-// events change nothing.
-func (w *worker) wait(ctx context.Context, job *work, wait time.Duration) bool {
-	for until := w.Now().Add(wait); ; {
-		left := until.Sub(w.Now())
-		if left <= 0 {
-			return ctx.Err() == nil
-		}
-		w.rest(ctx, left)
-		now, err := w.look(ctx)
-		if err != nil || now == nil || *now.hook != *job.hook || *now.destination != *job.destination || now.progress.Cursor != job.progress.Cursor {
-			return false
-		}
-	}
-}
-
-// note stores what an attempt came to.
-func (w *worker) note(ctx context.Context, job *work, r result, at time.Time, last string, ended bool) error {
-	next := job.progress
-	next.AttemptedAt, next.Code, next.Message = at.UnixMilli(), r.status, r.failed
-	if ended {
-		next.Failed = !r.delivered()
-		if r.delivered() || r.unwanted() {
-			next.Cursor = last
-		}
-	}
-	job.progress = next
-	// What a receiver has taken is not to be sent again because this process ends.
-	_, err := w.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
-		return w.store(tx, next)
-	})
-	return err
+	return true
 }

@@ -172,6 +172,7 @@ func (t *Tx) writable(r *model.Resource) error {
 	case r.Name == "":
 		return fault.New(fault.Internal, "a %s without a name", r.Kind.Name)
 	}
+	t.strict = t.strict || r.Kind.Durable
 	return nil
 }
 

@@ -1,0 +1,147 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+)
+
+// maxSingles is how many events in a row a receiver may refuse for what they are before it counts as one
+// that refuses everything.
+const maxSingles = 8
+
+// deliver makes all attempts to deliver a batch.
+//
+// A batch that is refused for what it is, and not for who sends it, is halved until the event is found
+// that is refused alone. That one is given up if the receiver has taken others after it has refused it for
+// the first time: receivers that refuse everything, because a setting of theirs is wrong, answer the
+// same, and nothing may be given up for that.
+func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
+	if len(job.events) == 0 {
+		return went, w.end(ctx, job, conclusion{cursor: job.upTo(0)})
+	}
+	body, n, err := w.encode(job.events[:min(w.most, len(job.events))], job.destination.LogFormat)
+	if err != nil {
+		return nothing, err
+	}
+	r, at, got := w.try(ctx, job, body, w.unchanged)
+	switch {
+	case got != went:
+		return got, nil
+	case r.delivered():
+		return went, w.taken(ctx, job, r, at, 0, n)
+	case !r.unwanted():
+		return failed, w.fail(ctx, job, r, at)
+	case n > 1:
+		w.most = n / 2
+		w.refused = max(w.refused, job.name(n-1))
+		w.status(ctx, job, r, at)
+		return went, nil
+	}
+	return w.single(ctx, job, r, at)
+}
+
+// single decides about the first event of a job, which was refused alone. If the receiver has taken
+// nothing since, the next ones are tried one by one.
+func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) (outcome, error) {
+	if job.name(0) <= w.vouched {
+		// The next one needs another proof, because a receiver may begin to refuse everything now.
+		w.vouched, w.refused = "", ""
+		return went, w.end(ctx, job, conclusion{r: r, at: at, cursor: job.upTo(1), tried: true, givenUp: 1})
+	}
+	first := r
+	for i := 1; i <= maxSingles; i++ {
+		if i >= len(job.events) {
+			more, err := w.look(ctx, min(maxSingles+1, maxBatch))
+			if err != nil || !job.same(more) || len(more.events) <= i {
+				break // there is none yet
+			}
+			job = more
+		}
+		body, _, err := w.encode(job.events[i:i+1], job.destination.LogFormat)
+		if err != nil {
+			return nothing, err
+		}
+		r, at, got := w.try(ctx, job, body, w.unchanged)
+		switch {
+		case got != went:
+			return got, nil
+		case r.delivered():
+			w.refused, w.vouched = "", ""
+			return went, w.taken(ctx, job, r, at, i, i+1)
+		case !r.unwanted():
+			return failed, w.fail(ctx, job, r, at)
+		}
+	}
+	return failed, w.fail(ctx, job, first, at)
+}
+
+// try makes all attempts to deliver a body. It returns [went] with the last result, whatever that is,
+// and another outcome if it was broken off.
+func (w *worker) try(ctx context.Context, job *work, body []byte, unchanged func(context.Context, *work) bool) (r result, began time.Time, got outcome) {
+	for retries := 0; ; retries++ {
+		began = w.Now()
+		r = w.attempt(ctx, &job.destination, body)
+		if ctx.Err() != nil && r.status == 0 {
+			return r, began, moved // it was broken off, which says nothing of the receiver
+		}
+		wait, again := r.again(retries, w.Now())
+		if !again {
+			return r, began, went
+		}
+		w.status(ctx, job, r, began)
+		if !w.wait(ctx, wait, func(ctx context.Context) bool { return unchanged(ctx, job) }) {
+			return r, began, moved
+		}
+	}
+}
+
+// taken notes that the receiver has taken events of a job, from one to before another, and those before
+// them are given up.
+func (w *worker) taken(ctx context.Context, job *work, r result, at time.Time, from, to int) error {
+	if w.refused != "" {
+		w.vouched = w.refused
+	}
+	w.most = min(2*max(w.most, 1), maxBatch)
+	w.failures = 0
+	return w.end(ctx, job, conclusion{r: r, at: at, cursor: job.upTo(to), tried: true, ended: true, delivered: to - from, givenUp: from})
+}
+
+// fail notes that a delivery has failed: its events stay.
+func (w *worker) fail(ctx context.Context, job *work, r result, at time.Time) error {
+	w.failing, w.said = job, 0
+	if wait, said := r.said(w.Now()); said {
+		w.said = wait
+	}
+	return w.end(ctx, job, conclusion{r: r, at: at, tried: true, ended: true})
+}
+
+// status notes an attempt after which there are others. That it cannot be stored ends nothing.
+func (w *worker) status(ctx context.Context, job *work, r result, at time.Time) {
+	c := &conclusion{job: job, r: r, at: at, tried: true}
+	if err := w.write(context.WithoutCancel(ctx), c); err != nil {
+		w.Log.Warn("the status of a webhook cannot be stored", "portal", w.portal, "error", err)
+	}
+}
+
+// end stores the outcome of a delivery. One that cannot be stored now is kept in memory, and stored
+// before anything else is sent: what a receiver has taken is not to be sent again because our disk is
+// full.
+func (w *worker) end(ctx context.Context, job *work, c conclusion) error {
+	c.job = job
+	c.unreadable = job.unreadable(c.cursor)
+	w.result = &c
+	return w.settle(ctx)
+}
+
+// mourn moves the cursor to the first event that is there: those before it have ended or were dropped
+// before anybody got them.
+func (w *worker) mourn(ctx context.Context, job *work) error {
+	if _, err := w.held(ctx); err != nil {
+		return err
+	}
+	first := cloud.EventNumber(job.lost)
+	w.result = &conclusion{job: job, cursor: cloud.EventName(w.portal, first-1), lost: first - 1 - cloud.EventNumber(job.progress.Cursor)}
+	return w.settle(ctx)
+}

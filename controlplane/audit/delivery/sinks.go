@@ -1,0 +1,240 @@
+package delivery
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"sync"
+
+	"github.com/meshgate/meshgate/controlplane/audit/syslog"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/lease"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// sink sends the events of all portals to one receiver by syslog. Over TCP, what could not be written is
+// written later, in order; datagrams are sent once.
+type sink struct {
+	*Engine
+	conn syslog.Conn
+	// scope is that of the positions of the sink.
+	scope string
+	lease *lease.Lease
+
+	mu sync.Mutex
+	// portals are those that may have events which the sink has not got.
+	portals map[string]bool
+	woken   chan struct{}
+}
+
+func newSink(e *Engine, to syslog.Target) *sink {
+	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, woken: make(chan struct{}, 1)}
+}
+
+// scopeOf is the scope of the positions of a sink.
+func scopeOf(address string) string {
+	sum := sha256.Sum256([]byte(address))
+	return hex.EncodeToString(sum[:8])
+}
+
+// sinksOf are the sinks that get the events of all portals.
+func sinksOf(r store.Reader) (cloud.Sinks, error) {
+	s, err := specOf[cloud.Sinks](r, cloud.AllSinks, cloud.SyslogSinks)
+	if err != nil || s == nil {
+		return cloud.Sinks{}, err
+	}
+	return *s, nil
+}
+
+// register stores which sinks there are, so that events are kept for them. A new one gets what happens
+// from now on.
+func (e *Engine) register(ctx context.Context) error {
+	var addresses []string
+	for _, s := range e.sinks {
+		addresses = append(addresses, s.conn.Target.String())
+	}
+	_, err := e.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
+		old, err := sinksOf(tx)
+		if err != nil || slices.Equal(old.Addresses, addresses) {
+			return err
+		}
+		for _, address := range old.Addresses {
+			if !slices.Contains(addresses, address) {
+				if err := forgetSink(tx, scopeOf(address)); err != nil {
+					return err
+				}
+			}
+		}
+		for _, address := range addresses {
+			if !slices.Contains(old.Addresses, address) {
+				if err := beginSink(tx, scopeOf(address)); err != nil {
+					return err
+				}
+			}
+		}
+		return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &cloud.Sinks{Addresses: addresses})
+	})
+	return err
+}
+
+func forgetSink(tx store.Tx, scope string) error {
+	rows, err := tx.List(cloud.SinkPositions, store.Query{Scope: scope})
+	for _, row := range rows {
+		if err := tx.Delete(cloud.SinkPositions, scope, row.Name, row.Version); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func beginSink(tx store.Tx, scope string) error {
+	rows, err := store.ListAll(tx, cloud.Positions, store.Query{})
+	for _, row := range rows {
+		if p, ok := row.Spec.(*cloud.Position); ok {
+			if err := set(tx, cloud.SinkPositions, scope, row.Name, &cloud.SinkPosition{Done: p.Last}); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// set writes a resource, whether there is one or not.
+func set(tx store.Tx, k *model.Kind, scope, name string, spec any) error {
+	res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
+	_, err := tx.Update(res, 0)
+	if fault.Is(err, fault.NotFound) {
+		_, err = tx.Create(res)
+	}
+	return err
+}
+
+// wake tells a sink of a portal.
+func (s *sink) wake(portal string) {
+	s.mu.Lock()
+	s.portals[portal] = true
+	s.mu.Unlock()
+	select {
+	case s.woken <- struct{}{}:
+	default: // it knows already
+	}
+}
+
+// next returns a portal that may have something for the sink.
+func (s *sink) next() (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for portal := range s.portals {
+		delete(s.portals, portal)
+		return portal, true
+	}
+	return "", false
+}
+
+// run sends until ctx ends.
+func (s *sink) run(ctx context.Context) {
+	defer s.leave(ctx)
+	for failures := 0; ctx.Err() == nil; {
+		err := s.all(ctx)
+		if err == nil {
+			failures = 0
+			select {
+			case <-ctx.Done():
+			case <-s.woken:
+			}
+			continue
+		}
+		if failures == 0 && ctx.Err() == nil {
+			s.Log.Warn("a syslog sink gets no events now, and will", "sink", s.conn.Target.String(), "error", err)
+		}
+		_ = s.Rest(ctx, backOff(failures)) // its end is seen
+		failures++
+	}
+}
+
+func (s *sink) leave(ctx context.Context) {
+	s.conn.Close()
+	if s.lease != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer cancel()
+		s.lease.Release(ctx)
+	}
+}
+
+// all sends what there is. With a lease that was just taken it looks at all portals.
+func (s *sink) all(ctx context.Context) error {
+	if s.lease == nil || s.lease.Context().Err() != nil {
+		held, err := s.Leases.Take(ctx, "audit-log-syslog/"+s.scope)
+		if err != nil {
+			return err
+		}
+		s.lease = held
+		if err := s.Store.View(ctx, s.everywhere); err != nil {
+			return err
+		}
+	}
+	for {
+		portal, ok := s.next()
+		if !ok {
+			return nil
+		}
+		for more := true; more; {
+			var err error
+			if more, err = s.page(s.lease.Context(), portal); err != nil {
+				s.wake(portal)
+				return err
+			}
+		}
+	}
+}
+
+func (s *sink) everywhere(r store.Reader) error {
+	rows, err := store.ListAll(r, cloud.Positions, store.Query{})
+	for _, row := range rows {
+		s.wake(row.Name)
+	}
+	return err
+}
+
+// page sends some events of a portal, and says whether there may be more.
+func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
+	var (
+		job  work
+		done uint64
+	)
+	err = s.Store.View(ctx, func(r store.Reader) error {
+		job = work{}
+		res, err := r.Get(cloud.SinkPositions, s.scope, portal)
+		switch {
+		case err == nil:
+			done = res.Spec.(*cloud.SinkPosition).Done
+		case !fault.Is(err, fault.NotFound):
+			return err
+		}
+		return job.fill(r, portal, cloud.EventName(portal, done), "", maxBatch)
+	})
+	if err != nil || len(job.names) == 0 {
+		return false, err
+	}
+	var messages [][]byte
+	for i := range job.events {
+		messages = append(messages, syslog.Message(s.Origin, &job.events[i], s.Signer))
+	}
+	if err := s.conn.Send(ctx, messages); err != nil && (s.conn.Target.Network == "tcp" || ctx.Err() != nil) {
+		return false, err
+	}
+	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
+	if first > done+1 {
+		s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", first-done-1)
+	}
+	_, err = s.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
+		if err := s.lease.Check(tx); err != nil {
+			return err
+		}
+		return set(tx, cloud.SinkPositions, s.scope, portal, &cloud.SinkPosition{Done: last})
+	})
+	return len(job.names) == maxBatch || len(job.names) >= page, err
+}

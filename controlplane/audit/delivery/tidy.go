@@ -1,0 +1,134 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/lease"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+const (
+	// tidying is how often events are removed that have ended.
+	tidying = time.Hour
+	// tidied is how many of them one transaction removes.
+	tidied = 256
+)
+
+// tidy removes events that have ended, until ctx ends.
+func (e *Engine) tidy(ctx context.Context) {
+	for wait := time.Duration(0); ; wait = tidying {
+		if wait > 0 && e.Rest(ctx, wait) != nil {
+			return
+		}
+		held, err := e.Leases.Take(ctx, "audit-log-tidying")
+		if err == nil {
+			err = e.tidyAll(held.Context(), held)
+			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+			held.Release(release)
+			cancel()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			e.Log.Error("events that have ended are not removed, and will be", "error", err)
+		}
+	}
+}
+
+// tidyAll removes the events of all portals that have ended.
+func (e *Engine) tidyAll(ctx context.Context, held *lease.Lease) error {
+	var portals []string
+	err := e.Store.View(ctx, func(r store.Reader) error {
+		rows, err := store.ListAll(r, cloud.Positions, store.Query{})
+		for _, row := range rows {
+			portals = append(portals, row.Name)
+		}
+		return err
+	})
+	for _, portal := range portals {
+		for more := true; more && err == nil; {
+			more, err = e.tidyPage(ctx, held, portal)
+		}
+	}
+	return err
+}
+
+// tidyPage removes up to [tidied] events of a portal that have ended, and says whether there may be more.
+// Those of them that the webhook has not delivered are lost.
+func (e *Engine) tidyPage(ctx context.Context, held *lease.Lease, portal string) (more bool, err error) {
+	var lost uint64
+	_, err = e.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
+		more, lost = false, 0
+		if err := held.Check(tx); err != nil {
+			return err
+		}
+		rows, err := store.ListAll(tx, cloud.Events, store.Query{Scope: portal, Limit: tidied})
+		if err != nil {
+			return err
+		}
+		over := e.over(rows)
+		for _, row := range rows[:over] {
+			if err := tx.Delete(cloud.Events, portal, row.Name, row.Version); err != nil {
+				return err
+			}
+		}
+		more = over == tidied
+		if over == 0 {
+			return nil
+		}
+		lost, err = dropped(tx, portal, rows[over-1].Name)
+		return err
+	})
+	if err == nil && lost > 0 {
+		e.lose(lost, expired, portal)
+	}
+	return more, err
+}
+
+// over is how many of the first events have ended. Events are in the order in which they were stored, so
+// that whatever their dates say, one that is before another has been kept for longer.
+//
+// The date is the wall clock of the commit, and the end is judged by the earliest time that it may be, if
+// every setting of the clock counts: so the whole span passes in between, wherever the clock was meanwhile.
+func (e *Engine) over(rows []*model.Resource) int {
+	past := e.Clock.EarliestFor(cloud.KeptEvents)
+	for i := len(rows); i > 0; i-- {
+		if !rows[i-1].Modified.Add(cloud.KeptEvents).After(past) {
+			return i
+		}
+	}
+	return 0
+}
+
+// dropped notes that the events up to a name are gone. It returns how many of them were to be delivered.
+func dropped(tx store.Tx, portal, last string) (lost uint64, err error) {
+	stored, err := tx.Get(cloud.Positions, "", portal)
+	if err != nil {
+		return 0, err
+	}
+	next := *stored.Spec.(*cloud.Position)
+	next.First = cloud.EventNumber(last) + 1
+	if _, err := tx.Update(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &next}, stored.Version); err != nil {
+		return 0, err
+	}
+	progress, err := tx.Get(cloud.Deliveries, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	after := *progress.Spec.(*cloud.Delivery)
+	done := cloud.EventNumber(after.Cursor)
+	if done >= next.First-1 {
+		return 0, nil
+	}
+	lost, after.Cursor = next.First-1-done, last
+	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &after}, progress.Version)
+	return lost, err
+}

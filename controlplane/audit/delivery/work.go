@@ -1,0 +1,154 @@
+package delivery
+
+import (
+	"errors"
+
+	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// work is what there is to deliver.
+type work struct {
+	hook cloud.Webhook
+	// made tells a webhook from one that was made in its place after it was deleted.
+	made        uint64
+	destination cloud.Destination
+	progress    cloud.Delivery
+	// version is that of progress.
+	version uint64
+	// names are those of the next events, at most [maxBatch]. events are those of them that can be
+	// read, at are their places in names.
+	names  []string
+	events []audit.Event
+	at     []int
+	// lost is where the events begin that are there, if some before it are not; empty otherwise.
+	lost string
+}
+
+// name is the name of the i-th event that can be read.
+func (w *work) name(i int) string { return w.names[w.at[i]] }
+
+// upTo is the name up to which a job is done with when so many of its events are: what cannot be read
+// after the last of them is done with, too.
+func (w *work) upTo(n int) string {
+	if n == len(w.events) {
+		return w.names[len(w.names)-1]
+	}
+	return w.names[w.at[n]-1]
+}
+
+// unreadable is how many events cannot be read among those up to a name.
+func (w *work) unreadable(name string) (n int) {
+	read := map[int]bool{}
+	for _, i := range w.at {
+		read[i] = true
+	}
+	for i := range w.names {
+		if !read[i] && w.names[i] <= name {
+			n++
+		}
+	}
+	return n
+}
+
+// same reports whether a job is for the same receiver under the same settings.
+func (w *work) same(other *work) bool {
+	return other != nil && w.hook == other.hook && w.made == other.made && w.destination == other.destination
+}
+
+// setting returns a job without events: where those of a portal go; nil if they go nowhere now.
+func setting(r store.Reader, portal string) (*work, error) {
+	row, err := r.Get(cloud.Webhooks, "", portal)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	hook := row.Spec.(*cloud.Webhook)
+	if !hook.Enabled || hook.Destination == "" {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	progress, version, err := progressOf(r, portal)
+	if err != nil {
+		return nil, err
+	}
+	to, err := r.Get(cloud.Destinations, "", hook.Destination)
+	if err != nil {
+		return nil, errors.Join(errNoDestination, err)
+	}
+	w := &work{hook: *hook, made: row.Since(""), destination: *to.Spec.(*cloud.Destination), progress: *progress, version: version}
+	if progress.Destination != hook.Destination {
+		w.progress = cloud.Delivery{Destination: hook.Destination, Cursor: progress.Cursor}
+	}
+	return w, nil
+}
+
+var errNoDestination = errors.New("the destination of a webhook cannot be read")
+
+// read returns what there is to deliver for a portal; nil if there is nothing, or nobody to deliver it
+// to now. It reads so many events at most.
+func read(r store.Reader, portal string, most int) (*work, error) {
+	w, err := setting(r, portal)
+	if err != nil || w == nil || w.version == 0 { // nothing has happened since the webhook was made
+		return nil, err
+	}
+	position, err := positionOf(r, portal)
+	if err != nil {
+		return nil, err
+	}
+	done := cloud.EventNumber(w.progress.Cursor)
+	if position.Last <= done {
+		return nil, nil //nolint:nilnil // nil is nothing
+	}
+	if err := w.fill(r, portal, w.progress.Cursor, "", most); err != nil {
+		return nil, err
+	}
+	// Numbers have no gaps, so what is missing has ended or was dropped.
+	first := position.Last + 1
+	if len(w.names) > 0 {
+		first = cloud.EventNumber(w.names[0])
+	}
+	if first > done+1 {
+		w.lost = cloud.EventName(portal, first)
+	}
+	return w, nil
+}
+
+// page is how many events are read at once.
+const page = 50
+
+// fill reads events after a name and, unless it is empty, up to another one: so many, and no more than
+// fit into a request. Those that cannot be read are passed over: they must not hold up others for ever.
+func (w *work) fill(r store.Reader, portal, after, until string, most int) error {
+	size := 0
+	for len(w.names) < most && size < maxBody {
+		limit := min(page, most-len(w.names))
+		rows, err := store.ListAll(r, cloud.Events, store.Query{Scope: portal, After: after, Limit: limit})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if until != "" && row.Name > until {
+				return nil
+			}
+			w.names = append(w.names, row.Name)
+			if event, ok := row.Spec.(*cloud.Event); ok && event != nil {
+				w.events, w.at = append(w.events, event.Event), append(w.at, len(w.names)-1)
+				size += sizeOf(&event.Event)
+			}
+		}
+		if len(rows) < limit {
+			return nil
+		}
+		after = rows[len(rows)-1].Name
+	}
+	return nil
+}
+
+// sizeOf is about how large an event is in a request.
+func sizeOf(e *audit.Event) int {
+	return 512 + len(e.Request) + len(e.UserAgent) + len(e.Organization) + len(e.Principal) + len(e.Trace) + len(e.ID)
+}

@@ -1,0 +1,155 @@
+// Package syslog sends events of the audit log to collectors that speak syslog: messages of RFC 5424, over
+// TCP with octet counting (RFC 6587 section 3.4.1), or each in a datagram (RFC 5426).
+//
+// Syslog has no answers. What was written to a connection may be lost with it, and a datagram may be lost
+// anyway: who must not lose anything uses a webhook.
+package syslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/audit"
+)
+
+// DefaultPort is the port for audit logs. Source: requirement "Limits".
+const DefaultPort = 8071
+
+const (
+	connectTimeout = 5 * time.Second
+	writeTimeout   = 15 * time.Second
+)
+
+// Target is where messages go.
+type Target struct {
+	// Network is tcp or udp.
+	Network, Address string
+}
+
+// Parse reads a target such as tcp://siem.example.com:8071.
+func Parse(text string) (Target, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "tcp" && u.Scheme != "udp" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return Target{}, fmt.Errorf("%q is not tcp://host:port or udp://host:port", text)
+	}
+	port := u.Port()
+	if port == "" {
+		port = strconv.Itoa(DefaultPort)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return Target{}, fmt.Errorf("%q has no valid port", text)
+	}
+	return Target{u.Scheme, net.JoinHostPort(u.Hostname(), port)}, nil
+}
+
+// String is what Parse reads.
+func (t Target) String() string { return t.Network + "://" + t.Address }
+
+// facility is that of audit logs.
+const facility = 13
+
+// Severities of RFC 5424.
+const (
+	warning = 4
+	notice  = 5
+	info    = 6
+)
+
+// Message is an event as a message whose text is its line in CEF.
+func Message(o audit.Origin, e *audit.Event, s *audit.Signer) []byte {
+	severity := warning
+	switch e.Outcome {
+	case audit.Success:
+		severity = info
+	case audit.InvalidPassword, audit.NotFound:
+		severity = notice
+	}
+	return fmt.Appendf(nil, "<%d>1 %s %s meshgate %d audit - %s", facility*8+severity, e.Time.UTC().Format("2006-01-02T15:04:05.000Z"),
+		header(o.Host), os.Getpid(), o.CEF(e, s))
+}
+
+// header is a host as a field of the header: printable ASCII, at most 255 characters.
+func header(host string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '-'
+		}
+		return r
+	}, host)
+	if clean == "" {
+		return "-"
+	}
+	return clean[:min(len(clean), 255)]
+}
+
+// Conn is a connection to a target, which is made when it is needed. It belongs to one goroutine.
+type Conn struct {
+	Target Target
+	conn   net.Conn
+}
+
+// Send sends messages. If it fails, some of them may have arrived.
+func (c *Conn) Send(ctx context.Context, messages [][]byte) error {
+	if c.conn != nil && c.gone() {
+		c.Close()
+	}
+	if c.conn == nil {
+		conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, c.Target.Network, c.Target.Address)
+		if err != nil {
+			return err
+		}
+		c.conn = conn
+	}
+	err := c.write(ctx, messages)
+	if err != nil {
+		c.Close()
+	}
+	return err
+}
+
+func (c *Conn) write(ctx context.Context, messages [][]byte) error {
+	_ = c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // one that has none fails at the write
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if c.Target.Network == "tcp" {
+		var all []byte
+		for _, m := range messages {
+			all = append(fmt.Appendf(all, "%d ", len(m)), m...)
+		}
+		_, err := c.conn.Write(all)
+		return err
+	}
+	var errs []error
+	for _, m := range messages {
+		if _, err := c.conn.Write(m); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// gone reports whether the receiver has closed the connection: it sends nothing, so there is nothing to
+// read but the end. Without this look, the first messages after the end would be written to nobody.
+func (c *Conn) gone() bool {
+	if c.Target.Network != "tcp" {
+		return false
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // one that has none fails at the read
+	_, err := c.conn.Read(make([]byte, 1))
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// Close closes the connection; the next message makes another one.
+func (c *Conn) Close() {
+	if c.conn != nil {
+		_ = c.conn.Close() // nothing is lost that was not lost before
+		c.conn = nil
+	}
+}

@@ -1,0 +1,261 @@
+// Package lease lets one of several processes on one store do what must be done by one at a time.
+//
+// A lease is a row with a holder and an epoch, which grows whenever somebody takes the lease. Three things
+// together keep two from doing the same:
+//
+//   - Who holds a lease counts its span by the monotonic clock, from before the write that began or renewed
+//     it, and stops a little before the end. No clocks are compared, and setting a clock changes nothing.
+//   - Who wants it waits until the row has not changed for the whole span by its own monotonic clock.
+//   - Each write of the holder checks the epoch in its transaction ([Lease.Check]): should a process have
+//     stood still and gone on after its time, nothing that it writes counts any more.
+package lease
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+)
+
+// DefaultSpan is how long a lease lasts that is not renewed.
+const DefaultSpan = 15 * time.Second
+
+// A holder renews after a third of the span and stops a fifth of it before its end. Who waits looks every
+// tenth.
+const (
+	renewals = 3
+	margins  = 5
+	looks    = 10
+)
+
+// ErrLost is the error of a holder whose lease is another's, or over.
+var ErrLost = errors.New("the lease is lost")
+
+// Row is what is stored of a lease. It has the name of what is leased.
+type Row struct {
+	// Holder is empty if the lease was given back.
+	Holder string `json:"holder,omitempty"`
+	Epoch  uint64 `json:"epoch"`
+	// Turn counts renewals, so that the row changes with each of them.
+	Turn uint64 `json:"turn,omitempty"`
+}
+
+// Leases is the kind of leases, which no API shows.
+var Leases = model.Describe(Row{}, model.Kind{
+	Name: "lease", Path: "leases", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+})
+
+// Kinds lists the kinds of this package.
+func Kinds() []*model.Kind { return []*model.Kind{Leases} }
+
+// Writer writes. [admit.Gate] implements it.
+type Writer interface {
+	Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error)
+}
+
+// Options are what a holder works with.
+type Options struct {
+	Writer Writer
+	// Holder tells this process from all others, also from those before it.
+	Holder string
+	// Span is how long a lease lasts; [DefaultSpan] if it is 0.
+	Span time.Duration
+	// Sole says that the store is of this process alone, so that all other holders have ended: nobody
+	// waits for them.
+	Sole bool
+}
+
+// Holder takes leases for a process. It is safe for concurrent use, but at any time only one goroutine
+// may take or hold the lease of a name.
+type Holder struct {
+	Options
+
+	mu   sync.Mutex
+	seen map[string]sighting
+}
+
+// sighting is a row of another holder, and since when it is known to be like that.
+type sighting struct {
+	row   Row
+	since time.Time
+}
+
+// New returns a holder.
+func New(o Options) *Holder {
+	if o.Span == 0 {
+		o.Span = DefaultSpan
+	}
+	return &Holder{Options: o, seen: map[string]sighting{}}
+}
+
+// Take waits for a lease and takes it. The lease is renewed until it is given back or lost, or ctx ends.
+func (h *Holder) Take(ctx context.Context, name string) (*Lease, error) {
+	for {
+		l, wait, err := h.try(ctx, name)
+		if l != nil || err != nil {
+			return l, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// try takes a lease if it is free, or says when to look again.
+func (h *Holder) try(ctx context.Context, name string) (l *Lease, wait time.Duration, err error) {
+	began := time.Now()
+	var epoch uint64
+	_, err = h.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
+		epoch = 0
+		row, version, err := read(tx, name)
+		if err != nil {
+			return err
+		}
+		if wait = h.waits(name, row); wait > 0 {
+			return nil
+		}
+		next := Row{Holder: h.Holder, Epoch: row.Epoch + 1}
+		epoch = next.Epoch
+		return write(tx, name, next, version)
+	})
+	if err != nil || epoch == 0 {
+		return nil, wait, err
+	}
+	h.forget(name)
+	l = &Lease{holder: h, name: name, epoch: epoch, ended: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	go l.keep(began)
+	return l, 0, nil
+}
+
+// waits is how long to wait before a row is looked at again; 0 if the lease can be taken.
+func (h *Holder) waits(name string, row Row) time.Duration {
+	if row.Holder == "" || row.Holder == h.Holder || h.Sole {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	s, known := h.seen[name]
+	if !known || s.row != row {
+		s = sighting{row, now}
+		h.seen[name] = s
+	}
+	return min(max(h.Span-now.Sub(s.since), 0), h.Span/looks)
+}
+
+func (h *Holder) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.seen, name)
+}
+
+// Lease is a lease that is held.
+type Lease struct {
+	holder *Holder
+	name   string
+	epoch  uint64
+	ctx    context.Context //nolint:containedctx // it is the time of the lease
+	cancel context.CancelCauseFunc
+	ended  chan struct{}
+}
+
+// Context ends when the lease is lost, a little before it would be over, and when it is given back.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Check fails with [ErrLost], in a transaction, unless the lease is still that of l.
+func (l *Lease) Check(tx store.Reader) error {
+	row, _, err := read(tx, l.name)
+	if err == nil && (row.Holder != l.holder.Holder || row.Epoch != l.epoch) {
+		err = ErrLost
+	}
+	return err
+}
+
+// keep renews the lease until it ends.
+func (l *Lease) keep(began time.Time) {
+	defer close(l.ended)
+	span := l.holder.Span
+	over := time.AfterFunc(time.Until(began.Add(span-span/margins)), func() { l.cancel(ErrLost) })
+	defer over.Stop()
+	next := time.NewTimer(span / renewals)
+	defer next.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-next.C:
+		}
+		began := time.Now()
+		switch err := l.renew(); {
+		case errors.Is(err, ErrLost):
+			l.cancel(ErrLost)
+			return
+		case err != nil:
+			next.Reset(span / looks) // the store may be away for a moment
+		default:
+			over.Reset(time.Until(began.Add(span - span/margins)))
+			next.Reset(span / renewals)
+		}
+	}
+}
+
+// renew lets the lease last for another span.
+func (l *Lease) renew() error {
+	_, err := l.holder.Writer.Write(l.ctx, model.Credential, func(tx store.Tx) error {
+		row, version, err := read(tx, l.name)
+		if err != nil {
+			return err
+		}
+		if row.Holder != l.holder.Holder || row.Epoch != l.epoch {
+			return ErrLost
+		}
+		row.Turn++
+		return write(tx, l.name, row, version)
+	})
+	return err
+}
+
+// Release gives the lease back, so that others need not wait for its end. ctx bounds the write.
+func (l *Lease) Release(ctx context.Context) {
+	l.cancel(ErrLost)
+	<-l.ended
+	// One that cannot be given back now is over after its span.
+	_, _ = l.holder.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
+		row, version, err := read(tx, l.name)
+		if err != nil || row.Holder != l.holder.Holder || row.Epoch != l.epoch {
+			return err
+		}
+		return write(tx, l.name, Row{Epoch: row.Epoch}, version)
+	})
+}
+
+// read reads a row; one that is not there has version 0.
+func read(r store.Reader, name string) (row Row, version uint64, err error) {
+	res, err := r.Get(Leases, "", name)
+	if fault.Is(err, fault.NotFound) {
+		return Row{}, 0, nil
+	}
+	if err != nil {
+		return Row{}, 0, err
+	}
+	return *res.Spec.(*Row), res.Version, nil
+}
+
+func write(tx store.Tx, name string, row Row, version uint64) (err error) {
+	res := &model.Resource{Kind: Leases, Name: name, Spec: &row}
+	if version == 0 {
+		_, err = tx.Create(res)
+	} else {
+		_, err = tx.Update(res, version)
+	}
+	return err
+}
