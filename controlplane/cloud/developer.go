@@ -36,6 +36,10 @@ const (
 // MaxDevelopers bounds the developers of a portal.
 const MaxDevelopers = 10_000
 
+// MaxPending bounds those of them who wait for approval and have registered themselves: anybody may
+// register.
+const MaxPending = 1_000
+
 // Developers is the kind of developers.
 var Developers = portalRules.Describe(Developer{}, model.Kind{
 	Name: "portal_developer", Path: "developers", Scoping: model.Global, Class: model.Config,

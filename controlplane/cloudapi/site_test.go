@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -629,6 +630,28 @@ func TestFewRegister(t *testing.T) {
 	if count[201] != 5 || count[429] != 15 {
 		t.Errorf("%v", count)
 	}
+}
+
+// TestFewPend: strangers who wait for approval leave room for the developers whom administrators make.
+func TestFewPend(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	_, err := f.api.Gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error {
+		for i := range cloud.MaxPending {
+			dev := &cloud.Developer{Portal: strings.TrimPrefix(at, portalsPath+"/"), Email: fmt.Sprintf("d%d@example.com", i), FullName: "D", Status: cloud.Pending}
+			if _, err := portal.Add(tx, dev, f.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.site("POST", at, "", `{"email":"one@example.com","full_name":"One"}`, nil); got.Code != 409 {
+		t.Errorf("one more: %d", got.Code)
+	}
+	f.developer(at, "ada@example.com")
 }
 
 // TestNothingInClear: neither passwords nor tokens are in the store.

@@ -64,6 +64,8 @@ func (a *Accounts) Register(ctx context.Context, from netip.Addr, dev cloud.Deve
 		spec.Status = cloud.Pending
 		if portal.AutoApproveDevelopers {
 			spec.Status = cloud.Approved
+		} else if err := roomForPending(tx, dev.Portal); err != nil {
+			return err
 		}
 		_, err = Add(tx, &spec, a.Now())
 		return err
@@ -72,6 +74,25 @@ func (a *Accounts) Register(ctx context.Context, from netip.Addr, dev cloud.Deve
 		return nil
 	}
 	return err
+}
+
+// roomForPending refuses another developer who waits for approval where there are very many: strangers
+// must not take all the room that a portal has.
+func roomForPending(tx store.Tx, portal string) error {
+	rows, err := store.ListAll(tx, cloud.Developers, store.Query{Index: cloud.IndexPortal, Value: portal})
+	if err != nil {
+		return err
+	}
+	pending := 0
+	for _, row := range rows {
+		if dev, ok := row.Spec.(*cloud.Developer); ok && dev.Status == cloud.Pending {
+			pending++
+		}
+	}
+	if pending >= cloud.MaxPending {
+		return ErrFull
+	}
+	return nil
 }
 
 // Invite makes a token by which a developer proves who it is and sets a password. Earlier ones end.

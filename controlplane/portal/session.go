@@ -165,7 +165,17 @@ func (a *Accounts) Leave(ctx context.Context, portal, token string) error {
 	if name == "" {
 		return nil
 	}
-	_, err := a.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
+	// Whoever has no session does not keep writers waiting.
+	ours := false
+	err := a.Store.View(ctx, func(r store.Reader) error {
+		s, err := get[cloud.Session](r, cloud.Sessions, name)
+		ours = s != nil && (is(token, s.Access) || is(token, s.Refresh))
+		return err
+	})
+	if err != nil || !ours {
+		return err
+	}
+	_, err = a.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
 		s, err := get[cloud.Session](tx, cloud.Sessions, name)
 		if err != nil || s == nil || !is(token, s.Access) && !is(token, s.Refresh) {
 			return err
