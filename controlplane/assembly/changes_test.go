@@ -31,6 +31,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/policy/healthcheck"
+	"github.com/meshgate/meshgate/xds/policy/trafficroute"
 )
 
 // withSecrets holds a resource of every kind that has secret members, in an order in which
@@ -51,6 +52,8 @@ var withSecrets = []struct {
 	{mesh.ExternalServices, `{"tags":{"mesh.io/service":"shown"},"networking":{"tls":{"caCert":{"inline":"$B","inlineString":"$S"},
 		"clientCert":{"inline":"$B","inlineString":"$S"},"clientKey":{"inline":"$B","inlineString":"$S"}}}}`},
 	{healthcheck.Kind, `{"conf":{"http":{"path":"/shown","requestHeadersToAdd":[{"header":{"key":"shown","value":"$S"}}]},"tcp":{"send":"$B"}}}`},
+	{trafficroute.Kind, `{"conf":{"http":[{"modify":{"requestHeaders":{"add":[{"name":"shown","value":"$S"}]}}}]}}`},
+	{mesh.MeshGatewayRoutes, `{"conf":{"http":{"rules":[{"filters":[{"requestHeader":{"set":[{"name":"shown","value":"$S"}],"add":[{"name":"shown","value":"$S"}]}}]}]}}}`},
 	{mesh.Secrets, `{"data":"$B"}`},
 	{mesh.GlobalSecrets, `{"data":"$B"}`},
 	{cloud.AccessTokens, `{"name":"shown","role":"viewer","control_planes":["shown"],"digest":"$S"}`},
