@@ -71,7 +71,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.proxyType, "proxy-type", "", "sidecar, gateway, ingress, egress or oauth-gateway")
 	c.Flags().StringVar(&f.cpAddress, "cp-address", "https://127.0.0.1:5678", "data-plane server")
 	c.Flags().StringVar(&f.caFile, "ca-cert-file", "", "ca.pem of the control plane")
-	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "name or id of the control plane, or group, of an oauth-gateway")
+	c.Flags().StringVar(&f.controlPlane, "control-plane", model.DefaultControlPlane, "an oauth-gateway's control plane or group")
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
 	c.Flags().StringVar(&f.name, "name", "", "instance, or resource, of the node token")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
