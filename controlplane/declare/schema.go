@@ -119,10 +119,10 @@ func (f fields) adopt(values, current map[string]any) {
 // equal compares two values of a field. Null is the same as absent, and sets have no order.
 func (f field) equal(a, b any) bool {
 	a, b = normal(a), normal(b)
-	switch {
-	case f.Type == "set":
+	switch f.Type {
+	case "set":
 		return reflect.DeepEqual(asSet(a), asSet(b))
-	case f.Type == "record":
+	case "record":
 		x, _ := a.(map[string]any)
 		y, _ := b.(map[string]any)
 		if x != nil && y != nil {

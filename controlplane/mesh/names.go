@@ -71,7 +71,7 @@ func SecretCA(mesh string) string { return secretCA + mesh }
 
 // SecretCrossing is the name of the secret with the authorities of all meshes that may call gateways
 // of other meshes. It is that of no mesh.
-const SecretCrossing = "mesh_ca:crossing" //nolint:gosec // a name
+const SecretCrossing = "mesh_ca:crossing"
 
 // SPIFFE returns the identity of a service.
 func SPIFFE(mesh, service string) string { return "spiffe://" + mesh + "/" + service }

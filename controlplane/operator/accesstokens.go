@@ -21,7 +21,7 @@ import (
 )
 
 // accessTokens is where the cloud API has personal access tokens.
-const accessTokens = "/v2/personal-access-tokens"
+const accessTokens = "/v2/personal-access-tokens" //nolint:gosec // a path
 
 // accessToken is one of them, as the API shows it. Token is only in the answer to its creation.
 type accessToken struct {

@@ -70,7 +70,7 @@ func (w *worker) conclude(ctx context.Context) error {
 // tell counts an outcome and says what people must know of it.
 func (w *worker) tell(c *conclusion) {
 	log := w.Log.With("portal", w.portal)
-	w.stats.delivered.Add(uint64(c.delivered))
+	w.stats.delivered.Add(uint64(c.delivered)) //nolint:gosec // a number of events of a batch
 	if c.givenUp > 0 {
 		w.stats.givenUp.Add(uint64(c.givenUp))
 		log.Error("events of an audit log are given up: the receiver refuses them and takes others", "events", c.givenUp, "status", c.r.status,
