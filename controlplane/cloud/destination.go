@@ -79,10 +79,13 @@ func nameText(v any) string {
 	return ""
 }
 
-// timeText checks a time (RFC 3339).
-func timeText(v any) string {
+// TextTime says what a time is.
+const TextTime = "must be a time as of RFC 3339, such as 2026-01-31T12:00:00Z"
+
+// TimeText checks a time (RFC 3339).
+func TimeText(v any) string {
 	if _, err := time.Parse(time.RFC3339, v.(string)); err != nil {
-		return "must be a time such as 2027-01-31T12:00:00Z"
+		return TextTime
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"endpoint":   endpointText,
 	"credential": credentialText,
 	"name":       nameText,
-	"time":       timeText,
+	"time":       TimeText,
 
 	"plane-name":  planeName,
 	"description": descriptionText,

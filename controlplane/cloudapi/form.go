@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -21,20 +22,13 @@ func newForm(spec any) form {
 
 var formRules = &model.Rules{Checks: map[string]func(any) string{
 	"uuid":     uuidText,
-	"time":     timeText,
+	"time":     cloud.TimeText,
 	"password": func(v any) string { return portal.CheckPassword(v.(string)) },
 }}
 
 func uuidText(v any) string {
 	if !model.IsUUID(v.(string)) {
 		return model.TextUUID
-	}
-	return ""
-}
-
-func timeText(v any) string {
-	if _, err := time.Parse(time.RFC3339, v.(string)); err != nil {
-		return textTime
 	}
 	return ""
 }

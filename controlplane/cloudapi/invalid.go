@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -31,11 +32,8 @@ var typeRules = map[model.FieldType]string{
 	model.Array: "is_array", model.Set: "is_array", model.Map: "is_object", model.Record: "is_object", model.Foreign: "is_uuid",
 }
 
-// The texts of what is no time.
-const textTime = "must be a time as of RFC 3339, such as 2026-01-31T12:00:00Z"
-
 // textRules are the rules of which a text alone speaks.
-var textRules = map[string]string{model.TextUUID: "is_uuid", textTime: "is_date_time"}
+var textRules = map[string]string{model.TextUUID: "is_uuid", cloud.TextTime: "is_date_time"}
 
 // refusal is the document for the violations of a body.
 func (s served) refusal(err error, given map[string]any) error {

@@ -73,7 +73,7 @@ func TestWebhookRefusals(t *testing.T) {
 	check("DELETE", destinations+"/"+used, ``, "409 Conflict/It is in use")
 	for body, want := range map[string]string{
 		`{"end_at":"` + now(0) + `"}`:                invalid + `start_at/"start_at" is required/required`,
-		span("yesterday", now(0)):                    invalid + "start_at/" + textTime + "/is_date_time",
+		span("yesterday", now(0)):                    invalid + "start_at/" + cloud.TextTime + "/is_date_time",
 		span(now(-7*24*time.Hour-time.Hour), now(0)): invalid + "start_at/must be within the last 7 days/invalid",
 		span(now(-time.Hour), now(-2*time.Hour)):     invalid + "end_at/must not be before start_at/invalid",
 		span(now(-time.Hour), now(time.Hour)):        invalid + "end_at/must not be in the future/invalid",
