@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,11 +16,11 @@ import (
 // disk is a store as a [Writer] that fails while it is told to.
 type disk struct {
 	store.Store
-	fails bool
+	fails atomic.Bool
 }
 
 func (d *disk) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
-	if d.fails {
+	if d.fails.Load() {
 		return store.Commit{}, errors.New("the disk is full")
 	}
 	return d.Update(ctx, class, fn)
@@ -90,7 +91,7 @@ func TestHolderThatCannotRenew(t *testing.T) {
 	processes(t, func(t *testing.T, a, b *disk, first, second *Holder) {
 		l := take(t, first)
 		time.Sleep(time.Minute)
-		a.fails = true
+		a.fails.Store(true)
 		stopped := make(chan time.Time, 1)
 		context.AfterFunc(l.Context(), func() { stopped <- time.Now() })
 		other := take(t, second)
@@ -106,7 +107,7 @@ func TestHolderThatCannotRenew(t *testing.T) {
 		if !errors.Is(context.Cause(l.Context()), ErrLost) {
 			t.Errorf("%v", context.Cause(l.Context()))
 		}
-		a.fails = false
+		a.fails.Store(false)
 		if err := fenced(a, l); !errors.Is(err, ErrLost) {
 			t.Errorf("the former holder may still write: %v", err)
 		}
@@ -159,7 +160,7 @@ func TestSole(t *testing.T) {
 func TestOwnLapsedLease(t *testing.T) {
 	processes(t, func(t *testing.T, a, _ *disk, first, _ *Holder) {
 		l := take(t, first)
-		a.fails = true
+		a.fails.Store(true)
 		time.Sleep(time.Minute)
 		if l.Context().Err() == nil {
 			t.Error("it is held without having been renewed")
@@ -167,7 +168,7 @@ func TestOwnLapsedLease(t *testing.T) {
 		if _, err := first.Take(t.Context(), "x"); err == nil {
 			t.Error("it was taken without a write")
 		}
-		a.fails = false
+		a.fails.Store(false)
 		began := time.Now()
 		again := take(t, first)
 		if time.Since(began) > 0 {
