@@ -9,7 +9,7 @@ const IndexName = "name"
 
 // Kinds lists the kinds of the cloud API.
 func Kinds() []*model.Kind {
-	return append([]*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events, AllSinks, SinkPositions, ControlPlanes, Groups}, portalKinds()...)
+	return append([]*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events, AllSinks, SinkPositions, ControlPlanes, Groups, ClientCertificates}, portalKinds()...)
 }
 
 var rules = &model.Rules{Checks: map[string]func(any) string{
@@ -22,4 +22,7 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"description": descriptionText,
 	"proxy-urls":  proxyURLs,
 	"labels":      labelsText,
+
+	"client-certificate": clientCertificateText,
+	"title":              titleText,
 }}

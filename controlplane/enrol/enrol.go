@@ -200,6 +200,9 @@ var statuses = map[fault.Code]int{
 // enrol enrols a gateway that has sent o. bad is the reason if the body is not valid.
 func (s *Server) enrol(r *http.Request, o *model.Object, bad error) (*Answer, error) {
 	claims, err := s.Tokens.Check(r.Context(), bearer(r))
+	if err == nil {
+		err = claims.Shows(shownBy(r))
+	}
 	if err != nil {
 		s.refused(r.Header.Get(contract.NodeHeader), err)
 		return nil, denied(err)
@@ -246,7 +249,7 @@ func (s *Server) joins(r *http.Request, claims *identity.Claims) error {
 	case err != nil:
 		return noPlane(err)
 	case scope != claims.ControlPlane:
-		return fault.New(fault.Invalid, "the node token is for the control plane %q, not for %q (--control-plane)", claims.ControlPlane, named)
+		return fault.New(fault.Invalid, "the %s is for the control plane %q, not for %q (--control-plane)", what(claims), claims.ControlPlane, named)
 	}
 	return nil
 }
@@ -281,10 +284,6 @@ func denied(err error) error {
 		return fault.New(fault.Denied, "%s", e.Detail)
 	}
 	return err
-}
-
-func bearer(r *http.Request) string {
-	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
 func check(in *gateway.Instance) (vs []fault.Violation) {

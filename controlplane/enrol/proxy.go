@@ -99,6 +99,9 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, o *model.Obj
 	var answer *Answer
 	how, in, unknown, err := proxyRequest(r, o, bad)
 	if err == nil {
+		err = uncertified(r)
+	}
+	if err == nil {
 		if answer, err = s.proxy(r, in); err != nil {
 			s.refused(in.node(), err)
 		}

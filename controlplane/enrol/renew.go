@@ -12,7 +12,8 @@ import (
 )
 
 // RenewPath is where a node gets a successor of the token that it presents. A gateway gets
-// a token that lives longer, a proxy of a mesh the same token signed with the newest key.
+// a token that lives longer, a proxy of a mesh the same token signed with the newest key. A
+// gateway that shows a client certificate gets its first token and all others here.
 const RenewPath = "/bootstrap/token"
 
 // maxToken bounds a token in bytes.
@@ -24,11 +25,7 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, fault.New(fault.Unsupported, "only POST is supported"))
 		return
 	}
-	shown := bearer(r)
-	token, err := s.Tokens.Renew(r.Context(), shown)
-	if fault.Is(err, fault.Denied) && s.Mesh != nil && !identity.ClaimsGateway(shown) {
-		token, err = s.Mesh.Tokens.Exchange(r.Context(), shown)
-	}
+	token, err := s.successor(r)
 	if err != nil {
 		s.fail(w, r, denied(err))
 		return
@@ -40,13 +37,30 @@ func (s *Server) Renew(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, token) //nolint:gosec // made here; a node that is gone asks again
 }
 
+// successor returns the token that a request asks for.
+func (s *Server) successor(r *http.Request) (string, error) {
+	if cert := shownBy(r); cert != nil {
+		return s.certify(r, cert)
+	}
+	shown := bearer(r)
+	token, err := s.Tokens.Renew(r.Context(), shown)
+	if fault.Is(err, fault.Denied) && s.Mesh != nil && !identity.ClaimsGateway(shown) {
+		token, err = s.Mesh.Tokens.Exchange(r.Context(), shown)
+	}
+	return token, err
+}
+
 // Renew asks for the successor of a token. Errors are those of [Enrol].
 func Renew(ctx context.Context, client *http.Client, base, token string) (string, error) {
+	return renew(ctx, client, base, http.Header{"Authorization": {"Bearer " + token}})
+}
+
+func renew(ctx context.Context, client *http.Client, base string, by http.Header) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+RenewPath, nil)
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header = by
 	resp, err := client.Do(req)
 	if err != nil {
 		return "", err

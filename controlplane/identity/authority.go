@@ -166,7 +166,8 @@ func (a *Authority) issue(by signing, life time.Duration, usage x509.ExtKeyUsage
 
 // DataPlaneConfig is the TLS configuration of the data-plane server. Only its certificate
 // contains the identity of that server. Nothing else that this authority signs, and no
-// proxy, can pass as it.
+// proxy, can pass as it. To a client that offers [contract.ProtocolCertificate], no client
+// certificate is verified, whoever has signed it.
 func (a *Authority) DataPlaneConfig(names []string) *tls.Config {
 	return a.serverConfig(contract.DataPlaneURI(), names)
 }
@@ -197,9 +198,13 @@ func (a *Authority) serverConfig(identity *url.URL, names []string) *tls.Config 
 		},
 	}
 	// The trusted authorities change while the server runs.
-	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		now := cfg.Clone()
 		now.GetConfigForClient, now.ClientCAs = nil, a.Pool()
+		if identity != nil && slices.Contains(hello.SupportedProtos, contract.ProtocolCertificate) {
+			// Each connection proves the key anew.
+			now.ClientAuth, now.ClientCAs, now.SessionTicketsDisabled = tls.RequestClientCert, nil, true
+		}
 		return now, nil
 	}
 	return cfg

@@ -33,6 +33,9 @@ type Claims struct {
 	// ControlPlane is the control plane that a gateway belongs to.
 	ControlPlane string `json:"ControlPlane"`
 	Type         string `json:"Type"`
+	// Certificate is the fingerprint of the client certificate by which the node has got the token. It
+	// is empty for a token that stands for itself.
+	Certificate string `json:"Certificate,omitempty"`
 }
 
 // Tokens issues and checks node tokens: JWTs signed with RS256. It accepts no other
@@ -41,6 +44,9 @@ type Claims struct {
 // A token has an id, which the secret [mesh.GatewayTokenRevocations] may list. A renewal
 // keeps the id, so that a revocation reaches all successors of a token.
 type Tokens struct {
+	// Pinned finds client certificates. Without it no certificate counts, nor a token that names one.
+	Pinned Pinned
+
 	store store.Store
 	now   func() time.Time
 
@@ -81,7 +87,7 @@ func (t *Tokens) Gateway(controlPlane, name string, validFor time.Duration) (str
 	if validFor <= 0 {
 		return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a positive duration"}})
 	}
-	return t.sign(t.keys.Load(), uuid.NewString(), controlPlane, name, validFor)
+	return t.sign(t.keys.Load(), &Claims{RegisteredClaims: jwt.RegisteredClaims{ID: uuid.NewString()}, ControlPlane: controlPlane, Name: name}, validFor)
 }
 
 // Renew returns a token for the node of a valid one. It has the same id, and the same life
@@ -94,21 +100,25 @@ func (t *Tokens) Renew(ctx context.Context, token string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if c.Certificate != "" {
+		return "", fault.New(fault.Denied, "the node token is renewed by its client certificate only")
+	}
 	life := GatewayTokenLife
 	if c.IssuedAt != nil {
 		life = min(life, c.ExpiresAt.Sub(c.IssuedAt.Time))
 	}
-	return t.sign(keys, c.ID, c.ControlPlane, c.Name, max(life, time.Second))
+	return t.sign(keys, c, max(life, time.Second))
 }
 
-func (t *Tokens) sign(keys *nodeKeys, id, controlPlane, name string, validFor time.Duration) (string, error) {
+// sign signs a token for the id and the node of the claims.
+func (t *Tokens) sign(keys *nodeKeys, of *Claims, validFor time.Duration) (string, error) {
 	now := t.now()
 	c := Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			ID: id, IssuedAt: jwt.NewNumericDate(now),
+			ID: of.ID, IssuedAt: jwt.NewNumericDate(now),
 			NotBefore: jwt.NewNumericDate(now.Add(-Backdate)), ExpiresAt: jwt.NewNumericDate(now.Add(validFor)),
 		},
-		Name: name, ControlPlane: controlPlane, Type: typeGateway,
+		Name: of.Name, ControlPlane: of.ControlPlane, Type: typeGateway, Certificate: of.Certificate,
 	}
 	j := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
 	newest := keys.newest()
@@ -158,8 +168,10 @@ func (t *Tokens) counts(ctx context.Context, c *Claims) error {
 	}
 	revoked := false
 	err := t.store.View(ctx, func(r store.Reader) (err error) {
-		revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID)
-		return err
+		if revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID); err != nil || revoked {
+			return err
+		}
+		return t.confirmed(r, c)
 	})
 	if err == nil && revoked {
 		err = fault.New(fault.Denied, "the node token was revoked")

@@ -17,6 +17,11 @@ func DataPlaneURI() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: "meshgate", Path: "/data-plane"}
 }
 
+// ProtocolCertificate is the protocol (ALPN) that a client of the data-plane server offers beside others
+// if it shows a client certificate of its own. The server then asks for one of any authority: that the
+// client has its key is all that is proved, and the certificate counts as unverified.
+const ProtocolCertificate = "meshgate-client-certificate"
+
 // ErrNotDataPlane is the error of [IsDataPlane].
 var ErrNotDataPlane = errors.New("the certificate is not that of a data-plane server, " + DataPlaneID + ": another server answers, or a control plane of a version before this one")
 

@@ -4,7 +4,9 @@
 package pemtext
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"iter"
@@ -43,6 +45,12 @@ func Encode(kind string, der []byte) []byte {
 
 // Certificate returns the block of a certificate.
 func Certificate(der []byte) []byte { return Encode(TypeCertificate, der) }
+
+// Fingerprint is the SHA-256 digest of a certificate, in hexadecimal.
+func Fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
 
 // Key returns the block of a private key, in PKCS #8 (RFC 5958).
 func Key(private any) ([]byte, error) {
