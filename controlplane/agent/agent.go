@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,8 @@ type Options struct {
 	CAFile string
 	// TokenFile holds the node token. It is read again for every connection.
 	TokenFile string
+	// Certificate, unless nil, is what a gateway has instead of a token file.
+	Certificate *ClientCertificate
 	// Instance says what the gateway listens on. The agent fills in the rest.
 	Instance gateway.Instance
 	// Filter says how the proxy has the filter.
@@ -130,7 +133,11 @@ type Agent struct {
 	// running says that this agent has enrolled. A proxy that is connected with this name
 	// is then its own.
 	running bool
-	ready   chan struct{}
+	// settled says that the control plane of a gateway with a client certificate is known.
+	settled bool
+	// certifying is held while a new token is got by a client certificate and stored.
+	certifying sync.Mutex
+	ready      chan struct{}
 	// lost is the time since when the control plane cannot be reached, nil while it can.
 	// looked is the time of the last check of tokens.
 	lost   atomic.Pointer[time.Time]
@@ -185,8 +192,10 @@ func New(o Options) (*Agent, error) {
 	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("the control plane's CA: %s holds no certificate", o.CAFile)
 	}
-	if _, err := os.ReadFile(o.TokenFile); err != nil {
-		return nil, fmt.Errorf("the node token: %w", err)
+	if o.Certificate == nil {
+		if _, err := os.ReadFile(o.TokenFile); err != nil {
+			return nil, fmt.Errorf("the node token: %w", err)
+		}
 	}
 	if o.Sidecar != nil {
 		if err := o.Sidecar.check(o.Name); err != nil {
@@ -227,6 +236,9 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.dir = dir
+	if err := a.useCertificate(); err != nil {
+		return nil, err
+	}
 	a.newLines()
 	a.Envoy = &Process{
 		Path: o.EnvoyPath, Bootstrap: dir.bootstrap, ModuleDir: o.ModuleDir, Settings: dir.settings, PIDFile: dir.pid, Processes: a.processes,

@@ -36,6 +36,9 @@ func (a *Agent) report(err error) {
 		a.conditions.Good(conditionTokenChecks)
 		return
 	}
+	if code := rpc.Code(err); a.Certificate != nil && code == codes.Unauthenticated {
+		a.askedToRenew() // the certificate may be good for another token
+	}
 	a.conditions.Set(conditionControlPlane, a.away(err))
 	now := time.Now()
 	a.lost.CompareAndSwap(nil, &now)
@@ -74,6 +77,9 @@ func (a *Agent) awayCause(err error) health.Finding {
 		return found("unavailable", "%v", e)
 	}
 	if s, ok := rpc.FromError(err); ok && (s.Code() == codes.Unauthenticated || s.Code() == codes.PermissionDenied) {
+		if a.Certificate != nil {
+			return found("turned_down", "the control plane %s refuses this gateway: %s. %s", a.Address, s.Message(), a.proof())
+		}
 		return found("turned_down", "the control plane %s refuses the token of %s: %s. Put a good one there, it is read again for each attempt", a.Address, a.TokenFile, s.Message())
 	}
 	if errors.Is(err, contract.ErrNotDataPlane) {
@@ -221,6 +227,9 @@ func isToken(text string) bool {
 // control plane could otherwise send requests to any service that listens on this machine.
 func (a *Agent) client() *http.Client {
 	over := &http.Transport{TLSClientConfig: a.tls.Clone(), DisableKeepAlives: true}
+	if a.Certificate != nil {
+		a.Certificate.show(over.TLSClientConfig)
+	}
 	return &http.Client{
 		Timeout: askControlPlane, Transport: dated{over, a.heardClock},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,7 +90,7 @@ func (a *Agent) authorities() (list []health.Certificate) {
 // judgeCertificates sets the condition of the certificates, and returns when to check
 // again.
 func (a *Agent) judgeCertificates() time.Time {
-	f, next := health.Certificates(time.Now(), append(a.authorities(), a.held.all()...))
+	f, next := health.Certificates(time.Now(), slices.Concat(a.authorities(), a.ownCertificate(), a.held.all()))
 	a.conditions.Set(conditionCertificates, f)
 	return next
 }

@@ -45,7 +45,7 @@ func (a *Agent) enrolFirst(ctx context.Context) (enrolled bool, err error) {
 		if final(err) {
 			return false, a.tokenRead(err)
 		}
-		if a.report(err); a.dir.enrolled() {
+		if a.report(err); a.dir.enrolled() && (a.Certificate == nil || a.settled) {
 			a.Log.Warn("starting with what the control plane said last")
 			return false, a.dir.refresh(a)
 		}
@@ -63,13 +63,12 @@ func final(err error) bool {
 	return refused || unusable
 }
 
-// tokenRead adds the name of the token file to a refusal, because the file may be the wrong
-// one.
+// tokenRead adds the name of the file to a refusal, because the file may be the wrong one.
 func (a *Agent) tokenRead(err error) error {
 	if _, refused := errors.AsType[*enrol.Refused](err); !refused {
 		return err
 	}
-	return fmt.Errorf("%w. The token is read from %s", err, a.TokenFile)
+	return fmt.Errorf("%w. %s", err, a.proof())
 }
 
 // enrolLater repeats an enrolment that was not possible at the start, so that the control
@@ -154,6 +153,9 @@ func (a *Agent) listens() bool {
 
 // enrol sends one enrolment.
 func (a *Agent) enrol(ctx context.Context) (*enrol.Answer, error) {
+	if err := a.certify(ctx); err != nil {
+		return nil, err
+	}
 	token, err := a.token()
 	if err != nil {
 		return nil, err

@@ -114,17 +114,24 @@ func (n *renewal) run(ctx context.Context) {
 }
 
 // due returns when a token is to be renewed without a request, or zero for never. The token
-// of a proxy of a mesh is not renewed by time: its creator chose its life.
+// of a proxy of a mesh is not renewed by time: its creator chose its life. One that another client
+// certificate has issued is due.
 func (n *renewal) due(token string) (time.Time, error) {
 	if n.Sidecar != nil {
 		return time.Time{}, nil
+	}
+	if n.Certificate != nil && !n.Certificate.issued(token) {
+		return n.now(), nil
 	}
 	return renewAt(token)
 }
 
 // wait returns at the time due, or earlier if ctx ends or the control plane asks for a
-// renewal. It reports the latter.
+// renewal. It reports the latter. A new client certificate is noticed by looking.
 func (n *renewal) wait(ctx context.Context, due time.Time) (asked bool) {
+	if look := n.now().Add(renewMax); n.Certificate != nil && look.Before(due) {
+		due = look
+	}
 	moment := alarm.New(n.now)
 	moment.Set(due)
 	defer moment.Set(time.Time{})
@@ -139,6 +146,9 @@ func (n *renewal) wait(ctx context.Context, due time.Time) (asked bool) {
 
 // replaceToken stores the successor of a token.
 func (n *renewal) replaceToken(ctx context.Context, token string) error {
+	if n.Certificate != nil {
+		return n.certify(ctx)
+	}
 	if err := owns(n.TokenFile); err != nil {
 		return err
 	}

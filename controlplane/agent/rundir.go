@@ -18,7 +18,7 @@ import (
 // runDir holds the files of one node. Only the owner may read them, because they contain
 // tokens and keys.
 type runDir struct {
-	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, authz, logs, metrics, adminPort, cache, roots, mode, trusting string
+	path, sockets, bootstrap, password, settings, pid, processes, relay, admin, authz, logs, metrics, adminPort, cache, roots, mode, trusting, token string
 }
 
 // runDirOf returns the paths of a node's files.
@@ -33,7 +33,7 @@ func runDirOf(stateDir, name string) (*runDir, error) {
 		path: root, sockets: sockets, bootstrap: in("bootstrap.yaml"), password: in("relay.password"), settings: in("settings.json"), pid: in("envoy.pid"), processes: in("processes.json"),
 		relay: filepath.Join(sockets, relaySocket), admin: filepath.Join(sockets, adminSocket), authz: filepath.Join(sockets, authzSocket), logs: filepath.Join(sockets, logsSocket),
 		metrics:   filepath.Join(sockets, metricsSocket),
-		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"), mode: in("filter.mode"), trusting: in("trusting.ports"),
+		adminPort: in("admin.port"), cache: in("xds.cache"), roots: in("roots.pem"), mode: in("filter.mode"), trusting: in("trusting.ports"), token: in("node.token"),
 	}, nil
 }
 

@@ -46,16 +46,24 @@ func (a *Agent) judgeToken(now time.Time) (next time.Time) {
 
 // successor says where the next token comes from, and why it has not come.
 func (a *Agent) successor() string {
+	if a.Certificate != nil {
+		return "its agent gets a new one by the client certificate in " + a.Certificate.CertFile + ", which it tries since two thirds of the life of this one are over" + a.why() +
+			". After the end the control plane lets this gateway in no more"
+	}
 	if a.Sidecar != nil && a.Sidecar.ZoneType != "" {
 		return "tokens of zones are not renewed by themselves. Put a new one there (POST /tokens/zone of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
 	}
 	if a.Sidecar != nil {
 		return "tokens of sidecars are not renewed by themselves. Put a new one there (POST /tokens/dataplane of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
 	}
-	why := ""
-	if e := a.unrenewed.Load(); e != nil {
-		why = " (" + *e + ")"
-	}
-	return "its agent could not take a successor, which it tries since two thirds of its life are over" + why +
+	return "its agent could not take a successor, which it tries since two thirds of its life are over" + a.why() +
 		". Mend that, or put a new one there (POST /tokens/gateway of the mesh API): nothing needs a restart. After the end the control plane lets this proxy in no more"
+}
+
+// why says why the token could not be renewed, if that was tried.
+func (a *Agent) why() string {
+	if e := a.unrenewed.Load(); e != nil {
+		return " (" + *e + ")"
+	}
+	return ""
 }

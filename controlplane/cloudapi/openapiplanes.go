@@ -15,6 +15,10 @@ const (
 	schemaHash         = "control_plane_hash"
 	schemaOrganization = "organization"
 	schemaOlder        = "control_plane_names"
+
+	schemaCertificate      = "data_plane_certificate"
+	schemaCertificateGiven = schemaCertificate + suffixRequest
+	schemaCertificates     = schemaCertificate + suffixPage
 )
 
 // planeSchemas describes control planes.
@@ -38,9 +42,14 @@ func planeSchemas() schemas {
 		schemaGroupStatus: openapi.Closed(schemas{"item": openapi.Closed(schemas{
 			"id": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment(), "state": openapi.OneOf(stateOK, stateConflict, stateUnknown), "conflicts": openapi.List(openapi.For[clashing]()),
 		}, "id", "state", "conflicts")}, "item"),
-		schemaNodes:        openapi.Closed(schemas{"items": openapi.List(openapi.For[node]()), "page": openapi.Closed(schemas{"total_count": count(), "next": text()}, "total_count")}, "items", "page"),
-		schemaHash:         openapi.Closed(schemas{"expected_hash": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment()}, "expected_hash", "created_at", "updated_at"),
-		schemaOrganization: openapi.For[Organization](),
-		schemaOlder:        openapi.Closed(schemas{"data": openapi.List(openapi.For[olderItem]()), "page": count(), "pageCount": count()}, "data", "page", "pageCount"),
+		schemaNodes:            openapi.Closed(schemas{"items": openapi.List(openapi.For[node]()), "page": openapi.Closed(schemas{"total_count": count(), "next": text()}, "total_count")}, "items", "page"),
+		schemaHash:             openapi.Closed(schemas{"expected_hash": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment()}, "expected_hash", "created_at", "updated_at"),
+		schemaOrganization:     openapi.For[Organization](),
+		schemaCertificate:      openapi.Closed(schemas{"item": openapi.For[certificate]()}, "item"),
+		schemaCertificateGiven: kinds.Given(cloud.ClientCertificates.Schema),
+		schemaCertificates: openapi.Closed(schemas{
+			"items": openapi.List(openapi.For[certificate]()), "page": openapi.Closed(schemas{"total": count(), "next": text()}, "total"),
+		}, "items", "page"),
+		schemaOlder: openapi.Closed(schemas{"data": openapi.List(openapi.For[olderItem]()), "page": count(), "pageCount": count()}, "data", "page", "pageCount"),
 	}
 }

@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ type Fleet interface {
 type PlaneOptions struct {
 	// Fleet is nil where no gateways can connect.
 	Fleet Fleet
+	// Recheck, if set, ends what gateways have open that may not be connected any more.
+	Recheck func(ctx context.Context)
 	// Endpoint and Telemetry are the addresses that gateways are told.
 	Endpoint, Telemetry string
 	// Entities are the endpoints of the entities of a control plane, at paths below it. They act in
@@ -81,7 +84,7 @@ func (a *API) planeEndpoints() []httpkit.Endpoint {
 		at(does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: access.Own, Summary: "Change a control plane", Handler: p.patch}, p.Kind.Name+suffixChange, http.StatusOK, p.Kind.Name)),
 		at(does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: item, Auth: access.Own, Summary: "Delete a control plane and its entities", Handler: p.remove}, "", http.StatusNoContent, "")),
 	}
-	for _, e := range slices.Concat(p.groupEndpoints(item), p.stateEndpoints(item)) {
+	for _, e := range slices.Concat(p.groupEndpoints(item), p.stateEndpoints(item), p.certificateEndpoints(item)) {
 		list = append(list, at(e))
 	}
 	list = append(list, p.entities(pathEntities)...)

@@ -188,7 +188,7 @@ func (p planes) nodes(w http.ResponseWriter, r *http.Request) {
 	first := min((number-1)*size, len(items))
 	page := map[string]any{"total_count": len(items)}
 	if first+size < len(items) {
-		page["next"] = fmt.Sprintf("%s?page%%5Bnumber%%5D=%d&page%%5Bsize%%5D=%d", r.URL.Path, number+1, size)
+		page["next"] = next(r, number, size)
 	}
 	p.reply(w, r, http.StatusOK, map[string]any{"items": items[first:min(first+size, len(items))], "page": page})
 }

@@ -1,6 +1,7 @@
 package enrol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -75,5 +76,5 @@ func renew(ctx context.Context, client *http.Client, base string, by http.Header
 	case resp.StatusCode >= http.StatusInternalServerError:
 		return "", fmt.Errorf("the control plane cannot renew tokens now: it answered %d", resp.StatusCode)
 	}
-	return "", &Refused{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))}
+	return "", &Refused{Status: resp.StatusCode, Text: cmp.Or(messageOf(text), strings.TrimSpace(string(text)))}
 }

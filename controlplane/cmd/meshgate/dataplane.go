@@ -31,10 +31,10 @@ import (
 
 // dataplaneFlags are the flags that only this command has.
 type dataplaneFlags struct {
-	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, dataplaneFile, systemCAFile string
-	variables                                                                                      []string
-	adminPort, dnsPort                                                                             int
-	dnsUpstreams, externalNames                                                                    []string
+	proxyType, cpAddress, caFile, controlPlane, mesh, name, tokenFile, certFile, keyFile, dataplaneFile, systemCAFile string
+	variables                                                                                                         []string
+	adminPort, dnsPort                                                                                                int
+	dnsUpstreams, externalNames                                                                                       []string
 }
 
 const (
@@ -54,7 +54,7 @@ func dataplaneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dataplane",
 		Short: "Run one Envoy of a given type",
-		Long:  "Run one Envoy of a given type, with a token and the ca.pem of its control plane." + cli.SettingsHelp,
+		Long:  "Run one Envoy of a given type, with the ca.pem of its control plane, and a token or certificate." + cli.SettingsHelp,
 		Example: `  meshgate dataplane --proxy-type oauth-gateway --name gateway-2 --ca-cert-file ca.pem \
     --cp-address https://cp.example:5678 --dataplane-token-file gateway-2.token`,
 		Args: cobra.NoArgs,
@@ -75,6 +75,8 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringVar(&f.mesh, "mesh", mesh.Default, "mesh of a sidecar or gateway")
 	c.Flags().StringVar(&f.name, "name", "", "instance, or resource, of the node token")
 	c.Flags().StringVar(&f.tokenFile, "dataplane-token-file", "", "file with the node token, read for every connection")
+	c.Flags().StringVar(&f.certFile, "client-cert-file", "", "certificate instead of a token; with --client-key-file")
+	c.Flags().StringVar(&f.keyFile, "client-key-file", "", "private key of --client-cert-file")
 	c.Flags().StringVar(&f.dataplaneFile, "dataplane-file", "", "a Dataplane, ZoneIngress or ZoneEgress to register")
 	c.Flags().StringArrayVar(&f.variables, "dataplane-var", nil, "key=value, for {{ key }} in the Dataplane file; repeatable")
 	c.Flags().IntVar(&f.adminPort, "admin-port", 0, "loopback port of Envoy's administration; 0: a Unix socket")
@@ -84,6 +86,7 @@ func dataplaneCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.externalNames, "external-name", nil, "name, and those below it, that an egress may lead to; * all")
 	c.Flags().StringVar(&f.systemCAFile, "system-ca-file", "", "public authorities, in PEM; empty: the system's")
 	c.Flags().Lookup("admin-interface-port").Hidden = true // one of the two names is enough in the help
+	c.Flags().Lookup("client-key-file").Hidden = true      // the other flag names it
 	c.Flags().Lookup("dns-upstream").Hidden = true         // few need these, and docs/mesh.md has them
 	c.Flags().Lookup("system-ca-file").Hidden = true
 	cli.AddFlags(c, cli.Only(cli.ProxySettings...))
@@ -162,6 +165,9 @@ func openDataplane(ctx context.Context, cfg *config.Config, f *dataplaneFlags) (
 	if o.DNS, err = f.dns(); err != nil {
 		return nil, fault.NotBegun(err)
 	}
+	if f.certFile != "" {
+		o.Certificate = &agent.ClientCertificate{CertFile: f.certFile, KeyFile: f.keyFile}
+	}
 	o.Access = os.Stdout
 	if f.proxyType == proxyGateway {
 		err = assembly.FreeGatewayPorts(ctx, cfg, f.name, o.Log)
@@ -189,7 +195,13 @@ func (f *dataplaneFlags) check() error {
 	switch {
 	case !slices.Contains([]string{proxyGateway, proxySidecar, proxyBuiltin, proxyDataplane, proxyIngress, proxyEgress}, f.proxyType):
 		return fmt.Errorf("--proxy-type %q is none that exists; use oauth-gateway, sidecar, gateway, ingress or egress", f.proxyType)
-	case f.caFile == "" || f.tokenFile == "":
+	case (f.certFile == "") != (f.keyFile == ""):
+		return errors.New("--client-cert-file and --client-key-file belong together")
+	case f.certFile != "" && f.proxyType != proxyGateway:
+		return errors.New("--client-cert-file is for oauth-gateways")
+	case f.certFile != "" && f.tokenFile != "":
+		return errors.New("--client-cert-file takes the place of --dataplane-token-file: use one of them")
+	case f.caFile == "" || f.tokenFile == "" && f.certFile == "":
 		return errors.New("--ca-cert-file and --dataplane-token-file are needed")
 	case f.adminPort < 0 || f.adminPort > 65535:
 		return fmt.Errorf("--admin-port %d is no port", f.adminPort)
