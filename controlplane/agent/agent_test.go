@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"log/slog"
@@ -62,6 +63,7 @@ func controlPlaneAs(t *testing.T, shown *url.URL) *controlPlane {
 	}))
 	cp.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	cp.TLS = dataPlaneTLS(t, shown)
+	cp.TLS.ClientAuth = tls.RequestClientCert
 	cp.StartTLS()
 	t.Cleanup(cp.Close)
 	return cp

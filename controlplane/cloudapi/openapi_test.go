@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
 )
 
@@ -30,11 +31,14 @@ func TestOpenAPI(t *testing.T) {
 	f.expects(http.StatusNoContent, http.MethodPost, group+"/group-memberships/add", `{"members":[{"id":"`+member+`"}]}`)
 	f.expects(http.StatusBadRequest, http.MethodPost, group+"/group-memberships/add", `{}`)
 	f.expects(http.StatusCreated, http.MethodPost, controlPlanes+"/"+member+"/core-entities/services", `{"name":"s","host":"s.example"}`)
+	cert, _ := admittest.Certificate(t)
+	pinned := certificatesOf(member) + "/" + f.pinned(member, cert)
+	f.expects(http.StatusOK, http.MethodPut, pinned, certGiven(cert))
 	for _, path := range []string{
 		"/v2/audit-log-destinations", "/v2/personal-access-tokens", "/v2/portals", portal, portal + "/developers", developer, portal + "/authentication-settings",
 		portal + "/audit-log-webhook", portal + "/audit-log-webhook/status", portal + "/audit-log-replay-job", "/v2/audit-log-webhook/jwks.json", "/v2/organizations/me", olderPath,
 		controlPlanes, group, group + "/group-memberships", group + "/group-member-status", group + "/group-status", group + "/nodes", group + "/expected-config-hash",
-		controlPlanes + "/" + member + "/core-entities/services",
+		controlPlanes + "/" + member + "/core-entities/services", certificatesOf(member), pinned,
 	} {
 		f.expects(http.StatusOK, http.MethodGet, path, "")
 	}
