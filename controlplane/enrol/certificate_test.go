@@ -128,7 +128,7 @@ func TestCertificates(t *testing.T) {
 		{"not listed", self, "team", &unlisted, "no control plane lists the client certificate with the SHA-256 fingerprint " + pemtext.Fingerprint(unlisted.Certificate[0])},
 		{"expired", self, "team", &past, "the client certificate is good from"},
 		{"not yet", self, "team", &future, "the client certificate is good from"},
-		{"no certificate", self, "team", nil, "the node token is empty"},
+		{"no certificate", self, "team", nil, "token is not valid"},
 		{"no instance", "", "team", &good, "name: must be 1 to 63"},
 		{"the name of nobody", "cp/team/A_B", "team", &good, "name: must be 1 to 63"},
 		{"without the key", self, "team", &stolen, "tls"},
@@ -169,7 +169,7 @@ func TestCertificateAndToken(t *testing.T) {
 		return err
 	}
 	renews := func(p *tls.Certificate, token string) error {
-		_, err := Renew(t.Context(), w.shows(p), w.http.URL, token)
+		_, err := renew(t.Context(), w.shows(p), w.http.URL, http.Header{"Authorization": {"Bearer " + token}, contract.NodeHeader: {"cp/default/gw"}})
 		return err
 	}
 	proxy := func(p *tls.Certificate, token string) error {
@@ -187,7 +187,7 @@ func TestCertificateAndToken(t *testing.T) {
 		{"another certificate", enrols(&two, bound), apart},
 		{"a token beside a certificate", enrols(&one, w.token), apart},
 		{"a token alone", enrols(nil, w.token), ""},
-		{"a forged token", enrols(&one, bound+"x"), "not valid"},
+		{"a forged token", enrols(&one, bound+"x"), "401: the node token"},
 		{"renewed without the certificate", renews(nil, bound), "by its client certificate only"},
 		{"renewed by another certificate", renews(&two, bound), apart},
 		{"renewed beside a token", renews(&one, w.token), apart},
