@@ -84,8 +84,11 @@ func (a *API) planeEndpoints() []httpkit.Endpoint {
 		at(does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: access.Own, Summary: "Change a control plane", Handler: p.patch}, p.Kind.Name+suffixChange, http.StatusOK, p.Kind.Name)),
 		at(does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: item, Auth: access.Own, Summary: "Delete a control plane and its entities", Handler: p.remove}, "", http.StatusNoContent, "")),
 	}
-	for _, e := range slices.Concat(p.groupEndpoints(item), p.stateEndpoints(item), p.certificateEndpoints(item)) {
+	for _, e := range slices.Concat(p.groupEndpoints(item), p.stateEndpoints(item)) {
 		list = append(list, at(e))
+	}
+	for _, e := range p.certificateEndpoints(item) {
+		list = append(list, at(e.About(cloud.ClientCertificates.Name))) // the innermost counts
 	}
 	list = append(list, p.entities(pathEntities)...)
 	return append(list, p.olderEndpoints()...)

@@ -49,6 +49,10 @@ var _ = Describe("a gateway with a client certificate", Ordered, func() {
 		c.publish(shop, "shop", up)
 		c.do(204, "PUT", group(team)+"/group-memberships", members(shop))
 		at = group(team) + "/dp-client-certificates"
+		var cert string
+		gw, cert = c.certified("gw", "team")
+		id = c.do(201, "POST", at, map[string]any{"cert": cert})["item"].(map[string]any)["id"].(string)
+		gw.Restart()
 	})
 
 	It("is turned away while no control plane lists it", func() {
@@ -59,10 +63,6 @@ var _ = Describe("a gateway with a client certificate", Ordered, func() {
 	})
 
 	It("serves the routes of the group that lists it", func() {
-		var cert string
-		gw, cert = c.certified("gw", "team")
-		id = c.do(201, "POST", at, map[string]any{"cert": cert})["item"].(map[string]any)["id"].(string)
-		gw.Restart()
 		within(func() any { return c.status(gw, "shop", "") }).Should(Equal(401))
 		token := c.mint(gw, "shop")
 		Expect(c.status(gw, "shop", token)).To(Equal(200))
@@ -72,6 +72,7 @@ var _ = Describe("a gateway with a client certificate", Ordered, func() {
 	It("is disconnected once it is not listed any more, and cannot come back", func() {
 		c.do(204, "DELETE", at+"/"+id, nil)
 		within(nodes).ShouldNot(Equal([]any{"gateway-connected"}))
+		within(func() any { return gw.Output() }).Should(ContainSubstring("no control plane lists the client certificate"))
 		gw.Stop()
 		gw.Launch()
 		Expect(gw.Exit(framework.ReadyTimeout)).NotTo(BeZero())
