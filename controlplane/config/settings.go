@@ -333,7 +333,7 @@ var general = []Key{
 	{"filter.mode", "module", "how gateways check tokens: module (in Envoy's process), extauthz (a service beside Envoy) or golang (in the process of a contrib Envoy); docs/filter.md says how to choose", false},
 	{"filter.authz", "", "with filter.mode extauthz: unix:// and the path of the socket of a meshgate authz; empty: the agent runs a service of its own", false},
 	{"status.listen", "0.0.0.0", "address of a proxy's status", false},
-	{"status.port", 0, "port at which a proxy answers /ready and /live (load balancers: docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
+	{"status.port", 0, "port at which a proxy answers /ready and /live (docs/draining.md) and /metrics to Prometheus (docs/operations/metrics.md), all without credentials; 0: none", false},
 	{"workload.address", "", "comma-separated addresses and networks beside its own machine at which a sidecar's workloads may be; link-local ones, where clouds tell machines their credentials, no proxy leads to unless they are here (docs/mesh.md)", false},
 	{"drain.delay", "5s", "how long a proxy that is told to end goes on as before, so that load balancers see its /ready fail (docs/draining.md); demo: 0s", false},
 	{"drain.timeout", "30s", "how long its clients are then sent away, and requests in flight may finish; new connections are accepted for half of it at most", false},
