@@ -45,7 +45,7 @@ func TestClashLeavesNothing(t *testing.T) {
 		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: free()},
 		Diagnostics: config.Diagnostics{Listen: "127.0.0.1", Port: occupied(t)},
 	}
-	if _, err := openListeners(c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
+	if _, err := openListeners(t.Context(), c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
 		t.Fatal(err)
 	}
 	if err := checkFree("dataPlane.port", "127.0.0.1", c.DataPlane.Port); err != nil {

@@ -15,7 +15,7 @@ import (
 func TestUnderWayAtTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.natural = true
-	arrived, answer := make(chan struct{}, 1), make(chan struct{})
+	arrived, answer := make(chan struct{}, 10), make(chan struct{})
 	var (
 		mu  sync.Mutex
 		got []string
