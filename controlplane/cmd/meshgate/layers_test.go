@@ -232,6 +232,7 @@ var layers = map[string]string{
 	"e2e/golden":        "",
 	"e2e/framework":     "e2e/ports",
 	"e2e/accesslog":     "e2e/framework",
+	"e2e/cloud":         "e2e/framework",
 	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",
 	"e2e/groups":        "e2e/framework",
 	"e2e/guides":        "e2e/framework",
