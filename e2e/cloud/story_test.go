@@ -38,7 +38,9 @@ func listening(port int) (addresses []string) {
 var _ = Describe("a portal's audit log", func() {
 	var w *world
 
-	BeforeEach(func() { w = newWorld(framework.NewControlPlane("run", append([]string{"--cloud-listen", "0.0.0.0"}, toReceivers...)...).Start()) })
+	BeforeEach(func() {
+		w = newWorld(framework.NewControlPlane("run", append([]string{"--cloud-listen", "0.0.0.0"}, toReceivers...)...).Start())
+	})
 
 	It("is at the receiver, signed, in order and once, also after the receiver was away", func() {
 		want := w.logins(0, 1)
