@@ -70,7 +70,7 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	cp.cloud.engine = delivery.New(delivery.Options{
 		Store: cp.store, Writer: writer, Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
 		Clock: cp.clocks.wall, Commits: cp.commits, Sinks: sinks,
-		// The stores that there are have one process at a time: whoever held a lease before has ended.
+		// One process at a time has a store; others stand by for its lock. So whoever held a lease before has ended.
 		Leases:    lease.New(lease.Options{Writer: writer, Holder: cp.instance + "-" + uuid.NewString(), Sole: true}),
 		Origin:    audit.Origin{Vendor: cp.cfg.Audit.Vendor, Host: cmp.Or(cp.cfg.Audit.Host, host, "localhost")},
 		Verifying: verifying, Trusting: trusting, Gzip: cp.cfg.Audit.Gzip,

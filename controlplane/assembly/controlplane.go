@@ -70,6 +70,7 @@ const stopTime = 15 * time.Second
 // ControlPlane is everything that `meshgate run` runs.
 type ControlPlane struct {
 	cfg   *config.Config
+	held  claims
 	Log   *slog.Logger
 	ports *listeners
 	store store.Store
@@ -132,11 +133,21 @@ type ControlPlane struct {
 }
 
 // OpenControlPlane opens everything that can fail; run then serves. Whatever
-// goes wrong here leaves nothing behind.
+// goes wrong here leaves nothing behind. It first waits for another control plane if the
+// settings say so, and fails with [ErrStoodBy] if ctx ends before that does.
 func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (*ControlPlane, error) {
+	held, err := standBy(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	return openControlPlane(ctx, c, log, held)
+}
+
+// openControlPlane is [OpenControlPlane] after the wait. It gives back what is held if it fails.
+func openControlPlane(ctx context.Context, c *config.Config, log *slog.Logger, held claims) (*ControlPlane, error) {
 	garbage := boundGarbage(os.Getenv)
-	cp := &ControlPlane{cfg: c, resolver: cloud.Resolver{}, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
-	cp.closers.add(func(context.Context) { garbage.end() })
+	cp := &ControlPlane{cfg: c, held: held, resolver: cloud.Resolver{}, instance: instanceID(), meters: newMeters(log.Handler()), uses: identity.NewUses(time.Now), renewWake: make(chan struct{}, 1), uploadedWake: make(chan struct{}, 1)}
+	cp.closers.add(func(context.Context) { garbage.end(); held.close() })
 	cp.Log = slog.New(cp.meters.log)
 	cp.ready.conditions = newConditions(cp.Log)
 	cp.clocks = newClocks(cp.ready.conditions, steady.New(nil))
@@ -154,8 +165,8 @@ func OpenControlPlane(ctx context.Context, c *config.Config, log *slog.Logger) (
 	return cp, nil
 }
 
-func (cp *ControlPlane) openPorts(context.Context) (err error) {
-	if cp.ports, err = openListeners(cp.cfg); err == nil {
+func (cp *ControlPlane) openPorts(ctx context.Context) (err error) {
+	if cp.ports, err = openListeners(ctx, cp.cfg); err == nil {
 		cp.closers.add(func(context.Context) { cp.ports.close() })
 	}
 	return err

@@ -1,8 +1,12 @@
 package assembly
 
 import (
+	"context"
+	"errors"
 	"net"
 	"slices"
+	"syscall"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/config"
 )
@@ -13,7 +17,7 @@ type listeners struct {
 	data, diagnostics, mesh, meshTLS, admin, adminTLS, cloud, cloudTLS net.Listener
 }
 
-func openListeners(c *config.Config) (*listeners, error) {
+func openListeners(ctx context.Context, c *config.Config) (*listeners, error) {
 	l := &listeners{}
 	for _, p := range []struct {
 		into            *net.Listener
@@ -29,7 +33,7 @@ func openListeners(c *config.Config) (*listeners, error) {
 		{&l.cloud, "cloud.port", config.CloudHTTP, c.Cloud.Port},
 		{&l.cloudTLS, "cloud.tlsPort", c.Cloud.Listen, c.Cloud.TLSPort},
 	} {
-		ln, err := listen(p.setting, p.listen, p.port)
+		ln, err := listenAfter(ctx, c, p.setting, p.listen, p.port)
 		if err != nil {
 			l.close()
 			return nil, err
@@ -37,6 +41,25 @@ func openListeners(c *config.Config) (*listeners, error) {
 		*p.into = ln
 	}
 	return l, nil
+}
+
+// A process that is killed gives back its locks and its ports one after the other. Whoever has stood by for its
+// end asks for a port that is in use every leaving/100 until it has to be free.
+const leaving = 2 * time.Second
+
+// listenAfter is [listen], which has some patience with a port if another process may just have ended.
+func listenAfter(ctx context.Context, c *config.Config, setting, address string, port int) (ln net.Listener, err error) {
+	for began := time.Now(); ; {
+		ln, err = listen(setting, address, port)
+		if !c.Store.Standby || !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > leaving {
+			return ln, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(leaving / 100):
+		}
+	}
 }
 
 func (l *listeners) close() {

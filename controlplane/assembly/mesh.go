@@ -55,8 +55,12 @@ func (cp *ControlPlane) openMesh(ctx context.Context) error {
 	status := memstore.NewStatus()
 	if cp.cfg.Store.Type != "memory" {
 		path := statusPath(cp.cfg)
+		open := func(ctx context.Context) (store.Status, error) { return sqlstore.OpenStatus(ctx, path) }
+		if cp.held.status != nil {
+			open = cp.held.status.OpenStatus
+		}
 		var err error
-		if status, err = sqlstore.OpenStatus(ctx, path); err != nil {
+		if status, err = open(ctx); err != nil {
 			return fmt.Errorf("database %s: %w", path, err)
 		}
 	}

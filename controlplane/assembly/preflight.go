@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/filelock"
 	"github.com/meshgate/meshgate/controlplane/version"
 )
 
@@ -28,11 +29,19 @@ func listen(setting, address string, port int) (net.Listener, error) {
 
 func portError(setting, address string, port int, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %d on %s is in use by another process; set %s (environment %s) to a free one",
-			port, address, setting, config.EnvName(setting))
+		return portInUse(fmt.Sprintf("port %d on %s is in use by another process; set %s (environment %s) to a free one",
+			port, address, setting, config.EnvName(setting)))
 	}
 	return fmt.Errorf("%s: %w", setting, err)
 }
+
+// portInUse is the error of a port that another process has, in words for operators.
+type portInUse string
+
+func (e portInUse) Error() string { return string(e) }
+
+// Unwrap returns the error of the system.
+func (portInUse) Unwrap() error { return syscall.EADDRINUSE }
 
 // checkFree makes sure that Envoy will be able to open a port. Envoy itself would silently
 // share the port with the process that has it.
@@ -47,6 +56,17 @@ func checkFree(setting, address string, port int) error {
 // ClaimStateDir makes the state directory, checks that it is usable, and locks it against
 // other meshgate processes as long as the returned file is open.
 func ClaimStateDir(dir string) (*os.File, error) {
+	return claimStateDir(dir, func(f *os.File) error {
+		err := filelock.Try(f)
+		if errors.Is(err, filelock.ErrHeld) {
+			return errors.New("it is in use by another meshgate")
+		}
+		return err
+	})
+}
+
+// claimStateDir is [ClaimStateDir] with a function that locks the directory, or closes it if that fails.
+func claimStateDir(dir string, lock func(*os.File) error) (*os.File, error) {
 	unusable := func(err error) error {
 		return fault.NotBegun(fmt.Errorf("state directory %s cannot be used: %w; set stateDir (environment %s)", dir, err, config.EnvName("stateDir")))
 	}
@@ -65,9 +85,8 @@ func ClaimStateDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, unusable(err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, unusable(errors.New("it is in use by another meshgate"))
+	if err := lock(f); err != nil {
+		return nil, unusable(err)
 	}
 	return f, nil
 }

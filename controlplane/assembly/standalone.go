@@ -39,13 +39,15 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 		return nil, err
 	}
 	log := c.Log.Logger()
-	if err := FreeGatewayPorts(ctx, c, c.Gateway.Name, log); err != nil {
+	held, err := standBy(ctx, c, log)
+	if err != nil {
 		return nil, err
 	}
-	if err := FreeStatusPort(c); err != nil {
+	if err := freePorts(ctx, c, log); err != nil {
+		held.close()
 		return nil, err
 	}
-	cp, err := OpenControlPlane(ctx, c, log)
+	cp, err := openControlPlane(ctx, c, log, held)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +66,14 @@ func OpenStandalone(ctx context.Context, c *config.Config, abort <-chan struct{}
 		return own.missing()
 	})
 	return &Standalone{ControlPlane: cp, Agent: a, EnvoyVersion: versionLine}, nil
+}
+
+// freePorts makes sure that the gateway and its agent will get their ports.
+func freePorts(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	if err := FreeGatewayPorts(ctx, c, c.Gateway.Name, log); err != nil {
+		return err
+	}
+	return FreeStatusPort(c)
 }
 
 // FreeGatewayPorts ends a predecessor of the gateway, and makes sure that Envoy will get its

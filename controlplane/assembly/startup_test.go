@@ -30,22 +30,25 @@ func occupied(t *testing.T) int {
 	return port(ln)
 }
 
+// freePort returns a port that is not in use now.
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return port(ln)
+}
+
 // TestClashLeavesNothing: if a port is in use, the ports that were opened before it are
 // closed again.
 func TestClashLeavesNothing(t *testing.T) {
-	free := func() int {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = ln.Close() }()
-		return port(ln)
-	}
 	c := &config.Config{
-		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: free()},
+		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: freePort(t)},
 		Diagnostics: config.Diagnostics{Listen: "127.0.0.1", Port: occupied(t)},
 	}
-	if _, err := openListeners(c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
+	if _, err := openListeners(t.Context(), c); err == nil || !strings.Contains(err.Error(), "diagnostics.port") {
 		t.Fatal(err)
 	}
 	if err := checkFree("dataPlane.port", "127.0.0.1", c.DataPlane.Port); err != nil {

@@ -96,7 +96,7 @@ func (cp *ControlPlane) openDatabase(ctx context.Context) (store.Store, error) {
 		return nil, fmt.Errorf("encryption key: %w", err)
 	}
 	s, err := sqlstore.Open(ctx, sqlstore.Options{
-		Path: c.SQLite.Path, Kinds: AllKinds(), Sealer: keys, Log: cp.Log, Retention: cp.retention(), Past: cp.clocks.wall.Earliest,
+		Path: c.SQLite.Path, Claim: cp.held.main, Kinds: AllKinds(), Sealer: keys, Log: cp.Log, Retention: cp.retention(), Past: cp.clocks.wall.Earliest,
 		// What is dated by a setting of the clock that is over in a moment must not be unknown to the clock.
 		Now:    cp.clocks.wall.Now,
 		Report: storeReport(cp.ready.conditions, c.SQLite.Path),

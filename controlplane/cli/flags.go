@@ -51,7 +51,7 @@ var (
 	}
 	OwnGateway    = slices.Concat(envoySettings, []string{"gateway.name"})
 	ProxySettings = slices.Concat(envoySettings, []string{"stateDir", "log."})
-	StoreSettings = []string{"stateDir", "log.", "store."}
+	StoreSettings = []string{"stateDir", "log.", "store.type", "store.sqlite.", "store.encryption."}
 	LogSettings   = []string{"log."}
 )
 

@@ -55,6 +55,9 @@ func (c *Config) violations(uses func(name string) bool) []fault.Violation {
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "text", "json")
 	oneOf("store.type", c.Store.Type, "sqlite", "memory")
+	if c.Store.Standby && c.Store.Type == "memory" {
+		bad("store.standby", "must be false while store.type is memory: there is nothing to take over")
+	}
 	for _, p := range c.ports() {
 		if p.port < 0 || p.port > 65535 {
 			bad(p.name, "must be a port")

@@ -89,6 +89,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"bad enum":     {flags: map[string]string{"store.type": "mysql"}, want: "store.type: must be one of sqlite, memory"},
 		"busy backup":  {flags: map[string]string{"backup.every": "59s"}, want: "backup.every: must be 0 or at least 1m"},
 		"no backup":    {flags: map[string]string{"backup.every": "1h", "store.type": "memory"}, want: "backup.every: must be 0 while store.type is memory"},
+		"no successor": {flags: map[string]string{"store.standby": "true", "store.type": "memory"}, want: "store.standby: must be false while store.type is memory"},
 		"no memory":    {flags: map[string]string{"changes.keep": "59m"}, want: "changes.keep: must be at least 1h"},
 		"bad zone":     {flags: map[string]string{"zone.name": "East"}, want: "zone.name: must be up to 63 lower-case letters, digits and dashes"},
 		"few changes":  {flags: map[string]string{"changes.max": "999"}, want: "changes.max: must be at least 1000"},

@@ -82,7 +82,9 @@ type Log struct {
 
 // Store says where resources are stored.
 type Store struct {
-	Type       string     `koanf:"type"`
+	Type string `koanf:"type"`
+	// Standby waits for another process to end that has the database.
+	Standby    bool       `koanf:"standby"`
 	SQLite     SQLite     `koanf:"sqlite"`
 	Encryption Encryption `koanf:"encryption"`
 }
@@ -291,6 +293,7 @@ var general = []Key{
 	{"log.level", "info", "debug, info, warn or error", false},
 	{"log.format", "text", "text or json", false},
 	{"store.type", "sqlite", "sqlite or memory; memory forgets everything at exit", false},
+	{"store.standby", false, "wait while another control plane has the database, without listening anywhere, and take over when that one ends (docs/operations/standby.md); false: give up at once", false},
 	{"store.sqlite.path", "", "database file; empty: meshgate.db in the state directory", false},
 	{"store.encryption.key", "", "base64 keyset that encrypts secrets at rest; overrides the file", true},
 	{"store.encryption.keyFile", "", "file of that keyset, made at first start; empty: encryption.key in the state directory", false},

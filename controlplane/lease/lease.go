@@ -131,7 +131,10 @@ func (h *Holder) try(ctx context.Context, name string) (l *Lease, wait time.Dura
 	}
 	h.forget(name)
 	l = &Lease{holder: h, name: name, epoch: epoch, ended: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	var end, stop context.CancelCauseFunc
+	l.lasting, end = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.ctx, stop = context.WithCancelCause(ctx)
+	l.cancel = func(cause error) { end(cause); stop(cause) }
 	go l.keep(began)
 	return l, 0, nil
 }
@@ -163,13 +166,19 @@ type Lease struct {
 	holder *Holder
 	name   string
 	epoch  uint64
-	ctx    context.Context //nolint:containedctx // it is the time of the lease
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	// ctx and lasting are the time of the lease; ctx also ends with that with which it was taken.
+	ctx, lasting context.Context         //nolint:containedctx // see above
+	cancel       context.CancelCauseFunc // of both
+	ended        chan struct{}
 }
 
-// Context ends when the lease is lost, a little before it would be over, and when it is given back.
+// Context ends when the lease is lost, a little before it would be over, and when it is given back, or
+// when the context ends with which it was taken.
 func (l *Lease) Context() context.Context { return l.ctx }
+
+// Lasting is [Lease.Context] for what is to be finished after the context has ended with which the lease was
+// taken. From then on nobody renews the lease, so only the rest of its span is left.
+func (l *Lease) Lasting() context.Context { return l.lasting }
 
 // Check fails with [ErrLost], in a transaction, unless the lease is still that of l.
 func (l *Lease) Check(tx store.Reader) error {
@@ -184,13 +193,16 @@ func (l *Lease) Check(tx store.Reader) error {
 func (l *Lease) keep(began time.Time) {
 	defer close(l.ended)
 	span := l.holder.Span
+	// It also ends what is left of the lease when nobody renews it any more.
 	over := time.AfterFunc(time.Until(began.Add(span-span/margins)), func() { l.cancel(ErrLost) })
-	defer over.Stop()
 	next := time.NewTimer(span / renewals)
 	defer next.Stop()
 	for {
 		select {
 		case <-l.ctx.Done():
+			if l.lasting.Err() != nil {
+				over.Stop()
+			}
 			return
 		case <-next.C:
 		}

@@ -177,3 +177,38 @@ func TestOwnLapsedLease(t *testing.T) {
 		again.Release(t.Context())
 	})
 }
+
+// TestLasting: what is under way when the process is to end has the rest of the lease, which nobody renews and
+// nobody else gets meanwhile.
+func TestLasting(t *testing.T) {
+	processes(t, func(t *testing.T, a, _ *disk, first, second *Holder) {
+		ends, end := context.WithCancel(t.Context())
+		l, err := first.Take(ends, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		end()
+		began, got := time.Now(), make(chan *Lease)
+		go func() {
+			l, _ := second.Take(t.Context(), "x")
+			got <- l
+		}()
+		if l.Context().Err() == nil || l.Lasting().Err() != nil || fenced(a, l) != nil {
+			t.Errorf("%v, %v, %v", l.Context().Err(), l.Lasting().Err(), fenced(a, l))
+		}
+		<-l.Lasting().Done()
+		if lasted := time.Since(began); lasted < span*2/5 || lasted > span {
+			t.Errorf("it lasted for %v", lasted)
+		}
+		if fenced(a, l) != nil {
+			t.Error("another has it already")
+		}
+		other := <-got
+		if !errors.Is(fenced(a, l), ErrLost) {
+			t.Error("two have it")
+		}
+		other.Release(t.Context())
+		l.Release(t.Context())
+	})
+}

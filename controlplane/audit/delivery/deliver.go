@@ -82,7 +82,9 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 func (w *worker) try(ctx context.Context, job *work, body []byte, unchanged func(context.Context, *work) bool) (r result, began time.Time, got outcome) {
 	for retries := 0; ; retries++ {
 		began = w.Now()
-		r = w.attempt(ctx, &job.destination, body)
+		sending, sent := w.finishing(ctx)
+		r = w.attempt(sending, &job.destination, body)
+		sent()
 		if ctx.Err() != nil && r.status == 0 {
 			return r, began, moved // it was broken off, which says nothing of the receiver
 		}
@@ -95,6 +97,21 @@ func (w *worker) try(ctx context.Context, job *work, body []byte, unchanged func
 			return r, began, moved
 		}
 	}
+}
+
+// finishTime is how long the answer to an attempt is waited for that is under way when the process is to end:
+// what a receiver has taken would otherwise be sent once more by the next process.
+const finishTime = 5 * time.Second
+
+// finishing returns the context of an attempt, which outlives ctx by [finishTime] as long as the lease lasts. The
+// returned function ends it.
+func (w *worker) finishing(ctx context.Context) (context.Context, func()) {
+	late, cancel := context.WithCancel(w.lease.Lasting())
+	stop := context.AfterFunc(ctx, func() {
+		defer cancel()
+		_ = w.Rest(late, finishTime) // however it ends
+	})
+	return late, func() { stop(); cancel() }
 }
 
 // taken notes that the receiver has taken events of a job, from one to before another, and those before

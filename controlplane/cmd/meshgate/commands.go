@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
 
@@ -12,13 +13,27 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 )
 
-// withState gives a command its configuration, and a claim on the state directory while it
-// runs.
+// withState gives a control plane its configuration, and a claim on the state directory while
+// it runs. A control plane that is told to end while it stands by has done what it should.
 func withState(run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
-	return withStateBelow(func() string { return "" }, run)
+	return func(c *cobra.Command, _ []string) error {
+		l, err := cli.Load(c)
+		if err != nil {
+			return err
+		}
+		claim, err := assembly.AwaitStateDir(c.Context(), &l.Config, l.Config.Log.Logger())
+		if err == nil {
+			defer claim.Close()
+			err = run(c.Context(), l, c.OutOrStdout())
+		}
+		if errors.Is(err, assembly.ErrStoodBy) {
+			return nil
+		}
+		return err
+	}
 }
 
-// withStateBelow is withState for programs that run several times on a machine. Unless a
+// withStateBelow is the same for programs that run several times on a machine. Unless a
 // state directory is configured, each has its own folder below the default one.
 func withStateBelow(folder func() string, run func(context.Context, *config.Loaded, io.Writer) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {

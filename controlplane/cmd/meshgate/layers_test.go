@@ -126,11 +126,12 @@ var layers = map[string]string{
 	"controlplane/mesh":    "controlplane/fault controlplane/hostname controlplane/model xds/pemtext xds/reserved",
 
 	// Only the backends see inside the store.
+	"controlplane/filelock":              "",
 	"controlplane/store":                 "controlplane/fault controlplane/model",
 	"controlplane/store/internal/engine": "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/internal/feed":   "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/memstore":        "controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
-	"controlplane/store/sqlstore":        "xds/durable controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
+	"controlplane/store/sqlstore":        "controlplane/filelock xds/durable controlplane/fault controlplane/model controlplane/store controlplane/store/internal/engine controlplane/store/internal/feed",
 	"controlplane/store/metered":         "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/recall":          "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/notice":          "controlplane/model controlplane/store",
@@ -231,6 +232,7 @@ var layers = map[string]string{
 	"e2e/golden":        "",
 	"e2e/framework":     "e2e/ports",
 	"e2e/accesslog":     "e2e/framework",
+	"e2e/cloud":         "e2e/framework",
 	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",
 	"e2e/groups":        "e2e/framework",
 	"e2e/guides":        "e2e/framework",

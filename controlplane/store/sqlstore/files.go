@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/meshgate/meshgate/xds/durable"
 )
@@ -84,23 +83,6 @@ func size(path string) (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
-}
-
-// lockFile claims a database for this process, because the feed knows only the commits of
-// this process. It then creates the file, readable only for its owner, if it does not exist.
-func lockFile(path string) (*os.File, error) {
-	// SQLite has its own locks on the database file, so this lock is on another file.
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the path is the operator's
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another process uses it: %w", err), lock.Close())
-	}
-	if err := create(path); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	return lock, nil
 }
 
 // create creates the file of a new database. It creates none beside a log, because SQLite

@@ -52,6 +52,8 @@ type Sealer interface {
 type Options struct {
 	// Path of the database file. It is created with mode 0600.
 	Path string
+	// Claim, if set, is the claim on it, which is over when the store is closed or cannot be opened.
+	Claim *Claim
 	// Kinds are all kinds that the store keeps, of class config or credential.
 	Kinds []*model.Kind
 	// Sealer is required if a kind is sealed or has a secret index.
@@ -133,7 +135,10 @@ func (s *sqlite) open(ctx context.Context, o Options) (err error) {
 	if o.Path, err = real(o.Path); err != nil {
 		return err
 	}
-	if s.lock, err = lockFile(o.Path); err != nil {
+	if s.lock, err = claim(o.Claim, o.Path); err != nil {
+		return err
+	}
+	if err := create(o.Path); err != nil {
 		return err
 	}
 	alone, err := withoutLog(o.Path)

@@ -40,18 +40,25 @@ type status struct {
 // OpenStatus opens or creates a status store at a path, with mode 0600. The caller must close
 // it. It fails if another process has the file open, or if a newer version wrote it.
 func OpenStatus(ctx context.Context, path string) (store.Status, error) {
+	return openStatus(ctx, path, nil)
+}
+
+func openStatus(ctx context.Context, path string, c *Claim) (store.Status, error) {
 	s := &status{}
-	if err := s.open(ctx, path); err != nil {
+	if err := s.open(ctx, path, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the status store %s: %w", path, err), s.Close())
 	}
 	return s, nil
 }
 
-func (s *status) open(ctx context.Context, path string) (err error) {
+func (s *status) open(ctx context.Context, path string, c *Claim) (err error) {
 	if path, err = real(path); err != nil {
 		return err
 	}
-	if s.lock, err = lockFile(path); err != nil {
+	if s.lock, err = claim(c, path); err != nil {
+		return err
+	}
+	if err := create(path); err != nil {
 		return err
 	}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: "_busy_timeout=10000&_journal_mode=WAL&_txlock=immediate"}

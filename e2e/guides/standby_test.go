@@ -1,0 +1,13 @@
+package guides_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("docs/operations/standby.md", func() {
+	It("can be followed by copy and paste", func() {
+		out := follow("docs", "operations", "standby.md")
+		Expect(out["Try it"]).To(HavePrefix("another meshgate has the state directory state; standing by\nready\n"))
+	})
+})
