@@ -212,6 +212,7 @@ func TestNodesOfAControlPlane(t *testing.T) {
 	if hash(a) == was || hash(b) != others || was == others {
 		t.Errorf("the hashes are %s of %s, and %s of %s", hash(a), was, hash(b), others)
 	}
+	f.fleet.publishes(a, f.store.Revision())
 	doc := f.expects(200, "GET", controlPlanes+"/"+a+"/nodes", "")
 	items := doc["items"].([]any)
 	if len(items) != 2 || doc["page"].(map[string]any)["total_count"] != 2.0 {
@@ -227,6 +228,42 @@ func TestNodesOfAControlPlane(t *testing.T) {
 	second := f.expects(200, "GET", first["page"].(map[string]any)["next"].(string), "")
 	if len(first["items"].([]any)) != 1 || second["items"].([]any)[0].(map[string]any)["hostname"] != "late" || second["page"].(map[string]any)["next"] != nil {
 		t.Errorf("the pages are %v and %v", first, second)
+	}
+}
+
+// TestNodesWithoutWhatIsStored: a node that has answered everything is not said to have what was not
+// published yet, or cannot be.
+func TestNodesWithoutWhatIsStored(t *testing.T) {
+	f := setupPlanes(t)
+	group, a := f.plane("group", cloud.TypeGroup), f.plane("aa", cloud.TypeHybrid)
+	f.expects(204, "PUT", controlPlanes+"/"+group+"/group-memberships", members(a))
+	f.fleet.connects(group)
+	shown := func() (expected, has any, state string) {
+		t.Helper()
+		expected = f.expects(200, "GET", controlPlanes+"/"+group+"/expected-config-hash", "")["expected_hash"]
+		n := f.expects(200, "GET", controlPlanes+"/"+group+"/nodes", "")["items"].([]any)[0].(map[string]any)
+		return expected, n["config_hash"], fmt.Sprint(n["compatibility_status"])
+	}
+	is := func(when string, has bool, state string) {
+		t.Helper()
+		if expected, hash, text := shown(); (expected == hash) != has || !strings.Contains(text, state) {
+			t.Errorf("%s: expected %v, it has %v, %s", when, expected, hash, text)
+		}
+	}
+	f.fleet.publishes(group, f.store.Revision()-1)
+	is("before it has its members", false, "FULLY_COMPATIBLE")
+	f.fleet.publishes(group, f.store.Revision())
+	is("once it has them", true, "FULLY_COMPATIBLE")
+	if status, body := f.raw("admin", "POST", entities(a)+"/services", `{"host":"h.test"}`); status != 201 {
+		t.Fatal(status, body)
+	}
+	is("before a service is published", false, "FULLY_COMPATIBLE")
+	f.fleet.publishes(group, f.store.Revision())
+	is("once it is", true, "FULLY_COMPATIBLE")
+	f.fleet.gateways[group][0].Problems = []string{"the service " + a + " cannot be planned"}
+	is("while a part keeps its last good version", false, "INCOMPATIBLE")
+	if _, _, text := shown(); !strings.Contains(text, "not applied as it is") || strings.Contains(text, a) {
+		t.Errorf("its issues are %s", text)
 	}
 }
 

@@ -62,6 +62,13 @@ func (f *fleet) connects(scope string) {
 	f.gateways[scope] = append(f.gateways[scope], nodes.Node{Name: "cp/" + scope + "/gw", State: insight.Connected, InStep: true})
 }
 
+// publishes has a scope show a revision to its gateways.
+func (f *fleet) publishes(scope string, revision uint64) {
+	for i := range f.gateways[scope] {
+		f.gateways[scope][i].Revisions.Desired = revision
+	}
+}
+
 // planeFixture is an API with control planes and their entities.
 type planeFixture struct {
 	*fixture
