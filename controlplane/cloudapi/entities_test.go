@@ -192,6 +192,49 @@ func TestGroupStatus(t *testing.T) {
 	}
 }
 
+// TestStatusNamesDeadCredentials: credentials that members share count for nobody, so the group is
+// not said to be well, and nothing shows what is shared.
+func TestStatusNamesDeadCredentials(t *testing.T) {
+	f := setupPlanes(t)
+	group, a, b := f.plane("group", cloud.TypeGroup), f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
+	f.expects(204, "PUT", controlPlanes+"/"+group+"/group-memberships", members(a, b))
+	f.fleet.followed[group] = true
+	post := func(plane, path, body string) {
+		t.Helper()
+		if status, text := f.raw("admin", "POST", entities(plane)+path, body); status != 201 {
+			t.Fatal(status, text)
+		}
+	}
+	for plane, user := range map[string]string{a: "anna", b: "bert"} {
+		post(plane, "/consumers", `{"username":"`+user+`"}`)
+	}
+	is := func(when, state string, kinds ...string) {
+		t.Helper()
+		item := f.expects(200, "GET", controlPlanes+"/"+group+"/group-status", "")["item"].(map[string]any)
+		var got []string
+		for _, c := range item["conflicts"].([]any) {
+			got = append(got, c.(map[string]any)["resource"].(map[string]any)["type"].(string))
+		}
+		if text := fmt.Sprint(item); item["state"] != state || !slices.Equal(got, kinds) || strings.Contains(text, "shared") {
+			t.Errorf("%s: %s", when, text)
+		}
+	}
+	is("before", "OK")
+	for plane, user := range map[string]string{a: "anna", b: "bert"} {
+		post(plane, "/consumers/"+user+"/oauth2", `{"name":"app","client_id":"shared-client","redirect_uris":["https://app.example/cb"]}`)
+	}
+	is("with one client_id", "CONFLICT", "oauth2_credential", "oauth2_credential")
+	for plane, user := range map[string]string{a: "anna", b: "bert"} {
+		post(plane, "/consumers/"+user+"/key-auth", `{"key":"shared-key"}`)
+	}
+	is("with one key", "CONFLICT", "oauth2_credential", "oauth2_credential", "keyauth_credential", "keyauth_credential")
+	defer func(was int) { maxCompared = was }(maxCompared)
+	maxCompared = 3
+	is("with more than is compared", "CONFLICT", "oauth2_credential", "oauth2_credential")
+	maxCompared = 1
+	is("with far more than is compared", "UNKNOWN")
+}
+
 // TestNodesOfAControlPlane: who is in step has the hash that is expected, and each change makes
 // another one.
 func TestNodesOfAControlPlane(t *testing.T) {

@@ -60,7 +60,13 @@ func (p planes) memberStatus(w http.ResponseWriter, r *http.Request) {
 // group was connected.
 func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 	doc := map[string]any{"id": p.address(r).Key, "state": stateUnknown, "conflicts": []clashing{}}
-	err := p.view(r, func(reader store.Reader, plane *model.Resource) error {
+	err := enterComparison(r.Context())
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	defer comparisons.Leave()
+	err = p.view(r, func(reader store.Reader, plane *model.Resource) error {
 		if err := isGroup(reader, plane); err != nil {
 			return err
 		}
@@ -76,17 +82,29 @@ func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 		if !known {
 			return nil
 		}
-		doc["state"] = stateOK
-		if len(clashes) > 0 {
+		credentials, complete, err := p.credentials(reader, plane)
+		switch clashes = append(clashes, credentials...); {
+		case len(clashes) > 0:
 			doc["state"], doc["conflicts"] = stateConflict, p.conflicts(r, reader, clashes)
+		case complete:
+			doc["state"] = stateOK
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		p.api.fail(w, r, err, p.Collection)
 		return
 	}
 	p.reply(w, r, http.StatusOK, map[string]any{"item": doc})
+}
+
+// credentials lists the credentials of a group of which none counts, because members share them.
+func (p planes) credentials(reader store.Reader, plane *model.Resource) (list []scopes.Clash, complete bool, err error) {
+	src, err := (cloud.Resolver{}).Resolve(reader, cloud.ScopeOf(plane.Name))
+	if err != nil {
+		return nil, false, err
+	}
+	return credentialClashes(reader, src)
 }
 
 // clashing is one side of a conflict.

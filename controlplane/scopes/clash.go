@@ -19,14 +19,18 @@ type Clash struct {
 	Index, Value string
 }
 
+// Shared says what both have.
+func (c Clash) Shared() string {
+	if c.Index == "" {
+		return "the id " + c.Value
+	}
+	return "the " + c.Index + " " + c.Value
+}
+
 // Error implements error. It names both, so that either side can be told.
 func (c Clash) Error() string {
-	what := "the id " + c.Value
-	if c.Index != "" {
-		what = "the " + c.Index + " " + c.Value
-	}
 	return fmt.Sprintf("the %s %s of control plane %q is left out: the %s %s of control plane %q, which was there first, has %s",
-		c.Left.Kind, c.Left.Name, c.Left.Scope, c.Rival.Kind, c.Rival.Name, c.Rival.Scope, what)
+		c.Left.Kind, c.Left.Name, c.Left.Scope, c.Rival.Kind, c.Rival.Name, c.Rival.Scope, c.Shared())
 }
 
 // Before orders resources of one kind that clash by a value of an index, or by their id if
