@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
 // raw sends a request and returns status and body as they are.
@@ -271,6 +273,37 @@ func TestNodesOfAControlPlane(t *testing.T) {
 	second := f.expects(200, "GET", first["page"].(map[string]any)["next"].(string), "")
 	if len(first["items"].([]any)) != 1 || second["items"].([]any)[0].(map[string]any)["hostname"] != "late" || second["page"].(map[string]any)["next"] != nil {
 		t.Errorf("the pages are %v and %v", first, second)
+	}
+}
+
+// TestHashOutlivesRecords: what nodes should have is the same when the records of its changes are
+// removed, because others have changed something.
+func TestHashOutlivesRecords(t *testing.T) {
+	f := setupPlanesIn(t, memstore.Open(memstore.Options{Now: func() time.Time { return epoch }, Retention: store.Retention{Rows: 1}}))
+	a, b := f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
+	hash := func() string {
+		t.Helper()
+		return fmt.Sprint(f.expects(200, "GET", controlPlanes+"/"+a+"/expected-config-hash", ""))
+	}
+	empty := hash()
+	for _, plane := range []string{a, b} {
+		before := hash()
+		if status, body := f.raw("admin", "POST", entities(plane)+"/services", `{"host":"h.test"}`); status != 201 {
+			t.Fatal(status, body)
+		}
+		if now := hash(); now == empty || (now == before) == (plane == a) {
+			t.Errorf("after a change of %s: %s, before %s, when empty %s", plane, now, before, empty)
+		}
+	}
+	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
+	if err := f.store.View(t.Context(), func(r store.Reader) error {
+		left, err := cloud.StandingOf(r, a)
+		if left != nil {
+			t.Errorf("of what is deleted there is %v", left)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

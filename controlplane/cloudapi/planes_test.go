@@ -80,7 +80,13 @@ type planeFixture struct {
 func setupPlanes(t *testing.T) *planeFixture {
 	t.Helper()
 	now := func() time.Time { return epoch }
-	s := memstore.Open(memstore.Options{Now: now})
+	return setupPlanesIn(t, memstore.Open(memstore.Options{Now: now}))
+}
+
+// setupPlanesIn is setupPlanes with a store, which it closes.
+func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
+	t.Helper()
+	now := func() time.Time { return epoch }
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -88,6 +94,7 @@ func setupPlanes(t *testing.T) *planeFixture {
 	})
 	gate := admit.New(s, &admittest.Revoker{}, slices.Concat(cloud.Kinds(), gateway.Kinds()), now)
 	gate.Resolve(cloud.Resolver{})
+	gate.Accompany(cloud.Note)
 	if err := cloud.EnsureFirst(t.Context(), s, gate.As(model.System("test"))); err != nil {
 		t.Fatal(err)
 	}

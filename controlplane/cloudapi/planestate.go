@@ -304,8 +304,8 @@ func (e *expectation) since(at time.Time, revision uint64) {
 	e.revision = max(e.revision, revision)
 }
 
-// expects reads what the nodes of a control plane should have. It follows from the newest recorded
-// changes of all members, and from who they are.
+// expects reads what the nodes of a control plane should have. It follows from the newest changes of
+// all members, and from who they are.
 func expects(reader store.Reader, plane *model.Resource) (e expectation, err error) {
 	src, err := (cloud.Resolver{}).Resolve(reader, cloud.ScopeOf(plane.Name))
 	if err != nil {
@@ -313,23 +313,22 @@ func expects(reader store.Reader, plane *model.Resource) (e expectation, err err
 	}
 	e.at = plane.Created
 	parts := []string{plane.Name}
-	scoping := model.ControlPlane
 	for _, scope := range src.Scopes() {
-		newest, err := reader.Records(store.RecordQuery{Scope: scope, Scoping: &scoping, Limit: 1})
+		newest, err := cloud.StandingOf(reader, scope)
 		if err != nil {
 			return e, err
 		}
 		var revision uint64
-		if len(newest) > 0 {
-			revision = newest[0].Revision
-			e.since(newest[0].Time, revision)
+		if newest != nil {
+			revision = newest.Revision
+			e.since(latest(newest.Created, newest.Modified), revision)
 		}
 		parts = append(parts, scope, fmt.Sprint(revision))
 	}
 	row, err := reader.Get(cloud.Groups, "", plane.Name)
 	switch {
 	case err == nil:
-		e.since(row.Modified, row.Revision)
+		e.since(latest(row.Created, row.Modified), row.Revision)
 	case fault.Is(err, fault.NotFound):
 		err = nil
 	}
