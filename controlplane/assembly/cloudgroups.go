@@ -54,7 +54,9 @@ func (f gatewayFleet) Gateways(scope string) []nodes.Node {
 }
 
 // LeftOut implements [cloudapi.Fleet].
-func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, bool) { return f.cp.loop.LeftOut(scope) }
+func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, uint64, bool) {
+	return f.cp.loop.LeftOut(scope)
+}
 
 // planeOptions are what the cloud API needs for control planes.
 func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {

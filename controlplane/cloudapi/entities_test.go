@@ -189,6 +189,10 @@ func TestGroupStatus(t *testing.T) {
 		t.Errorf("who may read no member sees %d %s", code, body)
 	}
 	f.raw("admin", "DELETE", entities(b)+"/services/"+id, "")
+	if f.fleet.behind = 1; status()["state"] != "UNKNOWN" {
+		t.Errorf("before the view has seen it: %v", status())
+	}
+	f.fleet.behind = 0
 	if got := status(); got["state"] != "OK" || len(got["conflicts"].([]any)) != 0 {
 		t.Errorf("after it: %v", got)
 	}

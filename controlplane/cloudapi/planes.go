@@ -22,8 +22,9 @@ import (
 type Fleet interface {
 	// Gateways lists the gateways of a scope, connected or away.
 	Gateways(scope string) []nodes.Node
-	// LeftOut lists what clashes in a group. It is not known of a group that nobody follows.
-	LeftOut(scope string) (list []scopes.Clash, known bool)
+	// LeftOut lists what clashes in a group, in the state of a revision. It is not known of a group that
+	// nobody follows, or cannot follow at present.
+	LeftOut(scope string) (list []scopes.Clash, revision uint64, known bool)
 }
 
 // PlaneOptions are what the endpoints of control planes need beside the rest.

@@ -33,17 +33,20 @@ type fleet struct {
 	gateways map[string][]nodes.Node
 	followed map[string]bool
 	store    store.Store
+	// behind is how many revisions views have not seen yet.
+	behind uint64
 }
 
 // Gateways implements [Fleet].
 func (f *fleet) Gateways(scope string) []nodes.Node { return f.gateways[scope] }
 
 // LeftOut implements [Fleet] as a view would: from the state, for those that are followed.
-func (f *fleet) LeftOut(scope string) (list []scopes.Clash, known bool) {
+func (f *fleet) LeftOut(scope string) (list []scopes.Clash, revision uint64, known bool) {
 	if !f.followed[scope] {
-		return nil, false
+		return nil, 0, false
 	}
 	err := f.store.View(context.Background(), func(r store.Reader) error {
+		revision = r.Revision() - f.behind
 		src, err := cloud.Resolver{}.Resolve(r, scope)
 		if err != nil {
 			return err
@@ -54,7 +57,7 @@ func (f *fleet) LeftOut(scope string) (list []scopes.Clash, known bool) {
 		}
 		return err
 	})
-	return list, err == nil
+	return list, revision, err == nil
 }
 
 // connects makes a gateway of a scope connected.
@@ -98,7 +101,7 @@ func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
 	if err := cloud.EnsureFirst(t.Context(), s, gate.As(model.System("test"))); err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{map[string][]nodes.Node{}, map[string]bool{}, s}
+	f := &fleet{gateways: map[string][]nodes.Node{}, followed: map[string]bool{}, store: s}
 	identify := func(r *http.Request) (model.Actor, error) {
 		token, _ := httpkit.TokenOf(r)
 		switch {

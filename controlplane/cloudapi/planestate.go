@@ -57,7 +57,7 @@ func (p planes) memberStatus(w http.ResponseWriter, r *http.Request) {
 }
 
 // groupStatus says whether members of a group are in conflict. That is known once a gateway of the
-// group was connected.
+// group was connected, of what is stored once it was compared.
 func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 	doc := map[string]any{"id": p.address(r).Key, "state": stateUnknown, "conflicts": []clashing{}}
 	err := enterComparison(r.Context())
@@ -78,8 +78,12 @@ func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 		if p.api.Planes.Fleet == nil {
 			return nil
 		}
-		clashes, known := p.api.Planes.Fleet.LeftOut(plane.Name)
-		if !known {
+		want, err := expects(reader, plane)
+		if err != nil {
+			return err
+		}
+		clashes, revision, known := p.api.Planes.Fleet.LeftOut(plane.Name)
+		if !known || revision < want.revision {
 			return nil
 		}
 		credentials, complete, err := p.credentials(reader, plane)
