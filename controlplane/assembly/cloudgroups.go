@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -46,10 +47,10 @@ func controlPlaneScopes(r store.Reader) ([]string, error) {
 type gatewayFleet struct{ cp *ControlPlane }
 
 // Gateways implements [cloudapi.Fleet].
-func (f gatewayFleet) Gateways(scope string) []nodes.Node {
+func (f gatewayFleet) Gateways(planes ...string) []nodes.Node {
 	return f.cp.nodes.List(nodes.Query{Sees: func(id string) bool {
 		mesh, plane := nodes.ScopeOf(id)
-		return mesh == "" && plane == scope
+		return mesh == "" && slices.Contains(planes, plane)
 	}}).Nodes
 }
 
