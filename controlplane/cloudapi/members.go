@@ -178,6 +178,9 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 	if err != nil {
 		return nil, err
 	}
+	if err := fault.Violated(body.Repeated); err != nil {
+		return nil, p.refusal(err, body.Values)
+	}
 	for name := range body.Values {
 		if name != fieldMembers {
 			return nil, &problem{Status: http.StatusBadRequest, Title: titleInvalid, Detail: "Request contains unknown property", Invalid: []invalid{

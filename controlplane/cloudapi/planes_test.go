@@ -326,6 +326,8 @@ func TestMembers(t *testing.T) {
 		{`{"members":1}`, 400, "must be an array"},
 		{`{"members":[1]}`, 400, "members[0].id"},
 		{`{"members":[],"x":1}`, 400, "Request contains unknown property"},
+		{`{"members":[{"id":"` + a + `"}],"members":[{"id":"` + b + `"}]}`, 400, "members"},
+		{`{"members":[{"id":"` + a + `","id":"` + b + `"}]}`, 400, "members"},
 		{members(slices.Repeat([]string{b}, 51)...), 400, "max_items"},
 	} {
 		status, doc := f.do("POST", list+"/add", test.body)
