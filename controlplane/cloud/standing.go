@@ -1,6 +1,8 @@
 package cloud
 
 import (
+	"errors"
+
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -53,10 +55,11 @@ func configures(k *model.Kind) bool {
 	return k.Scoping == model.ControlPlane && (k.Class == model.Config || k.Class == model.Credential && k.Announce == model.AnnounceAll)
 }
 
-// note writes the standing of a control plane, unless that is deleted in the same transaction.
+// note writes the standing of a control plane, unless that is deleted in the same transaction. A row
+// that cannot be read keeps nobody from writing.
 func note(tx store.Tx, id string) error {
 	_, err := tx.Get(ControlPlanes, "", id)
-	if fault.Is(err, fault.NotFound) {
+	if fault.Is(err, fault.NotFound) || errors.Is(err, store.ErrUnreadable) {
 		return nil
 	}
 	if err != nil {
@@ -66,6 +69,9 @@ func note(tx store.Tx, id string) error {
 	_, err = tx.Update(now, 0)
 	if fault.Is(err, fault.NotFound) {
 		_, err = tx.Create(now)
+	}
+	if errors.Is(err, store.ErrUnreadable) {
+		return nil
 	}
 	return err
 }

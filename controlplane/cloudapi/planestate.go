@@ -75,19 +75,8 @@ func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		doc["created_at"], doc["updated_at"] = stamp(row.Created), stamp(row.Modified)
-		if p.api.Planes.Fleet == nil {
-			return nil
-		}
-		want, err := expects(reader, plane)
-		if err != nil {
-			return err
-		}
-		clashes, revision, known := p.api.Planes.Fleet.LeftOut(plane.Name)
-		if !known || revision < want.revision {
-			return nil
-		}
-		credentials, complete, err := p.credentials(reader, plane)
-		switch clashes = append(clashes, credentials...); {
+		clashes, complete, err := p.clashes(reader, plane)
+		switch {
 		case len(clashes) > 0:
 			doc["state"], doc["conflicts"] = stateConflict, p.conflicts(r, reader, clashes)
 		case complete:
@@ -102,13 +91,26 @@ func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 	p.reply(w, r, http.StatusOK, map[string]any{"item": doc})
 }
 
-// credentials lists the credentials of a group of which none counts, because members share them.
-func (p planes) credentials(reader store.Reader, plane *model.Resource) (list []scopes.Clash, complete bool, err error) {
+// clashes lists what is left out of a group, and the credentials of which none counts because members
+// share them. It is not complete while what is stored is not, or cannot be, compared.
+func (p planes) clashes(reader store.Reader, plane *model.Resource) (list []scopes.Clash, complete bool, err error) {
+	if p.api.Planes.Fleet == nil {
+		return nil, false, nil
+	}
+	want, err := expects(reader, plane)
+	if err != nil {
+		return nil, false, err
+	}
+	list, revision, known := p.api.Planes.Fleet.LeftOut(plane.Name)
+	if !known || revision < want.revision {
+		return nil, false, nil
+	}
 	src, err := (cloud.Resolver{}).Resolve(reader, cloud.ScopeOf(plane.Name))
 	if err != nil {
 		return nil, false, err
 	}
-	return credentialClashes(reader, src)
+	credentials, complete, err := credentialClashes(reader, src)
+	return append(list, credentials...), complete, err
 }
 
 // clashing is one side of a conflict.

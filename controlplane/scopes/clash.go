@@ -145,6 +145,24 @@ func (s Source) Sharing(res *model.Resource, by ...string) (others []*model.Reso
 	return others, nil
 }
 
+// Fellows reads the members of all groups that a scope is in, each once: whoever shares something with
+// it in some group is one of them. It is empty for one that is in no group.
+func Fellows(r store.Reader, by Resolver, scope string) (Source, error) {
+	groups, err := by.Groups(r, scope)
+	if err != nil {
+		return Source{}, err
+	}
+	var all []string // of most it stays empty
+	for _, group := range groups {
+		src, err := by.Resolve(r, group)
+		if err != nil {
+			return Source{}, err
+		}
+		all = append(all, src.Scopes()...)
+	}
+	return Union(r, all...), nil
+}
+
 // valueOf is the value of a resource in an index, or its id if index is empty.
 func valueOf(res *model.Resource, index string) (value string, some bool) {
 	if index == "" {
