@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -46,15 +47,17 @@ func controlPlaneScopes(r store.Reader) ([]string, error) {
 type gatewayFleet struct{ cp *ControlPlane }
 
 // Gateways implements [cloudapi.Fleet].
-func (f gatewayFleet) Gateways(scope string) []nodes.Node {
+func (f gatewayFleet) Gateways(planes ...string) []nodes.Node {
 	return f.cp.nodes.List(nodes.Query{Sees: func(id string) bool {
 		mesh, plane := nodes.ScopeOf(id)
-		return mesh == "" && plane == scope
+		return mesh == "" && slices.Contains(planes, plane)
 	}}).Nodes
 }
 
 // LeftOut implements [cloudapi.Fleet].
-func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, bool) { return f.cp.loop.LeftOut(scope) }
+func (f gatewayFleet) LeftOut(scope string) ([]scopes.Clash, uint64, bool) {
+	return f.cp.loop.LeftOut(scope)
+}
 
 // planeOptions are what the cloud API needs for control planes.
 func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {

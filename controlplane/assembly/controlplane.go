@@ -260,6 +260,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate = admit.New(cp.store, cp.revoker, AllKinds(), time.Now)
 	cp.gate.Resolve(cp.resolver)
 	cp.gate.Accompany(crossings.Follow)
+	cp.gate.Accompany(cloud.Note)
 	cp.mesh.addresses = addresses.New(cp.gate.As(model.System("addresses")), time.Now, cp.Log)
 	if cp.encryption != nil {
 		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {

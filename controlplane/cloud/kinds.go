@@ -9,7 +9,9 @@ const IndexName = "name"
 
 // Kinds lists the kinds of the cloud API.
 func Kinds() []*model.Kind {
-	return append([]*model.Kind{AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events, AllSinks, SinkPositions, ControlPlanes, Groups, ClientCertificates}, portalKinds()...)
+	return append([]*model.Kind{
+		AccessTokens, Destinations, Webhooks, Deliveries, Positions, Events, AllSinks, SinkPositions, ControlPlanes, Groups, ClientCertificates, Standings,
+	}, portalKinds()...)
 }
 
 var rules = &model.Rules{Checks: map[string]func(any) string{

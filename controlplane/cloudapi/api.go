@@ -52,13 +52,15 @@ type Options struct {
 type API struct {
 	Options
 	collections []*Collection
+	// started is when this process began to know who is connected.
+	started time.Time
 	// described makes the OpenAPI document once.
 	described func() ([]byte, error)
 }
 
 // New returns the API.
 func New(o Options) *API {
-	a := &API{Options: o, collections: Collections()}
+	a := &API{Options: o, collections: Collections(), started: o.Now()}
 	a.described = sync.OnceValues(a.describe)
 	return a
 }

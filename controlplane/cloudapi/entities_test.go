@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -14,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
 // raw sends a request and returns status and body as they are.
@@ -187,9 +190,56 @@ func TestGroupStatus(t *testing.T) {
 		t.Errorf("who may read no member sees %d %s", code, body)
 	}
 	f.raw("admin", "DELETE", entities(b)+"/services/"+id, "")
+	if f.fleet.behind = 1; status()["state"] != "UNKNOWN" {
+		t.Errorf("before the view has seen it: %v", status())
+	}
+	f.fleet.behind = 0
 	if got := status(); got["state"] != "OK" || len(got["conflicts"].([]any)) != 0 {
 		t.Errorf("after it: %v", got)
 	}
+}
+
+// TestStatusNamesDeadCredentials: credentials that members share count for nobody, so the group is
+// not said to be well, and nothing shows what is shared.
+func TestStatusNamesDeadCredentials(t *testing.T) {
+	f := setupPlanes(t)
+	group, a, b := f.plane("group", cloud.TypeGroup), f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
+	f.expects(204, "PUT", controlPlanes+"/"+group+"/group-memberships", members(a, b))
+	f.fleet.followed[group] = true
+	post := func(plane, path, body string) {
+		t.Helper()
+		if status, text := f.raw("admin", "POST", entities(plane)+path, body); status != 201 {
+			t.Fatal(status, text)
+		}
+	}
+	for plane, user := range map[string]string{a: "anna", b: "bert"} {
+		post(plane, "/consumers", `{"username":"`+user+`"}`)
+	}
+	is := func(when, state string, kinds ...string) {
+		t.Helper()
+		item := f.expects(200, "GET", controlPlanes+"/"+group+"/group-status", "")["item"].(map[string]any)
+		var got []string
+		for _, c := range item["conflicts"].([]any) {
+			got = append(got, c.(map[string]any)["resource"].(map[string]any)["type"].(string))
+		}
+		if text := fmt.Sprint(item); item["state"] != state || !slices.Equal(got, kinds) || strings.Contains(text, "shared") {
+			t.Errorf("%s: %s", when, text)
+		}
+	}
+	is("before", "OK")
+	for plane, user := range map[string]string{a: "anna", b: "bert"} {
+		post(plane, "/consumers/"+user+"/oauth2", `{"name":"app","client_id":"shared-client","redirect_uris":["https://app.example/cb"]}`)
+	}
+	is("with one client_id", "CONFLICT", "oauth2_credential", "oauth2_credential")
+	for plane, user := range map[string]string{a: "anna", b: "bert"} {
+		post(plane, "/consumers/"+user+"/key-auth", `{"key":"shared-key"}`)
+	}
+	is("with one key", "CONFLICT", "oauth2_credential", "oauth2_credential", "keyauth_credential", "keyauth_credential")
+	defer func(was int) { maxCompared = was }(maxCompared)
+	maxCompared = 3
+	is("with more than is compared", "CONFLICT", "oauth2_credential", "oauth2_credential")
+	maxCompared = 1
+	is("with far more than is compared", "UNKNOWN")
 }
 
 // TestNodesOfAControlPlane: who is in step has the hash that is expected, and each change makes
@@ -212,6 +262,7 @@ func TestNodesOfAControlPlane(t *testing.T) {
 	if hash(a) == was || hash(b) != others || was == others {
 		t.Errorf("the hashes are %s of %s, and %s of %s", hash(a), was, hash(b), others)
 	}
+	f.fleet.publishes(a, f.store.Revision())
 	doc := f.expects(200, "GET", controlPlanes+"/"+a+"/nodes", "")
 	items := doc["items"].([]any)
 	if len(items) != 2 || doc["page"].(map[string]any)["total_count"] != 2.0 {
@@ -227,6 +278,73 @@ func TestNodesOfAControlPlane(t *testing.T) {
 	second := f.expects(200, "GET", first["page"].(map[string]any)["next"].(string), "")
 	if len(first["items"].([]any)) != 1 || second["items"].([]any)[0].(map[string]any)["hostname"] != "late" || second["page"].(map[string]any)["next"] != nil {
 		t.Errorf("the pages are %v and %v", first, second)
+	}
+}
+
+// TestHashOutlivesRecords: what nodes should have is the same when the records of its changes are
+// removed, because others have changed something.
+func TestHashOutlivesRecords(t *testing.T) {
+	f := setupPlanesIn(t, memstore.Open(memstore.Options{Now: func() time.Time { return epoch }, Retention: store.Retention{Rows: 1}}))
+	a, b := f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
+	hash := func() string {
+		t.Helper()
+		return fmt.Sprint(f.expects(200, "GET", controlPlanes+"/"+a+"/expected-config-hash", ""))
+	}
+	empty := hash()
+	for _, plane := range []string{a, b} {
+		before := hash()
+		if status, body := f.raw("admin", "POST", entities(plane)+"/services", `{"host":"h.test"}`); status != 201 {
+			t.Fatal(status, body)
+		}
+		if now := hash(); now == empty || (now == before) == (plane == a) {
+			t.Errorf("after a change of %s: %s, before %s, when empty %s", plane, now, before, empty)
+		}
+	}
+	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
+	if err := f.store.View(t.Context(), func(r store.Reader) error {
+		left, err := cloud.StandingOf(r, a)
+		if left != nil {
+			t.Errorf("of what is deleted there is %v", left)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNodesWithoutWhatIsStored: a node that has answered everything is not said to have what was not
+// published yet, or cannot be.
+func TestNodesWithoutWhatIsStored(t *testing.T) {
+	f := setupPlanes(t)
+	group, a := f.plane("group", cloud.TypeGroup), f.plane("aa", cloud.TypeHybrid)
+	f.expects(204, "PUT", controlPlanes+"/"+group+"/group-memberships", members(a))
+	f.fleet.connects(group)
+	shown := func() (expected, has any, state string) {
+		t.Helper()
+		expected = f.expects(200, "GET", controlPlanes+"/"+group+"/expected-config-hash", "")["expected_hash"]
+		n := f.expects(200, "GET", controlPlanes+"/"+group+"/nodes", "")["items"].([]any)[0].(map[string]any)
+		return expected, n["config_hash"], fmt.Sprint(n["compatibility_status"])
+	}
+	is := func(when string, has bool, state string) {
+		t.Helper()
+		if expected, hash, text := shown(); (expected == hash) != has || !strings.Contains(text, state) {
+			t.Errorf("%s: expected %v, it has %v, %s", when, expected, hash, text)
+		}
+	}
+	f.fleet.publishes(group, f.store.Revision()-1)
+	is("before it has its members", false, "FULLY_COMPATIBLE")
+	f.fleet.publishes(group, f.store.Revision())
+	is("once it has them", true, "FULLY_COMPATIBLE")
+	if status, body := f.raw("admin", "POST", entities(a)+"/services", `{"host":"h.test"}`); status != 201 {
+		t.Fatal(status, body)
+	}
+	is("before a service is published", false, "FULLY_COMPATIBLE")
+	f.fleet.publishes(group, f.store.Revision())
+	is("once it is", true, "FULLY_COMPATIBLE")
+	f.fleet.gateways[group][0].Problems = []string{"the service " + a + " cannot be planned"}
+	is("while a part keeps its last good version", false, "INCOMPATIBLE")
+	if _, _, text := shown(); !strings.Contains(text, "not applied as it is") || strings.Contains(text, a) {
+		t.Errorf("its issues are %s", text)
 	}
 }
 

@@ -59,11 +59,13 @@ func (p planes) changing(c change) http.HandlerFunc {
 		if err == nil {
 			ids, err = p.named(w, r, c.most)
 		}
+		var busy map[string]int
 		if err == nil && !c.leaves {
 			err = p.mayJoin(r, ids)
+			busy = p.present(scopesOf(ids)...) // ahead of the transaction, which keeps others from writing
 		}
 		if err == nil {
-			_, err = p.api.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error { return p.change(tx, p.address(r).Key, ids, c) })
+			_, err = p.api.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error { return p.change(tx, p.address(r).Key, ids, c, busy) })
 		}
 		if err != nil {
 			p.api.fail(w, r, err, p.Collection)
@@ -73,8 +75,17 @@ func (p planes) changing(c change) http.HandlerFunc {
 	}
 }
 
-// change changes the members in a transaction. What is a member already is not judged again.
-func (p planes) change(tx store.Tx, group string, ids []string, c change) error {
+func scopesOf(ids []string) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = cloud.ScopeOf(id)
+	}
+	return out
+}
+
+// change changes the members in a transaction. What is a member already is not judged again. busy
+// counts connected gateways by scope.
+func (p planes) change(tx store.Tx, group string, ids []string, c change, busy map[string]int) error {
 	row, err := tx.Get(cloud.Groups, "", group)
 	if err != nil {
 		return err
@@ -93,7 +104,7 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change) error 
 		if c.leaves || slices.Contains(was.Members, id) {
 			continue
 		}
-		why, err := p.hindrance(tx, group, id)
+		why, err := hindrance(tx, id, busy[cloud.ScopeOf(id)])
 		if err != nil {
 			return err
 		}
@@ -108,8 +119,9 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change) error 
 	return err
 }
 
-// hindrance says why a control plane cannot join a group; it is empty if it can.
-func (p planes) hindrance(tx store.Tx, group, id string) (string, error) {
+// hindrance says why a control plane with so many connected gateways cannot join a group; it is empty
+// if it can.
+func hindrance(tx store.Tx, id string, connected int) (string, error) {
 	res, err := tx.Get(cloud.ControlPlanes, "", id)
 	if err != nil {
 		return "", err // NotFound is for the whole request
@@ -125,8 +137,8 @@ func (p planes) hindrance(tx store.Tx, group, id string) (string, error) {
 	if len(of) >= cloud.MaxGroups {
 		return fmt.Sprintf("%q is in %d groups already", plane.Name, cloud.MaxGroups), nil
 	}
-	if n := p.connected(cloud.ScopeOf(id)); n > 0 {
-		return fmt.Sprintf("%q has %d connected data plane nodes", plane.Name, n), nil
+	if connected > 0 {
+		return fmt.Sprintf("%q has %d connected data plane nodes; one counts until it is away for %d seconds, and so long after a start of the control plane", plane.Name, connected, int(lately.Seconds())), nil
 	}
 	return "", nil
 }
@@ -165,6 +177,9 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 	body, err := httpkit.ReadBody(r)
 	if err != nil {
 		return nil, err
+	}
+	if err := fault.Violated(body.Repeated); err != nil {
+		return nil, p.refusal(err, body.Values)
 	}
 	for name := range body.Values {
 		if name != fieldMembers {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
@@ -21,10 +22,11 @@ import (
 
 // Fleet knows the gateways of control planes.
 type Fleet interface {
-	// Gateways lists the gateways of a scope, connected or away.
-	Gateways(scope string) []nodes.Node
-	// LeftOut lists what clashes in a group. It is not known of a group that nobody follows.
-	LeftOut(scope string) (list []scopes.Clash, known bool)
+	// Gateways lists the gateways of some scopes, connected or away.
+	Gateways(scopes ...string) []nodes.Node
+	// LeftOut lists what clashes in a group, in the state of a revision. It is not known of a group that
+	// nobody follows, or cannot follow at present.
+	LeftOut(scope string) (list []scopes.Clash, revision uint64, known bool)
 }
 
 // PlaneOptions are what the endpoints of control planes need beside the rest.
@@ -229,16 +231,29 @@ func (p planes) view(r *http.Request, fn func(reader store.Reader, plane *model.
 	})
 }
 
-// connected counts the connected gateways of a scope, as the streams and links of this process know
-// them.
-func (p planes) connected(scope string) (n int) {
-	if p.api.Planes.Fleet == nil {
-		return 0
+// lately is how long a gateway counts as connected after it was seen, and how long the gateways that
+// are known at the start of this process have to come to it.
+const lately = time.Minute
+
+// connected counts the connected gateways of a scope.
+func (p planes) connected(scope string) int { return p.present(scope)[scope] }
+
+// present counts the connected gateways of some scopes in one pass over all, as the streams and links
+// of this process know them. One that is away for a moment counts, too: it comes back.
+func (p planes) present(scopes ...string) map[string]int {
+	out := map[string]int{}
+	if p.api.Planes.Fleet == nil || len(scopes) == 0 {
+		return out
 	}
-	for _, node := range p.api.Planes.Fleet.Gateways(scope) {
-		if node.State == insight.Connected {
-			n++
+	for _, n := range p.api.Planes.Fleet.Gateways(scopes...) {
+		seen := p.api.started
+		if n.Since != nil && n.Since.After(seen) {
+			seen = *n.Since
+		}
+		if n.State == insight.Connected || n.Returning || p.api.Now().Sub(seen) < lately {
+			_, scope := nodes.ScopeOf(n.Name)
+			out[scope]++
 		}
 	}
-	return n
+	return out
 }

@@ -33,17 +33,28 @@ type fleet struct {
 	gateways map[string][]nodes.Node
 	followed map[string]bool
 	store    store.Store
+	// asked counts the questions for gateways.
+	asked int
+	// behind is how many revisions views have not seen yet.
+	behind uint64
 }
 
 // Gateways implements [Fleet].
-func (f *fleet) Gateways(scope string) []nodes.Node { return f.gateways[scope] }
+func (f *fleet) Gateways(scopes ...string) (list []nodes.Node) {
+	f.asked++
+	for _, scope := range scopes {
+		list = append(list, f.gateways[scope]...)
+	}
+	return list
+}
 
 // LeftOut implements [Fleet] as a view would: from the state, for those that are followed.
-func (f *fleet) LeftOut(scope string) (list []scopes.Clash, known bool) {
+func (f *fleet) LeftOut(scope string) (list []scopes.Clash, revision uint64, known bool) {
 	if !f.followed[scope] {
-		return nil, false
+		return nil, 0, false
 	}
 	err := f.store.View(context.Background(), func(r store.Reader) error {
+		revision = r.Revision() - f.behind
 		src, err := cloud.Resolver{}.Resolve(r, scope)
 		if err != nil {
 			return err
@@ -54,12 +65,19 @@ func (f *fleet) LeftOut(scope string) (list []scopes.Clash, known bool) {
 		}
 		return err
 	})
-	return list, err == nil
+	return list, revision, err == nil
 }
 
 // connects makes a gateway of a scope connected.
 func (f *fleet) connects(scope string) {
 	f.gateways[scope] = append(f.gateways[scope], nodes.Node{Name: "cp/" + scope + "/gw", State: insight.Connected, InStep: true})
+}
+
+// publishes has a scope show a revision to its gateways.
+func (f *fleet) publishes(scope string, revision uint64) {
+	for i := range f.gateways[scope] {
+		f.gateways[scope][i].Revisions.Desired = revision
+	}
 }
 
 // planeFixture is an API with control planes and their entities.
@@ -73,7 +91,13 @@ type planeFixture struct {
 func setupPlanes(t *testing.T) *planeFixture {
 	t.Helper()
 	now := func() time.Time { return epoch }
-	s := memstore.Open(memstore.Options{Now: now})
+	return setupPlanesIn(t, memstore.Open(memstore.Options{Now: now}))
+}
+
+// setupPlanesIn is setupPlanes with a store, which it closes.
+func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
+	t.Helper()
+	now := func() time.Time { return epoch }
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -81,10 +105,11 @@ func setupPlanes(t *testing.T) *planeFixture {
 	})
 	gate := admit.New(s, &admittest.Revoker{}, slices.Concat(cloud.Kinds(), gateway.Kinds()), now)
 	gate.Resolve(cloud.Resolver{})
+	gate.Accompany(cloud.Note)
 	if err := cloud.EnsureFirst(t.Context(), s, gate.As(model.System("test"))); err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{map[string][]nodes.Node{}, map[string]bool{}, s}
+	f := &fleet{gateways: map[string][]nodes.Node{}, followed: map[string]bool{}, store: s}
 	identify := func(r *http.Request) (model.Actor, error) {
 		token, _ := httpkit.TokenOf(r)
 		switch {
@@ -301,6 +326,8 @@ func TestMembers(t *testing.T) {
 		{`{"members":1}`, 400, "must be an array"},
 		{`{"members":[1]}`, 400, "members[0].id"},
 		{`{"members":[],"x":1}`, 400, "Request contains unknown property"},
+		{`{"members":[{"id":"` + a + `"}],"members":[{"id":"` + b + `"}]}`, 400, "members"},
+		{`{"members":[{"id":"` + a + `","id":"` + b + `"}]}`, 400, "members"},
 		{members(slices.Repeat([]string{b}, 51)...), 400, "max_items"},
 	} {
 		status, doc := f.do("POST", list+"/add", test.body)
@@ -328,6 +355,49 @@ func TestMembers(t *testing.T) {
 	is("all have left")
 	f.expects(204, "DELETE", controlPlanes+"/"+b, "")
 	f.expects(204, "DELETE", controlPlanes+"/"+group, "")
+}
+
+// TestGatewaysThatComeBack: a gateway that is away for a moment keeps its control plane from joining,
+// and so does one that had no time to come since the start. However many join, the fleet is looked
+// through once.
+func TestGatewaysThatComeBack(t *testing.T) {
+	f := setupPlanes(t)
+	group, a, b := f.plane("group", cloud.TypeGroup), f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
+	now := epoch
+	f.api.Now = func() time.Time { return now }
+	f.fleet.connects(a)
+	gw := &f.fleet.gateways[a][0]
+	list := controlPlanes + "/" + group + "/group-memberships"
+	for _, step := range []struct {
+		why       string
+		at        time.Duration
+		since     time.Duration
+		state     string
+		returning bool
+		want      int
+	}{
+		{"it did not come since the start", 59 * time.Second, -time.Hour, insight.Away, false, 400},
+		{"it is connected", time.Hour, 0, insight.Connected, false, 400},
+		{"it left a moment ago", time.Hour, time.Hour - 59*time.Second, insight.Away, false, 400},
+		{"it comes back with a newer token", time.Hour, 0, insight.Away, true, 400},
+		{"it is gone", time.Hour, time.Hour - time.Minute, insight.Away, false, 204},
+	} {
+		now = epoch.Add(step.at)
+		since := epoch.Add(step.since)
+		gw.State, gw.Since, gw.Returning = step.state, &since, step.returning
+		f.fleet.asked = 0
+		if status, doc := f.do("POST", list+"/add", members(a, b)); status != step.want {
+			t.Errorf("%s: %d %v", step.why, status, doc)
+		}
+		if f.fleet.asked != 1 {
+			t.Errorf("%s: the fleet was looked through %d times", step.why, f.fleet.asked)
+		}
+	}
+	f.expects(204, "PUT", list, members())
+	now = now.Add(-time.Second)
+	f.expects(409, "DELETE", controlPlanes+"/"+a, "")
+	now = now.Add(time.Second)
+	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
 }
 
 // TestLimitsOfGroups: a group has so many members, and a control plane is in so many groups.

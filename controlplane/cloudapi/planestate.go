@@ -57,10 +57,16 @@ func (p planes) memberStatus(w http.ResponseWriter, r *http.Request) {
 }
 
 // groupStatus says whether members of a group are in conflict. That is known once a gateway of the
-// group was connected.
+// group was connected, of what is stored once it was compared.
 func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 	doc := map[string]any{"id": p.address(r).Key, "state": stateUnknown, "conflicts": []clashing{}}
-	err := p.view(r, func(reader store.Reader, plane *model.Resource) error {
+	err := enterComparison(r.Context())
+	if err != nil {
+		p.api.fail(w, r, err, p.Collection)
+		return
+	}
+	defer comparisons.Leave()
+	err = p.view(r, func(reader store.Reader, plane *model.Resource) error {
 		if err := isGroup(reader, plane); err != nil {
 			return err
 		}
@@ -69,24 +75,42 @@ func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		doc["created_at"], doc["updated_at"] = stamp(row.Created), stamp(row.Modified)
-		if p.api.Planes.Fleet == nil {
-			return nil
-		}
-		clashes, known := p.api.Planes.Fleet.LeftOut(plane.Name)
-		if !known {
-			return nil
-		}
-		doc["state"] = stateOK
-		if len(clashes) > 0 {
+		clashes, complete, err := p.clashes(reader, plane)
+		switch {
+		case len(clashes) > 0:
 			doc["state"], doc["conflicts"] = stateConflict, p.conflicts(r, reader, clashes)
+		case complete:
+			doc["state"] = stateOK
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		p.api.fail(w, r, err, p.Collection)
 		return
 	}
 	p.reply(w, r, http.StatusOK, map[string]any{"item": doc})
+}
+
+// clashes lists what is left out of a group, and the credentials of which none counts because members
+// share them. It is not complete while what is stored is not, or cannot be, compared.
+func (p planes) clashes(reader store.Reader, plane *model.Resource) (list []scopes.Clash, complete bool, err error) {
+	if p.api.Planes.Fleet == nil {
+		return nil, false, nil
+	}
+	want, err := expects(reader, plane)
+	if err != nil {
+		return nil, false, err
+	}
+	list, revision, known := p.api.Planes.Fleet.LeftOut(plane.Name)
+	if !known || revision < want.revision {
+		return nil, false, nil
+	}
+	src, err := (cloud.Resolver{}).Resolve(reader, cloud.ScopeOf(plane.Name))
+	if err != nil {
+		return nil, false, err
+	}
+	credentials, complete, err := credentialClashes(reader, src)
+	return append(list, credentials...), complete, err
 }
 
 // clashing is one side of a conflict.
@@ -167,14 +191,15 @@ type compatibility struct {
 // nodes lists the nodes of a control plane. Who is connected is known by its streams, so it was seen
 // now.
 func (p planes) nodes(w http.ResponseWriter, r *http.Request) {
-	items, hash := []node{}, ""
+	items := []node{}
+	var want expectation
 	err := p.view(r, func(reader store.Reader, plane *model.Resource) (err error) {
-		hash, _, err = p.hash(reader, plane)
+		want, err = expects(reader, plane)
 		return err
 	})
 	if err == nil && p.api.Planes.Fleet != nil {
 		for _, n := range p.api.Planes.Fleet.Gateways(p.scope(r)) {
-			items = append(items, p.node(n, hash))
+			items = append(items, p.node(n, want))
 		}
 	}
 	size, number := maxSize, 1
@@ -215,7 +240,11 @@ func pages(r *http.Request) (size, at int, err error) {
 	return size, at, err
 }
 
-func (p planes) node(n nodes.Node, hash string) node {
+// textUnapplied is what is said of problems. Their own texts may name entities of members that the
+// caller may not read.
+const textUnapplied = "some of the configuration is not applied as it is: it is left out, or its last good version is kept"
+
+func (p planes) node(n nodes.Node, want expectation) node {
 	at := p.api.Now().Unix()
 	var since int64
 	if n.Since != nil {
@@ -224,7 +253,8 @@ func (p planes) node(n nodes.Node, hash string) node {
 	if n.State != insight.Connected {
 		at = since
 	}
-	if !n.InStep {
+	hash := want.hash
+	if !want.metBy(n) {
 		hash = digest(n.Name, fmt.Sprint(n.Revisions.Acknowledged))
 	}
 	out := node{
@@ -233,8 +263,13 @@ func (p planes) node(n nodes.Node, hash string) node {
 		Compatibility: compatibility{State: "COMPATIBILITY_STATE_FULLY_COMPATIBLE"},
 	}
 	for _, rejected := range n.Rejected {
-		out.Compatibility.State = "COMPATIBILITY_STATE_INCOMPATIBLE"
 		out.Compatibility.Issues = append(out.Compatibility.Issues, fmt.Sprintf("%v", rejected))
+	}
+	if len(n.Problems) > 0 {
+		out.Compatibility.Issues = append(out.Compatibility.Issues, textUnapplied)
+	}
+	if len(out.Compatibility.Issues) > 0 {
+		out.Compatibility.State = "COMPATIBILITY_STATE_INCOMPATIBLE"
 	}
 	return out
 }
@@ -242,8 +277,8 @@ func (p planes) node(n nodes.Node, hash string) node {
 func (p planes) expected(w http.ResponseWriter, r *http.Request) {
 	doc := map[string]any{}
 	err := p.view(r, func(reader store.Reader, plane *model.Resource) error {
-		hash, at, err := p.hash(reader, plane)
-		doc["expected_hash"], doc["created_at"], doc["updated_at"] = hash, stamp(plane.Created), stamp(at)
+		want, err := expects(reader, plane)
+		doc["expected_hash"], doc["created_at"], doc["updated_at"] = want.hash, stamp(plane.Created), stamp(want.at)
 		return err
 	})
 	if err != nil {
@@ -253,38 +288,58 @@ func (p planes) expected(w http.ResponseWriter, r *http.Request) {
 	p.reply(w, r, http.StatusOK, doc)
 }
 
-// hash is that of what the nodes of a control plane should have, and when that became so: it follows
-// from the newest recorded changes of all members, and from who they are.
-func (p planes) hash(reader store.Reader, plane *model.Resource) (hash string, at time.Time, err error) {
+// expectation is what the nodes of a control plane should have.
+type expectation struct {
+	hash string
+	// at is when that became so, and revision the one with which it did.
+	at       time.Time
+	revision uint64
+}
+
+// metBy reports whether a node has all of it. One that is in step has answered what was published;
+// what is stored may not be published yet, or cannot be.
+func (e expectation) metBy(n nodes.Node) bool {
+	return n.InStep && n.Revisions.Desired >= e.revision && len(n.Problems) == 0
+}
+
+// since notes a change.
+func (e *expectation) since(at time.Time, revision uint64) {
+	if at.After(e.at) {
+		e.at = at
+	}
+	e.revision = max(e.revision, revision)
+}
+
+// expects reads what the nodes of a control plane should have. It follows from the newest changes of
+// all members, and from who they are.
+func expects(reader store.Reader, plane *model.Resource) (e expectation, err error) {
 	src, err := (cloud.Resolver{}).Resolve(reader, cloud.ScopeOf(plane.Name))
 	if err != nil {
-		return "", at, err
+		return e, err
 	}
-	at = plane.Created
+	e.at = plane.Created
 	parts := []string{plane.Name}
-	scoping := model.ControlPlane
 	for _, scope := range src.Scopes() {
-		newest, err := reader.Records(store.RecordQuery{Scope: scope, Scoping: &scoping, Limit: 1})
+		newest, err := cloud.StandingOf(reader, scope)
 		if err != nil {
-			return "", at, err
+			return e, err
 		}
 		var revision uint64
-		if len(newest) > 0 {
-			revision = newest[0].Revision
-			if newest[0].Time.After(at) {
-				at = newest[0].Time
-			}
+		if newest != nil {
+			revision = newest.Revision
+			e.since(latest(newest.Created, newest.Modified), revision)
 		}
 		parts = append(parts, scope, fmt.Sprint(revision))
 	}
 	row, err := reader.Get(cloud.Groups, "", plane.Name)
 	switch {
-	case err == nil && row.Modified.After(at):
-		at = row.Modified
+	case err == nil:
+		e.since(latest(row.Created, row.Modified), row.Revision)
 	case fault.Is(err, fault.NotFound):
 		err = nil
 	}
-	return digest(parts...), at, err
+	e.hash = digest(parts...)
+	return e, err
 }
 
 // digest is a hash of texts in the length that nodes report.

@@ -91,19 +91,13 @@ func shownBy(r store.Reader, src scopes.Source, token *model.Resource) (*model.R
 // sharedElsewhere reports whether, in some group that a control plane is a member of, another
 // member has in common with one of these what upstreams are told.
 func sharedElsewhere(r store.Reader, by scopes.Resolver, scope string, who ...*model.Resource) (bool, error) {
-	groups, err := by.Groups(r, scope)
+	fellows, err := scopes.Fellows(r, by, scope)
 	if err != nil {
 		return false, err
 	}
-	for _, group := range groups {
-		src, err := by.Resolve(r, group)
-		if err != nil {
-			return false, err
-		}
-		for _, res := range who {
-			if others, err := src.Sharing(res, shown(res.Kind)...); err != nil || len(others) > 0 {
-				return true, err
-			}
+	for _, res := range who {
+		if others, err := fellows.Sharing(res, shown(res.Kind)...); err != nil || len(others) > 0 {
+			return true, err
 		}
 	}
 	return false, nil

@@ -148,7 +148,7 @@ func (i *imaginedPlane) foresee(v *foreseenVariant, t tally) (before, after *res
 func (i *imaginedPlane) leftOut(t tally) {
 	of := func(g *view.Gateway) (out []failure) {
 		for _, c := range g.LeftOut() {
-			out = append(out, failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: c})
+			out = append(out, failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: view.Trouble(c)})
 		}
 		return out
 	}

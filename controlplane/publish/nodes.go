@@ -207,14 +207,17 @@ func (l *Loop) HasPlugin(name, plugin string) bool {
 	return ok && found.Spec.Enabled
 }
 
-// LeftOut lists what clashes in a control plane that consists of others, as its view knows it. It is
-// not known of one that is not followed, because no gateway of it has come yet.
-func (l *Loop) LeftOut(name string) (list []scopes.Clash, known bool) {
+// LeftOut lists what clashes in a control plane that consists of others, as its view knows it, and the
+// revision that the view shows. It is not known of one that is not followed, because no gateway of it
+// has come yet, or whose view cannot follow the store.
+func (l *Loop) LeftOut(name string) (list []scopes.Clash, revision uint64, known bool) {
 	followed, ok := l.followed.Load(name)
 	if !ok {
-		return nil, false
+		return nil, 0, false
 	}
-	return followed.(*view.Scope[*view.Gateway]).State().LeftOut(), true
+	scope := followed.(*view.Scope[*view.Gateway])
+	state := scope.State()
+	return state.LeftOut(), state.Revision(), scope.Err() == nil
 }
 
 // Failure describes something that is not published as configured.

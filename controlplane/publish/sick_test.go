@@ -116,6 +116,31 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
+// TestLeftOutIsNotKnownOfAStuckView: a view that cannot follow the store does not say what clashes
+// now, and says so again with the revision that it has reached.
+func TestLeftOutIsNotKnownOfAStuckView(t *testing.T) {
+	f := startFleet(t)
+	if _, _, known := f.loop.LeftOut(model.DefaultControlPlane); known {
+		t.Error("it is known of one that nobody follows")
+	}
+	f.connect(nodeA)
+	f.db.spoil(model.DefaultControlPlane, true)
+	rev := f.put(gateway.Services, model.DefaultControlPlane, "6f1c9f7b-4b6e-4d0a-8f55-0d3a1b2c3d4e", &gateway.Service{Host: "h.test", Port: 80, Protocol: "http"})
+	if err := f.loop.UpToDate(bounded(t), publish.ControlPlaneScope(model.DefaultControlPlane)); err == nil {
+		t.Fatal("the view follows what cannot be decoded")
+	}
+	if _, shown, known := f.loop.LeftOut(model.DefaultControlPlane); known || shown >= rev {
+		t.Errorf("of revision %d the view shows %d, known: %v", rev, shown, known)
+	}
+	f.db.spoil(model.DefaultControlPlane, false)
+	if err := f.loop.Settled(bounded(t), rev); err != nil {
+		t.Fatal(err)
+	}
+	if _, shown, known := f.loop.LeftOut(model.DefaultControlPlane); !known || shown < rev {
+		t.Errorf("of revision %d the view shows %d, known: %v", rev, shown, known)
+	}
+}
+
 // A scope whose rows cannot be decoded holds up only its own revisions. It does not hold up
 // settled revisions or new connections of other scopes, not even connections of dataplanes
 // that were stored a moment ago.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -109,25 +110,22 @@ func (r *Revoker) sharing(tx store.Tx, c store.Change) (rows []*Tombstone, err e
 	if len(s.Shown) == 0 {
 		return nil, nil
 	}
-	groups, err := r.o.Resolver.Groups(tx, c.New.Scope)
-	for _, group := range groups {
-		src, err := r.o.Resolver.Resolve(tx, group)
-		if err != nil {
-			return nil, err
-		}
-		others, err := src.Sharing(c.New, s.Shown...)
-		if err != nil {
-			return nil, err
-		}
-		for _, other := range others {
-			of, err := r.anew(s, other)
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, of...)
-		}
+	fellows, err := scopes.Fellows(tx, r.o.Resolver, c.New.Scope)
+	if err != nil {
+		return nil, err
 	}
-	return rows, err
+	others, err := fellows.Sharing(c.New, s.Shown...)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		of, err := r.anew(s, other)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, of...)
+	}
+	return rows, nil
 }
 
 // anew returns the tombstones that have everything read anew that is known by a resource.

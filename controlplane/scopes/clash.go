@@ -19,14 +19,18 @@ type Clash struct {
 	Index, Value string
 }
 
+// Shared says what both have.
+func (c Clash) Shared() string {
+	if c.Index == "" {
+		return "the id " + c.Value
+	}
+	return "the " + c.Index + " " + c.Value
+}
+
 // Error implements error. It names both, so that either side can be told.
 func (c Clash) Error() string {
-	what := "the id " + c.Value
-	if c.Index != "" {
-		what = "the " + c.Index + " " + c.Value
-	}
 	return fmt.Sprintf("the %s %s of control plane %q is left out: the %s %s of control plane %q, which was there first, has %s",
-		c.Left.Kind, c.Left.Name, c.Left.Scope, c.Rival.Kind, c.Rival.Name, c.Rival.Scope, what)
+		c.Left.Kind, c.Left.Name, c.Left.Scope, c.Rival.Kind, c.Rival.Name, c.Rival.Scope, c.Shared())
 }
 
 // Before orders resources of one kind that clash by a value of an index, or by their id if
@@ -139,6 +143,24 @@ func (s Source) Sharing(res *model.Resource, by ...string) (others []*model.Reso
 		}
 	}
 	return others, nil
+}
+
+// Fellows reads the members of all groups that a scope is in, each once: whoever shares something with
+// it in some group is one of them. It is empty for one that is in no group.
+func Fellows(r store.Reader, by Resolver, scope string) (Source, error) {
+	groups, err := by.Groups(r, scope)
+	if err != nil {
+		return Source{}, err
+	}
+	var all []string // of most it stays empty
+	for _, group := range groups {
+		src, err := by.Resolve(r, group)
+		if err != nil {
+			return Source{}, err
+		}
+		all = append(all, src.Scopes()...)
+	}
+	return Union(r, all...), nil
 }
 
 // valueOf is the value of a resource in an index, or its id if index is empty.

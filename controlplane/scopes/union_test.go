@@ -2,6 +2,7 @@ package scopes_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,4 +146,62 @@ func TestConflictSaysWhatIsShared(t *testing.T) {
 		row("a", gateway.Consumers, "n", &gateway.Consumer{Username: "bob"}), row("b", gateway.Consumers, "m", &gateway.Consumer{Username: "bob"}),
 		row("a", gateway.Applications, "p", &gateway.Application{ClientID: "shop", ClientSecret: "one", Consumer: "n"}),
 		row("b", gateway.Applications, "q", &gateway.Application{ClientID: "shop", ClientSecret: "two", Consumer: "m"}))
+}
+
+// grouped is a resolver of groups that have the same members.
+type grouped struct {
+	scopes.Each
+	groups map[string][]string
+}
+
+func (g *grouped) Groups(_ store.Reader, member string) (of []string, _ error) {
+	for name, members := range g.groups {
+		if slices.Contains(members, member) {
+			of = append(of, name)
+		}
+	}
+	return of, nil
+}
+
+func (g *grouped) Resolve(r store.Reader, scope string) (scopes.Source, error) {
+	return scopes.Union(r, g.groups[scope]...), nil
+}
+
+// counted counts what is asked for.
+type counted struct {
+	store.Reader
+	asked []string
+}
+
+func (c *counted) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
+	c.asked = append(c.asked, scope)
+	return c.Reader.Get(k, scope, name)
+}
+
+// TestFellowsAreAskedOnce: however many groups two control planes share, one is asked once what it has
+// in common with the other, and who is in no group of it is not asked.
+func TestFellowsAreAskedOnce(t *testing.T) {
+	by := &grouped{groups: map[string][]string{"one": {"a", "b"}, "two": {"a", "b", "c"}, "three": {"a", "c"}, "four": {"d"}}}
+	mine := row("a", gateway.Services, "x", &gateway.Service{})
+	if err := filled(t, mine, row("b", gateway.Services, "x", &gateway.Service{}), row("d", gateway.Services, "x", &gateway.Service{})).View(t.Context(), func(r store.Reader) error {
+		c := &counted{Reader: r}
+		fellows, err := scopes.Fellows(c, by, "a")
+		if err != nil {
+			return err
+		}
+		others, err := fellows.Sharing(mine, "")
+		if len(others) != 1 || others[0].Scope != "b" {
+			t.Errorf("the others are %v", others)
+		}
+		if diff := cmp.Diff([]string{"b", "c"}, c.asked); diff != "" {
+			t.Error(diff)
+		}
+		alone, none := scopes.Fellows(c, by, "e")
+		if none != nil || len(alone.Scopes()) != 0 {
+			t.Errorf("who is in no group has %v, %v", alone.Scopes(), none)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 }

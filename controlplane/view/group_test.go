@@ -3,12 +3,14 @@ package view_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -264,6 +266,9 @@ func TestGroupComparesConsumersItFinds(t *testing.T) {
 	want := scopes.Clash{
 		Left:  model.Key{Kind: "consumer", Scope: "a", Name: alice},
 		Rival: model.Key{Kind: "consumer", Scope: "b", Name: bob}, Index: gateway.IndexUsername, Value: "guest",
+	}
+	if text := view.Trouble(want).Error(); !errors.Is(view.Trouble(want), want) || !strings.Contains(text, "credentials of neither count") || strings.Contains(text, "left out") {
+		t.Errorf("of consumers it is said: %s", text)
 	}
 	if !slices.Equal(left, []scopes.Clash{want}) {
 		t.Errorf("left out are %v, want %v", left, want)

@@ -53,6 +53,15 @@ func (c *cloud) do(status int, method, path string, doc any) map[string]any {
 	return r.JSON()
 }
 
+// answer sends a request without a body and returns the status; 0 if there was no answer.
+func (c *cloud) answer(method, path string) int {
+	r, err := framework.Do(c.HTTP, method, fmt.Sprintf("http://127.0.0.1:%d%s", c.c.Cloud, path), http.Header{"Authorization": {"Bearer " + c.token}}, "")
+	if err != nil {
+		return 0
+	}
+	return r.Status
+}
+
 // plane makes a control plane and returns its id.
 func (c *cloud) plane(name, kind string) string {
 	GinkgoHelper()

@@ -1,0 +1,82 @@
+package cloudapi
+
+import (
+	"context"
+
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/scopes"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/turns"
+)
+
+// maxCompared bounds the credentials that one status of a group compares. A variable for tests.
+var maxCompared = 10_000
+
+// comparisons bounds how many are made at once: each reads what it compares.
+var comparisons = turns.Sized(1, 64)
+
+// enterComparison waits for a turn. If it returns no error, comparisons.Leave must follow.
+func enterComparison(ctx context.Context) error {
+	if err := comparisons.Enter(ctx); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "others are comparing credentials")
+	}
+	return nil
+}
+
+// compared are the credentials that views do not hold, with that by which two members may not have
+// the same: who looks one up finds a conflict, and it opens nothing in the group for either. An empty
+// index is the id. Tokens are not among them: their values are random, and there are millions.
+var compared = []struct {
+	kind *model.Kind
+	by   []string
+}{
+	{gateway.Applications, []string{gateway.IndexClientID}},
+	{gateway.Keys, []string{"", gateway.IndexKey}},
+}
+
+// credentialClashes lists the applications and keys that members of a group have in common, without
+// what it is that they have in common. It is not complete if there are more than it compares.
+func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Clash, complete bool, err error) {
+	type place struct{ index, value string }
+	room := maxCompared
+	for _, c := range compared {
+		first := map[place]model.Key{}
+		for _, scope := range src.Scopes() {
+			rows, err := reader.List(c.kind, store.Query{Scope: scope, Limit: room + 1})
+			if err != nil {
+				return nil, false, err
+			}
+			if len(rows) > room {
+				return list, false, nil
+			}
+			room -= len(rows)
+			for _, row := range rows {
+				for _, index := range c.by {
+					value, some := sharedValue(row, index)
+					at := place{index, value}
+					if rival, taken := first[at]; taken {
+						list = append(list, scopes.Clash{Left: row.Key(), Rival: rival, Index: index})
+					} else if some {
+						first[at] = row.Key()
+					}
+				}
+			}
+		}
+	}
+	return list, true, nil
+}
+
+// sharedValue is the value of a resource in an index, or its id if index is empty.
+func sharedValue(row *model.Resource, index string) (value string, some bool) {
+	if index == "" {
+		return row.Name, true
+	}
+	for i := range row.Kind.Unique {
+		if ix := &row.Kind.Unique[i]; ix.Name == index {
+			return ix.Value(row.Spec)
+		}
+	}
+	return "", false
+}
