@@ -71,7 +71,7 @@ func (a hooks) putReplay(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		number := uuid.NewString()
 		_, err = a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-			if h, err = hookedIn(tx, a.of(r)); err != nil {
+			if h, err = a.in(tx, r); err != nil {
 				return err
 			}
 			var last cloud.Replay
@@ -99,7 +99,7 @@ func (a hooks) readReplay(w http.ResponseWriter, r *http.Request) {
 	var job *model.Resource
 	var h hooked
 	err := a.Store.View(r.Context(), func(reader store.Reader) (err error) {
-		if h, err = hookedIn(reader, a.of(r)); err != nil {
+		if h, err = a.in(reader, r); err != nil {
 			return err
 		}
 		job, err = reader.Get(cloud.Replays, "", a.of(r))

@@ -32,6 +32,8 @@ type hooks struct {
 	*API
 	// of says whose webhook a request is about.
 	of func(*http.Request) string
+	// own says that it is the latter: no path of a portal leads there, whatever id it names.
+	own bool
 	// at begins the paths, whose ends sentences about it. write is the right to change it.
 	at, whose string
 	write     access.Right
@@ -39,12 +41,12 @@ type hooks struct {
 
 // portalHooks are those of portals.
 func (a *API) portalHooks() hooks {
-	return hooks{a, portalID, pathOf, "of a portal", access.Write}
+	return hooks{a, portalID, false, pathOf, "of a portal", access.Write}
 }
 
 // ownHooks are those of the control plane itself. Only administrators switch off what watches them.
 func (a *API) ownHooks() hooks {
-	return hooks{a, func(*http.Request) string { return cloud.ControlPlaneLog }, base, "of the control plane", access.Administrator}
+	return hooks{a, func(*http.Request) string { return cloud.ControlPlaneLog }, true, base, "of the control plane", access.Administrator}
 }
 
 func (h hooks) endpoints() []httpkit.Endpoint {
@@ -84,30 +86,29 @@ type hooked struct {
 // hooked reads the webhook that a request is about.
 func (h hooks) hooked(r *http.Request) (found hooked, err error) {
 	err = h.Store.View(r.Context(), func(reader store.Reader) error {
-		found, err = hookedIn(reader, h.of(r))
+		found, err = h.in(reader, r)
 		return err
 	})
 	httpkit.EntryOf(r.Context()).Name = h.of(r)
 	return found, err
 }
 
-func hookedIn(reader store.Reader, id string) (h hooked, err error) {
-	if err = logIn(reader, id); err != nil {
-		return h, err
+// in reads the webhook that a request is about, and NotFound if there is no such portal.
+func (h hooks) in(reader store.Reader, r *http.Request) (hooked, error) {
+	id := h.of(r)
+	if !h.own {
+		if _, err := portalIn(reader, id); err != nil {
+			return hooked{}, err
+		}
 	}
+	return hookedIn(reader, id)
+}
+
+func hookedIn(reader store.Reader, id string) (h hooked, err error) {
 	if err = spec(reader, cloud.Webhooks, id, &h.hook); err == nil {
 		err = spec(reader, cloud.Deliveries, id, &h.progress)
 	}
 	return h, err
-}
-
-// logIn returns nil if there is the audit log of a name: that of the control plane always is.
-func logIn(reader store.Reader, id string) error {
-	if id == cloud.ControlPlaneLog {
-		return nil
-	}
-	_, err := portalIn(reader, id)
-	return err
 }
 
 // spec reads the spec of a resource, if there is one.
@@ -145,7 +146,7 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 	var h hooked
 	if err == nil {
 		_, err = a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-			if h, err = hookedIn(tx, a.of(r)); err != nil {
+			if h, err = a.in(tx, r); err != nil {
 				return err
 			}
 			was := h.hook
@@ -185,8 +186,8 @@ func (c webhookRecord) apply(reader store.Reader, hook *cloud.Webhook) error {
 
 func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
 	_, err := a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-		h, err := hookedIn(tx, a.of(r))
-		if err == nil && h.hook.Enabled && a.of(r) == cloud.ControlPlaneLog {
+		h, err := a.in(tx, r)
+		if err == nil && h.hook.Enabled && a.own {
 			// Otherwise it would be emptied before its receiver has heard of it.
 			err = conflict("The audit log webhook is enabled; disable it first")
 		}
@@ -265,7 +266,7 @@ func (a hooks) testWebhook(w http.ResponseWriter, r *http.Request) {
 	var id string
 	if err == nil {
 		e := audit.Event{Method: audit.Unknown, Source: a.address(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Portal: a.of(r), Trace: traceOf(r)}
-		if a.of(r) == cloud.ControlPlaneLog {
+		if a.own {
 			e.Administration = &audit.Administration{Class: audit.Trial, Actor: httpkit.CallerOf(r).ID(), API: nameOf}
 		}
 		id, err = a.Accounts.Test(r.Context(), e)
