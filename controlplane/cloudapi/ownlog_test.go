@@ -96,7 +96,7 @@ func TestFromChangeToReceiver(t *testing.T) {
 	other := must("admin", 200, "POST", destinations, `{"name":"other","endpoint":"https://other.example/","authorization":"s3cret","log_format":"cef"}`)["id"].(string)
 	arrived("CREATED" + admin + "POST " + path + ` audit_log_destination ["/authorization","/endpoint","/log_format","/name","/skip_ssl_verification"]`)
 	must("vera", 403, "PATCH", ownHook, `{"enabled":false}`)
-	arrived("REFUSED_403 user:vera PATCH /v2/audit-log-webhook audit_log_webhook <nil>")
+	arrived("REFUSED_403 user:vera PATCH /v2/audit-log-webhook <nil>")
 	must("nobody", 401, "GET", destinations, "")
 	arrived("REFUSED_401 GET <nil>")
 	s.set(true)
@@ -115,7 +115,7 @@ func TestFromChangeToReceiver(t *testing.T) {
 	must("admin", 200, "PATCH", ownHook, `{"enabled":true}`)
 	arrived("UPDATED" + admin + `PATCH /v2/audit-log-webhook audit_log_webhook ["/enabled"]`)
 	must("admin", 202, "POST", ownHook+"/test", "")
-	arrived("TEST" + admin + ownHook + " <nil> <nil>")
+	arrived("TEST" + admin + ownHook + "/test <nil> <nil>")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.bad) > 0 {

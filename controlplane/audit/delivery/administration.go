@@ -71,3 +71,16 @@ func switchedOff(tx store.Tx) (hook *cloud.Webhook) {
 	}
 	return hook
 }
+
+// passOver notes that the n-th event of the control plane's log is for sinks only: the webhook, which is
+// off, gets none of those that come before it is on again.
+func passOver(tx store.Tx, n uint64) error {
+	progress, version, err := progressOf(tx, cloud.ControlPlaneLog)
+	if err != nil || version == 0 || progress.Cursor < progress.Final {
+		return err
+	}
+	next := *progress
+	next.Cursor = cloud.EventName(cloud.ControlPlaneLog, n)
+	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: cloud.ControlPlaneLog, Spec: &next}, version)
+	return err
+}

@@ -70,6 +70,11 @@ func (to takers) put(tx store.Tx, e audit.Event) (name string, err error) {
 			return "", err
 		}
 	}
+	if to.hook == nil && e.Portal == cloud.ControlPlaneLog {
+		if err := passOver(tx, n); err != nil {
+			return "", err
+		}
+	}
 	if e.ID == "" {
 		e.ID = uuid.NewString()
 	}
