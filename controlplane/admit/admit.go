@@ -58,6 +58,8 @@ type Gate struct {
 	hooks map[*model.Kind][]Hook
 	// companions write what follows from the changes of a transaction.
 	companions []func(store.Tx) error
+	// reporters are told of the changes of a transaction.
+	reporters []Reporter
 	// lines are shared by all gates that As has made.
 	lines *lines
 }
@@ -79,6 +81,14 @@ func (g *Gate) Resolve(r scopes.Resolver) { g.resolver = r }
 // Accompany has fn write what follows from each transaction, in that transaction. It must be called
 // before the gate is used, and before As.
 func (g *Gate) Accompany(fn func(store.Tx) error) { g.companions = append(g.companions, fn) }
+
+// Reporter writes what is told of changes, in their transaction and under the context of their write. It
+// is not asked about writes that are undone.
+type Reporter func(ctx context.Context, tx store.Tx, made []changes.Entry) error
+
+// Report has fn told of the changes of each transaction that has any that are recorded. It must be called
+// before the gate is used, and before As.
+func (g *Gate) Report(fn Reporter) { g.reporters = append(g.reporters, fn) }
 
 // Kinds lists the kinds that the gate knows, in no particular order.
 func (g *Gate) Kinds() []*model.Kind { return slices.Collect(maps.Values(g.kinds)) }
@@ -196,7 +206,7 @@ func (g *Gate) enact(ctx context.Context, tx store.Tx, class model.Class, fn wor
 	if err := g.revoker.Stage(tx); err != nil {
 		return subject, err
 	}
-	return subject, record(ctx, tx, subject)
+	return subject, g.record(ctx, tx, subject)
 }
 
 // writable refuses a transaction that writes into a scope which consists of others, or creates
@@ -241,14 +251,22 @@ func (g *Gate) exists(tx store.Tx, c store.Change) error {
 
 // record adds the change records of a transaction. If they cannot be made, the transaction
 // fails, because no change may happen without its record.
-func record(ctx context.Context, tx store.Tx, subject model.Key) error {
+func (g *Gate) record(ctx context.Context, tx store.Tx, subject model.Key) error {
 	who, _ := model.ActorOf(ctx)
-	list, err := changes.Records(tx.Changes(), who, model.OriginOf(ctx), subject)
+	list, err := changes.Entries(tx.Changes(), who, model.OriginOf(ctx), subject)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "a change cannot be recorded")
 	}
-	for _, r := range list {
-		tx.Record(r)
+	for i := range list {
+		tx.Record(list[i].Record)
+	}
+	if len(list) == 0 || Rehearsed(ctx) {
+		return nil
+	}
+	for _, report := range g.reporters {
+		if err := report(ctx, tx, list); err != nil {
+			return err
+		}
 	}
 	return nil
 }

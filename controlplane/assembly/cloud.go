@@ -16,6 +16,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
+	"github.com/meshgate/meshgate/controlplane/audit/trail"
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/cloudapi"
 	"github.com/meshgate/meshgate/controlplane/config"
@@ -36,8 +37,17 @@ type cloudParts struct {
 	engine *delivery.Engine
 	// accounts are the developers of portals.
 	accounts *portal.Accounts
+	// trail makes the audit log of the control plane itself.
+	trail *trail.Trail
 	// local is the socket for administrators on this machine; nil if there is none.
 	local net.Listener
+}
+
+// openTrail begins the audit log of the control plane itself. The gate has written nothing yet.
+func (cp *ControlPlane) openTrail() {
+	cp.cloud.trail = trail.New(trail.Options{Store: cp.store, Log: cp.Log, Now: time.Now, Organization: cp.authority.ID()})
+	cp.gate.Report(cp.cloud.trail.Changed)
+	cp.cloud.trail.Writer = cp.gate.As(model.System("audit"))
 }
 
 // openCloud opens what the cloud API needs.
@@ -69,7 +79,7 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	writer := cp.gate.As(model.System("audit"))
 	cp.cloud.engine = delivery.New(delivery.Options{
 		Store: cp.store, Writer: writer, Log: cp.Log, Now: time.Now, Signer: cp.cloud.signer,
-		Clock: cp.clocks.wall, Commits: cp.commits, Sinks: sinks,
+		Clock: cp.clocks.wall, Commits: cp.commits, Sinks: sinks, ControlPlane: cp.cfg.Audit.ControlPlane,
 		// One process at a time has a store; others stand by for its lock. So whoever held a lease before has ended.
 		Leases:    lease.New(lease.Options{Writer: writer, Holder: cp.instance + "-" + uuid.NewString(), Sole: true}),
 		Origin:    audit.Origin{Vendor: cp.cfg.Audit.Vendor, Host: cmp.Or(cp.cfg.Audit.Host, host, "localhost")},
@@ -119,6 +129,7 @@ func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, erro
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Version: version.Program, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
 		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Signer: cp.cloud.signer, Planes: cp.planeOptions(),
+		Refused: cp.cloud.trail.Refused,
 	})
 }
 

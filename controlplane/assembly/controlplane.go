@@ -261,6 +261,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate.Resolve(cp.resolver)
 	cp.gate.Accompany(crossings.Follow)
 	cp.gate.Accompany(cloud.Note)
+	cp.openTrail()
 	cp.mesh.addresses = addresses.New(cp.gate.As(model.System("addresses")), time.Now, cp.Log)
 	if cp.encryption != nil {
 		cp.encryption.note = func(ctx context.Context, made string, kept []string) error {
@@ -335,13 +336,15 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
 	serve(serverDiagnostics, diagnostics(&cp.ready, cp.metrics(), profiling{on: cp.cfg.Diagnostics.Pprof, token: cp.AdminToken}), cp.ports.diagnostics)
 	admin := cp.adminAPI()
-	serveWith(users, "admin", admin.Handler(), cp.ports.admin)
-	serveWith(users, "admin_tls", admin.Handler(), encrypted(cp.ports.adminTLS, nil))
-	meshAPI := cp.meshAPI(admin.Revisions)
+	gatewayAPI := httpkit.Administered("gateway", cp.cloud.trail.Refused, admin.Handler())
+	serveWith(users, "admin", gatewayAPI, cp.ports.admin)
+	serveWith(users, "admin_tls", gatewayAPI, encrypted(cp.ports.adminTLS, nil))
+	meshAPI := httpkit.Administered("mesh", cp.cloud.trail.Refused, cp.meshAPI(admin.Revisions))
 	serveWith(users, "mesh", meshAPI, cp.ports.mesh)
 	serveWith(users, "mesh_tls", meshAPI, encrypted(cp.ports.meshTLS, cp.meshCert))
 	cp.serveCloud(func(name string, h http.Handler, ln net.Listener) { serveWith(users, name, h, ln) }, encrypted(cp.ports.cloudTLS, nil))
 	g.Go(func() error { return ended(ctx, "delivery of audit logs", cp.cloud.engine.Run(ctx)) })
+	g.Go(func() error { return ended(ctx, "audit log of the control plane", cp.cloud.trail.Run(ctx)) })
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
 		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "cloud", port(cp.ports.cloud), "cloud_tls", port(cp.ports.cloudTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)

@@ -101,6 +101,7 @@ func openPlanted(t *testing.T) *plantedWorld {
 		w.secrets = append(w.secrets, newSecret("token", user, token))
 	}
 	w.tokens["nobody"] = ""
+	w.plantLog()
 	w.plantMesh()
 	w.plantGateway()
 	w.plantCloud()

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -17,28 +18,16 @@ var inValue = strings.NewReplacer(`\`, `\\`, `=`, `\=`, "\n", `\n`, "\r", `\r`)
 func (o Origin) CEF(e *Event, s *Signer) []byte {
 	var b strings.Builder
 	b.WriteString(stamp(e.Time) + " " + prefixHost(o.Host) + " CEF:" + strconv.Itoa(cefVersion))
-	for _, part := range []string{
-		o.Vendor, product, version, prefixMethod + string(e.Method), prefixOutcome + string(e.Outcome), strconv.Itoa(e.Outcome.severity()),
-	} {
+	h := e.head()
+	for _, part := range []string{o.Vendor, h.product, version, h.class, h.name, strconv.Itoa(h.severity)} {
 		b.WriteString("|" + inHeader.Replace(strings.ToValidUTF8(part, "\uFFFD")))
 	}
 	b.WriteByte('|')
-	for i, p := range [][2]string{
-		{"rt", strconv.FormatInt(e.Time.UnixMilli(), 10)},
-		{"src", e.source()},
-		{"request", e.Request},
-		{"success", strconv.FormatBool(e.Outcome == Success)},
-		{"org_id", e.Organization},
-		{"portal_id", e.Portal},
-		{"principal_id", e.Principal},
-		{"trace_id", e.Trace},
-		{"event_id", e.ID},
-		{"user_agent", e.UserAgent},
-	} {
+	for i, f := range e.fields() {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(p[0] + "=" + inValue.Replace(strings.ToValidUTF8(p[1], "\uFFFD")))
+		b.WriteString(f.key + "=" + inValue.Replace(strings.ToValidUTF8(fmt.Sprint(f.value), "\uFFFD")))
 	}
 	line := b.String()
 	return []byte(line + " sig=" + s.Sign([]byte(line)))

@@ -43,7 +43,8 @@ const (
 	Unknown Method = "INVALID"
 )
 
-// Event is one attempt of a developer to log in to a portal.
+// Event is one attempt of a developer to log in to a portal or, with Administration, what has happened to
+// the control plane itself.
 type Event struct {
 	// ID tells an event that was delivered twice from two events.
 	ID      string    `json:"id"`
@@ -61,6 +62,8 @@ type Event struct {
 	Principal string `json:"principal"`
 	// Trace is the trace id of the request, in decimal.
 	Trace string `json:"trace"`
+	// Administration is nil for logins. With it, Method, Outcome, Portal and Principal mean nothing.
+	Administration *Administration `json:"administration,omitempty"`
 }
 
 // The prefixes of what stands for method and outcome in both formats.
@@ -77,9 +80,49 @@ type Origin struct {
 
 const (
 	product    = "Dev-Portal"
+	productOwn = "Control-Plane"
 	version    = "1.0"
 	cefVersion = 0
 )
+
+// head is what every event says of itself, whatever happened.
+type head struct {
+	product, class, name string
+	severity             int
+}
+
+// head returns the head of an event.
+func (e *Event) head() head {
+	if a := e.Administration; a != nil {
+		return head{productOwn, prefixOwn + string(a.Class), prefixOwn + a.outcome(), a.severity()}
+	}
+	return head{product, prefixMethod + string(e.Method), prefixOutcome + string(e.Outcome), e.Outcome.severity()}
+}
+
+// field is a member of an event in both formats. Its value is a text, a number or a truth.
+type field struct {
+	key   string
+	value any
+}
+
+// fields lists the members of an event, without head and signature.
+func (e *Event) fields() []field {
+	if e.Administration != nil {
+		return e.administration()
+	}
+	return []field{
+		{"rt", e.Time.UnixMilli()},
+		{"src", e.source()},
+		{"request", e.Request},
+		{"success", e.Outcome == Success},
+		{"org_id", e.Organization},
+		{"portal_id", e.Portal},
+		{"principal_id", e.Principal},
+		{"trace_id", e.Trace},
+		{"event_id", e.ID},
+		{"user_agent", e.UserAgent},
+	}
+}
 
 // stamp writes a time as both formats do.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -7,14 +7,15 @@ import (
 
 // fields returns the members of the JSON object, without the signature.
 func (o Origin) fields(e *Event) map[string]any {
-	return map[string]any{
-		"cef_version": cefVersion, "event_vendor": o.Vendor, "event_product": product, "event_version": version,
-		"event_class_id": prefixMethod + string(e.Method), "name": prefixOutcome + string(e.Outcome),
-		"severity": e.Outcome.severity(), "success": e.Outcome == Success,
-		"event_ts": stamp(e.Time), "rt": e.Time.UnixMilli(), "event_id": e.ID,
-		"src": e.source(), "request": e.Request, "user_agent": e.UserAgent,
-		"org_id": e.Organization, "portal_id": e.Portal, "principal_id": e.Principal, "trace_id": e.Trace,
+	h := e.head()
+	out := map[string]any{
+		"cef_version": cefVersion, "event_vendor": o.Vendor, "event_product": h.product, "event_version": version,
+		"event_class_id": h.class, "name": h.name, "severity": h.severity, "event_ts": stamp(e.Time),
 	}
+	for _, f := range e.fields() {
+		out[f.key] = f.value
+	}
+	return out
 }
 
 // JSON returns an event as a JSON object on one line. The signature is of the object without the

@@ -26,11 +26,30 @@ type group struct {
 	cause       model.Key
 }
 
-// Records returns the records of a transaction's changes. An update by a node that changes
+// Entry is a record with the resource before and after. Both are nil in a record that sums up several.
+type Entry struct {
+	Record   store.ChangeRecord
+	Old, New *model.Resource
+}
+
+// Records returns the records of a transaction's changes; see [Entries].
+func Records(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]store.ChangeRecord, error) {
+	entries, err := Entries(list, who, origin, subject)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	out := make([]store.ChangeRecord, len(entries))
+	for i := range entries {
+		out[i] = entries[i].Record
+	}
+	return out, nil
+}
+
+// Entries returns the records of a transaction's changes. An update by a node that changes
 // nothing has no record. subject is the resource that the request was about, and becomes the
 // cause of the other changes. It is empty if the request was about all of them.
-func Records(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]store.ChangeRecord, error) {
-	var out []store.ChangeRecord
+func Entries(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]Entry, error) {
+	var out []Entry
 	named := map[group]int{}
 	counted := map[group]int{} // index in out
 	for i := range list {
@@ -56,9 +75,9 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 					at = len(out)
 					counted[g] = at
 					rec.Key.Name = ""
-					out = append(out, rec)
+					out = append(out, Entry{Record: rec})
 				}
-				out[at].Count++
+				out[at].Record.Count++
 				continue
 			}
 		}
@@ -70,7 +89,7 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 			continue // it has repeated what is known
 		}
 		rec.Title, rec.Members, rec.More = d.Title, d.Members, d.More
-		out = append(out, rec)
+		out = append(out, Entry{rec, c.Old, c.New})
 	}
 	return out, nil
 }

@@ -17,6 +17,10 @@ const KeptEvents = 7 * 24 * time.Hour
 // or not.
 const MaxEvents = 1 << 20
 
+// ControlPlaneLog stands, wherever the name of a portal does, for the audit log of the control plane itself:
+// the changes of its resources, and refused calls of its APIs. Portals have UUIDs as names.
+const ControlPlaneLog = "control-plane"
+
 // Webhook says whether the audit log of a portal is delivered, and where. It has the name of the
 // portal. Source: requirement "Audit log webhook (per portal)".
 type Webhook struct {
@@ -44,6 +48,9 @@ type Delivery struct {
 	Message string `json:"message,omitempty"`
 	// Failed is set if the last delivery has failed as a whole, with all its attempts.
 	Failed bool `json:"failed,omitempty"`
+	// Final is, of a log that is kept only while its webhook is on, the name of the event of its being
+	// switched off. What is there up to that goes out nevertheless.
+	Final string `json:"final,omitempty"`
 }
 
 // Deliveries is the kind of deliveries, which no API shows as they are.
@@ -75,12 +82,13 @@ type Event struct {
 // Events is the kind of events. The scope of an event is its portal, so that those of one portal are
 // listed without those of others, and its name is that of [EventName], so that they are listed in
 // order. They announce nothing and are not recorded, because there may be thousands in a second: who
-// waits for them is told of commits (package notice). They are durable: nobody can be asked to log in
+// waits for them is told of commits (package notice). They are encrypted at rest, as what they tell of may
+// be. They are durable: nobody can be asked to log in
 // once more after a power failure. The store does not end them by itself: the delivery removes them
 // after [KeptEvents], and says how many of them have reached nobody.
 var Events = model.Describe(Event{}, model.Kind{
 	Name: "audit_log_event", Path: "audit-log-events", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
-	Durable: true,
+	Durable: true, Sealed: true,
 })
 
 // EventName is the name of the n-th event of a portal.
@@ -99,6 +107,13 @@ func EventNumber(event string) uint64 {
 // events. There is one resource, [SyslogSinks].
 type Sinks struct {
 	Addresses []string `json:"addresses"`
+	// ControlPlane says that they get the audit log of the control plane itself, too.
+	ControlPlane bool `json:"control_plane,omitempty"`
+}
+
+// Take reports whether the sinks get the events of a portal.
+func (s Sinks) Take(portal string) bool {
+	return len(s.Addresses) > 0 && (s.ControlPlane || portal != ControlPlaneLog)
 }
 
 // SyslogSinks is the name of the resource of kind [AllSinks].

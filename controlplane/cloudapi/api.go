@@ -20,6 +20,9 @@ import (
 // base is the prefix of all paths.
 const base = "/v2"
 
+// nameOf is the name of this API in the audit log.
+const nameOf = "cloud"
+
 // Options configure an API.
 type Options struct {
 	Store store.Store
@@ -42,6 +45,8 @@ type Options struct {
 	Signer *audit.Signer
 	// Address returns the address of a client; that of its connection if it is nil.
 	Address func(*http.Request) netip.Addr
+	// Refused, if set, learns of refused calls.
+	Refused func(httpkit.Refusal)
 	// Global and Regional are the parts of the API that are served.
 	Global, Regional bool
 	// Planes is what control planes need.
@@ -92,6 +97,9 @@ func (a *API) Endpoints() (list []httpkit.Endpoint) {
 		}
 		list = append(list, a.endpoints(c)...)
 	}
+	if a.Global {
+		list = append(list, a.ownEndpoints()...)
+	}
 	if a.Regional {
 		list = append(list, a.portalEndpoints()...)
 		list = append(list, a.planeEndpoints()...)
@@ -106,5 +114,5 @@ func (a *API) Handler() http.Handler {
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusNotFound) },
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusMethodNotAllowed) },
 	)
-	return a.besides(httpkit.Identified(a.Identify, refuse, router))
+	return a.besides(httpkit.Administered(nameOf, a.Refused, httpkit.Identified(a.Identify, refuse, router)))
 }

@@ -36,7 +36,7 @@ func TestWhoMayManagePortals(t *testing.T) {
 	row := func(cells ...string) { fmt.Fprintf(&b, "%-8s%-70s%-8s%-8s%-8s%-10s%s\n", anys(cells)...) }
 	columns := []string{"admin", "editor", "viewer", "stranger", "nobody"}
 	row(append([]string{"method", "path"}, columns...)...)
-	for _, e := range append(f.api.portalEndpoints(), f.api.keyEndpoint()) {
+	for _, e := range append(append(f.api.portalEndpoints(), f.api.keyEndpoint()), f.api.ownEndpoints()...) {
 		path := strings.NewReplacer("{"+pathPortal+"}", "10000000-0000-4000-8000-000000000000", "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern)
 		cells := []string{e.Method, e.Pattern}
 		for _, who := range columns {
@@ -63,7 +63,7 @@ func anys(list []string) (out []any) {
 // TestContracts: each endpoint of portals says what it takes and answers.
 func TestContracts(t *testing.T) {
 	f := setup(t)
-	for _, e := range slices.Concat(f.api.portalEndpoints(), f.api.SiteEndpoints()) {
+	for _, e := range slices.Concat(f.api.portalEndpoints(), f.api.SiteEndpoints(), f.api.ownEndpoints()) {
 		c := e.Contract
 		reads := e.Method == http.MethodGet || e.Method == http.MethodDelete || slices.ContainsFunc([]string{"/test", "/verification-token", "/refresh", "/logout"}, func(s string) bool { return strings.HasSuffix(e.Pattern, s) })
 		if len(c.Answers) == 0 || (c.Body == "") != reads || e.Summary == "" {

@@ -26,6 +26,9 @@ func TestOpenAPI(t *testing.T) {
 	f.expects(http.StatusOK, http.MethodPatch, developer, `{"status":"revoked"}`)
 	f.expects(http.StatusOK, http.MethodPatch, portal+"/audit-log-webhook", `{"enabled":true,"audit_log_destination_id":"`+destination+`"}`)
 	f.expects(http.StatusAccepted, http.MethodPost, portal+"/audit-log-webhook/test", "")
+	f.expects(http.StatusOK, http.MethodPatch, "/v2/audit-log-webhook", `{"enabled":true,"audit_log_destination_id":"`+destination+`"}`)
+	f.expects(http.StatusAccepted, http.MethodPost, "/v2/audit-log-webhook/test", "")
+	f.expects(http.StatusConflict, http.MethodDelete, "/v2/audit-log-webhook", "")
 	group := controlPlanes + "/" + f.plane("group", "CLUSTER_TYPE_CONTROL_PLANE_GROUP")
 	member := f.plane("member", "CLUSTER_TYPE_HYBRID")
 	f.expects(http.StatusNoContent, http.MethodPost, group+"/group-memberships/add", `{"members":[{"id":"`+member+`"}]}`)
@@ -36,7 +39,8 @@ func TestOpenAPI(t *testing.T) {
 	f.expects(http.StatusOK, http.MethodPut, pinned, certGiven(cert))
 	for _, path := range []string{
 		"/v2/audit-log-destinations", "/v2/personal-access-tokens", "/v2/portals", portal, portal + "/developers", developer, portal + "/authentication-settings",
-		portal + "/audit-log-webhook", portal + "/audit-log-webhook/status", portal + "/audit-log-replay-job", "/v2/audit-log-webhook/jwks.json", "/v2/organizations/me", olderPath,
+		portal + "/audit-log-webhook", portal + "/audit-log-webhook/status", portal + "/audit-log-replay-job", "/v2/audit-log-webhook/jwks.json",
+		"/v2/audit-log-webhook", "/v2/audit-log-webhook/status", "/v2/audit-log-replay-job", "/v2/organizations/me", olderPath,
 		controlPlanes, group, group + "/group-memberships", group + "/group-member-status", group + "/group-status", group + "/nodes", group + "/expected-config-hash",
 		controlPlanes + "/" + member + "/core-entities/services", certificatesOf(member), pinned,
 	} {

@@ -49,7 +49,7 @@ func (a *API) portalEndpoints() []httpkit.Endpoint {
 	}
 	list = append(list, a.settingsEndpoints()...)
 	list = append(list, a.developerEndpoints()...)
-	list = append(list, a.webhookEndpoints()...)
+	list = append(list, a.portalHooks().endpoints()...)
 	for i := range list {
 		if strings.HasPrefix(list[i].Pattern, base+"/portals") {
 			list[i] = list[i].About(cloud.Portals.Name)

@@ -2,12 +2,9 @@ package cloudapi
 
 import (
 	"cmp"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -72,11 +69,10 @@ func refused(list ...invalid) *problem {
 
 // trace is the number under which the log has a request, in the form in which documents name it.
 func trace(r *http.Request) string {
-	raw, err := hex.DecodeString(httpkit.EntryOf(r.Context()).ID)
-	if err != nil || len(raw) < 8 {
-		return ""
+	if number, ok := httpkit.EntryOf(r.Context()).Number(); ok {
+		return number
 	}
-	return strconv.FormatUint(binary.BigEndian.Uint64(raw[len(raw)-8:]), 10)
+	return ""
 }
 
 // fail answers a request with its error. Only here do errors become documents of this API.

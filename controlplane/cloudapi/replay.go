@@ -56,11 +56,11 @@ func (q replayRequest) span(now time.Time) (start, end time.Time, err error) {
 }
 
 // putReplay begins a replay job. There is one at a time.
-func (a *API) putReplay(w http.ResponseWriter, r *http.Request) {
+func (a hooks) putReplay(w http.ResponseWriter, r *http.Request) {
 	_, err := a.hooked(r)
 	var given replayRequest
 	if err == nil {
-		err = replayForm.fill(a, w, r, &given)
+		err = replayForm.fill(a.API, w, r, &given)
 	}
 	var start, end time.Time
 	if err == nil {
@@ -71,11 +71,11 @@ func (a *API) putReplay(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		number := uuid.NewString()
 		_, err = a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-			if h, err = hookedIn(tx, portalID(r)); err != nil {
+			if h, err = a.in(tx, r); err != nil {
 				return err
 			}
 			var last cloud.Replay
-			if err := spec(tx, cloud.Replays, portalID(r), &last); err != nil {
+			if err := spec(tx, cloud.Replays, a.of(r), &last); err != nil {
 				return err
 			}
 			switch {
@@ -84,7 +84,7 @@ func (a *API) putReplay(w http.ResponseWriter, r *http.Request) {
 			case last.Open():
 				return &problem{Status: http.StatusConflict, Title: "Resource Conflict", Detail: "A replay job is currently running"}
 			}
-			job, err = delivery.ReplayRequest(tx, portalID(r), number, start, end)
+			job, err = delivery.ReplayRequest(tx, a.of(r), number, start, end)
 			return err
 		})
 	}
@@ -95,20 +95,20 @@ func (a *API) putReplay(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, http.StatusAccepted, replayOf(job, h.hook))
 }
 
-func (a *API) readReplay(w http.ResponseWriter, r *http.Request) {
+func (a hooks) readReplay(w http.ResponseWriter, r *http.Request) {
 	var job *model.Resource
 	var h hooked
 	err := a.Store.View(r.Context(), func(reader store.Reader) (err error) {
-		if h, err = hookedIn(reader, portalID(r)); err != nil {
+		if h, err = a.in(reader, r); err != nil {
 			return err
 		}
-		job, err = reader.Get(cloud.Replays, "", portalID(r))
+		job, err = reader.Get(cloud.Replays, "", a.of(r))
 		if fault.Is(err, fault.NotFound) {
 			job, err = nil, nil
 		}
 		return err
 	})
-	httpkit.EntryOf(r.Context()).Name = portalID(r)
+	httpkit.EntryOf(r.Context()).Name = a.of(r)
 	if err != nil {
 		a.fail(w, r, err, portals)
 		return

@@ -1,8 +1,6 @@
 package cloudapi
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"math"
 	"net"
@@ -171,21 +169,14 @@ func (a *API) address(r *http.Request) netip.Addr {
 	if a.Address != nil {
 		return a.Address(r)
 	}
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap().WithZone("")
+	return httpkit.SourceOf(r)
 }
 
 // traceOf is the number of a request for its event. An id that a client chose itself need not be a
 // number; then the number is made from it.
 func traceOf(r *http.Request) string {
-	if n := trace(r); n != "" {
-		return n
-	}
-	sum := sha256.Sum256([]byte(httpkit.EntryOf(r.Context()).ID))
-	return strconv.FormatUint(binary.BigEndian.Uint64(sum[:8]), 10)
+	number, _ := httpkit.EntryOf(r.Context()).Number()
+	return number
 }
 
 // gone is the document for a token that has ended; unknown ones are not found.

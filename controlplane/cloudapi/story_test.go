@@ -26,6 +26,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
+	"github.com/meshgate/meshgate/controlplane/audit/trail"
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -115,6 +116,9 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	}
 	told := notice.New(db)
 	gate := admit.New(told, &admittest.Revoker{}, kinds, clock.now)
+	own := trail.New(trail.Options{Store: db, Log: log, Now: clock.now, Organization: "org", Rest: clock.rest})
+	gate.Report(own.Changed)
+	own.Writer = gate.As(model.System("audit"))
 	sign := signer(t)
 	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
 	engine := delivery.New(delivery.Options{
@@ -123,11 +127,13 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	})
 	api := New(Options{
 		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Global: true, Regional: true, Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
-		Rules: access.New(access.Options{Identified: true}),
+		Rules: access.New(access.Options{Identified: true, RolesOnly: true}), Refused: own.Refused,
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {
 			case "admin":
 				return model.Administrator(), nil
+			case "vera":
+				return model.User("vera"), nil
 			case "":
 				return model.Anonymous(), nil
 			}
@@ -138,11 +144,14 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- engine.Run(ctx) }()
+	go func() { done <- own.Run(ctx) }()
 	t.Cleanup(func() {
 		server.Close()
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		}
 		client.Close()
 		if err := db.Close(); err != nil {
@@ -180,11 +189,16 @@ func (c *swift) rest(ctx context.Context, d time.Duration) error {
 // call sends a request and returns the answer.
 func call(t *testing.T, method, url, body string) (int, map[string]any) {
 	t.Helper()
+	return callAs(t, "admin", method, url, body)
+}
+
+func callAs(t *testing.T, token, method, url, body string) (int, map[string]any) {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer admin")
+	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Firefox = 1|2")
 	resp, err := http.DefaultClient.Do(r)

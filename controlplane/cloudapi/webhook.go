@@ -26,18 +26,50 @@ type webhookRecord struct {
 
 var webhookForm = newForm(webhookRecord{})
 
-func (a *API) webhookEndpoints() []httpkit.Endpoint {
-	const pattern, job = pathOf + "/audit-log-webhook", pathOf + "/audit-log-replay-job"
+// hooks are the endpoints of a webhook: that of the portal which a path names, or that of the control
+// plane itself.
+type hooks struct {
+	*API
+	// of says whose webhook a request is about.
+	of func(*http.Request) string
+	// own says that it is the latter: no path of a portal leads there, whatever id it names.
+	own bool
+	// at begins the paths, whose ends sentences about it. write is the right to change it.
+	at, whose string
+	write     access.Right
+}
+
+// portalHooks are those of portals.
+func (a *API) portalHooks() hooks {
+	return hooks{a, portalID, false, pathOf, "of a portal", access.Write}
+}
+
+// ownHooks are those of the control plane itself. Only administrators switch off what watches them.
+func (a *API) ownHooks() hooks {
+	return hooks{a, func(*http.Request) string { return cloud.ControlPlaneLog }, true, base, "of the control plane", access.Administrator}
+}
+
+func (h hooks) endpoints() []httpkit.Endpoint {
+	pattern, job := h.at+"/audit-log-webhook", h.at+"/audit-log-replay-job"
 	const hook, replay = "audit_log_webhook", "audit_log_replay_job"
 	return []httpkit.Endpoint{
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: access.Read, Summary: "Read the webhook of a portal", Handler: a.readWebhook}, "", http.StatusOK, hook),
-		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: pattern, Auth: access.Write, Summary: "Make or change the webhook of a portal", Handler: a.patchWebhook}, hook, http.StatusOK, hook),
-		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: pattern, Auth: access.Write, Summary: "Empty the webhook of a portal", Handler: a.removeWebhook}, "", http.StatusNoContent, ""),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern + "/status", Auth: access.Read, Summary: "Read how the webhook of a portal does", Handler: a.readStatus}, "", http.StatusOK, hook+"_status"),
-		also(does(httpkit.Endpoint{Method: http.MethodPost, Pattern: pattern + "/test", Auth: access.Write, Summary: "Send a marked event to the webhook of a portal", Handler: a.testWebhook}, "", http.StatusAccepted, hook+"_test"), http.StatusTooManyRequests),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: job, Auth: access.Read, Summary: "Read the last replay job of a portal", Handler: a.readReplay}, "", http.StatusOK, replay),
-		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: job, Auth: access.Write, Summary: "Deliver kept events of a portal once more", Handler: a.putReplay}, replay+"_request", http.StatusAccepted, replay),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: access.Read, Summary: "Read the webhook " + h.whose, Handler: h.readWebhook}, "", http.StatusOK, hook),
+		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: pattern, Auth: h.write, Summary: "Make or change the webhook " + h.whose, Handler: h.patchWebhook}, hook, http.StatusOK, hook),
+		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: pattern, Auth: h.write, Summary: "Empty the webhook " + h.whose, Handler: h.removeWebhook}, "", http.StatusNoContent, ""),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern + "/status", Auth: access.Read, Summary: "Read how the webhook " + h.whose + " does", Handler: h.readStatus}, "", http.StatusOK, hook+"_status"),
+		also(does(httpkit.Endpoint{Method: http.MethodPost, Pattern: pattern + "/test", Auth: h.write, Summary: "Send a marked event to the webhook " + h.whose, Handler: h.testWebhook}, "", http.StatusAccepted, hook+"_test"), http.StatusTooManyRequests),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: job, Auth: access.Read, Summary: "Read the last replay job " + h.whose, Handler: h.readReplay}, "", http.StatusOK, replay),
+		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: job, Auth: h.write, Summary: "Deliver kept events " + h.whose + " once more", Handler: h.putReplay}, replay+"_request", http.StatusAccepted, replay),
 	}
+}
+
+// ownEndpoints are those of the webhook of the control plane itself.
+func (a *API) ownEndpoints() []httpkit.Endpoint {
+	list := a.ownHooks().endpoints()
+	for i := range list {
+		list[i] = list[i].About(cloud.Webhooks.Name)
+	}
+	return list
 }
 
 // keyEndpoint shows the keys that sign events, in each part of the API.
@@ -45,26 +77,34 @@ func (a *API) keyEndpoint() httpkit.Endpoint {
 	return does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/audit-log-webhook/jwks.json", Auth: access.Open, Summary: "Read the keys that verify the signatures of audit events", Handler: a.readKeys}, "", http.StatusOK, "jwks")
 }
 
-// hooked is a portal's webhook and all that is known of it.
+// hooked is a webhook and all that is known of it.
 type hooked struct {
 	hook     cloud.Webhook
 	progress cloud.Delivery
 }
 
-// hooked reads the webhook of the portal that a path names.
-func (a *API) hooked(r *http.Request) (h hooked, err error) {
-	err = a.Store.View(r.Context(), func(reader store.Reader) error {
-		h, err = hookedIn(reader, portalID(r))
+// hooked reads the webhook that a request is about.
+func (h hooks) hooked(r *http.Request) (found hooked, err error) {
+	err = h.Store.View(r.Context(), func(reader store.Reader) error {
+		found, err = h.in(reader, r)
 		return err
 	})
-	httpkit.EntryOf(r.Context()).Name = portalID(r)
-	return h, err
+	httpkit.EntryOf(r.Context()).Name = h.of(r)
+	return found, err
+}
+
+// in reads the webhook that a request is about, and NotFound if there is no such portal.
+func (h hooks) in(reader store.Reader, r *http.Request) (hooked, error) {
+	id := h.of(r)
+	if !h.own {
+		if _, err := portalIn(reader, id); err != nil {
+			return hooked{}, err
+		}
+	}
+	return hookedIn(reader, id)
 }
 
 func hookedIn(reader store.Reader, id string) (h hooked, err error) {
-	if _, err = portalIn(reader, id); err != nil {
-		return h, err
-	}
 	if err = spec(reader, cloud.Webhooks, id, &h.hook); err == nil {
 		err = spec(reader, cloud.Deliveries, id, &h.progress)
 	}
@@ -87,7 +127,7 @@ func recordOf(h cloud.Webhook) webhookRecord {
 	return webhookRecord{Enabled: &h.Enabled, Destination: h.Destination}
 }
 
-func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) {
+func (a hooks) readWebhook(w http.ResponseWriter, r *http.Request) {
 	h, err := a.hooked(r)
 	if err != nil {
 		a.fail(w, r, err, portals)
@@ -96,24 +136,24 @@ func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, http.StatusOK, recordOf(h.hook))
 }
 
-// patchWebhook changes the webhook of a portal, or makes it.
-func (a *API) patchWebhook(w http.ResponseWriter, r *http.Request) {
+// patchWebhook changes a webhook, or makes it.
+func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 	_, err := a.hooked(r)
 	var given webhookRecord
 	if err == nil {
-		err = webhookForm.fill(a, w, r, &given)
+		err = webhookForm.fill(a.API, w, r, &given)
 	}
 	var h hooked
 	if err == nil {
 		_, err = a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-			if h, err = hookedIn(tx, portalID(r)); err != nil {
+			if h, err = a.in(tx, r); err != nil {
 				return err
 			}
 			was := h.hook
 			if err := given.apply(tx, &h.hook); err != nil || h.hook == was {
 				return err
 			}
-			return delivery.Lead(tx, portalID(r), h.hook)
+			return delivery.Lead(tx, a.of(r), h.hook)
 		})
 	}
 	if err != nil {
@@ -144,12 +184,17 @@ func (c webhookRecord) apply(reader store.Reader, hook *cloud.Webhook) error {
 	return nil
 }
 
-func (a *API) removeWebhook(w http.ResponseWriter, r *http.Request) {
+func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
 	_, err := a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-		if _, err := portalIn(tx, portalID(r)); err != nil {
+		h, err := a.in(tx, r)
+		if err == nil && h.hook.Enabled && a.own {
+			// Otherwise it would be emptied before its receiver has heard of it.
+			err = conflict("The audit log webhook is enabled; disable it first")
+		}
+		if err != nil {
 			return err
 		}
-		return delivery.Forget(tx, portalID(r))
+		return delivery.Forget(tx, a.of(r))
 	})
 	if err != nil {
 		a.fail(w, r, err, portals)
@@ -174,7 +219,7 @@ const (
 	statusUnconfigured = "unconfigured"
 )
 
-func (a *API) readStatus(w http.ResponseWriter, r *http.Request) {
+func (a hooks) readStatus(w http.ResponseWriter, r *http.Request) {
 	h, err := a.hooked(r)
 	if err != nil {
 		a.fail(w, r, err, portals)
@@ -213,16 +258,18 @@ type testEvent struct {
 }
 
 // testWebhook sends an event that says that it is a test, on the way of all others.
-func (a *API) testWebhook(w http.ResponseWriter, r *http.Request) {
+func (a hooks) testWebhook(w http.ResponseWriter, r *http.Request) {
 	h, err := a.hooked(r)
 	if err == nil && !h.hook.Enabled {
 		err = conflict("The audit log webhook is not enabled")
 	}
 	var id string
 	if err == nil {
-		id, err = a.Accounts.Test(r.Context(), audit.Event{
-			Method: audit.Unknown, Source: a.address(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Portal: portalID(r), Trace: traceOf(r),
-		})
+		e := audit.Event{Method: audit.Unknown, Source: a.address(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Portal: a.of(r), Trace: traceOf(r)}
+		if a.own {
+			e.Administration = &audit.Administration{Class: audit.Trial, Actor: httpkit.CallerOf(r).ID(), API: nameOf}
+		}
+		id, err = a.Accounts.Test(r.Context(), e)
 	}
 	if err != nil {
 		a.fail(w, r, tooMany(w, err), portals)

@@ -46,6 +46,8 @@ type Audit struct {
 	Gzip bool `koanf:"gzip"`
 	// Syslog lists targets that get all events by syslog.
 	Syslog string `koanf:"syslog"`
+	// ControlPlane sends these targets the audit log of the control plane itself, too.
+	ControlPlane bool `koanf:"controlPlane"`
 	// Vendor and Host are named in each event.
 	Vendor string `koanf:"vendor"`
 	Host   string `koanf:"host"`
@@ -85,6 +87,7 @@ var cloudKeys = []Key{
 	{"audit.allowedNetworks", "", "comma-separated addresses and networks that audit logs may be sent to although they are private, or of this machine (docs/cloud.md)", false},
 	{"audit.gzip", false, "compress the bodies of audit logs, for receivers that understand Content-Encoding: gzip", false},
 	{"audit.syslog", "", "comma-separated syslog collectors that get the events of all portals: tcp://host:port or udp://host:port; without a port: 8071", false},
+	{"audit.controlPlane", false, "send the syslog collectors the audit log of the control plane itself, too: changes of its resources and refused calls of its APIs", false},
 	{"audit.vendor", "Meshgate", "vendor that events of the audit log name", false},
 	{"audit.host", "", "host that events in CEF begin with; empty: the name of this machine", false},
 }

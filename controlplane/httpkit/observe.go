@@ -38,6 +38,9 @@ type Entry struct {
 	// Cause is the internal error behind the answer. It is shown only in the log.
 	Cause    error
 	panicked bool // the handler panicked; Cause says why
+	// The call says where a request to an administration API comes from; see [Administered].
+	Call
+	refused func(Refusal) // learns of a refusal; may be nil
 }
 
 type entryKey struct{}
@@ -72,6 +75,7 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 			}
 			took := time.Since(start)
 			write(r.Context(), log, r, e, rec, took)
+			e.tellRefusal(rec.status)
 			if !rec.taken {
 				for _, m := range meters {
 					m.Served(Served{

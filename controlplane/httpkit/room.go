@@ -83,21 +83,11 @@ func (r *room) remove(g *guest) {
 	}
 }
 
-// addressOf returns what counts as one address: a whole IPv4 address, or the 64-bit network
-// that one subscriber has in IPv6.
+// addressOf returns what counts as one address; see [Prefix].
 func addressOf(conn net.Conn) netip.Prefix {
 	at, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := at.AddrPort().Addr().Unmap()
-	bits := 64
-	if ip.Is4() {
-		bits = 32
-	}
-	p, err := ip.WithZone("").Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
+	return Prefix(at.AddrPort().Addr())
 }

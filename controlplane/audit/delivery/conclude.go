@@ -132,7 +132,7 @@ func (w *worker) record(tx store.Tx, c *conclusion) error {
 	}
 	if right && c.tried {
 		if next.Destination != hook.Destination {
-			next = cloud.Delivery{Destination: hook.Destination, Cursor: next.Cursor}
+			next = afresh(&next, hook.Destination)
 		}
 		next.AttemptedAt, next.Code, next.Message = c.at.UnixMilli(), c.r.status, c.r.failed
 		if c.ended {

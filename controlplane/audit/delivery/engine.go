@@ -46,8 +46,10 @@ type Options struct {
 	// Leases are taken for each portal and job, so that several processes on one store do not do the
 	// same.
 	Leases *lease.Holder
-	// Sinks get the events of all portals by syslog.
-	Sinks []syslog.Target
+	// Sinks get the events of all portals by syslog, and with ControlPlane those of
+	// [cloud.ControlPlaneLog].
+	Sinks        []syslog.Target
+	ControlPlane bool
 	// Rest waits between attempts; [alarm.Rest] if it is nil.
 	Rest func(context.Context, time.Duration) error
 }

@@ -113,8 +113,10 @@ type world struct {
 	// natural lets waits take their time.
 	natural bool
 	// mute lets the engine that was started last write nothing any more.
-	mute   *atomic.Bool
-	sinks  []syslog.Target
+	mute  *atomic.Bool
+	sinks []syslog.Target
+	// own says that sinks get the log of the control plane, too.
+	own    bool
 	clock  *steady.Clock
 	base   time.Time
 	engine *Engine
@@ -236,7 +238,7 @@ func (w *world) start() (stop func()) {
 	})
 	e := New(Options{
 		Store: w.s, Writer: own, Signer: signer, Verifying: client, Trusting: client, Log: slog.New(slog.DiscardHandler), Now: w.time, Rest: w.rest,
-		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks,
+		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks, ControlPlane: w.own,
 	})
 	w.engine = e
 	ctx, cancel := context.WithCancel(context.Background())

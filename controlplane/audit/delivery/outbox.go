@@ -18,30 +18,61 @@ import (
 const (
 	maxText = 1 << 10
 	maxID   = 256
+	// maxDocument is longer than what authors of events make.
+	maxDocument = 16 << 10
 )
 
 // Put adds an event to the outbox, in the transaction of what caused it: neither exists without the
 // other. Events of portals whose log goes nowhere are not kept. An event without an id or a time gets
 // one, and long texts are cut. The transaction survives a power failure, of whatever class it is.
 func Put(tx store.Tx, e audit.Event) error {
-	hook, err := hookOf(tx, e.Portal)
-	if err != nil {
+	to, err := takersOf(tx, e.Portal)
+	if err != nil || !to.any() {
 		return err
 	}
-	led := hook != nil && hook.Destination != ""
-	if !led {
-		if sinks, err := sinksOf(tx); err != nil || len(sinks.Addresses) == 0 {
-			return err
-		}
+	_, err = to.put(tx, e)
+	return err
+}
+
+// takers are who gets the events of a portal.
+type takers struct {
+	// hook is nil if it gets nothing.
+	hook  *cloud.Webhook
+	sinks bool
+}
+
+// takersOf reads who gets the events of a portal. A webhook that is off gets them later, but for that of
+// the control plane itself: while nobody wants to hear of every change, none is kept.
+func takersOf(r store.Reader, portal string) (to takers, err error) {
+	hook, err := hookOf(r, portal)
+	if err != nil {
+		return to, err
 	}
+	if hook != nil && hook.Destination != "" && (hook.Enabled || portal != cloud.ControlPlaneLog) {
+		to.hook = hook
+	}
+	sinks, err := sinksOf(r)
+	to.sinks = sinks.Take(portal)
+	return to, err
+}
+
+func (to takers) any() bool { return to.hook != nil || to.sinks }
+
+// put stores an event, and returns its name.
+func (to takers) put(tx store.Tx, e audit.Event) (name string, err error) {
 	position, err := count(tx, e.Portal)
 	if err != nil {
-		return err
+		return "", err
 	}
 	n := position.Spec.(*cloud.Position).Last
-	if led {
-		if err := begin(tx, e.Portal, hook, n); err != nil {
-			return err
+	if to.hook != nil {
+		if err := begin(tx, e.Portal, to.hook, n); err != nil {
+			return "", err
+		}
+	}
+	if to.hook == nil && e.Portal == cloud.ControlPlaneLog {
+		if err := passOver(tx, n); err != nil {
+			return "", err
 		}
 	}
 	if e.ID == "" {
@@ -51,8 +82,9 @@ func Put(tx store.Tx, e audit.Event) error {
 		e.Time = position.Modified
 	}
 	cutAll(&e)
-	_, err = tx.Create(&model.Resource{Kind: cloud.Events, Scope: e.Portal, Name: cloud.EventName(e.Portal, n), Spec: &cloud.Event{Event: e}})
-	return err
+	name = cloud.EventName(e.Portal, n)
+	_, err = tx.Create(&model.Resource{Kind: cloud.Events, Scope: e.Portal, Name: name, Spec: &cloud.Event{Event: e}})
+	return name, err
 }
 
 // count gives an event its number, and drops the oldest one if there are too many. What was dropped
@@ -100,6 +132,19 @@ func cutAll(e *audit.Event) {
 	for _, text := range []*string{&e.ID, &e.Organization, &e.Principal, &e.Trace, (*string)(&e.Method), (*string)(&e.Outcome)} {
 		*text = cut(*text, maxID)
 	}
+	if e.Administration == nil {
+		return
+	}
+	a := *e.Administration // it is the caller's
+	for _, text := range []*string{&a.Actor, &a.API, &a.Action, &a.Kind, &a.Scoping, &a.Scope, &a.Name, &a.Title, &a.Cause, &a.Reason} {
+		*text = cut(*text, maxID)
+	}
+	for _, text := range []*string{&a.Members, &a.Before, &a.After} {
+		if len(*text) > maxDocument {
+			*text, a.Cut = cut(*text, maxDocument), true
+		}
+	}
+	e.Administration = &a
 }
 
 // cut returns the beginning of a text, as valid UTF-8 of at most so many bytes.

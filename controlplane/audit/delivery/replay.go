@@ -59,7 +59,7 @@ func readBack(r store.Reader, portal string, most int) (*rerun, error) {
 		return nil, nil //nolint:nilnil // nil is none
 	}
 	w, err := setting(r, portal)
-	if err != nil || w == nil {
+	if err != nil || w == nil || !w.hook.Enabled {
 		return nil, err
 	}
 	batch.work = *w

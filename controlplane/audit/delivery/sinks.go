@@ -58,7 +58,8 @@ func (e *Engine) register(ctx context.Context) error {
 	}
 	_, err := e.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
 		old, err := sinksOf(tx)
-		if err != nil || slices.Equal(old.Addresses, addresses) {
+		next := cloud.Sinks{Addresses: addresses, ControlPlane: e.ControlPlane}
+		if err != nil || slices.Equal(old.Addresses, addresses) && old.ControlPlane == next.ControlPlane {
 			return err
 		}
 		for _, address := range old.Addresses {
@@ -69,13 +70,17 @@ func (e *Engine) register(ctx context.Context) error {
 			}
 		}
 		for _, address := range addresses {
+			portal, again := cloud.ControlPlaneLog, next.ControlPlane && !old.ControlPlane
 			if !slices.Contains(old.Addresses, address) {
-				if err := beginSink(tx, scopeOf(address)); err != nil {
+				portal, again = "", true
+			}
+			if again {
+				if err := beginSink(tx, scopeOf(address), portal); err != nil {
 					return err
 				}
 			}
 		}
-		return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &cloud.Sinks{Addresses: addresses})
+		return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &next)
 	})
 	return err
 }
@@ -90,10 +95,12 @@ func forgetSink(tx store.Tx, scope string) error {
 	return err
 }
 
-func beginSink(tx store.Tx, scope string) error {
+// beginSink lets a sink begin with what happens from now on at a portal, or at all of them if it has no
+// name.
+func beginSink(tx store.Tx, scope, portal string) error {
 	rows, err := store.ListAll(tx, cloud.Positions, store.Query{})
 	for _, row := range rows {
-		if p, ok := row.Spec.(*cloud.Position); ok {
+		if p, ok := row.Spec.(*cloud.Position); ok && (portal == "" || portal == row.Name) {
 			if err := set(tx, cloud.SinkPositions, scope, row.Name, &cloud.SinkPosition{Done: p.Last}); err != nil {
 				return err
 			}
@@ -114,6 +121,9 @@ func set(tx store.Tx, k *model.Kind, scope, name string, spec any) error {
 
 // wake tells a sink of a portal.
 func (s *sink) wake(portal string) {
+	if portal == cloud.ControlPlaneLog && !s.ControlPlane {
+		return
+	}
 	s.mu.Lock()
 	s.portals[portal] = true
 	s.mu.Unlock()

@@ -30,8 +30,8 @@ func Lead(tx store.Tx, portal string, hook cloud.Webhook) error {
 	if err != nil {
 		return err
 	}
-	fresh := &cloud.Delivery{Destination: hook.Destination, Cursor: progress.Spec.(*cloud.Delivery).Cursor}
-	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: fresh}, 0)
+	fresh := afresh(progress.Spec.(*cloud.Delivery), hook.Destination)
+	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &fresh}, 0)
 	return err
 }
 

@@ -68,12 +68,15 @@ func setting(r store.Reader, portal string) (*work, error) {
 		return nil, err
 	}
 	hook := row.Spec.(*cloud.Webhook)
-	if !hook.Enabled || hook.Destination == "" {
+	if hook.Destination == "" || !hook.Enabled && portal != cloud.ControlPlaneLog {
 		return nil, nil //nolint:nilnil // nil is none
 	}
 	progress, version, err := progressOf(r, portal)
 	if err != nil {
 		return nil, err
+	}
+	if !hook.Enabled && progress.Cursor >= progress.Final {
+		return nil, nil //nolint:nilnil // nil is none
 	}
 	to, err := r.Get(cloud.Destinations, "", hook.Destination)
 	if err != nil {
@@ -81,9 +84,14 @@ func setting(r store.Reader, portal string) (*work, error) {
 	}
 	w := &work{hook: *hook, made: row.Since(""), destination: *to.Spec.(*cloud.Destination), progress: *progress, version: version}
 	if progress.Destination != hook.Destination {
-		w.progress = cloud.Delivery{Destination: hook.Destination, Cursor: progress.Cursor}
+		w.progress = afresh(progress, hook.Destination)
 	}
 	return w, nil
+}
+
+// afresh is what is known of the delivery to another destination: how far it is.
+func afresh(of *cloud.Delivery, destination string) cloud.Delivery {
+	return cloud.Delivery{Destination: destination, Cursor: of.Cursor, Final: of.Final}
 }
 
 var errNoDestination = errors.New("the destination of a webhook cannot be read")
@@ -99,15 +107,19 @@ func read(r store.Reader, portal string, most int) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	done := cloud.EventNumber(w.progress.Cursor)
-	if position.Last <= done {
+	done, last, until := cloud.EventNumber(w.progress.Cursor), position.Last, ""
+	if !w.hook.Enabled {
+		until = w.progress.Final
+		last = min(last, cloud.EventNumber(until))
+	}
+	if last <= done {
 		return nil, nil //nolint:nilnil // nil is nothing
 	}
-	if err := w.fill(r, portal, w.progress.Cursor, "", most); err != nil {
+	if err := w.fill(r, portal, w.progress.Cursor, until, most); err != nil {
 		return nil, err
 	}
 	// Numbers have no gaps, so what is missing has ended or was dropped.
-	first := position.Last + 1
+	first := last + 1
 	if len(w.names) > 0 {
 		first = cloud.EventNumber(w.names[0])
 	}
@@ -150,5 +162,9 @@ func (w *work) fill(r store.Reader, portal, after, until string, most int) error
 
 // sizeOf is about how large an event is in a request.
 func sizeOf(e *audit.Event) int {
-	return 512 + len(e.Request) + len(e.UserAgent) + len(e.Organization) + len(e.Principal) + len(e.Trace) + len(e.ID)
+	documents := 0
+	if a := e.Administration; a != nil {
+		documents = 512 + len(a.Members) + len(a.Before) + len(a.After)
+	}
+	return 512 + documents + len(e.Request) + len(e.UserAgent) + len(e.Organization) + len(e.Principal) + len(e.Trace) + len(e.ID)
 }

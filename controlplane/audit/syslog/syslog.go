@@ -65,10 +65,10 @@ const (
 // Message is an event as a message whose text is its line in CEF.
 func Message(o audit.Origin, e *audit.Event, s *audit.Signer) []byte {
 	severity := warning
-	switch e.Outcome {
-	case audit.Success:
+	switch a := e.Administration; {
+	case a != nil && a.Class != audit.Refusal, e.Outcome == audit.Success:
 		severity = info
-	case audit.InvalidPassword, audit.NotFound:
+	case e.Outcome == audit.InvalidPassword, e.Outcome == audit.NotFound:
 		severity = notice
 	}
 	return fmt.Appendf(nil, "<%d>1 %s %s meshgate %d audit - %s", facility*8+severity, e.Time.UTC().Format("2006-01-02T15:04:05.000Z"),
