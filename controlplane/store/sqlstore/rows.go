@@ -34,7 +34,12 @@ type rows struct {
 	// present holds keys of rows that are there and never end by themselves. It is nil unless
 	// nobody else writes, and forgotten when something is undone.
 	present map[model.Key]struct{}
+	// recent holds rows of busy kinds as they are, and is nil and forgotten like present.
+	recent map[model.Key]*model.Resource
 }
+
+// maxRecent bounds the rows in recent.
+const maxRecent = 4096
 
 // maxPresent bounds the keys in present: owners of what is created all the time.
 const maxPresent = 4096
@@ -154,7 +159,31 @@ func (t *rows) one(query string, args ...any) (*model.Resource, error) {
 
 // Get implements engine.Rows.
 func (t *rows) Get(key model.Key) (*model.Resource, error) {
-	return t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
+	if res := t.recent[key]; res != nil {
+		return res, nil
+	}
+	res, err := t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
+	if res != nil {
+		t.remember(res)
+	}
+	return res, err
+}
+
+// remember keeps a row of a busy kind.
+func (t *rows) remember(res *model.Resource) {
+	if t.recent == nil || !res.Kind.Busy || res.Kind.Sealed {
+		return
+	}
+	if len(t.recent) >= maxRecent {
+		clear(t.recent)
+	}
+	t.recent[res.Key()] = res
+}
+
+// forget forgets what was known of rows.
+func (t *rows) forget() {
+	clear(t.present)
+	clear(t.recent)
 }
 
 // Has implements engine.Rows.
@@ -163,7 +192,7 @@ func (t *rows) Has(key model.Key, now int64) (bool, error) {
 		return true, nil
 	}
 	var expires int64
-	found, err := t.row(`SELECT expires FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR expires > ?)`,
+	found, err := t.row(`SELECT expires FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR +expires > ?)`,
 		[]any{key.Kind, key.Scope, key.Name, now}, &expires)
 	if found && expires == 0 && t.present != nil {
 		if len(t.present) >= maxPresent {
@@ -213,7 +242,9 @@ func source(k *model.Kind, q store.Query, now int64) (from, order string, args [
 
 // index is source for what the index of a query finds.
 func index(k *model.Kind, q store.Query, now int64) (from, order string, args []any) {
-	const live = ` AND (r.expires = 0 OR r.expires > ?)`
+	// The plus keeps SQLite from preparing the statement anew for each time, in case the index of
+	// what expires fits.
+	const live = ` AND (r.expires = 0 OR +r.expires > ?)`
 	if q.Index == "" {
 		return ` FROM resources r WHERE r.kind = ? AND r.scope = ?` + live, `r.name`, []any{k.Name, q.Scope, now}
 	}
@@ -331,6 +362,9 @@ func (t *rows) put(row engine.Row) (bool, error) {
 	if err == nil && !claimed {
 		err = t.remove(r.Key(), l, id)
 	}
+	if err == nil && claimed {
+		t.remember(r)
+	}
 	return claimed, err
 }
 
@@ -373,8 +407,12 @@ func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 	}
 	if _, err := t.exec(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?, taken = ?
 		WHERE kind = ? AND scope = ? AND name = ?`, r.Version, r.Revision, r.Created.UnixMicro(),
-		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name); err != nil || !reindex {
+		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name); err != nil {
 		return err
+	}
+	t.remember(r)
+	if !reindex {
+		return nil
 	}
 	return t.reindex(row)
 }
@@ -383,6 +421,7 @@ func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 func (t *rows) Remove(row engine.Row) error {
 	key := row.Resource.Key()
 	delete(t.present, key)
+	delete(t.recent, key)
 	id, l, found, err := t.entriesOf(key)
 	if err != nil || !found {
 		return err
