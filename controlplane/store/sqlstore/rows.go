@@ -34,12 +34,9 @@ type rows struct {
 	// present holds keys of rows that are there and never end by themselves. It is nil unless
 	// nobody else writes, and forgotten when something is undone.
 	present map[model.Key]struct{}
-	// recent holds rows of busy kinds as they are, and is nil and forgotten like present.
-	recent map[model.Key]*model.Resource
+	// busy are the rows of busy kinds that are in memory.
+	busy
 }
-
-// maxRecent bounds the rows in recent.
-const maxRecent = 4096
 
 // maxPresent bounds the keys in present: owners of what is created all the time.
 const maxPresent = 4096
@@ -159,31 +156,20 @@ func (t *rows) one(query string, args ...any) (*model.Resource, error) {
 
 // Get implements engine.Rows.
 func (t *rows) Get(key model.Key) (*model.Resource, error) {
-	if res := t.recent[key]; res != nil {
+	if res := t.busy.get(key); res != nil {
 		return res, nil
 	}
 	res, err := t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
 	if res != nil {
-		t.remember(res)
+		t.busy.keep(res)
 	}
 	return res, err
-}
-
-// remember keeps a row of a busy kind.
-func (t *rows) remember(res *model.Resource) {
-	if t.recent == nil || !res.Kind.Busy || res.Kind.Sealed {
-		return
-	}
-	if len(t.recent) >= maxRecent {
-		clear(t.recent)
-	}
-	t.recent[res.Key()] = res
 }
 
 // forget forgets what was known of rows.
 func (t *rows) forget() {
 	clear(t.present)
-	clear(t.recent)
+	t.busy.forget()
 }
 
 // Has implements engine.Rows.
@@ -205,6 +191,9 @@ func (t *rows) Has(key model.Key, now int64) (bool, error) {
 
 // Find implements engine.Rows.
 func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	values := []string{e.Value}
 	if e.Secret {
 		values = t.digests(label(k, e.Index), e.Value)
@@ -221,6 +210,9 @@ func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resourc
 
 // Named implements engine.Rows.
 func (t *rows) Named(k *model.Kind, scope string, names []string, now int64) ([]*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(names)
 	if err != nil {
 		return nil, err
@@ -262,6 +254,9 @@ func index(k *model.Kind, q store.Query, now int64) (from, order string, args []
 
 // List implements engine.Rows.
 func (t *rows) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	from, order, args := source(k, q, now)
 	limit := int64(-1)
 	if q.Limit > 0 {
@@ -292,6 +287,9 @@ func (t *rows) Count(k *model.Kind, q store.Query, now int64) (int, error) {
 
 // Referrers implements engine.Rows.
 func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	var list []engine.Referrer
 	var r record
 	var refuse bool
@@ -318,6 +316,9 @@ func (t *rows) Targets(of model.Key) ([]model.Key, error) {
 // Expired implements engine.Rows. The plus keeps SQLite from looking at all rows of a
 // kind.
 func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	return t.all(t.lenient, `SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? AND +r.kind IN (SELECT value FROM json_each(?))
 		ORDER BY r.expires, r.id LIMIT ?`, now, t.mortal, limit)
 }
@@ -363,7 +364,7 @@ func (t *rows) put(row engine.Row) (bool, error) {
 		err = t.remove(r.Key(), l, id)
 	}
 	if err == nil && claimed {
-		t.remember(r)
+		t.busy.keep(r)
 	}
 	return claimed, err
 }
@@ -393,6 +394,18 @@ func (t *rows) insert(query string, args ...any) (id int64, added bool, err erro
 
 // Replace implements engine.Rows.
 func (t *rows) Replace(_, row engine.Row, reindex bool) error {
+	if !reindex && t.busy.defers(row) {
+		return nil
+	}
+	delete(t.late, row.Resource.Key())
+	if err := t.replace(row); err != nil || !reindex {
+		return err
+	}
+	return t.reindex(row)
+}
+
+// replace writes a row in the place of the one with its key, but for its index entries.
+func (t *rows) replace(row engine.Row) error {
 	r := row.Resource
 	if row.Expires != 0 {
 		delete(t.present, r.Key())
@@ -410,18 +423,15 @@ func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name); err != nil {
 		return err
 	}
-	t.remember(r)
-	if !reindex {
-		return nil
-	}
-	return t.reindex(row)
+	t.busy.keep(r)
+	return nil
 }
 
 // Remove implements engine.Rows. What the row is said to have is not asked: nobody may know.
 func (t *rows) Remove(row engine.Row) error {
 	key := row.Resource.Key()
 	delete(t.present, key)
-	delete(t.recent, key)
+	t.busy.drop(key)
 	id, l, found, err := t.entriesOf(key)
 	if err != nil || !found {
 		return err
@@ -431,6 +441,9 @@ func (t *rows) Remove(row engine.Row) error {
 
 // Restamp implements engine.Rows.
 func (t *rows) Restamp(r *model.Resource) error {
+	if late, ok := t.late[r.Key()]; ok && late.Resource == r {
+		return nil // it is written with its revision
+	}
 	_, err := t.exec(`UPDATE resources SET revision = ? WHERE kind = ? AND scope = ? AND name = ? AND version = ?`,
 		r.Revision, r.Kind.Name, r.Scope, r.Name, r.Version)
 	return err

@@ -52,6 +52,9 @@ func (b *transaction) step(r *request) (res engine.Result, err error) {
 		return res, err
 	}
 	if r.raw != nil {
+		if b.broken = b.rows.catchUp(); b.broken != nil {
+			return res, b.broken
+		}
 		err = r.raw(b.rows)
 		b.wrote = b.wrote || err == nil
 		b.release(err, true)
@@ -124,6 +127,9 @@ func (b *transaction) take(tx *engine.Tx, res engine.Result) {
 func (b *transaction) end() error {
 	if !b.wrote {
 		return b.rollback()
+	}
+	if err := b.rows.catchUp(); err != nil {
+		return err
 	}
 	if len(b.commits) > 0 {
 		floor := b.feed.Floor(b.commits)

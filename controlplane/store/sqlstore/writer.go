@@ -57,7 +57,7 @@ type writer struct {
 	sweeping *int
 	// present is that of the rows; the goroutine is the only one that writes.
 	present map[model.Key]struct{}
-	// recent is that of the rows.
+	// recent is that of [busy].
 	recent map[model.Key]*model.Resource
 }
 
@@ -247,7 +247,9 @@ func (w *writer) commit(batch []*request) {
 		before := b
 		if err = b.rollback(); err == nil {
 			b = w.transaction()
-			b.careful = before.careful || before.spoiled
+			if b.careful = before.careful || before.spoiled; b.careful {
+				b.rows.late = nil
+			}
 			b.strict = before.strict
 			answers, err = b.run(batch)
 		}
@@ -330,5 +332,6 @@ func (b *transaction) known(r *request) (known bool, out outcome) {
 
 // transaction prepares a transaction on the newest state.
 func (w *writer) transaction() *transaction {
-	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision, present: w.present, recent: w.recent}}
+	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision, present: w.present,
+		busy: busy{recent: w.recent, late: map[model.Key]engine.Row{}}}}
 }
