@@ -267,8 +267,8 @@ func (w *writer) commit(batch []*request) {
 		}
 		return
 	}
-	w.strict = b.strict
 	if b.wrote {
+		w.strict = b.strict
 		w.troubles.well()
 	}
 	for _, a := range answers {
