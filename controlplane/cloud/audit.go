@@ -31,7 +31,7 @@ type Webhook struct {
 
 // Webhooks is the kind of webhooks.
 var Webhooks = model.Describe(Webhook{}, model.Kind{
-	Name: "audit_log_webhook", Path: "audit-log-webhooks", Scoping: model.Global, Class: model.Config,
+	Name: "audit_log_webhook", Path: "audit-log-webhooks", Scoping: model.Global, Class: model.Config, Busy: true,
 })
 
 // Delivery is how far the delivery to a webhook is, and how it goes. It has the name of the portal.
@@ -55,7 +55,7 @@ type Delivery struct {
 
 // Deliveries is the kind of deliveries, which no API shows as they are.
 var Deliveries = model.Describe(Delivery{}, model.Kind{
-	Name: "audit_log_delivery", Path: "audit-log-deliveries", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+	Name: "audit_log_delivery", Path: "audit-log-deliveries", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Busy: true,
 })
 
 // Position counts the events of a portal. It has the name of the portal.
@@ -71,7 +71,7 @@ type Position struct {
 
 // Positions is the kind of positions, which no API shows.
 var Positions = model.Describe(Position{}, model.Kind{
-	Name: "audit_log_position", Path: "audit-log-positions", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+	Name: "audit_log_position", Path: "audit-log-positions", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Busy: true,
 })
 
 // Event is one event of the audit log, until nobody can ask for it any more.
@@ -121,7 +121,7 @@ const SyslogSinks = "syslog"
 
 // AllSinks is the kind of sinks, which no API shows.
 var AllSinks = model.Describe(Sinks{}, model.Kind{
-	Name: "audit_log_sinks", Path: "audit-log-sinks", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+	Name: "audit_log_sinks", Path: "audit-log-sinks", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Busy: true,
 })
 
 // SinkPosition is how many events of a portal a sink has got. It has the name of the portal, and the

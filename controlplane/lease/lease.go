@@ -46,7 +46,7 @@ type Row struct {
 
 // Leases is the kind of leases, which no API shows.
 var Leases = model.Describe(Row{}, model.Kind{
-	Name: "lease", Path: "leases", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
+	Name: "lease", Path: "leases", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Busy: true,
 })
 
 // Kinds lists the kinds of this package.

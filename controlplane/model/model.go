@@ -69,6 +69,9 @@ type Kind struct {
 	// Durable rows of a credential kind survive a power failure once they are written, whatever class
 	// the transaction was said to be.
 	Durable bool
+	// Busy rows are read and written by many transactions in a second: a store keeps the last of them
+	// in memory for these. It does not for sealed kinds.
+	Busy bool
 	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
 	Sealed bool
 	// Secrets are the members whose values are kept nowhere but in the resource, as

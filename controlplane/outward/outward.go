@@ -34,6 +34,10 @@ const (
 	Timeout = 15 * time.Second
 	// idleTimeout is how long a connection is kept for the next request.
 	idleTimeout = 30 * time.Second
+	// maxIdle bounds such connections to one host, to which many portals may send at a time, and maxIdleAll
+	// those to all hosts. Each that is not kept costs the next request a handshake.
+	maxIdle    = 32
+	maxIdleAll = 256
 )
 
 // ErrNotAllowed is the error of a connection to an address that is not allowed. It does not name
@@ -73,7 +77,8 @@ func New(o Options) *Client {
 		ResponseHeaderTimeout:  Timeout,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaders,
-		MaxIdleConnsPerHost:    1,
+		MaxIdleConns:           maxIdleAll,
+		MaxIdleConnsPerHost:    maxIdle,
 		DisableCompression:     true, // an answer must not become larger than what is read of it
 		ForceAttemptHTTP2:      true,
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -255,6 +256,41 @@ func TestNoProxyOfTheEnvironment(t *testing.T) {
 	}
 	if proxied.Load() != 0 {
 		t.Error("the proxy was asked")
+	}
+}
+
+// TestConnectionsAreKept: those who send to one host at the same time do so again without new connections,
+// each of which costs a handshake.
+func TestConnectionsAreKept(t *testing.T) {
+	const senders = 8
+	var made atomic.Int32
+	var there sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		there.Done()
+		there.Wait() // all are answered together
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			made.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c := client(t, Options{Allowed: loopback})
+	for range 3 {
+		there.Add(senders)
+		var all sync.WaitGroup
+		for range senders {
+			all.Go(func() {
+				if status, err := get(t, c, server.URL); status != http.StatusOK {
+					t.Errorf("%d, %v", status, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if n := made.Load(); n != senders {
+		t.Errorf("%d connections for %d senders", n, senders)
 	}
 }
 

@@ -22,11 +22,9 @@ const (
 func (e *Engine) encode(events []audit.Event, format string) (body []byte, n int, err error) {
 	var b bytes.Buffer
 	for i := range events {
-		line := e.Origin.CEF(&events[i], e.Signer)
-		if format == cloud.FormatJSON {
-			if line, err = e.Origin.JSON(&events[i], e.Signer); err != nil {
-				return nil, 0, err
-			}
+		line, err := e.line(&events[i], format)
+		if err != nil {
+			return nil, 0, err
 		}
 		if n > 0 && b.Len()+len(line)+1 > maxBody {
 			break
@@ -36,6 +34,14 @@ func (e *Engine) encode(events []audit.Event, format string) (body []byte, n int
 		n++
 	}
 	return b.Bytes(), n, nil
+}
+
+// line writes and signs an event, which is most of what its delivery costs.
+func (e *Engine) line(event *audit.Event, format string) ([]byte, error) {
+	if format == cloud.FormatJSON {
+		return e.Origin.JSON(event, e.Signer)
+	}
+	return e.Origin.CEF(event, e.Signer), nil
 }
 
 // attempt sends a body once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -21,6 +22,8 @@ type worker struct {
 	result *conclusion
 	// most is how many events the next request has at most.
 	most int
+	// replaying says that there was a replay job at the last look.
+	replaying bool
 	// full says that the last batch was not all that there was: nobody needs to wait for more.
 	full bool
 	// refused is the name of the last event in requests that were refused for what they are, vouched
@@ -85,7 +88,7 @@ func (w *worker) turn(ctx context.Context) (outcome, error) {
 		return nothing, err
 	}
 	got, err := w.once(ctx)
-	if err != nil || got == failed || got == moved {
+	if err != nil || got == failed || got == moved || !w.replaying {
 		return got, err
 	}
 	replayed, err := w.replay(ctx)
@@ -97,12 +100,10 @@ func (w *worker) turn(ctx context.Context) (outcome, error) {
 
 // once delivers one batch.
 func (w *worker) once(ctx context.Context) (outcome, error) {
-	job, err := w.look(ctx, 1)
-	if err != nil || job == nil {
-		return nothing, err
-	}
-	if job.lost != "" {
-		return went, w.mourn(ctx, job)
+	if !w.holds() { // nobody needs a lease for nothing
+		if job, err := w.look(ctx, 1); err != nil || job == nil {
+			return nothing, err
+		}
 	}
 	held, err := w.held(ctx)
 	if err != nil {
@@ -112,16 +113,25 @@ func (w *worker) once(ctx context.Context) (outcome, error) {
 		return nothing, nil
 	}
 	// Whoever had the lease before may have delivered meanwhile.
-	if job, err = w.look(ctx, w.most); err != nil || job == nil || job.lost != "" {
-		return went, err
+	job, err := w.look(ctx, w.most)
+	if err != nil || job == nil {
+		return nothing, err
+	}
+	if job.lost != "" {
+		return went, w.mourn(ctx, job)
 	}
 	w.full = len(job.names) == w.most
 	return w.deliver(held, job)
 }
 
-// look reads what there is to deliver, so many events at most.
+// look reads what there is to deliver, so many events at most, and whether there is a replay job.
 func (w *worker) look(ctx context.Context, most int) (job *work, err error) {
 	err = w.Store.View(ctx, func(r store.Reader) error {
+		replay, err := specOf[cloud.Replay](r, cloud.Replays, w.portal)
+		if err != nil {
+			return err
+		}
+		w.replaying = replay != nil && replay.Open()
 		job, err = read(r, w.portal, most)
 		return err
 	})
@@ -138,9 +148,12 @@ func (w *worker) unchanged(ctx context.Context, job *work) bool {
 	return err == nil && job.same(now)
 }
 
+// holds reports whether the worker has the lease of the portal.
+func (w *worker) holds() bool { return w.lease != nil && w.lease.Context().Err() == nil }
+
 // held returns a context that ends with the lease of the portal, and takes the lease before if need be.
 func (w *worker) held(ctx context.Context) (context.Context, error) {
-	if w.lease != nil && w.lease.Context().Err() == nil {
+	if w.holds() {
 		return w.lease.Context(), nil
 	}
 	taken, err := w.Leases.Take(ctx, "audit-log-webhook/"+w.portal)

@@ -17,6 +17,12 @@ import (
 // that panics has errUnwound.
 func together(t *testing.T, s *sqlite, fns ...func(store.Tx) error) []error {
 	t.Helper()
+	return togetherAs(t, s, model.Config, fns...)
+}
+
+// togetherAs is together for transactions of a class.
+func togetherAs(t *testing.T, s *sqlite, class model.Class, fns ...func(store.Tx) error) []error {
+	t.Helper()
 	hold, errs := make(chan struct{}), make([]error, len(fns))
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -35,7 +41,7 @@ func together(t *testing.T, s *sqlite, fns ...func(store.Tx) error) []error {
 					errs[i] = errUnwound
 				}
 			}()
-			_, errs[i] = s.Update(t.Context(), model.Config, fn)
+			_, errs[i] = s.Update(t.Context(), class, fn)
 		})
 		synctest.Wait() // they wait in this order
 	}

@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
@@ -24,6 +26,16 @@ const childPath = "SQLSTORE_TEST_CHILD"
 
 // pairs is the number of resources that each transaction of the child writes.
 const pairs = 3
+
+// counting notes in a transaction how many there have been of a writer.
+func counting(tx store.Tx, writer string, n int) error {
+	res := &model.Resource{Kind: storetest.Quiet, Name: writer, Spec: &storetest.Item{Label: strconv.Itoa(n)}}
+	_, err := tx.Update(res, 0)
+	if fault.Is(err, fault.NotFound) {
+		_, err = tx.Create(res)
+	}
+	return err
+}
 
 // child writes, and prints the name of each commit that is acknowledged.
 func child(path string) int {
@@ -54,7 +66,7 @@ func child(path string) int {
 							return err
 						}
 					}
-					return nil
+					return counting(tx, fmt.Sprintf("%s %d", kind.Name, w), i)
 				}); err != nil {
 					log.Error("writing failed", "error", err)
 					return
@@ -70,7 +82,7 @@ func child(path string) int {
 }
 
 // TestKill: everything that was acknowledged before kill -9 is there, and nothing is there
-// only in part.
+// only in part, not even of a row that many transactions change.
 func TestKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meshgate.db")
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -131,6 +143,9 @@ func TestKill(t *testing.T) {
 			if err := check(r, fmt.Sprintf("%s-%d", writer, i+1), 0); err != nil {
 				return err
 			}
+			if err := counted(t, r, writer, i); err != nil {
+				return err
+			}
 		}
 		return nil
 	}); err != nil {
@@ -146,4 +161,32 @@ func TestKill(t *testing.T) {
 			break
 		}
 	}
+}
+
+// counted demands that a writer has counted exactly the commits that are there, the last that was
+// acknowledged among them.
+func counted(t *testing.T, r store.Reader, writer string, acknowledged int) error {
+	t.Helper()
+	res, err := r.Get(storetest.Quiet, "", writer)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(res.Spec.(*storetest.Item).Label)
+	if err != nil {
+		return err
+	}
+	kind := storetest.Box
+	if strings.HasPrefix(writer, storetest.Badge.Name) {
+		kind = storetest.Badge
+	}
+	for i, want := range map[int]int{n: pairs, n + 1: 0} {
+		got, err := r.Count(kind, store.Query{Scope: fmt.Sprintf("%s-%d", writer, i)})
+		if err != nil {
+			return err
+		}
+		if got != want || n < acknowledged {
+			t.Errorf("%s has counted %d with %d acknowledged, and has %d rows of %d", writer, n, acknowledged, got, i)
+		}
+	}
+	return nil
 }

@@ -34,6 +34,8 @@ type rows struct {
 	// present holds keys of rows that are there and never end by themselves. It is nil unless
 	// nobody else writes, and forgotten when something is undone.
 	present map[model.Key]struct{}
+	// busy are the rows of busy kinds that are in memory.
+	busy
 }
 
 // maxPresent bounds the keys in present: owners of what is created all the time.
@@ -154,7 +156,20 @@ func (t *rows) one(query string, args ...any) (*model.Resource, error) {
 
 // Get implements engine.Rows.
 func (t *rows) Get(key model.Key) (*model.Resource, error) {
-	return t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
+	if res := t.busy.get(key); res != nil {
+		return res, nil
+	}
+	res, err := t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
+	if res != nil {
+		t.busy.keep(res)
+	}
+	return res, err
+}
+
+// forget forgets what was known of rows.
+func (t *rows) forget() {
+	clear(t.present)
+	t.busy.forget()
 }
 
 // Has implements engine.Rows.
@@ -163,7 +178,7 @@ func (t *rows) Has(key model.Key, now int64) (bool, error) {
 		return true, nil
 	}
 	var expires int64
-	found, err := t.row(`SELECT expires FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR expires > ?)`,
+	found, err := t.row(`SELECT expires FROM resources WHERE kind = ? AND scope = ? AND name = ? AND (expires = 0 OR +expires > ?)`,
 		[]any{key.Kind, key.Scope, key.Name, now}, &expires)
 	if found && expires == 0 && t.present != nil {
 		if len(t.present) >= maxPresent {
@@ -176,6 +191,9 @@ func (t *rows) Has(key model.Key, now int64) (bool, error) {
 
 // Find implements engine.Rows.
 func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	values := []string{e.Value}
 	if e.Secret {
 		values = t.digests(label(k, e.Index), e.Value)
@@ -192,6 +210,9 @@ func (t *rows) Find(k *model.Kind, scope string, e engine.Entry) (*model.Resourc
 
 // Named implements engine.Rows.
 func (t *rows) Named(k *model.Kind, scope string, names []string, now int64) ([]*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(names)
 	if err != nil {
 		return nil, err
@@ -213,7 +234,9 @@ func source(k *model.Kind, q store.Query, now int64) (from, order string, args [
 
 // index is source for what the index of a query finds.
 func index(k *model.Kind, q store.Query, now int64) (from, order string, args []any) {
-	const live = ` AND (r.expires = 0 OR r.expires > ?)`
+	// The plus keeps SQLite from preparing the statement anew for each time, in case the index of
+	// what expires fits.
+	const live = ` AND (r.expires = 0 OR +r.expires > ?)`
 	if q.Index == "" {
 		return ` FROM resources r WHERE r.kind = ? AND r.scope = ?` + live, `r.name`, []any{k.Name, q.Scope, now}
 	}
@@ -231,6 +254,9 @@ func index(k *model.Kind, q store.Query, now int64) (from, order string, args []
 
 // List implements engine.Rows.
 func (t *rows) List(k *model.Kind, q store.Query, now int64) ([]*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	from, order, args := source(k, q, now)
 	limit := int64(-1)
 	if q.Limit > 0 {
@@ -261,6 +287,9 @@ func (t *rows) Count(k *model.Kind, q store.Query, now int64) (int, error) {
 
 // Referrers implements engine.Rows.
 func (t *rows) Referrers(to model.Key) ([]engine.Referrer, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	var list []engine.Referrer
 	var r record
 	var refuse bool
@@ -287,6 +316,9 @@ func (t *rows) Targets(of model.Key) ([]model.Key, error) {
 // Expired implements engine.Rows. The plus keeps SQLite from looking at all rows of a
 // kind.
 func (t *rows) Expired(now int64, limit int) ([]*model.Resource, error) {
+	if err := t.catchUp(); err != nil {
+		return nil, err
+	}
 	return t.all(t.lenient, `SELECT `+columns+` FROM resources r WHERE r.expires > 0 AND r.expires <= ? AND +r.kind IN (SELECT value FROM json_each(?))
 		ORDER BY r.expires, r.id LIMIT ?`, now, t.mortal, limit)
 }
@@ -331,6 +363,9 @@ func (t *rows) put(row engine.Row) (bool, error) {
 	if err == nil && !claimed {
 		err = t.remove(r.Key(), l, id)
 	}
+	if err == nil && claimed {
+		t.busy.keep(r)
+	}
 	return claimed, err
 }
 
@@ -359,6 +394,18 @@ func (t *rows) insert(query string, args ...any) (id int64, added bool, err erro
 
 // Replace implements engine.Rows.
 func (t *rows) Replace(_, row engine.Row, reindex bool) error {
+	if !reindex && t.busy.defers(row) {
+		return nil
+	}
+	delete(t.late, row.Resource.Key())
+	if err := t.replace(row); err != nil || !reindex {
+		return err
+	}
+	return t.reindex(row)
+}
+
+// replace writes a row in the place of the one with its key, but for its index entries.
+func (t *rows) replace(row engine.Row) error {
 	r := row.Resource
 	if row.Expires != 0 {
 		delete(t.present, r.Key())
@@ -373,16 +420,18 @@ func (t *rows) Replace(_, row engine.Row, reindex bool) error {
 	}
 	if _, err := t.exec(`UPDATE resources SET version = ?, revision = ?, created = ?, modified = ?, expires = ?, sealed = ?, spec = ?, taken = ?
 		WHERE kind = ? AND scope = ? AND name = ?`, r.Version, r.Revision, r.Created.UnixMicro(),
-		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name); err != nil || !reindex {
+		r.Modified.UnixMicro(), row.Expires, sealed, spec, taken, r.Kind.Name, r.Scope, r.Name); err != nil {
 		return err
 	}
-	return t.reindex(row)
+	t.busy.keep(r)
+	return nil
 }
 
 // Remove implements engine.Rows. What the row is said to have is not asked: nobody may know.
 func (t *rows) Remove(row engine.Row) error {
 	key := row.Resource.Key()
 	delete(t.present, key)
+	t.busy.drop(key)
 	id, l, found, err := t.entriesOf(key)
 	if err != nil || !found {
 		return err
@@ -392,6 +441,9 @@ func (t *rows) Remove(row engine.Row) error {
 
 // Restamp implements engine.Rows.
 func (t *rows) Restamp(r *model.Resource) error {
+	if late, ok := t.late[r.Key()]; ok && late.Resource == r {
+		return nil // it is written with its revision
+	}
 	_, err := t.exec(`UPDATE resources SET revision = ? WHERE kind = ? AND scope = ? AND name = ? AND version = ?`,
 		r.Revision, r.Kind.Name, r.Scope, r.Name, r.Version)
 	return err

@@ -7,7 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/internal/engine"
 )
 
-// errStricter rolls back a transaction that needs more durability than its batch has.
+// errStricter ends a batch that has less durability than one of its transactions needs.
 var errStricter = errors.New("needs synchronous commit")
 
 // transaction is one SQLite transaction of the writer. It contains any number of callers'
@@ -25,6 +25,9 @@ type transaction struct {
 	// careful is set if each caller's transaction is in a savepoint. Otherwise spoiled says
 	// that one has failed whose writes are among those of the others.
 	careful, spoiled bool
+	// strict says that one needs to be synchronised, whatever its class; lax that the batch is not, and
+	// has to run again.
+	strict, lax bool
 }
 
 // begin sets the durability, which SQLite allows only between transactions, and begins.
@@ -49,9 +52,13 @@ func (b *transaction) step(r *request) (res engine.Result, err error) {
 		return res, err
 	}
 	if r.raw != nil {
+		if b.broken = b.rows.catchUp(); b.broken != nil {
+			return res, b.broken
+		}
 		err = r.raw(b.rows)
 		b.wrote = b.wrote || err == nil
 		b.release(err, true)
+		b.rows.forget() // it has written what it has not told
 		return res, err
 	}
 	tx := engine.NewTx(b.rows, b.codec.kinds, r.class, b.now(), b.past())
@@ -59,8 +66,12 @@ func (b *transaction) step(r *request) (res engine.Result, err error) {
 	err = <-r.ran
 	r.unwound = errors.Is(err, errUnwound)
 	touched := tx.Touched()
-	if err == nil && tx.Strict() && !b.full {
-		err, r.durable = errStricter, true
+	if err == nil && tx.Strict() {
+		b.strict = true
+		if b.lax = !b.full; b.lax {
+			tx.End()
+			return res, errStricter
+		}
 	}
 	if err == nil {
 		res, err = tx.Finish(b.retain)
@@ -90,7 +101,7 @@ func (b *transaction) release(failed error, touched bool) {
 		return
 	}
 	if failed != nil {
-		clear(b.present)
+		b.rows.forget()
 		if _, undo := b.session.exec("ROLLBACK TO step"); undo != nil {
 			b.broken = errors.Join(failed, undo)
 		}
@@ -116,6 +127,9 @@ func (b *transaction) take(tx *engine.Tx, res engine.Result) {
 func (b *transaction) end() error {
 	if !b.wrote {
 		return b.rollback()
+	}
+	if err := b.rows.catchUp(); err != nil {
+		return err
 	}
 	if len(b.commits) > 0 {
 		floor := b.feed.Floor(b.commits)
@@ -151,7 +165,7 @@ func (b *transaction) recover() error {
 // rollback ends the open SQLite transaction, if there is one. It may be one that could not be
 // ended earlier. After some errors SQLite has already ended it, which is not an error here.
 func (b *transaction) rollback() error {
-	clear(b.present)
+	b.rows.forget()
 	_ = b.session.control("ROLLBACK")
 	// The next transaction must not find an open one. BEGIN fails if there is one.
 	if err := b.session.control("BEGIN"); err != nil {

@@ -50,18 +50,21 @@ type writer struct {
 	// database is unknown, and ends the goroutine.
 	revision, committed, tried uint64
 	full, lost                 bool
+	// strict says that the last batch had to be synchronised whatever the classes of its
+	// transactions, so that the next is as well: if it need not be, that costs less than to run it twice.
+	strict bool
 	// sweeping counts the rows that the current sweep has removed; nil if there is no sweep.
 	sweeping *int
 	// present is that of the rows; the goroutine is the only one that writes.
 	present map[model.Key]struct{}
+	// recent is that of [busy].
+	recent map[model.Key]*model.Resource
 }
 
 // request is one waiting transaction.
 type request struct {
 	ctx   context.Context //nolint:containedctx // looked at once more when its turn comes
 	class model.Class
-	// durable is set if the request runs again because a cascade turned out to need FULL.
-	durable bool
 	// unwound is set if its function did not return, and so cannot run again.
 	unwound bool
 	// probe requests write something meaningless and run no function.
@@ -88,6 +91,7 @@ func newWriter(s *session, c *codec, o Options, closing <-chan struct{}) (*write
 		first:       o.Begin,
 		retain:      o.Retention,
 		present:     map[model.Key]struct{}{},
+		recent:      map[model.Key]*model.Resource{},
 		checkpoints: checkpoints{after: o.Checkpoint},
 		troubles:    troubles{dir: filepath.Dir(o.Path), report: o.Report},
 	}
@@ -199,9 +203,7 @@ func (w *writer) loop() {
 		case <-w.closing:
 			return
 		case r := <-w.queue:
-			for batch := w.gather(r); len(batch) > 0; {
-				batch = w.commit(batch)
-			}
+			w.commit(w.gather(r))
 		case <-due:
 			w.sweep()
 		case <-w.checkpoints.c():
@@ -232,20 +234,24 @@ type answer struct {
 	outcome outcome
 }
 
-// commit runs a batch in one SQLite transaction and answers its requests. It returns those
-// that have to run again with more durability.
+// commit runs a batch in one SQLite transaction and answers its requests.
 //
 // Nearly all requests that fail have written nothing. So none has a savepoint at first, which
 // would cost a copy of each page that it changes. If one of several fails after it has
-// written, all are undone, and run again with savepoints.
-func (w *writer) commit(batch []*request) (again []*request) {
+// written, all are undone, and run again with savepoints. So do all if one turns out to need more
+// durability than all were said to: one synchronisation then serves the whole batch.
+func (w *writer) commit(batch []*request) {
 	b := w.transaction()
-	answers, again, err := b.run(batch)
-	if err == nil && b.spoiled && len(batch) > 1 {
+	answers, err := b.run(batch)
+	for err == nil && b.undone(len(batch)) {
+		before := b
 		if err = b.rollback(); err == nil {
 			b = w.transaction()
-			b.careful = true
-			answers, again, err = b.run(batch)
+			if b.careful = before.careful || before.spoiled; b.careful {
+				b.rows.late = nil
+			}
+			b.strict = before.strict
+			answers, err = b.run(batch)
 		}
 	}
 	if err == nil {
@@ -259,9 +265,10 @@ func (w *writer) commit(batch []*request) (again []*request) {
 		for _, r := range batch {
 			r.reply <- outcome{err: err}
 		}
-		return nil
+		return
 	}
 	if b.wrote {
+		w.strict = b.strict
 		w.troubles.well()
 	}
 	for _, a := range answers {
@@ -270,19 +277,21 @@ func (w *writer) commit(batch []*request) (again []*request) {
 		}
 		a.request.reply <- a.outcome
 	}
-	return again
 }
+
+// undone reports whether a batch of so many has to be undone, and run again.
+func (b *transaction) undone(n int) bool { return b.lax || b.spoiled && n > 1 }
 
 // run begins a SQLite transaction and runs a batch in it. It ends early if the transaction
 // has to be undone.
-func (b *transaction) run(batch []*request) (answers []answer, again []*request, err error) {
-	full := false
+func (b *transaction) run(batch []*request) (answers []answer, err error) {
+	full := b.strict || b.writer.strict
 	for _, r := range batch {
-		full = full || r.class == model.Config || r.durable
+		full = full || r.class == model.Config
 	}
 	answers = make([]answer, 0, len(batch))
 	if err := b.begin(full); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, r := range batch {
 		if known, out := b.known(r); known {
@@ -292,11 +301,9 @@ func (b *transaction) run(batch []*request) (answers []answer, again []*request,
 		res, refused := b.step(r)
 		switch {
 		case b.broken != nil:
-			return nil, nil, b.broken
-		case b.spoiled && len(batch) > 1:
-			return nil, nil, nil
-		case errors.Is(refused, errStricter):
-			again = append(again, r)
+			return nil, b.broken
+		case b.undone(len(batch)):
+			return nil, nil
 		case refused != nil:
 			if known := b.troubles.met(refused); known != nil {
 				refused = known
@@ -306,7 +313,7 @@ func (b *transaction) run(batch []*request) (answers []answer, again []*request,
 			answers = append(answers, answer{r, outcome{commit: res.Commit}})
 		}
 	}
-	return answers, again, nil
+	return answers, nil
 }
 
 // known answers requests that run no function.
@@ -325,5 +332,6 @@ func (b *transaction) known(r *request) (known bool, out outcome) {
 
 // transaction prepares a transaction on the newest state.
 func (w *writer) transaction() *transaction {
-	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision, present: w.present}}
+	return &transaction{writer: w, rows: &rows{session: w.session, codec: w.codec, revision: w.revision, present: w.present,
+		busy: busy{recent: w.recent, late: map[model.Key]engine.Row{}}}}
 }

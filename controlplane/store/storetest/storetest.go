@@ -61,7 +61,7 @@ func newItem() any { return new(Item) }
 var (
 	// Box is announced always, unique by label, listed by tag.
 	Box = &model.Kind{
-		Name: "box", Class: model.Config, New: newItem,
+		Name: "box", Class: model.Config, Busy: true, New: newItem,
 		Unique: []model.Index{{Name: "label", Value: text(func(i *Item) string { return i.Label })}},
 		Lists:  []model.ListIndex{{Name: "tags", Values: func(s any) []string { return s.(*Item).Tags }}},
 	}
@@ -95,8 +95,8 @@ var (
 			return []string{r.Name, r.Spec.(*Item).Label}
 		}}},
 	}
-	// Quiet is a credential that is never announced.
-	Quiet = &model.Kind{Name: "quiet", Class: model.Credential, Announce: model.AnnounceNone, New: newItem}
+	// Quiet is a credential that is never announced, but written all the time.
+	Quiet = &model.Kind{Name: "quiet", Class: model.Credential, Announce: model.AnnounceNone, Busy: true, New: newItem}
 )
 
 // Kinds lists all kinds that stores under test must keep.
