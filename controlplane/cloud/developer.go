@@ -139,7 +139,7 @@ const mostLocal = 64
 func emailText(v any) string {
 	local, domain, ok := strings.Cut(v.(string), "@")
 	odd := strings.ContainsFunc(local, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),:;<>@[\]`, r) })
-	if !ok || local == "" || len(local) > mostLocal || odd || !isDomain(strings.ToLower(domain)) {
+	if !ok || local == "" || len(local) > mostLocal || odd || !IsDomain(strings.ToLower(domain)) {
 		return "must be a valid email"
 	}
 	return ""

@@ -97,13 +97,14 @@ var (
 
 // domainText checks a host name. Upper case is refused: hosts are compared as they are stored.
 func domainText(v any) string {
-	if !isDomain(v.(string)) {
+	if !IsDomain(v.(string)) {
 		return "must be a host name in lower case, such as developers.example.com"
 	}
 	return ""
 }
 
-func isDomain(text string) bool {
+// IsDomain reports whether a text can be the host of a portal.
+func IsDomain(text string) bool {
 	labels := strings.Split(text, ".")
 	for _, label := range labels {
 		if !hostLabel.MatchString(label) {

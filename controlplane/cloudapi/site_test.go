@@ -528,6 +528,46 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestOnlyThePortal: on the hosts of a portal there is nothing but that portal: neither what manages
+// portals, whoever asks, nor other portals.
+func TestOnlyThePortal(t *testing.T) {
+	f := setup(t)
+	at, other := f.portal("docs"), f.portal("other")
+	domain := f.must(200, "PATCH", at, `{"custom_domain":"docs.example.com"}`)["default_domain"].(string)
+	get := func(host, path string) answer {
+		return f.site("GET", at, "", "", func(r *http.Request) {
+			r.Host, r.URL.Path = host, path
+			r.Header.Set("Authorization", "Bearer admin")
+		})
+	}
+	me := func(at string) string { return strings.TrimPrefix(at, "/v2") + siteBase + "/me" }
+	for _, host := range []string{domain, "docs.example.com", "DOCS.example.com.:5691"} {
+		for path, want := range map[string]int{
+			portalsPath: 404, at: 404, destinations: 404, controlPlanes: 404, "/v2/audit-log-webhook/jwks.json": 404, "/v2/openapi.json": 404, "/": 404,
+			me(other): 404, me(at): 401, siteBase + "/me": 401,
+		} {
+			if got := get(host, path); got.Code != want {
+				t.Errorf("%s%s: %s, want %d", host, path, got.told(), want)
+			}
+		}
+	}
+	if got := get("other.portals.example", me(at)); got.Code != 404 {
+		t.Errorf("a portal on a host that none has: %s", got.told())
+	}
+	for host, want := range map[string]int{"api.example.com": 200, "localhost:5690": 200, "127.0.0.1": 200, "[::1]:5690": 200, "": 200} {
+		if got := get(host, portalsPath); got.Code != want {
+			t.Errorf("%s: %s", host, got.told())
+		}
+	}
+	got := f.site("PATCH", other, "", `{"custom_domain":"api.example.com"}`, func(r *http.Request) {
+		r.Host, r.URL.Path = "api.example.com:5691", other
+		r.Header.Set("Authorization", "Bearer admin")
+	})
+	if want := "400 Invalid Request/Invalid Parameters/custom_domain/must not be the host of this API/invalid"; got.told() != want {
+		t.Errorf("a portal takes the host of the API: %s", got.told())
+	}
+}
+
 // TestNoOtherIdentity: nobody is a developer of a portal, or more, by what the other API knows.
 func TestNoOtherIdentity(t *testing.T) {
 	f := setup(t)
