@@ -169,6 +169,7 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 	if cp.tokens, err = identity.OpenTokens(ctx, cp.store, time.Now); err != nil {
 		return err
 	}
+	cp.tokens.Planes = cloud.Resolver{}
 	public, err := cp.publicKeys()
 	if err != nil {
 		return err

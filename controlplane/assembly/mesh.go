@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/adminlink"
 	"github.com/meshgate/meshgate/controlplane/census"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -233,6 +234,10 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 		}
 	case mesh.GlobalSecrets.Name:
 		if e.Key.Name == mesh.GatewayTokenRevocations || strings.HasPrefix(e.Key.Name, mesh.ZoneToken) || strings.HasPrefix(e.Key.Name, mesh.ZoneIngressToken) {
+			cp.recheck(ctx)
+		}
+	case cloud.ControlPlanes.Name:
+		if e.Op != store.Created { // it may be gone, and no token of its gateways counts then
 			cp.recheck(ctx)
 		}
 	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name:

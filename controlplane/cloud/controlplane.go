@@ -32,6 +32,9 @@ type ControlPlane struct {
 	CloudGateway bool              `json:"cloud_gateway" jsonschema:"default=false"`
 	ProxyURLs    []ProxyURL        `json:"proxy_urls,omitempty" jsonschema_extras:"x-check=proxy-urls"`
 	Labels       map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=labels"`
+	// Ending says that its deletion has begun. It counts as one that does not exist: nothing joins it,
+	// it joins nothing, and nothing is created in it.
+	Ending bool `json:"ending,omitempty" jsonschema_extras:"x-hidden=true"`
 }
 
 // ProxyURL is an address at which gateways of a control plane serve.

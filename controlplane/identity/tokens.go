@@ -41,6 +41,11 @@ type Claims struct {
 // A token has an id, which the secret [mesh.GatewayTokenRevocations] may list. A renewal
 // keeps the id, so that a revocation reaches all successors of a token.
 type Tokens struct {
+	// Planes, if set, knows the control planes. A token does not outlive its own.
+	Planes interface {
+		Exists(r store.Reader, scope string) (bool, error)
+	}
+
 	store store.Store
 	now   func() time.Time
 
@@ -156,15 +161,25 @@ func (t *Tokens) counts(ctx context.Context, c *Claims) error {
 	if c.ID == "" {
 		return fault.New(fault.Denied, "the node token has no id, by which it could be revoked")
 	}
-	revoked := false
+	revoked, exists := false, true
 	err := t.store.View(ctx, func(r store.Reader) (err error) {
-		revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID)
+		if t.Planes != nil {
+			exists, err = t.Planes.Exists(r, c.ControlPlane)
+		}
+		if err == nil {
+			revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID)
+		}
 		return err
 	})
-	if err == nil && revoked {
-		err = fault.New(fault.Denied, "the node token was revoked")
+	switch {
+	case err != nil:
+		return err
+	case revoked:
+		return fault.New(fault.Denied, "the node token was revoked")
+	case !exists:
+		return fault.New(fault.Denied, "the node token is for the control plane %q, which was deleted", c.ControlPlane)
 	}
-	return err
+	return nil
 }
 
 // NodeID returns the id of the gateway that the claims name.
