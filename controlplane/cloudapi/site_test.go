@@ -291,7 +291,7 @@ func (f *fixture) attempt(at, email, password, address string) answer {
 }
 
 // TestLockedDeveloper: after failures in a row the right password does not help for a while, from
-// wherever it comes; the answer does not say why.
+// wherever it comes but from where the developer has logged in before; the answer does not say why.
 func TestLockedDeveloper(t *testing.T) {
 	f := setup(t)
 	at := f.portal("docs")
@@ -311,7 +311,10 @@ func TestLockedDeveloper(t *testing.T) {
 		t.Fatalf("before the last failure: %s", got.told())
 	}
 	guess(limits.DeveloperFailures)
-	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1").told(); got != toldInvalid {
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1"); got.Code != 204 {
+		t.Errorf("locked by strangers out of where she has logged in: %s", got.told())
+	}
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.2").told(); got != toldInvalid {
 		t.Errorf("locked: %s", got)
 	}
 	events := f.events(at)
@@ -321,8 +324,58 @@ func TestLockedDeveloper(t *testing.T) {
 	f.now = f.now.Add(limits.Lock / 2)
 	guess(limits.DeveloperFailures)
 	f.now = f.now.Add(limits.Lock / 2)
-	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1"); got.Code != 204 {
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.2"); got.Code != 204 {
 		t.Errorf("after the lock: %s", got.told())
+	}
+}
+
+// TestLockedWhereKnown: where a developer has logged in before, failures are counted, too, and lock only
+// that address; a login elsewhere gives it no further guesses.
+func TestLockedWhereKnown(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	login := func(address string) answer { return f.attempt(at, "ada@example.com", password, address) }
+	for _, address := range []string{"203.0.113.1", "203.0.113.2"} {
+		if got := login(address); got.Code != 204 {
+			t.Fatal(got.told())
+		}
+	}
+	limits := portal.DefaultLimits
+	for i := range limits.DeveloperFailures {
+		if got := f.attempt(at, "ada@example.com", "wrong", "203.0.113.1").told(); got != toldInvalid {
+			t.Fatal(got)
+		}
+		if got := login("203.0.113.2"); got.Code != 204 {
+			t.Fatalf("%d: elsewhere: %s", i, got.told())
+		}
+	}
+	if got := login("203.0.113.1").told(); got != toldInvalid {
+		t.Errorf("not locked: %s", got)
+	}
+	events := f.events(at)
+	if last := events[len(events)-1]; last.Outcome != audit.Locked {
+		t.Errorf("%v", last)
+	}
+	for i := range cloud.MaxKnown { // the others are known no more
+		f.now = f.now.Add(time.Minute)
+		if got := login(fmt.Sprintf("198.51.100.%d", i)); got.Code != 204 {
+			t.Fatal(got.told())
+		}
+	}
+	for i := range limits.DeveloperFailures {
+		f.attempt(at, "ada@example.com", "wrong", fmt.Sprintf("192.0.2.%d", i))
+	}
+	if got := login("203.0.113.2").told(); got != toldInvalid {
+		t.Errorf("an address of long ago is known: %s", got)
+	}
+	f.now = f.now.Add(cloud.KnownFor)
+	for i := range limits.DeveloperFailures {
+		f.attempt(at, "ada@example.com", "wrong", fmt.Sprintf("192.0.2.%d", i))
+	}
+	if got := login("198.51.100.1").told(); got != toldInvalid {
+		t.Errorf("a login of long ago counts: %s", got)
 	}
 }
 
@@ -426,15 +479,42 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestManyLogIn: logins that succeed are not bounded: a whole office has one address.
+// TestManyLogIn: many developers may log in from one address: a whole office has one. Each of them may
+// only so often, from there and from everywhere, and nothing is computed or stored of what is too much.
 func TestManyLogIn(t *testing.T) {
 	f := setup(t)
 	at := f.portal("docs")
-	f.developer(at, "ada@example.com")
-	for i := range 2 * portal.DefaultLimits.Portal.Burst {
-		if got := f.login(at, "ada@example.com", password); got.Code != 204 {
-			t.Fatalf("%d: %s", i, got.told())
+	f.hook(at)
+	limits := portal.DefaultLimits
+	total := 0
+	for i := range limits.Portal.Burst/limits.Device.Burst + 1 {
+		email := fmt.Sprintf("d%d@example.com", i)
+		f.developer(at, email)
+		for range limits.Device.Burst {
+			if got := f.login(at, email, password); got.Code != 204 {
+				t.Fatalf("%d: %s", total, got.told())
+			}
+			total++
 		}
+	}
+	got := f.login(at, "d0@example.com", password)
+	if got.told() != toldMany || got.Header().Get("Retry-After") != fmt.Sprint(limits.Device.Each.Seconds()) {
+		t.Errorf("once more: %s %s", got.told(), got.Header().Get("Retry-After"))
+	}
+	if n := len(f.events(at)); n != total {
+		t.Errorf("%d events of %d logins", n, total)
+	}
+	f.now = f.now.Add(limits.Device.Each)
+	if got := f.login(at, "d0@example.com", password); got.Code != 204 {
+		t.Errorf("later: %s", got.told())
+	}
+	f.now = f.now.Add(24 * time.Hour)
+	count := map[int]int{}
+	for i := range 2 * limits.Developer.Burst {
+		count[f.attempt(at, "d0@example.com", password, fmt.Sprintf("198.51.100.%d", i)).Code]++
+	}
+	if count[204] != limits.Developer.Burst || count[429] != limits.Developer.Burst {
+		t.Errorf("from everywhere: %v", count)
 	}
 }
 
