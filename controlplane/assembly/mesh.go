@@ -237,6 +237,7 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 			cp.recheck(ctx)
 		}
 	case cloud.ControlPlanes.Name:
+		cp.uploadedChanged()       // texts have the names of control planes
 		if e.Op != store.Created { // it may be gone, and no token of its gateways counts then
 			cp.recheck(ctx)
 		}
