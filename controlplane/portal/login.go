@@ -52,7 +52,9 @@ func (a *Accounts) Login(ctx context.Context, at Attempt) (Login, error) {
 	if err != nil {
 		return Login{}, err
 	}
-	if wait = a.logins.admit(known.id, at.Source); wait == 0 && !known.here {
+	if wait = a.logins.admit(known.id, at.Source); wait > 0 {
+		a.logins.succeeded(at.Portal, at.Source, true) // others at the address are not held up
+	} else if !known.here {
 		wait = a.logins.brake(at.Portal, at.Source)
 	}
 	if wait > 0 {
