@@ -28,19 +28,52 @@ func (cp *ControlPlane) planeNamed(ctx context.Context, named string) (scope str
 	return scope, err
 }
 
-// controlPlaneScopes lists the scopes of all control planes, the first one among them in any case.
-func controlPlaneScopes(r store.Reader) ([]string, error) {
-	planes, err := store.ListAll(r, cloud.ControlPlanes, store.Query{})
+// plane is a control plane: where its entities are, and what people call it.
+type plane struct{ scope, name string }
+
+// path is that of something on the API where it is changed.
+func (p plane) path(entity string) string {
+	if p.scope == model.DefaultControlPlane {
+		return entity
+	}
+	return "/v2/control-planes/" + p.scope + "/core-entities" + entity
+}
+
+// of adds to a text which control plane it is about; nothing if there is one only.
+func (p plane) of(all []plane) string {
+	if len(all) < 2 {
+		return ""
+	}
+	return " of control plane " + p.name
+}
+
+// controlPlanes lists all control planes, the first one among them in any case.
+func controlPlanes(r store.Reader) ([]plane, error) {
+	rows, err := store.ListAll(r, cloud.ControlPlanes, store.Query{})
 	if err != nil {
 		return nil, fmt.Errorf("list control planes: %w", err)
 	}
-	out := []string{model.DefaultControlPlane}
-	for _, p := range planes {
-		if p.Name != cloud.DefaultID {
-			out = append(out, cloud.ScopeOf(p.Name))
+	out := []plane{{model.DefaultControlPlane, model.DefaultControlPlane}}
+	for _, row := range rows {
+		if row.Name == cloud.DefaultID {
+			continue
 		}
+		p := plane{cloud.ScopeOf(row.Name), row.Name}
+		if spec, ok := row.Spec.(*cloud.ControlPlane); ok {
+			p.name = spec.Name
+		}
+		out = append(out, p)
 	}
 	return out, nil
+}
+
+// controlPlaneScopes lists the scopes of all control planes.
+func controlPlaneScopes(r store.Reader) (out []string, err error) {
+	all, err := controlPlanes(r)
+	for _, p := range all {
+		out = append(out, p.scope)
+	}
+	return out, err
 }
 
 // gatewayFleet knows the gateways of control planes for the cloud API.

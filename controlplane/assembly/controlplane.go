@@ -180,7 +180,7 @@ func (cp *ControlPlane) openIdentities(ctx context.Context) (err error) {
 	if cp.tokens, err = identity.OpenTokens(ctx, cp.store, time.Now); err != nil {
 		return err
 	}
-	cp.tokens.Pinned = cloud.Pinned
+	cp.tokens.Pinned, cp.tokens.Planes = cloud.Pinned, cloud.Resolver{}
 	public, err := cp.publicKeys()
 	if err != nil {
 		return err

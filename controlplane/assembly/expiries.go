@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,13 +41,23 @@ type expiries struct {
 	mu       sync.Mutex
 	read     bool
 	revision uint64
-	first    map[string]time.Time
+	first    map[expiry]time.Time
 }
+
+// expiry is what the first of some certificates is shown for. Gateways are those of a control plane, if
+// there are several of these.
+type expiry struct{ use, plane string }
+
+// maxPlanesShown bounds the control planes that are shown: those whose certificates end first.
+const maxPlanesShown = 100
+
+// expiryLabels are the labels of an expiry.
+var expiryLabels = []string{"use", "control_plane"}
 
 func newExpiries(cp *ControlPlane) *expiries {
 	return &expiries{
 		store: cp.store, authority: cp.authority.PEM, log: cp.Log,
-		desc: prometheus.NewDesc("meshgate_certificate_expiry_timestamp_seconds", "When the first certificate of a use ends, in seconds of Unix time.", []string{"use"}, nil),
+		desc: prometheus.NewDesc("meshgate_certificate_expiry_timestamp_seconds", "When the first certificate of a use ends, in seconds of Unix time.", expiryLabels, nil),
 	}
 }
 
@@ -61,14 +72,14 @@ func (e *expiries) Collect(out chan<- prometheus.Metric) {
 		// The revision is taken before the read, so a change during the read causes another
 		// read.
 		before := e.first
-		e.first = map[string]time.Time{}
-		e.note(certAuthority, e.authority())
+		e.first = map[expiry]time.Time{}
+		e.note(expiry{use: certAuthority}, e.authority())
 		if e.revision, e.read = now, e.load(); !e.read && before != nil {
 			e.first = before
 		}
 	}
-	for use, at := range e.first {
-		out <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, telemetry.Unix(at), use)
+	for of, at := range e.first {
+		out <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, telemetry.Unix(at), of.use, of.plane)
 	}
 }
 
@@ -79,7 +90,7 @@ func (e *expiries) load() bool {
 	defer cancel()
 	err := e.store.View(ctx, func(r store.Reader) error {
 		if err := e.each(r, mesh.Meshes, meshca.Authorities, func(res *model.Resource) {
-			e.note(certMeshAuthority, res.Spec.(*meshca.Authority).Current.Certificate)
+			e.note(expiry{use: certMeshAuthority}, res.Spec.(*meshca.Authority).Current.Certificate)
 		}); err != nil {
 			return err
 		}
@@ -91,15 +102,36 @@ func (e *expiries) load() bool {
 	return err == nil
 }
 
-// gateways reads the certificates of the default control plane, which is the only one.
+// gateways reads the certificates of all control planes.
 func (e *expiries) gateways(r store.Reader) error {
-	rows, _, err := store.ListReadable(r, gateway.Certificates, model.DefaultControlPlane)
-	for _, res := range rows {
-		c := res.Spec.(*gateway.Certificate)
-		e.note(certGateway, []byte(c.Cert))
-		e.note(certGateway, []byte(c.CertAlt))
+	all, err := controlPlanes(r)
+	if err != nil {
+		return err
 	}
-	return err
+	var shown []expiry
+	for _, p := range all {
+		of := expiry{use: certGateway}
+		if len(all) > 1 {
+			of.plane = p.name
+		}
+		rows, _, err := store.ListReadable(r, gateway.Certificates, p.scope)
+		if err != nil {
+			return err
+		}
+		for _, res := range rows {
+			c := res.Spec.(*gateway.Certificate)
+			e.note(of, []byte(c.Cert))
+			e.note(of, []byte(c.CertAlt))
+		}
+		if _, some := e.first[of]; some {
+			shown = append(shown, of)
+		}
+	}
+	slices.SortFunc(shown, func(a, b expiry) int { return e.first[a].Compare(e.first[b]) })
+	for _, of := range shown[min(len(shown), maxPlanesShown):] {
+		delete(e.first, of)
+	}
+	return nil
 }
 
 // each calls fn for the resources of a kind in all scopes. The scopes are the names of the
@@ -122,12 +154,12 @@ func (e *expiries) each(r store.Reader, scopes, k *model.Kind, fn func(*model.Re
 }
 
 // note takes the end of the first certificate of a chain, which is the leaf.
-func (e *expiries) note(use string, chain []byte) {
+func (e *expiries) note(of expiry, chain []byte) {
 	c, err := pemtext.Leaf(chain)
 	if err != nil {
 		return // certificates are checked when they are written
 	}
-	if at, known := e.first[use]; !known || c.NotAfter.Before(at) {
-		e.first[use] = c.NotAfter
+	if at, known := e.first[of]; !known || c.NotAfter.Before(at) {
+		e.first[of] = c.NotAfter
 	}
 }

@@ -49,7 +49,7 @@ func TestMetricsDoNotHangWithTheStore(t *testing.T) {
 		write("one")
 		e := &expiries{
 			store: s, authority: func() []byte { return nil }, log: slog.New(slog.DiscardHandler),
-			desc: prometheus.NewDesc("a", "b", []string{"use"}, nil),
+			desc: prometheus.NewDesc("a", "b", expiryLabels, nil),
 		}
 		shown := func() int {
 			out := make(chan prometheus.Metric, 10)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +13,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -169,6 +173,51 @@ func TestEventDuringAnAdmission(t *testing.T) {
 				t.Errorf("%d messages were sent to it", n)
 			}
 		})
+	}
+}
+
+// TestDeletedControlPlane: the tokens of the gateways of a control plane end with it: their streams end,
+// and they get no new token.
+func TestDeletedControlPlane(t *testing.T) {
+	const plane = "10000000-0000-4000-8000-000000000000"
+	r := startRunning(t, func(*running, *xds.Config) {})
+	write := func(fn func(store.Tx) error) {
+		t.Helper()
+		if _, err := r.gate.As(model.System("test")).Write(t.Context(), model.Config, fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(func(tx store.Tx) error {
+		_, err := tx.Create(&model.Resource{Kind: cloud.ControlPlanes, Name: plane, Spec: &cloud.ControlPlane{Name: "team", ClusterType: cloud.TypeHybrid, AuthType: "pinned_client_certs"}})
+		if err == nil {
+			_, err = tx.Create(&model.Resource{Kind: gateway.Instances, Scope: plane, Name: "gw", Spec: &gateway.Instance{Listen: "127.0.0.1", HTTPPort: 8000, HTTPSPort: 8443, ControlPlane: "127.0.0.1:5678"}})
+		}
+		return err
+	})
+	token, err := r.tokens.Gateway(plane, "gw", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.tokens.Renew(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	client, err := xdstest.Dial(t.Context(), r.conn, xdstest.Options{Node: identity.GatewayNode(plane, "gw"), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.WaitFor(t, "what it serves", func(v xdstest.View) bool { return len(v.Messages()) > 0 })
+	write(func(tx store.Tx) error { return tx.Delete(cloud.ControlPlanes, "", plane, 0) })
+	r.happened(t.Context(), store.Event{Op: store.Deleted, Key: model.Key{Kind: cloud.ControlPlanes.Name, Name: plane}})
+	client.WaitFor(t, "the end of the stream", func(v xdstest.View) bool { return v.Err() != nil })
+	want := `the control plane "` + plane + `", which was deleted`
+	client.See(func(v xdstest.View) {
+		if status.Code(v.Err()) != codes.Unauthenticated {
+			t.Errorf("the stream ended with %v", v.Err())
+		}
+	})
+	if _, err := r.tokens.Renew(t.Context(), token); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), want) {
+		t.Errorf("renewed: %v", err)
 	}
 }
 

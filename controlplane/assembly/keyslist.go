@@ -12,7 +12,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/meshca"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -219,23 +218,40 @@ func (k keyring) certificates(ctx context.Context) (out []meshapi.Key, err error
 		return nil, err
 	}
 	err = k.cp.store.View(ctx, func(r store.Reader) error {
-		list, _, err := store.ListReadable(r, gateway.Certificates, model.DefaultControlPlane)
+		uploaded, err := uploadedKeys(r)
+		out = append(out, uploaded...)
+		return err
+	})
+	return out, err
+}
+
+// uploadedKeys lists the certificates of all control planes.
+func uploadedKeys(r store.Reader) (out []meshapi.Key, err error) {
+	all, err := controlPlanes(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		list, _, err := store.ListReadable(r, gateway.Certificates, p.scope)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, res := range list {
 			d, err := identity.Describe([]byte(res.Spec.(*gateway.Certificate).Cert))
 			if err != nil {
 				continue // certificates are checked when they are written
 			}
-			out = append(out, meshapi.Key{
-				Kind: kindCertificate, Name: res.Name, Purpose: "what gateways show for its names", Algorithm: d.Algorithm, State: keyActive,
-				Since: &d.NotBefore, Expires: &d.Until, Next: "PATCH /certificates/" + res.Name,
-			})
+			row := meshapi.Key{
+				Kind: kindCertificate, Name: res.Name, Purpose: "what gateways" + p.of(all) + " show for its names", Algorithm: d.Algorithm, State: keyActive,
+				Since: &d.NotBefore, Expires: &d.Until, Next: "PATCH " + p.path("/certificates/"+res.Name),
+			}
+			if len(all) > 1 {
+				row.ControlPlane = p.name
+			}
+			out = append(out, row)
 		}
-		return nil
-	})
-	return out, err
+	}
+	return out, nil
 }
 
 // settings lists the credentials that come from settings. Nothing is known about them except

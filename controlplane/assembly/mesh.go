@@ -244,6 +244,11 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 		if e.Op != store.Created {
 			cp.recheck(ctx)
 		}
+	case cloud.ControlPlanes.Name:
+		cp.uploadedChanged()       // texts have the names of control planes
+		if e.Op != store.Created { // it may be gone, and no token of its gateways counts then
+			cp.recheck(ctx)
+		}
 	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name:
 		cp.zoneProxyWritten(ctx, e.Op, mesh.ZoneProxyOf(e.Key.Kind), e.Key.Name)
 	case mesh.Meshes.Name:

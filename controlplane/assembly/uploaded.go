@@ -9,8 +9,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
-	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/alarm"
 )
@@ -70,7 +68,7 @@ func (cp *ControlPlane) uploadedChanged() {
 func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next time.Time) {
 	var list []health.Certificate
 	err := cp.store.View(ctx, func(r store.Reader) (err error) {
-		list, err = uploadedCertificates(r, cp.resolver)
+		list, err = uploadedCertificates(r)
 		return err
 	})
 	if err != nil {
@@ -84,15 +82,14 @@ func (cp *ControlPlane) judgeUploaded(ctx context.Context, now time.Time) (next 
 	return next
 }
 
-// uploadedCertificates reads the certificates of the default control plane, which is the only
-// one, and of all scopes that it consists of.
-func uploadedCertificates(r store.Reader, resolver scopes.Resolver) (list []health.Certificate, err error) {
-	src, err := scopes.OrEach(resolver).Resolve(r, model.DefaultControlPlane)
+// uploadedCertificates reads the certificates of all control planes. What a group serves is its members'.
+func uploadedCertificates(r store.Reader) (list []health.Certificate, err error) {
+	all, err := controlPlanes(r)
 	if err != nil {
 		return nil, err
 	}
-	for _, scope := range src.Scopes() {
-		more, err := uploadedTo(r, scope)
+	for _, p := range all {
+		more, err := uploadedTo(r, p, p.of(all))
 		if err != nil {
 			return nil, err
 		}
@@ -101,9 +98,10 @@ func uploadedCertificates(r store.Reader, resolver scopes.Resolver) (list []heal
 	return list, nil
 }
 
-// uploadedTo reads the certificates of one scope. Rows that cannot be read are skipped.
-func uploadedTo(r store.Reader, scope string) (list []health.Certificate, err error) {
-	snis, _, err := store.ListReadable(r, gateway.SNIs, scope)
+// uploadedTo reads the certificates of one control plane, of which a text names it. Rows that cannot be
+// read are skipped.
+func uploadedTo(r store.Reader, p plane, of string) (list []health.Certificate, err error) {
+	snis, _, err := store.ListReadable(r, gateway.SNIs, p.scope)
 	if err != nil {
 		return nil, err
 	}
@@ -112,26 +110,27 @@ func uploadedTo(r store.Reader, scope string) (list []health.Certificate, err er
 		s := res.Spec.(*gateway.SNI)
 		names[s.Certificate] = append(names[s.Certificate], s.Name)
 	}
-	pairs, _, err := store.ListReadable(r, gateway.Certificates, scope)
+	pairs, _, err := store.ListReadable(r, gateway.Certificates, p.scope)
 	if err != nil {
 		return nil, err
 	}
+	do := "upload its successor (PATCH " + p.path("/certificates/{id}") + ", or a new authority), or delete what nobody uses"
 	for _, res := range pairs {
 		c := res.Spec.(*gateway.Certificate)
-		what := "certificate " + res.Name + shownFor(names[res.Name])
-		list = append(list, uploadedAs(c.Cert, what)...)
-		list = append(list, uploadedAs(c.CertAlt, "the second pair of "+what)...)
+		what := "certificate " + res.Name + of + shownFor(names[res.Name])
+		list = append(list, uploadedAs(c.Cert, what, do)...)
+		list = append(list, uploadedAs(c.CertAlt, "the second pair of "+what, do)...)
 	}
-	authorities, _, err := store.ListReadable(r, gateway.CACertificates, scope)
+	authorities, _, err := store.ListReadable(r, gateway.CACertificates, p.scope)
 	for _, res := range authorities {
-		list = append(list, uploadedAs(res.Spec.(*gateway.CACertificate).Cert, "authority "+res.Name+" of /ca_certificates")...)
+		list = append(list, uploadedAs(res.Spec.(*gateway.CACertificate).Cert, "authority "+res.Name+of+" of /ca_certificates", do)...)
 	}
 	return list, err
 }
 
 // uploadedAs returns the first certificate of a chain. It is the leaf, which users replace.
-func uploadedAs(chain, what string) []health.Certificate {
-	list := certificatesOf([]byte(chain), what, "upload its successor (PATCH /certificates/{id}, or a new authority), or delete what nobody uses")
+func uploadedAs(chain, what, do string) []health.Certificate {
+	list := certificatesOf([]byte(chain), what, do)
 	return list[:min(len(list), 1)]
 }
 

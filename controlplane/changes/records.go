@@ -46,9 +46,13 @@ func Records(list []store.Change, who model.Actor, origin model.Origin, subject 
 }
 
 // Entries returns the records of a transaction's changes. An update by a node that changes
-// nothing has no record. subject is the resource that the request was about, and becomes the
-// cause of the other changes. It is empty if the request was about all of them.
+// nothing has no record, and neither has what strangers do. subject is the resource that the
+// request was about, and becomes the cause of the other changes. It is empty if the request was
+// about all of them.
 func Entries(list []store.Change, who model.Actor, origin model.Origin, subject model.Key) ([]Entry, error) {
+	if origin == model.OriginStranger {
+		return nil, nil
+	}
 	var out []Entry
 	named := map[group]int{}
 	counted := map[group]int{} // index in out

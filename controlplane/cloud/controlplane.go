@@ -2,8 +2,6 @@ package cloud
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -32,6 +30,9 @@ type ControlPlane struct {
 	CloudGateway bool              `json:"cloud_gateway" jsonschema:"default=false"`
 	ProxyURLs    []ProxyURL        `json:"proxy_urls,omitempty" jsonschema_extras:"x-check=proxy-urls"`
 	Labels       map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=labels"`
+	// Ending says that its deletion has begun. It counts as one that does not exist: nothing joins it,
+	// it joins nothing, and nothing is created in it.
+	Ending bool `json:"ending,omitempty" jsonschema_extras:"x-hidden=true"`
 }
 
 // ProxyURL is an address at which gateways of a control plane serve.
@@ -88,8 +89,6 @@ const (
 	MaxGroups  = 5
 	MaxAtOnce  = 50
 	maxProxies = 5
-	maxLabels  = 50
-	maxLabel   = 63
 	leastName  = 2
 	mostName   = 256
 	mostAbout  = 2048
@@ -122,36 +121,6 @@ func descriptionText(v any) string {
 func proxyURLs(v any) string {
 	if list, _ := v.([]any); len(list) > maxProxies {
 		return fmt.Sprintf("must be at most %d", maxProxies)
-	}
-	return ""
-}
-
-var (
-	labelKey   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9\-._]*[a-zA-Z0-9])?$`)
-	labelValue = regexp.MustCompile(`^[a-z0-9A-Z]([a-z0-9A-Z\-._]*[a-z0-9A-Z]+)?$`)
-	// reserved begin keys that only programs of the platform set.
-	reserved = []string{"gateway", "cloud", "mesh", "controller", "_"}
-)
-
-// labelsText checks labels.
-func labelsText(v any) string {
-	labels, _ := v.(map[string]any)
-	if len(labels) > maxLabels {
-		return fmt.Sprintf("must be at most %d labels", maxLabels)
-	}
-	for key, value := range labels {
-		for _, prefix := range reserved {
-			if strings.HasPrefix(strings.ToLower(key), prefix) {
-				return fmt.Sprintf("the key %q must not start with %s", key, strings.Join(reserved, ", "))
-			}
-		}
-		text, _ := value.(string)
-		if len(key) > maxLabel || !labelKey.MatchString(key) {
-			return fmt.Sprintf("the key %q must be 1 to %d letters, digits, '-', '.' and '_'", key, maxLabel)
-		}
-		if len(text) > maxLabel || !labelValue.MatchString(text) {
-			return fmt.Sprintf("the value of %q must be 1 to %d letters, digits, '-', '.' and '_', and begin and end with a letter or digit", key, maxLabel)
-		}
 	}
 	return ""
 }

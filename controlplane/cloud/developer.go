@@ -71,20 +71,54 @@ var Passwords = model.Describe(Password{}, model.Kind{
 // One of a portal has the name of the portal, and counts nothing: see package portal.
 type Trial struct {
 	Developer string `json:"developer,omitempty" jsonschema_extras:"x-refers-to=portal_developer,x-on-delete=cascade"`
-	Failures  int    `json:"failures"`
+	// Failures count from everywhere but where the developer has logged in before.
+	Failures
+	// Known are the addresses from which the developer has logged in. The failures of each count there
+	// alone: strangers do not lock the developer out of them.
+	Known []Known `json:"known,omitempty"`
+}
+
+// Failures are logins in a row that failed.
+type Failures struct {
+	Count int `json:"failures"`
 	// LastAt is when the last one failed, LockedUntil when the lock that they caused ends, both in
 	// milliseconds of Unix time.
 	LastAt      int64 `json:"last_at"`
 	LockedUntil int64 `json:"locked_until,omitempty"`
 }
 
+// Known is an address from which a developer has logged in.
+type Known struct {
+	// From is the network that counts as one address, At when the last login was.
+	From string `json:"from"`
+	At   int64  `json:"at"`
+	Failures
+}
+
+// MaxKnown bounds the addresses of a developer that are known, KnownFor is how long after a login one is.
+const (
+	MaxKnown = 8
+	KnownFor = 30 * 24 * time.Hour
+)
+
 // trialKept is how long a failure counts.
 const trialKept = time.Hour
+
+// ends is when nothing in a trial counts any more.
+func (t *Trial) ends() time.Time {
+	ends := time.UnixMilli(t.LastAt).Add(trialKept)
+	for _, k := range t.Known {
+		if at := time.UnixMilli(k.At).Add(KnownFor); at.After(ends) {
+			ends = at
+		}
+	}
+	return ends
+}
 
 // Trials is the kind of trials, which no API shows.
 var Trials = model.Describe(Trial{}, model.Kind{
 	Name: "portal_trial", Path: "portal-trials", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
-	Expires: func(spec any) time.Time { return time.UnixMilli(spec.(*Trial).LastAt).Add(trialKept) },
+	Expires: func(spec any) time.Time { return spec.(*Trial).ends() },
 })
 
 // Session is a login that lasts. Its name is in both of its tokens, of which only digests are stored.
@@ -139,7 +173,7 @@ const mostLocal = 64
 func emailText(v any) string {
 	local, domain, ok := strings.Cut(v.(string), "@")
 	odd := strings.ContainsFunc(local, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),:;<>@[\]`, r) })
-	if !ok || local == "" || len(local) > mostLocal || odd || !isDomain(strings.ToLower(domain)) {
+	if !ok || local == "" || len(local) > mostLocal || odd || !IsDomain(strings.ToLower(domain)) {
 		return "must be a valid email"
 	}
 	return ""

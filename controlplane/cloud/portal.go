@@ -25,7 +25,7 @@ type Portal struct {
 	// CustomDomain is a second host of the portal's API.
 	CustomDomain       string            `json:"custom_domain,omitempty" jsonschema:"maxLength=253" jsonschema_extras:"x-unique=true,x-check=domain"`
 	CustomClientDomain string            `json:"custom_client_domain,omitempty" jsonschema:"maxLength=253" jsonschema_extras:"x-check=domain"`
-	Labels             map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=portal-labels"`
+	Labels             map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=labels"`
 	// Slug is the first label of the portal's own host.
 	Slug string `json:"slug" jsonschema:"maxLength=63" jsonschema_extras:"x-hidden=true,x-unique=true,x-generated=slug"`
 	// BasicAuth says whether developers log in with a password.
@@ -49,7 +49,6 @@ var portalRules = rules.With(model.Rules{
 		"portal-name":        atMost(mostPortalName, nameText),
 		"portal-description": atMost(mostPortalDescription, nil),
 		"domain":             domainText,
-		"portal-labels":      portalLabels,
 		"email":              emailText,
 	},
 	Generators: map[string]func() (any, error){"slug": slug},
@@ -63,8 +62,6 @@ func portalKinds() []*model.Kind {
 const (
 	mostPortalName        = 255
 	mostPortalDescription = 512
-	mostPortalLabels      = 50
-	mostPortalLabel       = 63
 )
 
 // slug makes the first label of a host. It says nothing about the portal.
@@ -97,13 +94,14 @@ var (
 
 // domainText checks a host name. Upper case is refused: hosts are compared as they are stored.
 func domainText(v any) string {
-	if !isDomain(v.(string)) {
+	if !IsDomain(v.(string)) {
 		return "must be a host name in lower case, such as developers.example.com"
 	}
 	return ""
 }
 
-func isDomain(text string) bool {
+// IsDomain reports whether a text can be the host of a portal.
+func IsDomain(text string) bool {
 	labels := strings.Split(text, ".")
 	for _, label := range labels {
 		if !hostLabel.MatchString(label) {
@@ -111,24 +109,4 @@ func isDomain(text string) bool {
 		}
 	}
 	return len(labels) > 1 && !digits.MatchString(labels[len(labels)-1])
-}
-
-var (
-	portalLabelKey   = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9\-._]*[a-zA-Z0-9])?$`)
-	portalLabelValue = regexp.MustCompile(`^[a-z0-9A-Z]([a-z0-9A-Z\-._]*[a-z0-9A-Z]+)?$`)
-)
-
-// portalLabels checks labels.
-func portalLabels(v any) string {
-	labels, _ := v.(map[string]any)
-	if len(labels) > mostPortalLabels {
-		return fmt.Sprintf("must be at most %d labels", mostPortalLabels)
-	}
-	for key, value := range labels {
-		text, _ := value.(string)
-		if len(key) > mostPortalLabel || len(text) > mostPortalLabel || !portalLabelKey.MatchString(key) || !portalLabelValue.MatchString(text) {
-			return fmt.Sprintf("a key and a value must be 1 to %d letters, digits, '-', '.' and '_', and begin and end with a letter or digit", mostPortalLabel)
-		}
-	}
-	return ""
 }

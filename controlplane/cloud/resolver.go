@@ -83,16 +83,16 @@ func (Resolver) ReadOnly(r store.Reader, key model.Key) (bool, error) {
 // Lasts implements [scopes.Lasting].
 func (Resolver) Lasts(scope string) bool { return scope == model.DefaultControlPlane }
 
-// Exists implements [scopes.Register].
+// Exists implements [scopes.Register]. A control plane that is being deleted exists no more.
 func (Resolver) Exists(r store.Reader, scope string) (bool, error) {
 	if scope == model.DefaultControlPlane {
 		return true, nil
 	}
-	_, err := r.Get(ControlPlanes, "", scope)
+	res, err := r.Get(ControlPlanes, "", scope)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil && !res.Spec.(*ControlPlane).Ending, err
 }
 
 // Named reads the control plane of a name or id, which is NotFound if there is none.

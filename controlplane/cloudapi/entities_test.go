@@ -381,6 +381,50 @@ func TestDeletionOfAControlPlane(t *testing.T) {
 	}
 }
 
+// failing is a resolver that fails when it is asked once more than it may be.
+type failing struct {
+	cloud.Resolver
+	left *int
+}
+
+func (f failing) ReadOnly(r store.Reader, key model.Key) (bool, error) {
+	if *f.left--; *f.left < 0 {
+		return false, fault.New(fault.Unavailable, "the disk is full")
+	}
+	return f.Resolver.ReadOnly(r, key)
+}
+
+// TestDeletionIsTakenUpAgain: a deletion that fails midway says so, and nothing joins the control plane
+// any more or is created in it, so that a repeated request is not refused and ends it.
+func TestDeletionIsTakenUpAgain(t *testing.T) {
+	f := setupPlanes(t)
+	a, group := f.plane("aa", cloud.TypeHybrid), f.plane("gg", cloud.TypeGroup)
+	if _, err := f.gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error { return fill(tx, a) }); err != nil {
+		t.Fatal(err)
+	}
+	left := batch + batch/2
+	f.gate.Resolve(failing{left: &left})
+	got := told(f.do("DELETE", controlPlanes+"/"+a, ""))
+	if want := "503 Service Unavailable/The control plane is deleted in part: repeat the request"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	f.gate.Resolve(cloud.Resolver{})
+	if n := f.has(a, "/services"); n == 0 {
+		t.Fatal("everything is deleted")
+	}
+	if status, body := f.raw("admin", "POST", entities(a)+"/services", `{"name":"new","host":"h.test"}`); status != 404 {
+		t.Errorf("something is created in it: %d %s", status, body)
+	}
+	got = told(f.do("POST", controlPlanes+"/"+group+"/group-memberships/add", members(a)))
+	if !strings.Contains(got, `"aa" is being deleted`) {
+		t.Errorf("it joins a group: %s", got)
+	}
+	f.fleet.connects(a)
+	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
+	f.expects(404, "GET", controlPlanes+"/"+a, "")
+	f.expects(404, "DELETE", controlPlanes+"/"+a, "")
+}
+
 // fill gives a control plane more than one transaction deletes.
 func fill(tx store.Tx, plane string) error {
 	put := func(k *model.Kind, name string, spec any) error {

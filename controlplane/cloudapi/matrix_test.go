@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/e2e/golden"
@@ -51,6 +53,45 @@ func TestWhoMayManagePortals(t *testing.T) {
 		row(cells...)
 	}
 	golden.Compare(t, filepath.Join("testdata", "portal-roles.txt"), []byte(b.String()))
+}
+
+// placeholder is a part of a pattern that stands for an id.
+var placeholder = regexp.MustCompile(`\{[^}]+\}`)
+
+// TestWhoMayManageControlPlanes: what callers with a role everywhere, in the control plane that is asked
+// for, and in another one are answered by every endpoint of control planes, of the members of groups, and
+// of some entities. A request that may be made finds no body; the control plane has connected nodes.
+func TestWhoMayManageControlPlanes(t *testing.T) {
+	f := setupPlanes(t)
+	own, group := f.plane("own", cloud.TypeHybrid), f.plane("group", cloud.TypeGroup)
+	f.fleet.connects(own)
+	f.fleet.connects(group)
+	columns := []string{"admin@", "editor@", "viewer@", "admin@own", "editor@own", "viewer@own", "admin@default", ""}
+	var b strings.Builder
+	row := func(cells ...string) {
+		fmt.Fprintf(&b, "%-8s%-76s%-8s%-9s%-9s%-11s%-12s%-12s%-15s%s\n", anys(cells)...)
+	}
+	row(append([]string{"method", "path"}, slices.Concat(columns[:len(columns)-1], []string{"nobody"})...)...)
+	ask := func(e httpkit.Endpoint, id, of string) {
+		path := placeholder.ReplaceAllString(strings.Replace(e.Pattern, "{"+pathID+"}", id, 1), "10000000-0000-4000-8000-000000000000")
+		cells := []string{e.Method, e.Pattern + of}
+		for _, token := range columns {
+			status, _ := f.raw(strings.Replace(token, "@own", "@"+id, 1), e.Method, path, "")
+			cells = append(cells, fmt.Sprint(status))
+		}
+		row(cells...)
+	}
+	entity := regexp.MustCompile(`/core-entities/(services|oauth2_tokens|schemas/services)(/|$)`)
+	for _, e := range f.api.planeEndpoints() {
+		older := strings.Contains(e.Pattern, olderPath+"/") // they are those of core-entities
+		if !older && (!strings.Contains(e.Pattern, "/core-entities/") || entity.MatchString(e.Pattern)) {
+			ask(e, own, "")
+		}
+		if strings.Contains(e.Pattern, "/group-") || strings.HasSuffix(e.Pattern, "/core-entities/services") {
+			ask(e, group, " of a group")
+		}
+	}
+	golden.Compare(t, filepath.Join("testdata", "plane-roles.txt"), []byte(b.String()))
 }
 
 func anys(list []string) (out []any) {

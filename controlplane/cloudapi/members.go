@@ -127,6 +127,9 @@ func hindrance(tx store.Tx, id string, connected int) (string, error) {
 		return "", err // NotFound is for the whole request
 	}
 	plane := res.Spec.(*cloud.ControlPlane)
+	if plane.Ending {
+		return fmt.Sprintf("%q is being deleted", plane.Name), nil
+	}
 	if plane.IsGroup() {
 		return fmt.Sprintf("%q is a group, and a group cannot be in a group", plane.Name), nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -19,42 +20,68 @@ const batch = 500
 // errBatch ends the transaction that would delete more than a batch.
 var errBatch = errors.New("more is left than one transaction deletes")
 
-// remove deletes a control plane and what belongs to it. The last transaction deletes the control
-// plane with the rest, so there is nothing without its control plane. Entities go before it in
-// batches. What a gateway serves is not deleted, and neither is what a group consists of.
+// remove deletes a control plane and what belongs to it. What fits into one transaction is deleted by
+// one. Otherwise a first one marks the control plane, which nothing joins from then on, so that what
+// follows is not refused any more; entities go in batches, and the control plane with the last of
+// them: there is nothing without its control plane. What a gateway serves is not deleted, and neither
+// is what a group consists of.
 func (p planes) remove(w http.ResponseWriter, r *http.Request) {
+	id := p.address(r).Key
 	err := p.view(r, func(store.Reader, *model.Resource) error { return nil })
+	begun := false
 	if err == nil {
-		err = p.removable(r)
-	}
-	for err == nil {
-		if err = p.delete(r.Context(), p.address(r).Key); !errors.Is(err, errBatch) {
-			break
+		if err = p.delete(r.Context(), id); errors.Is(err, errBatch) {
+			err = p.end(r.Context(), id)
+			begun = err == nil
 		}
-		err = p.thin(r.Context(), p.scope(r))
 	}
-	if err != nil {
+	if begun {
+		err = p.rest(r.Context(), id)
+	}
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case begun:
+		httpkit.EntryOf(r.Context()).Cause = err
+		p.api.fail(w, r, &problem{Status: http.StatusServiceUnavailable, Title: titleUnavailable, Detail: "The control plane is deleted in part: repeat the request"}, p.Collection)
+	default:
 		p.api.fail(w, r, err, p.Collection)
-		return
 	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
-func (p planes) removable(r *http.Request) error {
-	id, scope := p.address(r).Key, p.scope(r)
+// removable refuses, in the transaction of a deletion, what is still needed. What is deleted in part
+// already is not.
+func (p planes) removable(tx store.Tx, id string) (*model.Resource, error) {
+	plane, err := tx.Get(cloud.ControlPlanes, "", id)
+	if err != nil || plane.Spec.(*cloud.ControlPlane).Ending {
+		return plane, err
+	}
 	if id == cloud.DefaultID {
-		return conflicting("The first control plane cannot be deleted")
+		return nil, conflicting("The first control plane cannot be deleted")
 	}
-	if n := p.connected(scope); n > 0 {
-		return conflicting("The control plane has connected data plane nodes")
+	if n := p.connected(cloud.ScopeOf(id)); n > 0 {
+		return nil, conflicting("The control plane has connected data plane nodes")
 	}
-	return p.view(r, func(reader store.Reader, _ *model.Resource) error {
-		groups, err := reader.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
-		if err == nil && len(groups) > 0 {
-			err = conflicting("The control plane is a member of a group: remove it from " + groups[0].Name + " first")
+	groups, err := tx.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
+	if err == nil && len(groups) > 0 {
+		err = conflicting("The control plane is a member of a group: remove it from " + groups[0].Name + " first")
+	}
+	return plane, err
+}
+
+// end marks a control plane as one that is being deleted.
+func (p planes) end(ctx context.Context, id string) error {
+	_, err := p.api.Gate.Write(ctx, model.Config, func(tx store.Tx) error {
+		plane, err := p.removable(tx, id)
+		if err != nil || plane.Spec.(*cloud.ControlPlane).Ending {
+			return err
 		}
+		spec := *plane.Spec.(*cloud.ControlPlane)
+		spec.Ending = true
+		_, err = tx.Update(&model.Resource{Kind: cloud.ControlPlanes, Name: id, Spec: &spec}, plane.Version)
 		return err
 	})
+	return err
 }
 
 func conflicting(detail string) *problem {
@@ -90,13 +117,32 @@ func scoped(all []*model.Kind) []*model.Kind {
 // delete deletes a control plane of which at most a batch is left.
 func (p planes) delete(ctx context.Context, id string) error {
 	_, err := p.api.Gate.Write(ctx, model.Config, func(tx store.Tx) error {
-		err := empty(tx, scoped(p.api.Gate.Kinds()), cloud.ScopeOf(id))
+		_, err := p.removable(tx, id)
+		if err == nil {
+			err = empty(tx, scoped(p.api.Gate.Kinds()), cloud.ScopeOf(id))
+		}
 		if err != nil {
 			return err
 		}
 		return tx.Delete(cloud.ControlPlanes, "", id, 0)
 	})
 	return err
+}
+
+// rest deletes a control plane whose deletion has begun. Somebody else may have finished it meanwhile.
+func (p planes) rest(ctx context.Context, id string) error {
+	for {
+		err := p.thin(ctx, cloud.ScopeOf(id))
+		if err == nil {
+			err = p.delete(ctx, id)
+		}
+		switch {
+		case fault.Is(err, fault.NotFound):
+			return nil
+		case !errors.Is(err, errBatch):
+			return err
+		}
+	}
 }
 
 // thin deletes a batch of what a control plane has.

@@ -86,7 +86,7 @@ func ofPortal(id string) store.Query { return store.Query{Index: cloud.IndexPort
 
 func (a *API) createPortal(w http.ResponseWriter, r *http.Request) {
 	served{a, portals}.write(w, r, portals.Created, nil, func(ctx context.Context, at admit.Address, in admit.Input) (admit.Outcome, error) {
-		if err := a.ownDomain(in); err != nil {
+		if err := a.ownDomain(r, in); err != nil {
 			return admit.Outcome{}, err
 		}
 		err := a.Store.View(ctx, func(reader store.Reader) error {
@@ -105,7 +105,7 @@ func (a *API) createPortal(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) patchPortal(w http.ResponseWriter, r *http.Request) {
 	served{a, portals}.write(w, r, http.StatusOK, nil, func(ctx context.Context, at admit.Address, in admit.Input) (admit.Outcome, error) {
-		if err := a.ownDomain(in); err != nil {
+		if err := a.ownDomain(r, in); err != nil {
 			return admit.Outcome{}, err
 		}
 		if in.Values["is_public"] == true {
@@ -125,10 +125,14 @@ func (a *API) patchPortal(w http.ResponseWriter, r *http.Request) {
 }
 
 // ownDomain refuses a custom domain among those that portals have from the start: it could be that of
-// another portal.
-func (a *API) ownDomain(in admit.Input) error {
+// another portal. It also refuses the host at which the caller reaches this API: there would be nothing
+// but the portal from then on.
+func (a *API) ownDomain(r *http.Request, in admit.Input) error {
 	text, _ := in.Values["custom_domain"].(string)
-	if text = strings.ToLower(text); text != "" && (text == a.PortalDomain || a.below(text)) {
+	if text = strings.ToLower(text); text != "" && text == hostOf(r) {
+		return refused(invalid{Field: "custom_domain", Reason: "must not be the host of this API", Rule: ruleInvalid, Source: fromBody})
+	}
+	if text != "" && (text == a.PortalDomain || a.below(text)) {
 		return refused(invalid{Field: "custom_domain", Reason: "must not be in " + a.PortalDomain, Rule: ruleInvalid, Source: fromBody})
 	}
 	return nil

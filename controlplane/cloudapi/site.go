@@ -26,12 +26,29 @@ const (
 	aliasBase = "/portals/{" + pathPortal + "}" + siteBase
 )
 
-// IsSite reports whether a request is one to the API of a portal. Those are for developers, who are
+// isSite reports whether a request is one to the API of a portal. Those are for developers, who are
 // known by cookies and never by what else identifies callers of this API; and browsers of strangers
 // make them, to host names that the portals have.
-func (a *API) IsSite(r *http.Request) bool {
+func (a *API) isSite(r *http.Request) (bool, error) {
 	path := r.URL.Path
-	return path == siteBase || strings.HasPrefix(path, siteBase+"/") || strings.HasPrefix(path, "/portals/") || a.below(hostOf(r))
+	if path == siteBase || strings.HasPrefix(path, siteBase+"/") || strings.HasPrefix(path, "/portals/") {
+		return true, nil
+	}
+	host := hostOf(r)
+	if a.below(host) {
+		return true, nil
+	}
+	if !cloud.IsDomain(host) {
+		return false, nil // as most requests of administrators, who need no look at the store
+	}
+	err := a.Store.View(r.Context(), func(reader store.Reader) error {
+		_, err := a.hosted(reader, host)
+		return err
+	})
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return true, err
 }
 
 // hostOf is the host of a request, without port and in lower case.
@@ -55,11 +72,14 @@ func (a *API) besides(management http.Handler) http.Handler {
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusMethodNotAllowed) },
 	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.IsSite(r) {
+		switch is, err := a.isSite(r); {
+		case err != nil:
+			a.fail(w, r, err, nil)
+		case is:
 			site.ServeHTTP(w, r)
-			return
+		default:
+			management.ServeHTTP(w, r)
 		}
-		management.ServeHTTP(w, r)
 	})
 }
 
@@ -108,12 +128,22 @@ func (a *API) onSite(next siteHandler) http.HandlerFunc {
 	}
 }
 
-// siteOf finds the portal of a request, by its path or by its host.
+// siteOf finds the portal of a request, by its path or by its host. On the host of a portal there is no
+// other portal.
 func (a *API) siteOf(reader store.Reader, r *http.Request) (*model.Resource, error) {
-	if id := portalID(r); id != "" {
-		return admit.Lookup(reader, portalAt(id))
+	id, host := portalID(r), hostOf(r)
+	at, err := a.hosted(reader, host)
+	switch {
+	case id == "", err != nil && !fault.Is(err, fault.NotFound):
+		return at, err
+	case err == nil && at.Name != id, err != nil && a.below(host):
+		return nil, fault.New(fault.NotFound, "the host is not one of that portal")
 	}
-	host := hostOf(r)
+	return admit.Lookup(reader, portalAt(id))
+}
+
+// hosted finds the portal of a host.
+func (a *API) hosted(reader store.Reader, host string) (*model.Resource, error) {
 	if slug, ok := strings.CutSuffix(host, "."+a.PortalDomain); ok && a.PortalDomain != "" {
 		return reader.Find(cloud.Portals, "", cloud.IndexSlug, slug)
 	}

@@ -291,7 +291,7 @@ func (f *fixture) attempt(at, email, password, address string) answer {
 }
 
 // TestLockedDeveloper: after failures in a row the right password does not help for a while, from
-// wherever it comes; the answer does not say why.
+// wherever it comes but from where the developer has logged in before; the answer does not say why.
 func TestLockedDeveloper(t *testing.T) {
 	f := setup(t)
 	at := f.portal("docs")
@@ -311,18 +311,71 @@ func TestLockedDeveloper(t *testing.T) {
 		t.Fatalf("before the last failure: %s", got.told())
 	}
 	guess(limits.DeveloperFailures)
-	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1").told(); got != toldInvalid {
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.2").told(); got != toldInvalid {
 		t.Errorf("locked: %s", got)
 	}
 	events := f.events(at)
 	if last := events[len(events)-1]; last.Outcome != audit.Locked || last.Principal == "" || events[len(events)-2].Outcome != audit.InvalidPassword {
 		t.Errorf("%v", events[len(events)-2:])
 	}
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1"); got.Code != 204 {
+		t.Errorf("locked by strangers out of where she has logged in: %s", got.told())
+	}
 	f.now = f.now.Add(limits.Lock / 2)
 	guess(limits.DeveloperFailures)
 	f.now = f.now.Add(limits.Lock / 2)
-	if got := f.attempt(at, "ada@example.com", password, "203.0.113.1"); got.Code != 204 {
+	if got := f.attempt(at, "ada@example.com", password, "203.0.113.2"); got.Code != 204 {
 		t.Errorf("after the lock: %s", got.told())
+	}
+}
+
+// TestLockedWhereKnown: where a developer has logged in before, failures are counted, too, and lock only
+// that address; a login elsewhere gives it no further guesses.
+func TestLockedWhereKnown(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	f.developer(at, "ada@example.com")
+	login := func(address string) answer { return f.attempt(at, "ada@example.com", password, address) }
+	for _, address := range []string{"203.0.113.1", "203.0.113.2"} {
+		if got := login(address); got.Code != 204 {
+			t.Fatal(got.told())
+		}
+	}
+	limits := portal.DefaultLimits
+	for i := range limits.DeveloperFailures {
+		if got := f.attempt(at, "ada@example.com", "wrong", "203.0.113.1").told(); got != toldInvalid {
+			t.Fatal(got)
+		}
+		if got := login("203.0.113.2"); got.Code != 204 {
+			t.Fatalf("%d: elsewhere: %s", i, got.told())
+		}
+	}
+	if got := login("203.0.113.1").told(); got != toldInvalid {
+		t.Errorf("not locked: %s", got)
+	}
+	events := f.events(at)
+	if last := events[len(events)-1]; last.Outcome != audit.Locked {
+		t.Errorf("%v", last)
+	}
+	for i := range cloud.MaxKnown { // the others are known no more
+		f.now = f.now.Add(time.Minute)
+		if got := login(fmt.Sprintf("198.51.100.%d", i)); got.Code != 204 {
+			t.Fatal(got.told())
+		}
+	}
+	for i := range limits.DeveloperFailures {
+		f.attempt(at, "ada@example.com", "wrong", fmt.Sprintf("192.0.2.%d", i))
+	}
+	if got := login("203.0.113.2").told(); got != toldInvalid {
+		t.Errorf("an address of long ago is known: %s", got)
+	}
+	f.now = f.now.Add(cloud.KnownFor)
+	for i := range limits.DeveloperFailures {
+		f.attempt(at, "ada@example.com", "wrong", fmt.Sprintf("192.0.2.%d", i))
+	}
+	if got := login("198.51.100.1").told(); got != toldInvalid {
+		t.Errorf("a login of long ago counts: %s", got)
 	}
 }
 
@@ -426,15 +479,49 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestManyLogIn: logins that succeed are not bounded: a whole office has one address.
+// TestManyLogIn: many developers may log in from one address: a whole office has one. Each of them may
+// only so often, from there and from everywhere, and nothing is computed or stored of what is too much.
 func TestManyLogIn(t *testing.T) {
 	f := setup(t)
 	at := f.portal("docs")
-	f.developer(at, "ada@example.com")
-	for i := range 2 * portal.DefaultLimits.Portal.Burst {
-		if got := f.login(at, "ada@example.com", password); got.Code != 204 {
-			t.Fatalf("%d: %s", i, got.told())
+	f.hook(at)
+	limits := portal.DefaultLimits
+	total := 0
+	for i := range limits.Portal.Burst/limits.Device.Burst + 1 {
+		email := fmt.Sprintf("d%d@example.com", i)
+		f.developer(at, email)
+		for range limits.Device.Burst {
+			if got := f.login(at, email, password); got.Code != 204 {
+				t.Fatalf("%d: %s", total, got.told())
+			}
+			total++
 		}
+	}
+	got := f.login(at, "d0@example.com", password)
+	if got.told() != toldMany || got.Header().Get("Retry-After") != fmt.Sprint(limits.Device.Each.Seconds()) {
+		t.Errorf("once more: %s %s", got.told(), got.Header().Get("Retry-After"))
+	}
+	for range 2 * limits.Address.Burst {
+		f.login(at, "d0@example.com", password)
+	}
+	f.developer(at, "new@example.com")
+	if got := f.login(at, "new@example.com", password); got.Code != 204 {
+		t.Errorf("somebody else at the address is held up: %s", got.told())
+	}
+	if n := len(f.events(at)); n != total+1 {
+		t.Errorf("%d events of %d logins", n, total+1)
+	}
+	f.now = f.now.Add(limits.Device.Each)
+	if got := f.login(at, "d0@example.com", password); got.Code != 204 {
+		t.Errorf("later: %s", got.told())
+	}
+	f.now = f.now.Add(24 * time.Hour)
+	count := map[int]int{}
+	for i := range 2 * limits.Developer.Burst {
+		count[f.attempt(at, "d0@example.com", password, fmt.Sprintf("198.51.100.%d", i)).Code]++
+	}
+	if count[204] != limits.Developer.Burst || count[429] != limits.Developer.Burst {
+		t.Errorf("from everywhere: %v", count)
 	}
 }
 
@@ -525,6 +612,46 @@ func TestHosts(t *testing.T) {
 	got := f.site("GET", "/v2/portals/10000000-0000-4000-8000-000000000000", "/me", "", nil)
 	if got.Code != 404 {
 		t.Errorf("no portal: %s", got.told())
+	}
+}
+
+// TestOnlyThePortal: on the hosts of a portal there is nothing but that portal: neither what manages
+// portals, whoever asks, nor other portals.
+func TestOnlyThePortal(t *testing.T) {
+	f := setup(t)
+	at, other := f.portal("docs"), f.portal("other")
+	domain := f.must(200, "PATCH", at, `{"custom_domain":"docs.example.com"}`)["default_domain"].(string)
+	get := func(host, path string) answer {
+		return f.site("GET", at, "", "", func(r *http.Request) {
+			r.Host, r.URL.Path = host, path
+			r.Header.Set("Authorization", "Bearer admin")
+		})
+	}
+	me := func(at string) string { return strings.TrimPrefix(at, "/v2") + siteBase + "/me" }
+	for _, host := range []string{domain, "docs.example.com", "DOCS.example.com.:5691"} {
+		for path, want := range map[string]int{
+			portalsPath: 404, at: 404, destinations: 404, controlPlanes: 404, "/v2/audit-log-webhook/jwks.json": 404, "/v2/openapi.json": 404, "/": 404,
+			me(other): 404, me(at): 401, siteBase + "/me": 401,
+		} {
+			if got := get(host, path); got.Code != want {
+				t.Errorf("%s%s: %s, want %d", host, path, got.told(), want)
+			}
+		}
+	}
+	if got := get("other.portals.example", me(at)); got.Code != 404 {
+		t.Errorf("a portal on a host that none has: %s", got.told())
+	}
+	for host, want := range map[string]int{"api.example.com": 200, "localhost:5690": 200, "127.0.0.1": 200, "[::1]:5690": 200, "": 200} {
+		if got := get(host, portalsPath); got.Code != want {
+			t.Errorf("%s: %s", host, got.told())
+		}
+	}
+	got := f.site("PATCH", other, "", `{"custom_domain":"api.example.com"}`, func(r *http.Request) {
+		r.Host, r.URL.Path = "api.example.com:5691", other
+		r.Header.Set("Authorization", "Bearer admin")
+	})
+	if want := "400 Invalid Request/Invalid Parameters/custom_domain/must not be the host of this API/invalid"; got.told() != want {
+		t.Errorf("a portal takes the host of the API: %s", got.told())
 	}
 }
 

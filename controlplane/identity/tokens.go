@@ -46,6 +46,10 @@ type Claims struct {
 type Tokens struct {
 	// Pinned finds client certificates. Without it no certificate counts, nor a token that names one.
 	Pinned Pinned
+	// Planes, if set, knows the control planes. A token does not outlive its own.
+	Planes interface {
+		Exists(r store.Reader, scope string) (bool, error)
+	}
 
 	store store.Store
 	now   func() time.Time
@@ -166,17 +170,28 @@ func (t *Tokens) counts(ctx context.Context, c *Claims) error {
 	if c.ID == "" {
 		return fault.New(fault.Denied, "the node token has no id, by which it could be revoked")
 	}
-	revoked := false
+	revoked, exists := false, true
 	err := t.store.View(ctx, func(r store.Reader) (err error) {
-		if revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID); err != nil || revoked {
+		if t.Planes != nil {
+			exists, err = t.Planes.Exists(r, c.ControlPlane)
+		}
+		if err == nil {
+			revoked, err = isRevoked(r, mesh.GlobalSecrets, "", mesh.GatewayTokenRevocations, c.ID)
+		}
+		if err != nil || revoked || !exists {
 			return err
 		}
 		return t.confirmed(r, c)
 	})
-	if err == nil && revoked {
-		err = fault.New(fault.Denied, "the node token was revoked")
+	switch {
+	case err != nil:
+		return err
+	case revoked:
+		return fault.New(fault.Denied, "the node token was revoked")
+	case !exists:
+		return fault.New(fault.Denied, "the node token is for the control plane %q, which was deleted", c.ControlPlane)
 	}
-	return err
+	return nil
 }
 
 // NodeID returns the id of the gateway that the claims name.

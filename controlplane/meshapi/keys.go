@@ -43,6 +43,8 @@ type Key struct {
 	// Name distinguishes it from others of its kind. Mesh is the mesh that it belongs to.
 	Name string `json:"name"`
 	Mesh string `json:"mesh,omitempty"`
+	// ControlPlane is the name of the control plane that it belongs to, if there are several.
+	ControlPlane string `json:"controlPlane,omitempty"`
 	// Purpose and Algorithm describe its use.
 	Purpose   string `json:"purpose"`
 	Algorithm string `json:"algorithm"`

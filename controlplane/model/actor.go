@@ -88,6 +88,9 @@ const (
 	OriginFile Origin = "file"
 	// OriginProxy is a proxy that registers itself, leaves, or asks on behalf of a client.
 	OriginProxy Origin = "proxy"
+	// OriginStranger is somebody who has proved nothing. What strangers may do is not recorded: their
+	// records would push out those of administrators.
+	OriginStranger Origin = "stranger"
 )
 
 type originKey struct{}

@@ -55,7 +55,7 @@ func (a *Accounts) Register(ctx context.Context, from netip.Addr, dev cloud.Deve
 	if wait, _ := a.newcomer.enter(dev.Portal, from); wait > 0 {
 		return &TooMany{wait}
 	}
-	_, err := a.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
+	_, err := a.Writer.Write(model.WithOrigin(ctx, model.OriginStranger), model.Config, func(tx store.Tx) error {
 		portal, err := portalOf(tx, dev.Portal)
 		if err != nil {
 			return err
@@ -189,6 +189,6 @@ func (a *Accounts) tried(portal string, from netip.Addr, fn func() error) error 
 		a.logins.failed(portal, from)
 		return err
 	}
-	a.logins.succeeded(portal, from)
+	a.logins.succeeded(portal, from, false)
 	return nil
 }

@@ -41,15 +41,24 @@ type Login struct {
 const mostAgent = 512
 
 // Login lets a developer log in. The event is stored with what the login writes: neither exists without
-// the other. Whoever tries too often gets [*TooMany], before anything is computed or stored.
+// the other. Whoever tries too often, or logs in too often, gets [*TooMany], before anything is computed
+// or stored.
 func (a *Accounts) Login(ctx context.Context, at Attempt) (Login, error) {
-	wait, locked := a.logins.enter(at.Portal, at.Source)
+	wait, locked := a.logins.knock(at.Portal, at.Source)
 	if wait > 0 {
 		return Login{}, &TooMany{wait}
 	}
 	known, err := a.lookUp(ctx, at)
 	if err != nil {
 		return Login{}, err
+	}
+	if wait = a.logins.admit(known.id, at.Source); wait > 0 {
+		a.logins.succeeded(at.Portal, at.Source, true) // others at the address are not held up
+	} else if !known.here {
+		wait = a.logins.brake(at.Portal, at.Source)
+	}
+	if wait > 0 {
+		return Login{}, &TooMany{wait}
 	}
 	var right bool
 	if locked == 0 && known.portal.BasicAuth && !known.portal.IsPublic {
@@ -66,7 +75,8 @@ func (a *Accounts) Login(ctx context.Context, at Attempt) (Login, error) {
 		return Login{}, err
 	}
 	if out.Outcome == audit.Success {
-		a.logins.succeeded(at.Portal, at.Source)
+		a.logins.succeeded(at.Portal, at.Source, known.here)
+		a.logins.loggedIn(known.id, at.Source)
 	} else if locked == 0 {
 		a.logins.failed(at.Portal, at.Source)
 	}
@@ -79,6 +89,8 @@ type account struct {
 	// id is empty if nobody has the address.
 	id   string
 	hash string
+	// here says that the developer has logged in from the address before.
+	here bool
 }
 
 // lookUp reads what a password is compared with.
@@ -98,6 +110,9 @@ func (a *Accounts) lookUp(ctx context.Context, at Attempt) (out account, err err
 		secret, err := get[cloud.Password](r, cloud.Passwords, dev.Name)
 		if secret != nil {
 			out.hash = secret.Hash
+		}
+		if err == nil {
+			out.here, err = a.isKnown(r, dev.Name, at.Source)
 		}
 		return err
 	})
@@ -119,7 +134,7 @@ func (a *Accounts) settle(tx store.Tx, at Attempt, known account, right bool, ou
 	if err != nil {
 		return err
 	}
-	if err := a.judge(tx, portal, known, right, out); err != nil {
+	if err := a.judge(tx, at, portal, known, right, out); err != nil {
 		return err
 	}
 	if portal.IsPublic {
@@ -131,7 +146,7 @@ func (a *Accounts) settle(tx store.Tx, at Attempt, known account, right bool, ou
 	case audit.InvalidPassword: // it is counted
 	default:
 		// Others take the time of a write, too: nothing can be told from it.
-		err = put(tx, cloud.Trials, at.Portal, &cloud.Trial{LastAt: a.Now().UnixMilli()})
+		err = put(tx, cloud.Trials, at.Portal, &cloud.Trial{Failures: cloud.Failures{LastAt: a.Now().UnixMilli()}})
 	}
 	if err != nil {
 		return err
@@ -161,7 +176,7 @@ func agent(text string) string {
 }
 
 // judge finds the outcome, and counts it.
-func (a *Accounts) judge(tx store.Tx, portal *cloud.Portal, known account, right bool, out *Login) error {
+func (a *Accounts) judge(tx store.Tx, at Attempt, portal *cloud.Portal, known account, right bool, out *Login) error {
 	out.Outcome = audit.NotFound
 	switch {
 	case !portal.BasicAuth:
@@ -187,32 +202,5 @@ func (a *Accounts) judge(tx store.Tx, portal *cloud.Portal, known account, right
 		out.Outcome, out.Unapproved = audit.Disabled, right && dev.Status == cloud.Pending
 		return nil
 	}
-	return a.count(tx, known.id, right, out)
-}
-
-// count looks at the lock of a developer, and counts failures in a row. A lock is not made longer by
-// who tries meanwhile: otherwise a stranger could keep it up for ever.
-func (a *Accounts) count(tx store.Tx, developer string, right bool, out *Login) error {
-	trial, err := get[cloud.Trial](tx, cloud.Trials, developer)
-	if err != nil {
-		return err
-	}
-	now := a.Now()
-	switch {
-	case trial != nil && now.UnixMilli() < trial.LockedUntil:
-		out.Outcome = audit.Locked
-		return nil
-	case right:
-		out.Outcome = audit.Success
-		return removeOne(tx, cloud.Trials, developer)
-	}
-	out.Outcome = audit.InvalidPassword
-	next := cloud.Trial{Developer: developer, Failures: 1, LastAt: now.UnixMilli()}
-	if trial != nil && trial.LockedUntil == 0 && now.Sub(time.UnixMilli(trial.LastAt)) < a.Limits.Lock {
-		next.Failures += trial.Failures
-	}
-	if next.Failures >= a.Limits.DeveloperFailures {
-		next.LockedUntil = now.Add(a.Limits.Lock).UnixMilli()
-	}
-	return put(tx, cloud.Trials, developer, &next)
+	return a.count(tx, known.id, at.Source, right, out)
 }

@@ -215,8 +215,8 @@ func TestGuard(t *testing.T) {
 	for i := range 100 {
 		enter(fmt.Sprintf("198.51.100.%d", i))
 	}
-	if len(g.visitors) != 3 || g.recent.Len() != 3 {
-		t.Errorf("%d and %d are remembered", len(g.visitors), g.recent.Len())
+	if listed(g) != 3 || len(g.visitors) != 3 {
+		t.Errorf("%d and %d are remembered", len(g.visitors), listed(g))
 	}
 	at := netip.MustParseAddr("203.0.113.1")
 	g.failed("p", at)
@@ -237,6 +237,97 @@ func TestGuard(t *testing.T) {
 	}
 	if len(g.portals) > maxPortals {
 		t.Errorf("%d portals are remembered", len(g.portals))
+	}
+}
+
+// listed counts who is in the lists of a guard.
+func listed(g *guard) (n int) {
+	for _, l := range g.guilt {
+		n += l.Len()
+	}
+	return n
+}
+
+// TestFlushed: whoever has very many addresses does not make the guard forget the failures of one with
+// those of others, and what is locked out stays locked out, even if nobody else can be remembered.
+func TestFlushed(t *testing.T) {
+	now := time.UnixMilli(1700000000000)
+	l := Limits{Address: Rate{Burst: 20, Each: time.Second}, Portal: Rate{Burst: 1 << 20, Each: time.Millisecond}, AddressFailures: 10, Lock: time.Hour, Remembered: 50}
+	g := newGuard(l, func() time.Time { return now })
+	fail := func(from netip.Addr, n int) {
+		for range n {
+			if wait, locked := g.enter("p", from); wait > 0 || locked > 0 {
+				return
+			}
+			g.failed("p", from)
+		}
+	}
+	address := func(group byte, i int) netip.Addr { return netip.AddrFrom4([4]byte{10, group, byte(i >> 8), byte(i)}) }
+	locked, guesses := address(0, 1), address(0, 2)
+	fail(locked, l.AddressFailures)
+	fail(guesses, l.AddressFailures-1)
+	for i := range 100 * l.Remembered {
+		fail(address(1, i), 1)
+		now = now.Add(time.Millisecond)
+	}
+	if _, left := g.enter("p", locked); left == 0 {
+		t.Error("a lock was flushed")
+	}
+	fail(guesses, 1)
+	if _, left := g.enter("p", guesses); left == 0 {
+		t.Error("failures were flushed")
+	}
+	for i := range l.Remembered - 2 {
+		fail(address(2, i), l.AddressFailures)
+	}
+	if wait, _ := g.enter("p", address(3, 0)); wait == 0 {
+		t.Error("somebody comes in who cannot be remembered")
+	}
+	if _, left := g.enter("p", locked); left == 0 || len(g.visitors) != l.Remembered || listed(g) != l.Remembered {
+		t.Errorf("%d and %d are remembered, locked for %s", len(g.visitors), listed(g), left)
+	}
+	now = now.Add(2 * l.Lock)
+	if wait, left := g.enter("p", address(3, 0)); wait > 0 || left > 0 {
+		t.Errorf("after the locks: %s %s", wait, left)
+	}
+}
+
+// TestHeldUp: who is held up by others at a portal is not remembered, so that a flood fills no memory.
+func TestHeldUp(t *testing.T) {
+	now := time.UnixMilli(1700000000000)
+	l := Limits{Address: Rate{Burst: 2, Each: time.Second}, Portal: Rate{Burst: 3, Each: time.Minute}, AddressFailures: 5, Lock: time.Hour, Remembered: 100}
+	g := newGuard(l, func() time.Time { return now })
+	for i := range 50 {
+		g.enter("p", netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+	}
+	if len(g.visitors) != l.Portal.Burst || listed(g) != l.Portal.Burst {
+		t.Errorf("%d and %d are remembered", len(g.visitors), listed(g))
+	}
+}
+
+// TestStrangersAreNotRecorded: developers who register themselves push no records of administrators out.
+func TestStrangersAreNotRecorded(t *testing.T) {
+	w := newWorld(t)
+	records := func() (n int) {
+		err := w.accounts.Store.View(t.Context(), func(r store.Reader) error {
+			list, err := r.Records(store.RecordQuery{Kind: cloud.Developers.Name})
+			n = len(list)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := records()
+	if before == 0 {
+		t.Fatal("those whom an administrator adds are not recorded")
+	}
+	if err := w.accounts.Register(t.Context(), netip.MustParseAddr("192.0.2.1"), cloud.Developer{Portal: w.portal, Email: "eve@example.com", FullName: "Eve"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := records(); n != before {
+		t.Errorf("%d records of strangers", n-before)
 	}
 }
 
