@@ -29,6 +29,8 @@ type Refusal struct {
 	Text, Said string
 	// After is the time after which the API wants to be asked again, if it has said one.
 	After time.Duration
+	// Fields are the members of an entity that the refusal is about, if the API names some.
+	Fields map[string]any
 }
 
 // Error implements error.
@@ -137,6 +139,7 @@ var nowhere = []string{"", "Not found", "no Route matched with those values"}
 func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	var doc struct {
 		Message, Detail string
+		Fields          map[string]any
 		Parameters      []struct{ Field, Reason string } `json:"invalid_parameters"`
 	}
 	_ = json.Unmarshal(text, &doc) // a body that is not a document says nothing
@@ -146,7 +149,7 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	}
 	said := Plain(cmp.Or(strings.Join(reasons, "; "), doc.Detail, doc.Message, http.StatusText(resp.StatusCode)))
 	refusal := func(format string, args ...any) error {
-		return &Refusal{Status: resp.StatusCode, Text: fmt.Sprintf(format, args...), Said: said, After: after(resp.Header.Get("Retry-After"))}
+		return &Refusal{Status: resp.StatusCode, Text: fmt.Sprintf(format, args...), Said: said, After: after(resp.Header.Get("Retry-After")), Fields: doc.Fields}
 	}
 	switch status := resp.StatusCode; {
 	case status == http.StatusBadRequest && strings.Contains(string(text), plainOnTLS):

@@ -113,11 +113,7 @@ func (r *treeReader) object(n *node, y *yaml.Node, depth int) {
 // scalar gives a plain value its type. Types that JSON does not have stay texts. Placeholders
 // that somebody should have replaced are problems, because they would be taken literally.
 func (r *treeReader) scalar(y *yaml.Node) any {
-	if strings.Contains(y.Value, "${{") {
-		if r.env == nil {
-			r.problems.add(y.Line, "", "references to the environment are not replaced here")
-			return y.Value
-		}
+	if strings.Contains(y.Value, opening) {
 		replaced := *y
 		var err error
 		if replaced.Value, err = r.env.replace(y.Value); err != nil {

@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -125,11 +127,16 @@ func (a *API) Read(ctx context.Context, kinds []*model.Kind, tags []string, skip
 	s := newState()
 	for i, k := range kinds {
 		for _, shown := range lists[i] {
-			e := &Entity{Kind: k, ID: text(shown, model.FieldID), Values: plain(k, shown)}
-			if skipConsumers && refID(e.Values, "consumer") != "" {
+			e, err := entityOf(k, shown)
+			if err != nil {
+				return nil, err
+			}
+			if skipConsumers && refID(e.Values, gateway.RefConsumer) != "" {
 				continue
 			}
-			s.add(e)
+			if twin := s.add(e); twin != nil && twin.ID != e.ID {
+				return nil, fmt.Errorf("the gateway holds %s twice, as %s and %s: nothing can tell them apart; delete or rename one", label(e, s), twin.ID, client.Plain(e.ID))
+			}
 		}
 	}
 	s.sort(kinds)
@@ -143,7 +150,20 @@ func (a *API) lookup(ctx context.Context, k *model.Kind, key string) (*Entity, e
 	if status(err) == http.StatusNotFound {
 		return nil, nil //nolint:nilnil // nil is nothing
 	}
-	return &Entity{Kind: k, ID: text(shown, model.FieldID), Values: plain(k, shown)}, err
+	if err != nil {
+		return nil, err
+	}
+	return entityOf(k, shown)
+}
+
+// entityOf reads an entity of an answer. Without an id of its own it could be mistaken for a
+// whole collection.
+func entityOf(k *model.Kind, shown map[string]any) (*Entity, error) {
+	id := text(shown, model.FieldID)
+	if !model.IsUUID(id) {
+		return nil, fmt.Errorf("an answer about /%s is not understood: it holds something without an id", k.Path)
+	}
+	return &Entity{Kind: k, ID: id, Values: plain(k, shown), stated: true}, nil
 }
 
 // parallel calls do for each number below n, at most width at the same time. It begins no

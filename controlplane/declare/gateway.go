@@ -41,6 +41,9 @@ func (o *options) load(ctx context.Context, c *cobra.Command, files []string) (*
 	if len(o.tags) == 0 {
 		o.tags = inFile
 	}
+	if err := o.tags.check(); err != nil {
+		return nil, nil, err
+	}
 	if err := d.age(time.Now()); err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +73,11 @@ func (o *options) plan(ctx context.Context, d *Document, t *target) (*Plan, erro
 		return nil, err
 	}
 	p := &planner{kinds: kinds, schemas: &Schemas{api: t.api, known: map[string]fields{}}, current: current, wanted: wanted, masked: d.Masked}
-	return p.compare(ctx)
+	plan, err := p.compare(ctx)
+	if err == nil && b.lookup != nil {
+		err = p.cascades(ctx, t.api)
+	}
+	return plan, err
 }
 
 // withoutConsumers leaves out entities of other kinds, and those that belong to a consumer.
@@ -169,6 +176,9 @@ func (o *options) compare(c *cobra.Command, files []string, write bool) error {
 
 // reset deletes everything, or what has the select tags.
 func (o *options) reset(c *cobra.Command) error {
+	if err := o.tags.check(); err != nil {
+		return err
+	}
 	d := &Document{}
 	t, err := o.target(c.Context(), c, d.Header)
 	if err != nil {
@@ -200,6 +210,9 @@ func (o *options) place(t *target) string {
 
 // dump writes what the gateway holds.
 func (o *options) dump(c *cobra.Command) error {
+	if err := o.tags.check(); err != nil {
+		return err
+	}
 	format, err := o.dumpFormat()
 	if err != nil {
 		return err
@@ -273,7 +286,7 @@ func (o *options) validate(c *cobra.Command, files []string) error {
 		e := wanted.Entities[i]
 		err := t.api.call(ctx, http.MethodPost, "/schemas/"+e.Kind.Path+"/validate", nil, e.Values, nil)
 		if status(err) == http.StatusBadRequest {
-			failures[i], err = fmt.Errorf("%s: validating %s: %s", e.where, label(e, wanted), problem(err)), nil
+			failures[i], err = fmt.Errorf("%s: validating %s: %s", e.where, label(e, wanted), problem(err, append(masking(e.Kind, nil).secrets("", e.Values), d.Masked...))), nil
 		}
 		return err
 	})
@@ -296,7 +309,7 @@ func (o *options) ping(c *cobra.Command) error {
 	}
 	if err := t.api.call(c.Context(), http.MethodGet, "/", nil, nil, &answer); err != nil {
 		if status(err) != 0 {
-			return fmt.Errorf("reading the gateway's version: %s; %w", problem(err), err)
+			return fmt.Errorf("reading the gateway's version: %s; %w", problem(err, nil), err)
 		}
 		return err
 	}

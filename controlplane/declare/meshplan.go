@@ -159,6 +159,7 @@ func meshOp(action string, d, is *meshDoc) *Op {
 		o.Old = masking(is.kind, nil).object(is.values)
 	}
 	if d != nil {
+		o.secrets = masking(d.kind, nil).secrets("", d.values)
 		o.Body, o.New = d.values, masking(d.kind, nil).object(d.values)
 	}
 	return o

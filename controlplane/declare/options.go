@@ -49,7 +49,7 @@ type options struct {
 	headers                                                         []string
 	parallel                                                        int
 	// What.
-	tags                        []string
+	tags                        tagList
 	skipConsumers, tokens       bool
 	mesh                        string
 	output, format              string
@@ -84,7 +84,7 @@ func (o *options) planned(f *pflag.FlagSet) {
 
 // selected adds the flags that choose what a command is about.
 func (o *options) selected(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.tags, flagTags, nil, "only what has this tag; more than one: all of them")
+	f.Var(&o.tags, flagTags, "only what has this tag; more than one: all of them")
 	f.BoolVar(&o.skipConsumers, flagSkip, false, "leave consumers alone, and all that belongs to one")
 }
 
@@ -103,7 +103,7 @@ func EnvName(flag string) string {
 func fromEnvironment(c *cobra.Command) (err error) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(EnvName(f.Name))
-		if f.Changed || !ok || value == "" || f.Name == "help" {
+		if f.Changed || !ok || f.Name == "help" || value == "" && f.Name != flagTags {
 			return
 		}
 		if bad := f.Value.Set(value); bad != nil {

@@ -36,6 +36,11 @@ type Op struct {
 	// differ.
 	Old, New map[string]any
 	Changes  []Change
+	// kind, is and wants are for the runner: the values as they are and as they should be, in
+	// clear. secrets are the texts among them that nobody may see.
+	kind      *model.Kind
+	is, wants map[string]any
+	secrets   []string
 	// check, if set, is where the body can be checked before what it needs is there.
 	check string
 }
@@ -161,14 +166,17 @@ func (p *planner) op(action string, e, is *Entity) *Op {
 	o := &Op{
 		Action: action, Kind: shortName(about.Kind), Name: title(about), Label: label(about, p.wanted, p.current),
 		Level: levelOf(about.Kind, p.kinds), Path: "/" + about.Kind.Path + "/" + about.ID, ID: about.ID,
-		check: "/schemas/" + about.Kind.Path + "/validate",
+		check: "/schemas/" + about.Kind.Path + "/validate", kind: about.Kind,
+		secrets: slices.Clone(p.masked),
 	}
 	if is != nil {
+		o.is, o.secrets = is.Values, append(o.secrets, masking(is.Kind, nil).secrets("", is.Values)...)
 		o.Old = masking(is.Kind, p.masked).object(is.Values)
 	}
 	if e != nil {
 		body := maps.Clone(e.Values)
 		body[model.FieldID] = e.ID
+		o.wants, o.secrets = e.Values, append(o.secrets, masking(e.Kind, nil).secrets("", e.Values)...)
 		o.Body, o.New = body, masking(e.Kind, p.masked).object(e.Values)
 		for i := range e.Kind.Refs {
 			if id := refID(e.Values, e.Kind.Refs[i].Name); id != "" {

@@ -276,12 +276,14 @@ func (b *builder) match(made []*Entity) {
 }
 
 func (b *builder) byKey(e *Entity) {
-	is := b.current.byKey[naturalKey(e)]
-	if naturalKey(e) == "" {
+	var is *Entity
+	if holders := slices.DeleteFunc(b.current.holders(naturalKey(e)), func(is *Entity) bool { return b.taken[is] }); len(holders) > 0 {
+		is = holders[0]
+	} else if naturalKey(e) == "" {
 		is = b.same(e)
 	}
 	switch {
-	case is != nil && !b.taken[is]:
+	case is != nil:
 		b.taken[is] = true
 		if e.stated && e.ID != is.ID {
 			b.actual[e.ID] = is.ID
