@@ -158,6 +158,8 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 		return c.stranger("it sends callers elsewhere")
 	case status == http.StatusUnauthorized && c.token == "":
 		return refusal("%s wants a token: name a file that holds it with --token-file (the control plane has it as admin.token or admin.tokenFile)", c.where())
+	case status == http.StatusUnauthorized && c.o.TokenFile == "":
+		return refusal("%s does not take the token (%s): it needs another one", c.where(), said)
 	case status == http.StatusUnauthorized:
 		return refusal("%s does not take the token of %s (%s): put the control plane's (admin.token or admin.tokenFile) there, or name another file with --token-file", c.where(), c.o.TokenFile, said)
 	case status == http.StatusNotFound && doc.Detail == "" && slices.Contains(nowhere, doc.Message):

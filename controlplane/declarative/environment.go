@@ -54,6 +54,14 @@ func (e *environment) replace(text string) (_ string, err error) {
 	return out, err
 }
 
+// used returns how many values were put in.
+func (e *environment) used() int {
+	if e == nil {
+		return 0
+	}
+	return len(e.values)
+}
+
 func (e *environment) value(found string) (string, error) {
 	if e == nil {
 		return "", errors.New("references to the environment are not replaced here")

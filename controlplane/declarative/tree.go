@@ -28,6 +28,8 @@ type node struct {
 	isList bool
 	// scalar is a text, number (int64 or float64), boolean or nil.
 	scalar any
+	// replaced is set if a part of the scalar comes from the environment.
+	replaced bool
 }
 
 // parse reads one YAML (or JSON) document. env replaces references to the environment; nil
@@ -87,7 +89,9 @@ func (r *treeReader) read(y *yaml.Node, depth int) *node {
 	case yaml.MappingNode:
 		r.object(n, y, depth)
 	default:
+		before := r.env.used()
 		n.scalar = r.scalar(y)
+		n.replaced = r.env.used() > before
 	}
 	return n
 }

@@ -240,13 +240,14 @@ func writeFile(name string, data []byte) (err error) {
 	return err
 }
 
-// dumpHeader returns the members of a file beside the collections.
-func dumpHeader(tags []string, workspace, plane string, tokens bool, now time.Time) map[string]any {
+// dumpHeader returns the members of a file beside the collections. now is the time from which on
+// its lifetimes are counted, if it has any.
+func dumpHeader(tags []string, workspace, plane string, now time.Time) map[string]any {
 	header, info := map[string]any{}, map[string]any{}
 	if len(tags) > 0 {
 		info["select_tags"] = anys(tags)
 	}
-	if tokens {
+	if !now.IsZero() {
 		info["dumped_at"] = now.UTC().Format(time.RFC3339)
 	}
 	if len(info) > 0 {

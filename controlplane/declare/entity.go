@@ -21,6 +21,8 @@ type Entity struct {
 	// where says in which file an entity stands, stated that the file gives its id.
 	where  string
 	stated bool
+	// replaced are the paths of values from the environment, which are not shown.
+	replaced []string
 }
 
 // State is what a gateway holds, or should hold.

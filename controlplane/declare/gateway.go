@@ -44,9 +44,7 @@ func (o *options) load(ctx context.Context, c *cobra.Command, files []string) (*
 	if err := o.tags.check(); err != nil {
 		return nil, nil, err
 	}
-	if err := d.age(time.Now()); err != nil {
-		return nil, nil, err
-	}
+	d.age(time.Now())
 	t, err := o.target(ctx, c, d.Header)
 	return d, t, err
 }
@@ -145,6 +143,7 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 
 // told prints what became of a plan, and returns the error of the command.
 func (o *options) told(c *cobra.Command, out *printer, p *Plan, done []*Op, failed error) error {
+	failed = interrupted(c.Context(), failed)
 	if o.json {
 		if err := printJSON(c.OutOrStdout(), done, p.Warnings, failed); err != nil {
 			return err
@@ -228,9 +227,13 @@ func (o *options) dump(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
+	if !o.tokens && !slices.ContainsFunc(state.Entities, func(e *Entity) bool { return e.Values["ttl"] != nil }) {
+		now = time.Time{}
+	}
 	d := &dumper{
 		state: state, kinds: kinds, lookup: t.api.lookup, withID: o.withID, tags: o.tags,
-		header: dumpHeader(o.tags, o.workspace, t.plane, o.tokens, time.Now()),
+		header: dumpHeader(o.tags, o.workspace, t.plane, now),
 	}
 	doc, err := d.document(ctx)
 	if err != nil {
@@ -306,12 +309,17 @@ func (o *options) ping(c *cobra.Command) error {
 	}
 	var answer struct {
 		Version string `json:"version"`
+		// Cluster is what only the mesh API has.
+		Cluster *string `json:"clusterId"`
 	}
 	if err := t.api.call(c.Context(), http.MethodGet, "/", nil, nil, &answer); err != nil {
 		if status(err) != 0 {
 			return fmt.Errorf("reading the gateway's version: %s; %w", problem(err, nil), err)
 		}
 		return err
+	}
+	if answer.Cluster != nil {
+		return fmt.Errorf("what answers at %s is a mesh API, and no gateway: meshgate mesh is for that", o.gatewayAddr)
 	}
 	if answer.Version == "" {
 		return fmt.Errorf("what answers at %s is no gateway: it names no version", o.gatewayAddr)

@@ -20,9 +20,11 @@ const leastMasked = 4
 type masker struct {
 	kind   *model.Kind
 	values []string
+	// paths are those of values from the environment; what was there before is as secret.
+	paths []string
 }
 
-func masking(k *model.Kind, values []string) masker { return masker{k, values} }
+func masking(k *model.Kind, values []string, paths ...string) masker { return masker{k, values, paths} }
 
 func (m masker) object(values map[string]any) map[string]any {
 	out, _ := m.value("", values).(map[string]any)
@@ -30,7 +32,7 @@ func (m masker) object(values map[string]any) map[string]any {
 }
 
 func (m masker) value(path string, v any) any {
-	secret := path != "" && m.kind != nil && m.kind.Conceals(path)
+	secret := path != "" && (m.kind != nil && m.kind.Conceals(path) || slices.Contains(m.paths, path))
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))

@@ -71,7 +71,11 @@ func (r *runner) run(ctx context.Context, p *Plan) (done []*Op, err error) {
 		}
 	}
 	r.steps(ctx, writes, len(p.Ops), slices.Concat(updates, deletes))
-	if len(r.later) > 0 && len(r.failures) == 0 { // an update may have freed what they need
+	for over := -1; len(r.later) > 0 && len(r.done) > over && len(r.failures) == 0 && ctx.Err() == nil; {
+		over = len(r.done) // each update may free what another one needs
+		r.steps(ctx, r.postponed(), len(p.Ops), slices.Concat(updates, deletes))
+	}
+	if len(r.failures) == 0 {
 		r.steps(ctx, r.postponed(), len(p.Ops), deletes)
 	}
 	if len(r.failures) == 0 && ctx.Err() == nil {
