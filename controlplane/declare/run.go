@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
 // Failures are the operations that failed, each a line.
@@ -282,6 +283,9 @@ func (r *runner) probe(ctx context.Context, p *Plan) error {
 		return nil
 	}
 	nothing := path.Join(path.Dir(p.Ops[0].Path), uuid.NewString())
+	if path.Dir(p.Ops[0].Path) == "/"+mesh.Meshes.Path { // whoever may write one mesh has no right to others
+		nothing = path.Join(p.Ops[0].Path, mesh.MeshGatewayRoutes.Path, uuid.NewString())
+	}
 	err := r.api.call(ctx, http.MethodDelete, nothing, url.Values{httpkit.ArgDryRun: {"known"}}, nil, nil)
 	refusal, ok := errors.AsType[*client.Refusal](err)
 	switch {
