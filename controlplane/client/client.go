@@ -74,7 +74,9 @@ func (o Options) spelled(err error) error {
 		text = strings.ReplaceAll(text, name, own)
 	}
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		return &Refusal{Status: refusal.Status, Text: text, Said: refusal.Said, After: refusal.After}
+		own := *refusal
+		own.Text = text
+		return &own
 	}
 	return errors.New(text)
 }

@@ -29,6 +29,8 @@ type Refusal struct {
 	Text, Said string
 	// After is the time after which the API wants to be asked again, if it has said one.
 	After time.Duration
+	// Fields are the members of an entity that the refusal is about, if the API names some.
+	Fields map[string]any
 }
 
 // Error implements error.
@@ -137,6 +139,7 @@ var nowhere = []string{"", "Not found", "no Route matched with those values"}
 func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	var doc struct {
 		Message, Detail string
+		Fields          map[string]any
 		Parameters      []struct{ Field, Reason string } `json:"invalid_parameters"`
 	}
 	_ = json.Unmarshal(text, &doc) // a body that is not a document says nothing
@@ -146,7 +149,7 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 	}
 	said := Plain(cmp.Or(strings.Join(reasons, "; "), doc.Detail, doc.Message, http.StatusText(resp.StatusCode)))
 	refusal := func(format string, args ...any) error {
-		return &Refusal{Status: resp.StatusCode, Text: fmt.Sprintf(format, args...), Said: said, After: after(resp.Header.Get("Retry-After"))}
+		return &Refusal{Status: resp.StatusCode, Text: fmt.Sprintf(format, args...), Said: said, After: after(resp.Header.Get("Retry-After")), Fields: doc.Fields}
 	}
 	switch status := resp.StatusCode; {
 	case status == http.StatusBadRequest && strings.Contains(string(text), plainOnTLS):
@@ -155,6 +158,8 @@ func (c *Client) refused(resp *http.Response, path string, text []byte) error {
 		return c.stranger("it sends callers elsewhere")
 	case status == http.StatusUnauthorized && c.token == "":
 		return refusal("%s wants a token: name a file that holds it with --token-file (the control plane has it as admin.token or admin.tokenFile)", c.where())
+	case status == http.StatusUnauthorized && c.o.TokenFile == "":
+		return refusal("%s does not take the token (%s): it needs another one", c.where(), said)
 	case status == http.StatusUnauthorized:
 		return refusal("%s does not take the token of %s (%s): put the control plane's (admin.token or admin.tokenFile) there, or name another file with --token-file", c.where(), c.o.TokenFile, said)
 	case status == http.StatusNotFound && doc.Detail == "" && slices.Contains(nowhere, doc.Message):

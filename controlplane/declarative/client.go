@@ -36,6 +36,9 @@ type Header struct {
 	SelectTags []any
 	// Defaults are values that entities get, by the name of their kind.
 	Defaults map[string]map[string]any
+	// Replaced are the paths of defaults that come from the environment, by the name of the
+	// kind; see [Entity].
+	Replaced map[string][]string
 	// Workspace and ControlPlane say where the file is meant for; Cloud is set if it has the
 	// section that names a control plane.
 	Workspace, ControlPlane string
@@ -56,8 +59,11 @@ type Entity struct {
 	// Parent is the entity in which it stands, Ref its reference to that.
 	Parent *Entity
 	Ref    string
-	origin *entity
-	file   *File
+	// Replaced are the paths of values that come from the environment, such as /config/realm.
+	// Those in lists have a 0 in place of the index.
+	Replaced []string
+	origin   *entity
+	file     *File
 }
 
 // Parse is [Parse] for the files of clients.
@@ -158,6 +164,10 @@ func (f *File) defaults(name string, n *node, path string) {
 			continue
 		}
 		values[field] = n.fields[field].plain()
+		if f.Header.Replaced == nil {
+			f.Header.Replaced = map[string][]string{}
+		}
+		f.Header.Replaced[name] = n.fields[field].replacements("/"+field, f.Header.Replaced[name])
 	}
 	f.Header.Defaults[name] = values
 }
@@ -171,8 +181,29 @@ func (f *File) Entities() []*Entity {
 			Kind: e.kind, File: f.name, Line: e.at.line, Path: e.path, Values: e.values,
 			Parent: of[e.parent], Ref: e.ref, origin: e, file: f,
 		}
+		for name := range e.values {
+			if e.at.fields == nil { // a text stands for its key
+				shown.Replaced = e.at.replacements("/"+name, shown.Replaced)
+			} else {
+				shown.Replaced = e.at.fields[name].replacements("/"+name, shown.Replaced)
+			}
+		}
 		of[e] = shown
 		list = append(list, shown)
+	}
+	return list
+}
+
+// replacements adds the paths of the values from the environment in a node.
+func (n *node) replacements(path string, list []string) []string {
+	for name, field := range n.fields {
+		list = field.replacements(path+"/"+name, list)
+	}
+	for _, item := range n.items {
+		list = item.replacements(path+"/0", list)
+	}
+	if n.replaced {
+		list = append(list, path)
 	}
 	return list
 }

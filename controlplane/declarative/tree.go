@@ -28,6 +28,8 @@ type node struct {
 	isList bool
 	// scalar is a text, number (int64 or float64), boolean or nil.
 	scalar any
+	// replaced is set if a part of the scalar comes from the environment.
+	replaced bool
 }
 
 // parse reads one YAML (or JSON) document. env replaces references to the environment; nil
@@ -87,7 +89,9 @@ func (r *treeReader) read(y *yaml.Node, depth int) *node {
 	case yaml.MappingNode:
 		r.object(n, y, depth)
 	default:
+		before := r.env.used()
 		n.scalar = r.scalar(y)
+		n.replaced = r.env.used() > before
 	}
 	return n
 }
@@ -113,11 +117,7 @@ func (r *treeReader) object(n *node, y *yaml.Node, depth int) {
 // scalar gives a plain value its type. Types that JSON does not have stay texts. Placeholders
 // that somebody should have replaced are problems, because they would be taken literally.
 func (r *treeReader) scalar(y *yaml.Node) any {
-	if strings.Contains(y.Value, "${{") {
-		if r.env == nil {
-			r.problems.add(y.Line, "", "references to the environment are not replaced here")
-			return y.Value
-		}
+	if strings.Contains(y.Value, opening) {
 		replaced := *y
 		var err error
 		if replaced.Value, err = r.env.replace(y.Value); err != nil {

@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -22,6 +24,13 @@ const (
 	tries     = 10
 	leastWait = time.Second
 	mostWait  = time.Minute
+	// quietWait is how long it is waited without a word, longestWait how long for one call
+	// altogether.
+	quietWait   = 3 * time.Second
+	longestWait = 10 * time.Minute
+	// mostEmpty and mostPages bound what an API may make of one collection.
+	mostEmpty = 100
+	mostPages = 100_000
 )
 
 // API is the administration API of one control plane.
@@ -32,13 +41,15 @@ type API struct {
 	Base   string
 	// Parallel is how many calls are made at the same time.
 	Parallel int
+	// Waiting, if set, is called with a text before a long wait.
+	Waiting func(text string)
 	// Sleep waits between two tries; nil is the clock.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
 // call makes a call, again if the API wants to be asked later.
 func (a *API) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
-	wait := leastWait
+	wait, all := leastWait, time.Duration(0)
 	for try := 1; ; try++ {
 		err := a.Client.Call(ctx, method, a.Base+path, query, body, answer)
 		refusal, ok := errors.AsType[*client.Refusal](err)
@@ -48,6 +59,12 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 		d := wait
 		if refusal.After > 0 {
 			d = refusal.After
+		}
+		if all += d; all > longestWait {
+			return fmt.Errorf("%w; it wants to be asked again after %s, which is not waited for", err, d)
+		}
+		if d > quietWait && a.Waiting != nil {
+			a.Waiting(fmt.Sprintf("the API wants to be asked again after %s; it is waited for (Ctrl-C ends that)", d))
 		}
 		if err := a.sleep(ctx, d); err != nil {
 			return err
@@ -84,6 +101,7 @@ func (a *API) list(ctx context.Context, collection string, tags []string) (all [
 	if len(tags) > 0 {
 		query.Set("tags", strings.Join(tags, ","))
 	}
+	var bounds pages
 	for {
 		var page struct {
 			Data []map[string]any `json:"data"`
@@ -103,8 +121,26 @@ func (a *API) list(ctx context.Context, collection string, tags []string) (all [
 		if err != nil || next.Query().Get("offset") == "" || next.Query().Get("offset") == query.Get("offset") {
 			return nil, errors.New("the next page of /" + collection + " is not understood")
 		}
+		if err := bounds.add(collection, len(page.Data)); err != nil {
+			return nil, err
+		}
 		query.Set("offset", next.Query().Get("offset"))
 	}
+}
+
+// pages counts those of a collection.
+type pages struct{ all, empty int }
+
+// add refuses a collection without an end.
+func (p *pages) add(collection string, items int) error {
+	p.all++
+	if p.empty++; items > 0 {
+		p.empty = 0
+	}
+	if p.empty > mostEmpty || p.all > mostPages {
+		return fmt.Errorf("the list of /%s never ends: %d pages were read, the last %d without anything", collection, p.all, p.empty)
+	}
+	return nil
 }
 
 // Read reads what the gateway holds of some kinds. Without consumers, what belongs to one is
@@ -125,11 +161,19 @@ func (a *API) Read(ctx context.Context, kinds []*model.Kind, tags []string, skip
 	s := newState()
 	for i, k := range kinds {
 		for _, shown := range lists[i] {
-			e := &Entity{Kind: k, ID: text(shown, model.FieldID), Values: plain(k, shown)}
-			if skipConsumers && refID(e.Values, "consumer") != "" {
+			e, err := entityOf(k, shown)
+			if err != nil {
+				return nil, err
+			}
+			if skipConsumers && refID(e.Values, gateway.RefConsumer) != "" {
 				continue
 			}
-			s.add(e)
+			if k == gateway.Tokens && len(tags) > 0 && s.get(gateway.Applications.Name, refID(e.Values, gateway.RefCredential)) == nil {
+				continue // a token has no tags: it belongs to whoever has the application
+			}
+			if twin := s.add(e); twin != nil && twin.ID != e.ID {
+				return nil, fmt.Errorf("the gateway holds %s twice, as %s and %s: nothing can tell them apart; delete or rename one", label(e, s), twin.ID, client.Plain(e.ID))
+			}
 		}
 	}
 	s.sort(kinds)
@@ -143,7 +187,20 @@ func (a *API) lookup(ctx context.Context, k *model.Kind, key string) (*Entity, e
 	if status(err) == http.StatusNotFound {
 		return nil, nil //nolint:nilnil // nil is nothing
 	}
-	return &Entity{Kind: k, ID: text(shown, model.FieldID), Values: plain(k, shown)}, err
+	if err != nil {
+		return nil, err
+	}
+	return entityOf(k, shown)
+}
+
+// entityOf reads an entity of an answer. Without an id of its own it could be mistaken for a
+// whole collection.
+func entityOf(k *model.Kind, shown map[string]any) (*Entity, error) {
+	id := text(shown, model.FieldID)
+	if !model.IsUUID(id) {
+		return nil, fmt.Errorf("an answer about /%s is not understood: it holds something without an id", k.Path)
+	}
+	return &Entity{Kind: k, ID: id, Values: plain(k, shown), stated: true}, nil
 }
 
 // parallel calls do for each number below n, at most width at the same time. It begins no
@@ -163,7 +220,7 @@ func parallel(ctx context.Context, width, n int, do func(ctx context.Context, i 
 		}
 		running.Go(func() {
 			defer func() { <-turns }()
-			if err := do(ctx, i); err != nil {
+			if err := caught(func() error { return do(ctx, i) }); err != nil {
 				cancel(err)
 			}
 		})

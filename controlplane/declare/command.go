@@ -128,7 +128,7 @@ func validateCommand(o *options) *cobra.Command {
 		Long:    `Have a gateway check each entity of files. Nothing is stored.` + helpFlags,
 		Example: `  meshgate gateway validate gateway.yaml`,
 	}, func(c *cobra.Command, files []string) error { return o.validate(c, files) })
-	c.Flags().StringSliceVar(&o.tags, flagTags, nil, "tag that everything gets")
+	c.Flags().Var(&o.tags, flagTags, "tag that everything gets")
 	return c
 }
 

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -36,6 +38,8 @@ type Document struct {
 	Entities []*declarative.Entity
 	// Masked are values from the environment, which are not shown.
 	Masked []string
+	// dumped are the times since which the lifetimes in a file have been running, by its name.
+	dumped map[string]time.Time
 }
 
 // source is one file with its content.
@@ -114,7 +118,7 @@ func filesIn(name string) (list []string, err error) {
 
 // Parse reads the files of a run. The error is [Problems].
 func Parse(sources []source, kinds []*model.Kind) (*Document, error) {
-	d, reader := &Document{}, &declarative.Client{Lookup: os.LookupEnv}
+	d, reader := &Document{dumped: map[string]time.Time{}}, &declarative.Client{Lookup: os.LookupEnv}
 	var problems Problems
 	for _, s := range sources {
 		f, err := reader.Parse(s.name, s.data, kinds)
@@ -124,6 +128,13 @@ func Parse(sources []source, kinds []*model.Kind) (*Document, error) {
 		}
 		d.Masked = append(d.Masked, f.Masked()...)
 		d.Entities = append(d.Entities, f.Entities()...)
+		if f.Header.Dumped != "" {
+			at, err := time.Parse(time.RFC3339, f.Header.Dumped)
+			if err != nil {
+				problems = append(problems, fmt.Sprintf("%s: _info.dumped_at: %v", s.name, err))
+			}
+			d.dumped[s.name] = at
+		}
 		if err := d.merge(f.Header); err != nil {
 			problems = append(problems, s.name+": "+err.Error())
 		}
@@ -152,7 +163,12 @@ func (d *Document) merge(h declarative.Header) error {
 	}
 	have.Workspace, have.ControlPlane = cmp.Or(have.Workspace, h.Workspace), cmp.Or(have.ControlPlane, h.ControlPlane)
 	have.Cloud = have.Cloud || h.Cloud
-	have.Dumped = cmp.Or(have.Dumped, h.Dumped)
+	for kind, paths := range h.Replaced {
+		if have.Replaced == nil {
+			have.Replaced = map[string][]string{}
+		}
+		have.Replaced[kind] = append(have.Replaced[kind], paths...)
+	}
 	for kind, values := range h.Defaults {
 		if have.Defaults == nil {
 			have.Defaults = map[string]map[string]any{}
@@ -161,6 +177,9 @@ func (d *Document) merge(h declarative.Header) error {
 			have.Defaults[kind] = map[string]any{}
 		}
 		for name, v := range values {
+			if other, is := have.Defaults[kind][name]; is && !reflect.DeepEqual(v, other) {
+				err = errors.Join(err, fmt.Errorf("_info.defaults.%s.%s: it differs from that of another file", kind, name))
+			}
 			have.Defaults[kind][name] = v
 		}
 	}

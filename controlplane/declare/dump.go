@@ -64,7 +64,25 @@ func (d *dumper) document(ctx context.Context) (map[string]any, error) {
 		list, _ := in[collection].([]any)
 		in[collection] = append(list, values)
 	}
-	return out, nil
+	return literal(out).(map[string]any), nil
+}
+
+// literal keeps texts of a gateway from being references to the environment of whoever brings
+// the file back. They are changed in place.
+func literal(v any) any {
+	switch v := v.(type) {
+	case string:
+		return declarative.Literal(v)
+	case map[string]any:
+		for name := range v {
+			v[name] = literal(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = literal(v[i])
+		}
+	}
+	return v
 }
 
 // collectionOf is the name of the list of a kind in a file.
@@ -118,7 +136,7 @@ func (d *dumper) entity(ctx context.Context, e *Entity) (map[string]any, error) 
 			delete(values, name)
 		}
 	}
-	if d.withID || d.named[e.ID] || naturalKey(e) == "" {
+	if d.withID || d.named[e.ID] || naturalKey(e) == "" || len(d.state.holders(naturalKey(e))) > 1 {
 		values[model.FieldID] = e.ID
 	}
 	if len(d.tags) > 0 {
@@ -222,13 +240,14 @@ func writeFile(name string, data []byte) (err error) {
 	return err
 }
 
-// dumpHeader returns the members of a file beside the collections.
-func dumpHeader(tags []string, workspace, plane string, tokens bool, now time.Time) map[string]any {
+// dumpHeader returns the members of a file beside the collections. now is the time from which on
+// its lifetimes are counted, if it has any.
+func dumpHeader(tags []string, workspace, plane string, now time.Time) map[string]any {
 	header, info := map[string]any{}, map[string]any{}
 	if len(tags) > 0 {
 		info["select_tags"] = anys(tags)
 	}
-	if tokens {
+	if !now.IsZero() {
 		info["dumped_at"] = now.UTC().Format(time.RFC3339)
 	}
 	if len(info) > 0 {

@@ -21,6 +21,8 @@ type Entity struct {
 	// where says in which file an entity stands, stated that the file gives its id.
 	where  string
 	stated bool
+	// replaced are the paths of values from the environment, which are not shown.
+	replaced []string
 }
 
 // State is what a gateway holds, or should hold.
@@ -29,22 +31,28 @@ type State struct {
 	Entities []*Entity
 	byID     map[string]*Entity
 	byKey    map[string]*Entity
+	// twins are certificates that say the same as one in byKey, by its key.
+	twins map[string][]*Entity
 	// byText finds entities by the fields that references may name them by.
 	byText map[string]*Entity
 }
 
 func newState() *State {
-	return &State{byID: map[string]*Entity{}, byKey: map[string]*Entity{}, byText: map[string]*Entity{}}
+	return &State{byID: map[string]*Entity{}, byKey: map[string]*Entity{}, twins: map[string][]*Entity{}, byText: map[string]*Entity{}}
 }
 
-// add adds an entity. It returns the one that has the same id or natural key already.
+// add adds an entity. It returns the one that has the same id or natural key already, unless
+// both are certificates with stated ids: the API takes a certificate twice.
 func (s *State) add(e *Entity) (twin *Entity) {
 	id, key := e.Kind.Name+"/"+e.ID, naturalKey(e)
-	if twin = s.byID[id]; twin == nil && key != "" {
-		twin = s.byKey[key]
-	}
-	if twin != nil {
+	if twin = s.byID[id]; twin != nil {
 		return twin
+	}
+	if other := s.byKey[key]; other != nil && key != "" {
+		if e.Kind != gateway.Certificates || !e.stated || !other.stated {
+			return other
+		}
+		s.twins[key], key = append(s.twins[key], e), ""
 	}
 	s.byID[id] = e
 	for _, field := range []string{e.Kind.Schema.Key, "name"} {
@@ -57,6 +65,14 @@ func (s *State) add(e *Entity) (twin *Entity) {
 	}
 	s.Entities = append(s.Entities, e)
 	return nil
+}
+
+// holders returns the entities with a natural key.
+func (s *State) holders(key string) []*Entity {
+	if s.byKey[key] == nil || key == "" {
+		return nil
+	}
+	return append([]*Entity{s.byKey[key]}, s.twins[key]...)
 }
 
 // get returns the entity of a kind with an id, or nil.

@@ -41,9 +41,10 @@ func (o *options) load(ctx context.Context, c *cobra.Command, files []string) (*
 	if len(o.tags) == 0 {
 		o.tags = inFile
 	}
-	if err := d.age(time.Now()); err != nil {
+	if err := o.tags.check(); err != nil {
 		return nil, nil, err
 	}
+	d.age(time.Now())
 	t, err := o.target(ctx, c, d.Header)
 	return d, t, err
 }
@@ -70,7 +71,11 @@ func (o *options) plan(ctx context.Context, d *Document, t *target) (*Plan, erro
 		return nil, err
 	}
 	p := &planner{kinds: kinds, schemas: &Schemas{api: t.api, known: map[string]fields{}}, current: current, wanted: wanted, masked: d.Masked}
-	return p.compare(ctx)
+	plan, err := p.compare(ctx)
+	if err == nil && b.lookup != nil {
+		err = p.cascades(ctx, t.api)
+	}
+	return plan, err
 }
 
 // withoutConsumers leaves out entities of other kinds, and those that belong to a consumer.
@@ -138,6 +143,7 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 
 // told prints what became of a plan, and returns the error of the command.
 func (o *options) told(c *cobra.Command, out *printer, p *Plan, done []*Op, failed error) error {
+	failed = interrupted(c.Context(), failed)
 	if o.json {
 		if err := printJSON(c.OutOrStdout(), done, p.Warnings, failed); err != nil {
 			return err
@@ -169,6 +175,9 @@ func (o *options) compare(c *cobra.Command, files []string, write bool) error {
 
 // reset deletes everything, or what has the select tags.
 func (o *options) reset(c *cobra.Command) error {
+	if err := o.tags.check(); err != nil {
+		return err
+	}
 	d := &Document{}
 	t, err := o.target(c.Context(), c, d.Header)
 	if err != nil {
@@ -200,6 +209,9 @@ func (o *options) place(t *target) string {
 
 // dump writes what the gateway holds.
 func (o *options) dump(c *cobra.Command) error {
+	if err := o.tags.check(); err != nil {
+		return err
+	}
 	format, err := o.dumpFormat()
 	if err != nil {
 		return err
@@ -215,9 +227,13 @@ func (o *options) dump(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
+	if !o.tokens && !slices.ContainsFunc(state.Entities, func(e *Entity) bool { return e.Values["ttl"] != nil }) {
+		now = time.Time{}
+	}
 	d := &dumper{
 		state: state, kinds: kinds, lookup: t.api.lookup, withID: o.withID, tags: o.tags,
-		header: dumpHeader(o.tags, o.workspace, t.plane, o.tokens, time.Now()),
+		header: dumpHeader(o.tags, o.workspace, t.plane, now),
 	}
 	doc, err := d.document(ctx)
 	if err != nil {
@@ -273,7 +289,7 @@ func (o *options) validate(c *cobra.Command, files []string) error {
 		e := wanted.Entities[i]
 		err := t.api.call(ctx, http.MethodPost, "/schemas/"+e.Kind.Path+"/validate", nil, e.Values, nil)
 		if status(err) == http.StatusBadRequest {
-			failures[i], err = fmt.Errorf("%s: validating %s: %s", e.where, label(e, wanted), problem(err)), nil
+			failures[i], err = fmt.Errorf("%s: validating %s: %s", e.where, label(e, wanted), problem(err, append(masking(e.Kind, nil).secrets("", e.Values), d.Masked...))), nil
 		}
 		return err
 	})
@@ -293,12 +309,17 @@ func (o *options) ping(c *cobra.Command) error {
 	}
 	var answer struct {
 		Version string `json:"version"`
+		// Cluster is what only the mesh API has.
+		Cluster *string `json:"clusterId"`
 	}
 	if err := t.api.call(c.Context(), http.MethodGet, "/", nil, nil, &answer); err != nil {
 		if status(err) != 0 {
-			return fmt.Errorf("reading the gateway's version: %s; %w", problem(err), err)
+			return fmt.Errorf("reading the gateway's version: %s; %w", problem(err, nil), err)
 		}
 		return err
+	}
+	if answer.Cluster != nil {
+		return fmt.Errorf("what answers at %s is a mesh API, and no gateway: meshgate mesh is for that", o.gatewayAddr)
 	}
 	if answer.Version == "" {
 		return fmt.Errorf("what answers at %s is no gateway: it names no version", o.gatewayAddr)

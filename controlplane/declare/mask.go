@@ -1,8 +1,11 @@
 package declare
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -17,9 +20,11 @@ const leastMasked = 4
 type masker struct {
 	kind   *model.Kind
 	values []string
+	// paths are those of values from the environment; what was there before is as secret.
+	paths []string
 }
 
-func masking(k *model.Kind, values []string) masker { return masker{k, values} }
+func masking(k *model.Kind, values []string, paths ...string) masker { return masker{k, values, paths} }
 
 func (m masker) object(values map[string]any) map[string]any {
 	out, _ := m.value("", values).(map[string]any)
@@ -27,12 +32,12 @@ func (m masker) object(values map[string]any) map[string]any {
 }
 
 func (m masker) value(path string, v any) any {
-	secret := path != "" && m.kind != nil && m.kind.Conceals(path)
+	secret := path != "" && (m.kind != nil && m.kind.Conceals(path) || slices.Contains(m.paths, path))
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, item := range v {
-			out[name] = m.value(path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), item)
+			out[name] = m.value(path+"/"+escaped(name), item)
 		}
 		return out
 	case []any:
@@ -69,6 +74,46 @@ func (m masker) changes(name string, old, new any) (list []Change) {
 	}
 	path := "/" + strings.ReplaceAll(name, ".", "/")
 	return []Change{{Name: name, Old: m.value(path, old), New: m.value(path, new)}}
+}
+
+// secrets lists the texts at the paths of secrets.
+func (m masker) secrets(path string, v any) (list []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, item := range v {
+			list = append(list, m.secrets(path+"/"+escaped(name), item)...)
+		}
+	case []any:
+		for _, item := range v {
+			list = append(list, m.secrets(path+"/0", item)...)
+		}
+	case string:
+		if v != "" && m.kind.Conceals(path) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// escaped returns a name as a segment of a path.
+func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
+// hide replaces secrets in a text about a failure, which may repeat them as JSON, too. Short
+// ones are only replaced between quotes: they are parts of common words.
+func hide(text string, secrets []string) string {
+	sorted := slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range slices.Compact(sorted) {
+		quoted := strconv.Quote(secret)
+		for _, form := range []string{secret, quoted[1 : len(quoted)-1], client.Plain(secret)} {
+			if len(secret) >= leastMasked {
+				text = strings.ReplaceAll(text, form, Masked)
+			}
+			for _, quote := range []string{`"`, "'"} {
+				text = strings.ReplaceAll(text, quote+form+quote, quote+Masked+quote)
+			}
+		}
+	}
+	return text
 }
 
 func (m masker) fromEnvironment(text string) bool {

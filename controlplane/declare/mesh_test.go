@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -98,8 +99,11 @@ func TestMeshSync(t *testing.T) {
 	r := newMeshRig(t)
 	r.must("sync", file(t, "type: Mesh\nname: theirs\n---\ntype: Timeout\nmesh: theirs\nname: t\nsources: [{match: {mesh.io/service: '*'}}]\ndestinations: [{match: {mesh.io/service: '*'}}]\nconf: {connectTimeout: 5s}\n# _format_version\n"))
 	f := file(t, shop+"# _format_version\n")
+	if out := r.must("sync", f, "--dry-run"); strings.Count(out, "it can be tried when") != 5 || !strings.Contains(out, "Created: 5") || strings.Contains(r.must("dump"), "shop") {
+		t.Error(out)
+	}
 	out := r.must("sync", f, "--parallelism", "1")
-	check(t, "mesh", out)
+	check(t, "mesh", strings.TrimPrefix(out, "meshgate: "+textInitial("shop")+"\n"))
 	if strings.Contains(out, "YQ==") {
 		t.Error("a secret is shown")
 	}
@@ -179,5 +183,31 @@ func TestConcealed(t *testing.T) {
 	p := &meshPlanner{wanted: []*meshDoc{doc("YQ==")}, current: []*meshDoc{is}, prune: func(*meshDoc) bool { return true }}
 	if plan := p.compare(); len(plan.Ops) != 0 || len(plan.Warnings) != 1 {
 		t.Errorf("%v", plan)
+	}
+}
+
+// TestMeshWarnings: whoever creates a mesh hears of the policies that it begins with, and whoever
+// dumps documents of what the tool does not know.
+func TestMeshWarnings(t *testing.T) {
+	r := newMeshRig(t)
+	warning := textInitial("new")
+	if out := r.must("sync", file(t, "type: Mesh\nname: new\n# _format_version\n")); !strings.Contains(out, warning) {
+		t.Error(out)
+	}
+	if out := r.must("sync", "--json-output", file(t, "type: Mesh\nname: newer\n# _format_version\n")); !strings.Contains(out, `"warnings": [
+    "`+textInitial("newer")) {
+		t.Error(out)
+	}
+	newer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		items := ""
+		if q.URL.Path == "/meshes" {
+			items = `{"type":"Mesh","name":"m","ofTomorrow":{"a":1}}`
+		}
+		_, _ = w.Write([]byte(`{"items":[` + items + `],"total":1,"next":null}`))
+	}))
+	defer newer.Close()
+	r.url = newer.URL
+	if out := r.must("dump"); !strings.Contains(out, "Mesh m: ofTomorrow: ") {
+		t.Error(out)
 	}
 }

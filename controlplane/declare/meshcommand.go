@@ -106,7 +106,7 @@ func (o *meshOptions) compared(c *cobra.Command) {
 
 func (o *meshOptions) api(c *cobra.Command) (*API, error) {
 	api, err := o.client(c, o.meshAddr, "mesh-addr")
-	return &API{Client: api, Parallel: o.parallel}, err
+	return &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}, err
 }
 
 // reads reports whether a kind is read: secrets, only if somebody asks for them.
@@ -138,6 +138,9 @@ func (o *meshOptions) dumpMeshes(c *cobra.Command) error {
 	for _, d := range docs {
 		if concealed(d.values) {
 			hidden++
+		}
+		if lost := d.lost(); lost != "" {
+			_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", lost)
 		}
 		list = append(list, d.values)
 		raw, err := encode(d.values, asYAML)
@@ -222,16 +225,25 @@ func (o *meshOptions) planMeshes(ctx context.Context, api *API, wanted []*meshDo
 // that a second plan is needed.
 func (o *meshOptions) syncNew(c *cobra.Command, api *API, wanted []*meshDoc, plan *Plan) error {
 	out := newPrinter(c.OutOrStdout(), o.silent || o.json)
+	warned := &Plan{Ops: plan.Ops}
+	warn := func(texts []string) {
+		warned.Warnings = append(warned.Warnings, texts...)
+		for _, text := range texts {
+			_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", text)
+		}
+	}
+	warn(plan.Warnings)
 	r := &runner{api: api, begin: out.op, progress: o.pacer(c, "operations are done").progress}
 	done, failed := r.run(c.Context(), plan)
 	if failed == nil {
-		p, err := o.planMeshes(c.Context(), api, wanted)
-		if err != nil {
-			return err
+		var p *meshPlanner
+		if p, failed = o.planMeshes(c.Context(), api, wanted); failed == nil {
+			var more []*Op
+			rest := p.compare()
+			warn(slices.DeleteFunc(rest.Warnings, func(text string) bool { return slices.Contains(warned.Warnings, text) }))
+			more, failed = r.run(c.Context(), rest)
+			done = append(done, more...)
 		}
-		var more []*Op
-		more, failed = r.run(c.Context(), p.compare())
-		done = append(done, more...)
 	}
-	return o.told(c, out, &Plan{Ops: plan.Ops}, done, failed)
+	return o.told(c, out, warned, done, failed)
 }

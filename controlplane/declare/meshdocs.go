@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -32,6 +33,16 @@ type meshDoc struct {
 	// API has for it.
 	values map[string]any
 	where  string
+	// unknown are members that the tool does not know, because it is older than the API.
+	unknown []string
+}
+
+// lost says what is not in values, or nothing.
+func (d *meshDoc) lost() string {
+	if len(d.unknown) == 0 {
+		return ""
+	}
+	return d.label() + ": " + client.Plain(strings.Join(d.unknown, ", ")) + ": not known to this tool, which leaves it out"
 }
 
 func (d *meshDoc) key() string { return d.kind.Name + "/" + d.mesh + "/" + d.name }
@@ -283,6 +294,7 @@ func readDocs(ctx context.Context, api *API, kinds []*model.Kind, only string) (
 
 func readKind(ctx context.Context, api *API, k *model.Kind) (docs []*meshDoc, err error) {
 	query := url.Values{"size": {pageSize}}
+	var bounds pages
 	for {
 		var page struct {
 			Items      []json.RawMessage `json:"items"`
@@ -299,9 +311,12 @@ func readKind(ctx context.Context, api *API, k *model.Kind) (docs []*meshDoc, er
 			return nil, fmt.Errorf("%d of %s cannot be read by the control plane: its log names them", page.Unreadable, k.Path)
 		}
 		for _, raw := range page.Items {
-			d, _, err := canonical(k, raw)
+			d, unknown, err := canonical(k, raw)
 			if err != nil {
 				return nil, fmt.Errorf("an answer to GET /%s is not understood: %w", k.Path, err)
+			}
+			for _, v := range unknown {
+				d.unknown = append(d.unknown, v.Path)
 			}
 			docs = append(docs, d)
 		}
@@ -311,6 +326,9 @@ func readKind(ctx context.Context, api *API, k *model.Kind) (docs []*meshDoc, er
 		next, err := url.Parse(*page.Next)
 		if err != nil || next.Query().Get("offset") == "" || next.Query().Get("offset") == query.Get("offset") {
 			return nil, fmt.Errorf("the next page of /%s is not understood", k.Path)
+		}
+		if err := bounds.add(k.Path, len(page.Items)); err != nil {
+			return nil, err
 		}
 		query = next.Query()
 	}

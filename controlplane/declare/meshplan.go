@@ -2,7 +2,6 @@ package declare
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -76,8 +75,13 @@ func (p *meshPlanner) create(d *meshDoc, have map[string]*meshDoc) {
 		return
 	}
 	p.begun = append(p.begun, d.name)
-	needsSecret := slices.ContainsFunc(p.wanted, func(s *meshDoc) bool { return s.kind == mesh.Secrets && s.mesh == d.name && have[s.key()] == nil })
-	if d.values["mtls"] == nil || !needsSecret {
+	var needs []string
+	for _, s := range p.wanted {
+		if s.kind == mesh.Secrets && s.mesh == d.name && have[s.key()] == nil {
+			needs = append(needs, s.key())
+		}
+	}
+	if d.values["mtls"] == nil || len(needs) == 0 {
 		return
 	}
 	first := *d
@@ -87,7 +91,7 @@ func (p *meshPlanner) create(d *meshDoc, have map[string]*meshDoc) {
 	}
 	*op = *meshOp(Creating, &first, nil)
 	second := meshOp(Updating, d, &first)
-	second.Level = levelComplete
+	second.Level, second.Needs = levelComplete, append(needs, op.ID)
 	for _, name := range (fields{}).differing(d.values, first.values) {
 		second.Changes = append(second.Changes, masking(d.kind, nil).changes(name, first.values[name], d.values[name])...)
 	}
@@ -107,6 +111,9 @@ func (p *meshPlanner) update(d, is *meshDoc) {
 			p.plan.Warnings = append(p.plan.Warnings, is.label()+" has secrets that are concealed from you, which were not compared")
 		}
 		return
+	}
+	if lost := is.lost(); lost != "" {
+		p.plan.Warnings = append(p.plan.Warnings, lost)
 	}
 	op := meshOp(Updating, d, is)
 	for _, name := range names {
@@ -159,6 +166,7 @@ func meshOp(action string, d, is *meshDoc) *Op {
 		o.Old = masking(is.kind, nil).object(is.values)
 	}
 	if d != nil {
+		o.secrets = masking(d.kind, nil).secrets("", d.values)
 		o.Body, o.New = d.values, masking(d.kind, nil).object(d.values)
 	}
 	return o

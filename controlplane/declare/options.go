@@ -3,10 +3,12 @@ package declare
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -49,7 +51,7 @@ type options struct {
 	headers                                                         []string
 	parallel                                                        int
 	// What.
-	tags                        []string
+	tags                        tagList
 	skipConsumers, tokens       bool
 	mesh                        string
 	output, format              string
@@ -84,7 +86,7 @@ func (o *options) planned(f *pflag.FlagSet) {
 
 // selected adds the flags that choose what a command is about.
 func (o *options) selected(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.tags, flagTags, nil, "only what has this tag; more than one: all of them")
+	f.Var(&o.tags, flagTags, "only what has this tag; more than one: all of them")
 	f.BoolVar(&o.skipConsumers, flagSkip, false, "leave consumers alone, and all that belongs to one")
 }
 
@@ -103,7 +105,7 @@ func EnvName(flag string) string {
 func fromEnvironment(c *cobra.Command) (err error) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(EnvName(f.Name))
-		if f.Changed || !ok || value == "" || f.Name == "help" {
+		if f.Changed || !ok || f.Name == "help" || value == "" && f.Name != flagTags {
 			return
 		}
 		if bad := f.Value.Set(value); bad != nil {
@@ -141,6 +143,11 @@ func (o *options) header() (http.Header, error) {
 	return h, nil
 }
 
+// waiting returns what tells people why nothing happens.
+func waiting(c *cobra.Command) func(text string) {
+	return func(text string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", text) }
+}
+
 // client returns a client for an address.
 func (o *options) client(c *cobra.Command, address, flag string) (*client.Client, error) {
 	header, err := o.header()
@@ -149,7 +156,7 @@ func (o *options) client(c *cobra.Command, address, flag string) (*client.Client
 	}
 	return client.New(client.Options{
 		Address: address, CAFile: o.caFile, TokenFile: o.tokenFile, Header: header, Spelling: map[string]string{"--address": "--" + flag},
-		Waiting: func(text string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", text) },
+		Waiting: waiting(c),
 	})
 }
 
@@ -186,12 +193,32 @@ func coded(err error) error {
 // has the exit code of the tool.
 func command(c *cobra.Command, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := fromEnvironment(c); err != nil {
-			return coded(err)
+		err := fromEnvironment(c)
+		if err == nil {
+			err = caught(func() error { return run(c, args) })
 		}
-		return coded(run(c, args))
+		return coded(interrupted(c.Context(), err))
 	}
 	return c
+}
+
+// caught returns a panic as an error: the exit code that the language gives it says that there
+// are differences.
+func caught(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("this is a mistake in the tool: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return do()
+}
+
+// interrupted says what has happened if the user ended a command.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // progressEvery is how often a long run says how far it is.

@@ -36,6 +36,11 @@ type Op struct {
 	// differ.
 	Old, New map[string]any
 	Changes  []Change
+	// kind, is and wants are for the runner: the values as they are and as they should be, in
+	// clear. secrets are the texts among them that nobody may see.
+	kind      *model.Kind
+	is, wants map[string]any
+	secrets   []string
 	// check, if set, is where the body can be checked before what it needs is there.
 	check string
 }
@@ -76,11 +81,14 @@ func (p *planner) compare(ctx context.Context) (*Plan, error) {
 			p.plan.Ops = append(p.plan.Ops, p.op(Creating, e, nil))
 			continue
 		}
-		settle(f, e, is)
+		for _, name := range settle(f, e, is) {
+			p.plan.Warnings = append(p.plan.Warnings, fmt.Sprintf("%s keeps its %s, which the file does not have: null would remove them", label(e, p.wanted), name))
+		}
+		clearConfig(e.Values, is.Values)
 		if names := f.differing(ignoring(e.Values), ignoring(is.Values)); len(names) > 0 {
 			op := p.op(Updating, e, is)
 			for _, name := range names {
-				op.Changes = append(op.Changes, masking(e.Kind, p.masked).changes(name, is.Values[name], e.Values[name])...)
+				op.Changes = append(op.Changes, masking(e.Kind, p.masked, e.replaced...).changes(name, is.Values[name], e.Values[name])...)
 			}
 			p.plan.Ops = append(p.plan.Ops, op)
 		}
@@ -121,28 +129,67 @@ func (o *Op) step() int {
 	return -o.Level
 }
 
-// settle takes over from the gateway what the API has made by itself of what is wanted.
-func settle(f fields, e, is *Entity) {
+// settle takes over from the gateway what the API has made by itself of what is wanted. It
+// returns the fields that stay although the file does not have them: other tools do not know
+// them. A second secret does not stay: whoever takes it out of the file wants it to be over.
+func settle(f fields, e, is *Entity) (kept []string) {
 	f.adopt(e.Values, is.Values)
 	for i := range e.Kind.Schema.Fields {
 		described := &e.Kind.Schema.Fields[i]
-		if _, given := e.Values[described.Name]; !given && described.Keep && !described.Hidden && is.Values[described.Name] != nil {
+		if _, given := e.Values[described.Name]; given || !described.Keep || described.Hidden || is.Values[described.Name] == nil {
+			continue
+		}
+		e.Values[described.Name] = nil
+		if described.Name != secondarySecret {
 			e.Values[described.Name] = is.Values[described.Name]
+			kept = append(kept, described.Name)
 		}
 	}
 	if e.Kind == gateway.Applications && e.Values["hash_secret"] == true && is.Values["hash_secret"] == true {
-		for _, name := range []string{"client_secret", "secondary_secret"} {
+		for _, name := range []string{"client_secret", secondarySecret} {
 			clear, hash := text(e.Values, name), text(is.Values, name)
 			if clear != "" && gateway.VerifySecret(hash, clear) {
 				e.Values[name] = hash
 			}
 		}
 	}
-	// A lifetime runs down by itself.
-	if is.Values["ttl"] != nil && (e.Values["ttl"] != nil || e.Kind.Schema.Field("ttl") != nil) {
+	// A lifetime runs down by itself, so that only a longer one than the file says is another.
+	if stated, left := seconds(e.Values["ttl"]), seconds(is.Values["ttl"]); left > 0 && stated+rounding >= left {
 		e.Values["ttl"] = is.Values["ttl"]
+	} else if left > 0 && stated < 0 {
+		e.Values["ttl"] = nil // without a word the API would keep it
+	}
+	return kept
+}
+
+// clearConfig says of members of a configuration that the file does not have that they are
+// nothing: the API would keep some.
+func clearConfig(values, current map[string]any) {
+	config, _ := values["config"].(map[string]any)
+	was, _ := current["config"].(map[string]any)
+	for name := range was {
+		if _, given := config[name]; !given && was[name] != nil && config != nil {
+			config[name] = nil
+		}
 	}
 }
+
+// rounding is by how many seconds a lifetime may differ without being another one.
+const rounding = 5
+
+// seconds returns a lifetime; without one it is one that ends long before any other.
+func seconds(ttl any) int64 {
+	switch ttl := ttl.(type) {
+	case int64:
+		return ttl
+	case float64:
+		return int64(ttl)
+	}
+	return -rounding
+}
+
+// secondarySecret is the field of the secret that is good beside the first one for a while.
+const secondarySecret = "secondary_secret"
 
 // ignoring returns values without those that nobody wants to be equal.
 func ignoring(values map[string]any) map[string]any {
@@ -161,15 +208,18 @@ func (p *planner) op(action string, e, is *Entity) *Op {
 	o := &Op{
 		Action: action, Kind: shortName(about.Kind), Name: title(about), Label: label(about, p.wanted, p.current),
 		Level: levelOf(about.Kind, p.kinds), Path: "/" + about.Kind.Path + "/" + about.ID, ID: about.ID,
-		check: "/schemas/" + about.Kind.Path + "/validate",
+		check: "/schemas/" + about.Kind.Path + "/validate", kind: about.Kind,
+		secrets: slices.Clone(p.masked),
 	}
 	if is != nil {
-		o.Old = masking(is.Kind, p.masked).object(is.Values)
+		o.is, o.secrets = is.Values, append(o.secrets, masking(is.Kind, nil).secrets("", is.Values)...)
+		o.Old = masking(is.Kind, p.masked, about.replaced...).object(is.Values)
 	}
 	if e != nil {
 		body := maps.Clone(e.Values)
 		body[model.FieldID] = e.ID
-		o.Body, o.New = body, masking(e.Kind, p.masked).object(e.Values)
+		o.wants, o.secrets = e.Values, append(o.secrets, masking(e.Kind, nil).secrets("", e.Values)...)
+		o.Body, o.New = body, masking(e.Kind, p.masked, e.replaced...).object(e.Values)
 		for i := range e.Kind.Refs {
 			if id := refID(e.Values, e.Kind.Refs[i].Name); id != "" {
 				o.Needs = append(o.Needs, id)
@@ -183,21 +233,14 @@ func (p *planner) op(action string, e, is *Entity) *Op {
 	return o
 }
 
-// age subtracts from the lifetimes in files what has passed since they were written. What is
+// age subtracts from the lifetimes in each file what has passed since it was written. What is
 // over is left out.
-func (d *Document) age(now time.Time) error {
-	if d.Header.Dumped == "" {
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, d.Header.Dumped)
-	if err != nil {
-		return fmt.Errorf("_info.dumped_at: %w", err)
-	}
-	passed := int64(max(0, now.Sub(at)) / time.Second)
+func (d *Document) age(now time.Time) {
 	kept := d.Entities[:0:0]
 	for _, e := range d.Entities {
-		if ttl, ok := e.Values["ttl"].(int64); ok {
-			if ttl -= passed; ttl < 1 {
+		at, dumped := d.dumped[e.File]
+		if ttl, ok := e.Values["ttl"].(int64); ok && dumped {
+			if ttl -= int64(max(0, now.Sub(at)) / time.Second); ttl < 1 {
 				continue
 			}
 			e.Values = maps.Clone(e.Values)
@@ -206,5 +249,4 @@ func (d *Document) age(now time.Time) error {
 		kept = append(kept, e)
 	}
 	d.Entities = kept
-	return nil
 }

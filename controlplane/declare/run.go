@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
 // Failures are the operations that failed, each a line.
@@ -55,21 +59,30 @@ type runner struct {
 // be of use. The error is [Failures]; what succeeded stays.
 func (r *runner) run(ctx context.Context, p *Plan) (done []*Op, err error) {
 	r.begun, r.done, r.absent = map[*Op]bool{}, map[*Op]bool{}, map[string]bool{}
-	var writes, deletes []*Op
+	var updates, writes, deletes []*Op
 	for _, o := range p.Ops {
-		if o.Action == Deleting {
+		switch o.Action {
+		case Deleting:
 			deletes = append(deletes, o)
-		} else {
+		case Updating:
+			updates = append(updates, o)
+			fallthrough
+		default:
 			writes = append(writes, o)
 		}
 	}
-	r.steps(ctx, writes, len(p.Ops), len(deletes) > 0)
+	r.steps(ctx, writes, len(p.Ops), slices.Concat(updates, deletes))
+	for over := -1; len(r.later) > 0 && len(r.done) > over && len(r.failures) == 0 && ctx.Err() == nil; {
+		over = len(r.done) // each update may free what another one needs
+		r.steps(ctx, r.postponed(), len(p.Ops), slices.Concat(updates, deletes))
+	}
+	if len(r.failures) == 0 {
+		r.steps(ctx, r.postponed(), len(p.Ops), deletes)
+	}
 	if len(r.failures) == 0 && ctx.Err() == nil {
-		r.steps(ctx, deletes, len(p.Ops), true)
+		r.steps(ctx, deletes, len(p.Ops), deletes)
 		r.again(ctx, len(p.Ops))
-		later := r.later
-		r.later, r.absent = nil, map[string]bool{}
-		r.steps(ctx, later, len(p.Ops), false)
+		r.steps(ctx, r.postponed(), len(p.Ops), nil)
 	}
 	for _, o := range r.later {
 		r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
@@ -89,6 +102,12 @@ func (r *runner) run(ctx context.Context, p *Plan) (done []*Op, err error) {
 	return done, nil
 }
 
+// postponed returns the operations that may succeed now, and forgets that they have failed.
+func (r *runner) postponed() (later []*Op) {
+	later, r.later, r.absent = r.later, nil, map[string]bool{}
+	return later
+}
+
 // again repeats deletions that were refused because of others of the same level.
 func (r *runner) again(ctx context.Context, all int) {
 	var refused, rest []*Op
@@ -100,12 +119,12 @@ func (r *runner) again(ctx context.Context, all int) {
 		}
 	}
 	r.later = rest
-	r.steps(ctx, refused, all, false)
+	r.steps(ctx, refused, all, nil)
 }
 
-// steps carries out operations, which are in order. With patience, a conflict is not yet a
-// failure.
-func (r *runner) steps(ctx context.Context, ops []*Op, all int, patience bool) {
+// steps carries out operations, which are in order. A conflict with one of those that are still
+// to come is not yet a failure.
+func (r *runner) steps(ctx context.Context, ops []*Op, all int, coming []*Op) {
 	for len(ops) > 0 && ctx.Err() == nil {
 		n := slices.IndexFunc(ops, func(o *Op) bool { return o.step() != ops[0].step() })
 		if n < 0 {
@@ -114,19 +133,19 @@ func (r *runner) steps(ctx context.Context, ops []*Op, all int, patience bool) {
 		step := ops[:n]
 		ops = ops[n:]
 		_ = parallel(ctx, r.api.Parallel, len(step), func(ctx context.Context, i int) error { // failures are kept
-			r.one(ctx, step[i], all, patience)
+			r.one(ctx, step[i], all, coming)
 			return nil
 		})
 	}
 }
 
 // one carries out one operation.
-func (r *runner) one(ctx context.Context, o *Op, all int, patience bool) {
+func (r *runner) one(ctx context.Context, o *Op, all int, coming []*Op) {
 	r.mu.Lock()
 	missing := slices.ContainsFunc(o.Needs, func(id string) bool { return r.absent[id] })
 	if missing {
 		r.absent[o.ID] = true
-		if patience {
+		if len(coming) > 0 {
 			r.later = append(r.later, o)
 		} else {
 			r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
@@ -146,26 +165,56 @@ func (r *runner) one(ctx context.Context, o *Op, all int, patience bool) {
 	case err == nil:
 		r.done[o] = true
 		r.progress(len(r.done), all)
-	case conflicts(o, err) && patience:
+	case conflicts(o, err, coming):
 		r.absent[o.ID] = true
 		r.later = append(r.later, o)
 	default:
 		r.absent[o.ID] = true
-		r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err)))
+		r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err, o.secrets)))
 	}
 }
 
-// conflicts reports whether an operation was refused because of something else that is there.
-func conflicts(o *Op, err error) bool {
-	return status(err) == http.StatusConflict || o.Action == Deleting && status(err) == http.StatusBadRequest
+// conflicts reports whether an operation was refused because of something that another one,
+// which is still to come, deletes or changes. A value that a stranger has stays his.
+func conflicts(o *Op, err error, coming []*Op) bool {
+	refusal, ok := errors.AsType[*client.Refusal](err)
+	if !ok || len(coming) == 0 {
+		return false
+	}
+	_, referenced := refusal.Fields[fieldReferenced]
+	switch {
+	case o.Action == Deleting:
+		return refusal.Status == http.StatusConflict || refusal.Status == http.StatusBadRequest
+	case refusal.Status == http.StatusBadRequest && referenced:
+		return o.Action == Updating
+	case refusal.Status != http.StatusConflict:
+		return false
+	case o.kind == nil: // a document of the mesh API, which does not say what is in its way
+		return true
+	}
+	return slices.ContainsFunc(coming, func(other *Op) bool {
+		if other == o || other.kind != o.kind || other.is == nil || len(refusal.Fields) == 0 {
+			return false
+		}
+		for name := range refusal.Fields {
+			if !(field{}).equal(o.wants[name], other.is[name]) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
-// problem returns what is wrong, in the words of the API if it has said something.
-func problem(err error) string {
+// fieldReferenced is in refusals of writes that something else refers to.
+const fieldReferenced = "@referenced_by"
+
+// problem returns what is wrong, in the words of the API if it has said something, but without
+// secrets.
+func problem(err error, secrets []string) string {
 	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Said != "" {
-		return fmt.Sprintf("HTTP status %d (message: %q)", refusal.Status, refusal.Said)
+		return fmt.Sprintf("HTTP status %d (message: %q)", refusal.Status, hide(refusal.Said, secrets))
 	}
-	return err.Error()
+	return hide(err.Error(), secrets)
 }
 
 func (r *runner) write(ctx context.Context, o *Op) error {
@@ -185,29 +234,36 @@ type Tried struct {
 
 // try asks the API what each operation would do. Nothing is written.
 func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
-	made, deletes := map[string]bool{}, 0
+	made := map[string]bool{}
+	var before []*Op // what may be in the way of others
 	for _, o := range p.Ops {
-		switch o.Action {
-		case Creating:
+		if o.Action == Creating {
 			made[o.ID] = true
-		case Deleting:
-			deletes++
+		} else {
+			before = append(before, o)
 		}
 	}
 	tried := make([]Tried, len(p.Ops))
 	var mu sync.Mutex
 	done := 0
-	err := parallel(ctx, r.api.Parallel, len(p.Ops), func(ctx context.Context, i int) error {
+	err := r.probe(ctx, p)
+	if err != nil {
+		return tried, err
+	}
+	err = parallel(ctx, r.api.Parallel, len(p.Ops), func(ctx context.Context, i int) error {
 		o := p.Ops[i]
 		answer, err := r.tryOne(ctx, o, slices.ContainsFunc(o.Needs, func(id string) bool { return made[id] }))
-		if conflicts(o, err) && deletes > 0 { // only what is deleted before may be in the way
+		if conflicts(o, err, before) {
 			answer, err = nil, nil
 		}
-		tried[i] = Tried{Op: o, Answer: answer}
+		if err == nil && answer != nil && answer.Verdict == "" {
+			return fmt.Errorf("%s %s: the answer to a dry run says nothing of it, so that it may be written: nothing more is tried", o.Action, o.Label)
+		}
 		mu.Lock()
 		defer mu.Unlock()
+		tried[i] = Tried{Op: o, Answer: answer}
 		if ctx.Err() == nil && err != nil {
-			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err)))
+			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err, o.secrets)))
 		}
 		done++
 		r.progress(done, len(p.Ops))
@@ -218,6 +274,27 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 		err = r.failures
 	}
 	return tried, err
+}
+
+// probe asks for evidence that the API knows dry runs: whoever does not would write. It tries to
+// delete something that is not there, and gives the parameter a value that it cannot have.
+func (r *runner) probe(ctx context.Context, p *Plan) error {
+	if len(p.Ops) == 0 {
+		return nil
+	}
+	nothing := path.Join(path.Dir(p.Ops[0].Path), uuid.NewString())
+	if path.Dir(p.Ops[0].Path) == "/"+mesh.Meshes.Path { // whoever may write one mesh has no right to others
+		nothing = path.Join(p.Ops[0].Path, mesh.MeshGatewayRoutes.Path, uuid.NewString())
+	}
+	err := r.api.call(ctx, http.MethodDelete, nothing, url.Values{httpkit.ArgDryRun: {"known"}}, nil, nil)
+	refusal, ok := errors.AsType[*client.Refusal](err)
+	switch {
+	case ok && refusal.Status == http.StatusBadRequest && strings.Contains(refusal.Said, httpkit.ArgDryRun):
+		return nil
+	case err == nil, ok && (refusal.Status == http.StatusNotFound || refusal.Status == http.StatusBadRequest):
+		return errors.New("--dry-run: what answers there knows no dry run, and would write: nothing was tried")
+	}
+	return err
 }
 
 func (r *runner) tryOne(ctx context.Context, o *Op, early bool) (*dryrun.Answer, error) {

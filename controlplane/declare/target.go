@@ -20,6 +20,9 @@ import (
 // is named.
 const defaultName = "default"
 
+// keyCloud is the section of a file that names a control plane in the cloud.
+const keyCloud = "_cloud"
+
 // typeGroup is the cluster type of a group of control planes.
 const typeGroup = "CLUSTER_TYPE_CONTROL_PLANE_GROUP"
 
@@ -31,16 +34,22 @@ type target struct {
 	group     bool
 }
 
-// cloud reports whether flags or a file choose a control plane in the cloud. A flag for a
-// gateway of one's own overrides the environment.
+// cloud reports whether flags or a file choose a control plane in the cloud. A flag overrides
+// the environment, which must not name both a gateway and a control plane.
 func (o *options) cloud(c *cobra.Command, h declarative.Header) (bool, error) {
-	chosen, byFlag := h.Cloud, false
+	chosen, byFlag, variable := h.Cloud, false, keyCloud+" in the file"
 	for _, name := range []string{flagCloudAddr, flagCloudToken, flagCloudFile, flagPlane} {
+		if given(c, name) && !h.Cloud {
+			variable = EnvName(name)
+		}
 		chosen = chosen || given(c, name)
 		byFlag = byFlag || c.Flags().Changed(name)
 	}
-	if !chosen || !c.Flags().Changed(flagGatewayAddr) {
+	if !chosen || byFlag && !c.Flags().Changed(flagGatewayAddr) || !given(c, flagGatewayAddr) {
 		return chosen, nil
+	}
+	if !c.Flags().Changed(flagGatewayAddr) {
+		return false, fmt.Errorf("%s names a gateway of your own, and %s a control plane in the cloud: leave one of them out, or say with --gateway-addr or --cloud-... what is meant", EnvName(flagGatewayAddr), variable)
 	}
 	if byFlag || h.Cloud {
 		return false, errors.New("--gateway-addr names a gateway of your own, and --cloud-... or the file a control plane in the cloud: leave one of them out")
@@ -68,7 +77,7 @@ func (o *options) target(ctx context.Context, c *cobra.Command, h declarative.He
 	if err != nil {
 		return nil, err
 	}
-	return &target{api: &API{Client: api, Parallel: o.parallel}}, nil
+	return &target{api: &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}}, nil
 }
 
 // inCloud finds a control plane in the cloud by its name.
@@ -85,7 +94,7 @@ func (o *options) inCloud(ctx context.Context, c *cobra.Command, h declarative.H
 	if err != nil {
 		return nil, err
 	}
-	t := &target{api: &API{Client: api, Parallel: o.parallel}, plane: cmp.Or(o.plane, h.ControlPlane, defaultName)}
+	t := &target{api: &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}, plane: cmp.Or(o.plane, h.ControlPlane, defaultName)}
 	return t, t.find(ctx)
 }
 
@@ -112,7 +121,7 @@ func (o *options) cloudClient(c *cobra.Command) (*client.Client, error) {
 			" (the control plane has it as admin.token or admin.tokenFile)":            "",
 			"put the control plane's (admin.token or admin.tokenFile) there, or name ": "name ",
 		},
-		Waiting: func(text string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", text) },
+		Waiting: waiting(c),
 	})
 }
 

@@ -84,9 +84,14 @@ func (b *builder) make(ctx context.Context, from *declarative.Entity) (*Entity, 
 	if err := b.references(ctx, from, given); err != nil {
 		return nil, err
 	}
+	if from.Kind == gateway.Tokens && len(b.tags) > 0 && b.wanted.get(gateway.Applications.Name, refID(given, gateway.RefCredential)) == nil {
+		b.problems = append(b.problems, fmt.Sprintf("%s:%d: the application of an access token is not selected", from.File, from.Line))
+		return nil, nil //nolint:nilnil // it has a problem
+	}
 	if !b.complete(from, given) {
 		return nil, nil //nolint:nilnil // it has problems
 	}
+	replaced := b.replaced(from, given)
 	w, err := from.Kind.Schema.Process(model.OpCreate, given, nil)
 	if err == nil && from.Kind != gateway.Applications && from.Kind.Schema.Settle != nil {
 		err = from.Kind.Schema.Settle(w, b.now)
@@ -97,8 +102,33 @@ func (b *builder) make(ctx context.Context, from *declarative.Entity) (*Entity, 
 	}
 	id := strings.ToLower(text(w.New, model.FieldID))
 	_, stated := w.Given[model.FieldID]
-	e := &Entity{Kind: from.Kind, ID: id, Values: plain(from.Kind, pick(w.Given, w.New)), where: fmt.Sprintf("%s:%d", from.File, from.Line), stated: stated}
+	e := &Entity{Kind: from.Kind, ID: id, Values: plain(from.Kind, pick(w.Given, w.New)), where: fmt.Sprintf("%s:%d", from.File, from.Line), stated: stated, replaced: replaced}
 	return b.renamed(e), nil
+}
+
+// replaced returns the paths of the values that come from the environment. If one of these is a
+// shorthand, so does what it stands for.
+func (b *builder) replaced(from *declarative.Entity, given map[string]any) []string {
+	list := slices.Clone(from.Replaced)
+	for _, path := range b.document.Header.Replaced[from.Kind.Name] {
+		name, _, _ := strings.Cut(path[1:], "/")
+		if _, own := from.Values[name]; !own {
+			list = append(list, path)
+		}
+	}
+	short := func(path string) bool {
+		return slices.ContainsFunc(from.Kind.Schema.Shorthands, func(f model.Field) bool { return "/"+f.Name == path })
+	}
+	if s := from.Kind.Schema; s.Shorthand != nil && slices.ContainsFunc(list, short) {
+		long := maps.Clone(given)
+		s.Shorthand(long)
+		for name := range long {
+			if _, is := given[name]; !is {
+				list = append(list, "/"+name)
+			}
+		}
+	}
+	return list
 }
 
 // unflatten replaces second spellings of references.
@@ -276,12 +306,14 @@ func (b *builder) match(made []*Entity) {
 }
 
 func (b *builder) byKey(e *Entity) {
-	is := b.current.byKey[naturalKey(e)]
-	if naturalKey(e) == "" {
+	var is *Entity
+	if holders := slices.DeleteFunc(b.current.holders(naturalKey(e)), func(is *Entity) bool { return b.taken[is] }); len(holders) > 0 {
+		is = holders[0]
+	} else if naturalKey(e) == "" {
 		is = b.same(e)
 	}
 	switch {
-	case is != nil && !b.taken[is]:
+	case is != nil:
 		b.taken[is] = true
 		if e.stated && e.ID != is.ID {
 			b.actual[e.ID] = is.ID
