@@ -73,7 +73,8 @@ test: build ## every test, with a real Envoy and a real Redis
 	@echo "unit tests, with the race detector"
 	@go test -vet=off -timeout 20m $(RACE) $(TEST_FLAGS) $$(go list $(addprefix ./,$(LONG)) ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
-	@go test -vet=off -count=1 -p 2 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -vE '/e2e/($(LOADS)|$(WAITS))$$')
+	@go test -vet=off -count=1 -p 2 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -vE '/e2e/($(LOADS)|$(WAITS)|walk)$$')
+	@go test -vet=off -count=1 -v $(TEST_FLAGS) ./e2e/walk
 	@go test -vet=off -count=1 -p 1 -timeout 20m $(TEST_FLAGS) $$(go list ./e2e/... | grep -E '/e2e/($(LOADS))$$')
 	@$(SIDE_BY_SIDE) --keep-going $(foreach suite,$(subst |, ,$(WAITS)),./e2e/$(suite))
 	@go build $(RACE) -o bin/meshgate-race ./controlplane/cmd/meshgate

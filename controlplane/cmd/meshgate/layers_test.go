@@ -235,6 +235,7 @@ var layers = map[string]string{
 	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",
 	"e2e/groups":        "e2e/framework",
 	"e2e/guides":        "e2e/framework",
+	"e2e/walk":          "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",
 	"e2e/faults":        "e2e/framework",

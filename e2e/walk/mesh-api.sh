@@ -1,0 +1,239 @@
+#!/usr/bin/env bash
+# Walks through the mesh API with curl, table by table, and says of each row whether it answers
+# as documented. Usage: mesh-api.sh BASE, e.g. http://127.0.0.1:5681.
+#
+# It expects a control plane in which the mesh walk, with mutual TLS by the backend ca, has the proxies
+# web-1 (with an outbound to backend), backend-1 and door-1 (of the gateway door, with a route to
+# backend), and the zone $ZONE has the ingress in and the egress out, all of them connected. $ROOT and
+# $ROOTKEY are files with the root of a mesh and its key. What it makes, it deletes.
+set -uo pipefail
+M=$1
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
+rows=0 failed=0
+
+# table NAME begins a table.
+table() { printf '\n## %s\n' "$1"; }
+
+# row STATUS CONDITION METHOD PATH [BODY] asks, and demands a status and, of the answer, a
+# condition of jq (none if it is empty).
+row() {
+  local want=$1 holds=$2 method=$3 path=$4 body=${5-}
+  local args=(-sS -g --max-time 20 -o "$answer" -w '%{http_code}' -X "$method")
+  [ -n "$body" ] && args+=(-H 'Content-Type: application/json' --data-binary "$body")
+  case $path in http*) ;; *) path=$M$path ;; esac
+  : >"$answer"
+  local got verdict=ok
+  got=$(curl "${args[@]}" "$path")
+  [ "$got" = "$want" ] || verdict=FAILED
+  [ -z "$holds" ] || jq -e "$holds" "$answer" >/dev/null 2>&1 || verdict=FAILED
+  rows=$((rows + 1))
+  printf '%-6s %-6s %s %s\n' "$verdict" "$method" "$got" "${path#"$M"}"
+  [ $verdict = ok ] && return
+  failed=$((failed + 1))
+  printf '       wanted %s and %s\n       got %s\n' "$want" "${holds:-nothing else}" "$(head -c 1500 "$answer")"
+}
+
+# has DOCUMENT is the condition that an answer has all that a document has.
+has() { printf '. as $got | (%s) as $want | ($got | contains($want))' "$1"; }
+
+times='([.creationTime, .modificationTime] | all(test("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$")))'
+listed='(.items | type == "array") and (.total | type == "number") and has("next")'
+
+# kind COLLECTION TYPE MEMBERS [UPDATE]: every operation of a kind of a mesh. MEMBERS are what its
+# document has besides type, mesh and name.
+kind() {
+  local path=$1 doc
+  doc='{"type":"'$2'","mesh":"walk","name":"sample",'$3'}'
+  row 201 '' PUT "/meshes/walk/$path/sample" "$doc"
+  row 200 "($(has "$doc")) and $times" GET "/meshes/walk/$path/sample"
+  row 200 '' PUT "/meshes/walk/$path/sample" "$doc"
+  row 200 "$listed and any(.items[]; $(has "$doc"))" GET "/meshes/walk/$path"
+  row 200 "$listed and any(.items[]; .mesh == \"walk\" and .name == \"sample\")" GET "/$path"
+  [ -z "${4-}" ] || row 200 "$4" GET "/meshes/walk/$path/sample/dataplanes"
+  row 200 '' DELETE "/meshes/walk/$path/sample"
+  row 404 '.title and .status == 404' GET "/meshes/walk/$path/sample"
+}
+
+ends='"sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}]'
+all='"selectors":[{"match":{"mesh.io/service":"*"}}]'
+# attached is what inspection says of a policy that holds for an outbound of web-1.
+attached='.total == 1 and .items[0].kind == "SidecarDataplane" and .items[0].dataplane == {"mesh":"walk","name":"web-1"}
+  and (.items[0].attachments[0] | .type and .name and .service)'
+
+table 'Mesh'
+mesh='{"type":"Mesh","name":"walk-2",
+  "mtls":{"enabledBackend":"own","backends":[{"name":"own","type":"builtin"}]},
+  "tracing":{"defaultBackend":"spans","backends":[{"name":"spans","type":"zipkin","conf":{"url":"http://127.0.0.1:9411/api/v2/spans"}}]},
+  "logging":{"backends":[{"name":"files","type":"file","format":"%START_TIME%","conf":{"path":"walk.log"}},{"name":"wire","type":"tcp","conf":{"address":"127.0.0.1:5000"}}]},
+  "metrics":{"enabledBackend":"figures","backends":[{"name":"figures","type":"prometheus","conf":{"port":5670,"path":"/metrics"}}]}}'
+row 201 '' PUT /meshes/walk-2 "$mesh"
+row 200 "($(has "$mesh")) and $times" GET /meshes/walk-2
+row 200 '' PUT /meshes/walk-2 "$mesh"
+row 200 "$listed and any(.items[]; .name == \"walk-2\")" GET /meshes
+row 400 '.invalid_parameters[0].field' PUT /meshes/walk-2 '{"type":"Mesh","name":"walk-2","mtls":{"enabledBackend":"none"}}'
+secret() { printf '{"type":"Secret","mesh":"walk-3","name":"%s","data":"%s"}' "$1" "$(base64 -w0 <"$2")"; }
+row 201 '' PUT /meshes/walk-3 '{"type":"Mesh","name":"walk-3"}'
+row 201 '' PUT /meshes/walk-3/secrets/ca-cert "$(secret ca-cert "$ROOT")"
+row 201 '' PUT /meshes/walk-3/secrets/ca-key "$(secret ca-key "$ROOTKEY")"
+provided='{"type":"Mesh","name":"walk-3","mtls":{"backends":[{"name":"ca","type":"provided","conf":{"cert":{"secret":"ca-cert"},"key":{"secret":"ca-key"}}}]}}'
+row 200 '' PUT /meshes/walk-3 "$provided"
+row 200 "$(has "$provided")" GET /meshes/walk-3
+row 200 '' DELETE /meshes/walk-3
+
+table 'Dataplane'
+member='"networking":{"address":"127.0.0.9","inbound":[{"port":9300,"servicePort":9301,"tags":{"mesh.io/service":"sample","mesh.io/protocol":"http"}}],
+  "outbound":[{"port":9302,"tags":{"mesh.io/service":"backend"}},{"port":9303,"service":"web"}]}'
+kind dataplanes Dataplane "$member"
+
+table 'DataplaneOverview'
+overview='.type == "DataplaneOverview" and .mesh == "walk" and .name == "web-1" and (.dataplane.networking.inbound | length == 1)
+  and (.dataplaneInsight | .mTLS.issuedBackend == "ca" and .mTLS.supportedBackends == ["ca"] and .mTLS.certificateRegenerations >= 1
+    and ([.mTLS.certificateExpirationTime, .mTLS.lastCertificateRegeneration] | all(test("Z$"))))
+  and (.dataplaneInsight.subscriptions[-1] | .id and .controlPlaneInstanceId and .connectTime
+    and (.status | .lastUpdateTime and ([.total, .cds, .eds, .lds] | all((.responsesSent | type == "string") and (.responsesAcknowledged | type == "string"))) and has("rds")))'
+row 200 "$overview and $times" GET /meshes/walk/dataplanes+insights/web-1
+row 200 "$listed and any(.items[]; $overview)" GET /meshes/walk/dataplanes+insights
+row 200 "$listed and any(.items[]; $overview)" GET /dataplanes+insights
+
+table 'Policies'
+checked='"interval":"10s","timeout":"2s","unhealthyThreshold":3,"healthyThreshold":1,"reuseConnection":false'
+kind health-checks HealthCheck "$ends,\"conf\":{$checked"',"tcp":{"send":"Zm9v","receive":["YmFy","YmF6"]}}' "$attached"
+kind health-checks HealthCheck "$ends,\"conf\":{$checked"',
+  "http":{"path":"/health","requestHeadersToAdd":[{"append":false,"header":{"key":"Content-Type","value":"application/json"}},{"header":{"key":"Accept","value":"*/*"}}],
+    "expectedStatuses":[200,201],"useHttp1":true}}' "$attached"
+kind proxytemplates ProxyTemplate "$all"',"conf":{"imports":["default-proxy"],"resources":[{"name":"spare","version":"v1",
+  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}'
+kind traffic-permissions TrafficPermission "$ends" \
+  '.total == 1 and .items[0].dataplane.name == "backend-1" and .items[0].attachments[0].type == "inbound"'
+row 200 '' PUT /meshes/walk '{"type":"Mesh","name":"walk","mtls":{"enabledBackend":"ca","backends":[{"name":"ca","type":"builtin"}]},
+  "logging":{"backends":[{"name":"files","type":"file","conf":{"path":"/dev/null"}}]},
+  "tracing":{"backends":[{"name":"spans","type":"zipkin","conf":{"url":"http://127.0.0.1:9411/api/v2/spans"}}]}}'
+kind traffic-logs TrafficLog "$ends"',"conf":{"backend":"files"}' "$attached"
+kind traffic-routes TrafficRoute "$ends"',"conf":{"split":[{"weight":90,"destination":{"mesh.io/service":"backend"}},{"weight":10,"destination":{"mesh.io/service":"web"}}]}' "$attached"
+kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}'
+kind fault-injections FaultInjection '"sources":[{"match":{"mesh.io/service":"web","mesh.io/protocol":"http"}}],"destinations":[{"match":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],
+  "conf":{"delay":{"percentage":50.5,"value":"0.050s"},"abort":{"percentage":50,"httpStatus":500},"responseBandwidth":{"percentage":50,"limit":"50 mbps"}}' \
+  '.total == 1 and .items[0].dataplane.name == "backend-1"'
+kind retries Retry "$ends"',"conf":{"http":{"numRetries":5,"perTryTimeout":"0.200s","backOff":{"baseInterval":"0.020s","maxInterval":"1s"},"retriableStatusCodes":[500,504]},
+  "grpc":{"numRetries":5,"perTryTimeout":"0.200s","backOff":{"baseInterval":"0.020s","maxInterval":"1s"},"retryOn":["cancelled","deadline_exceeded","internal","resource_exhausted","unavailable"]},
+  "tcp":{"maxConnectAttempts":3}}' "$attached"
+kind timeouts Timeout "$ends"',"conf":{"connectTimeout":"10s","tcp":{"idleTimeout":"3600s"},"http":{"requestTimeout":"5s","idleTimeout":"3600s"},"grpc":{"streamIdleTimeout":"5s","maxStreamDuration":"30s"}}' "$attached"
+kind external-services ExternalService '"networking":{"address":"mail.example:443","tls":{"enabled":true,"caCert":{"inline":"'"$(base64 -w0 <"$ROOT")"'"}}},
+  "tags":{"mesh.io/protocol":"http","mesh.io/service":"mail"}'
+kind circuit-breakers CircuitBreaker "$ends"',"conf":{"interval":"1s","baseEjectionTime":"30s","maxEjectionPercent":20,"thresholds":{"maxConnections":2}}' "$attached"
+kind rate-limits RateLimit "$ends"',"conf":{"http":{"requests":5,"interval":"10s","onRateLimit":{"status":429}}}' '.total == 1'
+kind virtual-outbounds VirtualOutbound "$all"',"conf":{"host":"{{.service}}.walk","port":"{{.port}}","parameters":[{"name":"service","tagKey":"mesh.io/service"},{"name":"port","tagKey":"port"}]}'
+kind meshgateways MeshGateway '"selectors":[{"match":{"mesh.io/service":"other"}}],"conf":{"listeners":[{"port":9400,"protocol":"HTTP","hostname":"walk.example","tags":{"port":"http"}}]}'
+kind meshgatewayroutes MeshGatewayRoute '"selectors":[{"match":{"mesh.io/service":"other"}}],
+  "conf":{"http":{"hostnames":["walk.example"],"rules":[{"matches":[{"path":{"match":"PREFIX","value":"/"}}],"backends":[{"weight":1,"destination":{"mesh.io/service":"backend"}}]}]}}'
+
+table 'Secret and global secret'
+kind secrets Secret '"data":"c2VjcmV0"'
+row 201 '' PUT /global-secrets/sample '{"type":"GlobalSecret","name":"sample","data":"c2VjcmV0"}'
+row 200 "(.name == \"sample\" and .data == \"c2VjcmV0\" and (has(\"mesh\") | not)) and $times" GET /global-secrets/sample
+row 200 '' PUT /global-secrets/sample '{"type":"GlobalSecret","name":"sample","data":"b3RoZXI="}'
+row 200 "$listed and any(.items[]; .name == \"sample\")" GET /global-secrets
+row 200 '' DELETE /global-secrets/sample
+row 404 '.status == 404' GET /global-secrets/sample
+
+table 'Zone, ZoneOverview, ZoneIngress, ZoneIngressOverview'
+row 201 '' PUT /zones/east '{"type":"Zone","name":"east","enabled":true}'
+row 200 ".name == \"east\" and .enabled == true and $times" GET /zones/east
+row 200 '' PUT /zones/east '{"type":"Zone","name":"east","enabled":false}'
+row 200 "$listed and any(.items[]; .name == \"east\" and .enabled == false)" GET /zones
+row 200 '.type == "ZoneOverview" and .name == "east" and .zone.enabled == false' GET /zones+insights/east
+zone='.type == "ZoneOverview" and (.zoneInsight.subscriptions[-1] | .config and .id and .globalInstanceId and .connectTime and (.status | has("total"))
+  and (.version.meshCp | .version and has("gitTag") and has("gitCommit") and has("buildDate")))'
+row 200 "$zone" GET "/zones+insights/$ZONE"
+row 200 "$listed and any(.items[]; $zone)" GET /zones+insights
+row 200 '' DELETE /zones/east
+ingress='(.networking | .address and (.port | type == "number"))
+  and any(.availableServices[]; .mesh == "walk" and .instances >= 1 and .tags["mesh.io/service"] == "backend")'
+row 200 "$listed and any(.items[]; .name == \"in\" and $ingress)" GET /zone-ingresses
+row 200 ".name == \"in\" and ($ingress) and $times" GET /zone-ingresses/in
+proxy='(.subscriptions[-1] | .id and .controlPlaneInstanceId and .connectTime and (.status | .lastUpdateTime and .total and .cds and .eds and .lds and has("rds"))
+  and (.version | (.meshDp | .version and has("gitTag") and has("gitCommit") and has("buildDate")) and (.proxy | .version and .build and .meshDpCompatible == true)))'
+overview=".type == \"ZoneIngressOverview\" and .name == \"in\" and (.zoneIngress | $ingress) and (.zoneIngressInsight | $proxy and (.subscriptions[-1] | has(\"generation\")))"
+row 200 "$listed and any(.items[]; $overview)" GET /zoneingresses+insights
+row 200 "$overview" GET /zoneingresses+insights/in
+row 200 "$listed and any(.items[]; .name == \"out\")" GET /zoneegresses
+row 200 ".name == \"out\" and .networking.port and $times" GET /zoneegresses/out
+overview=".type == \"ZoneEgressOverview\" and .name == \"out\" and .zoneEgress.networking.port and (.zoneEgressInsight | $proxy)"
+row 200 "$listed and any(.items[]; $overview)" GET /zoneegressoverviews
+row 200 "$overview" GET /zoneegressoverviews/out
+
+table 'Insights'
+insight='.type == "MeshInsight" and .name == "walk" and .lastSync and .dataplanes.total == 3
+  and .dataplanesByType.standard.total == 2 and .dataplanesByType.gateway.total == 1
+  and .policies.TrafficPermission.total == 1 and ([.dpVersions.meshDp[], .dpVersions.proxy[]] | length == 2 and all(.total == 3 and .online == 3))
+  and ([.mTLS.issuedBackends.ca, .mTLS.supportedBackends.ca] | all(.total == 3 and .online == 3)) and .services.total == 3 and .services.internal == 3'
+row 200 "($insight) and $times" GET /mesh-insights/walk
+row 200 "$listed and any(.items[]; $insight)" GET /mesh-insights
+service='.type == "ServiceInsight" and .mesh == "walk" and .name == "backend" and .status == "online" and .dataplanes == {"total":1,"online":1}'
+row 200 "($service) and $times" GET /meshes/walk/service-insights/backend
+row 200 "$listed and any(.items[]; $service)" GET /meshes/walk/service-insights
+row 200 "$listed and any(.items[]; $service)" GET /service-insights
+row 200 '.type == "GlobalInsights" and .creationTime and (.resources | [.GlobalSecret, .Mesh, .Zone, .ZoneIngress] | all(.total | type == "number"))' GET /global-insights
+
+table 'Effective configuration'
+keys='["adminServer","apiServer","bootstrapServer","dataplaneTokenServer","defaults","discovery","environment","general","guiServer",
+  "monitoringAssignmentServer","reports","runtime","sdsServer","store","xdsServer"]'
+row 200 "([keys[]] | contains($keys)) and .environment == \"universal\" and .store.type
+  and (.apiServer | (.corsAllowedDomains | type == \"array\") and has(\"readOnly\") and (.port // .http.port))" GET /config
+
+table 'Conventions'
+row 201 '' PUT /meshes/walk-2/dataplanes/a "{\"type\":\"Dataplane\",\"mesh\":\"walk-2\",\"name\":\"a\",$member}"
+row 405 '' POST /meshes/walk-2/dataplanes/a "{\"type\":\"Dataplane\",\"mesh\":\"walk-2\",\"name\":\"a\",$member}"
+row 400 '.status == 400 and (.invalid_parameters | length > 0)' PUT /meshes/walk-2/dataplanes/a '{"type":"Dataplane","mesh":"walk-2","name":"b"}'
+row 404 '.status == 404' GET /meshes/none/dataplanes
+row 404 '.status == 404' DELETE /meshes/walk-2/dataplanes/none
+
+table 'Top level'
+row 200 '.meshDp | to_entries | all(.value.proxy)' GET /versions
+names='["CircuitBreaker circuit-breakers","ExternalService external-services","FaultInjection fault-injections","HealthCheck health-checks","MeshGateway meshgateways",
+  "MeshGatewayRoute meshgatewayroutes","ProxyTemplate proxytemplates","RateLimit rate-limits","Retry retries","Timeout timeouts","TrafficLog traffic-logs",
+  "TrafficPermission traffic-permissions","TrafficRoute traffic-routes","TrafficTrace traffic-traces","VirtualOutbound virtual-outbounds"]'
+row 200 "[.policies[] | select(.readOnly == false and .displayName) | \"\\(.name) \\(.path)\"] | contains($names)" GET /policies
+row 200 'any(.[]; .name and has("url") and (.active | type == "boolean"))' GET /status/zones
+
+table 'Pagination'
+for n in b c; do
+  row 201 '' PUT /meshes/walk-2/dataplanes/$n "{\"type\":\"Dataplane\",\"mesh\":\"walk-2\",\"name\":\"$n\",$member}"
+done
+row 200 '(.items | map(.name)) == ["a","b"] and .total == 3 and (.next | test("size=2") and test("offset="))' GET '/meshes/walk-2/dataplanes?size=2'
+row 200 '(.items | map(.name)) == ["c"] and .next == null' GET "$(jq -r .next "$answer")"
+row 200 '(.items | length) == 3 and .next == null' GET '/meshes/walk-2/dataplanes?size=1000'
+row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?size=1001'
+row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?size=-1'
+row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?offset=nowhere'
+
+table 'Tokens'
+request='{"name":"web-1","mesh":"walk","tags":{"mesh.io/service":["web"]},"validFor":"1h"}'
+row 200 '' PUT /tokens/dataplane "$request"
+row 200 '' POST /tokens/dataplane "$request"
+row 200 '' POST /tokens/zone-ingress '{"zone":"'"$ZONE"'","validFor":"1h"}'
+row 400 '.invalid_parameters[0].field == "zone"' POST /tokens/zone-ingress '{"validFor":"1h"}'
+
+table 'Inspect API'
+row 200 '.kind == "SidecarDataplane" and .total == (.items | length) and ([.items[].type] | contains(["inbound","outbound","service"]))
+  and any(.items[]; .name and (.matchedPolicies.TrafficRoute // [] | any(.[]; .type == "TrafficRoute" and .mesh == "walk" and .name and .creationTime and .modificationTime)))' GET /meshes/walk/dataplanes/web-1/policies
+row 200 '.kind == "MeshGatewayDataplane" and .gateway == {"mesh":"walk","name":"door"} and (.listeners[0] | .port and .protocol == "HTTP"
+  and (.hosts[0] | .hostName and (.routes[0] | .route and (.destinations[0] | .tags["mesh.io/service"] == "backend" and (.policies | type == "object")))))' GET /meshes/walk/dataplanes/door-1/policies
+row 200 '.total == 1 and .items == [{"dataplane":{"mesh":"walk","name":"door-1"}}]' GET /meshes/walk/meshgateways/door/dataplanes
+row 201 '' PUT /meshes/walk/meshtrafficpermissions/sample '{"type":"MeshTrafficPermission","mesh":"walk","name":"sample","spec":{"targetRef":{"kind":"MeshService","name":"backend"},
+  "from":[{"targetRef":{"kind":"MeshSubset","tags":{"mesh.io/service":"web"}},"default":{"action":"ALLOW"}}]}}'
+row 200 'any(.items[]; .policyType == "MeshTrafficPermission" and .type == "clientSubset" and .name and (.subset | type == "object") and .conf.action == "Allow"
+  and .origins == [{"mesh":"walk","name":"sample"}])' GET /meshes/walk/dataplanes/backend-1/rules
+row 200 '' DELETE /meshes/walk/meshtrafficpermissions/sample
+for path in /meshes/walk/dataplanes/web-1/xds /zoneingresses/in/xds /zoneegresses/out/xds; do
+  row 200 '(.configs | length > 0) and all(.configs[]; .["@type"])' GET $path
+done
+
+table 'Deletion'
+for n in a b c; do row 200 '' DELETE /meshes/walk-2/dataplanes/$n; done
+row 200 '' DELETE /meshes/walk-2
+row 404 '.status == 404' GET /meshes/walk-2
+
+printf '\n%d rows, %d of them failed\n' $rows $failed
+[ $failed = 0 ]

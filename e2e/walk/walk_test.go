@@ -1,0 +1,98 @@
+// Package walk_test walks through the mesh API with curl as an operator's script does, row by row
+// of what is documented, against a control plane whose proxies are real Envoys, and prints each row.
+package walk_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/meshgate/meshgate/e2e/framework"
+)
+
+const patience = 2 * time.Minute
+
+func TestWalk(t *testing.T) {
+	RegisterFailHandler(Fail)
+	framework.RunSuite(t, "walk")
+}
+
+var _ = AfterEach(framework.ExpectSound)
+
+// tags are those of what offers a service over HTTP.
+func tags(service string) map[string]any {
+	return map[string]any{"mesh.io/service": service, "mesh.io/protocol": "http"}
+}
+
+// file writes a file, and returns its path.
+func file(name, text string) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+	return path
+}
+
+// populate makes the mesh and starts the proxies that the walk expects.
+func populate(cp *framework.ControlPlane) {
+	api, mesh := cp.API(), "walk"
+	ports := framework.FreePorts(6)
+	dataplane := func(name string, networking map[string]any) {
+		networking["address"] = "127.0.0.1"
+		api.Put("dataplanes", framework.Document{"type": "Dataplane", "mesh": mesh, "name": name, "networking": networking})
+	}
+	inbound := func(port int, service string) []any {
+		return []any{map[string]any{"port": port, "servicePort": framework.StartWorkload(service).Port, "tags": tags(service)}}
+	}
+	api.Put("meshes", framework.Document{"type": "Mesh", "name": mesh, "mtls": map[string]any{
+		"enabledBackend": "ca", "backends": []any{map[string]any{"name": "ca", "type": "builtin"}},
+	}})
+	dataplane("web-1", map[string]any{
+		"inbound":  inbound(ports[0], "web"),
+		"outbound": []any{map[string]any{"port": ports[1], "tags": map[string]any{"mesh.io/service": "backend"}}},
+	})
+	dataplane("backend-1", map[string]any{"inbound": inbound(ports[2], "backend")})
+	dataplane("door-1", map[string]any{"gateway": map[string]any{"type": "BUILTIN", "tags": map[string]any{"mesh.io/service": "door"}}})
+	selectors := []any{map[string]any{"match": map[string]any{"mesh.io/service": "door"}}}
+	api.Put("meshgateways", framework.Document{"type": "MeshGateway", "mesh": mesh, "name": "door", "selectors": selectors, "conf": map[string]any{
+		"listeners": []any{map[string]any{"port": ports[3], "protocol": "HTTP"}},
+	}})
+	api.Put("meshgatewayroutes", framework.Document{"type": "MeshGatewayRoute", "mesh": mesh, "name": "to-backend", "selectors": selectors, "conf": map[string]any{
+		"http": map[string]any{"rules": []any{map[string]any{
+			"matches":  []any{map[string]any{"path": map[string]any{"match": "PREFIX", "value": "/"}}},
+			"backends": []any{map[string]any{"weight": 1, "destination": map[string]any{"mesh.io/service": "backend"}}},
+		}}},
+	}})
+	ingress := file("in.yaml", fmt.Sprintf(
+		"type: ZoneIngress\nname: in\nnetworking: {address: 127.0.0.1, port: %d, advertisedAddress: 127.0.0.1, advertisedPort: %[1]d}\n", ports[4]))
+	egress := file("out.yaml", fmt.Sprintf("type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.1, port: %d}\n", ports[5]))
+	for _, p := range []*framework.Sidecar{
+		framework.NewSidecar(cp, mesh, "web-1", ""),
+		framework.NewSidecar(cp, mesh, "backend-1", ""),
+		framework.NewSidecar(cp, mesh, "door-1", "", "--proxy-type", "gateway"),
+		framework.NewIngress(cp, zone, "in", ingress),
+		framework.NewEgress(cp, zone, "out", egress),
+	} {
+		p.Start().WaitReady()
+	}
+	api.Converged()
+}
+
+// zone is the one that a control plane has without settings.
+const zone = "default"
+
+var _ = Describe("the mesh API", func() {
+	It("answers every row of what is documented", func() {
+		cp := framework.NewControlPlane("run").Start()
+		populate(cp)
+		certificate, key := framework.MeshRoot("walk-3")
+		p := framework.Start([]string{"ROOT=" + file("root.pem", certificate), "ROOTKEY=" + file("root.key", key), "ZONE=" + zone}, "bash", filepath.Join(framework.Root(), "e2e", "walk", "mesh-api.sh"), cp.API().MeshURL(""))
+		ended := p.Exit(patience)
+		fmt.Print(p.Output())
+		Expect(ended).To(BeZero(), "a row failed: see above")
+	})
+})
