@@ -55,7 +55,7 @@ func (w *plantedWorld) logsAll() {
 	w.must(gateway, "POST", "/services", `{"name":"logged","host":"logged.example"}`)
 	w.must(clouds, "PATCH", "/v2/audit-log-webhook", `{}`) // changes nothing
 	w.must(clouds, "POST", "/v2/audit-log-destinations", `{"name":"logged","endpoint":"https://siem.example/","authorization":"`+w.secret()+`","log_format":"cef"}`)
-	w.must(gateway, "PATCH", "/services/logged?dry_run=true", `{"host":"other.example"}`)
+	w.must(gateway, "PATCH", "/services/logged?dryRun=true", `{"host":"other.example"}`)
 	var changed []string
 	for _, e := range w.logged()[from:] {
 		if a := e.Administration; a.Class == audit.Change {

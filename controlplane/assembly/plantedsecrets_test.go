@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -127,7 +128,8 @@ func storedSecrets(t *testing.T, s store.Store) (out []plantedSecret) {
 				t.Errorf("%s %s is a secret, and the test plants none there", k.Name, pattern)
 			}
 		}
-		if k.Sealed && !met[k.Name] {
+		// Events tell of what is sealed, and hold no secrets; see TestControlPlaneLog.
+		if k.Sealed && !met[k.Name] && k != cloud.Events {
 			t.Errorf("%s is sealed, and the test plants none", k.Name)
 		}
 	}
