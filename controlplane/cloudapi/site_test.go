@@ -266,7 +266,7 @@ func TestFewSessions(t *testing.T) {
 	f.now = f.now.Add(time.Second)
 	second := f.login(at, "ada@example.com", password)
 	for range 19 {
-		f.now = f.now.Add(time.Second)
+		f.now = f.now.Add(portal.DefaultLimits.Device.Each)
 		if got := f.login(at, "ada@example.com", password); got.Code != 204 {
 			t.Fatal(got.told())
 		}
