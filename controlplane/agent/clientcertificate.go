@@ -54,7 +54,10 @@ func (c *ClientCertificate) issued(token string) bool {
 }
 
 // claims are what a gateway reads from its token. The control plane verifies it.
-type claims struct{ ControlPlane, Certificate string }
+type claims struct {
+	ControlPlane string `json:"ControlPlane"`
+	Certificate  string `json:"Certificate"`
+}
 
 // claimsOf reads the claims of a token; they are empty if it cannot be read.
 func claimsOf(token string) (c claims) {

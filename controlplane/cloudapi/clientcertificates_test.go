@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/pemtext"
@@ -82,10 +83,13 @@ func TestClientCertificates(t *testing.T) {
 
 // scopeOf returns the scope of the control plane that lists a certificate, empty for none.
 func (f *planeFixture) scopeOf(cert string) (scope string) {
-	_ = f.store.View(context.Background(), func(r store.Reader) (err error) {
+	err := f.store.View(f.t.Context(), func(r store.Reader) (err error) {
 		scope, _, err = cloud.Pinned(r, pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
 		return err
 	})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		f.t.Error(err)
+	}
 	return scope
 }
 
