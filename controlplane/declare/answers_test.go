@@ -60,6 +60,15 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestPanicInAWrite: what has come to nothing is a failure, and nothing is deleted after it.
+func TestPanicInAWrite(t *testing.T) {
+	r := &runner{api: &API{Parallel: 2}, begin: func(*Op) { panic("oops") }, progress: func(int, int) {}}
+	done, err := r.run(t.Context(), &Plan{Ops: []*Op{{Action: Creating, ID: "a"}, {Action: Creating, ID: "b"}, {Action: Deleting, ID: "c"}}})
+	if err == nil || !strings.Contains(err.Error(), "oops") || len(done) > 0 || r.begun[nil] || len(r.begun) > 2 {
+		t.Errorf("%v %v", done, err)
+	}
+}
+
 // TestWaits: whoever waits long is told, and nobody waits for hours.
 func TestWaits(t *testing.T) {
 	r := newRig(t, "")

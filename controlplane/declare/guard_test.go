@@ -76,6 +76,21 @@ func TestFailuresHideSecrets(t *testing.T) {
 	}
 }
 
+// TestProblemsHideTheEnvironment: what is wrong with a value from the environment is said without
+// it.
+func TestProblemsHideTheEnvironment(t *testing.T) {
+	r := newRig(t, "")
+	t.Setenv("DECK_URI", "no-uri-but-a-secret")
+	out, code := r.run(t, "diff", file(t, `consumers:
+- username: c
+  oauth2_credentials:
+  - {name: a, client_id: a, client_secret: s, redirect_uris: ['${{ env "DECK_URI" }}']}
+`))
+	if code != 1 || !strings.Contains(out, "cannot parse '"+Masked+"'") || strings.Contains(out, "no-uri") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
 // TestTwinCertificates: two certificates may be the same; neither is lost. Others that cannot
 // be told apart are an error.
 func TestTwinCertificates(t *testing.T) {

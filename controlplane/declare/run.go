@@ -132,30 +132,20 @@ func (r *runner) steps(ctx context.Context, ops []*Op, all int, coming []*Op) {
 		}
 		step := ops[:n]
 		ops = ops[n:]
-		_ = parallel(ctx, r.api.Parallel, len(step), func(ctx context.Context, i int) error { // failures are kept
+		err := parallel(ctx, r.api.Parallel, len(step), func(ctx context.Context, i int) error { // failures are kept
 			r.one(ctx, step[i], all, coming)
 			return nil
 		})
+		if err != nil && ctx.Err() == nil { // a panic
+			r.failures = append(r.failures, err.Error())
+			return
+		}
 	}
 }
 
 // one carries out one operation.
 func (r *runner) one(ctx context.Context, o *Op, all int, coming []*Op) {
-	r.mu.Lock()
-	missing := slices.ContainsFunc(o.Needs, func(id string) bool { return r.absent[id] })
-	if missing {
-		r.absent[o.ID] = true
-		if len(coming) > 0 {
-			r.later = append(r.later, o)
-		} else {
-			r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
-		}
-	} else if !r.begun[o] {
-		r.begun[o] = true
-		r.begin(o)
-	}
-	r.mu.Unlock()
-	if missing {
+	if !r.ready(o, len(coming) > 0) {
 		return
 	}
 	err := r.write(ctx, o)
@@ -172,6 +162,26 @@ func (r *runner) one(ctx context.Context, o *Op, all int, coming []*Op) {
 		r.absent[o.ID] = true
 		r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err, o.secrets)))
 	}
+}
+
+// ready announces an operation, unless something that it needs is absent. That may come later
+// if something else is still to come.
+func (r *runner) ready(o *Op, coming bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	missing := slices.ContainsFunc(o.Needs, func(id string) bool { return r.absent[id] })
+	if missing {
+		r.absent[o.ID] = true
+		if coming {
+			r.later = append(r.later, o)
+		} else {
+			r.failures = append(r.failures, o.Action+" "+o.Label+textLeftOut)
+		}
+	} else if !r.begun[o] {
+		r.begun[o] = true
+		r.begin(o)
+	}
+	return !missing
 }
 
 // conflicts reports whether an operation was refused because of something that another one,

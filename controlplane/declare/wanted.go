@@ -58,6 +58,9 @@ func (b *builder) build(ctx context.Context, kinds []*model.Kind) (*State, error
 		b.match(made)
 	}
 	if len(b.problems) > 0 {
+		for i := range b.problems {
+			b.problems[i] = hide(b.problems[i], b.document.Masked)
+		}
 		return nil, b.problems
 	}
 	b.wanted.sort(kinds)
