@@ -51,6 +51,7 @@ func Follow(tx store.Tx) error {
 			return err
 		}
 	}
+	w.hold()
 	return w.write()
 }
 
@@ -124,6 +125,44 @@ func (w *writer) work(names []string) error {
 		}
 	}
 	return nil
+}
+
+// hold gives each host to one mesh: to the one whose it was, else to the first that has it. Who comes
+// later takes no name from anybody, and gets it when the holder gives it up.
+func (w *writer) hold() {
+	holders, names := map[string]string{}, slices.Sorted(maps.Keys(w.now))
+	claim := func(name string, hosts []mesh.Name) {
+		for _, n := range hosts {
+			if holders[n.Host] == "" {
+				holders[n.Host] = name
+			}
+		}
+	}
+	for _, name := range names {
+		if w.was[name] == nil {
+			continue
+		}
+		had := w.was[name].Spec.(*mesh.Crossing).Offered()
+		has := w.now[name].CrossHosts()
+		claim(name, slices.DeleteFunc(had, func(n mesh.Name) bool {
+			return !slices.ContainsFunc(has, func(o mesh.Name) bool { return o.Host == n.Host })
+		}))
+	}
+	for _, name := range names {
+		claim(name, w.now[name].CrossHosts())
+	}
+	for _, name := range names {
+		c := *w.now[name]
+		c.Taken = nil
+		for _, n := range c.CrossHosts() {
+			if holders[n.Host] != name {
+				c.Taken = append(c.Taken, n.Host)
+			}
+		}
+		slices.Sort(c.Taken)
+		c.Taken = slices.Compact(c.Taken)
+		w.now[name] = &c
+	}
 }
 
 // write stores what differs.

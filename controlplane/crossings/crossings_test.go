@@ -170,3 +170,39 @@ func TestCrossingsOfDeletedMeshes(t *testing.T) {
 		t.Error("a mesh that comes later is not known")
 	}
 }
+
+// TestTheFirstMeshKeepsItsHost: who claims a host that another mesh has gets it when that one gives it
+// up, whatever the names of meshes and services.
+func TestTheFirstMeshKeepsItsHost(t *testing.T) {
+	for _, names := range [][2]string{{"office", "evil"}, {"evil", "office"}} {
+		first, second := names[0], names[1]
+		w := newWorld(t)
+		w.secured(first)
+		w.secured(second)
+		offered := func(when string, want map[string][]string) {
+			t.Helper()
+			got := map[string][]string{}
+			for name, c := range w.stored() {
+				for _, n := range c.Offered() {
+					got[name] = append(got[name], n.Host)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s before %s: %s (-want +got):\n%s", first, second, when, diff)
+			}
+		}
+		w.put(mesh.MeshGateways, first, "door", gateway("door", across(80, "door.example")))
+		w.put(mesh.MeshGateways, second, "a", gateway("a", across(80, "door.example"), across(81, "door.example"), across(80, "a.example")))
+		offered("a second claim, at two ports", map[string][]string{first: {"door.example"}, second: {"a.example"}})
+		if got := w.stored()[second].CrossHosts(); len(got) != 3 {
+			t.Errorf("in its own mesh the gateway has the names %v", got)
+		}
+		w.put(mesh.Trusts, second, second, &mesh.Trust{Roots: []byte("more")})
+		w.put(mesh.Trusts, first, first, &mesh.Trust{Roots: []byte("more")})
+		offered("rotations", map[string][]string{first: {"door.example"}, second: {"a.example"}})
+		w.hold("the holder goes", w.put(mesh.MeshGateways, first, "door", gateway("door", across(80, ""))), []string{"updated " + min(first, second), "updated " + max(first, second)})
+		offered("the name is free", map[string][]string{second: {"a.example", "door.example", "door.example"}})
+		w.put(mesh.MeshGateways, first, "door", gateway("door", across(80, "door.example")))
+		offered("the former holder comes back", map[string][]string{second: {"a.example", "door.example", "door.example"}})
+	}
+}

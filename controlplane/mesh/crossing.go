@@ -23,6 +23,9 @@ type Crossing struct {
 	Withdrawn uint64 `json:"withdrawn,omitempty"`
 	// Listeners are ordered by service and port.
 	Listeners []CrossListener `json:"listeners,omitempty"`
+	// Taken are those hosts of the listeners, ordered, that another mesh had before: only in this
+	// mesh they lead to its gateways.
+	Taken []string `json:"taken,omitempty"`
 }
 
 // CrossListener is one port of the gateways with one service.
@@ -115,6 +118,11 @@ func (c *Crossing) CrossHosts() (out []Name) {
 	return out
 }
 
+// Offered are those of [Crossing.CrossHosts] that other meshes get.
+func (c *Crossing) Offered() []Name {
+	return slices.DeleteFunc(c.CrossHosts(), func(n Name) bool { return slices.Contains(c.Taken, n.Host) })
+}
+
 // Add adds a listener of gateways with a service, with an endpoint if it is at one.
 func (c *Crossing) Add(service string, l *GatewayListener, at *CrossEndpoint) {
 	i := slices.IndexFunc(c.Listeners, func(o CrossListener) bool { return o.Service == service && o.Port == l.Port })
@@ -141,6 +149,16 @@ func (c *Crossing) Add(service string, l *GatewayListener, at *CrossEndpoint) {
 			return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Tags.String(), b.Tags.String()))
 		})
 	}
+}
+
+// CrossHosts lists the host names that a gateway brings to all meshes.
+func (g *MeshGateway) CrossHosts() (out []string) {
+	for _, l := range g.Listeners() {
+		if l.CrossMesh && IsHost(l.Host()) {
+			out = append(out, l.Host())
+		}
+	}
+	return out
 }
 
 // Crosses reports whether a gateway has a listener that other meshes may call.

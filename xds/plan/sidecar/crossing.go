@@ -91,6 +91,8 @@ type crossed struct {
 	withdrawn string
 	// leftOut are the meshes whose roots are too much; nobody from there is let in.
 	leftOut []string
+	// taken are the hosts of the mesh, in order, that lead to the gateways of another one elsewhere.
+	taken []string
 }
 
 // crossValidation makes the secret with the roots of all meshes.
@@ -127,7 +129,9 @@ func (p *Planner) roots() (out []*resource.Resource) {
 			continue
 		}
 		all = append(all, c)
-		called = called || name == p.facts.mesh && len(c.Listeners) > 0
+		if name == p.facts.mesh {
+			called, p.crossed.taken = len(c.Listeners) > 0, c.Taken
+		}
 		if name != p.facts.mesh && len(c.Listeners) > 0 {
 			if r, err := trusted(caKey{name, string(c.Roots)}); err == nil {
 				out = append(out, r)
@@ -168,7 +172,7 @@ func (p *Planner) crossing(before *view.Mesh, key model.Key) {
 	if p.ca != roots {
 		p.allMembers()
 	}
-	if p.crossed.open != was.open || p.crossed.withdrawn != was.withdrawn || !slices.Equal(p.crossed.leftOut, was.leftOut) {
+	if p.crossed.open != was.open || p.crossed.withdrawn != was.withdrawn || !slices.Equal(p.crossed.leftOut, was.leftOut) || !slices.Equal(p.crossed.taken, was.taken) {
 		for _, r := range p.reaches {
 			if r.shape.Gateway != nil {
 				p.moved[r] = struct{}{}
@@ -196,7 +200,8 @@ func (p *Planner) closedAcross() string {
 
 // listensAcross notes what keeps callers of other meshes out of a port, and reports whether it can
 // listen at all.
-func (p *Planner) listensAcross(r *reach, name string) bool {
+func (p *Planner) listensAcross(r *reach, on []*outbound) bool {
+	name := on[0].listenerName()
 	text := p.closedAcross()
 	if text != "" {
 		r.front.failures = append(r.front.failures, plan.Failure{Cell: name, Err: errors.New(text), Awaited: p.facts.security != plain})
@@ -206,6 +211,13 @@ func (p *Planner) listensAcross(r *reach, name string) bool {
 		r.front.failures = append(r.front.failures, plan.Failure{
 			Cell: name, Err: fmt.Errorf("the roots of all meshes are more than %d bytes: nobody from %d of them is let in, %s among them", mostCrossRoots, n, p.crossed.leftOut[0]),
 		})
+	}
+	for _, o := range on {
+		if host := o.listener.Spec.Host(); slices.Contains(p.crossed.taken, host) {
+			r.front.failures = append(r.front.failures, plan.Failure{
+				Cell: name, Err: fmt.Errorf("another mesh had the name %s before: proxies of other meshes call this gateway by tags alone", host),
+			})
+		}
 	}
 	return true
 }

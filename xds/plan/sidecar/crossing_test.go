@@ -192,3 +192,20 @@ func TestRootsAreBounded(t *testing.T) {
 		t.Errorf("the failures are %v", got)
 	}
 }
+
+// TestTakenNamesAreSaid: the gateway whose name another mesh had before.
+func TestTakenNamesAreSaid(t *testing.T) {
+	w := newWorld(t)
+	called(w)
+	w.settle()
+	w.joined("edge-1", "backend-1")
+	c := acrossDoor(meshName, "127.0.0.51")
+	c.Taken = []string{"edge.example"}
+	w.put(mesh.Crossings, "", meshName, c)
+	if moved := w.settle(); !moved["edge-1"] || moved["backend-1"] {
+		t.Errorf("it moved %v", moved)
+	}
+	if got := w.planner.Failures("edge-1"); len(got) != 1 || !strings.Contains(got[0].Err.Error(), "another mesh had the name edge.example before") {
+		t.Errorf("the failures are %v", got)
+	}
+}
