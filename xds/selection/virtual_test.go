@@ -326,8 +326,8 @@ func TestNamesFollowChanges(t *testing.T) {
 						r.Spec = &mesh.Address{Address: map[string]string{"x.mesh": "240.0.0.1", "y.mesh": "240.0.0.2"}[r.Name]}
 					}
 					if r.Kind.Scoping != model.Global {
-				r.Scope = demo
-			}
+						r.Scope = demo
+					}
 					_, err := tx.Get(r.Kind, demo, r.Name)
 					switch {
 					case err != nil:
