@@ -11,6 +11,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/selection"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -18,23 +19,39 @@ import (
 // those of the zone have certificates of it and are proxies of it, too.
 type meshProgress struct{ cp *ControlPlane }
 
-// scopes are those of the nodes that may hold a certificate of a mesh. The ingresses of the zone,
-// which hold none, are among them: they answer as fast as egresses.
+// scopes are those of the nodes that may hold a certificate of a mesh or judge by its roots.
 func (p meshProgress) scopes(meshName string) []string {
-	out := []string{publish.MeshScope(meshName)}
-	if p.leavesByEgress(meshName) {
-		out = append(out, publish.ZoneScope)
-	}
-	for _, other := range p.across(meshName) {
+	out := p.own(meshName)
+	others, _ := p.across(meshName)
+	for _, other := range others {
 		out = append(out, publish.MeshScope(other))
 	}
 	return out
 }
 
+// own are the scopes of the nodes that may hold a certificate of a mesh. The ingresses of the zone,
+// which hold none, are among them: they answer as fast as egresses.
+func (p meshProgress) own(meshName string) []string {
+	out := []string{publish.MeshScope(meshName)}
+	if p.leavesByEgress(meshName) {
+		out = append(out, publish.ZoneScope)
+	}
+	return out
+}
+
+// asked are the scopes of a mesh, with others or without.
+func (p meshProgress) asked(meshName string, others bool) []string {
+	if others {
+		return p.scopes(meshName)
+	}
+	return p.own(meshName)
+}
+
 // across lists the meshes whose proxies know the roots of a mesh: those with gateways that it may
-// call and, if it has such gateways itself, all that may call these. A row that cannot be read counts
-// as that of a mesh with such gateways.
-func (p meshProgress) across(meshName string) (out []string) {
+// call and, if it has such gateways itself, all that may call these. callers says that it has: then
+// not only gateways know its roots. A row that cannot be read counts as that of a mesh with such
+// gateways.
+func (p meshProgress) across(meshName string) (out []string, callers bool) {
 	var all []*model.Resource
 	_ = p.cp.store.View(context.Background(), func(r store.Reader) (err error) { // a step needs the store, too
 		all, err = store.ListAll(r, mesh.Crossings, store.Query{})
@@ -46,14 +63,15 @@ func (p meshProgress) across(meshName string) (out []string) {
 	}
 	i := slices.IndexFunc(all, func(res *model.Resource) bool { return res.Name == meshName })
 	if i < 0 {
-		return nil // nobody else knows its roots
+		return nil, false // nobody else knows its roots
 	}
+	callers = called(all[i])
 	for _, res := range all {
-		if res.Name != meshName && (called(all[i]) || called(res)) {
+		if res.Name != meshName && (callers || called(res)) {
 			out = append(out, res.Name)
 		}
 	}
-	return out
+	return out, callers
 }
 
 // leavesByEgress reports whether a mesh is left through egresses. One that cannot be read may be.
@@ -83,14 +101,14 @@ func ofSecret(meshName string) func(snapshot.Rejection) bool {
 }
 
 // Confirmed implements meshca.Progress.
-func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitNodes(ctx, revision, p.scopes(meshName), ofSecret(meshName))
+func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision uint64, others bool) error {
+	_, err := p.cp.snapshots.WaitNodes(ctx, revision, p.asked(meshName, others), ofSecret(meshName))
 	return err
 }
 
 // Unrefused implements meshca.Progress.
 func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.scopes(meshName), ofSecret(meshName))
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.own(meshName), ofSecret(meshName))
 	return err
 }
 
@@ -100,37 +118,54 @@ func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint6
 	return err
 }
 
-// Lacking implements meshca.Progress. Proxies of the zone are named by their ids.
+// Lacking implements meshca.Progress.
 func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
-	nodes, _ := p.cp.snapshots.Refusers(revision, p.scopes(meshName), ofSecret(meshName))
-	for _, node := range nodes {
-		refusing = append(refusing, strings.TrimPrefix(node, meshName+"."))
-	}
-	for _, node := range p.cp.snapshots.Progress(revision, p.scopes(meshName)...).Waiting {
-		if dataplane := strings.TrimPrefix(node, meshName+"."); !slices.Contains(refusing, dataplane) {
-			silent = append(silent, dataplane)
+	scopes := p.scopes(meshName)
+	refusing, _ = p.cp.snapshots.Refusers(revision, scopes, ofSecret(meshName))
+	for _, node := range p.cp.snapshots.Progress(revision, scopes...).Waiting {
+		if !slices.Contains(refusing, node) {
+			silent = append(silent, node)
 		}
 	}
 	return silent, refusing
 }
 
 // Left implements meshca.Progress.
-func (p meshProgress) Left(meshName string, revision uint64) time.Time {
-	_, left := p.cp.snapshots.Refusers(revision, p.scopes(meshName), ofSecret(meshName))
+func (p meshProgress) Left(meshName string, revision uint64, others bool) time.Time {
+	_, left := p.cp.snapshots.Refusers(revision, p.asked(meshName, others), ofSecret(meshName))
 	return left
+}
+
+// Others implements meshca.Progress.
+func (p meshProgress) Others(meshName string) []string {
+	others, _ := p.across(meshName)
+	return others
 }
 
 // Settled implements meshca.Progress. A dataplane or egress that holds no certificate, because it
 // never ran or its last one has expired, has nothing that a rotation could invalidate.
 func (p meshProgress) Settled(meshName string, revision uint64, life time.Duration) map[string]bool {
 	out, leaves := map[string]bool{}, p.leavesByEgress(meshName)
+	others, callers := p.across(meshName)
 	err := p.cp.store.View(context.Background(), func(r store.Reader) error {
 		dataplanes, err := r.List(mesh.Dataplanes, store.Query{Scope: meshName})
 		if err != nil {
 			return err
 		}
 		for _, d := range dataplanes {
-			out[d.Name] = !p.cp.mesh.insights.MayHold(meshName, d.Name, life)
+			out[mesh.NodeID(meshName, d.Name)] = !p.cp.mesh.insights.MayHold(meshName, d.Name, life)
+		}
+		for _, other := range others {
+			if dataplanes, err = store.ListAll(r, mesh.Dataplanes, store.Query{Scope: other}); err != nil {
+				return err
+			}
+			for _, d := range dataplanes {
+				spec, readable := d.Spec.(*mesh.Dataplane)
+				if readable && !callers && !selection.Builtin(spec.Networking) {
+					continue
+				}
+				out[mesh.NodeID(other, d.Name)] = !p.cp.mesh.insights.MayHold(other, d.Name, life)
+			}
 		}
 		egresses, err := r.List(mesh.ZoneEgresses, store.Query{})
 		for _, e := range egresses {
@@ -141,10 +176,10 @@ func (p meshProgress) Settled(meshName string, revision uint64, life time.Durati
 	})
 	if err != nil {
 		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
-		return map[string]bool{}
+		return nil
 	}
 	for _, node := range p.cp.snapshots.Settled(revision, p.scopes(meshName), ofSecret(meshName)) {
-		out[strings.TrimPrefix(node, meshName+".")] = true
+		out[node] = true
 	}
 	return out
 }

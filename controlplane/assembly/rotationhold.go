@@ -63,7 +63,7 @@ func (h *holds) judge(context.Context) {
 	}
 	h.board.Set(conditionRotations, health.Finding{State: health.Degraded, Reason: reason, Text: fmt.Sprintf(
 		"a new root does not sign yet, and the old one does, because of connected proxies: %s. "+
-			"Who has not answered is waited for until %s after the beginning; who refuses it, until it does no more. "+
+			"Who has not answered, or is of another mesh, is waited for until %s after the beginning; who refuses it in its own mesh, until it does no more. "+
 			"Look at their overviews and restart them, or revoke the token of a proxy that is not yours (POST /tokens/dataplane/revocations)",
 		strings.Join(texts, "; "), rotationGrace+rotationSilence)})
 }

@@ -25,21 +25,28 @@ import (
 
 // Follow brings the crossings in line with what a transaction has changed so far. It costs nothing
 // unless that is a mesh, its roots, a MeshGateway or the Dataplane of a builtin gateway. A mesh of
-// which a row cannot be read keeps its crossing, so that it keeps nobody from writing.
+// which a row cannot be read keeps what others know of it, so that it keeps nobody from writing, and a
+// crossing that cannot be read is made anew.
 func Follow(tx store.Tx) error {
 	touched := touchedBy(tx.Changes())
 	if len(touched) == 0 {
 		return nil
 	}
-	stored, err := tx.List(mesh.Crossings, store.Query{})
+	stored, err := store.ListAll(tx, mesh.Crossings, store.Query{})
 	if err != nil {
 		return fmt.Errorf("list crossings: %w", err)
 	}
-	w := &writer{tx: tx, was: map[string]*model.Resource{}, now: map[string]*mesh.Crossing{}}
+	w := &writer{tx: tx, was: map[string]*mesh.Crossing{}, versions: map[string]uint64{}, now: map[string]*mesh.Crossing{}}
 	for _, res := range stored {
-		w.was[res.Name], w.now[res.Name] = res, res.Spec.(*mesh.Crossing)
+		w.versions[res.Name] = res.Version
+		if c, readable := res.Spec.(*mesh.Crossing); readable {
+			w.was[res.Name], w.now[res.Name] = c, c
+		} else {
+			w.unread = append(w.unread, res.Name)
+		}
 	}
-	before := w.called()
+	before := w.called() || len(w.unread) > 0
+	touched = slices.Concat(touched, w.unread) // these are made anew
 	if err := w.work(touched); err != nil {
 		return err
 	}
@@ -51,6 +58,7 @@ func Follow(tx store.Tx) error {
 			return err
 		}
 	}
+	w.hold()
 	return w.write()
 }
 
@@ -62,15 +70,14 @@ func touchedBy(changes []store.Change) []string {
 			if res == nil {
 				continue
 			}
-			switch spec := res.Spec.(type) {
-			case *mesh.Mesh:
+			switch res.Kind {
+			case mesh.Meshes:
 				out[res.Name] = struct{}{}
-			case *mesh.Trust:
+			case mesh.Trusts, mesh.MeshGateways:
 				out[res.Scope] = struct{}{}
-			case *mesh.MeshGateway:
-				out[res.Scope] = struct{}{}
-			case *mesh.Dataplane:
-				if selection.Builtin(spec.Networking) {
+			case mesh.Dataplanes:
+				// One that could not be read may have been a gateway.
+				if spec, readable := res.Spec.(*mesh.Dataplane); !readable || selection.Builtin(spec.Networking) {
 					out[res.Scope] = struct{}{}
 				}
 			}
@@ -81,9 +88,11 @@ func touchedBy(changes []store.Change) []string {
 
 // writer holds the crossings before and after a transaction, by the names of their meshes.
 type writer struct {
-	tx  store.Tx
-	was map[string]*model.Resource
-	now map[string]*mesh.Crossing
+	tx       store.Tx
+	was, now map[string]*mesh.Crossing
+	// versions are those of all that are stored, and unread those that cannot be read.
+	versions map[string]uint64
+	unread   []string
 }
 
 // called reports whether any mesh has a listener that others may call.
@@ -111,7 +120,7 @@ func (w *writer) all() error {
 
 func (w *writer) work(names []string) error {
 	for _, name := range names {
-		c, err := Of(w.tx, name)
+		c, err := of(w.tx, name, w.was[name])
 		switch {
 		case errors.Is(err, store.ErrUnreadable):
 			continue
@@ -126,34 +135,78 @@ func (w *writer) work(names []string) error {
 	return nil
 }
 
+// hold gives each host to one mesh: to the one whose it was, else to the first that has it. Who comes
+// later takes no name from anybody, and gets it when the holder gives it up.
+func (w *writer) hold() {
+	holders, names := map[string]string{}, slices.Sorted(maps.Keys(w.now))
+	claim := func(name string, hosts []mesh.Name) {
+		for _, n := range hosts {
+			if holders[n.Host] == "" {
+				holders[n.Host] = name
+			}
+		}
+	}
+	for _, name := range names {
+		if w.was[name] == nil {
+			continue
+		}
+		had := w.was[name].Offered()
+		has := w.now[name].CrossHosts()
+		claim(name, slices.DeleteFunc(had, func(n mesh.Name) bool {
+			return !slices.ContainsFunc(has, func(o mesh.Name) bool { return o.Host == n.Host })
+		}))
+	}
+	for _, name := range w.unread { // what it had is not known, and nobody else has it
+		if c := w.now[name]; c != nil {
+			claim(name, c.CrossHosts())
+		}
+	}
+	for _, name := range names {
+		claim(name, w.now[name].CrossHosts())
+	}
+	for _, name := range names {
+		c := *w.now[name]
+		c.Taken = nil
+		for _, n := range c.CrossHosts() {
+			if holders[n.Host] != name {
+				c.Taken = append(c.Taken, n.Host)
+			}
+		}
+		slices.Sort(c.Taken)
+		c.Taken = slices.Compact(c.Taken)
+		w.now[name] = &c
+	}
+}
+
 // write stores what differs.
 func (w *writer) write() error {
+	for _, name := range slices.Sorted(maps.Keys(w.versions)) {
+		if w.was[name] != nil && w.now[name] != nil {
+			continue
+		}
+		if err := w.tx.Delete(mesh.Crossings, "", name, w.versions[name]); err != nil {
+			return fmt.Errorf("delete what other meshes know of mesh %s: %w", name, err)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.now)) {
 		was, next := w.was[name], &model.Resource{Kind: mesh.Crossings, Name: name, Spec: w.now[name]}
 		var err error
 		switch {
 		case was == nil:
 			_, err = w.tx.Create(next)
-		case !reflect.DeepEqual(was.Spec, next.Spec):
-			_, err = w.tx.Update(next, was.Version)
+		case !reflect.DeepEqual(was, w.now[name]):
+			_, err = w.tx.Update(next, w.versions[name])
 		}
 		if err != nil {
 			return fmt.Errorf("store what other meshes know of mesh %s: %w", name, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.was)) {
-		if w.now[name] != nil {
-			continue
-		}
-		if err := w.tx.Delete(mesh.Crossings, "", name, w.was[name].Version); err != nil {
-			return fmt.Errorf("delete what other meshes know of mesh %s: %w", name, err)
-		}
-	}
 	return nil
 }
 
-// Of returns what other meshes may know of a mesh, nil if it does not exist or has no mutual TLS.
-func Of(r store.Reader, name string) (*mesh.Crossing, error) {
+// of returns what other meshes may know of a mesh, nil if it does not exist or has no mutual TLS. was
+// is what they know.
+func of(r store.Reader, name string, was *mesh.Crossing) (*mesh.Crossing, error) {
 	res, err := r.Get(mesh.Meshes, "", name)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil //nolint:nilnil // nil is none
@@ -173,7 +226,11 @@ func Of(r store.Reader, name string) (*mesh.Crossing, error) {
 	}
 	t := trust.Spec.(*mesh.Trust)
 	c := &mesh.Crossing{Mesh: name, Roots: t.Roots, Withdrawn: t.Withdrawn}
-	return c, listeners(r, c)
+	if len(c.Roots) > mesh.MostCrossRoots {
+		c.Roots = nil // nobody knows it, rather than that others make room
+		return c, nil
+	}
+	return c, listeners(r, c, was)
 }
 
 // gateways are the MeshGateways of a mesh, ordered by name.
@@ -182,11 +239,16 @@ type gateways []*view.Policy
 // Candidates implements [selection.Candidates].
 func (g gateways) Candidates(*model.Kind, string) iter.Seq[*view.Policy] { return slices.Values(g) }
 
-// listeners adds the listeners that other meshes may call.
-func listeners(r store.Reader, c *mesh.Crossing) error {
-	list, _, err := store.ListReadable(r, mesh.MeshGateways, c.Mesh)
+// listeners adds the listeners that other meshes may call. They stay what they were while a
+// MeshGateway cannot be read.
+func listeners(r store.Reader, c, was *mesh.Crossing) error {
+	list, unreadable, err := store.ListReadable(r, mesh.MeshGateways, c.Mesh)
 	if err != nil {
 		return fmt.Errorf("list MeshGateways of mesh %s: %w", c.Mesh, err)
+	}
+	if len(unreadable) > 0 && was != nil {
+		c.Listeners, c.Full = was.Listeners, was.Full
+		return nil
 	}
 	var all gateways
 	some := false

@@ -2,6 +2,9 @@ package crossings_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -168,5 +171,178 @@ func TestCrossingsOfDeletedMeshes(t *testing.T) {
 	w.secured("c")
 	if w.stored()["c"] == nil {
 		t.Error("a mesh that comes later is not known")
+	}
+}
+
+// TestTheFirstMeshKeepsItsHost: who claims a host that another mesh has gets it when that one gives it
+// up, whatever the names of meshes and services.
+func TestTheFirstMeshKeepsItsHost(t *testing.T) {
+	for _, names := range [][2]string{{"office", "evil"}, {"evil", "office"}} {
+		first, second := names[0], names[1]
+		w := newWorld(t)
+		w.secured(first)
+		w.secured(second)
+		offered := func(when string, want map[string][]string) {
+			t.Helper()
+			got := map[string][]string{}
+			for name, c := range w.stored() {
+				for _, n := range c.Offered() {
+					got[name] = append(got[name], n.Host)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s before %s: %s (-want +got):\n%s", first, second, when, diff)
+			}
+		}
+		w.put(mesh.MeshGateways, first, "door", gateway("door", across(80, "door.example")))
+		w.put(mesh.MeshGateways, second, "a", gateway("a", across(80, "door.example"), across(81, "door.example"), across(80, "a.example")))
+		offered("a second claim, at two ports", map[string][]string{first: {"door.example"}, second: {"a.example"}})
+		if got := w.stored()[second].CrossHosts(); len(got) != 3 {
+			t.Errorf("in its own mesh the gateway has the names %v", got)
+		}
+		w.put(mesh.Trusts, second, second, &mesh.Trust{Roots: []byte("more")})
+		w.put(mesh.Trusts, first, first, &mesh.Trust{Roots: []byte("more")})
+		offered("rotations", map[string][]string{first: {"door.example"}, second: {"a.example"}})
+		w.hold("the holder goes", w.put(mesh.MeshGateways, first, "door", gateway("door", across(80, ""))), []string{"updated " + min(first, second), "updated " + max(first, second)})
+		offered("the name is free", map[string][]string{second: {"a.example", "door.example", "door.example"}})
+		w.put(mesh.MeshGateways, first, "door", gateway("door", across(80, "door.example")))
+		offered("the former holder comes back", map[string][]string{second: {"a.example", "door.example", "door.example"}})
+	}
+}
+
+// spoilt is a transaction in which some rows cannot be read until they are deleted.
+type spoilt struct {
+	store.Tx
+
+	rows map[model.Key]bool
+}
+
+func (s spoilt) bad(res *model.Resource) error {
+	bare := *res
+	return store.Unreadable(&bare, 0, errors.New("decoding a row"))
+}
+
+func (s spoilt) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
+	res, err := s.Tx.Get(k, scope, name)
+	if err == nil && s.rows[res.Key()] {
+		return nil, s.bad(res)
+	}
+	return res, err
+}
+
+func (s spoilt) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
+	list, err := s.Tx.List(k, q)
+	for _, res := range list {
+		if s.rows[res.Key()] {
+			return nil, s.bad(res)
+		}
+	}
+	return list, err
+}
+
+func (s spoilt) Delete(k *model.Kind, scope, name string, version uint64) error {
+	delete(s.rows, model.Key{Kind: k.Name, Scope: scope, Name: name})
+	return s.Tx.Delete(k, scope, name, version)
+}
+
+// Changes shows the old state of rows that could not be read as the store does.
+func (s spoilt) Changes() []store.Change {
+	out := slices.Clone(s.Tx.Changes())
+	for i := range out {
+		if old := out[i].Old; old != nil && out[i].New == nil && s.rows[old.Key()] {
+			bare := *old
+			bare.Spec = &store.Unread{}
+			out[i].Old = &bare
+		}
+	}
+	return out
+}
+
+// with makes a transaction in which some rows cannot be read.
+func (w *world) with(rows []model.Key, fn func(store.Tx) error) {
+	w.Helper()
+	_, err := w.db.Update(ctx, model.Config, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		s := spoilt{tx, map[model.Key]bool{}}
+		for _, key := range rows {
+			s.rows[key] = true
+		}
+		return crossings.Follow(s)
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestCrossingsWithUnreadableRows: a row that cannot be read keeps nobody from writing. A crossing is
+// made anew, and keeps its names; one of a mesh with an unreadable MeshGateway keeps its listeners and
+// follows the roots; and whoever deletes a row that cannot be read changes what others know.
+func TestCrossingsWithUnreadableRows(t *testing.T) {
+	w := newWorld(t)
+	w.secured("office")
+	w.secured("evil")
+	w.put(mesh.MeshGateways, "office", "door", gateway("door", across(80, "door.example")))
+	w.put(mesh.Dataplanes, "office", "door-1", entrance("10.0.0.1", "door"))
+	w.put(mesh.MeshGateways, "evil", "a", gateway("a", across(80, "door.example")))
+	before := w.stored()
+	same := func(when string) {
+		t.Helper()
+		if diff := cmp.Diff(before, w.stored()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	touch := func(tx store.Tx) error {
+		_, err := tx.Update(&model.Resource{Kind: mesh.Trusts, Scope: "evil", Name: "evil", Spec: &mesh.Trust{Roots: []byte("evil's roots")}}, 0)
+		return err
+	}
+	w.with([]model.Key{{Kind: mesh.Crossings.Name, Name: "office"}}, touch)
+	same("a crossing")
+	w.with([]model.Key{{Kind: mesh.Crossings.Name, Name: "office"}, {Kind: mesh.Crossings.Name, Name: "evil"}}, touch)
+	if got := w.stored(); len(got) != 2 {
+		t.Errorf("of two unreadable crossings there are %v", got)
+	}
+	w.with([]model.Key{{Kind: mesh.MeshGateways.Name, Scope: "office", Name: "door"}}, func(tx store.Tx) error {
+		_, err := tx.Update(&model.Resource{Kind: mesh.Trusts, Scope: "office", Name: "office", Spec: &mesh.Trust{Roots: []byte("more")}}, 0)
+		return err
+	})
+	if got := w.stored()["office"]; string(got.Roots) != "more" || len(got.Listeners) != 1 {
+		t.Errorf("a step of a rotation while a MeshGateway cannot be read: %+v", got)
+	}
+	for _, key := range []model.Key{{Kind: mesh.Dataplanes.Name, Scope: "office", Name: "door-1"}, {Kind: mesh.MeshGateways.Name, Scope: "office", Name: "door"}} {
+		k := mesh.Dataplanes
+		if key.Kind == mesh.MeshGateways.Name {
+			k = mesh.MeshGateways
+		}
+		w.with([]model.Key{key}, func(tx store.Tx) error { return tx.Delete(k, key.Scope, key.Name, 0) })
+		if ls := w.stored()["office"].Listeners; k == mesh.Dataplanes && len(ls[0].Endpoints) > 0 || k == mesh.MeshGateways && len(ls) > 0 {
+			t.Errorf("%s %s was deleted, and others know %v", key.Kind, key.Name, ls)
+		}
+	}
+}
+
+// TestCrossingsAreBounded: what a mesh has beyond the bounds it has for itself, and says so.
+func TestCrossingsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.secured("a")
+	w.secured("b")
+	for i := range 3 {
+		var ls []mesh.GatewayListener
+		for port := range 200 {
+			for host := range 2 {
+				ls = append(ls, across(uint32(1+port), fmt.Sprintf("h%d-%d.example", host, port)))
+			}
+		}
+		w.put(mesh.MeshGateways, "a", fmt.Sprintf("g%d", i), gateway(fmt.Sprintf("g%d", i), ls...))
+		w.put(mesh.Dataplanes, "a", fmt.Sprintf("g%d", i), entrance("10.0.0.1", fmt.Sprintf("g%d", i)))
+		if got := w.stored()["a"]; got.Full != (i > 0) || len(got.Listeners) != min(256, 200*(i+1)) {
+			t.Errorf("%d gateways: full is %t with %d listeners", i+1, got.Full, len(got.Listeners))
+		}
+	}
+	w.put(mesh.MeshGateways, "b", "door", gateway("door", across(80, "")))
+	w.put(mesh.Trusts, "a", "a", &mesh.Trust{Roots: make([]byte, mesh.MostCrossRoots+1)})
+	if got := w.stored()["a"]; got == nil || len(got.Roots) > 0 || len(got.Listeners) > 0 {
+		t.Error("roots beyond the bound are known to others")
 	}
 }

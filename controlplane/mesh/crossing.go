@@ -23,7 +23,21 @@ type Crossing struct {
 	Withdrawn uint64 `json:"withdrawn,omitempty"`
 	// Listeners are ordered by service and port.
 	Listeners []CrossListener `json:"listeners,omitempty"`
+	// Taken are those hosts of the listeners, ordered, that another mesh had before: only in this
+	// mesh they lead to its gateways.
+	Taken []string `json:"taken,omitempty"`
+	// Full says that the mesh has more listeners, hosts or endpoints than fit.
+	Full bool `json:"full,omitempty"`
 }
+
+// The bounds of what one mesh lets others know. Proxies of all meshes get what is in them.
+const (
+	// MostCrossRoots bounds the bytes of the roots. A mesh that has more is not known to others.
+	MostCrossRoots     = 64 << 10
+	mostCrossListeners = 256
+	mostCrossHosts     = 1024
+	mostCrossEndpoints = 4096
+)
 
 // CrossListener is one port of the gateways with one service.
 type CrossListener struct {
@@ -115,32 +129,68 @@ func (c *Crossing) CrossHosts() (out []Name) {
 	return out
 }
 
-// Add adds a listener of gateways with a service, with an endpoint if it is at one.
+// Offered are those of [Crossing.CrossHosts] that other meshes get.
+func (c *Crossing) Offered() []Name {
+	return slices.DeleteFunc(c.CrossHosts(), func(n Name) bool { return slices.Contains(c.Taken, n.Host) })
+}
+
+// Add adds a listener of gateways with a service, with an endpoint if it is at one. What does not fit
+// is left out.
 func (c *Crossing) Add(service string, l *GatewayListener, at *CrossEndpoint) {
-	i := slices.IndexFunc(c.Listeners, func(o CrossListener) bool { return o.Service == service && o.Port == l.Port })
-	if i < 0 {
-		c.Listeners = append(c.Listeners, CrossListener{Service: service, Port: l.Port})
-		slices.SortFunc(c.Listeners, func(a, b CrossListener) int {
-			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
-		})
-		c.Add(service, l, at)
-		return
+	i, is := slices.BinarySearchFunc(c.Listeners, CrossListener{Service: service, Port: l.Port}, func(a, b CrossListener) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
+	})
+	if !is {
+		if len(c.Listeners) >= mostCrossListeners {
+			c.Full = true
+			return
+		}
+		c.Listeners = slices.Insert(c.Listeners, i, CrossListener{Service: service, Port: l.Port})
 	}
 	into := &c.Listeners[i]
-	if host := l.Host(); IsHost(host) && !slices.Contains(into.Hosts, host) {
-		into.Hosts = append(into.Hosts, host)
-		slices.Sort(into.Hosts)
+	if host := l.Host(); IsHost(host) {
+		i, is := slices.BinarySearch(into.Hosts, host)
+		switch {
+		case is:
+		case c.count(func(l *CrossListener) int { return len(l.Hosts) }) >= mostCrossHosts:
+			c.Full = true
+		default:
+			into.Hosts = slices.Insert(into.Hosts, i, host)
+		}
 	}
 	if at == nil {
 		return
 	}
-	same := func(o CrossEndpoint) bool { return o.Address == at.Address && maps.Equal(o.Tags, at.Tags) }
-	if !slices.ContainsFunc(into.Endpoints, same) {
-		into.Endpoints = append(into.Endpoints, *at)
-		slices.SortFunc(into.Endpoints, func(a, b CrossEndpoint) int {
-			return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Tags.String(), b.Tags.String()))
-		})
+	i, is = slices.BinarySearchFunc(into.Endpoints, *at, func(a, b CrossEndpoint) int {
+		if by := cmp.Compare(a.Address, b.Address); by != 0 {
+			return by
+		}
+		return cmp.Compare(a.Tags.String(), b.Tags.String())
+	})
+	switch {
+	case is:
+	case c.count(func(l *CrossListener) int { return len(l.Endpoints) }) >= mostCrossEndpoints:
+		c.Full = true
+	default:
+		into.Endpoints = slices.Insert(into.Endpoints, i, *at)
 	}
+}
+
+func (c *Crossing) count(of func(*CrossListener) int) (sum int) {
+	for i := range c.Listeners {
+		sum += of(&c.Listeners[i])
+	}
+	return sum
+}
+
+// CrossHosts lists the host names that a gateway brings to all meshes.
+func (g *MeshGateway) CrossHosts() (out []string) {
+	for _, l := range g.Listeners() {
+		if l.CrossMesh && IsHost(l.Host()) {
+			out = append(out, l.Host())
+		}
+	}
+	return out
 }
 
 // Crosses reports whether a gateway has a listener that other meshes may call.

@@ -3,6 +3,7 @@ package meshapi
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -71,6 +72,35 @@ func TestReferencesNeedTheirRight(t *testing.T) {
 			t.Errorf("%s as %s: %d %s, want %d", c.doc, c.user, rec.Code, rec.Body, c.want)
 		}
 	}
+}
+
+// TestNamesForAllMeshesNeedTheirRight: whoever may not write in all meshes brings no name to them. He
+// may change what has one already, and have listeners without a name.
+func TestNamesForAllMeshesNeedTheirRight(t *testing.T) {
+	h := referring(t, access.New(access.Options{Roles: roles}))
+	put := func(user, name, hosts string, want int) {
+		t.Helper()
+		var ls []string
+		for i, host := range strings.Split(hosts, " ") {
+			ls = append(ls, fmt.Sprintf(`{"port":%d,"protocol":"HTTP","hostname":%q,"crossMesh":true}`, 80+i, host))
+		}
+		rec := request(h, "PUT", "/meshes/m/meshgateways/"+name, `{"type":"MeshGateway","mesh":"m","name":"`+name+`","selectors":[{"match":{"mesh.io/service":"g"}}],"conf":{"listeners":[`+strings.Join(ls, ",")+`]}}`, "Content-Type", mediaJSON, "X-User", user)
+		if rec.Code != want || want == http.StatusForbidden && !strings.Contains(rec.Body.String(), "to all meshes (crossMesh)") {
+			t.Errorf("%q puts %q: %d %s", user, hosts, rec.Code, rec.Body)
+		}
+	}
+	put("editor-m", "g", "api.example", 403)
+	put("admin-m", "g", "api.example", 403)
+	put("editor-m", "g", " *.example", 201)
+	put("editor-m", "g", "api.example", 403)
+	put("editor-all", "g", "api.example", 200)
+	put("editor-m", "g", "api.example *.example", 200)
+	put("editor-m", "g", "api.example b.example", 403)
+	put("editor-m", "other", "api.example", 403)
+	put("editor-m", "g", "", 200)
+	put("editor-m", "g", "api.example", 403)
+	h = referring(t, nil)
+	put("bob", "g", "api.example", 201)
 }
 
 // TestMeshesReferToSecretsWithoutRoles: everybody may write a mesh there, but only administrators

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -179,7 +180,11 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 	if err := c.mayRefer(r, spec); err != nil {
 		return nil, err
 	}
+	names := c.mayName(r, spec)
 	return func(reader store.Reader, stored *model.Resource) error {
+		if err := names(stored); err != nil {
+			return err
+		}
 		if force || stored == nil || c.kind != mesh.Secrets && c.kind != mesh.GlobalSecrets || c.api.Keys == nil {
 			return nil
 		}
@@ -189,6 +194,30 @@ func (c collection) allowed(r *http.Request, spec any) (admit.Allowed, error) {
 		}
 		return c.api.Keys.MayRemove(reader, stored)
 	}, nil
+}
+
+// mayName returns a check that returns Forbidden for a document that brings a host name to all meshes
+// whose author may not write in all of them. A name that it brought before may stay.
+func (c collection) mayName(r *http.Request, spec any) func(stored *model.Resource) error {
+	type naming interface{ CrossHosts() []string }
+	s, names := spec.(naming)
+	if !names || c.api.may(r, access.Write, access.Scope{}) {
+		return func(*model.Resource) error { return nil }
+	}
+	return func(stored *model.Resource) error {
+		var had []string
+		if stored != nil {
+			if before, readable := stored.Spec.(naming); readable {
+				had = before.CrossHosts()
+			}
+		}
+		for _, host := range s.CrossHosts() {
+			if !slices.Contains(had, host) {
+				return fault.New(fault.Forbidden, "user %q cannot bring the name %s to all meshes (crossMesh): this is for those who may write in all of them; without a hostname the listener is called by tags", httpkit.CallerOf(r), host)
+			}
+		}
+		return nil
+	}
 }
 
 // mayRefer returns Forbidden for a document that refers to what its author may not read: to

@@ -3,6 +3,7 @@ package meshca
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,28 +22,32 @@ const (
 // Progress tells what proxies have confirmed.
 type Progress interface {
 	// Confirmed returns once every connected proxy of a mesh runs with what a revision of
-	// the store, or a newer one, says, including its identity. It returns an error when ctx
-	// ends before.
-	Confirmed(ctx context.Context, mesh string, revision uint64) error
+	// the store, or a newer one, says, including its identity. others asks it of the proxies of
+	// other meshes that judge by the roots of the mesh, too. It returns an error when ctx ends
+	// before.
+	Confirmed(ctx context.Context, mesh string, revision uint64, others bool) error
 	// Unrefused is like Confirmed, but waits only for connected proxies that refuse a secret
 	// of the revision, and for those that refused one before they came back and have not
-	// answered since.
+	// answered since. Those of other meshes are not among them.
 	Unrefused(ctx context.Context, mesh string, revision uint64) error
 	// Shown returns once what the revision says is offered to the proxies of a mesh. It
 	// returns an error when ctx ends before.
 	Shown(ctx context.Context, mesh string, revision uint64) error
-	// Lacking returns the connected dataplanes of a mesh for which Confirmed would wait, in
-	// order: those that have not answered, and those that refuse. A refusal outlives its
+	// Lacking returns the ids of the connected nodes for which Confirmed would wait, those of
+	// other meshes among them, in order: those that have not answered, and those that refuse. A refusal outlives its
 	// stream: it counts until the dataplane gives another answer.
 	Lacking(mesh string, revision uint64) (silent, refusing []string)
 	// Left returns when the last of the dataplanes left that refused and are away. It returns
-	// the zero time if there are none.
-	Left(mesh string, revision uint64) time.Time
-	// Settled returns the names of the dataplanes of a mesh, and the ids of the nodes of egresses,
-	// for which a step need not wait, as of one moment: those that run with the revision and have
-	// a stream, and those that hold no certificate of the mesh. life is the longest life of
-	// certificates of the mesh.
+	// the zero time if there are none. others is as in Confirmed.
+	Left(mesh string, revision uint64, others bool) time.Time
+	// Settled says of the nodes that a step concerns, by their ids, whether it need not wait for
+	// them, as of one moment: it need not for those that run with the revision and have a stream,
+	// and those that hold no certificate. Beside the dataplanes of a mesh and egresses, these are
+	// the dataplanes of other meshes that judge by its roots. life is the longest life of
+	// certificates of the mesh. It returns nil if that cannot be said.
 	Settled(mesh string, revision uint64, life time.Duration) map[string]bool
+	// Others lists the other meshes with dataplanes that judge by the roots of a mesh.
+	Others(mesh string) []string
 }
 
 // Clock says within what bounds the wall clock can be believed; see package steady. If the clock
@@ -70,7 +75,8 @@ type Options struct {
 	Grace time.Duration
 	// Silence is how long after the grace a new authority waits for proxies that are connected
 	// and have not answered. It is bounded because a thief with the token of one proxy could
-	// otherwise block every rotation by not answering.
+	// otherwise block every rotation by not answering. Of other meshes it bounds the wait for
+	// proxies that refuse, too: who may have them revoked has no say there.
 	Silence time.Duration
 	// Held is called when the grace of a mesh is over and connected proxies still keep a new
 	// authority from signing, with the revision that they have not confirmed. It is called
@@ -86,13 +92,14 @@ type Options struct {
 //
 //   - The new root is trusted beside the old one.
 //   - The new authority signs. This needs that every proxy with a certificate has confirmed the
-//     first step. When the grace is over, the connected ones are enough.
+//     first step, and every proxy of another mesh that judges by the roots of this one. When the
+//     grace is over, the connected ones are enough.
 //   - The old root is removed. This needs that every dataplane has confirmed the second step, or
 //     that the last certificate under the old root has expired.
 //
 // So a proxy that answers never meets a certificate that it does not trust. Rotations wait for a
-// connected proxy that does not answer no longer than [Options].Silence, and for one that refuses
-// a root until it accepts it. The steps are stored, and a restart resumes them.
+// connected proxy that does not answer no longer than [Options].Silence, and for one of the mesh that
+// refuses a root until it accepts it. The steps are stored, and a restart resumes them.
 //
 // If a mesh asks for another authority during a rotation, that one supersedes the one before. A
 // pair of certificate and key that does not match, while its two secrets are being replaced,
@@ -115,6 +122,8 @@ type rotation struct {
 	again bool
 	// absent says that the goroutine waits for dataplanes that are away.
 	absent bool
+	// others are the other meshes that have some of these.
+	others []string
 	// trusting is the revision that proxies are to confirm in [PhaseTrusting]. patience is
 	// until when the goroutine waits there for proxies that are away. Both are zero until the
 	// revision is offered to proxies. Only the goroutine uses them.
@@ -156,9 +165,11 @@ func (r *Rotations) Changed(meshName string) {
 func (r *Rotations) ProxiesChanged(meshName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.active[meshName]; w != nil && w.absent {
-		w.again = true
-		w.interrupt()
+	for name, w := range r.active {
+		if w.absent && (name == meshName || slices.Contains(w.others, meshName)) {
+			w.again = true
+			w.interrupt()
+		}
 	}
 }
 
@@ -248,7 +259,7 @@ func (r *Rotations) follow(ctx context.Context, name string, w *rotation) {
 func (r *Rotations) begin(w *rotation, interrupt context.CancelFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w.again, w.absent, w.interrupt = false, false, interrupt
+	w.again, w.absent, w.others, w.interrupt = false, false, nil, interrupt
 }
 
 // end takes a mesh off the list unless something changed meanwhile.

@@ -60,7 +60,7 @@ func (p *fakeProgress) hook(list *[]func()) func() {
 	return f
 }
 
-func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64) error {
+func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64, _ bool) error {
 	p.hook(&p.onConfirmed)()
 	return p.await(ctx, meshName, revision, true)
 }
@@ -69,8 +69,11 @@ func (p *fakeProgress) Unrefused(ctx context.Context, meshName string, revision 
 	return p.await(ctx, meshName, revision, false)
 }
 
+// Others implements Progress: each mesh is alone.
+func (p *fakeProgress) Others(string) []string { return nil }
+
 // Left implements Progress: who refuses stays.
-func (p *fakeProgress) Left(string, uint64) time.Time { return time.Time{} }
+func (p *fakeProgress) Left(string, uint64, bool) time.Time { return time.Time{} }
 
 // Shown implements Progress: whatever is written is shown at once.
 func (p *fakeProgress) Shown(ctx context.Context, _ string, _ uint64) error { return ctx.Err() }
@@ -127,7 +130,7 @@ func (p *fakeProgress) Settled(meshName string, revision uint64, _ time.Duration
 	defer p.mu.Unlock()
 	out := map[string]bool{}
 	for name, at := range p.confirmed[meshName] {
-		out[name] = at >= revision
+		out[mesh.NodeID(meshName, name)] = at >= revision
 	}
 	return out
 }

@@ -88,68 +88,87 @@ func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time)
 	return due
 }
 
-// answered waits until no connected proxy refuses what it is told to trust. It logs the names of
-// proxies that have not answered, because they may then meet certificates that they do not
+// answered waits until no connected proxy of a mesh refuses what it is told to trust. It logs the ids
+// of proxies that have not answered, and of those of other meshes that refuse, because they may then meet certificates that they do not
 // trust.
 func (r *Rotations) answered(wait context.Context, name string, at *position, w *rotation) (bool, error) {
-	if err := r.unopposed(wait, name, at, w, r.Progress.Unrefused); err != nil {
+	if err := r.unopposed(wait, name, at, w, r.Progress.Unrefused, false); err != nil {
 		return false, err
 	}
-	if silent, _ := r.Progress.Lacking(name, at.revision); len(silent) > 0 {
+	silent, refusing := r.Progress.Lacking(name, at.revision)
+	if len(silent) > 0 {
 		r.Log.Warn("a new authority signs although connected proxies have not answered that they trust it", "mesh", name, "proxies", silent, "waited", (r.Grace + r.Silence).String())
+	}
+	if len(refusing) > 0 {
+		r.Log.Warn("a new authority signs although proxies of other meshes refuse its root: they let nobody of this mesh in, or do not call its gateways", "mesh", name, "proxies", refusing, "waited", (r.Grace + r.Silence).String())
 	}
 	return true, nil
 }
 
 // unopposed waits for connected proxies with one of the functions of [Progress]. If a proxy that
 // refuses a root loses its stream, that function stops waiting for it. Before the root signs,
-// unopposed therefore gives such proxies the grace to come back, and then waits for them again.
-func (r *Rotations) unopposed(wait context.Context, name string, at *position, w *rotation, proxies func(context.Context, string, uint64) error) error {
+// unopposed therefore gives such proxies the grace to come back, and then waits for them again. others
+// says whether those of other meshes count.
+func (r *Rotations) unopposed(wait context.Context, name string, at *position, w *rotation, proxies func(context.Context, string, uint64) error, others bool) error {
 	for {
 		if err := proxies(wait, name, at.revision); err != nil || at.state.Phase != PhaseTrusting {
 			return err
 		}
-		left := r.Progress.Left(name, at.revision)
+		left := r.Progress.Left(name, at.revision, others)
 		rest := left.Add(r.Grace).Sub(r.Now())
 		if left.IsZero() || rest <= 0 {
 			return nil
 		}
-		r.minds(w)
+		r.minds(name, at, w)
 		if err := alarm.Rest(wait, rest); err != nil {
 			return err
 		}
 	}
 }
 
-// minds makes a rotation stop waiting when a proxy connects or a dataplane is deleted.
-func (r *Rotations) minds(w *rotation) {
+// minds makes a rotation stop waiting when a proxy connects or a dataplane is deleted. Those of other
+// meshes count before a root signs; later they have it.
+func (r *Rotations) minds(name string, at *position, w *rotation) {
+	var others []string
+	if at.state.Phase == PhaseTrusting {
+		others = r.Progress.Others(name)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w.absent = true
+	w.absent, w.others = true, others
 }
 
 // confirmed waits for the connected proxies. It reports whether the next step can be taken,
-// because that step may also need proxies that are away.
+// because that step may also need proxies that are away. Those of other meshes count before a root
+// signs: no later step takes from them what they need.
 func (r *Rotations) confirmed(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	trusting := at.state.Phase == PhaseTrusting
 	if trusting && !w.patience.Add(r.Silence).After(r.Now()) {
 		return r.answered(wait, name, at, w)
 	}
-	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil || trusting && !w.patience.After(r.Now()) {
+	everybody := func(ctx context.Context, name string, revision uint64) error {
+		return r.Progress.Confirmed(ctx, name, revision, trusting)
+	}
+	if err := r.unopposed(wait, name, at, w, everybody, trusting); err != nil || trusting && !w.patience.After(r.Now()) {
 		return err == nil, err
 	}
-	r.minds(w)
+	r.minds(name, at, w)
 	// The first wait may have been long. From here on, a proxy that connects interrupts the
 	// wait, so a second one covers all proxies that connected before.
-	if err := r.unopposed(wait, name, at, w, r.Progress.Confirmed); err != nil {
+	if err := r.unopposed(wait, name, at, w, everybody, trusting); err != nil {
 		return false, err
 	}
 	settled := r.Progress.Settled(name, at.revision, at.state.longest())
-	all := true
+	all := settled != nil
+	if trusting {
+		for _, is := range settled {
+			all = all && is
+		}
+	}
 	err := r.Store.View(wait, func(s store.Reader) error {
 		dataplanes, err := s.List(mesh.Dataplanes, store.Query{Scope: name})
 		for _, d := range dataplanes {
-			all = all && settled[d.Name]
+			all = all && settled[mesh.NodeID(name, d.Name)]
 		}
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -203,7 +204,7 @@ func (q *inquiry) ofMember(name string, m *view.Membership) bool {
 // cannot be read yet. m is what the scope consists of, nil for a mesh.
 func (q *inquiry) touchesScope(scope string, m *view.Membership) bool {
 	for _, key := range q.keys {
-		if m != nil && m.Shapes(key) || scope == ZoneScope && q.l.ofZone(key) {
+		if m != nil && m.Shapes(key) || scope == ZoneScope && q.l.ofZone(key) || key.Kind == mesh.Crossings.Name && strings.HasPrefix(scope, MeshScope("")) {
 			return true
 		}
 		if of, known := q.l.scopeOf(key); known && of == scope {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/scopes/scopestest"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -260,6 +261,23 @@ func TestGroupThatCannotBePlanned(t *testing.T) {
 				t.Errorf("%s: it is not in force: %+v", name, g.loop.Failures(scope))
 			}
 			before = g.snaps.Get(groupNode)
+		}
+	})
+}
+
+// TestCrossingsConcernAllMeshes: what other meshes know of a mesh concerns the proxies of every mesh
+// that are away or coming, and nobody else's.
+func TestCrossingsConcernAllMeshes(t *testing.T) {
+	inGroup(t, func(t *testing.T, g *grouped) {
+		revision := g.put(mesh.Crossings, "", "office", &mesh.Crossing{Mesh: "office"})
+		concerns, err := g.loop.Concerns(t.Context(), revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for scope, want := range map[string]bool{MeshScope("office"): true, MeshScope("third"): true, ControlPlaneScope("a"): false} {
+			if concerns(scope) != want {
+				t.Errorf("it concerns %s: %t", scope, !want)
+			}
 		}
 	})
 }

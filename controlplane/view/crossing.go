@@ -22,17 +22,24 @@ func (m *Mesh) Crossings() iter.Seq2[string, *mesh.Crossing] {
 	}
 }
 
-// CrossHosts returns the host names of gateways of meshes that the proxies of this one may call, in
-// order. Without mutual TLS there are none, because those gateways would refuse everybody.
-func (m *Mesh) CrossHosts() (out []mesh.Name) {
+// CrossHosts returns the host names of gateways that the proxies of this mesh may call as those of
+// other meshes do: of its own gateways and of those of others, each in order. Without mutual TLS there
+// are none, because those gateways would refuse everybody.
+func (m *Mesh) CrossHosts() (own, others []mesh.Name) {
 	if !m.IsMutual() {
-		return nil
+		return nil, nil
 	}
-	for _, c := range m.Crossings() {
-		out = append(out, c.CrossHosts()...)
+	for name, c := range m.Crossings() {
+		if name == m.name {
+			own = append(own, c.CrossHosts()...)
+		} else {
+			others = append(others, c.Offered()...)
+		}
 	}
-	slices.SortFunc(out, func(a, b mesh.Name) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Tags.String(), b.Tags.String()))
-	})
-	return out
+	for _, names := range [...][]mesh.Name{own, others} {
+		slices.SortFunc(names, func(a, b mesh.Name) int {
+			return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Tags.String(), b.Tags.String()))
+		})
+	}
+	return own, others
 }

@@ -157,6 +157,8 @@ func (d *meshDraft) reread(k *model.Kind, key model.Key) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return d.drop(k, key.Name), nil
+	case k == mesh.Crossings && key.Name != d.from.name && store.UnreadIn(err) != nil:
+		return d.drop(k, key.Name), nil // it is not there, as for who reads the mesh anew
 	case err != nil:
 		return false, err
 	case k == mesh.ZoneIngresses:
@@ -173,6 +175,9 @@ func (d *meshDraft) listGlobal(k *model.Kind) error { return d.listIn(k, "") }
 
 func (d *meshDraft) listIn(k *model.Kind, scope string) error {
 	rs, err := d.reader.List(k, store.Query{Scope: scope})
+	if k == mesh.Crossings && store.UnreadIn(err) != nil {
+		rs, err = d.othersUnread()
+	}
 	if err != nil {
 		return fmt.Errorf("list %s of mesh %s: %w", k.Path, d.from.name, err)
 	}
@@ -182,6 +187,22 @@ func (d *meshDraft) listIn(k *model.Kind, scope string) error {
 		}
 	}
 	return nil
+}
+
+// othersUnread lists what meshes let others know if some of it cannot be read. What cannot be read of
+// another mesh is as if it were not there; the own mesh must be readable.
+func (d *meshDraft) othersUnread() (out []*model.Resource, err error) {
+	all, err := store.ListAll(d.reader, mesh.Crossings, store.Query{})
+	for _, res := range all {
+		unread, is := res.Spec.(*store.Unread)
+		switch {
+		case !is:
+			out = append(out, res)
+		case res.Name == d.from.name:
+			return nil, unread.Why
+		}
+	}
+	return out, err
 }
 
 func (d *meshDraft) put(res *model.Resource) error {

@@ -49,8 +49,9 @@ func (l *LeftOut) Error() string {
 
 // NamesOf returns the names of a mesh. Each service has one of its own, whatever makes it a
 // destination. Then come those that resources bring with them, then those of VirtualOutbounds
-// in the order of their names, and last those of gateways of other meshes. Of what one VirtualOutbound gives one name to, the one comes
-// first that is stored as its holder.
+// in the order of their names, then those of gateways that other meshes may call, and last those of
+// gateways of other meshes. Of what one VirtualOutbound gives one name to, the one comes first that is
+// stored as its holder.
 func NamesOf(m *view.Mesh) Names {
 	out := Names{spelled: map[string]string{}, taken: map[string]int{}}
 	out.services(slices.Sorted(m.Destinations()))
@@ -69,7 +70,9 @@ func NamesOf(m *view.Mesh) Names {
 			out.Named = append(out.Named, out.Known[i])
 		}
 	}
-	out.across(m.CrossHosts())
+	own, others := m.CrossHosts()
+	out.across(own)
+	out.across(others)
 	slices.SortFunc(out.Known, compareNames)
 	out.taken = nil // the indexes are those of another order
 	return out
@@ -93,8 +96,8 @@ func (n *Names) services(names []string) {
 	}
 }
 
-// across adds the names of gateways of other meshes. They take no name that the mesh itself has, at
-// no port.
+// across adds the names of gateways that are called from other meshes. They take no name that there
+// is already, at no port.
 func (n *Names) across(names []mesh.Name) {
 	own := make(map[string]int, len(n.Known))
 	for i := range n.Known {

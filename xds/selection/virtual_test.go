@@ -36,7 +36,9 @@ func meshWith(t interface{ Fatal(...any) }, kinds []*model.Kind, resources ...*m
 	defer func() { _ = db.Close() }()
 	_, err := db.Update(ctx, model.Config, func(tx store.Tx) error {
 		for _, r := range resources {
-			r.Scope = demo
+			if r.Kind.Scoping != model.Global {
+				r.Scope = demo
+			}
 			if _, err := tx.Create(r); err != nil {
 				return err
 			}
@@ -323,7 +325,9 @@ func TestNamesFollowChanges(t *testing.T) {
 						r = addressed(one("x.mesh", "y.mesh"), "")
 						r.Spec = &mesh.Address{Address: map[string]string{"x.mesh": "240.0.0.1", "y.mesh": "240.0.0.2"}[r.Name]}
 					}
-					r.Scope = demo
+					if r.Kind.Scoping != model.Global {
+						r.Scope = demo
+					}
 					_, err := tx.Get(r.Kind, demo, r.Name)
 					switch {
 					case err != nil:
@@ -364,4 +368,45 @@ func described(m *view.Mesh) (out []string) {
 	}
 	o, hosts, left := selection.VirtualNamed(m, nil)
 	return append(append(out, list(o)...), fmt.Sprint(hosts), fmt.Sprint(left))
+}
+
+// acrossAt is a gateway of a mesh with one host, at a port.
+func acrossAt(of, service, host string, port uint32) *mesh.Crossing {
+	c := &mesh.Crossing{Mesh: of, Roots: []byte("roots")}
+	c.Add(service, &mesh.GatewayListener{Port: port, Hostname: host}, nil)
+	return c
+}
+
+// TestNamesAcrossMeshes: a mesh has its own names first, at no port another mesh has them too, and of
+// other meshes it has only those that these hold.
+func TestNamesAcrossMeshes(t *testing.T) {
+	taken := acrossAt("evil", "a", "door.example", 80)
+	taken.Taken = []string{"door.example"}
+	var own []*model.Resource
+	for name, c := range map[string]*mesh.Crossing{
+		demo: acrossAt(demo, "z", "own.example", 80), "other": acrossAt("other", "a", "own.example", 81), "third": acrossAt("third", "a", "web.shop", 81),
+		"evil": taken, "office": acrossAt("office", "door", "door.example", 80),
+	} {
+		own = append(own, &model.Resource{Kind: mesh.Crossings, Name: name, Spec: c})
+	}
+	m := meshWith(t, []*model.Kind{mesh.Crossings}, append(own,
+		&model.Resource{Kind: mesh.Meshes, Name: demo, Spec: &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: mesh.AuthorityBuiltin}}}}},
+		serving("web-1", mesh.Tags{mesh.TagService: "web"}), naming("x", "{{.service}}.shop", "80", nil))...)
+	names := selection.NamesOf(m)
+	var got, left []string
+	for _, n := range names.Known {
+		got = append(got, fmt.Sprintf("%s:%d %s", n.Host, n.Port, n.Tags.Service()))
+	}
+	for i := range names.Left {
+		left = append(left, names.Left[i].Error())
+	}
+	if diff := cmp.Diff([]string{"door.example:80 door@@office", "web.mesh:80 web", "web.shop:80 web", "own.example:80 z@@" + demo}, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		`gateway "a" of mesh "other" also has the name own.example:81; here the name leads to @port=80,mesh.io/service=z@@` + demo,
+		`gateway "a" of mesh "third" also has the name web.shop:81; here the name leads to mesh.io/service=web`,
+	}, left); diff != "" {
+		t.Errorf("names that are left out (-want +got):\n%s", diff)
+	}
 }

@@ -132,7 +132,7 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
 		c := builtinChain{protocol: mesh.ListenerHTTP, limit: limitOf(on)}
 		if c.across = slices.ContainsFunc(on, func(o *outbound) bool { return o.listener.Spec.CrossMesh }); c.across {
-			if !p.listensAcross(r, first.listenerName()) {
+			if !p.listensAcross(r, on) {
 				return
 			}
 			c.life, c.withdrawn = p.facts.life, p.crossed.withdrawn

@@ -91,6 +91,10 @@ type crossed struct {
 	withdrawn string
 	// leftOut are the meshes whose roots are too much; nobody from there is let in.
 	leftOut []string
+	// full says that others do not know all listeners of the mesh.
+	full bool
+	// taken are the hosts of the mesh, in order, that lead to the gateways of another one elsewhere.
+	taken []string
 }
 
 // crossValidation makes the secret with the roots of all meshes.
@@ -124,10 +128,13 @@ func (p *Planner) roots() (out []*resource.Resource) {
 	called := false
 	for name, c := range p.state.Crossings() {
 		if len(c.Roots) == 0 {
+			p.crossed.leftOut = append(p.crossed.leftOut, name)
 			continue
 		}
 		all = append(all, c)
-		called = called || name == p.facts.mesh && len(c.Listeners) > 0
+		if name == p.facts.mesh {
+			called, p.crossed.taken, p.crossed.full = len(c.Listeners) > 0, c.Taken, c.Full
+		}
 		if name != p.facts.mesh && len(c.Listeners) > 0 {
 			if r, err := trusted(caKey{name, string(c.Roots)}); err == nil {
 				out = append(out, r)
@@ -137,7 +144,10 @@ func (p *Planner) roots() (out []*resource.Resource) {
 	if !called {
 		return out
 	}
-	slices.SortFunc(all, func(a, b *mesh.Crossing) int { return cmp.Compare(a.Mesh, b.Mesh) })
+	// Who has the most roots is left out first, so that no mesh pushes out others.
+	slices.SortFunc(all, func(a, b *mesh.Crossing) int {
+		return cmp.Or(cmp.Compare(len(a.Roots), len(b.Roots)), cmp.Compare(a.Mesh, b.Mesh))
+	})
 	size := 0
 	all = slices.DeleteFunc(all, func(c *mesh.Crossing) bool {
 		if c.Mesh != p.facts.mesh && size+len(c.Roots) > mostCrossRoots {
@@ -147,6 +157,8 @@ func (p *Planner) roots() (out []*resource.Resource) {
 		size += len(c.Roots)
 		return false
 	})
+	slices.SortFunc(all, func(a, b *mesh.Crossing) int { return cmp.Compare(a.Mesh, b.Mesh) })
+	slices.Sort(p.crossed.leftOut)
 	r, err := crossValidation(all)
 	if err != nil {
 		return out
@@ -168,7 +180,7 @@ func (p *Planner) crossing(before *view.Mesh, key model.Key) {
 	if p.ca != roots {
 		p.allMembers()
 	}
-	if p.crossed.open != was.open || p.crossed.withdrawn != was.withdrawn || !slices.Equal(p.crossed.leftOut, was.leftOut) {
+	if p.crossed.open != was.open || p.crossed.withdrawn != was.withdrawn || p.crossed.full != was.full || !slices.Equal(p.crossed.leftOut, was.leftOut) || !slices.Equal(p.crossed.taken, was.taken) {
 		for _, r := range p.reaches {
 			if r.shape.Gateway != nil {
 				p.moved[r] = struct{}{}
@@ -196,7 +208,8 @@ func (p *Planner) closedAcross() string {
 
 // listensAcross notes what keeps callers of other meshes out of a port, and reports whether it can
 // listen at all.
-func (p *Planner) listensAcross(r *reach, name string) bool {
+func (p *Planner) listensAcross(r *reach, on []*outbound) bool {
+	name := on[0].listenerName()
 	text := p.closedAcross()
 	if text != "" {
 		r.front.failures = append(r.front.failures, plan.Failure{Cell: name, Err: errors.New(text), Awaited: p.facts.security != plain})
@@ -204,8 +217,20 @@ func (p *Planner) listensAcross(r *reach, name string) bool {
 	}
 	if n := len(p.crossed.leftOut); n > 0 {
 		r.front.failures = append(r.front.failures, plan.Failure{
-			Cell: name, Err: fmt.Errorf("the roots of all meshes are more than %d bytes: nobody from %d of them is let in, %s among them", mostCrossRoots, n, p.crossed.leftOut[0]),
+			Cell: name, Err: fmt.Errorf("the roots of a mesh are more than %d bytes, or those of all more than %d: nobody from %d of them is let in, %s among them", mesh.MostCrossRoots, mostCrossRoots, n, p.crossed.leftOut[0]),
 		})
+	}
+	if p.crossed.full {
+		r.front.failures = append(r.front.failures, plan.Failure{
+			Cell: name, Err: errors.New("the gateways of the mesh have more listeners, host names or addresses with crossMesh than other meshes are told of"),
+		})
+	}
+	for _, o := range on {
+		if host := o.listener.Spec.Host(); slices.Contains(p.crossed.taken, host) {
+			r.front.failures = append(r.front.failures, plan.Failure{
+				Cell: name, Err: fmt.Errorf("another mesh had the name %s before: proxies of other meshes call this gateway by tags alone", host),
+			})
+		}
 	}
 	return true
 }

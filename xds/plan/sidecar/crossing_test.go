@@ -185,10 +185,38 @@ func TestGatewaysJudgeEachMeshByItsOwnRoots(t *testing.T) {
 func TestRootsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	called(w)
-	w.put(mesh.Crossings, "", "huge", crossingOf("huge", strings.Repeat("x", 1<<20)))
+	w.put(mesh.Crossings, "", "aaa", crossingOf("aaa", strings.Repeat("x", 1<<20-len(rootCA)-1)))
+	full := acrossDoor(meshName, "127.0.0.51")
+	full.Full = true
+	w.put(mesh.Crossings, "", meshName, full)
 	w.settle()
 	w.joined("edge-1")
-	if got := w.planner.Failures("edge-1"); len(got) != 1 || !strings.Contains(got[0].Err.Error(), "nobody from 1 of them is let in, huge among them") {
+	got := w.planner.Failures("edge-1")
+	if len(got) != 2 || !strings.Contains(got[1].Err.Error(), "than other meshes are told of") {
+		t.Errorf("the failures are %v", got)
+	}
+	if got = got[:1]; !strings.Contains(got[0].Err.Error(), "nobody from 1 of them is let in, aaa among them") {
+		t.Errorf("the failures are %v", got)
+	}
+	w.put(mesh.Crossings, "", "aaa", crossingOf("aaa", ""))
+	w.put(mesh.Crossings, "", meshName, acrossDoor(meshName, "127.0.0.51"))
+	w.settle()
+	if got := w.planner.Failures("edge-1"); len(got) != 1 || !strings.Contains(got[0].Err.Error(), "nobody from 1 of them is let in, aaa among them") {
+		t.Errorf("the failures are %v", got)
+	}
+}
+
+// TestTakenNamesAreSaid: the gateway whose name another mesh had before.
+func TestTakenNamesAreSaid(t *testing.T) {
+	w := newWorld(t)
+	called(w)
+	w.settle()
+	w.joined("edge-1")
+	c := acrossDoor(meshName, "127.0.0.51")
+	c.Taken = []string{"edge.example"}
+	w.put(mesh.Crossings, "", meshName, c)
+	w.settle()
+	if got := w.planner.Failures("edge-1"); len(got) != 1 || !strings.Contains(got[0].Err.Error(), "another mesh had the name edge.example before") {
 		t.Errorf("the failures are %v", got)
 	}
 }
