@@ -79,6 +79,7 @@ func TestOwnLogAndSyslog(t *testing.T) {
 	synced := w.happen("p", 0, 1)
 	until(t, "a login", func() bool { return slices.Equal(c.events(), synced) })
 	until(t, "the webhook", func() bool { return slices.Equal(r.events(), hooked) })
+	until(t, "what is known of it", func() bool { return w.progress(own).Cursor == cloud.EventName(own, 2) })
 	stop()
 	w.own = true
 	w.start()
