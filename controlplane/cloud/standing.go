@@ -56,7 +56,7 @@ func configures(k *model.Kind) bool {
 }
 
 // note writes the standing of a control plane, unless that is deleted in the same transaction. A row
-// that cannot be read keeps nobody from writing.
+// that cannot be read keeps nobody from writing: a standing is made anew.
 func note(tx store.Tx, id string) error {
 	_, err := tx.Get(ControlPlanes, "", id)
 	if fault.Is(err, fault.NotFound) || errors.Is(err, store.ErrUnreadable) {
@@ -66,12 +66,18 @@ func note(tx store.Tx, id string) error {
 		return err
 	}
 	now := &model.Resource{Kind: Standings, Name: id, Spec: &Standing{ControlPlane: id}}
-	_, err = tx.Update(now, 0)
-	if fault.Is(err, fault.NotFound) {
-		_, err = tx.Create(now)
+	_, err = tx.Get(Standings, "", id) // an update of a row that cannot be read would break the transaction
+	switch {
+	case err == nil:
+		_, err = tx.Update(now, 0)
+		return err
+	case errors.Is(err, store.ErrUnreadable):
+		if err := tx.Delete(Standings, "", id, 0); err != nil {
+			return err
+		}
+	case !fault.Is(err, fault.NotFound):
+		return err
 	}
-	if errors.Is(err, store.ErrUnreadable) {
-		return nil
-	}
+	_, err = tx.Create(now)
 	return err
 }
