@@ -245,12 +245,11 @@ func (p planes) present(scopes ...string) map[string]int {
 	if p.api.Planes.Fleet == nil || len(scopes) == 0 {
 		return out
 	}
+	now := p.api.Now()
+	// What is further ahead was noted before the clock was set back.
+	near := func(at time.Time) bool { return now.Sub(at).Abs() < lately }
 	for _, n := range p.api.Planes.Fleet.Gateways(scopes...) {
-		seen := p.api.started
-		if n.Since != nil && n.Since.After(seen) {
-			seen = *n.Since
-		}
-		if n.State == insight.Connected || n.Returning || p.api.Now().Sub(seen) < lately {
+		if n.State == insight.Connected || n.Returning || near(p.api.started) || n.Since != nil && near(*n.Since) {
 			_, scope := nodes.ScopeOf(n.Name)
 			out[scope]++
 		}

@@ -380,6 +380,7 @@ func TestGatewaysThatComeBack(t *testing.T) {
 		{"it is connected", time.Hour, 0, insight.Connected, false, 400},
 		{"it left a moment ago", time.Hour, time.Hour - 59*time.Second, insight.Away, false, 400},
 		{"it comes back with a newer token", time.Hour, 0, insight.Away, true, 400},
+		{"it left in the next minute, by another clock", time.Hour, time.Hour + 59*time.Second, insight.Away, false, 400},
 		{"it is gone", time.Hour, time.Hour - time.Minute, insight.Away, false, 204},
 	} {
 		now = epoch.Add(step.at)
@@ -394,6 +395,12 @@ func TestGatewaysThatComeBack(t *testing.T) {
 		}
 	}
 	f.expects(204, "PUT", list, members())
+	tomorrow := now.Add(24 * time.Hour)
+	gw.Since = &tomorrow // the clock was set back since it left
+	f.expects(204, "PUT", list, members(a))
+	f.expects(204, "PUT", list, members())
+	left := now.Add(-time.Minute)
+	gw.Since = &left
 	now = now.Add(-time.Second)
 	f.expects(409, "DELETE", controlPlanes+"/"+a, "")
 	now = now.Add(time.Second)
