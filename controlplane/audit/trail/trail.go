@@ -3,6 +3,7 @@ package trail
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -84,7 +85,7 @@ func (t *Trail) Refused(r httpkit.Refusal) {
 	}
 }
 
-// Run stores refusals until ctx ends. It returns nil then, with nothing left.
+// Run stores refusals until ctx ends. It returns nil then, with nothing left that could be stored.
 func (t *Trail) Run(ctx context.Context) error {
 	sums := make(chan struct{})
 	go func() {
@@ -100,29 +101,44 @@ func (t *Trail) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-sums:
-			t.close()
+			t.close(maxWaiting)
 		case <-t.woken:
 			_ = t.Rest(ctx, delivery.Window) // its end is seen
 		}
-		t.flush(ctx)
+		_ = t.flush(ctx) // it is tried again
 	}
 	for range sums { // until nobody sums up any more
 	}
-	t.close()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
-	defer cancel()
-	t.flush(last)
+	t.end(ctx)
 	return nil
 }
 
 // lastTime bounds what is stored at the end.
 const lastTime = 2 * time.Second
 
-// close makes the events of the calls that were only counted. They are counted on while too many wait.
-func (t *Trail) close() {
+// end stores all that is left, and says what of it is lost.
+func (t *Trail) end(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer cancel()
+	_ = t.flush(last)    // what waits has another try
+	t.close(math.MaxInt) // there is no later time for the sums
+	err := t.flush(last)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) >= maxWaiting {
+	calls := 0
+	for i := range t.waiting {
+		calls += t.waiting[i].Administration.Count
+	}
+	if calls > 0 {
+		t.Log.Error("refused calls are lost for the audit log: they could not be stored before the end", "calls", calls, "error", err)
+	}
+}
+
+// close makes the events of the calls that were only counted. They are counted on while so many wait.
+func (t *Trail) close(most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) >= most {
 		return
 	}
 	for _, e := range t.bounds.close() {
@@ -133,13 +149,13 @@ func (t *Trail) close() {
 
 // flush stores what waits, in one transaction. What cannot be stored waits for the next time. While nobody
 // wants to know of refusals, they are forgotten, and cost no write.
-func (t *Trail) flush(ctx context.Context) {
+func (t *Trail) flush(ctx context.Context) error {
 	t.mu.Lock()
 	events := t.waiting
 	t.waiting = nil
 	t.mu.Unlock()
 	if len(events) == 0 {
-		return
+		return nil
 	}
 	wanted := false
 	err := t.Store.View(ctx, func(r store.Reader) (err error) {
@@ -156,11 +172,11 @@ func (t *Trail) flush(ctx context.Context) {
 	switch {
 	case err != nil:
 		t.waiting = append(events, t.waiting...)
-		if ctx.Err() != nil {
-			return // they have a last try
+		if ctx.Err() == nil { // otherwise they have a last try, or had it
+			t.Log.Error("refused calls are not in the audit log yet", "calls", len(events), "error", err)
 		}
-		t.Log.Error("refused calls are not in the audit log yet", "calls", len(events), "error", err)
 	case !wanted:
 		t.bounds.forget()
 	}
+	return err
 }

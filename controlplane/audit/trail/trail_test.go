@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -251,8 +252,10 @@ func TestLastEvent(t *testing.T) {
 }
 
 // run runs the trail; the returned function ends it, with everything stored.
-func (w *world) run() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func (w *world) run() (stop func()) { return w.runIn(context.WithCancel(context.Background())) }
+
+// runIn is run in a context that can be ended.
+func (w *world) runIn(ctx context.Context, cancel context.CancelFunc) (stop func()) {
 	done := make(chan error)
 	go func() { done <- w.trail.Run(ctx) }()
 	var once sync.Once
@@ -401,6 +404,46 @@ func TestStoreAway(t *testing.T) {
 	}
 	if calls != 5000 {
 		t.Errorf("%d calls", calls)
+	}
+}
+
+// TestEnd: at the end everything is stored that was only counted, however much waits, if the store can write
+// again, and otherwise the log says how many calls are lost.
+func TestEnd(t *testing.T) {
+	for name, back := range map[string]bool{"back": true, "away": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.write(ann(t), destination("siem", "s3cret"))
+			w.turn(true)
+			ctx, cancel := context.WithCancel(context.Background())
+			inner := w.trail.Writer
+			w.trail.Writer = writer(func(c context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+				if !back || ctx.Err() == nil {
+					return store.Commit{}, errors.New("away")
+				}
+				return inner.Write(c, class, fn)
+			})
+			var log bytes.Buffer
+			w.trail.Log = slog.New(slog.NewTextHandler(&log, nil))
+			stop := w.runIn(ctx, cancel)
+			for i := range 5000 {
+				w.refuse(fmt.Sprintf("10.%d.%d.1:1", i/256, i%256), 401)
+			}
+			stop()
+			calls, want := 0, 0
+			for _, e := range w.events()[1:] {
+				calls += e.Administration.Count
+			}
+			if back {
+				want = 5000
+			}
+			if said := strings.Contains(log.String(), "are lost"); calls != want || said == back {
+				t.Errorf("%d calls, want %d; the log is\n%s", calls, want, log.String())
+			}
+			if !back && !strings.Contains(log.String(), "calls=5000 error=away") {
+				t.Errorf("the log is\n%s", log.String())
+			}
+		})
 	}
 }
 
