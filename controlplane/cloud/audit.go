@@ -77,6 +77,9 @@ var Positions = model.Describe(Position{}, model.Kind{
 // Event is one event of the audit log, until nobody can ask for it any more.
 type Event struct {
 	audit.Event
+	// SinksOnly is set of an event of [ControlPlaneLog] that happened while its webhook was off: it is for
+	// sinks alone, for good.
+	SinksOnly bool `json:"sinks_only,omitempty"`
 }
 
 // Events is the kind of events. The scope of an event is its portal, so that those of one portal are

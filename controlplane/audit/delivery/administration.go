@@ -73,7 +73,8 @@ func switchedOff(tx store.Tx) (hook *cloud.Webhook) {
 }
 
 // passOver notes that the n-th event of the control plane's log is for sinks only: the webhook, which is
-// off, gets none of those that come before it is on again.
+// off, gets none of those that come before it is on again. While it has not got its last one, fill passes
+// them over.
 func passOver(tx store.Tx, n uint64) error {
 	progress, version, err := progressOf(tx, cloud.ControlPlaneLog)
 	if err != nil || version == 0 || progress.Cursor < progress.Final {

@@ -100,6 +100,80 @@ func TestOwnLogAndSyslog(t *testing.T) {
 	until(t, "all of the webhook", func() bool { return slices.Equal(r.events(), hooked) })
 }
 
+// TestOwnLogIsOffWhileReceiverIsAway: what happens while the webhook is off is for sinks alone, also if the
+// receiver has not got yet what there was before, however often that happens, and none of it is replayed.
+// A last event that the receiver refuses is given up for what comes after all that.
+func TestOwnLogIsOffWhileReceiverIsAway(t *testing.T) {
+	for name, refuses := range map[string]bool{"away": false, "refusing": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c, r := newCollector(t, "127.0.0.1:0"), newReceiver(t)
+			w.sinks, w.own = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}, true
+			w.hook("p", r, false) // which makes the destination
+			stop := w.start()
+			until(t, "the setting", func() bool { return w.sinksTake(own) })
+			hooked := []string{w.administered("on", w.turns(r, true))}
+			synced := slices.Clone(hooked)
+			until(t, "what is known of it", func() bool { return w.progress(own).Cursor == cloud.EventName(own, 1) })
+			until(t, "the sink", func() bool { return slices.Equal(c.events(), synced) && w.sent(c, own) == 1 })
+			stop()
+			for i := range 2 {
+				off := w.administered(fmt.Sprint("off", i), w.turns(r, false))
+				hooked, synced = append(hooked, off), append(synced, off)
+				for n := range 3 * page / 2 {
+					synced = append(synced, w.administered(fmt.Sprintf("unseen%d-%d", i, n), nil))
+				}
+				on := w.administered(fmt.Sprint("on", i), w.turns(r, true))
+				hooked, synced = append(hooked, on), append(synced, on)
+			}
+			if refuses {
+				r.refuses = map[string]bool{"off0": true}
+				hooked = without(hooked, "off0")
+			} else {
+				r.answers = slices.Repeat([]int{500}, 5)
+			}
+			w.start()
+			if !refuses {
+				<-w.held // it has failed as a whole
+				w.resume()
+			}
+			until(t, "all of the webhook", func() bool { return w.progress(own).Cursor == cloud.EventName(own, uint64(len(synced))) })
+			if got := r.events(); !slices.Equal(got, hooked) {
+				t.Errorf("the webhook has %v, want %v", got, hooked)
+			}
+			until(t, "all of syslog", func() bool { return len(c.events()) >= len(synced) })
+			if got := c.events(); !slices.Equal(got, synced) {
+				t.Errorf("sinks have %v, want %v", got, synced)
+			}
+			given := uint64(0)
+			if refuses {
+				given = 1
+			}
+			if s := w.engine.Stats(); s.Unreadable+s.Expired+s.Crowded != 0 || s.GivenUp != given {
+				t.Errorf("%+v", s)
+			}
+			w.again(own, w.time().Add(-time.Hour), w.time().Add(time.Hour))
+			until(t, "the replay", func() bool { return w.job(own).Status == cloud.ReplayCompleted })
+			if got := r.events()[len(hooked):]; !slices.Equal(got, hooked) {
+				t.Errorf("replayed are %v, want %v", got, hooked)
+			}
+		})
+	}
+}
+
+// sent is up to which event of a portal a collector has got all.
+func (w *world) sent(c *collector, portal string) (done uint64) {
+	to := syslog.Target{Network: "tcp", Address: c.Addr().String()}
+	_ = w.s.View(w.t.Context(), func(r store.Reader) error {
+		p, err := r.Get(cloud.SinkPositions, scopeOf(to.String()), portal)
+		if err == nil {
+			done = p.Spec.(*cloud.SinkPosition).Done
+		}
+		return err
+	})
+	return done
+}
+
 // sinksTake reports whether sinks get the events of a portal.
 func (w *world) sinksTake(portal string) (is bool) {
 	_ = w.s.View(w.t.Context(), func(r store.Reader) error {

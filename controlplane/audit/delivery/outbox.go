@@ -70,7 +70,8 @@ func (to takers) put(tx store.Tx, e audit.Event) (name string, err error) {
 			return "", err
 		}
 	}
-	if to.hook == nil && e.Portal == cloud.ControlPlaneLog {
+	sinksOnly := to.hook == nil && e.Portal == cloud.ControlPlaneLog
+	if sinksOnly {
 		if err := passOver(tx, n); err != nil {
 			return "", err
 		}
@@ -83,7 +84,7 @@ func (to takers) put(tx store.Tx, e audit.Event) (name string, err error) {
 	}
 	cutAll(&e)
 	name = cloud.EventName(e.Portal, n)
-	_, err = tx.Create(&model.Resource{Kind: cloud.Events, Scope: e.Portal, Name: name, Spec: &cloud.Event{Event: e}})
+	_, err = tx.Create(&model.Resource{Kind: cloud.Events, Scope: e.Portal, Name: name, Spec: &cloud.Event{Event: e, SinksOnly: sinksOnly}})
 	return name, err
 }
 

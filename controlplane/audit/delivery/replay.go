@@ -68,7 +68,7 @@ func readBack(r store.Reader, portal string, most int) (*rerun, error) {
 
 // read reads the events. Those outside of the span, and those that cannot be read, are passed over.
 func (b *rerun) read(r store.Reader, portal string, most int) error {
-	all := work{}
+	all := work{hooked: true}
 	err := all.fill(r, portal, b.job.Cursor, b.job.Until, most)
 	b.names = all.names
 	if len(all.names) > 0 {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -23,6 +24,10 @@ type work struct {
 	names  []string
 	events []audit.Event
 	at     []int
+	// hooked says that the job is for a webhook, and aside are the places in names of events that are not
+	// for it.
+	hooked bool
+	aside  []int
 	// lost is where the events begin that are there, if some before it are not; empty otherwise.
 	lost string
 }
@@ -42,7 +47,7 @@ func (w *work) upTo(n int) string {
 // unreadable is how many events cannot be read among those up to a name.
 func (w *work) unreadable(name string) (n int) {
 	read := map[int]bool{}
-	for _, i := range w.at {
+	for _, i := range slices.Concat(w.at, w.aside) {
 		read[i] = true
 	}
 	for i := range w.names {
@@ -82,7 +87,7 @@ func setting(r store.Reader, portal string) (*work, error) {
 	if err != nil {
 		return nil, errors.Join(errNoDestination, err)
 	}
-	w := &work{hook: *hook, made: row.Since(""), destination: *to.Spec.(*cloud.Destination), progress: *progress, version: version}
+	w := &work{hooked: true, hook: *hook, made: row.Since(""), destination: *to.Spec.(*cloud.Destination), progress: *progress, version: version}
 	if progress.Destination != hook.Destination {
 		w.progress = afresh(progress, hook.Destination)
 	}
@@ -129,15 +134,23 @@ func read(r store.Reader, portal string, most int) (*work, error) {
 	return w, nil
 }
 
-// page is how many events are read at once.
-const page = 50
+const (
+	// page is how many events are read at once.
+	page = 50
+	// maxAside bounds how many events are passed over at once that are not for a webhook.
+	maxAside = 10_000
+)
 
 // fill reads events after a name and, unless it is empty, up to another one: so many, and no more than
-// fit into a request. Those that cannot be read are passed over: they must not hold up others for ever.
+// fit into a request. Those that cannot be read are passed over: they must not hold up others for ever. Those
+// that are not for the webhook do not count.
 func (w *work) fill(r store.Reader, portal, after, until string, most int) error {
 	size := 0
-	for len(w.names) < most && size < maxBody {
-		limit := min(page, most-len(w.names))
+	for len(w.names)-len(w.aside) < most && size < maxBody && len(w.aside) < maxAside {
+		limit := min(page, most-len(w.names)+len(w.aside))
+		if len(w.aside) > 0 {
+			limit = page // there may be many more
+		}
 		rows, err := store.ListAll(r, cloud.Events, store.Query{Scope: portal, After: after, Limit: limit})
 		if err != nil {
 			return err
@@ -147,7 +160,11 @@ func (w *work) fill(r store.Reader, portal, after, until string, most int) error
 				return nil
 			}
 			w.names = append(w.names, row.Name)
-			if event, ok := row.Spec.(*cloud.Event); ok && event != nil {
+			switch event, ok := row.Spec.(*cloud.Event); {
+			case !ok || event == nil:
+			case w.hooked && event.SinksOnly:
+				w.aside = append(w.aside, len(w.names)-1)
+			default:
 				w.events, w.at = append(w.events, event.Event), append(w.at, len(w.names)-1)
 				size += sizeOf(&event.Event)
 			}

@@ -120,7 +120,7 @@ func (w *worker) once(ctx context.Context) (outcome, error) {
 	if job.lost != "" {
 		return went, w.mourn(ctx, job)
 	}
-	w.full = len(job.names) == w.most
+	w.full = len(job.names) >= w.most
 	return w.deliver(held, job)
 }
 
