@@ -10,7 +10,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/audit"
-	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
@@ -74,9 +73,7 @@ func New(o Options) *API {
 func Collections() []*Collection {
 	return []*Collection{
 		accessTokens,
-		{Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"}, Blank: map[string]string{
-			"authorization": "cannot be blank", "endpoint": "cannot be blank",
-		}},
+		auditDestinations,
 	}
 }
 

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 const ownHook = "/v2/audit-log-webhook"
@@ -47,6 +51,60 @@ func TestOwnWebhook(t *testing.T) {
 		if status, _ := f.do("GET", path, ""); status != 404 {
 			t.Errorf("%s: %d", path, status)
 		}
+	}
+}
+
+// TestOwnDestination: only administrators change where the log of the control plane goes, or delete it,
+// while its webhook is on and while it is off; an editor does with every other destination as ever.
+func TestOwnDestination(t *testing.T) {
+	f := setup(t)
+	own, other := destinations+"/"+f.created("own"), destinations+"/"+f.created("other")
+	const forbidden = "403 Forbidden/You do not have permission to perform this action"
+	check := func(token, method, path, body, want string) {
+		t.Helper()
+		if got := told(f.as(token, method, path, body)); got != want {
+			t.Errorf("%s: %s %s %s: %s, want %s", token, method, path, body, got, want)
+		}
+	}
+	const fine, deleted = "200 <nil>/<nil>", "204 <nil>/<nil>"
+	check("eddie", "PATCH", own, `{"endpoint":"https://eddie.example/1"}`, fine)
+	for _, enabled := range []string{"true", "false"} {
+		f.must(200, "PATCH", ownHook, fmt.Sprintf(`{"enabled":%s,"audit_log_destination_id":%q}`, enabled, strings.TrimPrefix(own, destinations+"/")))
+		for _, body := range []string{`{"endpoint":"https://eddie.example/2"}`, `{"skip_ssl_verification":true}`, `{"name":"x"}`, `{"log_format":"xml"}`, `{}`} {
+			check("eddie", "PATCH", own, body, forbidden)
+			check("eddie", "PATCH", own[:len(own)-36]+strings.ToUpper(own[len(own)-36:]), body, forbidden)
+		}
+		check("eddie", "DELETE", own, "", forbidden)
+		check("admin", "DELETE", own, "", "409 Conflict/It is in use")
+		check("admin", "PATCH", own, `{"skip_ssl_verification":false}`, fine)
+		check("eddie", "PATCH", other, `{"endpoint":"https://eddie.example/3"}`, fine)
+	}
+	if got := f.must(200, "GET", own, "")["endpoint"]; got != "https://eddie.example/1" {
+		t.Error(got)
+	}
+	check("eddie", "DELETE", other, "", deleted)
+	f.must(204, "DELETE", ownHook, "")
+	check("eddie", "DELETE", own, "", deleted)
+}
+
+// TestOwnDestinationNamedMeanwhile: a destination that the webhook names after an editor's change was let
+// in is not changed either: the transaction of the change looks again.
+func TestOwnDestinationNamedMeanwhile(t *testing.T) {
+	f := setup(t)
+	id := f.created("own")
+	r := httptest.NewRequest(http.MethodPatch, destinations+"/"+id, nil)
+	r = r.WithContext(model.WithActor(r.Context(), model.User("eddie")))
+	at := admit.Address{Kind: cloud.Destinations, Key: id}
+	may := served{f.api, auditDestinations}.guard(r)
+	f.must(200, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, id))
+	if _, err := f.api.Gate.PatchIf(r.Context(), at, admit.Input{Values: map[string]any{"name": "x"}}, may); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("%v", err)
+	}
+	if _, err := f.api.Gate.DeleteIf(r.Context(), at, may); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("%v", err)
+	}
+	if got := f.must(200, "GET", destinations+"/"+id, "")["name"]; got != "own" {
+		t.Error(got)
 	}
 }
 
