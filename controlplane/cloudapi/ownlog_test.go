@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 const ownHook = "/v2/audit-log-webhook"
@@ -52,6 +53,42 @@ func TestOwnWebhook(t *testing.T) {
 			t.Errorf("%s: %d", path, status)
 		}
 	}
+}
+
+// TestOwnEnd: while the last events of the log wait, its webhook is neither emptied nor led elsewhere.
+func TestOwnEnd(t *testing.T) {
+	f := setup(t)
+	a, b := f.created("a"), f.created("b")
+	reached := func(event uint64) {
+		t.Helper()
+		f.tried(cloud.ControlPlaneLog, 0, false, "")
+		_, err := f.api.Gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error {
+			name := func(n uint64) string { return cloud.EventName(cloud.ControlPlaneLog, n) }
+			_, err := tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: cloud.ControlPlaneLog, Spec: &cloud.Delivery{Destination: a, Cursor: name(event), Final: name(9)}}, 0)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const waits = "409 Conflict/The last events of the audit log are not delivered yet; they are given up after seven days"
+	to := func(id string) string { return fmt.Sprintf(`{"audit_log_destination_id":%q}`, id) }
+	f.must(200, "PATCH", ownHook, to(a))
+	reached(8)
+	for _, body := range []string{to(b), `{"enabled":true,"audit_log_destination_id":"` + b + `"}`} {
+		if got := told(f.do("PATCH", ownHook, body)); got != waits {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+	if got := told(f.do("DELETE", ownHook, "")); got != waits {
+		t.Error(got)
+	}
+	f.is(f.must(200, "PATCH", ownHook, to(a)), "map[audit_log_destination_id:"+a+" enabled:false]")
+	f.must(200, "PATCH", ownHook, `{"enabled":true}`)
+	f.must(200, "PATCH", ownHook, `{"enabled":false}`)
+	reached(9)
+	f.is(f.must(200, "PATCH", ownHook, to(b)), "map[audit_log_destination_id:"+b+" enabled:false]")
+	f.must(204, "DELETE", ownHook, "")
 }
 
 // TestOwnDestination: only administrators change where the log of the control plane goes, or delete it,
@@ -164,6 +201,9 @@ func TestFromChangeToReceiver(t *testing.T) {
 	must("admin", 400, "PATCH", destinations+"/"+id, `{"endpoint":"none"}`)
 	must("admin", 200, "PATCH", ownHook, `{"enabled":false}`)
 	must("vera", 403, "GET", destinations, "")
+	third := must("admin", 200, "POST", destinations, `{"name":"third","endpoint":"https://third.example/","authorization":"s3cret","log_format":"cef"}`)["id"].(string)
+	must("admin", 409, "DELETE", ownHook, "") // the receiver has not heard yet that the log is off
+	must("admin", 409, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, third))
 	s.set(false)
 	must("admin", 200, "PATCH", destinations+"/"+id, `{"name":"siem, which is back"}`) // ends the pause, and is in no log
 	arrived(

@@ -153,6 +153,11 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 			if err := given.apply(tx, &h.hook); err != nil || h.hook == was {
 				return err
 			}
+			if a.own && was.Destination != h.hook.Destination {
+				if err := h.ended(); err != nil {
+					return err
+				}
+			}
 			return delivery.Lead(tx, a.of(r), h.hook)
 		})
 	}
@@ -191,6 +196,9 @@ func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
 			// Otherwise it would be emptied before its receiver has heard of it.
 			err = conflict("The audit log webhook is enabled; disable it first")
 		}
+		if err == nil && a.own {
+			err = h.ended()
+		}
 		if err != nil {
 			return err
 		}
@@ -201,6 +209,15 @@ func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// ended refuses what would keep the end of a log, which says who has switched it off, from the receiver
+// that it is for. A dead receiver holds up nobody for ever: what is not delivered ends, too.
+func (h hooked) ended() error {
+	if h.progress.Cursor < h.progress.Final {
+		return conflict("The last events of the audit log are not delivered yet; they are given up after seven days")
+	}
+	return nil
 }
 
 // webhookStatus says how the deliveries of a webhook go. What was never tried is left out.
