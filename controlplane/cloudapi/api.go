@@ -40,6 +40,9 @@ type Options struct {
 	Accounts *portal.Accounts
 	// PortalDomain is the domain in which each portal has a host of its own.
 	PortalDomain string
+	// Hosts are names of this API, in lower case. On them there is never only a portal, whatever
+	// domain it has.
+	Hosts []string
 	// Signer signs audit events; its public key is shown to everybody.
 	Signer *audit.Signer
 	// Address returns the address of a client; that of its connection if it is nil.
