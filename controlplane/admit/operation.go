@@ -179,14 +179,30 @@ func occupantOf(r store.Reader, a Address) (*model.Resource, error) {
 // Patch merges into the stored resource: records field by field, everything
 // else as a whole. When another writer comes between, it merges anew.
 func (g *Gate) Patch(ctx context.Context, a Address, in Input) (Outcome, error) {
+	return g.PatchIf(ctx, a, in, nil)
+}
+
+// Condition, if it is not nil, says in the transaction of a write whether a stored resource may be
+// changed. Its error undoes the write. Like the transaction, it may run more than once.
+type Condition func(tx store.Reader, stored *model.Resource) error
+
+func (c Condition) check(tx store.Reader, stored *model.Resource) error {
+	if c == nil {
+		return nil
+	}
+	return c(tx, stored)
+}
+
+// PatchIf is Patch under a condition.
+func (g *Gate) PatchIf(ctx context.Context, a Address, in Input, may Condition) (Outcome, error) {
 	in, err := g.owned(ctx, a, in)
 	if err != nil {
 		return Outcome{}, err
 	}
-	return g.again(ctx, a, func() (Outcome, error) { return g.patch(ctx, a, in) })
+	return g.again(ctx, a, func() (Outcome, error) { return g.patch(ctx, a, in, may) })
 }
 
-func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) {
+func (g *Gate) patch(ctx context.Context, a Address, in Input, may Condition) (Outcome, error) {
 	stored, err := g.read(ctx, a)
 	if err != nil {
 		return Outcome{}, err
@@ -204,6 +220,9 @@ func (g *Gate) patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 	}
 	var out Outcome
 	out.Commit, err = g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
+		if err := may.check(tx, stored); err != nil {
+			return model.Key{}, err
+		}
 		updated, err := g.merge(tx, a, w, stored)
 		if err != nil {
 			return model.Key{}, err
@@ -236,7 +255,12 @@ func (g *Gate) merge(tx store.Tx, a Address, w *model.Write, stored *model.Resou
 // them, too: Unavailable comes before NotFound. A rehearsal says nothing of that kind, and
 // waits for nobody.
 func (g *Gate) Delete(ctx context.Context, a Address) (store.Commit, error) {
-	commit, err := g.delete(ctx, a)
+	return g.DeleteIf(ctx, a, nil)
+}
+
+// DeleteIf is Delete under a condition.
+func (g *Gate) DeleteIf(ctx context.Context, a Address, may Condition) (store.Commit, error) {
+	commit, err := g.delete(ctx, a, may)
 	if fault.Is(err, fault.NotFound) && g.takesCredentials(a.Kind) && !Rehearsed(ctx) {
 		if unsettled := g.Settle(ctx, scopesOf(a)...); unsettled != nil {
 			return commit, unsettled
@@ -254,11 +278,14 @@ func scopesOf(a Address) []string {
 	return []string{a.Scope}
 }
 
-func (g *Gate) delete(ctx context.Context, a Address) (store.Commit, error) {
+func (g *Gate) delete(ctx context.Context, a Address, may Condition) (store.Commit, error) {
 	return g.write(ctx, model.Config, func(tx store.Tx) (model.Key, error) {
 		res, err := Lookup(tx, a)
 		if bare := store.UnreadIn(err); bare != nil && bare.Kind == a.Kind && a.Under == nil && a.Of == nil {
 			res, err = bare, nil
+		}
+		if err == nil {
+			err = may.check(tx, res)
 		}
 		if err != nil {
 			return model.Key{}, err

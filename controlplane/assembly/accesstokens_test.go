@@ -20,7 +20,7 @@ import (
 // TestAccessTokens creates personal access tokens through the socket of the state directory, and looks
 // what they are good for at each API.
 func TestAccessTokens(t *testing.T) {
-	cp := startServing(t, config.Config{Cloud: config.Cloud{Roles: "global, regional"}, Access: config.Access{LocalhostIsAdmin: true}}, slog.New(slog.DiscardHandler))
+	cp := startServing(t, config.Config{Cloud: config.Cloud{Roles: "global, regional", Hosts: "cloud.example.com"}, Access: config.Access{LocalhostIsAdmin: true}}, slog.New(slog.DiscardHandler))
 	socket := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return localsocket.Dial(ctx, filepath.Join(cp.cfg.StateDir, cloud.LocalSocket))
 	}}}
@@ -101,6 +101,9 @@ func TestAccessTokens(t *testing.T) {
 				t.Errorf("%s %s as %q: %d %v", test.method, test.url, who, status, doc)
 			}
 		}
+	}
+	if status, doc := call(http.DefaultClient, tokens["admin"], "POST", cloudAt+"/portals", `{"name":"docs","custom_domain":"cloud.example.com"}`); status != http.StatusBadRequest {
+		t.Errorf("a portal takes a host of the API: %d %v", status, doc)
 	}
 	http.DefaultClient.CloseIdleConnections()
 	for name, body := range map[string]string{

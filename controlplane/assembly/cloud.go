@@ -128,7 +128,7 @@ func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, erro
 	return cloudapi.New(cloudapi.Options{
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Version: version.Program, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
-		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Signer: cp.cloud.signer, Planes: cp.planeOptions(),
+		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Hosts: cp.cfg.CloudHosts(), Signer: cp.cloud.signer, Planes: cp.planeOptions(),
 		Refused: cp.cloud.trail.Refused,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -86,11 +87,8 @@ func atMost(n int, check func(any) string) func(any) string {
 	}
 }
 
-var (
-	// hostLabel is a label of a host name (RFC 1123 section 2.1), in lower case.
-	hostLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	digits    = regexp.MustCompile(`^[0-9]+$`)
-)
+// hostLabel is a label of a host name (RFC 1123 section 2.1), in lower case.
+var hostLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // domainText checks a host name. Upper case is refused: hosts are compared as they are stored.
 func domainText(v any) string {
@@ -108,5 +106,5 @@ func IsDomain(text string) bool {
 			return false
 		}
 	}
-	return len(labels) > 1 && !digits.MatchString(labels[len(labels)-1])
+	return len(labels) > 1 && !hostname.EndsInNumber(text)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/audit"
-	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
@@ -41,6 +40,9 @@ type Options struct {
 	Accounts *portal.Accounts
 	// PortalDomain is the domain in which each portal has a host of its own.
 	PortalDomain string
+	// Hosts are names of this API, in lower case. On them there is never only a portal, whatever
+	// domain it has.
+	Hosts []string
 	// Signer signs audit events; its public key is shown to everybody.
 	Signer *audit.Signer
 	// Address returns the address of a client; that of its connection if it is nil.
@@ -74,9 +76,7 @@ func New(o Options) *API {
 func Collections() []*Collection {
 	return []*Collection{
 		accessTokens,
-		{Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"}, Blank: map[string]string{
-			"authorization": "cannot be blank", "endpoint": "cannot be blank",
-		}},
+		auditDestinations,
 	}
 }
 

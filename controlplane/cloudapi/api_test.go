@@ -51,13 +51,17 @@ func setup(t *testing.T) *fixture {
 	api := New(Options{
 		Store: s, Gate: gate, Log: slog.New(slog.DiscardHandler), Now: now, Vendor: "meshgate", Global: true, Regional: true,
 		Accounts: accounts(s, gate, now), PortalDomain: "portals.example", Signer: signer(t),
-		Rules: access.New(access.Options{Identified: true, Roles: []access.Role{{Role: "viewer", All: true, Users: []string{"vera"}}}}),
+		Rules: access.New(access.Options{Identified: true, Roles: []access.Role{
+			{Role: "viewer", All: true, Users: []string{"vera"}}, {Role: "editor", All: true, Users: []string{"eddie"}},
+		}}),
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {
 			case "admin":
 				return model.Administrator(), nil
 			case "vera":
 				return model.User("vera"), nil
+			case "eddie":
+				return model.User("eddie"), nil
 			case "":
 				return model.Anonymous(), nil
 			}

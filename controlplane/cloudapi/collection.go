@@ -47,6 +47,8 @@ type Collection struct {
 	At func(*http.Request) admit.Address
 	// Complete, if set, adds what is not stored to a document.
 	Complete func(a *API, res *model.Resource, doc map[string]any) error
+	// Guard, if set, says in the transaction of a change or deletion whether the caller may do it.
+	Guard func(a *API, r *http.Request, reader store.Reader, res *model.Resource) error
 	// Blank has the sentences of members that have one of their own when they are missing or empty.
 	Blank map[string]string
 }
@@ -111,14 +113,26 @@ func (s served) create(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s served) patch(w http.ResponseWriter, r *http.Request) {
-	s.write(w, r, http.StatusOK, nil, s.api.Gate.Patch)
+	s.write(w, r, http.StatusOK, nil, func(ctx context.Context, a admit.Address, in admit.Input) (admit.Outcome, error) {
+		return s.api.Gate.PatchIf(ctx, a, in, s.guard(r))
+	})
+}
+
+// guard is the condition of a change or deletion.
+func (s served) guard(r *http.Request) admit.Condition {
+	return func(reader store.Reader, res *model.Resource) error {
+		if s.Guard == nil {
+			return nil
+		}
+		return s.Guard(s.api, r, reader, res)
+	}
 }
 
 // write decodes the body, runs the operation and answers with the resource, and beside it with what
-// only this answer shows. What does not exist is said before the body is looked at.
+// only this answer shows. What does not exist or may not be changed is said before the body is looked at.
 func (s served) write(w http.ResponseWriter, r *http.Request, status int, once map[string]any, op func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)) {
 	if r.Method == http.MethodPatch {
-		if _, err := s.read(r); err != nil {
+		if _, err := s.readIf(r, s.guard(r)); err != nil {
 			s.api.fail(w, r, err, s.Collection)
 			return
 		}
@@ -169,9 +183,15 @@ func (s served) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // read returns the resource that a path names.
-func (s served) read(r *http.Request) (res *model.Resource, err error) {
+func (s served) read(r *http.Request) (*model.Resource, error) { return s.readIf(r, nil) }
+
+// readIf is read under a condition.
+func (s served) readIf(r *http.Request, may admit.Condition) (res *model.Resource, err error) {
 	err = s.api.Store.View(r.Context(), func(reader store.Reader) error {
 		res, err = admit.Lookup(reader, s.address(r))
+		if err == nil && may != nil {
+			err = may(reader, res)
+		}
 		return err
 	})
 	if err == nil {
@@ -181,7 +201,7 @@ func (s served) read(r *http.Request) (res *model.Resource, err error) {
 }
 
 func (s served) remove(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.api.Gate.Delete(r.Context(), s.address(r)); err != nil {
+	if _, err := s.api.Gate.DeleteIf(r.Context(), s.address(r), s.guard(r)); err != nil {
 		s.api.fail(w, r, err, s.Collection)
 		return
 	}

@@ -17,10 +17,11 @@ import (
 	"github.com/meshgate/meshgate/e2e/golden"
 )
 
-// TestWhoMayManagePortals: what callers of each role are answered by every endpoint. A request that
-// may be made finds no portal, or no body.
+// TestWhoMayManagePortals: what callers of each role are answered by every endpoint of portals, of
+// destinations and of the control plane's own log. A request that may be made finds no portal, or no body.
 func TestWhoMayManagePortals(t *testing.T) {
 	f := setup(t)
+	own, free := f.created("own"), f.created("free")
 	users := map[string]model.Actor{"admin": model.Administrator(), "editor": model.User("editor"), "viewer": model.User("viewer"), "stranger": model.User("stranger"), "nobody": model.Anonymous()}
 	f.api.Rules = access.New(access.Options{Identified: true, Roles: []access.Role{
 		{Role: "editor", All: true, Users: []string{"editor"}}, {Role: "viewer", All: true, Users: []string{"viewer"}},
@@ -38,9 +39,10 @@ func TestWhoMayManagePortals(t *testing.T) {
 	row := func(cells ...string) { fmt.Fprintf(&b, "%-8s%-70s%-8s%-8s%-8s%-10s%s\n", anys(cells)...) }
 	columns := []string{"admin", "editor", "viewer", "stranger", "nobody"}
 	row(append([]string{"method", "path"}, columns...)...)
-	for _, e := range append(append(f.api.portalEndpoints(), f.api.keyEndpoint()), f.api.ownEndpoints()...) {
-		path := strings.NewReplacer("{"+pathPortal+"}", "10000000-0000-4000-8000-000000000000", "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern)
-		cells := []string{e.Method, e.Pattern}
+	const nobody = "10000000-0000-4000-8000-000000000000"
+	ask := func(e httpkit.Endpoint, id, of string) {
+		path := strings.NewReplacer("{"+pathPortal+"}", id, "{"+pathID+"}", id, "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern)
+		cells := []string{e.Method, e.Pattern + of}
 		for _, who := range columns {
 			r := httptest.NewRequest(e.Method, path, http.NoBody)
 			if who != "nobody" {
@@ -51,6 +53,21 @@ func TestWhoMayManagePortals(t *testing.T) {
 			cells = append(cells, fmt.Sprint(w.Code))
 		}
 		row(cells...)
+	}
+	for _, e := range append(append(f.api.portalEndpoints(), f.api.keyEndpoint()), f.api.ownEndpoints()...) {
+		ask(e, nobody, "")
+	}
+	if status, doc := f.as("admin", http.MethodPatch, ownHook, `{"audit_log_destination_id":"`+own+`"}`); status != http.StatusOK {
+		t.Fatal(status, doc)
+	}
+	for _, e := range f.api.endpoints(auditDestinations) {
+		ask(e, nobody, "")
+		if strings.HasSuffix(e.Pattern, "}") {
+			ask(e, own, " of the own log")
+			if e.Method != http.MethodDelete {
+				ask(e, free, " of no log")
+			}
+		}
 	}
 	golden.Compare(t, filepath.Join("testdata", "portal-roles.txt"), []byte(b.String()))
 }

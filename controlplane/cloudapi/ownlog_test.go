@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 const ownHook = "/v2/audit-log-webhook"
@@ -47,6 +52,96 @@ func TestOwnWebhook(t *testing.T) {
 		if status, _ := f.do("GET", path, ""); status != 404 {
 			t.Errorf("%s: %d", path, status)
 		}
+	}
+}
+
+// TestOwnEnd: while the last events of the log wait, its webhook is neither emptied nor led elsewhere.
+func TestOwnEnd(t *testing.T) {
+	f := setup(t)
+	a, b := f.created("a"), f.created("b")
+	reached := func(event uint64) {
+		t.Helper()
+		f.tried(cloud.ControlPlaneLog, 0, false, "")
+		_, err := f.api.Gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error {
+			name := func(n uint64) string { return cloud.EventName(cloud.ControlPlaneLog, n) }
+			_, err := tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: cloud.ControlPlaneLog, Spec: &cloud.Delivery{Destination: a, Cursor: name(event), Final: name(9)}}, 0)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const waits = "409 Conflict/The last events of the audit log are not delivered yet; they are given up after seven days"
+	to := func(id string) string { return fmt.Sprintf(`{"audit_log_destination_id":%q}`, id) }
+	f.must(200, "PATCH", ownHook, to(a))
+	reached(8)
+	for _, body := range []string{to(b), `{"enabled":true,"audit_log_destination_id":"` + b + `"}`} {
+		if got := told(f.do("PATCH", ownHook, body)); got != waits {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+	if got := told(f.do("DELETE", ownHook, "")); got != waits {
+		t.Error(got)
+	}
+	f.is(f.must(200, "PATCH", ownHook, to(a)), "map[audit_log_destination_id:"+a+" enabled:false]")
+	f.must(200, "PATCH", ownHook, `{"enabled":true}`)
+	f.must(200, "PATCH", ownHook, `{"enabled":false}`)
+	reached(9)
+	f.is(f.must(200, "PATCH", ownHook, to(b)), "map[audit_log_destination_id:"+b+" enabled:false]")
+	f.must(204, "DELETE", ownHook, "")
+}
+
+// TestOwnDestination: only administrators change where the log of the control plane goes, or delete it,
+// while its webhook is on and while it is off; an editor does with every other destination as ever.
+func TestOwnDestination(t *testing.T) {
+	f := setup(t)
+	own, other := destinations+"/"+f.created("own"), destinations+"/"+f.created("other")
+	const forbidden = "403 Forbidden/You do not have permission to perform this action"
+	check := func(token, method, path, body, want string) {
+		t.Helper()
+		if got := told(f.as(token, method, path, body)); got != want {
+			t.Errorf("%s: %s %s %s: %s, want %s", token, method, path, body, got, want)
+		}
+	}
+	const fine, deleted = "200 <nil>/<nil>", "204 <nil>/<nil>"
+	check("eddie", "PATCH", own, `{"endpoint":"https://eddie.example/1"}`, fine)
+	for _, enabled := range []string{"true", "false"} {
+		f.must(200, "PATCH", ownHook, fmt.Sprintf(`{"enabled":%s,"audit_log_destination_id":%q}`, enabled, strings.TrimPrefix(own, destinations+"/")))
+		for _, body := range []string{`{"endpoint":"https://eddie.example/2"}`, `{"skip_ssl_verification":true}`, `{"name":"x"}`, `{"log_format":"xml"}`, `{}`} {
+			check("eddie", "PATCH", own, body, forbidden)
+			check("eddie", "PATCH", own[:len(own)-36]+strings.ToUpper(own[len(own)-36:]), body, forbidden)
+		}
+		check("eddie", "DELETE", own, "", forbidden)
+		check("admin", "DELETE", own, "", "409 Conflict/It is in use")
+		check("admin", "PATCH", own, `{"skip_ssl_verification":false}`, fine)
+		check("eddie", "PATCH", other, `{"endpoint":"https://eddie.example/3"}`, fine)
+	}
+	if got := f.must(200, "GET", own, "")["endpoint"]; got != "https://eddie.example/1" {
+		t.Error(got)
+	}
+	check("eddie", "DELETE", other, "", deleted)
+	f.must(204, "DELETE", ownHook, "")
+	check("eddie", "DELETE", own, "", deleted)
+}
+
+// TestOwnDestinationNamedMeanwhile: a destination that the webhook names after an editor's change was let
+// in is not changed either: the transaction of the change looks again.
+func TestOwnDestinationNamedMeanwhile(t *testing.T) {
+	f := setup(t)
+	id := f.created("own")
+	r := httptest.NewRequest(http.MethodPatch, destinations+"/"+id, nil)
+	r = r.WithContext(model.WithActor(r.Context(), model.User("eddie")))
+	at := admit.Address{Kind: cloud.Destinations, Key: id}
+	may := served{f.api, auditDestinations}.guard(r)
+	f.must(200, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, id))
+	if _, err := f.api.Gate.PatchIf(r.Context(), at, admit.Input{Values: map[string]any{"name": "x"}}, may); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("%v", err)
+	}
+	if _, err := f.api.Gate.DeleteIf(r.Context(), at, may); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("%v", err)
+	}
+	if got := f.must(200, "GET", destinations+"/"+id, "")["name"]; got != "own" {
+		t.Error(got)
 	}
 }
 
@@ -106,6 +201,9 @@ func TestFromChangeToReceiver(t *testing.T) {
 	must("admin", 400, "PATCH", destinations+"/"+id, `{"endpoint":"none"}`)
 	must("admin", 200, "PATCH", ownHook, `{"enabled":false}`)
 	must("vera", 403, "GET", destinations, "")
+	third := must("admin", 200, "POST", destinations, `{"name":"third","endpoint":"https://third.example/","authorization":"s3cret","log_format":"cef"}`)["id"].(string)
+	must("admin", 409, "DELETE", ownHook, "") // the receiver has not heard yet that the log is off
+	must("admin", 409, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, third))
 	s.set(false)
 	must("admin", 200, "PATCH", destinations+"/"+id, `{"name":"siem, which is back"}`) // ends the pause, and is in no log
 	arrived(

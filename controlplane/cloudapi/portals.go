@@ -125,11 +125,11 @@ func (a *API) patchPortal(w http.ResponseWriter, r *http.Request) {
 }
 
 // ownDomain refuses a custom domain among those that portals have from the start: it could be that of
-// another portal. It also refuses the host at which the caller reaches this API: there would be nothing
-// but the portal from then on.
+// another portal. It also refuses the hosts of this API, and that at which the caller reaches it: there
+// would be nothing but the portal from then on.
 func (a *API) ownDomain(r *http.Request, in admit.Input) error {
 	text, _ := in.Values["custom_domain"].(string)
-	if text = strings.ToLower(text); text != "" && text == hostOf(r) {
+	if text = strings.ToLower(text); text != "" && (text == hostOf(r) || a.named(text)) {
 		return refused(invalid{Field: "custom_domain", Reason: "must not be the host of this API", Rule: ruleInvalid, Source: fromBody})
 	}
 	if text != "" && (text == a.PortalDomain || a.below(text)) {
@@ -140,7 +140,7 @@ func (a *API) ownDomain(r *http.Request, in admit.Input) error {
 
 // below reports whether a host is one of those that portals have from the start.
 func (a *API) below(host string) bool {
-	return a.PortalDomain != "" && strings.HasSuffix(host, "."+a.PortalDomain)
+	return a.PortalDomain != "" && strings.HasSuffix(host, "."+a.PortalDomain) && !a.named(host)
 }
 
 // conflict is the document for what cannot be done as things are.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func (a *API) isSite(r *http.Request) (bool, error) {
 	if a.below(host) {
 		return true, nil
 	}
-	if !cloud.IsDomain(host) {
+	if a.named(host) || !cloud.IsDomain(host) {
 		return false, nil // as most requests of administrators, who need no look at the store
 	}
 	err := a.Store.View(r.Context(), func(reader store.Reader) error {
@@ -59,6 +60,10 @@ func hostOf(r *http.Request) string {
 	}
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
+
+// named reports whether the settings give a host to this API. They win over what portals have: who may
+// change a portal must not take the API from everybody.
+func (a *API) named(host string) bool { return slices.Contains(a.Hosts, host) }
 
 // besides returns the API of portals beside what manages them. On hosts of portals there is nothing
 // else.
@@ -144,6 +149,9 @@ func (a *API) siteOf(reader store.Reader, r *http.Request) (*model.Resource, err
 
 // hosted finds the portal of a host.
 func (a *API) hosted(reader store.Reader, host string) (*model.Resource, error) {
+	if a.named(host) {
+		return nil, fault.New(fault.NotFound, "the host is one of this API")
+	}
 	if slug, ok := strings.CutSuffix(host, "."+a.PortalDomain); ok && a.PortalDomain != "" {
 		return reader.Find(cloud.Portals, "", cloud.IndexSlug, slug)
 	}

@@ -466,3 +466,38 @@ func TestNothingInClear(t *testing.T) {
 		t.Errorf("%d rows, %d secrets: %v", seen, len(secrets), err)
 	}
 }
+
+// TestHostsOfTheAPI: no portal takes a host that the settings give to this API, whichever host the caller
+// names, and one that had it before is not served there.
+func TestHostsOfTheAPI(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	domain := f.must(200, "PATCH", at, `{"custom_domain":"cloud.example.com"}`)["default_domain"].(string)
+	get := func(host, path string) int {
+		return f.site("GET", at, "", "", func(r *http.Request) {
+			r.Host, r.URL.Path = host, path
+			r.Header.Set("Authorization", "Bearer admin")
+		}).Code
+	}
+	if got := get("cloud.example.com", portalsPath); got != 404 {
+		t.Errorf("a host that no setting names is that of the portal: %d", got)
+	}
+	f.api.Hosts = []string{"cloud.example.com", "api.example.com", "admin.portals.example", domain}
+	me := strings.TrimPrefix(at, "/v2") + siteBase + "/me"
+	for _, host := range []string{"cloud.example.com", "CLOUD.example.com.:5691", "api.example.com", "admin.portals.example", domain} {
+		for path, want := range map[string]int{portalsPath: 200, destinations: 200, siteBase + "/me": 404, me: 401} {
+			if got := get(host, path); got != want {
+				t.Errorf("%s%s: %d, want %d", host, path, got, want)
+			}
+		}
+	}
+	for _, named := range []string{"cloud.example.com", "api.example.com"} {
+		for method, path := range map[string]string{"POST": portalsPath, "PATCH": at} {
+			got := told(f.do(method, path, fmt.Sprintf(`{"name":"other","custom_domain":%q}`, named)))
+			if want := "400 Invalid Request/Invalid Parameters/custom_domain/must not be the host of this API/invalid"; got != want {
+				t.Errorf("%s %s: %s", method, named, got)
+			}
+		}
+	}
+	f.must(200, "PATCH", at, `{"custom_domain":"docs.example.com"}`)
+}

@@ -23,10 +23,22 @@ type Cloud struct {
 	Region string `koanf:"region"`
 	// PortalDomain is the domain below which portals have their names.
 	PortalDomain string `koanf:"portalDomain"`
+	// Hosts are names of this control plane that no portal takes.
+	Hosts string `koanf:"hosts"`
 }
 
 // CloudHTTP is the address of the cloud API over HTTP.
 const CloudHTTP = "127.0.0.1"
+
+// CloudHosts returns the host names under which the cloud API is reached, in lower case: those of the
+// certificates, and those of a load balancer in front of it.
+func (c *Config) CloudHosts() []string {
+	list := trimmed([]string{c.DataPlane.Names, c.Cloud.Hosts})
+	for i := range list {
+		list[i] = strings.TrimSuffix(strings.ToLower(list[i]), ".")
+	}
+	return list
+}
 
 // The parts of the cloud API: what exists once, such as destinations and tokens, and what exists in
 // each region, such as portals and control planes.
@@ -84,6 +96,7 @@ var cloudKeys = []Key{
 	{"cloud.roles", CloudGlobal + "," + CloudRegional, "comma-separated parts of the cloud API that this process serves: global (destinations, access tokens) and regional (portals, control planes)", false},
 	{"cloud.region", "us", "name of the region, such as us, au or eu", false},
 	{"cloud.portalDomain", "portals.localhost", "domain below which each portal gets its host name", false},
+	{"cloud.hosts", "", "comma-separated host names under which a load balancer leads to the cloud API: no portal takes them as its domain, nor those in dataPlane.names", false},
 	{"audit.allowedNetworks", "", "comma-separated addresses and networks that audit logs may be sent to although they are private, or of this machine (docs/cloud.md)", false},
 	{"audit.gzip", false, "compress the bodies of audit logs, for receivers that understand Content-Encoding: gzip", false},
 	{"audit.syslog", "", "comma-separated syslog collectors that get the events of all portals: tcp://host:port or udp://host:port; without a port: 8071", false},
@@ -101,6 +114,9 @@ var domainName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0
 // maxPortalDomain leaves room for the label of a portal.
 const maxPortalDomain = 180
 
+// maxHost is the length of a host name.
+const maxHost = 253
+
 // checkCloud reports what cannot work.
 func (c *Config) checkCloud() (vs []fault.Violation) {
 	bad := func(path, format string, args ...any) {
@@ -116,6 +132,11 @@ func (c *Config) checkCloud() (vs []fault.Violation) {
 	}
 	if d := c.Cloud.PortalDomain; len(d) > maxPortalDomain || !domainName.MatchString(d) {
 		bad("cloud.portalDomain", "must be a host name in lower case")
+	}
+	for _, host := range trimmed([]string{c.Cloud.Hosts}) {
+		if len(host) > maxHost || !domainName.MatchString(host) {
+			bad("cloud.hosts", "%q is no host name in lower case, without a port", host)
+		}
 	}
 	if _, err := c.Audit.Networks(); err != nil {
 		bad("audit.allowedNetworks", "%v", err)

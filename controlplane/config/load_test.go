@@ -287,3 +287,20 @@ func TestAccess(t *testing.T) {
 		t.Errorf("an open API that demands an identity: %v", err)
 	}
 }
+
+// TestCloudHosts: the hosts of the cloud API are those of the certificates and those of a load balancer,
+// as requests name them.
+func TestCloudHosts(t *testing.T) {
+	l, err := Load(Sources{Env: []string{"MESHGATE_CLOUD_HOSTS=cloud.example.com, api.example.com"}, Flags: map[string]string{"dataPlane.names": "CP.example., 10.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.Config.CloudHosts(), []string{"cp.example", "10.0.0.1", "cloud.example.com", "api.example.com"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, bad := range []string{"cloud.example.com:5691", "Cloud.example.com", "https://cloud.example.com", "*.example.com", "a,b c", strings.Repeat("a.", 127) + "b"} {
+		if _, err := Load(Sources{Flags: map[string]string{"cloud.hosts": bad}}); err == nil || !strings.Contains(err.Error(), "cloud.hosts") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

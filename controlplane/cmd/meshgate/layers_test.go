@@ -213,7 +213,7 @@ var layers = map[string]string{
 	// The cloud API, and the audit log that leaves through it.
 	"controlplane/outward":        "",
 	"controlplane/audit":          "",
-	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/gateway controlplane/model controlplane/scopes controlplane/store xds/pemtext",
+	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/gateway controlplane/hostname controlplane/model controlplane/scopes controlplane/store xds/pemtext",
 	"controlplane/audit/syslog":   "controlplane/audit",
 	"controlplane/audit/delivery": "controlplane/audit controlplane/audit/syslog controlplane/cloud controlplane/fault controlplane/lease controlplane/model controlplane/outward controlplane/steady controlplane/store controlplane/store/notice xds/alarm",
 	"controlplane/audit/trail":    "controlplane/audit controlplane/audit/delivery controlplane/changes controlplane/cloud controlplane/httpkit controlplane/model controlplane/store xds/alarm",
