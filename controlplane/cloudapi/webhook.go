@@ -49,17 +49,17 @@ func (a *API) ownHooks() hooks {
 	return hooks{a, func(*http.Request) string { return cloud.ControlPlaneLog }, true, base, "of the control plane", access.Administrator}
 }
 
-func (h hooks) endpoints() []httpkit.Endpoint {
-	pattern, job := h.at+"/audit-log-webhook", h.at+"/audit-log-replay-job"
+func (a hooks) endpoints() []httpkit.Endpoint {
+	pattern, job := a.at+"/audit-log-webhook", a.at+"/audit-log-replay-job"
 	const hook, replay = "audit_log_webhook", "audit_log_replay_job"
 	return []httpkit.Endpoint{
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: access.Read, Summary: "Read the webhook " + h.whose, Handler: h.readWebhook}, "", http.StatusOK, hook),
-		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: pattern, Auth: h.write, Summary: "Make or change the webhook " + h.whose, Handler: h.patchWebhook}, hook, http.StatusOK, hook),
-		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: pattern, Auth: h.write, Summary: "Empty the webhook " + h.whose, Handler: h.removeWebhook}, "", http.StatusNoContent, ""),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern + "/status", Auth: access.Read, Summary: "Read how the webhook " + h.whose + " does", Handler: h.readStatus}, "", http.StatusOK, hook+"_status"),
-		also(does(httpkit.Endpoint{Method: http.MethodPost, Pattern: pattern + "/test", Auth: h.write, Summary: "Send a marked event to the webhook " + h.whose, Handler: h.testWebhook}, "", http.StatusAccepted, hook+"_test"), http.StatusTooManyRequests),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: job, Auth: access.Read, Summary: "Read the last replay job " + h.whose, Handler: h.readReplay}, "", http.StatusOK, replay),
-		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: job, Auth: h.write, Summary: "Deliver kept events " + h.whose + " once more", Handler: h.putReplay}, replay+"_request", http.StatusAccepted, replay),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern, Auth: access.Read, Summary: "Read the webhook " + a.whose, Handler: a.readWebhook}, "", http.StatusOK, hook),
+		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: pattern, Auth: a.write, Summary: "Make or change the webhook " + a.whose, Handler: a.patchWebhook}, hook, http.StatusOK, hook),
+		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: pattern, Auth: a.write, Summary: "Empty the webhook " + a.whose, Handler: a.removeWebhook}, "", http.StatusNoContent, ""),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pattern + "/status", Auth: access.Read, Summary: "Read how the webhook " + a.whose + " does", Handler: a.readStatus}, "", http.StatusOK, hook+"_status"),
+		also(does(httpkit.Endpoint{Method: http.MethodPost, Pattern: pattern + "/test", Auth: a.write, Summary: "Send a marked event to the webhook " + a.whose, Handler: a.testWebhook}, "", http.StatusAccepted, hook+"_test"), http.StatusTooManyRequests),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: job, Auth: access.Read, Summary: "Read the last replay job " + a.whose, Handler: a.readReplay}, "", http.StatusOK, replay),
+		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: job, Auth: a.write, Summary: "Deliver kept events " + a.whose + " once more", Handler: a.putReplay}, replay+"_request", http.StatusAccepted, replay),
 	}
 }
 
@@ -84,19 +84,19 @@ type hooked struct {
 }
 
 // hooked reads the webhook that a request is about.
-func (h hooks) hooked(r *http.Request) (found hooked, err error) {
-	err = h.Store.View(r.Context(), func(reader store.Reader) error {
-		found, err = h.in(reader, r)
+func (a hooks) hooked(r *http.Request) (found hooked, err error) {
+	err = a.Store.View(r.Context(), func(reader store.Reader) error {
+		found, err = a.in(reader, r)
 		return err
 	})
-	httpkit.EntryOf(r.Context()).Name = h.of(r)
+	httpkit.EntryOf(r.Context()).Name = a.of(r)
 	return found, err
 }
 
 // in reads the webhook that a request is about, and NotFound if there is no such portal.
-func (h hooks) in(reader store.Reader, r *http.Request) (hooked, error) {
-	id := h.of(r)
-	if !h.own {
+func (a hooks) in(reader store.Reader, r *http.Request) (hooked, error) {
+	id := a.of(r)
+	if !a.own {
 		if _, err := portalIn(reader, id); err != nil {
 			return hooked{}, err
 		}
