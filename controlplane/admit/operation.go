@@ -182,8 +182,8 @@ func (g *Gate) Patch(ctx context.Context, a Address, in Input) (Outcome, error) 
 	return g.PatchIf(ctx, a, in, nil)
 }
 
-// Condition, if it is not nil, says in the transaction of a write whether a stored resource may be
-// changed. Its error undoes the write. Like the transaction, it may run more than once.
+// A Condition says in the transaction of a write whether a stored resource may be changed; nil allows
+// it. Its error undoes the write. Like the transaction, it may run more than once.
 type Condition func(tx store.Reader, stored *model.Resource) error
 
 func (c Condition) check(tx store.Reader, stored *model.Resource) error {
