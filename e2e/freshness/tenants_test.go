@@ -393,6 +393,8 @@ func TestTenantLeavesItsGroup(t *testing.T) {
 	}
 	w.must(w.members("a", "b"))
 	group.accepts("of one that came back", leaves, "user-of-a")
+	// What a gateway has asked for reaches Redis after its answer.
+	redistest.Until(t, "Redis has it again", func() bool { a, _ := away.asks(leaves); return a == contract.Found })
 	away.accepts("of one that came back, without the control plane", leaves, "user-of-a")
 }
 
