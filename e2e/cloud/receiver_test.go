@@ -8,7 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -73,7 +73,7 @@ func (r *receiver) comeBack() {
 	Expect(err).NotTo(HaveOccurred())
 	r.server = &http.Server{
 		Handler: http.HandlerFunc(r.take), TLSConfig: &tls.Config{Certificates: []tls.Certificate{r.cert}, MinVersion: tls.VersionTLS12},
-		ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(GinkgoWriter, "receiver: ", 0),
+		ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(GinkgoWriter, nil), slog.LevelError),
 	}
 	go func() { _ = r.server.ServeTLS(ln, "", "") }()
 }
