@@ -5,7 +5,8 @@
 # It expects a control plane in which the mesh walk, with mutual TLS by the backend ca, has the proxies
 # web-1 (with an outbound to backend), backend-1 and door-1 (of the gateway door, with a route to
 # backend), and the zone $ZONE has the ingress in and the egress out, all of them connected. $ROOT and
-# $ROOTKEY are files with the root of a mesh and its key. What it makes, it deletes.
+# $ROOTKEY are files with the root of a mesh and its key. It deletes what it makes, but for a backend of
+# logs and one of traces in the mesh walk.
 set -uo pipefail
 M=$1
 answer=$(mktemp)
