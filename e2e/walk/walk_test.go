@@ -4,6 +4,7 @@ package walk_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,6 +81,10 @@ func populate(cp *framework.ControlPlane) {
 		p.Start().WaitReady()
 	}
 	api.Converged()
+	// How often a subscription was written is left out until it was, which is after ten seconds at most.
+	for _, path := range []string{"/zoneingresses+insights/in", "/zoneegressoverviews/out"} {
+		Eventually(func() string { return api.Mesh(http.MethodGet, path, nil).Body }, patience, 100*time.Millisecond).Should(ContainSubstring(`"generation"`))
+	}
 }
 
 // zone is the one that a control plane has without settings.
