@@ -65,11 +65,11 @@ bin/libmeshgate-golang-fast.so: $(GO_FILES) $(C_FILES)
 	@CFLAGS=-s filter/golang/front/build ./filter/golang/plugin $@ '-s -w'
 
 # The whole of vet runs once, on its own: go test would repeat a part of it for each set
-# of flags.
+# of flags. It has the linter's flags, for the same reason (see lint).
 test: build ## every test, with a real Envoy and a real Redis
 	@.ci/install-packages
 	@.ci/install-envoy $(ENVOY_VERSIONS)
-	@go vet ./...
+	@GOFLAGS=-buildvcs=auto go vet ./...
 	@echo "unit tests, with the race detector"
 	@go test -vet=off -timeout 20m $(RACE) $(TEST_FLAGS) $$(go list $(addprefix ./,$(LONG)) ./... | grep -v '/e2e')
 	@echo "end-to-end tests"
@@ -84,8 +84,9 @@ test: build ## every test, with a real Envoy and a real Redis
 
 check: test lint models ## make test, make lint, make models
 
-# With -trimpath what cgo makes is shared between checkouts, but names the
-# files of the checkout that made it; the linter reads them.
+# With -trimpath what cgo makes is shared between checkouts, but names the files of the
+# checkout that made it. Vet and the linter open these files, and fail if that checkout is
+# gone.
 lint: ## golangci-lint and govulncheck
 	@.ci/install-linters
 	@GOFLAGS=-buildvcs=auto .tools/bin/golangci-lint run ./...
