@@ -54,10 +54,10 @@ func TestRolesOnly(t *testing.T) {
 			t.Errorf("administrators lack write in %s", in)
 		}
 	}
-	if !rules.Decide(model.User("ci", RoleGroup("editor", "default")), Write, inPlane).Allowed {
+	if !rules.Decide(model.User("ci").Holding(model.OwnRole{Role: "editor", ControlPlane: "default"}), Write, inPlane).Allowed {
 		t.Error("a credential lacks the role that it says")
 	}
-	if rules.Decide(model.User("ci", RoleGroup("editor", "default")), Write, whole).Allowed {
+	if rules.Decide(model.User("ci").Holding(model.OwnRole{Role: "editor", ControlPlane: "default"}), Write, whole).Allowed {
 		t.Error("a role in one control plane counts everywhere")
 	}
 }

@@ -33,6 +33,8 @@ type Role struct {
 	All           bool     `json:"all,omitempty"`
 	Users         []string `json:"users,omitempty"`
 	Groups        []string `json:"groups,omitempty"`
+	// own says that a credential says the role. Whoever showed it has the role.
+	own bool
 }
 
 // MaxRoles bounds the roles, because each decision looks at all of them.
@@ -73,7 +75,7 @@ func CheckRoles(roles []Role) (vs []fault.Violation) {
 }
 
 // holds reports whether an actor has the role.
-func (r *Role) holds(who model.Actor) bool { return named(who, r.Users, r.Groups) }
+func (r *Role) holds(who model.Actor) bool { return r.own || named(who, r.Users, r.Groups) }
 
 // covers reports whether the role is for a scope.
 func (r *Role) covers(s Scope) bool {

@@ -249,6 +249,9 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 		if e.Op != store.Created { // it may be gone, and no token of its gateways counts then
 			cp.recheck(ctx)
 		}
+		if e.Op == store.Deleted {
+			cp.loop.Deleted(e.Key.Name)
+		}
 	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name:
 		cp.zoneProxyWritten(ctx, e.Op, mesh.ZoneProxyOf(e.Key.Kind), e.Key.Name)
 	case mesh.Meshes.Name:

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -93,9 +92,9 @@ func (t *AccessToken) Actor() model.Actor {
 	if len(planes) == 0 {
 		planes = []string{""}
 	}
-	var groups []string
+	var own []model.OwnRole
 	for _, plane := range planes {
-		groups = append(groups, access.RoleGroup(t.Role, plane))
+		own = append(own, model.OwnRole{Role: t.Role, ControlPlane: plane})
 	}
-	return model.User(name, groups...)
+	return model.User(name).Holding(own...)
 }

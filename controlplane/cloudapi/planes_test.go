@@ -119,7 +119,7 @@ func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
 			return model.Anonymous(), nil
 		case strings.Contains(token, "@"): // role@control plane
 			role, plane, _ := strings.Cut(token, "@")
-			return model.User(role, access.RoleGroup(role, plane)), nil
+			return model.User(role).Holding(model.OwnRole{Role: role, ControlPlane: plane}), nil
 		}
 		return model.Actor{}, fault.New(fault.Denied, "no such token")
 	}

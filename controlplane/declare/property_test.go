@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/cli/clitest"
 	"github.com/meshgate/meshgate/controlplane/declarative"
+	"github.com/meshgate/meshgate/e2e/few"
 )
 
 // selected is the tag of a configuration of which there is more in the gateway.
@@ -119,12 +119,7 @@ func TestRoundTrip(t *testing.T) {
 	cert, key := pair(t)
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f.yaml")
-	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // a run is many commands
-		if err := f.Value.Set("25"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
-	}
+	few.Runs(t, 25) // a run is many commands
 	rapid.Check(t, func(rt *rapid.T) {
 		run := func(args ...string) string {
 			out, err := clitest.Execute(t, GatewayCommand(), append(args, "--gateway-addr", r.url)...)

@@ -35,19 +35,31 @@ type Actor struct {
 	Kind   ActorKind
 	Name   string
 	Groups []string
+	// Own are the roles that the actor's credential says itself, beside those that settings give.
+	// Groups never say them: whoever may name groups in a credential could take any role.
+	Own []OwnRole
 }
+
+// OwnRole is a role that a credential says: in a control plane, or everywhere if that is empty.
+type OwnRole struct{ Role, ControlPlane string }
 
 // Administrator returns the user who may do everything.
 func Administrator() Actor {
-	return Actor{ActorUser, UserAdministrator, []string{GroupAdministrator, GroupAuthenticated}}
+	return Actor{Kind: ActorUser, Name: UserAdministrator, Groups: []string{GroupAdministrator, GroupAuthenticated}}
 }
 
 // Anonymous returns the user who has not identified itself.
-func Anonymous() Actor { return Actor{ActorUser, UserAnonymous, []string{GroupAnonymous}} }
+func Anonymous() Actor { return Actor{Kind: ActorUser, Name: UserAnonymous, Groups: []string{GroupAnonymous}} }
 
 // User returns an identified user with its groups.
 func User(name string, groups ...string) Actor {
-	return Actor{ActorUser, name, append(slices.Clone(groups), GroupAuthenticated)}
+	return Actor{Kind: ActorUser, Name: name, Groups: append(slices.Clone(groups), GroupAuthenticated)}
+}
+
+// Holding returns the actor with roles that its credential says.
+func (a Actor) Holding(own ...OwnRole) Actor {
+	a.Own = own
+	return a
 }
 
 // System returns a part of the control plane that acts by itself.

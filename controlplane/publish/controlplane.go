@@ -30,6 +30,8 @@ type gatewayPlane struct {
 	nodes    map[string]edge.Params
 	// state is the newest state taken.
 	state *view.Gateway
+	// deleted says that the control plane was deleted. Its name does not come back.
+	deleted bool
 	check bool
 	// differs is called when a plan differs from a plan made from nothing.
 	differs func()
@@ -134,7 +136,40 @@ func (p *gatewayPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
 func (p *gatewayPlane) unread() error { return p.scope.Err() }
 
-func (p *gatewayPlane) gone() bool { return false }
+func (p *gatewayPlane) gone() bool { return p.deleted && len(p.nodes) == 0 }
+
+// errDeleted is the error for callers that found a control plane before it ended.
+func (p *gatewayPlane) errDeleted() error {
+	return fault.New(fault.NotFound, "control plane %s was deleted", p.name)
+}
+
+// Deleted tells the loop that a control plane was deleted. It is not followed any more once its last
+// gateway has left and no mesh looks at it. Otherwise what it held would stay in memory until a
+// restart.
+func (l *Loop) Deleted(name string) {
+	p := l.followedPlane(name)
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deleted = true
+	l.reap(p)
+}
+
+// lookers reports whether meshes look at a plane. They use its view. The caller holds mu.
+func (l *Loop) lookers(p plane) bool {
+	g, ok := p.(*gatewayPlane)
+	if !ok {
+		return false
+	}
+	for _, looks := range l.looksAt {
+		if _, ok := looks[g.name]; ok {
+			return true
+		}
+	}
+	return false
+}
 
 func (p *gatewayPlane) close() {
 	p.sub.Close()

@@ -101,6 +101,8 @@ func (l *Loop) attempt(ctx context.Context, p *gatewayPlane) error {
 		}
 		select {
 		case <-moved:
+		case <-p.over:
+			return p.errDeleted()
 		case <-ctx.Done():
 			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again")
 		}

@@ -78,21 +78,29 @@ func (l *Loop) show(p plane, sets batch) {
 	}
 }
 
-// reap ends the plane of a deleted mesh once its last proxy has left. The caller holds the
-// lock of the plane.
+// reap ends the plane of a deleted mesh or control plane once its last proxy has left. The caller
+// holds the lock of the plane.
 func (l *Loop) reap(p plane) {
 	c := p.common()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.ended() || !p.gone() {
+	if c.ended() || !p.gone() || l.lookers(p) {
 		return
 	}
 	close(c.over)
 	delete(l.planes, p.id())
 	l.problems.drop(p.id())
-	if m, ok := p.(*meshPlane); ok {
-		delete(l.looksAt, m.name)
-		l.confirmed.take(m.name)
+	switch p := p.(type) {
+	case *meshPlane:
+		for name := range l.looksAt[p.name] { // it may have been the last that looked at a deleted one
+			if seen := l.planes[ControlPlaneScope(name)]; seen != nil {
+				seen.common().signal()
+			}
+		}
+		delete(l.looksAt, p.name)
+		l.confirmed.take(p.name)
+	case *gatewayPlane:
+		l.followed.Delete(p.name)
 	}
 	p.close()
 	l.Publisher.End(p.id())

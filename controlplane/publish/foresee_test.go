@@ -17,6 +17,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -211,6 +212,7 @@ func TestForeseenIsWhatHappens(t *testing.T) {
 	ids := &identities{node: pair(t, false, far), roots: pair(t, true, far).Certificate}
 	pairs := map[string]publish.Pair{"one": pair(t, false, far), "two": pair(t, false, far), "three": pair(t, false, far)}
 	samples, uncertain, kept := samplesOf(t), 0, false
+	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &machine{t: rt, ids: ids, pairs: pairs, samples: samples, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}, db: memstore.New()}
 		m.put(mesh.Meshes, "", meshName, &mesh.Mesh{})

@@ -47,6 +47,9 @@ func (l *Loop) connectGateway(ctx context.Context, id string) (release func(), e
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended() {
+		return nil, p.errDeleted()
+	}
 	set, err := p.join(id, params, time.Now())
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
@@ -284,6 +285,7 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs, bareSecrets, samples := 0, false, samplesOf(t)
+	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
 		m := &machine{t: rt, ids: ids, pairs: pairs, samples: samples, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}

@@ -1,7 +1,6 @@
 package tokencache
 
 import (
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -278,13 +278,7 @@ func TestNothingRevokedIsFound(t *testing.T) {
 	if testing.Short() {
 		orders = 200
 	}
-	checks := flag.Lookup("rapid.checks")
-	if before := checks.Value.String(); before == checks.DefValue {
-		if err := checks.Value.Set(fmt.Sprint(orders / shares)); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = checks.Value.Set(before) }()
-	}
+	few.Runs(t, orders/shares)
 	var found atomic.Int64
 	play := func(t *testing.T, rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {

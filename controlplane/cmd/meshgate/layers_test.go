@@ -138,7 +138,7 @@ var layers = map[string]string{
 	"controlplane/lease":                 "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/store/seal":            "xds/durable",
 	"controlplane/backup":                "xds/durable controlplane/store/sqlstore xds/alarm",
-	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store",
+	"controlplane/store/storetest":       "controlplane/fault controlplane/gateway controlplane/model controlplane/store e2e/few",
 
 	// What reads and writes through the store.
 	"controlplane/scopes":            "controlplane/fault controlplane/model controlplane/store",
@@ -230,6 +230,7 @@ var layers = map[string]string{
 
 	// Processes are driven from outside.
 	"e2e/ports":         "",
+	"e2e/few":           "",
 	"e2e/golden":        "",
 	"e2e/framework":     "e2e/ports",
 	"e2e/accesslog":     "e2e/framework",

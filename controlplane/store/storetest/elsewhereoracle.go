@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/e2e/few"
 )
 
 func compareKeys(a, b model.Key) int {
@@ -65,7 +66,7 @@ func (o things) put(key model.Key, it Item) fault.Code {
 // testElsewhereOracle runs random writes on things of three scopes with few names, which
 // refer to one another in circles, too, and compares what every deletion takes.
 func testElsewhereOracle(t *testing.T, open Open) {
-	few(t)
+	few.Runs(t, sequences)
 	s, reopen := open(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/e2e/few"
 )
 
 // oracle is the trivial store: maps and loops.
@@ -103,26 +103,14 @@ func (o oracle) remove(k *model.Kind, name string, version uint64) fault.Code {
 
 var errUndo = errors.New("undo")
 
-// sequences is how many random sequences run unless -rapid.checks says
-// otherwise: enough to meet every pair of operations on the few names there are.
-const sequences = "20"
-
-// few bounds how many random sequences a test runs.
-func few(t *testing.T) {
-	f := flag.Lookup("rapid.checks")
-	if f.Value.String() != f.DefValue {
-		return
-	}
-	if err := f.Value.Set(sequences); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
-}
+// sequences is how many random sequences run: enough to meet every pair of operations on the
+// few names there are.
+const sequences = 20
 
 // testOracle runs random transactions on the store and on maps, each sequence
 // in an empty scope; one that fails is shrunk and printed whole.
 func testOracle(t *testing.T, open Open) {
-	few(t)
+	few.Runs(t, sequences)
 	s, reopen := open(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {

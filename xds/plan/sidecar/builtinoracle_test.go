@@ -14,6 +14,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
@@ -121,6 +122,7 @@ func TestHostsAndPathsByPriority(t *testing.T) {
 	names := [][]string{nil, {"a.example"}, {"*.example"}, {"*.a.example", "b.example"}, {"elsewhere.test"}}
 	hosts := []string{"a.example", "b.example", "x.a.example", "elsewhere.test", "other.test"}
 	paths := []string{"/", "/a", "/a/b", "/ab", "/a/b/c"}
+	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorldOf(t, all.Policies())
 		w.put(mesh.Dataplanes, meshName, "edge-1", entrance("127.0.0.51"))

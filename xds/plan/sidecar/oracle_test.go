@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/trafficpermission"
 	"github.com/meshgate/meshgate/xds/policy/trafficroute"
@@ -73,6 +74,7 @@ func line(client, address string, weight uint32, ok bool) string {
 // TestConfigurationSaysWhatTheMeshSays follows the configuration of every client from its
 // listener to the permissions of the servers.
 func TestConfigurationSaysWhatTheMeshSays(t *testing.T) {
+	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
 		w.t = rt

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/policy/meshtokenauth"
 	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
@@ -566,6 +567,7 @@ func newDriver(t testing.TB, rt *rapid.T, gs []*view.Gateway, samples map[*model
 // against a plan of each alone.
 func TestIncrementalEqualsFromNothing(t *testing.T) {
 	gs, samples := gateways(t), samplesOf(t)
+	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		d := newDriver(t, rt, gs, samples)
 		rt.Repeat(d.steps())

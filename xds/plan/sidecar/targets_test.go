@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/e2e/few"
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
@@ -125,6 +126,7 @@ func refersTo(r *target.Ref, tags mesh.Tags) bool {
 // TestAllThatMatchAreChosen changes policies with targets at random. Every place has all that
 // match it, in order, whatever was there before.
 func TestAllThatMatchAreChosen(t *testing.T) {
+	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorldOf(t, append(all.Policies(), connected, whole))
 		w.t = rt

@@ -1,0 +1,6 @@
+//go:build race
+
+package few
+
+// race says that the race detector watches.
+const race = true
