@@ -62,9 +62,11 @@ type Password struct {
 	Hash string `json:"hash"`
 }
 
-// Passwords is the kind of passwords, which no API shows.
+// Passwords is the kind of passwords, which no API shows. That somebody sets one is recorded: it takes
+// the account over.
 var Passwords = model.Describe(Password{}, model.Kind{
-	Name: "portal_password", Path: "portal-passwords", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Sealed: true,
+	Name: "portal_password", Path: "portal-passwords", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, Recorded: true, ReadOnly: true, Sealed: true,
+	Secrets: []string{"/hash"},
 })
 
 // Trial counts how often in a row a login of a developer has failed. It has the name of the developer.
@@ -154,9 +156,10 @@ type Invitation struct {
 // invitationKept is how long an invitation that has ended is told apart from one that never was.
 const invitationKept = 7 * 24 * time.Hour
 
-// Invitations is the kind of invitations, which no API shows.
+// Invitations is the kind of invitations, which no API shows. Who makes one is recorded: whoever has its
+// token can take the account over.
 var Invitations = model.Describe(Invitation{}, model.Kind{
-	Name: "portal_invitation", Path: "portal-invitations", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true, Fleeting: true,
+	Name: "portal_invitation", Path: "portal-invitations", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, Recorded: true, ReadOnly: true, Fleeting: true,
 	Expires: func(spec any) time.Time { return time.UnixMilli(spec.(*Invitation).Ends).Add(invitationKept) },
 })
 

@@ -5,19 +5,22 @@ import (
 	"slices"
 )
 
-// metadata are addresses at which clouds give machines their credentials, as they do at
-// link-local addresses, but which are not link-local themselves.
+// metadata are addresses at which clouds give machines their credentials and settings, or serve them
+// otherwise. Some of them look like any public address.
 var metadata = []netip.Addr{
-	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), // EC2, and the pods of EKS
-	netip.MustParseAddr("fd20:ce::254"),    // Google
-	netip.MustParseAddr("168.63.129.16"),   // Azure
-	netip.MustParseAddr("100.100.100.200"), // Alibaba
-	netip.MustParseAddr("192.0.0.192"),     // Oracle
-	netip.MustParseAddr("fd00:42::42"),     // Scaleway
+	netip.MustParseAddr("169.254.169.254"), // nearly all
+	netip.MustParseAddr("169.254.169.253"), // the resolver of EC2
+	netip.MustParseAddr("169.254.170.2"),   // containers of ECS
+	netip.MustParseAddr("169.254.170.23"),  // pods of EKS
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::253"), netip.MustParseAddr("fd00:ec2::23"),
+	netip.MustParseAddr("fd20:ce::254"),                                      // Google
+	netip.MustParseAddr("168.63.129.16"),                                     // Azure; a public address
+	netip.MustParseAddr("100.100.100.200"),                                   // Alibaba
+	netip.MustParseAddr("192.0.0.192"),                                       // Oracle
+	netip.MustParseAddr("169.254.42.42"), netip.MustParseAddr("fd00:42::42"), // Scaleway
 }
 
-// IsMetadata reports whether a cloud gives machines their credentials at an address that is not
-// link-local.
+// IsMetadata reports whether a cloud gives machines their credentials at an address.
 func IsMetadata(ip netip.Addr) bool { return slices.Contains(metadata, ip.Unmap().WithZone("")) }
 
 // nowhere are addresses that are no other machine's: this network, those that nobody routes (the

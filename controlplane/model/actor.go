@@ -49,7 +49,9 @@ func Administrator() Actor {
 }
 
 // Anonymous returns the user who has not identified itself.
-func Anonymous() Actor { return Actor{Kind: ActorUser, Name: UserAnonymous, Groups: []string{GroupAnonymous}} }
+func Anonymous() Actor {
+	return Actor{Kind: ActorUser, Name: UserAnonymous, Groups: []string{GroupAnonymous}}
+}
 
 // User returns an identified user with its groups.
 func User(name string, groups ...string) Actor {

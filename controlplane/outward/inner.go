@@ -3,6 +3,8 @@ package outward
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/meshgate/meshgate/controlplane/hostname"
 )
 
 // The networks whose addresses have others in them, which a gateway on the way connects to.
@@ -34,26 +36,10 @@ func inner(a netip.Addr) (list []netip.Addr) {
 	return nil
 }
 
-// metadata are addresses at which clouds give credentials and settings to their machines, or serve them
-// otherwise. Some of them look like any public address. They are reached only if they are allowed one by
-// one: who allows a private network does not think of them.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("169.254.169.254"), // nearly all
-	netip.MustParseAddr("169.254.169.253"), // the resolver of one
-	netip.MustParseAddr("169.254.170.2"),   // credentials of containers
-	netip.MustParseAddr("169.254.170.23"),
-	netip.MustParseAddr("168.63.129.16"), // a public address that is a service of the machine
-	netip.MustParseAddr("100.100.100.200"),
-	netip.MustParseAddr("192.0.0.192"),
-	netip.MustParseAddr("fd00:ec2::254"),
-	netip.MustParseAddr("fd00:ec2::253"),
-	netip.MustParseAddr("fd00:ec2::23"),
-	netip.MustParseAddr("fd20:ce::254"),
-}
-
-// reserved reports whether an address is one of [metadata] that is not allowed as itself.
+// reserved reports whether a cloud gives credentials at an address that is not allowed as itself. Who
+// allows a private network does not think of the addresses in it that a cloud has taken.
 func (o *Options) reserved(a netip.Addr) bool {
-	return slices.Contains(metadata, a) && !slices.ContainsFunc(o.Allowed, func(p netip.Prefix) bool {
+	return hostname.IsMetadata(a) && !slices.ContainsFunc(o.Allowed, func(p netip.Prefix) bool {
 		own := netip.PrefixFrom(a, a.BitLen())
 		return p == own || p.Addr().Is4In6() && p.IsSingleIP() && p.Addr().Unmap() == a
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -328,6 +329,70 @@ func TestStrangersAreNotRecorded(t *testing.T) {
 	}
 	if n := records(); n != before {
 		t.Errorf("%d records of strangers", n-before)
+	}
+}
+
+// TestTakeoversAreRecorded: whoever sets the password of a developer, or makes the token that sets it, is
+// recorded, without the password. What the developer does with the token is not.
+func TestTakeoversAreRecorded(t *testing.T) {
+	w := newWorld(t)
+	records := func() (list []store.ChangeRecord) {
+		err := w.accounts.Store.View(t.Context(), func(r store.Reader) (err error) {
+			for _, k := range []*model.Kind{cloud.Passwords, cloud.Invitations} {
+				of, failed := r.Records(store.RecordQuery{Kind: k.Name})
+				list, err = append(list, of...), errors.Join(err, failed)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	ann := model.WithActor(t.Context(), model.User("ann"))
+	var dev string
+	var hash string
+	_, err := w.accounts.Writer.Write(ann, model.Config, func(tx store.Tx) error {
+		row, err := tx.Find(cloud.Developers, "", cloud.IndexEmail, cloud.EmailKey(w.portal, "approved@example.com"))
+		if err != nil {
+			return err
+		}
+		dev = row.Name
+		if hash, err = w.accounts.Hash(t.Context(), "battery staple"); err != nil {
+			return err
+		}
+		return SetPassword(tx, dev, hash)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := w.accounts.Invite(ann, dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{}
+	before := records()
+	for i := range before {
+		if before[i].Actor.Name == "ann" {
+			of[before[i].Key.Kind+" "+string(before[i].Op)]++
+		}
+		if text := fmt.Sprintf("%+v", before[i]); strings.Contains(text, hash) || strings.Contains(text, token) {
+			t.Errorf("a secret is in %s", text)
+		}
+	}
+	if want := map[string]int{"portal_password updated": 1, "portal_invitation created": 1}; !maps.Equal(of, want) {
+		t.Errorf("recorded: %v", of)
+	}
+	from := netip.MustParseAddr("192.0.2.1")
+	_, next, err := w.accounts.Verify(t.Context(), from, w.portal, token)
+	if err == nil {
+		err = w.accounts.Reset(t.Context(), from, w.portal, next, "correct battery")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(records()); n != len(before) {
+		t.Errorf("%d records of the developer", n-len(before))
 	}
 }
 

@@ -32,7 +32,7 @@ type gatewayPlane struct {
 	state *view.Gateway
 	// deleted says that the control plane was deleted. Its name does not come back.
 	deleted bool
-	check bool
+	check   bool
 	// differs is called when a plan differs from a plan made from nothing.
 	differs func()
 	log     *slog.Logger

@@ -211,9 +211,9 @@ var layers = map[string]string{
 	"controlplane/cli/clitest": "controlplane/cli controlplane/fault",
 	"controlplane/operator":    "controlplane/identity controlplane/changes controlplane/cli controlplane/client controlplane/cloud controlplane/fault controlplane/health controlplane/httpkit controlplane/insight controlplane/mesh controlplane/meshapi controlplane/nodes controlplane/store inspect inspect/explain xds/machine xds/alarm",
 	// The cloud API, and the audit log that leaves through it.
-	"controlplane/outward":        "",
+	"controlplane/outward":        "controlplane/hostname",
 	"controlplane/audit":          "",
-	"controlplane/cloud":          "controlplane/access controlplane/audit controlplane/fault controlplane/gateway controlplane/hostname controlplane/model controlplane/scopes controlplane/store xds/pemtext",
+	"controlplane/cloud":          "controlplane/audit controlplane/fault controlplane/gateway controlplane/hostname controlplane/model controlplane/scopes controlplane/store xds/pemtext",
 	"controlplane/audit/syslog":   "controlplane/audit",
 	"controlplane/audit/delivery": "controlplane/audit controlplane/audit/syslog controlplane/cloud controlplane/fault controlplane/lease controlplane/model controlplane/outward controlplane/steady controlplane/store controlplane/store/notice xds/alarm",
 	"controlplane/audit/trail":    "controlplane/audit controlplane/audit/delivery controlplane/changes controlplane/cloud controlplane/httpkit controlplane/model controlplane/store xds/alarm",
