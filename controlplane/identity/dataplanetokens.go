@@ -40,6 +40,11 @@ type DataplaneTokenRequest struct {
 	ValidFor string `json:"validFor"`
 }
 
+// Subject is what the token is of.
+func (r DataplaneTokenRequest) Subject() (model.Key, model.Scoping) {
+	return model.Key{Kind: "dataplane_token", Scope: r.Mesh, Name: r.Name}, model.Mesh
+}
+
 // DataplaneClaims are the claims of a dataplane token.
 type DataplaneClaims struct {
 	jwt.RegisteredClaims

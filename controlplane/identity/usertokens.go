@@ -45,6 +45,11 @@ type UserTokenRequest struct {
 	ValidFor string `json:"validFor"`
 }
 
+// Subject is what the token is of.
+func (r UserTokenRequest) Subject() (model.Key, model.Scoping) {
+	return model.Key{Kind: "user_token", Name: r.Name}, model.Global
+}
+
 // UserClaims are the claims of a user token.
 type UserClaims struct {
 	jwt.RegisteredClaims

@@ -8,6 +8,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -26,11 +27,21 @@ type ZoneTokenRequest struct {
 	ValidFor string `json:"validFor"`
 }
 
+// Subject is what the token is of.
+func (r ZoneTokenRequest) Subject() (model.Key, model.Scoping) {
+	return model.Key{Kind: "zone_token", Name: r.Zone}, model.Global
+}
+
 // ZoneIngressTokenRequest asks for the older token of the ingress of a zone.
 type ZoneIngressTokenRequest struct {
 	Zone string `json:"zone"`
 	// ValidFor is a duration such as 720h; ten years if empty.
 	ValidFor string `json:"validFor"`
+}
+
+// Subject is what the token is of.
+func (r ZoneIngressTokenRequest) Subject() (model.Key, model.Scoping) {
+	return model.Key{Kind: "zone_ingress_token", Name: r.Zone}, model.Global
 }
 
 // ZoneClaims are the claims of a zone token.

@@ -134,6 +134,9 @@ type Options struct {
 	NoIssuing bool
 	// Tokens issues the tokens of gateways.
 	Tokens *identity.Tokens
+	// Issued is told of each token before it is shown. about and request say what it is of, and what it is
+	// good for. If it fails, the token is not shown. It may be nil.
+	Issued func(ctx context.Context, about model.Key, scoping model.Scoping, request any) error
 	// ControlPlaneNamed returns the scope of the control plane of a name or id, or NotFound. Without it,
 	// there is the first one only.
 	ControlPlaneNamed func(ctx context.Context, named string) (scope string, err error)

@@ -99,7 +99,7 @@ func cannotZone(r *http.Request, who model.Actor) string {
 // answers a body that cannot be read with an empty body. It refuses unknown members, and
 // members that are given twice, by name: a mistyped restriction would otherwise produce a
 // token for every proxy of the mesh.
-func issuing[T any](a *API, permit func(*http.Request, T) error, issue func(context.Context, T) (string, error)) http.HandlerFunc {
+func issuing[T requested](a *API, permit func(*http.Request, T) error, issue func(context.Context, T) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if a.NoIssuing {
 			fail(w, r, opIssue, fault.New(fault.Invalid, textNoIssuing))
@@ -126,12 +126,29 @@ func issuing[T any](a *API, permit func(*http.Request, T) error, issue func(cont
 			}
 		}
 		token, err := issue(r.Context(), in)
+		if err == nil {
+			err = a.issued(r.Context(), in)
+		}
 		if err != nil {
 			fail(w, r, opToken, err)
 			return
 		}
 		writeToken(w, mediaText, token)
 	}
+}
+
+// requested is the request of a token. It says what the token is of.
+type requested interface {
+	Subject() (about model.Key, scoping model.Scoping)
+}
+
+// issued tells of a token that is about to be shown.
+func (a *API) issued(ctx context.Context, in requested) error {
+	if a.Issued == nil {
+		return nil
+	}
+	about, scoping := in.Subject()
+	return a.Issued(ctx, about, scoping, in)
 }
 
 // issues returns the contract of an endpoint that answers with a bare token.
@@ -151,6 +168,11 @@ type gatewayTokenRequest struct {
 	ControlPlane string `json:"controlPlane"`
 	// ValidFor is a duration such as 720h; [identity.GatewayTokenLife] if it is empty.
 	ValidFor string `json:"validFor"`
+}
+
+// Subject implements requested.
+func (r gatewayTokenRequest) Subject() (model.Key, model.Scoping) {
+	return model.Key{Kind: "gateway_token", Scope: r.ControlPlane, Name: r.Name}, model.ControlPlane
 }
 
 func (a *API) gatewayToken(w http.ResponseWriter, r *http.Request) {
@@ -189,7 +211,14 @@ func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return a.Tokens.Gateway(scope, in.Name, life)
+	token, err := a.Tokens.Gateway(scope, in.Name, life)
+	if err == nil {
+		err = a.issued(r.Context(), in)
+	}
+	if err != nil {
+		return "", err
+	}
+	return token, nil
 }
 
 // planeNamed returns the scope of the control plane of a name or id.
