@@ -44,6 +44,8 @@ type builtinChain struct {
 	// shares are where connections of TCP and TLS go, as shareKeys, with what edits them.
 	shares     any
 	selections *policy.Choices
+	// request is how long a client may take to send a request, 0 for any time.
+	request time.Duration
 	// limit bounds the connections, 0 for none.
 	limit uint32
 	// life bounds connections that certificates have proved, 0 where none has.
@@ -130,7 +132,7 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 		selections: selections,
 	}
 	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
-		c := builtinChain{protocol: mesh.ListenerHTTP, limit: limitOf(on)}
+		c := builtinChain{protocol: mesh.ListenerHTTP, limit: limitOf(on), request: requestTime(on)}
 		if c.across = slices.ContainsFunc(on, func(o *outbound) bool { return o.listener.Spec.CrossMesh }); c.across {
 			if !p.listensAcross(r, on) {
 				return
@@ -171,6 +173,30 @@ func limitOf(on []*outbound) (limit uint32) {
 		}
 	}
 	return limit
+}
+
+// requestTime returns how long a client of some listeners may take to send a request, 0 for any
+// time. Envoy knows that only of a whole chain, before it has chosen a route. So it is what the most
+// patient of the routes needs: who gives a service more time for its answer gives it to the request,
+// too, and a Timeout without a limit is how uploads and streams are let through that take longer.
+func requestTime(on []*outbound) time.Duration {
+	most := builtinRequest
+	for _, o := range on {
+		for _, h := range o.hosts {
+			for s, ok := h.routes.(step); ok; s, ok = s.rest.(step) {
+				a := s.route.GetRoute()
+				if a == nil {
+					continue
+				}
+				answer := a.GetTimeout().AsDuration()
+				if answer == 0 {
+					return 0
+				}
+				most = max(most, answer)
+			}
+		}
+	}
+	return most
 }
 
 // makeTable makes the route table of some listeners. elsewhere are listeners with other chains.
@@ -216,6 +242,7 @@ func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part) (c b
 		c.secrets = strings.Join(names, ",")
 	}
 	if l.Protocol == mesh.ListenerHTTPS {
+		c.request = requestTime([]*outbound{o})
 		c.table, ok = p.makeTable(r, []*outbound{o}, old, gatewayTable(r.gateway.Chosen.Name, l, o.listener.Host), on)
 		return c, ok
 	}
@@ -359,8 +386,9 @@ func (p *Planner) across(chain *listenerv3.FilterChain, d *draft.Outbound, k *bu
 }
 
 // strangers returns a manager for clients that nobody knows (Envoy's recommendations for edge
-// proxies). It has no request timeout, because uploads may be long; slow headers and idle streams
-// are ended, and routes bound the rest.
+// proxies). Slow headers, slow requests and idle streams are ended, and routes bound the rest. Envoy
+// no longer asks how long a request takes once its answer has begun, so WebSockets and streams in
+// both directions last.
 func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, bare bool) (*hcmv3.HttpConnectionManager, error) {
 	prepared, err := p.prepared(bare)
 	if err != nil {
@@ -387,6 +415,9 @@ func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, 
 	m.Http2ProtocolOptions = plan.StrangersHTTP2()
 	m.Http2ProtocolOptions.AllowConnect = true // for WebSockets alone, see httpManager
 	m.StreamIdleTimeout, m.RequestHeadersTimeout = durationpb.New(plan.StreamIdle), durationpb.New(plan.HeadersTimeout)
+	if c.request > 0 {
+		m.RequestTimeout = durationpb.New(c.request)
+	}
 	// Inbounds let through what gateways say about callers. Here it would be the caller's own word.
 	return m, early(m, saidByStrangers())
 }
