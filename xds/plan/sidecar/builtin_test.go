@@ -463,7 +463,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 	w.settle()
 	l := load(t, w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:18080"), new(listenerv3.Listener))
 	var router routerv3.Router
-	edit(t, l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
+	edit(t, l.GetFilterChains()[0].GetFilters()[1].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
 		last := m.GetHttpFilters()[len(m.GetHttpFilters())-1]
 		if err := last.GetTypedConfig().UnmarshalTo(&router); err != nil {
 			t.Fatal(err)

@@ -1,11 +1,13 @@
 package sidecar_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -94,4 +96,49 @@ conf: {http: {idleTimeout: 1h}}
 	if up, down := requestTime(t, chains["https:up.example"]), requestTime(t, chains["https:down.example"]); up != 0 || down != 5*time.Minute {
 		t.Errorf("clients have %v and %v", up, down)
 	}
+}
+
+// TestConnectionsToAPort: a port takes ten thousand connections, or as many as a listener says.
+func TestConnectionsToAPort(t *testing.T) {
+	w := entered(t, all.Policies())
+	w.put(mesh.Secrets, meshName, "c", &mesh.Secret{Data: []byte(clientPEM)})
+	w.gateway(t, `
+  - {port: 80, protocol: HTTP}
+  - {port: 80, protocol: HTTP, hostname: a.example}
+  - {port: 81, protocol: HTTP, resources: {connectionLimit: 5}}
+  - {port: 81, protocol: HTTP, hostname: a.example}
+  - {port: 82, protocol: HTTP, resources: {connectionLimit: 20000}}
+  - {port: 83, protocol: HTTP, resources: {}}
+  - {port: 443, protocol: HTTPS, hostname: a.example, tls: {mode: TERMINATE, certificates: [{secret: c}]}}
+  - {port: 443, protocol: HTTPS, hostname: b.example, resources: {connectionLimit: 6}, tls: {mode: TERMINATE, certificates: [{secret: c}]}}
+  - {port: 9000, protocol: TCP}
+  - {port: 9443, protocol: TLS, hostname: a.example, tls: {mode: PASSTHROUGH}}
+  - {port: 9443, protocol: TLS, hostname: b.example, resources: {connectionLimit: 7}, tls: {mode: PASSTHROUGH}}
+`)
+	w.gatewayRoute(t, "tcp", "  tcp: {rules: [{backends: [{weight: 1, destination: {mesh.io/service: backend}}]}]}\n")
+	w.settle()
+	for port, want := range map[string]map[string]uint64{
+		"80": {"http:": 10_000}, "81": {"http:": 5}, "82": {"http:": 20_000}, "83": {"http:": 10_000},
+		"443":  {"https:a.example": 10_000, "https:b.example": 6},
+		"9000": {"tcp:*": 10_000}, "9443": {"tls:a.example": 10_000, "tls:b.example": 7},
+	} {
+		got := map[string]uint64{}
+		for name, c := range portChains(t, w, port) {
+			got[name] = connections(t, c)
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("port %s takes %v, not %v", port, got, want)
+		}
+	}
+}
+
+// connections returns how many connections a chain takes at a time, 0 for any number. What counts
+// them comes first, so that no other filter works for one that is refused.
+func connections(t *testing.T, c *listenerv3.FilterChain) uint64 {
+	t.Helper()
+	limit := new(limitv3.ConnectionLimit)
+	if packed := c.GetFilters()[0].GetTypedConfig(); packed.UnmarshalTo(limit) != nil {
+		return 0
+	}
+	return limit.GetMaxConnections().GetValue()
 }

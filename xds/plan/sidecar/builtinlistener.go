@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,11 @@ import (
 // limitFilter is the name of Envoy's filter that bounds connections.
 const limitFilter = "envoy.filters.network.connection_limit"
 
+// builtinConnections is how many connections a chain of a gateway takes at a time if its listener
+// does not say (Envoy's recommendations for edge proxies). One port cannot have all that the proxy
+// takes.
+const builtinConnections = 10_000
+
 // builtinChain is everything that one filter chain of a gateway is made of, and the chain of the
 // next one. A whole list of chains is comparable.
 type builtinChain struct {
@@ -46,7 +52,7 @@ type builtinChain struct {
 	selections *policy.Choices
 	// request is how long a client may take to send a request, 0 for any time.
 	request time.Duration
-	// limit bounds the connections, 0 for none.
+	// limit bounds the connections.
 	limit uint32
 	// life bounds connections that certificates have proved, 0 where none has.
 	life time.Duration
@@ -165,14 +171,14 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 	r.front.keep(&r.front.listeners, old.listeners, first.listenerName(), l, err)
 }
 
-// limitOf returns the limit of the connections to one port.
+// limitOf returns the limit of the connections to listeners with one chain.
 func limitOf(on []*outbound) (limit uint32) {
 	for _, o := range on {
 		if res := o.listener.Spec.Resources; res != nil {
 			limit = max(limit, res.ConnectionLimit)
 		}
 	}
-	return limit
+	return cmp.Or(limit, builtinConnections)
 }
 
 // requestTime returns how long a client of some listeners may take to send a request, 0 for any
@@ -230,10 +236,7 @@ func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, 
 // chainOf makes the chain of a listener that is told by its host name, or by nothing.
 func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part) (c builtinChain, ok bool) {
 	l := o.listener.Spec
-	c = builtinChain{protocol: l.Protocol, host: o.listener.Host}
-	if l.Resources != nil {
-		c.limit = l.Resources.ConnectionLimit
-	}
+	c = builtinChain{protocol: l.Protocol, host: o.listener.Host, limit: limitOf([]*outbound{o})}
 	if l.TLS != nil && l.TLS.Mode == mesh.TLSTerminate {
 		names := r.present(o)
 		if len(names) == 0 {
@@ -354,12 +357,9 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 		}
 		chain.TransportSocket = &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}
 	}
-	if c.limit > 0 {
-		f, err := packFilter(limitFilter, &limitv3.ConnectionLimit{StatPrefix: stat, MaxConnections: wrapperspb.UInt64(uint64(c.limit))})
-		if err != nil {
-			return nil, err
-		}
-		chain.Filters = append(chain.Filters, f)
+	limit, err := packFilter(limitFilter, &limitv3.ConnectionLimit{StatPrefix: stat, MaxConnections: wrapperspb.UInt64(uint64(c.limit))})
+	if err != nil {
+		return nil, err
 	}
 	var last *listenerv3.Filter
 	if d.HTTP != nil {
@@ -367,7 +367,7 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 	} else {
 		last, err = packFilter(tcpFilter, d.TCP)
 	}
-	chain.Filters = append(chain.Filters, last)
+	chain.Filters = []*listenerv3.Filter{limit, last}
 	return chain, err
 }
 
