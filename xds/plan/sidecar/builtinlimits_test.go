@@ -7,11 +7,13 @@ import (
 	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/connection_limit/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/timeout"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -52,7 +54,7 @@ conf: {connectTimeout: 3s` + http + `}
 		policies []string
 		want     time.Duration
 	}{
-		"no Timeout":                      {nil, 5 * time.Minute},
+		"the one of a new mesh":           {nil, 5 * time.Minute},
 		"a short one":                     {[]string{limits("backend", ", http: {requestTimeout: 4s}")}, 5 * time.Minute},
 		"a long one":                      {[]string{limits("backend", ", http: {requestTimeout: 20m}")}, 20 * time.Minute},
 		"a long one and a longer one":     {[]string{limits("backend", ", http: {requestTimeout: 20m}"), limits("ledger", ", http: {requestTimeout: 1h}")}, time.Hour},
@@ -141,4 +143,34 @@ func connections(t *testing.T, c *listenerv3.FilterChain) uint64 {
 		return 0
 	}
 	return limit.GetMaxConnections().GetValue()
+}
+
+// TestPatienceWithServices: a stream through a gateway may be idle for five minutes, or as long as a
+// Timeout says, and a service whose cluster is not there cannot be reached now.
+func TestPatienceWithServices(t *testing.T) {
+	w := entered(t, all.Policies())
+	w.drop(timeout.Kind, "timeout-all-"+meshName)
+	w.apply(t, tuned[0])
+	w.settle()
+	set := w.planner.Set("edge-1")
+	filters := portChains(t, w, "18080")["http:"].GetFilters()
+	edit(t, filters[len(filters)-1].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
+		if idle := m.GetStreamIdleTimeout().AsDuration(); idle != 5*time.Minute {
+			t.Errorf("streams may be idle for %v", idle)
+		}
+	})
+	idle := map[string]time.Duration{}
+	for _, r := range leading(t, set, edgeTable, "*") {
+		a := r.GetRoute()
+		idle[a.GetCluster()] = a.GetIdleTimeout().AsDuration()
+		if code := a.GetClusterNotFoundResponseCode(); code != routev3.RouteAction_SERVICE_UNAVAILABLE {
+			t.Errorf("requests for %s are answered with %v where its cluster is not there", a.GetCluster(), code)
+		}
+	}
+	if d := requestTime(t, portChains(t, w, "18080")["http:"]); d != 5*time.Minute {
+		t.Errorf("without a Timeout for some requests they may take %v to come", d)
+	}
+	if want := map[string]time.Duration{"backend": 6 * time.Second, "ledger": 0}; !maps.Equal(idle, want) {
+		t.Errorf("routes limit idle streams to %v, not %v", idle, want)
+	}
 }
