@@ -72,7 +72,7 @@ type GatewayTLS struct {
 
 // GatewayResources are limits of a listener.
 type GatewayResources struct {
-	// ConnectionLimit is how many connections the listener takes at a time, 0 for any number.
+	// ConnectionLimit is how many connections the listener takes at a time, 0 for 10,000.
 	ConnectionLimit uint32 `json:"connectionLimit,omitempty"`
 }
 

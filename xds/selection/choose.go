@@ -257,6 +257,17 @@ func bestOf(selectors []mesh.Tags, tags mesh.Tags) (best mesh.Rank, ok bool) {
 	return best, ok
 }
 
+// firstOf returns the rank of the first selector that matches a tag set. An empty list of selectors
+// matches everything.
+func firstOf(selectors []mesh.Tags, tags mesh.Tags) (mesh.Rank, bool) {
+	for _, s := range selectors {
+		if mesh.Matches(s, tags) {
+			return mesh.RankOf(s), true
+		}
+	}
+	return mesh.Rank{}, len(selectors) == 0
+}
+
 // bestOfAny does what bestOf does, over several tag sets.
 func bestOfAny(selectors, sets []mesh.Tags) (best mesh.Rank, ok bool) {
 	ok = len(selectors) == 0

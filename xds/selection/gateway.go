@@ -192,7 +192,9 @@ func (l *GatewayListener) Destinations() (out []mesh.Tags) {
 
 // OnGateway appends what a policy chooses for the destination of a listener: the one of which a
 // source matches the tags of the listener, and a destination those of the backend, all of them,
-// with the best sum of both ranks. A policy that is not for gateways chooses nothing.
+// with the best sum of both ranks. Of several sources that match the first one counts, and of
+// destinations the best one (mesh policy selection). A policy that is not for gateways chooses
+// nothing.
 func OnGateway(into []*view.Policy, m *view.Mesh, p *policy.Policy, listener, destination mesh.Tags) []*view.Policy {
 	if !p.Gateway || lacks(m, p) {
 		return into
@@ -203,7 +205,7 @@ func OnGateway(into []*view.Policy, m *view.Mesh, p *policy.Policy, listener, de
 		if !ok {
 			continue
 		}
-		if from, ok := bestOf(c.Clients(), listener); ok {
+		if from, ok := firstOf(c.Clients(), listener); ok {
 			w.offer(c, from.Add(to))
 		}
 	}

@@ -217,6 +217,36 @@ func TestOnGateway(t *testing.T) {
 	}
 }
 
+// TestFirstSourceOnGateway: of several sources of a policy the first one that matches a listener says
+// how good the match is, wherever a better one stands.
+func TestFirstSourceOnGateway(t *testing.T) {
+	const all, door, both = `{"match":{"mesh.io/service":"*"}}`, `{"match":{"mesh.io/service":"edge"}}`, `{"match":{"mesh.io/service":"edge","port":"http"}}`
+	const elsewhere = `{"match":{"mesh.io/service":"edge","port":"https","site":"a"}}`
+	made := func(name string, created int64, sources string) *model.Resource {
+		r := document(t, timeout.Kind, name, `{"sources":[`+sources+`],"destinations":[{"match":{"mesh.io/service":"backend"}}],"conf":{"connectTimeout":"1s"}}`)
+		r.Created = time.Unix(created, 0)
+		return r
+	}
+	for name, c := range map[string]struct{ old, young, want string }{
+		"the wide one is first":              {door, all + "," + both, "old"},
+		"the narrow one is first":            {door, both + "," + all, "young"},
+		"the narrow one of the old is first": {both + "," + all, door, "old"},
+		"the wide one of the old is first":   {all + "," + both, door, "young"},
+		"what does not match does not count": {door, elsewhere + "," + all + "," + both, "old"},
+		"nor does it in the old":             {elsewhere + "," + both, door, "old"},
+		"the same in front":                  {door + "," + both, door, "young"},
+		"nothing of the young matches":       {all, elsewhere, "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := meshWith(t, []*model.Kind{timeout.Kind}, made("old", 1, c.old), made("young", 2, c.young))
+			got := selection.OnGateway(nil, m, timeout.Policy, mesh.Tags{mesh.TagService: "edge", "port": "http"}, mesh.Tags{mesh.TagService: "backend"})
+			if len(got) != 1 || got[0].Name != c.want {
+				t.Errorf("%v is chosen, not %s", got, c.want)
+			}
+		})
+	}
+}
+
 // manyHosts are routes that each name some hosts, and each of which has a match.
 func manyHosts(t *testing.T, routes, hosts int) (out []*model.Resource) {
 	t.Helper()

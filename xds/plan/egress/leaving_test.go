@@ -192,5 +192,6 @@ func TestOutsideGolden(t *testing.T) {
 		Connection: from(service("web"), service("mail")),
 		Conf:       &faultinjection.Conf{Abort: &faultinjection.Abort{HTTPStatus: &status, Percentage: &half}},
 	})
+	z.Bounded()
 	z.Golden("testdata/outside.golden.yaml")
 }

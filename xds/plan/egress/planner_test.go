@@ -161,6 +161,7 @@ func TestGolden(t *testing.T) {
 	z.Put(mesh.ZoneEgresses, "", "out", own())
 	z.Put(mesh.ZoneIngresses, "", "east-in", ingressOf("east", "10.0.0.9", 3, version("v1")))
 	z.Put(mesh.ZoneIngresses, "", "north-in", ingressOf("north", "10.0.0.8", 1, version("v1")))
+	z.Bounded()
 	z.Golden("testdata/egress.golden.yaml")
 	if z.Set().Secrets() != nil {
 		t.Error("an egress has secrets although it only passes connections on")

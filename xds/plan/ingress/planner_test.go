@@ -152,6 +152,7 @@ func TestGolden(t *testing.T) {
 	z.Put(mesh.Dataplanes, "shop", "web-1", passingtest.Dataplane("10.0.0.1", mesh.Tags{mesh.TagService: "web", "version": "v1"}))
 	z.Put(mesh.Dataplanes, "shop", "web-2", passingtest.Dataplane("10.0.0.2", mesh.Tags{mesh.TagService: "web", "version": "v2"}))
 	z.Put(mesh.Dataplanes, "shop", "named-1", passingtest.Dataplane("db.example", mesh.Tags{mesh.TagService: "named"}))
+	z.Bounded()
 	z.Golden("testdata/ingress.golden.yaml")
 	if z.Set().Secrets() != nil {
 		t.Error("an ingress may have secrets")

@@ -360,7 +360,7 @@ func (p *Planner) listener(at netip.AddrPort) (*resource.Resource, error) {
 	l := &listenerv3.Listener{
 		Name: "inbound:" + at.String(), Address: socket(at.Addr().String(), uint32(at.Port())),
 		TrafficDirection: corev3.TrafficDirection_INBOUND, EnableReusePort: wrapperspb.Bool(false),
-		MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
+		PerConnectionBufferLimitBytes: wrapperspb.UInt32(plan.ConnectionBuffer), MaxConnectionsToAcceptPerSocketEvent: wrapperspb.UInt32(plan.Accepts),
 		ListenerFilters: []*listenerv3.ListenerFilter{{
 			Name: "envoy.filters.listener.tls_inspector", ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
 		}},

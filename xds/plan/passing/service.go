@@ -67,6 +67,9 @@ func (s *service) add(meshName string, tags mesh.Tags, all []view.Endpoint) erro
 	name := meshName + ":" + sidecar.ClusterName(tags)
 	c := &clusterv3.Cluster{
 		Name: name, AltStatName: stat(name), ConnectTimeout: durationpb.New(connectTimeout),
+		// Callers are in other zones, and may read as slowly as they like.
+		PerConnectionBufferLimitBytes: wrapperspb.UInt32(plan.ConnectionBuffer),
+
 		IgnoreHealthOnHostRemoval: true,
 		CommonLbConfig:            &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: durationpb.New(0)},
 		// Wherever connections lead, also back to here, they end before Envoy has no descriptors left.

@@ -12,6 +12,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -141,8 +142,9 @@ func leading(t *testing.T, set *resource.Set, table, host string) (out []*routev
 
 const edgeTable = "g:HTTP:18080:*"
 
-// TestGatewayByTheSameEdits: the clusters of a gateway are those of any proxy, and policies say in
-// its routes what they say of a virtual host or a listener of a sidecar.
+// TestGatewayByTheSameEdits: the clusters of a gateway are those of any proxy, with a limit of what
+// it holds for strangers, and policies say in its routes what they say of a virtual host or a listener
+// of a sidecar.
 func TestGatewayByTheSameEdits(t *testing.T) {
 	w := entered(t, all.Policies())
 	for _, text := range tuned {
@@ -150,11 +152,16 @@ func TestGatewayByTheSameEdits(t *testing.T) {
 	}
 	w.settle()
 	edge, web := w.planner.Set("edge-1"), w.planner.Set("web-1")
-	for _, kind := range []resource.TypeURL{resource.Cluster, resource.Endpoint} {
-		for _, name := range []string{"backend", "ledger"} {
-			if a, b := edge.Get(kind, name), web.Get(kind, name); a == nil || a.Version != b.Version {
-				t.Errorf("%s %s is not the one of a sidecar", kind, name)
-			}
+	for _, name := range []string{"backend", "ledger"} {
+		if a, b := edge.Get(resource.Endpoint, name), web.Get(resource.Endpoint, name); a == nil || a.Version != b.Version {
+			t.Errorf("the endpoints of %s are not those of a sidecar", name)
+		}
+		a, b := load(t, edge.Get(resource.Cluster, name), new(clusterv3.Cluster)), load(t, web.Get(resource.Cluster, name), new(clusterv3.Cluster))
+		if a.GetPerConnectionBufferLimitBytes().GetValue() != 32<<10 || b.PerConnectionBufferLimitBytes != nil {
+			t.Errorf("connections to %s hold %v of a gateway and %v of a sidecar", name, a.GetPerConnectionBufferLimitBytes(), b.GetPerConnectionBufferLimitBytes())
+		}
+		if a.PerConnectionBufferLimitBytes = nil; !proto.Equal(a, b) {
+			t.Errorf("the cluster of %s is %v, of a sidecar %v", name, a, b)
 		}
 	}
 	routes := leading(t, edge, edgeTable, "*")
@@ -456,7 +463,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 	w.settle()
 	l := load(t, w.planner.Set("edge-1").Get(resource.Listener, "gateway:127.0.0.51:18080"), new(listenerv3.Listener))
 	var router routerv3.Router
-	edit(t, l.GetFilterChains()[0].GetFilters()[0].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
+	edit(t, l.GetFilterChains()[0].GetFilters()[1].GetTypedConfig(), func(m *hcmv3.HttpConnectionManager) {
 		last := m.GetHttpFilters()[len(m.GetHttpFilters())-1]
 		if err := last.GetTypedConfig().UnmarshalTo(&router); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,11 @@ import (
 // limitFilter is the name of Envoy's filter that bounds connections.
 const limitFilter = "envoy.filters.network.connection_limit"
 
+// builtinConnections is how many connections a chain of a gateway takes at a time if its listener
+// does not say (Envoy's recommendations for edge proxies). One port cannot have all that the proxy
+// takes.
+const builtinConnections = 10_000
+
 // builtinChain is everything that one filter chain of a gateway is made of, and the chain of the
 // next one. A whole list of chains is comparable.
 type builtinChain struct {
@@ -44,7 +50,9 @@ type builtinChain struct {
 	// shares are where connections of TCP and TLS go, as shareKeys, with what edits them.
 	shares     any
 	selections *policy.Choices
-	// limit bounds the connections, 0 for none.
+	// request is how long a client may take to send a request, 0 for any time.
+	request time.Duration
+	// limit bounds the connections.
 	limit uint32
 	// life bounds connections that certificates have proved, 0 where none has.
 	life time.Duration
@@ -130,7 +138,7 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 		selections: selections,
 	}
 	if first.listener.Spec.Protocol == mesh.ListenerHTTP {
-		c := builtinChain{protocol: mesh.ListenerHTTP, limit: limitOf(on)}
+		c := builtinChain{protocol: mesh.ListenerHTTP, limit: limitOf(on), request: requestTime(on)}
 		if c.across = slices.ContainsFunc(on, func(o *outbound) bool { return o.listener.Spec.CrossMesh }); c.across {
 			if !p.listensAcross(r, on) {
 				return
@@ -163,14 +171,38 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 	r.front.keep(&r.front.listeners, old.listeners, first.listenerName(), l, err)
 }
 
-// limitOf returns the limit of the connections to one port.
+// limitOf returns the limit of the connections to listeners with one chain.
 func limitOf(on []*outbound) (limit uint32) {
 	for _, o := range on {
 		if res := o.listener.Spec.Resources; res != nil {
 			limit = max(limit, res.ConnectionLimit)
 		}
 	}
-	return limit
+	return cmp.Or(limit, builtinConnections)
+}
+
+// requestTime returns how long a client of some listeners may take to send a request, 0 for any
+// time. Envoy knows that only of a whole chain, before it has chosen a route. So it is what the most
+// patient of the routes needs: who gives a service more time for its answer gives it to the request,
+// too, and a Timeout without a limit is how uploads and streams are let through that take longer.
+func requestTime(on []*outbound) time.Duration {
+	most := builtinRequest
+	for _, o := range on {
+		for _, h := range o.hosts {
+			for s, ok := h.routes.(step); ok; s, ok = s.rest.(step) {
+				a := s.route.GetRoute()
+				if a == nil {
+					continue
+				}
+				answer := a.GetTimeout().AsDuration()
+				if answer == 0 {
+					return 0
+				}
+				most = max(most, answer)
+			}
+		}
+	}
+	return most
 }
 
 // makeTable makes the route table of some listeners. elsewhere are listeners with other chains.
@@ -204,10 +236,7 @@ func (p *Planner) makeTable(r *reach, with []*outbound, old *part, name string, 
 // chainOf makes the chain of a listener that is told by its host name, or by nothing.
 func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part) (c builtinChain, ok bool) {
 	l := o.listener.Spec
-	c = builtinChain{protocol: l.Protocol, host: o.listener.Host}
-	if l.Resources != nil {
-		c.limit = l.Resources.ConnectionLimit
-	}
+	c = builtinChain{protocol: l.Protocol, host: o.listener.Host, limit: limitOf([]*outbound{o})}
 	if l.TLS != nil && l.TLS.Mode == mesh.TLSTerminate {
 		names := r.present(o)
 		if len(names) == 0 {
@@ -216,6 +245,7 @@ func (p *Planner) chainOf(r *reach, o *outbound, on []*outbound, old *part) (c b
 		c.secrets = strings.Join(names, ",")
 	}
 	if l.Protocol == mesh.ListenerHTTPS {
+		c.request = requestTime([]*outbound{o})
 		c.table, ok = p.makeTable(r, []*outbound{o}, old, gatewayTable(r.gateway.Chosen.Name, l, o.listener.Host), on)
 		return c, ok
 	}
@@ -327,12 +357,9 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 		}
 		chain.TransportSocket = &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed}}
 	}
-	if c.limit > 0 {
-		f, err := packFilter(limitFilter, &limitv3.ConnectionLimit{StatPrefix: stat, MaxConnections: wrapperspb.UInt64(uint64(c.limit))})
-		if err != nil {
-			return nil, err
-		}
-		chain.Filters = append(chain.Filters, f)
+	limit, err := packFilter(limitFilter, &limitv3.ConnectionLimit{StatPrefix: stat, MaxConnections: wrapperspb.UInt64(uint64(c.limit))})
+	if err != nil {
+		return nil, err
 	}
 	var last *listenerv3.Filter
 	if d.HTTP != nil {
@@ -340,7 +367,7 @@ func (p *Planner) builtinFilterChain(k *builtinListenerKey, c *builtinChain) (*l
 	} else {
 		last, err = packFilter(tcpFilter, d.TCP)
 	}
-	chain.Filters = append(chain.Filters, last)
+	chain.Filters = []*listenerv3.Filter{limit, last}
 	return chain, err
 }
 
@@ -359,8 +386,9 @@ func (p *Planner) across(chain *listenerv3.FilterChain, d *draft.Outbound, k *bu
 }
 
 // strangers returns a manager for clients that nobody knows (Envoy's recommendations for edge
-// proxies). It has no request timeout, because uploads may be long; slow headers and idle streams
-// are ended, and routes bound the rest.
+// proxies). Slow headers, slow requests and idle streams are ended, and routes bound the rest. Envoy
+// no longer asks how long a request takes once its answer has begun, so WebSockets and streams in
+// both directions last.
 func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, bare bool) (*hcmv3.HttpConnectionManager, error) {
 	prepared, err := p.prepared(bare)
 	if err != nil {
@@ -387,6 +415,9 @@ func (p *Planner) strangers(stat string, c *builtinChain, filters *draft.Slots, 
 	m.Http2ProtocolOptions = plan.StrangersHTTP2()
 	m.Http2ProtocolOptions.AllowConnect = true // for WebSockets alone, see httpManager
 	m.StreamIdleTimeout, m.RequestHeadersTimeout = durationpb.New(plan.StreamIdle), durationpb.New(plan.HeadersTimeout)
+	if c.request > 0 {
+		m.RequestTimeout = durationpb.New(c.request)
+	}
 	// Inbounds let through what gateways say about callers. Here it would be the caller's own word.
 	return m, early(m, saidByStrangers())
 }

@@ -11,6 +11,7 @@ import (
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/draft"
@@ -41,7 +42,9 @@ type clusterKey struct {
 	// zero.
 	inline assignmentKey
 	// leaving says that it is a cluster of egresses, which all callers share.
-	leaving    bool
+	leaving bool
+	// strangers says that clients whom nobody knows are behind it, as at a gateway.
+	strangers  bool
 	selections *policy.Choices
 }
 
@@ -76,6 +79,10 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 	}
 	if k.leaving {
 		d.Proto.CircuitBreakers = leavingThresholds()
+	}
+	if k.leaving || k.strangers {
+		// Who reads slowly must not have the proxy hold a megabyte of answers, Envoy's default.
+		d.Proto.PerConnectionBufferLimitBytes = wrapperspb.UInt32(plan.ConnectionBuffer)
 	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.cluster(d, s) }); err != nil {
 		return nil, err

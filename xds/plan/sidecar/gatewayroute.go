@@ -23,6 +23,10 @@ import (
 // Envoy recommends at the edge.
 const builtinTimeout = 15 * time.Second
 
+// builtinRequest is how long a client of a gateway may take to send a request, unless a Timeout
+// gives an answer more time (Envoy's recommendations for edge proxies).
+const builtinRequest = 300 * time.Second
+
 // gatewayRoute makes the route of a match, before policies edit it. clusters are those of
 // [mesh.HTTPGatewayRule.Destinations].
 func gatewayRoute(k *builtinRouteKey, clusters []string) *routev3.Route {

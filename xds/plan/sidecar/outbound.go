@@ -187,7 +187,7 @@ func (p *Planner) buildDestination(o *outbound, old *part, wants []want, outer p
 		ak.aware, ak.local = true, o.reach.shape.Zone
 	}
 	ck := p.clusterOf(kind, &ak, protocol, transport, inline)
-	ck.selections = p.only(chosen, editsClusters)
+	ck.selections, ck.strangers = p.only(chosen, editsClusters), o.listener != nil
 	cl, err := of(p.cells.clusters, p.round, ck, p.cluster)
 	if err == nil {
 		o.wants = append(o.wants, want{ck.name, cl.Version})

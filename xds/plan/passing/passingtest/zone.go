@@ -226,6 +226,25 @@ func (z *Zone) Golden(file string) {
 	plantest.Validate(z.t, text)
 }
 
+// Bounded demands that nothing holds more for a connection than for one of a stranger.
+func (z *Zone) Bounded() {
+	z.t.Helper()
+	b := static(z.t, z.Set()).GetStaticResources()
+	if len(b.GetListeners()) == 0 || len(b.GetClusters()) == 0 {
+		z.t.Error("there is nothing that connections come to, or lead to")
+	}
+	for _, l := range b.GetListeners() {
+		if n := l.GetPerConnectionBufferLimitBytes().GetValue(); n != plan.ConnectionBuffer {
+			z.t.Errorf("the listener %s holds %d bytes for a connection", l.GetName(), n)
+		}
+	}
+	for _, c := range b.GetClusters() {
+		if n := c.GetPerConnectionBufferLimitBytes().GetValue(); n != plan.ConnectionBuffer {
+			z.t.Errorf("the cluster %s holds %d bytes for a connection", c.GetName(), n)
+		}
+	}
+}
+
 // static makes a bootstrap with a set as static resources.
 func static(t *testing.T, set *resource.Set) *bootstrapv3.Bootstrap {
 	t.Helper()
