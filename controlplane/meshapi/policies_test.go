@@ -63,10 +63,11 @@ func TestGatewaysThatAreNotThere(t *testing.T) {
 	without := func(o *Options) {
 		o.Kinds = slices.DeleteFunc(slices.Clone(o.Kinds), func(k *model.Kind) bool { return k == mesh.MeshGateways || k == mesh.MeshGatewayRoutes })
 	}
-	for name, h := range map[string]http.Handler{"offered": newAPI(t).handler, "not offered": newAPI(t, without).handler} {
+	for name, a := range map[string]*api{"offered": newAPI(t), "not offered": newAPI(t, without)} {
+		a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
 		for _, meshName := range []string{"m", "none"} {
 			for kind, title := range map[string]string{"meshgateways": "Could not find MeshGateway", "meshgatewayroutes": "Could not find MeshGatewayRoute"} {
-				rec := request(h, http.MethodGet, "/meshes/"+meshName+"/"+kind+"/none/dataplanes", "")
+				rec := request(a.handler, http.MethodGet, "/meshes/"+meshName+"/"+kind+"/none/dataplanes", "")
 				if rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), `"title": "`+title+`"`) {
 					t.Errorf("%s, %s of mesh %s: %d %s", name, kind, meshName, rec.Code, rec.Body)
 				}
