@@ -56,6 +56,8 @@ type Gate struct {
 	resolver scopes.Resolver
 	// hooks are called for documents. They do not change once the gate is used.
 	hooks map[*model.Kind][]Hook
+	// completions are what this control plane adds to documents. They do not change once the gate is used.
+	completions map[*model.Kind]Completion
 	// companions write what follows from the changes of a transaction.
 	companions []func(store.Tx) error
 	// reporters are told of the changes of a transaction.
@@ -67,7 +69,7 @@ type Gate struct {
 // New returns a gate. kinds are the kinds for typed operations and references. now is the
 // clock for creation times and lifetimes.
 func New(s store.Store, r Revoker, kinds []*model.Kind, now func() time.Time) *Gate {
-	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}, lines: &lines{of: map[model.Key]*line{}}}
+	g := &Gate{store: s, revoker: r, kinds: make(map[string]*model.Kind, len(kinds)), now: now, resolver: scopes.Each{}, hooks: map[*model.Kind][]Hook{}, completions: map[*model.Kind]Completion{}, lines: &lines{of: map[model.Key]*line{}}}
 	for _, k := range kinds {
 		g.kinds[k.Name] = k
 	}

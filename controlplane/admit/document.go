@@ -47,7 +47,7 @@ func (g *Gate) CheckDocument(k *model.Kind, spec any) error {
 	if k.Document.Validate == nil {
 		return nil
 	}
-	return fault.Violated(k.Document.Validate(spec))
+	return fault.Violated(k.Document.Validate(g.CompleteDocument(k, spec)))
 }
 
 // PutDocument checks a document and creates or replaces it, together with the resources of
@@ -106,6 +106,7 @@ func (g *Gate) putDocument(ctx context.Context, d documentWrite) (out Outcome, c
 	if err := fault.Violated(model.ValidateLabels(model.LabelsOf(d.spec), d.scope)); err != nil {
 		return Outcome{}, false, err
 	}
+	d.spec = g.CompleteDocument(d.kind, d.spec)
 	who, _ := model.ActorOf(ctx)
 	d.once = who.Kind == model.ActorNode
 	prepared, err := g.prepareHooks(ctx, d)

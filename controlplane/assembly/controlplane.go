@@ -261,6 +261,7 @@ func (cp *ControlPlane) openRevocation(ctx context.Context) (err error) {
 	cp.gate.Resolve(cp.resolver)
 	cp.gate.Accompany(crossings.Follow)
 	cp.gate.Accompany(cloud.Note)
+	cp.completeDataplanes()
 	cp.openTrail()
 	cp.mesh.addresses = addresses.New(cp.gate.As(model.System("addresses")), time.Now, cp.Log)
 	if cp.encryption != nil {

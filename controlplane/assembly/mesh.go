@@ -157,6 +157,9 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 		}
 		cp.Log.Error("the zone of this control plane cannot be looked after", "error", err)
 	}
+	if err := cp.completeStoredDataplanes(ctx); err != nil {
+		return err
+	}
 	return cp.ensureMesh(ctx)
 }
 

@@ -28,6 +28,33 @@ func (cp *ControlPlane) zoneOnline(name string) bool {
 	return cp.cfg.Mode != config.ModeGlobal && name == cp.cfg.Zone.Own()
 }
 
+// completeDataplanes has the gate write the zone of this control plane into Dataplanes, where an operator has
+// named the zone. The control plane above several zones is in none.
+func (cp *ControlPlane) completeDataplanes() {
+	if cp.cfg.Zone.Name != "" && cp.cfg.Mode != config.ModeGlobal {
+		cp.gate.Complete(mesh.Dataplanes, mesh.InZone(cp.cfg.Zone.Name))
+	}
+}
+
+// completeStoredDataplanes does so with Dataplanes that were stored before the zone had its name. Whoever
+// reads tags (planning, certificates, tokens) reads what is stored, so none of them sees another zone.
+func (cp *ControlPlane) completeStoredDataplanes(ctx context.Context) error {
+	var meshes []*model.Resource
+	err := cp.store.View(ctx, func(r store.Reader) (err error) {
+		// Those of a mesh that cannot be decoded are not planned. They are completed after the start
+		// that can read it.
+		meshes, _, err = store.ListReadable(r, mesh.Meshes, "")
+		return err
+	})
+	gate := cp.gate.As(model.System("lifecycle"))
+	for _, m := range meshes {
+		if err == nil {
+			err = gate.CompleteStored(ctx, mesh.Dataplanes, m.Name)
+		}
+	}
+	return err
+}
+
 // ownZone is what is known about the zone of this process: that it runs since it was started.
 func ownZone(instance string, started time.Time) *insight.ZoneInsight {
 	return &insight.ZoneInsight{Subscriptions: []insight.ZoneSubscription{{

@@ -329,7 +329,7 @@ var general = []Key{
 	{"gateway.forwardDotSegments", false, "pass paths on in which some server could read a segment \"..\" (..;x, ..%2f, %252e%252e/), instead of answering 400", false},
 	{"gateway.declarative", "", "file with all entities of the gateway (see docs/declarative.md); the administration API is then read-only", false},
 	{"dataplane.removeAfter", "30s", "how long the stream of a proxy may be gone before the Dataplane that its agent registered is removed", false},
-	{"zone.name", "", "name of the zone of this control plane; empty: default. Where it is set, labels mesh.io/zone of documents must say the same", false},
+	{"zone.name", "", "name of the zone of this control plane; empty: default. Where it is set, labels mesh.io/zone of documents must say the same, and each Dataplane has it as its tag mesh.io/zone", false},
 	{"envoy.path", "", "Envoy binary; empty: $ENVOY_PATH, beside meshgate, .tools, PATH", false},
 	{"envoy.logLevel", "warning", "Envoy's log level", false},
 	{"envoy.concurrency", 0, "Envoy's worker threads; 0: one per CPU", false},

@@ -44,6 +44,8 @@ type ProxyTokens interface {
 
 // Documents writes the documents of meshes. [admit.Gate] implements it.
 type Documents interface {
+	// CompleteDocument returns a spec as PutDocumentIf stores it.
+	CompleteDocument(k *model.Kind, spec any) any
 	PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error)
 	DeleteDocumentIf(ctx context.Context, k *model.Kind, scope, name string, allowed admit.Allowed) (store.Commit, error)
 	AmendDocument(ctx context.Context, k *model.Kind, scope, name string, change func(stored *model.Resource) (any, error)) (admit.Outcome, error)
@@ -308,6 +310,8 @@ func (s *Server) register(ctx context.Context, in *Proxy, old *model.Resource) (
 	}
 	d := read.Spec.(*mesh.Dataplane)
 	d.SetLabels(in.labels(d.Labels))
+	// A token may demand tags that the control plane adds.
+	d = s.Mesh.Documents.CompleteDocument(mesh.Dataplanes, d).(*mesh.Dataplane)
 	if err := s.Mesh.Tokens.CheckProxy(ctx, in.Token, in.Mesh, in.Name, d); err != nil {
 		return nil, err
 	}

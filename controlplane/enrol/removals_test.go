@@ -33,6 +33,10 @@ type removing struct {
 	broken atomic.Bool
 }
 
+func (w *removing) CompleteDocument(k *model.Kind, spec any) any {
+	return w.gate.CompleteDocument(k, spec)
+}
+
 func (w *removing) PutDocumentIf(ctx context.Context, k *model.Kind, scope, name string, spec any, allowed admit.Allowed) (admit.Outcome, bool, error) {
 	return w.gate.PutDocumentIf(ctx, k, scope, name, spec, allowed)
 }

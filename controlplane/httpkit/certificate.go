@@ -3,6 +3,7 @@ package httpkit
 import (
 	"crypto/x509"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ func CertifiedUser(r *http.Request, now time.Time, trusted func(authority *x509.
 		return who, false, fault.New(fault.Denied, "the client certificate has ended, or its authority is no longer trusted")
 	}
 	cert := r.TLS.VerifiedChains[0][0]
+	if slices.ContainsFunc(namesOf(cert), hasControl) {
+		return who, false, fault.New(fault.Denied, "a name in the client certificate has control characters")
+	}
 	if who, ok = ForeignUser(certifiedName(cert), cert.Subject.Organization); !ok {
 		return who, false, fault.New(fault.Denied, "the client certificate names no user")
 	}
@@ -41,17 +45,28 @@ func CertifiedUser(r *http.Request, now time.Time, trusted func(authority *x509.
 }
 
 func certifiedName(cert *x509.Certificate) string {
-	if cn := cert.Subject.CommonName; cn != "" {
-		return cn
+	for _, name := range namesOf(cert) {
+		if name != "" {
+			return name
+		}
 	}
-	names := slices.Concat(cert.DNSNames, cert.EmailAddresses)
+	return ""
+}
+
+// namesOf lists the names in a certificate, the common name first.
+func namesOf(cert *x509.Certificate) []string {
+	names := slices.Concat([]string{cert.Subject.CommonName}, cert.DNSNames, cert.EmailAddresses)
 	for _, u := range cert.URIs {
 		names = append(names, u.String())
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return names[0]
+	return names
+}
+
+// hasControl reports whether a name has control characters, escaped ones of URIs among them. Somebody else
+// may read such a name as the part before a NUL, which is the name of another user.
+func hasControl(name string) bool {
+	plain, err := url.PathUnescape(name)
+	return strings.ContainsFunc(name, unicode.IsControl) || err == nil && strings.ContainsFunc(plain, unicode.IsControl)
 }
 
 // ForeignUser returns a user whom somebody else than this control plane has identified. Names

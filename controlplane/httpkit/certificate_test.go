@@ -29,6 +29,11 @@ func TestCertifiedUser(t *testing.T) {
 		"nameless":       {x509.Certificate{}, "", nil},
 		"administrator":  {x509.Certificate{Subject: pkix.Name{CommonName: model.UserAdministrator}}, "", nil},
 		"NUL":            {x509.Certificate{Subject: pkix.Name{CommonName: "bob\x00.example"}}, "", nil},
+		"NUL, DNS name":  {x509.Certificate{DNSNames: []string{"bob\x00.example"}}, "", nil},
+		"NUL, mail":      {x509.Certificate{EmailAddresses: []string{"bob\x00@x.example"}}, "", nil},
+		"NUL in a path":  {x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/ci\x00/bob"}}}, "", nil},
+		"NUL in a host":  {x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x\x00y", Path: "/ci"}}}, "", nil},
+		"NUL elsewhere":  {x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/ci\x00"}}}, "", nil},
 		"admins' group":  {x509.Certificate{Subject: pkix.Name{CommonName: "bob", Organization: []string{model.GroupAdministrator, "a"}}}, "bob", []string{"a", model.GroupAuthenticated}},
 		"an empty group": {x509.Certificate{Subject: pkix.Name{CommonName: "bob", Organization: []string{""}}}, "bob", []string{model.GroupAuthenticated}},
 	} {

@@ -79,10 +79,10 @@ func (r *UserTokenRequest) claims(now time.Time) (jwt.Claims, error) {
 		vs = append(vs, fault.Violation{Path: "groups", Message: "cannot contain the group of those who are not identified"})
 	}
 	life, more := lifeOf(r.ValidFor)
-	switch r.ValidFor {
-	case "":
+	switch given, err := time.ParseDuration(r.ValidFor); {
+	case r.ValidFor == "":
 		more = []fault.Violation{{Path: "validFor", Message: "cannot be empty"}}
-	case "0", "0s":
+	case err == nil && given == 0: // however it is spelled
 		more = []fault.Violation{{Path: "validFor", Message: "cannot be empty or nil"}}
 	}
 	if err := fault.Violated(append(vs, more...)); err != nil {

@@ -109,6 +109,10 @@ func TestGlobalTokenRequests(t *testing.T) {
 	}{
 		"nothing":        {user(UserTokenRequest{}), []fault.Violation{{Path: "name", Message: "cannot be empty"}, {Path: "validFor", Message: "cannot be empty"}}},
 		"no time":        {user(UserTokenRequest{Name: "b", ValidFor: "0s"}), []fault.Violation{{Path: "validFor", Message: "cannot be empty or nil"}}},
+		"no minutes":     {user(UserTokenRequest{Name: "b", ValidFor: "0m"}), []fault.Violation{{Path: "validFor", Message: "cannot be empty or nil"}}},
+		"no hours":       {user(UserTokenRequest{Name: "b", ValidFor: "0h0ms"}), []fault.Violation{{Path: "validFor", Message: "cannot be empty or nil"}}},
+		"minus nothing":  {user(UserTokenRequest{Name: "b", ValidFor: "-0"}), []fault.Violation{{Path: "validFor", Message: "cannot be empty or nil"}}},
+		"hardly any":     {user(UserTokenRequest{Name: "b", ValidFor: "1ms"}), []fault.Violation{{Path: "validFor", Message: "is invalid: must be at least one second"}}},
 		"bad time":       {user(UserTokenRequest{Name: "b", ValidFor: "x"}), []fault.Violation{{Path: "validFor", Message: `is invalid: time: invalid duration "x"`}}},
 		"past":           {user(UserTokenRequest{Name: "b", ValidFor: "-1h"}), []fault.Violation{{Path: "validFor", Message: "is invalid: must be at least one second"}}},
 		"nobody":         {user(UserTokenRequest{Name: model.UserAnonymous, ValidFor: "1h"}), []fault.Violation{{Path: "name", Message: "cannot be the name of a user who is identified"}}},

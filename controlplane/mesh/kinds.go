@@ -21,6 +21,7 @@ var (
 			Type: "Mesh", Singular: "Mesh", Plural: "Meshes",
 			Default:  func(spec any) { spec.(*Mesh).complete() },
 			Validate: func(spec any) []fault.Violation { return spec.(*Mesh).validate() },
+			Idle:     func(spec any) []fault.Violation { return spec.(*Mesh).idle() },
 			Cross:    crossMesh,
 		},
 	})

@@ -45,7 +45,8 @@ type Authority struct {
 
 // DPCert says how the certificates of proxies are made.
 type DPCert struct {
-	Rotation       *Rotation `json:"rotation,omitempty"`
+	Rotation *Rotation `json:"rotation,omitempty"`
+	// RequestTimeout has no effect.
 	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
 }
 
@@ -68,8 +69,9 @@ type CACert struct {
 	Expiration string  `json:"expiration,omitempty"`
 }
 
-// RootChain holds the timeout for fetching roots.
+// RootChain holds the timeout for fetching roots, which nobody fetches.
 type RootChain struct {
+	// RequestTimeout has no effect.
 	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
 }
 
@@ -131,8 +133,9 @@ type Outbounds struct {
 
 // Routing has the switches for traffic.
 type Routing struct {
-	LocalityAwareLoadBalancing             bool `json:"localityAwareLoadBalancing,omitempty"`
-	ZoneEgress                             bool `json:"zoneEgress,omitempty"`
+	LocalityAwareLoadBalancing bool `json:"localityAwareLoadBalancing,omitempty"`
+	ZoneEgress                 bool `json:"zoneEgress,omitempty"`
+	// DefaultForbidMeshExternalServiceAccess is refused if it is set.
 	DefaultForbidMeshExternalServiceAccess bool `json:"defaultForbidMeshExternalServiceAccess,omitempty"`
 }
 
@@ -155,6 +158,7 @@ type TagRule struct {
 
 // Services says how services of a mesh are made.
 type Services struct {
+	// Mode is refused if it is another one than Disabled.
 	Mode string `json:"mode,omitempty" jsonschema:"enum=Disabled,enum=Everywhere,enum=ReachableBackends,enum=Exclusive"`
 }
 

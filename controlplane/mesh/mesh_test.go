@@ -82,6 +82,12 @@ func TestMeshValidation(t *testing.T) {
 		{"constraints", `{"constraints":{"dataplaneProxy":{"requirements":[{}],"restrictions":[{"tags":{"a":""}}]}}}`, []string{
 			"constraints.dataplaneProxy.requirements[0].tags: must have at least one tag", `constraints.dataplaneProxy.restrictions[0].tags["a"]: tag value must be non-empty`,
 		}},
+		{"what nothing would do", `{"meshServices":{"mode":"Exclusive"},"routing":{"defaultForbidMeshExternalServiceAccess":true}}`, []string{
+			"routing.defaultForbidMeshExternalServiceAccess: is not supported: there are no MeshExternalServices. TrafficPermissions say who may call an ExternalService",
+			"meshServices.mode: is not supported: there are no MeshServices. Services are named by tags, as with the mode Disabled",
+		}},
+		{"what is done anyway", `{"meshServices":{"mode":"Disabled"},"routing":{"defaultForbidMeshExternalServiceAccess":false}}`, nil},
+		{"nothing about services", `{"meshServices":{}}`, nil},
 		{"egress without mTLS", `{"routing":{"zoneEgress":true}}`, []string{"mtls: has to be set when zoneEgress enabled"}},
 	})
 }

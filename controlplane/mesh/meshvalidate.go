@@ -25,6 +25,12 @@ const (
 	maxMeshName  = 63
 	textChanging = "Changing CA when mTLS is enabled is forbidden. Disable mTLS first and then change the CA"
 	textRSABits  = "has to be in range [2048, 4096]"
+	// What nothing would do is refused: a mesh that has it looks as if it were protected, or served, by it.
+	textNoMeshServices  = "is not supported: there are no MeshServices. Services are named by tags, as with the mode " + servicesOff
+	textNoMeshExternals = "is not supported: there are no MeshExternalServices. TrafficPermissions say who may call an ExternalService"
+	// Nothing waits for these: the control plane has the keys of all authorities.
+	textNobodyAsked = "has no effect: the control plane has the authority's key and asks nobody else"
+	servicesOff     = "Disabled"
 )
 
 // span matches a lifetime in the notation for certificates.
@@ -66,6 +72,31 @@ func (m *Mesh) validate() []fault.Violation {
 	vs.constraints(m.Constraints)
 	if m.Routing != nil && m.Routing.ZoneEgress && m.Authority() == nil {
 		vs.add("mtls", "has to be set when zoneEgress enabled")
+	}
+	if m.Routing != nil && m.Routing.DefaultForbidMeshExternalServiceAccess {
+		vs.add("routing.defaultForbidMeshExternalServiceAccess", textNoMeshExternals)
+	}
+	if m.MeshServices != nil && or(m.MeshServices.Mode, servicesOff) != servicesOff {
+		vs.add("meshServices.mode", textNoMeshServices)
+	}
+	return vs
+}
+
+// idle returns the members of a mesh that have no effect. They do no harm either, so they are not refused:
+// scripts set them.
+func (m *Mesh) idle() []fault.Violation {
+	if m.MTLS == nil {
+		return nil
+	}
+	var vs violations
+	for i := range m.MTLS.Backends {
+		b, path := &m.MTLS.Backends[i], indexed("mtls.backends", i)
+		if b.DPCert != nil && b.DPCert.RequestTimeout != nil {
+			vs.add(path+".dpCert.requestTimeout", textNobodyAsked)
+		}
+		if b.RootChain != nil && b.RootChain.RequestTimeout != nil {
+			vs.add(path+".rootChain.requestTimeout", textNobodyAsked)
+		}
 	}
 	return vs
 }

@@ -113,8 +113,11 @@ func (c collection) chosen(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c collection) gateways(w http.ResponseWriter, r *http.Request) {
-	find := operation{title: "Could not find " + c.kind.Document.Type}
-	c.inspect(w, r, inspection{opChosen, find, nil}, func(ctx context.Context, mesh, name string, show func(any) error) error {
+	find := opFindGateway
+	if c.kind == mesh.MeshGatewayRoutes {
+		find = opFindRoute
+	}
+	c.inspect(w, r, inspection{find, find, nil}, func(ctx context.Context, mesh, name string, show func(any) error) error {
 		return c.api.Policies.Gateways(ctx, c.kind, mesh, name, show)
 	})
 }

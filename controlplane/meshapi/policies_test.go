@@ -2,9 +2,12 @@ package meshapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/inspect"
 )
@@ -51,5 +54,24 @@ func TestChosenByNobody(t *testing.T) {
 	rec := request(seeded(t).handler, http.MethodGet, "/meshes/m/tickets/gone/dataplanes", "")
 	if want := "{\n \"total\": 0,\n \"items\": []\n}\n"; rec.Code != http.StatusOK || rec.Body.String() != want {
 		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+// TestGatewaysThatAreNotThere: a question about a gateway or its route has one title where it fails,
+// whether its mesh or the resource is missing, and whether or not the kind is offered.
+func TestGatewaysThatAreNotThere(t *testing.T) {
+	without := func(o *Options) {
+		o.Kinds = slices.DeleteFunc(slices.Clone(o.Kinds), func(k *model.Kind) bool { return k == mesh.MeshGateways || k == mesh.MeshGatewayRoutes })
+	}
+	for name, a := range map[string]*api{"offered": newAPI(t), "not offered": newAPI(t, without)} {
+		a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
+		for _, meshName := range []string{"m", "none"} {
+			for kind, title := range map[string]string{"meshgateways": "Could not find MeshGateway", "meshgatewayroutes": "Could not find MeshGatewayRoute"} {
+				rec := request(a.handler, http.MethodGet, "/meshes/"+meshName+"/"+kind+"/none/dataplanes", "")
+				if rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), `"title": "`+title+`"`) {
+					t.Errorf("%s, %s of mesh %s: %d %s", name, kind, meshName, rec.Code, rec.Body)
+				}
+			}
+		}
 	}
 }

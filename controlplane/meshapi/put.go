@@ -17,8 +17,8 @@ type submission struct {
 	spec any
 	// create is set if no resource of that name existed when the request arrived.
 	create bool
-	// dropped lists the members that the client is warned about, and selectors of a policy
-	// that select nothing.
+	// dropped lists the members that the client is warned about: unknown ones, those without
+	// effect, and selectors of a policy that select nothing.
 	dropped []fault.Violation
 }
 
@@ -126,6 +126,9 @@ func (c collection) check(r *http.Request, s *submission, unknown []fault.Violat
 			return err
 		}
 		wrong = append(wrong, e.Violations...)
+	}
+	if idle := c.kind.Document.Idle; idle != nil {
+		s.dropped = append(s.dropped, idle(s.spec)...)
 	}
 	if len(wrong) == 0 {
 		wrong = c.checkMeta(s, r.PathValue(pathMesh), r.PathValue(pathName))

@@ -21,8 +21,8 @@ type warned struct {
 	Warnings []string `json:"warnings"`
 }
 
-// stored answers a successful write, with a warning for each member that was dropped or
-// selects nothing.
+// stored answers a successful write, with a warning for each member that was dropped, has no
+// effect or selects nothing.
 func stored(w http.ResponseWriter, r *http.Request, status int, dropped []fault.Violation) {
 	if len(dropped) == 0 {
 		empty(w, status)

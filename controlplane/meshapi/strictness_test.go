@@ -29,3 +29,21 @@ func TestWarningsAreShort(t *testing.T) {
 		}
 	}
 }
+
+// TestMembersWithoutEffect: a mesh with timeouts that nothing waits for is stored as it is, and its author
+// is told.
+func TestMembersWithoutEffect(t *testing.T) {
+	a := newAPI(t)
+	const body = `{"type":"Mesh","name":"idle","mtls":{"backends":[{"name":"ca","type":"builtin","dpCert":{"requestTimeout":"10s"},"rootChain":{"requestTimeout":"5s"}}]}}`
+	for _, how := range []string{"strict", "warn", "ignore"} {
+		rec := request(a.handler, http.MethodPut, "/meshes/idle?fieldValidation="+how, body, "Content-Type", mediaJSON)
+		for _, path := range []string{"dpCert", "rootChain"} {
+			if want := "mtls.backends[0]." + path + ".requestTimeout: has no effect"; rec.Code > 299 || !strings.Contains(rec.Body.String(), want) || len(rec.Header().Values("Warning")) != 2 {
+				t.Errorf("%s: %d %v %s", how, rec.Code, rec.Header(), rec.Body)
+			}
+		}
+	}
+	if shown := request(a.handler, http.MethodGet, "/meshes/idle", "").Body.String(); strings.Count(shown, `"requestTimeout"`) != 2 {
+		t.Errorf("shown as %s", shown)
+	}
+}

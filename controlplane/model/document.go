@@ -39,6 +39,8 @@ type Document struct {
 	// Validate returns all violations of a spec, without looking at other resources. Paths
 	// have the form sources[0].match["mesh.io/service"].
 	Validate func(spec any) []fault.Violation
+	// Idle returns the members of a valid spec that have no effect. Authors are warned of them.
+	Idle func(spec any) []fault.Violation
 	// Keep returns the spec to store in place of one that its author has sent: with what only
 	// others know. It changes neither spec. old is the stored resource, nil at a creation.
 	Keep func(old *Resource, spec any) any

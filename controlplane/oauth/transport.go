@@ -3,6 +3,7 @@ package oauth
 import (
 	"net/http"
 	"strings"
+	"unicode"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/filter/contract"
@@ -16,7 +17,7 @@ func gatewayOf(r *http.Request) (scope, node string, ok bool) {
 	}
 	for _, u := range r.TLS.PeerCertificates[0].URIs {
 		part := strings.Split(u.Path, "/")
-		if u.Scheme == "spiffe" && u.Host == "meshgate" && len(part) == 4 && part[1] == "cp" && part[2] != "" {
+		if u.Scheme == "spiffe" && u.Host == "meshgate" && len(part) == 4 && part[1] == "cp" && part[2] != "" && !strings.ContainsFunc(u.Path, unicode.IsControl) {
 			return part[2], u.Path[1:], true
 		}
 	}

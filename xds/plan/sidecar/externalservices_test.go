@@ -2,7 +2,6 @@ package sidecar_test
 
 import (
 	"crypto/x509"
-	_ "embed"
 	"encoding/pem"
 	"slices"
 	"strings"
@@ -26,9 +25,7 @@ func external(address, service, ca string) *mesh.ExternalService {
 }
 
 // clientPEM is a certificate that proxies present, and its key.
-//
-//go:embed testdata/client.pem
-var clientPEM string
+var clientPEM = madeClient("caller of a host beyond")
 
 // presenting is a service to which proxies present what a secret holds. Without a secret they
 // present clientPEM.

@@ -122,7 +122,7 @@ type HeaderName struct {
 	Name string `json:"name,omitempty"`
 }
 
-// LoadBalancer says how an endpoint is picked. One field is set; RoundRobin is the default.
+// LoadBalancer says how an endpoint is picked. At most one field is set; RoundRobin is the default.
 type LoadBalancer struct {
 	RoundRobin   *struct{}     `json:"roundRobin,omitempty"`
 	LeastRequest *LeastRequest `json:"leastRequest,omitempty"`
@@ -194,7 +194,7 @@ var Kind = model.Describe(Spec{}, model.Kind{
 	Document: &model.Document{
 		Type: "TrafficRoute", Singular: "Traffic Route", Plural: "Traffic Routes",
 		Policy: true, Outbound: true,
-		Default:  complete,
+		Default:  func(any) {},
 		Validate: validate,
 	},
 })
@@ -206,24 +206,4 @@ var Policy = &policy.Policy{
 	Explain: explain,
 	Idle:    idle,
 	Hashing: hashing,
-}
-
-// complete keeps only one of several load balancers, the last one in the order of the fields,
-// because they exclude each other.
-func complete(spec any) {
-	c := spec.(*Spec).Conf
-	if c == nil || c.LoadBalancer == nil {
-		return
-	}
-	lb := c.LoadBalancer
-	switch {
-	case lb.Maglev != nil:
-		*lb = LoadBalancer{Maglev: lb.Maglev}
-	case lb.Random != nil:
-		*lb = LoadBalancer{Random: lb.Random}
-	case lb.RingHash != nil:
-		*lb = LoadBalancer{RingHash: lb.RingHash}
-	case lb.LeastRequest != nil:
-		*lb = LoadBalancer{LeastRequest: lb.LeastRequest}
-	}
 }

@@ -227,7 +227,27 @@ func checkHeaderName(v *policy.Violations, path, name string) {
 	}
 }
 
+// given names the load balancers of a route.
+func (lb *LoadBalancer) given() (names []string) {
+	for _, b := range []struct {
+		name  string
+		given bool
+	}{
+		{"roundRobin", lb.RoundRobin != nil}, {"leastRequest", lb.LeastRequest != nil}, {"ringHash", lb.RingHash != nil},
+		{"random", lb.Random != nil}, {"maglev", lb.Maglev != nil},
+	} {
+		if b.given {
+			names = append(names, b.name)
+		}
+	}
+	return names
+}
+
 func checkBalancer(v *policy.Violations, lb *LoadBalancer) {
+	// The members of an object have no order, so nobody could say which of several is meant.
+	if names := lb.given(); len(names) > 1 {
+		v.Add("conf.loadBalancer", "must have only one of: %s", strings.Join(names, ", "))
+	}
 	if l := lb.LeastRequest; l != nil && l.ChoiceCount == 1 {
 		v.Add("conf.loadBalancer.leastRequest.choiceCount", "value must be greater than or equal to 2")
 	} else if l != nil && l.ChoiceCount > maxChoices {
