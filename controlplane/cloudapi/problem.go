@@ -101,6 +101,8 @@ func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
 	code := fault.CodeOf(err)
 	entry.Code = string(code)
 	switch code {
+	case fault.Invalid:
+		return badQuery(err)
 	case fault.Denied:
 		return &problem{Status: http.StatusUnauthorized, Title: ofPlanes(r, titleUnauthorized, titleUnauthenticated), Detail: detailToken}
 	case fault.Forbidden:
@@ -120,6 +122,27 @@ func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
 	}
 	entry.Cause = err
 	return &problem{Status: http.StatusInternalServerError, Title: titleInternal, Detail: httpkit.TextInternal}
+}
+
+// badQuery is the document for parameters of a query that are refused before anything looks at the body.
+// What is wrong with a body has become a document where the body was read; see [served.refusal].
+func badQuery(err error) *problem {
+	e, _ := errors.AsType[*fault.Error](err) // its code was read off it
+	var list []invalid
+	for _, v := range e.Violations {
+		rule := ruleInvalid
+		switch {
+		case v.Message == httpkit.TextDryRun:
+			rule = "is_boolean"
+		case strings.HasPrefix(v.Message, httpkit.TextUnknownParameter):
+			rule = ruleUnknown
+		}
+		list = append(list, invalid{Field: v.Path, Reason: v.Message, Rule: rule, Source: fromQuery})
+	}
+	if len(list) == 0 {
+		list = append(list, invalid{Field: fromQuery, Reason: e.Detail, Rule: ruleInvalid, Source: fromQuery})
+	}
+	return refused(list...)
 }
 
 // bodyProblem is the document for a body that cannot be read.
