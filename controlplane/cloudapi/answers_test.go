@@ -46,6 +46,7 @@ func TestBoundsAreTheRealOnes(t *testing.T) {
 		{controlPlanes, `{"name":"ab","proxy_urls":[{"host":"h","port":0,"protocol":"http"}]}`, invalid + "proxy_urls[0].port/value should be between 1 and 65535/min/body/minimum 1"},
 		{controlPlanes, `{"name":"ab","proxy_urls":[{"host":"h","port":"1","protocol":"http"}]}`, invalid + "proxy_urls[0].port/expected an integer/is_integer/body"},
 		{controlPlanes, `{"name":"ab","proxy_urls":[{"host":"` + strings.Repeat("h", 121) + `","port":1,"protocol":"http"}]}`, invalid + "proxy_urls[0].host/must be at most 120 characters/max_length/body/maximum 120"},
+		{controlPlanes, `{"name":"ab","proxy_urls":[{"host":"h","host":"i","port":1,"protocol":"http"}]}`, invalid + "proxy_urls[0].host/is given twice/invalid/body"},
 		{portalsPath, `{"name":"` + strings.Repeat("ü", 256) + `"}`, invalid + "name/must be at most 255 characters/max_length/body/maximum 255"},
 		{portalsPath, `{"name":"a","display_name":"` + strings.Repeat("d", 2000) + `"}`, invalid + "display_name/must be at most 255 characters/max_length/body/maximum 255"},
 		{portalsPath, `{"name":"a","description":"` + strings.Repeat("d", 9000) + `"}`, invalid + "description/must be at most 512 characters/max_length/body/maximum 512"},

@@ -1,14 +1,17 @@
 package cloudapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -19,9 +22,12 @@ const (
 	ruleEnum     = "enum"
 	ruleInvalid  = "invalid"
 	ruleNumber   = "is_number"
+	ruleMin      = "min"
 	ruleMax      = "max"
 	ruleMaxLen   = "max_length"
 	ruleMinLen   = "min_length"
+	ruleMinItems = "min_items"
+	ruleMaxItems = "max_items"
 	fromBody     = "body"
 	fromQuery    = "query"
 )
@@ -70,44 +76,94 @@ func (s served) blank(vs []fault.Violation, given map[string]any) *problem {
 // invalid says what is wrong with a member, and by which rule. The rule follows from the field and
 // from what was given.
 func (s served) invalid(v fault.Violation, given map[string]any) invalid {
-	out := invalid{Field: v.Path, Reason: v.Message, Source: fromBody, Rule: ruleInvalid}
-	f, value := place(s.Kind.Schema, v.Path, given)
+	twice := v.Message == httpkit.TextTwice
+	f, value, path := place(s.Kind.Schema, v.Path, given, twice)
+	out := invalid{Field: path, Reason: v.Message, Source: fromBody, Rule: ruleInvalid}
 	switch text, isText := value.(string); {
+	case twice:
 	case f == nil, f.Meta, f.Hidden:
-		out.Rule, out.Reason = ruleUnknown, "property "+v.Path+" should not exist"
+		out.Rule, out.Reason = ruleUnknown, "property "+path+" should not exist"
 	case value == nil:
-		out.Rule, out.Reason = ruleRequired, strconv.Quote(v.Path)+" is required"
+		out.Rule, out.Reason = ruleRequired, strconv.Quote(path)+" is required"
 	case !fits(f, value):
 		out.Rule = typeRules[f.Type]
 	case textRules[v.Message] != "":
 		out.Rule = textRules[v.Message]
-	case isText && text == "":
-		least := 1
-		out.Rule, out.Minimum = ruleMinLen, &least
-	case isText && f.MaxLen > 0 && len(text) > f.MaxLen:
-		out.Rule, out.Maximum = ruleMaxLen, &f.MaxLen
-	case len(f.OneOf) > 0:
+	case isText && len(f.OneOf) > 0 && text != "":
 		out.Rule, out.Choices = ruleEnum, f.OneOf
+	default:
+		out.bound(f, value)
 	}
 	return out
 }
 
-// place finds the field and the value at a path.
-func place(s *model.Schema, path string, given map[string]any) (*model.Field, any) {
-	var f *model.Field
-	var value any = given
-	for name := range strings.SplitSeq(path, ".") {
-		if s == nil {
-			return f, value
+// bound says which limit of a field a value of its type is beyond, if it is beyond one.
+func (i *invalid) bound(f *model.Field, value any) {
+	switch value := value.(type) {
+	case string:
+		least, most, size := 1, cmp.Or(f.MaxLen, model.MaxText), len(value)
+		if f.Chars != nil {
+			least, most, size = f.Chars[0], f.Chars[1], utf8.RuneCountInString(value)
 		}
-		if f = s.Field(name); f == nil {
-			return nil, nil
+		i.beyond(size, least, most, ruleMinLen, ruleMaxLen)
+	case []any:
+		i.beyond(len(value), f.MinElements, cmp.Or(f.MostElements, model.MaxElements), ruleMinItems, ruleMaxItems)
+	case json.Number:
+		if n, err := value.Int64(); err == nil && f.Between != nil {
+			i.beyond(int(n), int(f.Between[0]), int(f.Between[1]), ruleMin, ruleMax)
 		}
-		m, _ := value.(map[string]any)
-		value, s = m[name], f.Schema
 	}
-	return f, value
 }
+
+// beyond notes the limit that a size is beyond.
+func (i *invalid) beyond(size, least, most int, tooLow, tooHigh string) {
+	switch {
+	case size < least:
+		i.Rule, i.Minimum = tooLow, &least
+	case size > most:
+		i.Rule, i.Maximum = tooHigh, &most
+	}
+}
+
+// place finds the field and the value at the path of a violation, in which entries of lists count from
+// 1, or from 0 if it says so, and spells the path as clients know it: members[0].id.
+func place(s *model.Schema, path string, given map[string]any, fromZero bool) (f *model.Field, value any, spelled string) {
+	value = given
+	first := 1
+	if fromZero {
+		first = 0
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		n, err := strconv.Atoi(name)
+		if list, ok := value.([]any); ok && err == nil && n >= first && n-first < len(list) {
+			spelled, value = spelled+entry(n-first), list[n-first]
+			if f != nil && f.Elem != nil {
+				f, s = f.Elem, f.Elem.Schema
+			}
+			continue
+		}
+		if spelled != "" {
+			spelled += "."
+		}
+		spelled += name
+		m, _ := value.(map[string]any)
+		value = m[name]
+		switch {
+		case s != nil:
+			if f = s.Field(name); f != nil {
+				s = f.Schema
+			} else {
+				s = nil
+			}
+		case f != nil && f.Type == model.Map:
+			f = f.Elem
+		}
+	}
+	return f, value, spelled
+}
+
+// entry spells the index of an entry of a list.
+func entry(n int) string { return "[" + strconv.Itoa(n) + "]" }
 
 // fits reports whether a value of JSON has the type of a field.
 func fits(f *model.Field, value any) bool {

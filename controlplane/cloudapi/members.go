@@ -109,7 +109,7 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change, busy m
 			return err
 		}
 		if why != "" {
-			bad = append(bad, invalid{Field: fmt.Sprintf("%s[%d].id", fieldMembers, i), Reason: why, Rule: ruleInvalid, Source: fromBody})
+			bad = append(bad, invalid{Field: fieldMembers + entry(i) + ".id", Reason: why, Rule: ruleInvalid, Source: fromBody})
 		}
 	}
 	if len(bad) > 0 {
@@ -171,7 +171,7 @@ func (p planes) mayJoin(r *http.Request, ids []string) error {
 }
 
 func tooManyMembers(most int, reason string) invalid {
-	return invalid{Field: fieldMembers, Reason: reason, Rule: "max_items", Maximum: &most, Source: fromBody}
+	return invalid{Field: fieldMembers, Reason: reason, Rule: ruleMaxItems, Maximum: &most, Source: fromBody}
 }
 
 // named reads the ids of a body.
@@ -199,7 +199,7 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 	case !is:
 		return nil, refused(invalid{Field: fieldMembers, Reason: "must be an array", Rule: "is_array", Source: fromBody})
 	case len(given) == 0 && r.Method != http.MethodPut:
-		return nil, refused(invalid{Field: fieldMembers, Reason: "must not be empty", Rule: "min_items", Minimum: &least, Source: fromBody})
+		return nil, refused(invalid{Field: fieldMembers, Reason: "must not be empty", Rule: ruleMinItems, Minimum: &least, Source: fromBody})
 	case len(given) > most:
 		return nil, refused(tooManyMembers(most, fmt.Sprintf("must be at most %d members", most)))
 	}
@@ -208,7 +208,7 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 		member, _ := v.(map[string]any)
 		id, _ := member[pathID].(string)
 		if !model.IsUUID(id) || len(member) != 1 {
-			return nil, refused(invalid{Field: fmt.Sprintf("%s[%d].id", fieldMembers, i), Reason: "must be the id of a control plane, and nothing beside it", Rule: "is_uuid", Source: fromBody})
+			return nil, refused(invalid{Field: fieldMembers + entry(i) + ".id", Reason: "must be the id of a control plane, and nothing beside it", Rule: "is_uuid", Source: fromBody})
 		}
 		ids[i] = strings.ToLower(id)
 	}

@@ -126,7 +126,7 @@ func number(name, value string, most int, into *int) []invalid {
 		return []invalid{{Field: name, Reason: "must be a number", Rule: ruleNumber, Source: fromQuery}}
 	case n < 1:
 		least := 1
-		return []invalid{{Field: name, Reason: "must be at least 1", Rule: "min", Minimum: &least, Source: fromQuery}}
+		return []invalid{{Field: name, Reason: "must be at least 1", Rule: ruleMin, Minimum: &least, Source: fromQuery}}
 	case n > most:
 		return []invalid{{Field: name, Reason: fmt.Sprintf("must be at most %d", most), Rule: ruleMax, Maximum: &most, Source: fromQuery}}
 	}
