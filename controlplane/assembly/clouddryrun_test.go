@@ -140,3 +140,25 @@ func TestCloudRefusesParametersOfWrites(t *testing.T) {
 		t.Error("a refused write has changed the database")
 	}
 }
+
+// TestToolDumpsNoGroup: the tool says which control planes to dump instead.
+func TestToolDumpsNoGroup(t *testing.T) {
+	r := openClouded(t)
+	made := func(body string) string {
+		t.Helper()
+		status, text := r.ask(http.MethodPost, "/v2/control-planes", body)
+		_, rest, found := strings.Cut(text, `"id":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		if status != http.StatusCreated || !found {
+			t.Fatalf("%d %s", status, text)
+		}
+		return id
+	}
+	group, member := made(`{"name":"all","cluster_type":"CLUSTER_TYPE_CONTROL_PLANE_GROUP"}`), made(`{"name":"team-b"}`)
+	if status, text := r.ask(http.MethodPost, "/v2/control-planes/"+group+"/group-memberships/add", `{"members":[{"id":"`+member+`"}]}`); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, text)
+	}
+	if out, code := r.tool("all", "dump"); code != 1 || !strings.Contains(out, "dump its members: 'team-b'") {
+		t.Errorf("%d %s", code, out)
+	}
+}

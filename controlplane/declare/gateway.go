@@ -222,6 +222,9 @@ func (o *options) dump(c *cobra.Command) error {
 		return err
 	}
 	defer t.api.Client.Close()
+	if err := t.readable(ctx); err != nil {
+		return err
+	}
 	kinds := Kinds(o.skipConsumers, o.tokens)
 	state, err := t.api.Read(ctx, kinds, o.tags, o.skipConsumers)
 	if err != nil {

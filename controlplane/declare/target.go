@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -157,6 +158,37 @@ func (t *target) writable() error {
 		return nil
 	}
 	return fmt.Errorf("control plane '%s' is a group: configuration cannot be synced to a group (migration rule 2); sync to one of its members", t.plane)
+}
+
+// mostMembers bounds the members of a group that a refusal names.
+const mostMembers = 100
+
+// readable refuses to dump a group: it has no entities of its own, so the file would be empty, and
+// whoever syncs it to another control plane would delete everything there.
+func (t *target) readable(ctx context.Context) error {
+	if !t.group {
+		return nil
+	}
+	var answer struct {
+		Data []struct {
+			Name string `json:"name"`
+		} `json:"data"`
+	}
+	above := *t.api
+	above.Base = ""
+	path := "/v2/control-planes/" + url.PathEscape(t.id) + "/group-memberships"
+	if err := above.call(ctx, http.MethodGet, path, url.Values{"page[size]": {strconv.Itoa(mostMembers)}}, nil, &answer); err != nil {
+		return err
+	}
+	names := make([]string, len(answer.Data))
+	for i, one := range answer.Data {
+		names[i] = "'" + client.Plain(one.Name) + "'"
+	}
+	instead := "it has none"
+	if len(names) > 0 {
+		instead = strings.Join(names, ", ")
+	}
+	return fmt.Errorf("control plane '%s' is a group and has no configuration of its own: the file would be empty, and syncing it would delete everything; dump its members: %s", t.plane, instead)
 }
 
 // exists reports whether a file exists.
