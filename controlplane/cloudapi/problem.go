@@ -145,8 +145,11 @@ func badQuery(err error) *problem {
 	return refused(list...)
 }
 
-// bodyProblem is the document for a body that cannot be read.
+// bodyProblem is the document for a body, or a query, that cannot be read.
 func bodyProblem(e *httpkit.BodyError) *problem {
+	if e.Query {
+		return refused(invalid{Field: fromQuery, Reason: e.Message, Rule: ruleInvalid, Source: fromQuery})
+	}
 	switch e.Status {
 	case http.StatusRequestEntityTooLarge:
 		return &problem{Status: e.Status, Title: titleTooLarge, Detail: e.Message}
