@@ -51,8 +51,8 @@ type Collection struct {
 	Guard func(a *API, r *http.Request, reader store.Reader, res *model.Resource) error
 	// Removable, if set, refuses a deletion in its transaction, and says what is in the way.
 	Removable func(reader store.Reader, res *model.Resource) error
-	// Blank has the sentences of members that have one of their own when they are missing or empty.
-	Blank map[string]string
+	// Sentences are what clients know of some mistakes, in place of the usual title and detail.
+	Sentences map[mistaken]sentence
 }
 
 // pathID is the name of the id in a path.

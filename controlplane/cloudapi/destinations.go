@@ -16,8 +16,14 @@ import (
 var auditDestinations = &Collection{
 	Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"},
 	Guard: guardDestination, Removable: unusedDestination,
-	Blank: map[string]string{"authorization": "cannot be blank", "endpoint": "cannot be blank"},
+	Sentences: map[mistaken]sentence{
+		{"authorization", ruleRequired}: blank, {"endpoint", ruleRequired}: blank,
+		{"endpoint", ruleInvalid}: {title: titleBad, detail: "Invalid endpoint"},
+	},
 }
+
+// blank is said of a member that is missing or holds nothing but white space.
+var blank = sentence{title: titleBad, detail: "Required field missing", reason: "cannot be blank"}
 
 // guardDestination leaves the destination of the control plane's own log to administrators: who may
 // change where it leads could switch it off unseen, or read it.

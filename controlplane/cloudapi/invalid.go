@@ -47,30 +47,45 @@ func (s served) refusal(err error, given map[string]any) error {
 	if !ok || len(e.Violations) == 0 {
 		return err
 	}
-	if p := s.blank(e.Violations, given); p != nil {
-		return p
-	}
 	list := make([]invalid, len(e.Violations))
 	for i, v := range e.Violations {
 		list[i] = s.invalid(v, given)
 	}
-	return refused(list...)
+	return s.refused(list...)
 }
 
-// blank is the document for the first member that is missing or empty and has a sentence of its own.
-func (s served) blank(vs []fault.Violation, given map[string]any) *problem {
-	for _, v := range vs {
-		text, special := s.Blank[v.Path]
-		switch value, _ := given[v.Path].(string); {
-		case !special:
-		case given[v.Path] == nil, value == "" && v.Message == model.TextEmpty:
-			return &problem{
-				Status: http.StatusBadRequest, Title: "Bad Request", Detail: "Required field missing",
-				Invalid: []invalid{{Field: v.Path, Reason: text, Rule: ruleRequired, Source: fromBody}},
-			}
-		}
+// mistaken is a member, and the rule by which it is invalid. An empty member is any.
+type mistaken struct{ member, rule string }
+
+// sentence is what an answer says of a mistake. An empty reason is the usual one.
+type sentence struct{ title, detail, reason string }
+
+// sentence returns what is said of a mistake, if that has a sentence of its own.
+func (c *Collection) sentence(member, rule string) (say sentence, own bool) {
+	if say, own = c.Sentences[mistaken{member, rule}]; !own {
+		say, own = c.Sentences[mistaken{"", rule}]
 	}
-	return nil
+	return say, own
+}
+
+// refused is the document for what is wrong with a body. A sentence of its own tells only of the mistakes
+// that it is about; the others are told when these are mended.
+func (c *Collection) refused(list ...invalid) *problem {
+	var first *sentence
+	var about []invalid
+	for _, i := range list {
+		say, own := c.sentence(i.Field, i.Rule)
+		if !own || first != nil && say != *first {
+			continue
+		}
+		first = &say
+		i.Reason = cmp.Or(say.reason, i.Reason)
+		about = append(about, i)
+	}
+	if first == nil {
+		return refused(list...)
+	}
+	return &problem{Status: http.StatusBadRequest, Title: first.title, Detail: first.detail, Invalid: about}
 }
 
 // invalid says what is wrong with a member, and by which rule. The rule follows from the field and
@@ -83,7 +98,7 @@ func (s served) invalid(v fault.Violation, given map[string]any) invalid {
 	case twice:
 	case f == nil, f.Meta, f.Hidden:
 		out.Rule, out.Reason = ruleUnknown, "property "+path+" should not exist"
-	case value == nil:
+	case value == nil, isText && strings.TrimSpace(text) == "" && s.says(path, ruleRequired):
 		out.Rule, out.Reason = ruleRequired, strconv.Quote(path)+" is required"
 	case !fits(f, value):
 		out.Rule = typeRules[f.Type]
@@ -95,6 +110,12 @@ func (s served) invalid(v fault.Violation, given map[string]any) invalid {
 		out.bound(f, value)
 	}
 	return out
+}
+
+// says reports whether a mistake has a sentence of its own.
+func (c *Collection) says(member, rule string) bool {
+	_, own := c.sentence(member, rule)
+	return own
 }
 
 // bound says which limit of a field a value of its type is beyond, if it is beyond one.

@@ -108,8 +108,11 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change, busy m
 		if err != nil {
 			return err
 		}
-		if why != "" {
-			bad = append(bad, invalid{Field: fieldMembers + entry(i) + ".id", Reason: why, Rule: ruleInvalid, Source: fromBody})
+		if why != nil {
+			if why.Field == "" {
+				why.Field = fieldMembers + entry(i) + ".id"
+			}
+			bad = append(bad, *why)
 		}
 	}
 	if len(bad) > 0 {
@@ -119,31 +122,38 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change, busy m
 	return err
 }
 
-// hindrance says why a control plane with so many connected gateways cannot join a group; it is empty
-// if it can.
-func hindrance(tx store.Tx, id string, connected int) (string, error) {
+// hindrance says why a control plane with so many connected gateways cannot join a group; nil if it can.
+// Without a field it is about the id.
+func hindrance(tx store.Tx, id string, connected int) (*invalid, error) {
+	because := func(format string, args ...any) *invalid {
+		return &invalid{Reason: fmt.Sprintf(format, args...), Rule: ruleInvalid, Source: fromBody}
+	}
 	res, err := tx.Get(cloud.ControlPlanes, "", id)
 	if err != nil {
-		return "", err // NotFound is for the whole request
+		return nil, err // NotFound is for the whole request
 	}
 	plane := res.Spec.(*cloud.ControlPlane)
 	if plane.Ending {
-		return fmt.Sprintf("%q is being deleted", plane.Name), nil
+		return because("%q is being deleted", plane.Name), nil
 	}
 	if plane.IsGroup() {
-		return fmt.Sprintf("%q is a group, and a group cannot be in a group", plane.Name), nil
+		return because("%q is a group, and a group cannot be in a group", plane.Name), nil
 	}
 	of, err := tx.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if len(of) >= cloud.MaxGroups {
-		return fmt.Sprintf("%q is in %d groups already", plane.Name, cloud.MaxGroups), nil
+	if most := cloud.MaxGroups; len(of) >= most {
+		why := because("%q is in %d groups already", plane.Name, most)
+		why.Rule, why.Maximum = ruleMaxItems, &most
+		return why, nil
 	}
 	if connected > 0 {
-		return fmt.Sprintf("%q has %d connected data plane nodes; one counts until it is away for %d seconds, and so long after a start of the control plane", plane.Name, connected, int(lately.Seconds())), nil
+		why := because("%q has %d connected data plane nodes; one counts until it is away for %d seconds, and so long after a start of the control plane", plane.Name, connected, int(lately.Seconds()))
+		why.Field = fieldMembers
+		return why, nil
 	}
-	return "", nil
+	return nil, nil //nolint:nilnil // nil is no hindrance
 }
 
 // isGroup refuses what has no members.
@@ -186,9 +196,7 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 	}
 	for name := range body.Values {
 		if name != fieldMembers {
-			return nil, &problem{Status: http.StatusBadRequest, Title: titleInvalid, Detail: "Request contains unknown property", Invalid: []invalid{
-				{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromBody},
-			}}
+			return nil, p.refused(invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromBody})
 		}
 	}
 	given, is := body.Values[fieldMembers].([]any)

@@ -68,6 +68,7 @@ func (a *API) planes() planes {
 	return planes{served{a, &Collection{
 		Kind: cloud.ControlPlanes, Title: "Control plane", Missing: "The requested control plane was not found.", Created: http.StatusCreated, Paging: byNumber,
 		Filters: []string{"id", "name", "cluster_type", "cloud_gateway"}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
+		Sentences: map[mistaken]sentence{{"", ruleUnknown}: {title: titleInvalid, detail: "Request contains unknown property"}},
 	}}}
 }
 
@@ -160,7 +161,7 @@ func (p planes) patch(w http.ResponseWriter, r *http.Request) {
 
 func (p planes) unchanging(res *model.Resource, given map[string]any) error {
 	if _, names := given["cluster_type"]; names {
-		return refused(invalid{Field: "cluster_type", Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
+		return p.refused(invalid{Field: "cluster_type", Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
 	}
 	if name, names := given["name"]; names && res.Name == cloud.DefaultID && name != model.DefaultControlPlane {
 		return refused(invalid{Field: "name", Reason: "the first control plane keeps its name", Rule: ruleInvalid, Source: fromBody})

@@ -44,6 +44,7 @@ type invalid struct {
 
 // The titles and details that clients know.
 const (
+	titleBad          = "Bad Request"
 	titleInvalid      = "Invalid Request"
 	detailInvalid     = "Invalid Parameters"
 	titleUnauthorized = "Unauthorized"
@@ -157,7 +158,7 @@ func bodyProblem(e *httpkit.BodyError) *problem {
 		return &problem{Status: e.Status, Title: titleMediaType, Detail: "The body must be JSON"}
 	}
 	return &problem{
-		Status: http.StatusBadRequest, Title: "Bad Request", Detail: "Could not parse request body",
+		Status: http.StatusBadRequest, Title: titleBad, Detail: "Could not parse request body",
 		Invalid: []invalid{{Field: "body", Reason: "request format is invalid"}},
 	}
 }
