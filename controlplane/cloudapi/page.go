@@ -144,6 +144,12 @@ func cursor(name, value string, into *string) []invalid {
 	return nil
 }
 
+// The cursors of the ends of a list: no resource has a name beyond them. They follow an empty page.
+const (
+	beforeAll = "00000000-0000-0000-0000-000000000000"
+	afterAll  = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+)
+
 // cut returns a page and what is said about it.
 func (s served) cut(rows []*model.Resource, want wanted, at *url.URL) ([]*model.Resource, map[string]any) {
 	if s.Paging == byNumber {
@@ -164,11 +170,19 @@ func (s served) cut(rows []*model.Resource, want wanted, at *url.URL) ([]*model.
 		to = min(want.size, to)
 	}
 	meta := map[string]any{"size": want.size, "next": nil, "previous": nil}
-	if to < len(rows) && to > from {
+	switch {
+	case to == len(rows): // there is nothing after it
+	case to > from:
 		meta["next"] = want.path(at, argAfter, rows[to-1].Name)
+	case to == 0: // what was before the cursor is gone
+		meta["next"] = want.path(at, argAfter, beforeAll)
 	}
-	if from > 0 {
-		meta["previous"] = want.path(at, argBefore, rows[min(from, len(rows)-1)].Name)
+	switch {
+	case from == 0: // there is nothing before it
+	case from < len(rows):
+		meta["previous"] = want.path(at, argBefore, rows[from].Name)
+	default: // what was after the cursor is gone
+		meta["previous"] = want.path(at, argBefore, afterAll)
 	}
 	return rows[from:to], meta
 }
