@@ -27,6 +27,9 @@ const keyCloud = "_cloud"
 // typeGroup is the cluster type of a group of control planes.
 const typeGroup = "CLUSTER_TYPE_CONTROL_PLANE_GROUP"
 
+// textNoWorkspace refuses a workspace that there is not.
+const textNoWorkspace = "workspace '%s' does not exist: there is only '" + defaultName + "'"
+
 // target is the gateway that a command is about.
 type target struct {
 	api *API
@@ -72,7 +75,7 @@ func (o *options) target(ctx context.Context, c *cobra.Command, h declarative.He
 		return nil, fmt.Errorf("--workspace is '%s', and _workspace in the file is '%s'", o.workspace, h.Workspace)
 	}
 	if name := cmp.Or(o.workspace, h.Workspace, defaultName); name != defaultName {
-		return nil, fmt.Errorf("workspace '%s' does not exist: there is only '%s'", name, defaultName)
+		return nil, fmt.Errorf(textNoWorkspace, name)
 	}
 	api, err := o.client(c, o.gatewayAddr, flagGatewayAddr)
 	if err != nil {
@@ -87,7 +90,7 @@ func (o *options) inCloud(ctx context.Context, c *cobra.Command, h declarative.H
 	case given(c, flagWorkspace):
 		return nil, errors.New("--workspace flag is not supported when the target is a control plane in the cloud")
 	case h.Workspace != "":
-		return nil, errors.New("_workspace set in config file. Workspaces are not supported by control planes in the cloud: remove it")
+		return nil, errors.New(textWorkspaces)
 	case o.plane != "" && h.ControlPlane != "" && o.plane != h.ControlPlane:
 		return nil, fmt.Errorf("--cloud-control-plane-name is '%s', and control_plane_name in the file is '%s'", o.plane, h.ControlPlane)
 	}
