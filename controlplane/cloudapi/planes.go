@@ -47,12 +47,20 @@ type PlaneOptions struct {
 	Declared string
 	// Organization is who runs this; tools show its name.
 	Organization Organization
+	// Region is the name of the region that these control planes are in.
+	Region string
 }
 
 // Organization is who runs control planes.
 type Organization struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// located is who runs control planes, and the region of those that this process has.
+type located struct {
+	Organization
+	Region string `json:"region,omitempty"`
 }
 
 // pathPlanes is the path of all control planes.
