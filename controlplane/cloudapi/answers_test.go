@@ -105,7 +105,7 @@ func TestSentencesOfMembers(t *testing.T) {
 	}
 	// Two that are blank are one answer.
 	_, doc := f.do("POST", destinations, `{"name":"a","log_format":"cef"}`)
-	if got := mistake(doc, 1); got != "Bad Request/Required field missing/endpoint/cannot be blank/required/body" {
+	if got := mistake(doc, 1); mistake(doc, 0) != "Bad Request/Required field missing/endpoint/cannot be blank/required/body" || got != "Bad Request/Required field missing/authorization/cannot be blank/required/body" {
 		t.Error(got)
 	}
 }

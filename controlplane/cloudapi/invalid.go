@@ -91,11 +91,10 @@ func (c *Collection) refused(list ...invalid) *problem {
 // invalid says what is wrong with a member, and by which rule. The rule follows from the field and
 // from what was given.
 func (s served) invalid(v fault.Violation, given map[string]any) invalid {
-	twice := v.Message == httpkit.TextTwice
-	f, value, path := place(s.Kind.Schema, v.Path, given, twice)
+	f, value, path := place(s.Kind.Schema, v.Path, given)
 	out := invalid{Field: path, Reason: v.Message, Source: fromBody, Rule: ruleInvalid}
 	switch text, isText := value.(string); {
-	case twice:
+	case v.Message == httpkit.TextTwice: // also of a member that there is not
 	case f == nil, f.Meta, f.Hidden:
 		out.Rule, out.Reason = ruleUnknown, "property "+path+" should not exist"
 	case value == nil, isText && strings.TrimSpace(text) == "" && s.says(path, ruleRequired):
@@ -147,17 +146,13 @@ func (i *invalid) beyond(size, least, most int, tooLow, tooHigh string) {
 }
 
 // place finds the field and the value at the path of a violation, in which entries of lists count from
-// 1, or from 0 if it says so, and spells the path as clients know it: members[0].id.
-func place(s *model.Schema, path string, given map[string]any, fromZero bool) (f *model.Field, value any, spelled string) {
+// 1, and spells the path as clients know it: members[0].id.
+func place(s *model.Schema, path string, given map[string]any) (f *model.Field, value any, spelled string) {
 	value = given
-	first := 1
-	if fromZero {
-		first = 0
-	}
 	for name := range strings.SplitSeq(path, ".") {
 		n, err := strconv.Atoi(name)
-		if list, ok := value.([]any); ok && err == nil && n >= first && n-first < len(list) {
-			spelled, value = spelled+entry(n-first), list[n-first]
+		if list, ok := value.([]any); ok && err == nil && n > 0 && n <= len(list) {
+			spelled, value = spelled+entry(n-1), list[n-1]
 			if f != nil && f.Elem != nil {
 				f, s = f.Elem, f.Elem.Schema
 			}

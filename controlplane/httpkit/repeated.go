@@ -17,7 +17,7 @@ import (
 // A proxy or a person that looks at the other one sees a different request.
 
 const (
-	// TextTwice is said of a member that is given twice. In its path, entries of lists count from 0.
+	// TextTwice is said of a member that is given twice.
 	TextTwice = "is given twice"
 	// maxRepeated bounds the members that are named, and maxSegment the bytes of each name.
 	maxRepeated = 100
