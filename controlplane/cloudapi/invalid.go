@@ -44,8 +44,11 @@ var textRules = map[string]string{model.TextUUID: "is_uuid", cloud.TextTime: "is
 // refusal is the document for the violations of a body.
 func (s served) refusal(err error, given map[string]any) error {
 	e, ok := errors.AsType[*fault.Error](err)
-	if !ok || len(e.Violations) == 0 {
+	switch {
+	case !ok:
 		return err
+	case len(e.Violations) == 0:
+		return refused(invalid{Field: fromBody, Reason: e.Detail, Rule: ruleInvalid, Source: fromBody})
 	}
 	list := make([]invalid, len(e.Violations))
 	for i, v := range e.Violations {
