@@ -52,6 +52,9 @@ func (cp *ControlPlane) openTrail() {
 
 // openCloud opens what the cloud API needs.
 func (cp *ControlPlane) openCloud(ctx context.Context) error {
+	if text := cp.cfg.Cloud.Alone(); text != "" {
+		cp.Log.Warn("only a part of the cloud API is served", "reason", text)
+	}
 	if err := cloud.EnsureFirst(ctx, cp.store, cp.gate.As(model.System("lifecycle"))); err != nil {
 		return err
 	}
@@ -123,14 +126,27 @@ func ofThisMachine(a netip.Addr) bool {
 	})
 }
 
-// cloudAPI is the cloud API for callers whom identify names.
+// cloudAPI is the cloud API for callers whom identify names, with the parts that the settings name.
 func (cp *ControlPlane) cloudAPI(identify func(*http.Request) (model.Actor, error)) *cloudapi.API {
-	return cloudapi.New(cloudapi.Options{
+	return cloudapi.New(cp.cloudOptions(identify))
+}
+
+// localCloudAPI is the cloud API for administrators on this machine. It has all parts: tokens and
+// destinations of another process are not in this store, so a process that serves regions only would
+// have none at all.
+func (cp *ControlPlane) localCloudAPI() *cloudapi.API {
+	o := cp.cloudOptions(func(*http.Request) (model.Actor, error) { return model.Administrator(), nil })
+	o.Global, o.Regional = true, true
+	return cloudapi.New(o)
+}
+
+func (cp *ControlPlane) cloudOptions(identify func(*http.Request) (model.Actor, error)) cloudapi.Options {
+	return cloudapi.Options{
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Version: version.Program, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
 		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Hosts: cp.cfg.CloudHosts(), Signer: cp.cloud.signer, Planes: cp.planeOptions(),
 		Refused: cp.cloud.trail.Refused,
-	})
+	}
 }
 
 // identifyCloud returns the caller of the cloud API. That it comes from this machine gives nobody
@@ -176,5 +192,5 @@ func (cp *ControlPlane) serveCloud(serve func(name string, h http.Handler, ln ne
 	api := cp.cloudAPI(cp.identifyCloud).Handler()
 	serve("cloud", api, cp.ports.cloud)
 	serve("cloud_tls", api, encrypted)
-	serve("cloud_local", cp.cloudAPI(func(*http.Request) (model.Actor, error) { return model.Administrator(), nil }).Handler(), cp.cloud.local)
+	serve("cloud_local", cp.localCloudAPI().Handler(), cp.cloud.local)
 }

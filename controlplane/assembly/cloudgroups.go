@@ -112,5 +112,6 @@ func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
 		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: entities.Endpoints(), Enter: gatewayapi.In, Describe: entities.Describe,
 		Recheck:      func(ctx context.Context) { cp.recheck(ctx) },
 		Organization: cloudapi.Organization{ID: cp.authority.ID(), Name: cp.cfg.Mesh.Product},
+		Region:       cp.cfg.Cloud.Region,
 	}
 }

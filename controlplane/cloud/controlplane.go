@@ -1,9 +1,7 @@
 package cloud
 
 import (
-	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -22,13 +20,13 @@ const DefaultID = "00000000-0000-4000-8000-000000000000"
 // ControlPlane is a control plane of gateways: a set of entities, or a group of such sets.
 // Source: requirement "Control plane".
 type ControlPlane struct {
-	Name        string `json:"name" jsonschema:"maxLength=1024" jsonschema_extras:"x-unique=true,x-check=plane-name"`
-	Description string `json:"description,omitempty" jsonschema:"maxLength=8192" jsonschema_extras:"x-check=description"`
+	Name        string `json:"name" jsonschema_extras:"x-unique=true,x-check=name,x-chars=2..256"`
+	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=1..2048"`
 	// ClusterType is as its creator has spelled it.
 	ClusterType  string            `json:"cluster_type" jsonschema:"enum=CLUSTER_TYPE_HYBRID,enum=CLUSTER_TYPE_CONTROL_PLANE,enum=CLUSTER_TYPE_CONTROL_PLANE_GROUP,default=CLUSTER_TYPE_HYBRID"`
 	AuthType     string            `json:"auth_type" jsonschema:"enum=pinned_client_certs,enum=pki_client_certs,default=pinned_client_certs"`
 	CloudGateway bool              `json:"cloud_gateway" jsonschema:"default=false"`
-	ProxyURLs    []ProxyURL        `json:"proxy_urls,omitempty" jsonschema_extras:"x-check=proxy-urls"`
+	ProxyURLs    []ProxyURL        `json:"proxy_urls,omitempty" jsonschema:"maxItems=5"`
 	Labels       map[string]string `json:"labels,omitempty" jsonschema_extras:"x-check=labels"`
 	// Ending says that its deletion has begun. It counts as one that does not exist: nothing joins it,
 	// it joins nothing, and nothing is created in it.
@@ -37,9 +35,9 @@ type ControlPlane struct {
 
 // ProxyURL is an address at which gateways of a control plane serve.
 type ProxyURL struct {
-	Host     string `json:"host" jsonschema:"maxLength=120"`
+	Host     string `json:"host" jsonschema_extras:"x-chars=1..120"`
 	Port     int    `json:"port" jsonschema:"minimum=1,maximum=65535"`
-	Protocol string `json:"protocol" jsonschema:"maxLength=32"`
+	Protocol string `json:"protocol" jsonschema_extras:"x-chars=1..32"`
 }
 
 // ControlPlanes is the kind of control planes. The name of a resource is a UUID.
@@ -88,39 +86,4 @@ const (
 	MaxMembers = 256
 	MaxGroups  = 5
 	MaxAtOnce  = 50
-	maxProxies = 5
-	leastName  = 2
-	mostName   = 256
-	mostAbout  = 2048
 )
-
-// planeName checks the name of a control plane.
-func planeName(v any) string {
-	text := v.(string)
-	if bad := nameText(v); bad != "" {
-		return bad
-	}
-	switch n := utf8.RuneCountInString(text); {
-	case n < leastName:
-		return fmt.Sprintf("must be at least %d characters", leastName)
-	case n > mostName:
-		return fmt.Sprintf("must be at most %d characters", mostName)
-	}
-	return ""
-}
-
-// descriptionText checks a description.
-func descriptionText(v any) string {
-	if utf8.RuneCountInString(v.(string)) > mostAbout {
-		return fmt.Sprintf("must be at most %d characters", mostAbout)
-	}
-	return ""
-}
-
-// proxyURLs checks where gateways serve; the fields of each are checked before.
-func proxyURLs(v any) string {
-	if list, _ := v.([]any); len(list) > maxProxies {
-		return fmt.Sprintf("must be at most %d", maxProxies)
-	}
-	return ""
-}

@@ -15,7 +15,7 @@ type Developer struct {
 	// Portal is the id of the portal.
 	Portal   string `json:"portal" jsonschema_extras:"x-refers-to=portal,x-on-delete=cascade,x-hidden=true"`
 	Email    string `json:"email" jsonschema:"maxLength=254" jsonschema_extras:"x-check=email"`
-	FullName string `json:"full_name" jsonschema:"maxLength=255" jsonschema_extras:"x-check=portal-name"`
+	FullName string `json:"full_name" jsonschema_extras:"x-check=name,x-chars=1..255"`
 	Status   string `json:"status" jsonschema:"enum=approved,enum=pending,enum=revoked,enum=rejected,default=approved"`
 }
 

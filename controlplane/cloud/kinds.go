@@ -20,10 +20,7 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"name":       nameText,
 	"time":       TimeText,
 
-	"plane-name":  planeName,
-	"description": descriptionText,
-	"proxy-urls":  proxyURLs,
-	"labels":      labelsText,
+	"labels": labelsText,
 
 	"client-certificate": clientCertificateText,
 	"title":              titleText,

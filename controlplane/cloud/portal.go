@@ -3,11 +3,9 @@ package cloud
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/meshgate/meshgate/controlplane/hostname"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -15,9 +13,9 @@ import (
 
 // Portal is a site where developers log in.
 type Portal struct {
-	Name        string `json:"name" jsonschema:"maxLength=1024" jsonschema_extras:"x-unique=true,x-check=portal-name"`
-	DisplayName string `json:"display_name,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-check=portal-name"`
-	Description string `json:"description,omitempty" jsonschema:"maxLength=2048" jsonschema_extras:"x-check=portal-description"`
+	Name        string `json:"name" jsonschema_extras:"x-unique=true,x-check=name,x-chars=1..255"`
+	DisplayName string `json:"display_name,omitempty" jsonschema_extras:"x-check=name,x-chars=1..255"`
+	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=1..512"`
 	// IsPublic portals have no developers.
 	IsPublic                bool `json:"is_public" jsonschema:"default=false"`
 	RBACEnabled             bool `json:"rbac_enabled" jsonschema:"default=false"`
@@ -47,10 +45,8 @@ var Portals = portalRules.Describe(Portal{}, model.Kind{
 
 var portalRules = rules.With(model.Rules{
 	Checks: map[string]func(any) string{
-		"portal-name":        atMost(mostPortalName, nameText),
-		"portal-description": atMost(mostPortalDescription, nil),
-		"domain":             domainText,
-		"email":              emailText,
+		"domain": domainText,
+		"email":  emailText,
 	},
 	Generators: map[string]func() (any, error){"slug": slug},
 })
@@ -60,31 +56,11 @@ func portalKinds() []*model.Kind {
 	return []*model.Kind{Portals, Developers, Passwords, Trials, Sessions, Invitations, Replays}
 }
 
-const (
-	mostPortalName        = 255
-	mostPortalDescription = 512
-)
-
 // slug makes the first label of a host. It says nothing about the portal.
 func slug() (any, error) {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // documented never to return an error
 	return hex.EncodeToString(b[:]), nil
-}
-
-// atMost bounds the characters of a text that another check has looked at.
-func atMost(n int, check func(any) string) func(any) string {
-	return func(v any) string {
-		if check != nil {
-			if bad := check(v); bad != "" {
-				return bad
-			}
-		}
-		if utf8.RuneCountInString(v.(string)) > n {
-			return fmt.Sprintf("must be at most %d characters", n)
-		}
-		return ""
-	}
 }
 
 // hostLabel is a label of a host name (RFC 1123 section 2.1), in lower case.

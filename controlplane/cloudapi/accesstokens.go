@@ -39,7 +39,7 @@ func issueToken() (hidden, shown map[string]any) {
 func scopesOfToken(r store.Reader, values map[string]any) error {
 	named, _ := values[fieldPlanes].([]any)
 	if most := maxPlanesOfToken; len(named) > most {
-		return refused(invalid{Field: fieldPlanes, Reason: fmt.Sprintf("must be at most %d", most), Rule: "max_items", Maximum: &most, Source: fromBody})
+		return refused(invalid{Field: fieldPlanes, Reason: fmt.Sprintf("must be at most %d", most), Rule: ruleMaxItems, Maximum: &most, Source: fromBody})
 	}
 	scopes := make([]any, 0, len(named))
 	var bad []invalid
@@ -51,7 +51,7 @@ func scopesOfToken(r store.Reader, values map[string]any) error {
 		scope, err := cloud.ScopeNamed(r, name)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			bad = append(bad, invalid{Field: fmt.Sprintf("%s.%d", fieldPlanes, i+1), Reason: "there is no control plane of this name or id", Rule: ruleInvalid, Source: fromBody})
+			bad = append(bad, invalid{Field: fieldPlanes + entry(i), Reason: "there is no control plane of this name or id", Rule: ruleInvalid, Source: fromBody})
 		case err != nil:
 			return err
 		case !slices.Contains(scopes, any(scope)):

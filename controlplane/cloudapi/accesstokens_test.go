@@ -77,12 +77,12 @@ func TestAccessTokenOfUnknownControlPlanes(t *testing.T) {
 	f.plane("shop", cloud.TypeHybrid)
 	many := `"x"` + strings.Repeat(`,"x"`, maxPlanesOfToken)
 	for planes, want := range map[string]string{
-		`["shop","shoppe","nil"]`:                  "control_planes.2/there is no control plane of this name or id/invalid control_planes.3/there is no control plane of this name or id/invalid",
-		`["10000000-0000-4000-8000-000000000000"]`: "control_planes.1/there is no control plane of this name or id/invalid",
-		`[""]`:           "control_planes.1/there is no control plane of this name or id/invalid",
+		`["shop","shoppe","nil"]`:                  "control_planes[1]/there is no control plane of this name or id/invalid control_planes[2]/there is no control plane of this name or id/invalid",
+		`["10000000-0000-4000-8000-000000000000"]`: "control_planes[0]/there is no control plane of this name or id/invalid",
+		`[""]`:           "control_planes[0]/there is no control plane of this name or id/invalid",
 		"[" + many + "]": "control_planes/must be at most 256/max_items",
 		`"shop"`:         "control_planes/expected a set/is_array",
-		`[1]`:            "control_planes.1/expected a string/invalid",
+		`[1]`:            "control_planes[0]/expected a string/is_string",
 	} {
 		doc := f.expects(http.StatusBadRequest, "POST", accessTokensPath, `{"name":"a","role":"viewer","control_planes":`+planes+`}`)
 		var got []string

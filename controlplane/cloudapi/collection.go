@@ -49,8 +49,10 @@ type Collection struct {
 	Complete func(a *API, res *model.Resource, doc map[string]any) error
 	// Guard, if set, says in the transaction of a change or deletion whether the caller may do it.
 	Guard func(a *API, r *http.Request, reader store.Reader, res *model.Resource) error
-	// Blank has the sentences of members that have one of their own when they are missing or empty.
-	Blank map[string]string
+	// Removable, if set, refuses a deletion in its transaction, and says what is in the way.
+	Removable func(reader store.Reader, res *model.Resource) error
+	// Sentences are what clients know of some mistakes, in place of the usual title and detail.
+	Sentences map[mistaken]sentence
 }
 
 // pathID is the name of the id in a path.
@@ -201,7 +203,14 @@ func (s served) readIf(r *http.Request, may admit.Condition) (res *model.Resourc
 }
 
 func (s served) remove(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.api.Gate.DeleteIf(r.Context(), s.address(r), s.guard(r)); err != nil {
+	may := func(reader store.Reader, res *model.Resource) error {
+		err := s.guard(r)(reader, res)
+		if err == nil && s.Removable != nil {
+			err = s.Removable(reader, res)
+		}
+		return err
+	}
+	if _, err := s.api.Gate.DeleteIf(r.Context(), s.address(r), may); err != nil {
 		s.api.fail(w, r, err, s.Collection)
 		return
 	}

@@ -1,7 +1,9 @@
 package cloudapi
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -13,9 +15,15 @@ import (
 // auditDestinations is the collection of audit log destinations.
 var auditDestinations = &Collection{
 	Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"},
-	Guard: guardDestination,
-	Blank: map[string]string{"authorization": "cannot be blank", "endpoint": "cannot be blank"},
+	Guard: guardDestination, Removable: unusedDestination,
+	Sentences: map[mistaken]sentence{
+		{"authorization", ruleRequired}: blank, {"endpoint", ruleRequired}: blank,
+		{"endpoint", ruleInvalid}: {title: titleBad, detail: "Invalid endpoint"},
+	},
 }
+
+// blank is said of a member that is missing or holds nothing but white space.
+var blank = sentence{title: titleBad, detail: "Required field missing", reason: "cannot be blank"}
 
 // guardDestination leaves the destination of the control plane's own log to administrators: who may
 // change where it leads could switch it off unseen, or read it.
@@ -27,4 +35,38 @@ func guardDestination(a *API, r *http.Request, reader store.Reader, res *model.R
 	return httpkit.Permit(a.Rules, r, access.Administrator, access.Scope{}, func(who model.Actor) string {
 		return httpkit.Cannot(who, "the destination of the control plane's audit log")
 	})
+}
+
+// namedUsers bounds the users of a destination that a refusal names.
+const namedUsers = 10
+
+// unusedDestination refuses the deletion of a destination that webhooks name, and says whose.
+func unusedDestination(reader store.Reader, res *model.Resource) error {
+	of := store.Query{Index: fieldDestination, Value: res.Name}
+	all, err := reader.Count(cloud.Webhooks, of)
+	if err != nil || all == 0 {
+		return err
+	}
+	of.Limit = namedUsers
+	hooks, err := reader.List(cloud.Webhooks, of)
+	if err != nil {
+		return err
+	}
+	users := make([]string, len(hooks))
+	for i, hook := range hooks {
+		if hook.Name == cloud.ControlPlaneLog {
+			users[i] = "of the control plane itself"
+			continue
+		}
+		at, err := reader.Get(cloud.Portals, "", hook.Name)
+		if err != nil {
+			return err
+		}
+		users[i] = fmt.Sprintf("of portal %q (%s)", at.Spec.(*cloud.Portal).Name, at.Name)
+	}
+	more := ""
+	if n := all - len(users); n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	return conflict("The destination is used by the audit log webhook " + strings.Join(users, ", ") + more)
 }

@@ -108,8 +108,11 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change, busy m
 		if err != nil {
 			return err
 		}
-		if why != "" {
-			bad = append(bad, invalid{Field: fmt.Sprintf("%s[%d].id", fieldMembers, i), Reason: why, Rule: ruleInvalid, Source: fromBody})
+		if why != nil {
+			if why.Field == "" {
+				why.Field = fieldMembers + entry(i) + ".id"
+			}
+			bad = append(bad, *why)
 		}
 	}
 	if len(bad) > 0 {
@@ -119,31 +122,38 @@ func (p planes) change(tx store.Tx, group string, ids []string, c change, busy m
 	return err
 }
 
-// hindrance says why a control plane with so many connected gateways cannot join a group; it is empty
-// if it can.
-func hindrance(tx store.Tx, id string, connected int) (string, error) {
+// hindrance says why a control plane with so many connected gateways cannot join a group; nil if it can.
+// Without a field it is about the id.
+func hindrance(tx store.Tx, id string, connected int) (*invalid, error) {
+	because := func(format string, args ...any) *invalid {
+		return &invalid{Reason: fmt.Sprintf(format, args...), Rule: ruleInvalid, Source: fromBody}
+	}
 	res, err := tx.Get(cloud.ControlPlanes, "", id)
 	if err != nil {
-		return "", err // NotFound is for the whole request
+		return nil, err // NotFound is for the whole request
 	}
 	plane := res.Spec.(*cloud.ControlPlane)
 	if plane.Ending {
-		return fmt.Sprintf("%q is being deleted", plane.Name), nil
+		return because("%q is being deleted", plane.Name), nil
 	}
 	if plane.IsGroup() {
-		return fmt.Sprintf("%q is a group, and a group cannot be in a group", plane.Name), nil
+		return because("%q is a group, and a group cannot be in a group", plane.Name), nil
 	}
 	of, err := tx.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if len(of) >= cloud.MaxGroups {
-		return fmt.Sprintf("%q is in %d groups already", plane.Name, cloud.MaxGroups), nil
+	if most := cloud.MaxGroups; len(of) >= most {
+		why := because("%q is in %d groups already", plane.Name, most)
+		why.Rule, why.Maximum = ruleMaxItems, &most
+		return why, nil
 	}
 	if connected > 0 {
-		return fmt.Sprintf("%q has %d connected data plane nodes; one counts until it is away for %d seconds, and so long after a start of the control plane", plane.Name, connected, int(lately.Seconds())), nil
+		why := because("%q has %d connected data plane nodes; one counts until it is away for %d seconds, and so long after a start of the control plane", plane.Name, connected, int(lately.Seconds()))
+		why.Field = fieldMembers
+		return why, nil
 	}
-	return "", nil
+	return nil, nil //nolint:nilnil // nil is no hindrance
 }
 
 // isGroup refuses what has no members.
@@ -171,7 +181,7 @@ func (p planes) mayJoin(r *http.Request, ids []string) error {
 }
 
 func tooManyMembers(most int, reason string) invalid {
-	return invalid{Field: fieldMembers, Reason: reason, Rule: "max_items", Maximum: &most, Source: fromBody}
+	return invalid{Field: fieldMembers, Reason: reason, Rule: ruleMaxItems, Maximum: &most, Source: fromBody}
 }
 
 // named reads the ids of a body.
@@ -186,9 +196,7 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 	}
 	for name := range body.Values {
 		if name != fieldMembers {
-			return nil, &problem{Status: http.StatusBadRequest, Title: titleInvalid, Detail: "Request contains unknown property", Invalid: []invalid{
-				{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromBody},
-			}}
+			return nil, p.refused(invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromBody})
 		}
 	}
 	given, is := body.Values[fieldMembers].([]any)
@@ -199,7 +207,7 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 	case !is:
 		return nil, refused(invalid{Field: fieldMembers, Reason: "must be an array", Rule: "is_array", Source: fromBody})
 	case len(given) == 0 && r.Method != http.MethodPut:
-		return nil, refused(invalid{Field: fieldMembers, Reason: "must not be empty", Rule: "min_items", Minimum: &least, Source: fromBody})
+		return nil, refused(invalid{Field: fieldMembers, Reason: "must not be empty", Rule: ruleMinItems, Minimum: &least, Source: fromBody})
 	case len(given) > most:
 		return nil, refused(tooManyMembers(most, fmt.Sprintf("must be at most %d members", most)))
 	}
@@ -208,7 +216,7 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 		member, _ := v.(map[string]any)
 		id, _ := member[pathID].(string)
 		if !model.IsUUID(id) || len(member) != 1 {
-			return nil, refused(invalid{Field: fmt.Sprintf("%s[%d].id", fieldMembers, i), Reason: "must be the id of a control plane, and nothing beside it", Rule: "is_uuid", Source: fromBody})
+			return nil, refused(invalid{Field: fieldMembers + entry(i) + ".id", Reason: "must be the id of a control plane, and nothing beside it", Rule: "is_uuid", Source: fromBody})
 		}
 		ids[i] = strings.ToLower(id)
 	}

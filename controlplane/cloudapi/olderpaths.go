@@ -20,13 +20,13 @@ const olderPath = "/konnect-api/api/runtime_groups"
 // and tells the name of the organization as whom it has logged in.
 func (p planes) olderEndpoints() []httpkit.Endpoint {
 	return append(p.entities(olderPath+"/{"+pathID+"}"),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/organizations/me", Auth: access.Known, Summary: "Who runs this", Handler: p.organization}, "", http.StatusOK, schemaOrganization),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/organizations/me", Auth: access.Known, Summary: "Who runs this, in which region", Handler: p.organization}, "", http.StatusOK, schemaOrganization),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList}, "", http.StatusOK, schemaOlder),
 	)
 }
 
 func (p planes) organization(w http.ResponseWriter, r *http.Request) {
-	p.reply(w, r, http.StatusOK, p.api.Planes.Organization)
+	p.reply(w, r, http.StatusOK, located{p.api.Planes.Organization, p.api.Planes.Region})
 }
 
 // olderItem is a control plane in the older list.

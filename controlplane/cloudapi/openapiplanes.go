@@ -44,7 +44,7 @@ func planeSchemas() schemas {
 		}, "id", "state", "conflicts")}, "item"),
 		schemaNodes:            openapi.Closed(schemas{"items": openapi.List(openapi.For[node]()), "page": openapi.Closed(schemas{"total_count": count(), "next": text()}, "total_count")}, "items", "page"),
 		schemaHash:             openapi.Closed(schemas{"expected_hash": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment()}, "expected_hash", "created_at", "updated_at"),
-		schemaOrganization:     openapi.For[Organization](),
+		schemaOrganization:     openapi.For[located](),
 		schemaCertificate:      openapi.Closed(schemas{"item": openapi.For[certificate]()}, "item"),
 		schemaCertificateGiven: kinds.Given(cloud.ClientCertificates.Schema),
 		schemaCertificates: openapi.Closed(schemas{

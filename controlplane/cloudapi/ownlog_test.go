@@ -112,7 +112,7 @@ func TestOwnDestination(t *testing.T) {
 			check("eddie", "PATCH", own[:len(own)-36]+strings.ToUpper(own[len(own)-36:]), body, forbidden)
 		}
 		check("eddie", "DELETE", own, "", forbidden)
-		check("admin", "DELETE", own, "", "409 Conflict/It is in use")
+		check("admin", "DELETE", own, "", "409 Conflict/The destination is used by the audit log webhook of the control plane itself")
 		check("admin", "PATCH", own, `{"skip_ssl_verification":false}`, fine)
 		check("eddie", "PATCH", other, `{"endpoint":"https://eddie.example/3"}`, fine)
 	}

@@ -126,7 +126,7 @@ func number(name, value string, most int, into *int) []invalid {
 		return []invalid{{Field: name, Reason: "must be a number", Rule: ruleNumber, Source: fromQuery}}
 	case n < 1:
 		least := 1
-		return []invalid{{Field: name, Reason: "must be at least 1", Rule: "min", Minimum: &least, Source: fromQuery}}
+		return []invalid{{Field: name, Reason: "must be at least 1", Rule: ruleMin, Minimum: &least, Source: fromQuery}}
 	case n > most:
 		return []invalid{{Field: name, Reason: fmt.Sprintf("must be at most %d", most), Rule: ruleMax, Maximum: &most, Source: fromQuery}}
 	}
@@ -143,6 +143,12 @@ func cursor(name, value string, into *string) []invalid {
 	*into = string(raw)
 	return nil
 }
+
+// The cursors of the ends of a list: no resource has a name beyond them. They follow an empty page.
+const (
+	beforeAll = "00000000-0000-0000-0000-000000000000"
+	afterAll  = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+)
 
 // cut returns a page and what is said about it.
 func (s served) cut(rows []*model.Resource, want wanted, at *url.URL) ([]*model.Resource, map[string]any) {
@@ -164,11 +170,19 @@ func (s served) cut(rows []*model.Resource, want wanted, at *url.URL) ([]*model.
 		to = min(want.size, to)
 	}
 	meta := map[string]any{"size": want.size, "next": nil, "previous": nil}
-	if to < len(rows) && to > from {
+	switch {
+	case to == len(rows): // there is nothing after it
+	case to > from:
 		meta["next"] = want.path(at, argAfter, rows[to-1].Name)
+	case to == 0: // what was before the cursor is gone
+		meta["next"] = want.path(at, argAfter, beforeAll)
 	}
-	if from > 0 {
-		meta["previous"] = want.path(at, argBefore, rows[min(from, len(rows)-1)].Name)
+	switch {
+	case from == 0: // there is nothing before it
+	case from < len(rows):
+		meta["previous"] = want.path(at, argBefore, rows[from].Name)
+	default: // what was after the cursor is gone
+		meta["previous"] = want.path(at, argBefore, afterAll)
 	}
 	return rows[from:to], meta
 }

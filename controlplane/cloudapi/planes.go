@@ -47,12 +47,20 @@ type PlaneOptions struct {
 	Declared string
 	// Organization is who runs this; tools show its name.
 	Organization Organization
+	// Region is the name of the region that these control planes are in.
+	Region string
 }
 
 // Organization is who runs control planes.
 type Organization struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// located is who runs control planes, and the region of those that this process has.
+type located struct {
+	Organization
+	Region string `json:"region,omitempty"`
 }
 
 // pathPlanes is the path of all control planes.
@@ -68,6 +76,7 @@ func (a *API) planes() planes {
 	return planes{served{a, &Collection{
 		Kind: cloud.ControlPlanes, Title: "Control plane", Missing: "The requested control plane was not found.", Created: http.StatusCreated, Paging: byNumber,
 		Filters: []string{"id", "name", "cluster_type", "cloud_gateway"}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
+		Sentences: map[mistaken]sentence{{"", ruleUnknown}: {title: titleInvalid, detail: "Request contains unknown property"}},
 	}}}
 }
 
@@ -160,7 +169,7 @@ func (p planes) patch(w http.ResponseWriter, r *http.Request) {
 
 func (p planes) unchanging(res *model.Resource, given map[string]any) error {
 	if _, names := given["cluster_type"]; names {
-		return refused(invalid{Field: "cluster_type", Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
+		return p.refused(invalid{Field: "cluster_type", Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
 	}
 	if name, names := given["name"]; names && res.Name == cloud.DefaultID && name != model.DefaultControlPlane {
 		return refused(invalid{Field: "name", Reason: "the first control plane keeps its name", Rule: ruleInvalid, Source: fromBody})

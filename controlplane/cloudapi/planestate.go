@@ -189,7 +189,7 @@ type compatibility struct {
 }
 
 // nodes lists the nodes of a control plane. Who is connected is known by its streams, so it was seen
-// now.
+// now. A node was created when it was seen first.
 func (p planes) nodes(w http.ResponseWriter, r *http.Request) {
 	items := []node{}
 	var want expectation
@@ -257,9 +257,13 @@ func (p planes) node(n nodes.Node, want expectation) node {
 	if !want.metBy(n) {
 		hash = digest(n.Name, fmt.Sprint(n.Revisions.Acknowledged))
 	}
+	created := since
+	if n.First != nil {
+		created = n.First.Unix()
+	}
 	out := node{
 		ID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(n.Name)).String(), Hostname: n.Name[strings.LastIndexByte(n.Name, '/')+1:], Version: n.Versions.Agent,
-		LastPing: at, ConfigHash: hash, CreatedAt: since, UpdatedAt: at, Type: "gateway-" + n.State,
+		LastPing: at, ConfigHash: hash, CreatedAt: created, UpdatedAt: at, Type: "gateway-" + n.State,
 		Compatibility: compatibility{State: "COMPATIBILITY_STATE_FULLY_COMPATIBLE"},
 	}
 	for _, rejected := range n.Rejected {

@@ -118,8 +118,8 @@ func TestPortalRefusals(t *testing.T) {
 	for _, test := range []struct{ method, path, body, want string }{
 		{"POST", portalsPath, `{}`, `400 Invalid Request/Invalid Parameters/name/"name" is required/required`},
 		{"POST", portalsPath, `{"name":""}`, `400 Invalid Request/Invalid Parameters/name/length must be at least 1/min_length`},
-		{"POST", portalsPath, `{"name":"` + strings.Repeat("ü", 256) + `"}`, `400 Invalid Request/Invalid Parameters/name/must be at most 255 characters/invalid`},
-		{"POST", portalsPath, `{"name":"a","description":"` + strings.Repeat("d", 513) + `"}`, `400 Invalid Request/Invalid Parameters/description/must be at most 512 characters/invalid`},
+		{"POST", portalsPath, `{"name":"` + strings.Repeat("ü", 256) + `"}`, `400 Invalid Request/Invalid Parameters/name/must be at most 255 characters/max_length`},
+		{"POST", portalsPath, `{"name":"a","description":"` + strings.Repeat("d", 513) + `"}`, `400 Invalid Request/Invalid Parameters/description/must be at most 512 characters/max_length`},
 		{"POST", portalsPath, `{"name":"a","is_public":"yes"}`, `400 Invalid Request/Invalid Parameters/is_public/expected a boolean/is_boolean`},
 		{"POST", portalsPath, `{"name":"a","colour":1}`, `400 Invalid Request/Invalid Parameters/colour/property colour should not exist/unknown_property`},
 		{"POST", portalsPath, `{"name":"a","slug":"x"}`, `400 Invalid Request/Invalid Parameters/slug/property slug should not exist/unknown_property`},

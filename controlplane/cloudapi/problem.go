@@ -44,6 +44,7 @@ type invalid struct {
 
 // The titles and details that clients know.
 const (
+	titleBad          = "Bad Request"
 	titleInvalid      = "Invalid Request"
 	detailInvalid     = "Invalid Parameters"
 	titleUnauthorized = "Unauthorized"
@@ -101,6 +102,8 @@ func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
 	code := fault.CodeOf(err)
 	entry.Code = string(code)
 	switch code {
+	case fault.Invalid:
+		return badQuery(err)
 	case fault.Denied:
 		return &problem{Status: http.StatusUnauthorized, Title: ofPlanes(r, titleUnauthorized, titleUnauthenticated), Detail: detailToken}
 	case fault.Forbidden:
@@ -122,8 +125,32 @@ func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
 	return &problem{Status: http.StatusInternalServerError, Title: titleInternal, Detail: httpkit.TextInternal}
 }
 
-// bodyProblem is the document for a body that cannot be read.
+// badQuery is the document for parameters of a query that are refused before anything looks at the body.
+// What is wrong with a body has become a document where the body was read; see [served.refusal].
+func badQuery(err error) *problem {
+	e, _ := errors.AsType[*fault.Error](err) // its code was read off it
+	var list []invalid
+	for _, v := range e.Violations {
+		rule := ruleInvalid
+		switch {
+		case v.Message == httpkit.TextDryRun:
+			rule = "is_boolean"
+		case strings.HasPrefix(v.Message, httpkit.TextUnknownParameter):
+			rule = ruleUnknown
+		}
+		list = append(list, invalid{Field: v.Path, Reason: v.Message, Rule: rule, Source: fromQuery})
+	}
+	if len(list) == 0 {
+		list = append(list, invalid{Field: fromQuery, Reason: e.Detail, Rule: ruleInvalid, Source: fromQuery})
+	}
+	return refused(list...)
+}
+
+// bodyProblem is the document for a body, or a query, that cannot be read.
 func bodyProblem(e *httpkit.BodyError) *problem {
+	if e.Query {
+		return refused(invalid{Field: fromQuery, Reason: e.Message, Rule: ruleInvalid, Source: fromQuery})
+	}
 	switch e.Status {
 	case http.StatusRequestEntityTooLarge:
 		return &problem{Status: e.Status, Title: titleTooLarge, Detail: e.Message}
@@ -131,7 +158,7 @@ func bodyProblem(e *httpkit.BodyError) *problem {
 		return &problem{Status: e.Status, Title: titleMediaType, Detail: "The body must be JSON"}
 	}
 	return &problem{
-		Status: http.StatusBadRequest, Title: "Bad Request", Detail: "Could not parse request body",
+		Status: http.StatusBadRequest, Title: titleBad, Detail: "Could not parse request body",
 		Invalid: []invalid{{Field: "body", Reason: "request format is invalid"}},
 	}
 }

@@ -70,7 +70,7 @@ func TestWebhookRefusals(t *testing.T) {
 	check("PUT", at+"/audit-log-replay-job", span(now(-time.Hour), now(0)), "409 Conflict/The audit log webhook has no destination")
 	f.is(f.must(200, "GET", at+hookPath, ""), "map[enabled:false]")
 	f.must(200, "PATCH", at+hookPath, `{"audit_log_destination_id":"`+used+`"}`)
-	check("DELETE", destinations+"/"+used, ``, "409 Conflict/It is in use")
+	check("DELETE", destinations+"/"+used, ``, `409 Conflict/The destination is used by the audit log webhook of portal "docs" (`+strings.TrimPrefix(at, portalsPath+"/")+`)`)
 	for body, want := range map[string]string{
 		`{"end_at":"` + now(0) + `"}`:                invalid + `start_at/"start_at" is required/required`,
 		span("yesterday", now(0)):                    invalid + "start_at/" + cloud.TextTime + "/is_date_time",

@@ -50,6 +50,18 @@ const (
 // Serves reports whether this process serves a part of the API.
 func (c *Cloud) Serves(role string) bool { return slices.Contains(trimmed([]string{c.Roles}), role) }
 
+// Alone says what a process cannot do that serves one part of the API only, and whose store nobody shares;
+// empty if it serves both, or none.
+func (c *Cloud) Alone() string {
+	switch global, regional := c.Serves(CloudGlobal), c.Serves(CloudRegional); {
+	case global && !regional:
+		return "cloud.roles has no regional: this process has no portals and control planes of the cloud API, and its access tokens and destinations are known to no other process"
+	case regional && !global:
+		return "cloud.roles has no global: access tokens and destinations of other processes are not known here; what this process needs of them is made at its local socket"
+	}
+	return ""
+}
+
 // Audit says how events of the audit log leave the control plane.
 type Audit struct {
 	// AllowedNetworks are reached although they are private or of this machine.
@@ -94,7 +106,7 @@ var cloudKeys = []Key{
 	{"cloud.port", 5690, "port of the cloud API over HTTP, on loopback", false},
 	{"cloud.tlsPort", 5691, "port of the cloud API over HTTPS", false},
 	{"cloud.roles", CloudGlobal + "," + CloudRegional, "comma-separated parts of the cloud API that this process serves: global (destinations, access tokens) and regional (portals, control planes)", false},
-	{"cloud.region", "us", "name of the region, such as us, au or eu", false},
+	{"cloud.region", "us", "name of the region, such as us, au or eu, which GET /v2/organizations/me shows", false},
 	{"cloud.portalDomain", "portals.localhost", "domain below which each portal gets its host name", false},
 	{"cloud.hosts", "", "comma-separated host names under which a load balancer leads to the cloud API: no portal takes them as its domain, nor those in dataPlane.names", false},
 	{"audit.allowedNetworks", "", "comma-separated addresses and networks that audit logs may be sent to although they are private, or of this machine (docs/cloud.md)", false},

@@ -107,7 +107,7 @@ func TestControlPlaneNotFound(t *testing.T) {
 	r.cloud = ""
 	t.Setenv("MESHGATE_CLOUD_ADDR", r.url)
 	c := GatewayCommand()
-	c.SetArgs([]string{"ping"})
+	c.SetArgs([]string{"dump"})
 	c.SilenceErrors, c.SilenceUsage = true, true
 	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "control plane not found: default") {
 		t.Errorf("%v", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/declarative"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -222,6 +223,9 @@ func (o *options) dump(c *cobra.Command) error {
 		return err
 	}
 	defer t.api.Client.Close()
+	if err := t.readable(ctx); err != nil {
+		return err
+	}
 	kinds := Kinds(o.skipConsumers, o.tokens)
 	state, err := t.api.Read(ctx, kinds, o.tags, o.skipConsumers)
 	if err != nil {
@@ -273,7 +277,7 @@ func (o *options) validate(c *cobra.Command, files []string) error {
 	}
 	defer t.api.Client.Close()
 	if t.plane != "" {
-		return errors.New("gateway validate is not available for control planes in the cloud: gateway diff compares and writes nothing")
+		return errors.New("gateway validate is not available for control planes in the cloud: file validate checks files by themselves, and gateway diff compares and writes nothing")
 	}
 	kinds := Kinds(false, true)
 	b := &builder{document: d, current: newState(), tags: o.tags, now: time.Now()}
@@ -296,9 +300,38 @@ func (o *options) validate(c *cobra.Command, files []string) error {
 	return errors.Join(err, errors.Join(failures...))
 }
 
+// pingCloud says whose cloud API answers, whatever control planes there are.
+func (o *options) pingCloud(c *cobra.Command) error {
+	api, err := o.cloudClient(c)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	var who struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	}
+	at := &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}
+	if err := at.call(c.Context(), http.MethodGet, "/v2/organizations/me", nil, nil, &who); err != nil {
+		return err
+	}
+	if who.ID == "" {
+		return fmt.Errorf("what answers at %s is no cloud API: it names no organization", o.cloudAddr)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "Successfully connected to the %s organization at %s!\n", client.Plain(who.Name), o.cloudAddr)
+	return err
+}
+
 // ping says whether the gateway answers.
 func (o *options) ping(c *cobra.Command) error {
-	t, err := o.target(c.Context(), c, (&Document{}).Header)
+	inCloud, err := o.cloud(c, declarative.Header{})
+	if err != nil {
+		return err
+	}
+	if inCloud && o.plane == "" && !given(c, flagWorkspace) {
+		return o.pingCloud(c)
+	}
+	t, err := o.target(c.Context(), c, declarative.Header{})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,9 @@ const keyCloud = "_cloud"
 
 // typeGroup is the cluster type of a group of control planes.
 const typeGroup = "CLUSTER_TYPE_CONTROL_PLANE_GROUP"
+
+// textNoWorkspace refuses a workspace that there is not.
+const textNoWorkspace = "workspace '%s' does not exist: there is only '" + defaultName + "'"
 
 // target is the gateway that a command is about.
 type target struct {
@@ -71,7 +75,7 @@ func (o *options) target(ctx context.Context, c *cobra.Command, h declarative.He
 		return nil, fmt.Errorf("--workspace is '%s', and _workspace in the file is '%s'", o.workspace, h.Workspace)
 	}
 	if name := cmp.Or(o.workspace, h.Workspace, defaultName); name != defaultName {
-		return nil, fmt.Errorf("workspace '%s' does not exist: there is only '%s'", name, defaultName)
+		return nil, fmt.Errorf(textNoWorkspace, name)
 	}
 	api, err := o.client(c, o.gatewayAddr, flagGatewayAddr)
 	if err != nil {
@@ -86,7 +90,7 @@ func (o *options) inCloud(ctx context.Context, c *cobra.Command, h declarative.H
 	case given(c, flagWorkspace):
 		return nil, errors.New("--workspace flag is not supported when the target is a control plane in the cloud")
 	case h.Workspace != "":
-		return nil, errors.New("_workspace set in config file. Workspaces are not supported by control planes in the cloud: remove it")
+		return nil, errors.New(textWorkspaces)
 	case o.plane != "" && h.ControlPlane != "" && o.plane != h.ControlPlane:
 		return nil, fmt.Errorf("--cloud-control-plane-name is '%s', and control_plane_name in the file is '%s'", o.plane, h.ControlPlane)
 	}
@@ -157,6 +161,37 @@ func (t *target) writable() error {
 		return nil
 	}
 	return fmt.Errorf("control plane '%s' is a group: configuration cannot be synced to a group (migration rule 2); sync to one of its members", t.plane)
+}
+
+// mostMembers bounds the members of a group that a refusal names.
+const mostMembers = 100
+
+// readable refuses to dump a group: it has no entities of its own, so the file would be empty, and
+// whoever syncs it to another control plane would delete everything there.
+func (t *target) readable(ctx context.Context) error {
+	if !t.group {
+		return nil
+	}
+	var answer struct {
+		Data []struct {
+			Name string `json:"name"`
+		} `json:"data"`
+	}
+	above := *t.api
+	above.Base = ""
+	path := "/v2/control-planes/" + url.PathEscape(t.id) + "/group-memberships"
+	if err := above.call(ctx, http.MethodGet, path, url.Values{"page[size]": {strconv.Itoa(mostMembers)}}, nil, &answer); err != nil {
+		return err
+	}
+	names := make([]string, len(answer.Data))
+	for i, one := range answer.Data {
+		names[i] = "'" + client.Plain(one.Name) + "'"
+	}
+	instead := "it has none"
+	if len(names) > 0 {
+		instead = strings.Join(names, ", ")
+	}
+	return fmt.Errorf("control plane '%s' is a group and has no configuration of its own: the file would be empty, and syncing it would delete everything; dump its members: %s", t.plane, instead)
 }
 
 // exists reports whether a file exists.

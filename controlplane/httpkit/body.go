@@ -28,6 +28,8 @@ type BodyError struct {
 	Status int
 	// Message is for the client; an empty one means an empty body.
 	Message string
+	// Query says that it was the query.
+	Query bool
 }
 
 // Error implements error.
@@ -43,15 +45,18 @@ func (e *BodyError) Write(w http.ResponseWriter) {
 }
 
 var (
-	errNotJSON     = &BodyError{http.StatusBadRequest, "Cannot parse JSON body"}
-	errNotForm     = &BodyError{http.StatusBadRequest, "Cannot parse form body"}
-	errArguments   = &BodyError{http.StatusBadRequest, "Too many arguments"}
-	errMediaType   = &BodyError{http.StatusUnsupportedMediaType, ""}
-	errTwoTypes    = &BodyError{http.StatusBadRequest, "Multiple Content-Type headers"}
-	errTooLarge    = &BodyError{http.StatusRequestEntityTooLarge, "Request body too large"}
-	errUnreadable  = &BodyError{http.StatusBadRequest, "Cannot read the request body"}
-	errQuerySyntax = &BodyError{http.StatusBadRequest, "Cannot parse the query"}
+	errNotJSON     = &BodyError{Status: http.StatusBadRequest, Message: "Cannot parse JSON body"}
+	errNotForm     = &BodyError{Status: http.StatusBadRequest, Message: "Cannot parse form body"}
+	errArguments   = &BodyError{Status: http.StatusBadRequest, Message: textArguments}
+	errMediaType   = &BodyError{Status: http.StatusUnsupportedMediaType}
+	errTwoTypes    = &BodyError{Status: http.StatusBadRequest, Message: "Multiple Content-Type headers"}
+	errTooLarge    = &BodyError{Status: http.StatusRequestEntityTooLarge, Message: "Request body too large"}
+	errUnreadable  = &BodyError{Status: http.StatusBadRequest, Message: "Cannot read the request body"}
+	errQuerySyntax = &BodyError{Status: http.StatusBadRequest, Message: "Cannot parse the query", Query: true}
+	errQueryLength = &BodyError{Status: http.StatusBadRequest, Message: textArguments, Query: true}
 )
+
+const textArguments = "Too many arguments"
 
 // Body is a decoded request body.
 type Body struct {
@@ -97,7 +102,7 @@ func ReadBody(r *http.Request) (Body, error) {
 		}
 		return Body{Values: v, Repeated: givenTwice(raw, false)}, nil
 	case "application/x-www-form-urlencoded":
-		args, err := parseArguments(string(raw), errNotForm)
+		args, err := parseArguments(string(raw), errNotForm, errArguments)
 		if err != nil {
 			return Body{}, err
 		}
@@ -114,7 +119,7 @@ func ReadBody(r *http.Request) (Body, error) {
 
 // Query parses the query of a request within the limits.
 func Query(r *http.Request) (url.Values, error) {
-	args, err := parseArguments(r.URL.RawQuery, errQuerySyntax)
+	args, err := parseArguments(r.URL.RawQuery, errQuerySyntax, errQueryLength)
 	if err != nil {
 		return nil, err
 	}
@@ -144,14 +149,14 @@ func decodeJSON(raw []byte) (map[string]any, error) {
 // argument is one name and value, in the order of arrival.
 type argument struct{ name, value string }
 
-func parseArguments(s string, bad *BodyError) ([]argument, error) {
+func parseArguments(s string, bad, tooMany *BodyError) ([]argument, error) {
 	var args []argument
 	for part := range strings.SplitSeq(s, "&") {
 		if part == "" {
 			continue
 		}
 		if len(args) == MaxArguments {
-			return nil, errArguments
+			return nil, tooMany
 		}
 		name, value, _ := strings.Cut(part, "=")
 		name, err := url.QueryUnescape(name)

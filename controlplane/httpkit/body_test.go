@@ -32,7 +32,7 @@ func TestFormNames(t *testing.T) {
 		{"a=x&a.b=y", map[string]any{"a": map[string]any{"b": "y"}}},
 		{strings.Repeat("a.", 40) + "b=x", map[string]any{strings.Repeat("a.", 40) + "b": "x"}},
 	} {
-		args, err := parseArguments(tc.form, errNotForm)
+		args, err := parseArguments(tc.form, errNotForm, errArguments)
 		if err != nil {
 			t.Errorf("%s: %v", tc.form, err)
 			continue
@@ -61,7 +61,7 @@ func FuzzForm(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		args, err := parseArguments(s, errNotForm)
+		args, err := parseArguments(s, errNotForm, errArguments)
 		if err != nil {
 			return
 		}

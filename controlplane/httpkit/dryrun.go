@@ -18,8 +18,11 @@ var ParamDryRun = Parameter{
 }
 
 const (
-	textDryRun = "must be true or false, and given once"
-	textNoRun  = "cannot be tried here without doing it: nothing was done"
+	// TextDryRun says which values the parameter may have.
+	TextDryRun = "must be true or false, and given once"
+	// TextUnknownParameter begins what is said of a parameter that an endpoint does not have.
+	TextUnknownParameter = "unknown parameter"
+	textNoRun            = "cannot be tried here without doing it: nothing was done"
 )
 
 // WantsDryRun reports whether a request asks for a dry run. The error is Invalid for a value that
@@ -36,7 +39,7 @@ func WantsDryRun(r *http.Request) (bool, error) {
 	case len(values) == 1 && (values[0] == "true" || values[0] == "false"):
 		return values[0] == "true", nil
 	}
-	return false, fault.Violated([]fault.Violation{{Path: ArgDryRun, Message: textDryRun}})
+	return false, fault.Violated([]fault.Violation{{Path: ArgDryRun, Message: TextDryRun}})
 }
 
 // undry returns an error for a request that asks for a dry run and would not get it. Whoever asks
@@ -51,7 +54,7 @@ func (e *Endpoint) undry(r *http.Request) error {
 	}
 	for name := range query {
 		if name != ArgDryRun && folded(name) {
-			return fault.Violated([]fault.Violation{{Path: name, Message: "unknown parameter" + fault.Meant(name, []string{ArgDryRun})}})
+			return fault.Violated([]fault.Violation{{Path: name, Message: TextUnknownParameter + fault.Meant(name, []string{ArgDryRun})}})
 		}
 	}
 	dry, err := WantsDryRun(r)

@@ -29,7 +29,7 @@ func (c *Contract) unknown(r *http.Request) error {
 			continue // a write that is to be a write; see undry
 		}
 		if !slices.Contains(known, name) {
-			wrong = append(wrong, fault.Violation{Path: name, Message: "unknown parameter" + fault.Meant(name, known)})
+			wrong = append(wrong, fault.Violation{Path: name, Message: TextUnknownParameter + fault.Meant(name, known)})
 		}
 	}
 	return fault.Violated(wrong)

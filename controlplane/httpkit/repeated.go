@@ -17,7 +17,8 @@ import (
 // A proxy or a person that looks at the other one sees a different request.
 
 const (
-	textTwice = "is given twice"
+	// TextTwice is said of a member that is given twice.
+	TextTwice = "is given twice"
 	// maxRepeated bounds the members that are named, and maxSegment the bytes of each name.
 	maxRepeated = 100
 	maxSegment  = 100
@@ -133,5 +134,5 @@ func note(list []fault.Violation, path []string) []fault.Violation {
 			shown[i] = strings.ToValidUTF8(s[:maxSegment], "") + "…"
 		}
 	}
-	return append(list, fault.Violation{Path: strings.Join(shown, "."), Message: textTwice})
+	return append(list, fault.Violation{Path: strings.Join(shown, "."), Message: TextTwice})
 }

@@ -198,6 +198,9 @@ func (s *Insights) restore(at id, in *row) {
 		}
 		p.add(&subscription{Subscription: sub, of: p})
 	}
+	if p.facts.First == nil && len(in.Subscriptions) > 0 { // a row of a version that did not note it
+		p.facts.First = &in.Subscriptions[0].ConnectTime
+	}
 	s.proxies[at] = p
 }
 

@@ -39,6 +39,8 @@ type Node struct {
 	// Since is when it connected, or when its last stream ended; zero if it never had
 	// one.
 	Since time.Time
+	// First is when it connected for the first time, as far as is remembered; zero if it never did.
+	First time.Time
 	// Ended is what the proxy was told at the end of its last stream; empty if it left or
 	// its connection broke.
 	Ended string
@@ -114,6 +116,7 @@ const (
 // the stored row and of no document of the API.
 type remembered struct {
 	Refusal     *Refusal   `json:"refusal,omitempty"`
+	First       *time.Time `json:"first,omitempty"`
 	Token       *time.Time `json:"token,omitempty"`
 	Certificate *time.Time `json:"certificate,omitempty"` // of gateways; see MTLS
 	Earlier     *earlier   `json:"earlier,omitempty"`
@@ -317,6 +320,9 @@ func (p *proxy) node(at id) Node {
 		n.CertificateExpires = p.mtls.CertificateExpirationTime
 	} else if p.facts.Certificate != nil {
 		n.CertificateExpires = *p.facts.Certificate
+	}
+	if p.facts.First != nil {
+		n.First = *p.facts.First
 	}
 	if p.facts.Token != nil {
 		n.TokenExpires = *p.facts.Token

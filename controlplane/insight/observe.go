@@ -40,12 +40,15 @@ func (s *Insights) Connected(e server.Event) {
 	s.keep(p)
 	p.forgotten, p.returning = false, nil
 	p.streams++
-	p.facts = remembered{Certificate: p.facts.Certificate}
+	now := s.now()
+	if p.facts.First == nil {
+		p.facts.First = now
+	}
+	p.facts = remembered{Certificate: p.facts.Certificate, First: p.facts.First}
 	if !e.Until.IsZero() {
 		until := e.Until.UTC()
 		p.facts.Token = &until
 	}
-	now := s.now()
 	for _, older := range p.subscriptions {
 		if older.DisconnectTime == nil {
 			older.DisconnectTime = now

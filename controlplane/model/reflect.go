@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/invopop/jsonschema"
 )
@@ -34,6 +35,7 @@ func (Virtual[T]) JSONSchemaAlias() any { return *new(T) }
 const (
 	extCheck     = "x-check"
 	extEachCheck = "x-each-check"
+	extChars     = "x-chars" // least and most, as in 1..255
 	extGenerated = "x-generated"
 	extVariant   = "x-variant"
 	extRefersTo  = "x-refers-to" // To, and makes the field a Foreign
@@ -67,7 +69,7 @@ func (r *Rules) Fields(spec any) []Field {
 
 // extensions are our words, each with the values that it may have; none means any.
 var extensions = map[string][]any{
-	extCheck: nil, extEachCheck: nil, extGenerated: nil, extVariant: nil,
+	extCheck: nil, extEachCheck: nil, extChars: nil, extGenerated: nil, extVariant: nil,
 	extRefersTo: nil, extBy: nil, extFlat: nil, extInline: nil, extInlineRef: nil, extHolds: nil, extIn: nil,
 	extMeta: {true}, extHidden: {true}, extKeep: {true}, extNull: {true}, extAnnounce: {true}, extListed: {true},
 	extUnique: {true, "secret"}, extOnDelete: {"cascade"},
@@ -120,6 +122,10 @@ func (r *Rules) field(name string, s *jsonschema.Schema) Field {
 	if s.MinItems != nil {
 		f.MinElements = int(*s.MinItems) //nolint:gosec // written in a tag
 	}
+	if s.MaxItems != nil {
+		f.MostElements = int(*s.MaxItems) //nolint:gosec // written in a tag
+	}
+	f.Chars = chars(name, s)
 	for _, v := range s.Enum {
 		switch v := normal(name, s, v).(type) {
 		case string:
@@ -183,6 +189,19 @@ func named[T any](name, extension string, known map[string]T, s *jsonschema.Sche
 		panic(fmt.Sprintf("the field %s has %s=%s, which there is not", name, extension, key))
 	}
 	return &v
+}
+
+// chars are the bounds of a text in characters; nil without the extension.
+func chars(name string, s *jsonschema.Schema) *[2]int {
+	text, ok := s.Extras[extChars].(string)
+	if !ok {
+		return nil
+	}
+	var b [2]int
+	if n, err := fmt.Sscanf(text, "%d..%d", &b[0], &b[1]); n != 2 || err != nil || b[0] < 1 || b[1] < b[0] || b[1]*utf8.UTFMax > MaxText {
+		panic(fmt.Sprintf("the field %s has %s=%s, which bounds nothing", name, extChars, text))
+	}
+	return &b
 }
 
 // between are the bounds of a number; there are two of them or none.

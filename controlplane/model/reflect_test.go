@@ -28,11 +28,12 @@ type everything struct {
 	Share float64        `json:"share" jsonschema:"default=1,minimum=0,maximum=2"`
 	On    *bool          `json:"on,omitempty" jsonschema_extras:"x-keep=true"`
 	Owner string         `json:"owner" jsonschema_extras:"x-refers-to=person,x-by=username,x-flat=owner_id,x-on-delete=cascade"`
-	Tags  []string       `json:"tags,omitempty" jsonschema:"uniqueItems=true,minItems=1,maxLength=4" jsonschema_extras:"x-each-check=even,x-listed=true"`
+	Tags  []string       `json:"tags,omitempty" jsonschema:"uniqueItems=true,minItems=1,maxItems=9,maxLength=4" jsonschema_extras:"x-each-check=even,x-listed=true"`
 	Held  []string       `json:"held,omitempty" jsonschema_extras:"x-holds=thing"`
 	Token string         `json:"token" jsonschema_extras:"x-generated=dice,x-unique=secret,x-announce=true"`
 	Part  part           `json:"part"`
 	TTL   Virtual[int64] `json:"ttl,omitzero" jsonschema_extras:"x-meta=true"`
+	Title string         `json:"title,omitempty" jsonschema_extras:"x-chars=2..5"`
 	Until int64          `json:"until,omitempty" jsonschema_extras:"x-hidden=true"`
 }
 
@@ -72,7 +73,7 @@ func TestFieldsFollowFromTags(t *testing.T) {
 		{Name: "share", Type: Number, Required: true, Default: 1.0, Between: &[2]int64{0, 2}},
 		{Name: "on", Type: Boolean, Keep: true},
 		{Name: "owner", Type: Foreign, Required: true, To: "person", By: "username", Flat: "owner_id"},
-		{Name: "tags", Type: Set, MinElements: 1, Elem: &Field{Type: String, MaxLen: 4}},
+		{Name: "tags", Type: Set, MinElements: 1, MostElements: 9, Elem: &Field{Type: String, MaxLen: 4}},
 		{Name: "held", Type: Array, Elem: &Field{Type: String}},
 		{Name: "token", Type: String, Required: true, Announce: true},
 		{Name: "part", Type: Record, Required: true, Schema: &Schema{Fields: []Field{
@@ -80,6 +81,7 @@ func TestFieldsFollowFromTags(t *testing.T) {
 			{Name: "notes", Type: Map, Elem: &Field{Type: String}},
 		}}},
 		{Name: "ttl", Type: Integer, Meta: true},
+		{Name: "title", Type: String, Chars: &[2]int{2, 5}},
 		{Name: "until", Type: Integer, Hidden: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

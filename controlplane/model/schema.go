@@ -58,8 +58,12 @@ type Field struct {
 	Between *[2]int64
 	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are always refused.
 	MaxLen int
-	// MinElements is the least number of elements of an Array or Set.
-	MinElements int
+	// Chars, if set, bounds a String in characters, inclusively, in place of MaxLen. Four bytes of
+	// each are at most MaxText.
+	Chars *[2]int
+	// MinElements is the least number of elements of an Array or Set, MostElements the largest; 0
+	// means MaxElements.
+	MinElements, MostElements int
 	// Elem describes the elements of an Array, Set or Map.
 	Elem *Field
 	// Schema describes a Record. Variant chooses the schema by the rest of the entity, and

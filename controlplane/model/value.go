@@ -61,12 +61,20 @@ func (p *processor) text(f *Field, path string, v any) any {
 	if limit == 0 {
 		limit = MaxText
 	}
+	var chars int
+	if f.Chars != nil {
+		chars = utf8.RuneCountInString(s)
+	}
 	switch {
 	case !ok:
 		p.violate(path, "expected a string")
-	case s == "":
+	case s == "" && (f.Chars == nil || f.Chars[0] == 1):
 		p.violate(path, TextEmpty)
-	case len(s) > limit:
+	case f.Chars != nil && chars < f.Chars[0]:
+		p.violate(path, fmt.Sprintf("must be at least %d characters", f.Chars[0]))
+	case f.Chars != nil && chars > f.Chars[1]:
+		p.violate(path, fmt.Sprintf("must be at most %d characters", f.Chars[1]))
+	case f.Chars == nil && len(s) > limit:
 		p.violate(path, "length must be at most "+strconv.Itoa(limit))
 	case !utf8.ValidString(s):
 		p.violate(path, "must be valid UTF-8")
@@ -118,6 +126,9 @@ func (p *processor) elements(f *Field, path string, v any) any {
 		p.violate(path, "expected an array")
 	case len(in) > MaxElements:
 		p.violate(path, "length must be at most "+strconv.Itoa(MaxElements))
+		return nil
+	case f.MostElements != 0 && len(in) > f.MostElements:
+		p.violate(path, fmt.Sprintf("must be at most %d entries", f.MostElements))
 		return nil
 	case len(in) < f.MinElements:
 		p.violate(path, "length must be at least "+strconv.Itoa(f.MinElements))

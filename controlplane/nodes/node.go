@@ -24,6 +24,8 @@ type Node struct {
 	// Since is when it connected, or since when it is away; missing if it never
 	// connected.
 	Since *time.Time `json:"since,omitempty"`
+	// First is when it connected for the first time, as far as is remembered. The cloud API shows it.
+	First *time.Time `json:"-"`
 	// Reason says why it is away, or why nothing but filters is known of one that is connected.
 	Reason string `json:"reason,omitempty"`
 	// Returning says of one that is away that it was sent off a moment ago to come back with
@@ -99,7 +101,7 @@ const (
 // document shows a node. filters are those of its name.
 func (r *Registry) document(n insight.Node, f Filters) Node {
 	d := Node{
-		Name: n.ID, Type: n.Type, State: n.State, Returning: n.Returning, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), Reason: reason(n),
+		Name: n.ID, Type: n.Type, State: n.State, Returning: n.Returning, Refusal: n.Refusal, Trouble: n.Trouble, Since: moment(n.Since), First: moment(n.First), Reason: reason(n),
 		NotReady: n.NotReady, NotReadySince: moment(n.NotReadySince), Conditions: n.Conditions,
 		CertificateExpires: moment(n.CertificateExpires), TokenExpires: moment(n.TokenExpires), Filters: f,
 	}

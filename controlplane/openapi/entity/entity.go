@@ -134,7 +134,7 @@ func (d Dialect) givenField(f *model.Field, patch bool) *openapi.Schema {
 		if f.Type == model.Map {
 			out.AdditionalProperties, out.MaxProperties = elem, new(int64(model.MaxElements))
 		} else {
-			out.Items, out.MaxItems = elem, new(int64(model.MaxElements))
+			out.Items, out.MaxItems = elem, new(int64(cmp.Or(f.MostElements, model.MaxElements)))
 		}
 	}
 	if !patch {
@@ -156,6 +156,9 @@ func element(f *model.Field) *model.Field {
 func limits(f *model.Field, out *openapi.Schema) {
 	if f.Type == model.String && f.OneOf == nil {
 		out.MinLength, out.MaxLength = new(int64(1)), new(int64(cmp.Or(f.MaxLen, model.MaxText)))
+		if f.Chars != nil {
+			out.MinLength, out.MaxLength = new(int64(f.Chars[0])), new(int64(f.Chars[1]))
+		}
 		if f.Name == model.FieldID {
 			out.Format = "uuid"
 		}
