@@ -126,7 +126,7 @@ func (a *Answer) follow(seen []publish.Foreseen) {
 		if hosts := fresh(addresses.Missing(m.Before), addresses.Missing(m.After)); len(hosts) > 0 {
 			a.Follows = append(a.Follows, fmt.Sprintf("mesh %s: addresses are stored for %s; transparent proxies get them by that", name, some(hosts)))
 		}
-		if gone := seen[i].Dataplanes; len(gone) > 0 {
+		if gone := seen[i].Gone; len(gone) > 0 {
 			a.Follows = append(a.Follows, fmt.Sprintf("mesh %s: the connected proxies of %s have no dataplane any more, and are turned away", name, some(gone)))
 		}
 		if before, after := m.Before.Spec(), m.After.Spec(); before != nil && after != nil {
