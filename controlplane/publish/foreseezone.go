@@ -26,7 +26,7 @@ func (i *imaginedZone) foresee(_ context.Context, _ *Loop, room int) Foreseen {
 	}
 	r.plan = func(z *view.Zone) planned {
 		these := planners
-		planners = newZonePlanners(i.plane.policies) // one of these may stop half-way
+		planners = i.plane.fresh() // one of these may stop half-way
 		out := these.plan(z, r.nodes)
 		planners = these
 		return out

@@ -16,7 +16,7 @@ import (
 func anyOfZone(rt *rapid.T, roots []byte) (w written) {
 	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(rt, label) }
 	w.scope = pick("mesh", "one", "two")
-	switch pick("what", "mesh", "trust", "dataplane", "dataplane", "external", "permission", "fault", "breaker", "proxy", "theirs", "zone") {
+	switch pick("what", "mesh", "trust", "dataplane", "dataplane", "external", "permission", "fault", "breaker", "proxy", "proxy", "theirs", "zone") {
 	case "mesh":
 		w.kind, w.name, w.spec = mesh.Meshes, w.scope, through(rapid.IntRange(0, 3).Draw(rt, "mtls") > 0, rapid.Bool().Draw(rt, "egress"))
 		w.scope = ""

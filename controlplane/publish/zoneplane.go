@@ -9,7 +9,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -26,8 +25,9 @@ type zonePlane struct {
 	following[*view.Zone]
 	state    *view.Zone
 	planners zonePlanners
-	policies []*policy.Policy
-	retry    retry
+	// fresh makes planners from nothing.
+	fresh func() zonePlanners
+	retry retry
 	// joined holds the connected proxies by their ids, with the last good set of each, and refused
 	// why one of them keeps that.
 	joined  map[string]*resource.Set
@@ -45,7 +45,11 @@ func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &zonePlane{turns: newTurns(), following: following[*view.Zone]{scope: scope}, planners: newZonePlanners(l.Policies), policies: l.Policies, joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
+	fresh := func() zonePlanners { return newZonePlanners(l.Policies) }
+	p := &zonePlane{
+		turns: newTurns(), following: following[*view.Zone]{scope: scope}, planners: fresh(), fresh: fresh,
+		joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log,
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
@@ -131,7 +135,7 @@ func (p *zonePlane) update(now time.Time) batch {
 		err := guard(func() { p.plan(out) })
 		if err != nil {
 			out = nil
-			p.planners = newZonePlanners(p.policies) // one may have stopped half-way
+			p.planners = p.fresh() // one may have stopped half-way
 			p.retry.failed(err, now)
 			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
 		} else {
