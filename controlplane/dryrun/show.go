@@ -121,7 +121,7 @@ func (a *Answer) follow(seen []publish.Foreseen) {
 		m, gone := seen[i].Mesh, seen[i].Gone
 		if m == nil {
 			if len(gone) > 0 {
-				a.Follows = append(a.Follows, fmt.Sprintf("zone: the connected proxies %s are deleted, and are turned away", some(gone)))
+				a.Follows = append(a.Follows, fmt.Sprintf("zone: the connected proxies %s have no resource any more, and are turned away", some(gone)))
 			}
 			continue
 		}
