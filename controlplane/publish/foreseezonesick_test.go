@@ -14,19 +14,23 @@ import (
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
-// sickZone is a planner that panics at a zone with a mesh of the name sick.
-type sickZone struct{ zonePlanner }
+// sickZone is a planner that panics at a zone with a mesh of the name sick, and from then on.
+type sickZone struct {
+	zonePlanner
+	broken bool
+}
 
-func (s sickZone) Update(z *view.Zone) {
+func (s *sickZone) Update(z *view.Zone) {
 	for name := range z.Meshes() {
-		if name == "sick" {
-			panic("a mistake")
-		}
+		s.broken = s.broken || name == "sick"
+	}
+	if s.broken {
+		panic("a mistake")
 	}
 	s.zonePlanner.Update(z)
 }
 
-func (s sickZone) copied() zonePlanner { return sickZone{s.zonePlanner.copied()} }
+func (s *sickZone) copied() zonePlanner { return &sickZone{s.zonePlanner.copied(), s.broken} }
 
 // clinic is a zone with an ingress whose planner is sick.
 type clinic struct {
@@ -95,10 +99,10 @@ func TestForeseenOfAZoneThatCannotBePlanned(t *testing.T) {
 	healthy := p.fresh
 	p.fresh = func() zonePlanners {
 		ps := healthy()
-		ps[mesh.ProxyIngress] = sickZone{ps[mesh.ProxyIngress]}
+		ps[mesh.ProxyIngress] = &sickZone{zonePlanner: ps[mesh.ProxyIngress]}
 		return ps
 	}
-	p.planners[mesh.ProxyIngress] = sickZone{p.planners[mesh.ProxyIngress]}
+	p.planners[mesh.ProxyIngress] = &sickZone{zonePlanner: p.planners[mesh.ProxyIngress]}
 	p.mu.Unlock()
 	settle := func(revision uint64) {
 		t.Helper()
